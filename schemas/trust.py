@@ -55,6 +55,29 @@ class SetAside(Struct, frozen=True, kw_only=True):
     reason: str
 
 
+class GoalStanding(Struct, frozen=True, kw_only=True):
+    """A configuration by one of several objectives. `behind_percent` is of the front's best by it,
+    `is_within_noise` whether chance may part the two; None: none was measured twice.
+    """
+
+    objective: str
+    mean: float
+    behind_percent: float
+    noise_floor_percent: float | None = None
+    is_within_noise: bool | None = None
+
+
+class FrontMember(Struct, frozen=True, kw_only=True):
+    """A configuration that no other beats in all objectives, by the means of its `runs`. `ties` are
+    those of the front that it cannot be told from in any objective.
+    """
+
+    ordinal: PositiveInt
+    runs: PositiveInt
+    goals: tuple[GoalStanding, ...]
+    ties: tuple[int, ...] = ()
+
+
 class TrustVerdict(Struct, frozen=True, kw_only=True):
     """What repeating the leaders told. `winner` is the ordinal of its first run; None: nothing
     could be compared.
@@ -63,6 +86,7 @@ class TrustVerdict(Struct, frozen=True, kw_only=True):
     none was measured twice. `ties` are those that the winner cannot be told from; it goes before
     them as it changes the fewest flags. `worst_score` is the worst of `replays` runs of the winner
     with other requests. `improvement_percent`: how much better another one may truly be, at most.
+    `front` is of a task with several objectives, the best by the first one first.
     """
 
     winner: PositiveInt | None = None
@@ -74,3 +98,4 @@ class TrustVerdict(Struct, frozen=True, kw_only=True):
     worst_score: float | None = None
     improvement_percent: float | None = None
     incomplete_because: str = ""
+    front: tuple[FrontMember, ...] = ()

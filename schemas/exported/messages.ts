@@ -1788,6 +1788,17 @@ export interface Finding {
 }
 
 /**
+ * A configuration that no other beats in all objectives, by the means of its `runs`. `ties` are
+ * those of the front that it cannot be told from in any objective.
+ */
+export interface FrontMember {
+  ordinal: number;
+  runs: number;
+  goals: GoalStanding[];
+  ties: number[];
+}
+
+/**
  * A configuration that no other beats in all objectives of the task; `measures` by their names,
  * those left out that were not measured.
  */
@@ -2075,6 +2086,18 @@ export interface GetWaste {
 export interface GetWaterfall {
   type: "results.waterfall";
   subject_id: string;
+}
+
+/**
+ * A configuration by one of several objectives. `behind_percent` is of the front's best by it,
+ * `is_within_noise` whether chance may part the two; null: none was measured twice.
+ */
+export interface GoalStanding {
+  objective: string;
+  mean: number;
+  behind_percent: number;
+  noise_floor_percent: number | null;
+  is_within_noise: boolean | null;
 }
 
 /** How the GPUs of an attempt were chosen. */
@@ -5135,6 +5158,7 @@ export type TriedPolicy = "density" | "no_aging" | "no_density" | "no_preemption
  * none was measured twice. `ties` are those that the winner cannot be told from; it goes before
  * them as it changes the fewest flags. `worst_score` is the worst of `replays` runs of the winner
  * with other requests. `improvement_percent`: how much better another one may truly be, at most.
+ * `front` is of a task with several objectives, the best by the first one first.
  */
 export interface TrustVerdict {
   winner: number | null;
@@ -5146,6 +5170,7 @@ export interface TrustVerdict {
   worst_score: number | null;
   improvement_percent: number | null;
   incomplete_because: string;
+  front: FrontMember[];
 }
 
 /**

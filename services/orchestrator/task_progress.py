@@ -171,14 +171,14 @@ class Progress:
 
         All of the runs before them have ended, so that one after the other is interleaved.
         """
-        past = await search_history.tried(connection, task.task_id)
+        wanted = task.file.optimization
+        past = await search_history.tried(connection, task.task_id, goals=wanted.goals)
         if any(each.state not in FINISHED_EXPERIMENT_STATES for each in past):
             return task
-        wanted = task.file.optimization
         because = SPENT.get(task.stop_reason, "") if task.stop_reason is not None else ""
         checks = [] if because else next_checks(wanted.objective, past, wanted.max_parallel)
         if not checks:
-            task = replace(task, trust=verdict(wanted.objective, past, because))
+            task = replace(task, trust=verdict(wanted.objective, past, because, wanted.goals))
             await store.save_task(connection, task)
             return task
         firsts = {each.ordinal: each.scored.experiment_id for each in past if each.scored}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from schemas.trust import TrustVerdict
+from schemas.trust import FrontMember, GoalStanding, TrustVerdict
 
 
 def trusted_text(trust: TrustVerdict) -> str:
@@ -38,8 +38,29 @@ def trust_lines(trust: TrustVerdict) -> Iterator[str]:
             f"Measured {trust.replays} times more with other requests, its worst score is "
             f"{trust.worst_score:.6g}."
         )
+    for member in trust.front:
+        yield front_text(member)
     for each in trust.set_aside:
         yield f"Experiment {each.ordinal} is set aside: {each.reason}."
+
+
+def front_text(member: FrontMember) -> str:
+    """`On the front, experiment 3 (2 runs): best by minimize_ttft`."""
+    said = ", ".join(map(_standing, member.goals))
+    ties = ", ".join(map(str, member.ties))
+    equal = f"; it cannot be told from {ties} in any" if ties else ""
+    runs = "1 run" if member.runs == 1 else f"{member.runs} runs"
+    return f"On the front, experiment {member.ordinal} ({runs}): {said}{equal}."
+
+
+def _standing(goal: GoalStanding) -> str:
+    if not goal.behind_percent:
+        return f"best by {goal.objective}"
+    said = f"{_percent(goal.behind_percent)} behind by {goal.objective}"
+    if goal.is_within_noise is None or goal.noise_floor_percent is None:
+        return said
+    side = "inside" if goal.is_within_noise else "outside"
+    return f"{said} ({side} the noise, floor {_percent(goal.noise_floor_percent)})"
 
 
 def _percent(value: float) -> str:

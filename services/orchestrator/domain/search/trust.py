@@ -1,7 +1,8 @@
 """Which measurements are repeated before a winner is declared, and which one it is.
 
 The baseline is measured until its runs show how far equal runs differ; then the leaders, those with
-the fewest runs first, until each is behind the first by more than chance, or has had its runs.
+the fewest runs first, until each is behind the first by more than chance, or has had its runs. With
+several objectives so are those that none beats in all of them.
 """
 
 import math
@@ -10,10 +11,22 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.orchestrator import FINISHED_EXPERIMENT_STATES
 from schemas.task import Objective
 from schemas.trust import RunRole, SetAside, TrustedConfiguration, TrustVerdict
+from services.orchestrator.domain.search.front_trust import (
+    MOST_MEMBERS,
+    front_verdict,
+    missing_runs,
+    unbeaten,
+)
 from services.orchestrator.domain.search.history import Past
+from services.orchestrator.domain.search.repeated_runs import (
+    Configuration,
+    Noise,
+    behind,
+    configurations_of,
+    noise_of,
+)
 from shared.benchmarks.ranking import Scored, rank
 
 BASELINE_RUNS: Final = 3
@@ -23,11 +36,6 @@ LEADERS: Final = 4
 FEWEST_REPEATS: Final = 10  # of all configurations together, and half as many as those
 REPLAYS: Final = 3
 MOST_CHECKS: Final = FEWEST_REPEATS + REPLAYS
-# Of a configuration's own variance against that of all, as so many further runs.
-_PRIOR: Final = 4
-# One-sided 95 % of Student's t by degrees of freedom, 1 and up; the last of more.
-_T: Final = (6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81, 1.80, 1.78, 1.77, 1.76)
-_T_MANY: Final = 1.70
 
 
 class Check(Struct, frozen=True, kw_only=True):
@@ -41,61 +49,12 @@ class Check(Struct, frozen=True, kw_only=True):
     seed: int = 0
 
 
-class _Configuration(Struct, frozen=True, kw_only=True):
-    """Its runs but for replays; `clean` are those that count, `made` all that ended."""
-
-    first: Past
-    clean: tuple[Scored, ...]
-    made: int
-    is_reliable: bool
-
-    @property
-    def ordinal(self) -> int:
-        return self.first.ordinal
-
-    @property
-    def scores(self) -> list[float]:
-        return [each.score for each in self.clean if each.score is not None]
-
-    @property
-    def mean(self) -> float:
-        return math.fsum(self.scores) / len(self.scores)
-
-    @property
-    def squares(self) -> float:
-        """Sum of squared deviations, as shares of the mean."""
-        mean = self.mean
-        return math.fsum((score / mean - 1) ** 2 for score in self.scores) if mean else 0.0
-
-
-class _Noise(Struct, frozen=True, kw_only=True):
-    """How far runs of one configuration differ, of all that were repeated."""
-
-    variance: float
-    freedom: int
-
-    @property
-    def t(self) -> float:
-        return _T[self.freedom - 1] if self.freedom <= len(_T) else _T_MANY
-
-    def error(self, one: _Configuration, other: _Configuration) -> float:
-        """By how much two means of equal configurations may differ, as a share."""
-        return self.t * math.sqrt(sum(self._variance(c) / len(c.scores) for c in (one, other)))
-
-    def floor(self) -> float:
-        return self.t * math.sqrt(2 * self.variance)
-
-    def _variance(self, one: _Configuration) -> float:
-        prior = _PRIOR * self.variance
-        return (one.squares + prior) / (len(one.scores) - 1 + _PRIOR)
-
-
 def next_checks(objective: Objective, past: Sequence[Past], most: int) -> list[Check]:
     """Up to `most` runs that are to be added next; none if it is known what can be.
 
     Called where nothing is under way: the runs of one call do not know of each other's results.
     """
-    configurations = _configurations(past)
+    configurations = configurations_of(past)
     again = [
         _repeat(each, "its only run is set aside")
         for each in configurations
@@ -111,27 +70,34 @@ def next_checks(objective: Objective, past: Sequence[Past], most: int) -> list[C
         checks = _baseline_runs(configurations, compared) or _race(objective, compared)
         if checks:
             return checks[:most]
+    if added < max(FEWEST_REPEATS, len(configurations) // 2) + MOST_MEMBERS:
+        members = missing_runs(compared)
+        if members:
+            return [_repeat(each, "none beats it in all objectives") for each in members][:most]
     return _replays(objective, past, configurations)[:most]
 
 
 def verdict(
-    objective: Objective, past: Sequence[Past], incomplete_because: str = ""
+    objective: Objective,
+    past: Sequence[Past],
+    incomplete_because: str = "",
+    goals: Sequence[Objective] = (),
 ) -> TrustVerdict:
-    """By the runs so far."""
-    configurations = _configurations(past)
+    """By the runs so far. `goals` are of a task with several objectives."""
+    configurations = configurations_of(past)
     aside = tuple(
         SetAside(ordinal=each.ordinal, reason="; ".join(each.run.contaminated))
         for each in past
         if each.run.contaminated
     )
     compared = _compared(objective, configurations)
-    noise = _noise(compared)
+    noise = noise_of(compared)
     if not compared:
         return TrustVerdict(set_aside=aside, incomplete_because=incomplete_because)
     winner, tied = _winner(objective, configurations, compared, noise)
     replays = _replayed(past, winner)
     may_be_better = [
-        _behind(objective, winner, each) * -1 + noise.error(winner, each)
+        behind(objective, winner, each) * -1 + noise.error(winner, each)
         for each in compared
         if noise is not None and each is not winner
     ]
@@ -147,7 +113,7 @@ def verdict(
                 runs=len(each.scores),
                 mean_score=each.mean,
                 spread_percent=100 * math.sqrt(each.squares / (len(each.scores) - 1)),
-                behind_percent=100 * _behind(objective, winner, each),
+                behind_percent=100 * behind(objective, winner, each),
             )
             for each in compared
             if len(each.scores) > 1
@@ -157,6 +123,7 @@ def verdict(
         worst_score=worst(scores) if scores else None,
         improvement_percent=100 * max(0.0, *may_be_better) if may_be_better else None,
         incomplete_because=incomplete_because,
+        front=front_verdict(goals, compared) if len(goals) > 1 else (),
     )
 
 
@@ -166,32 +133,7 @@ def is_of_winner(past: Past, found: TrustVerdict) -> bool:
     return is_one and past.run.role is not RunRole.REPLAY and not past.run.contaminated
 
 
-def _configurations(past: Sequence[Past]) -> list[_Configuration]:
-    runs: dict[int, list[Past]] = {}
-    for each in past:
-        is_measured = each.run.role in {RunRole.SEARCH, RunRole.REPEAT}
-        if is_measured and each.state in FINISHED_EXPERIMENT_STATES:
-            runs.setdefault(each.run.repeats or each.ordinal, []).append(each)
-    return [
-        _Configuration(
-            first=own[0],
-            clean=tuple(
-                each.scored
-                for each in own
-                if each.scored is not None
-                and each.scored.score is not None
-                and not each.run.contaminated
-            ),
-            made=len(own),
-            is_reliable=all(each.scored is not None for each in own),
-        )
-        for own in runs.values()
-    ]
-
-
-def _compared(
-    objective: Objective, configurations: Iterable[_Configuration]
-) -> list[_Configuration]:
+def _compared(objective: Objective, configurations: Iterable[Configuration]) -> list[Configuration]:
     """Those that meet the constraints and served the same loads, in every run; best first."""
     by_ordinal = {each.ordinal: each for each in configurations if each.clean and each.is_reliable}
     ranking = rank(
@@ -210,18 +152,8 @@ def _compared(
     return [by_ordinal[each.ordinal] for each in ranking.ranked if not each.excess]
 
 
-def _noise(compared: Iterable[_Configuration]) -> _Noise | None:
-    """None where no configuration was measured twice."""
-    repeated = [each for each in compared if len(each.scores) > 1]
-    freedom = sum(len(each.scores) - 1 for each in repeated)
-    if not freedom:
-        return None
-    squares = math.fsum(each.squares for each in repeated)
-    return _Noise(variance=squares / freedom, freedom=freedom)
-
-
 def _baseline_runs(
-    configurations: Sequence[_Configuration], compared: Sequence[_Configuration]
+    configurations: Sequence[Configuration], compared: Sequence[Configuration]
 ) -> list[Check]:
     """The baseline is the first configuration; where that cannot be measured, the leader."""
     first = min(configurations, key=lambda each: each.ordinal)
@@ -230,15 +162,15 @@ def _baseline_runs(
     return [_repeat(base, "the noise between equal runs")] * missing
 
 
-def _race(objective: Objective, compared: Sequence[_Configuration]) -> list[Check]:
-    noise = _noise(compared)
+def _race(objective: Objective, compared: Sequence[Configuration]) -> list[Check]:
+    noise = noise_of(compared)
     if noise is None:
         return []
     leader = compared[0]
     rivals = [
         each
         for each in compared[1:]
-        if _behind(objective, leader, each) <= noise.error(leader, each)
+        if behind(objective, leader, each) <= noise.error(leader, each)
     ][: LEADERS - 1]
     least = LEADER_RUNS if not rivals else MOST_RUNS
     wanted = [
@@ -252,10 +184,10 @@ def _race(objective: Objective, compared: Sequence[_Configuration]) -> list[Chec
 
 def _winner(
     objective: Objective,
-    configurations: Sequence[_Configuration],
-    compared: Sequence[_Configuration],
-    noise: _Noise | None,
-) -> tuple[_Configuration, list[_Configuration]]:
+    configurations: Sequence[Configuration],
+    compared: Sequence[Configuration],
+    noise: Noise | None,
+) -> tuple[Configuration, list[Configuration]]:
     """And those that it cannot be told from, itself included."""
     leader = compared[0]
     if noise is None:
@@ -267,17 +199,19 @@ def _winner(
         if each is leader
         or (
             len(each.clean) >= LEADER_RUNS
-            and _behind(objective, leader, each) <= noise.error(leader, each)
+            and behind(objective, leader, each) <= noise.error(leader, each)
         )
     ]
-    return min(tied, key=lambda each: _changes(base, each.first.parameters)), tied
+    # Of several objectives the others decide first between those that are equal by the first one.
+    chosen = unbeaten(tied, compared) or tied
+    return min(chosen, key=lambda each: _changes(base, each.first.parameters)), tied
 
 
 def _replays(
-    objective: Objective, past: Sequence[Past], configurations: Sequence[_Configuration]
+    objective: Objective, past: Sequence[Past], configurations: Sequence[Configuration]
 ) -> list[Check]:
     compared = _compared(objective, configurations)
-    winner, _ = _winner(objective, configurations, compared, _noise(compared))
+    winner, _ = _winner(objective, configurations, compared, noise_of(compared))
     done = sum(
         each.run.role is RunRole.REPLAY and each.run.repeats == winner.ordinal for each in past
     )
@@ -292,7 +226,7 @@ def _replays(
     ]
 
 
-def _replayed(past: Sequence[Past], winner: _Configuration) -> list[Scored]:
+def _replayed(past: Sequence[Past], winner: Configuration) -> list[Scored]:
     return [
         each.scored
         for each in past
@@ -303,17 +237,9 @@ def _replayed(past: Sequence[Past], winner: _Configuration) -> list[Scored]:
     ]
 
 
-def _behind(objective: Objective, leader: _Configuration, other: _Configuration) -> float:
-    """As a share of the leader's mean; less than 0: it is before it."""
-    if not leader.mean:
-        return 0.0
-    gap = other.mean / leader.mean - 1
-    return -gap if objective.is_maximized else gap
-
-
 def _changes(base: dict[str, object], parameters: dict[str, object]) -> int:
     return sum(base.get(name) != parameters.get(name) for name in base | parameters)
 
 
-def _repeat(configuration: _Configuration, reason: str) -> Check:
+def _repeat(configuration: Configuration, reason: str) -> Check:
     return Check(repeats=configuration.ordinal, role=RunRole.REPEAT, reason=reason)

@@ -15,6 +15,7 @@ const verdict: TrustVerdict = {
   worst_score: 9.5,
   improvement_percent: 1.2,
   incomplete_because: "",
+  front: [],
 };
 
 test("a winner is told with its lead, its runs and their noise", () => {
