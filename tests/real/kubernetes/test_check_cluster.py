@@ -16,6 +16,8 @@ from tests.support.kubernetes.binaries import program
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.nodes import node_object
 
+pytestmark = pytest.mark.long
+
 _, VGPU, _ = PLUGINS
 
 
@@ -79,6 +81,9 @@ async def test_the_scheduler_reads_what_is_printed_and_not_the_guides_version(
     given: dict[str, Any] = json.loads(told)["configuration"]
     given["apiVersion"] = f"kubescheduler.config.k8s.io/{version}"
     given["clientConnection"]["kubeconfig"] = str(empty_cluster.kubeconfig())
+    authority, key = str(empty_cluster.ca_file), str(empty_cluster.key_file)
+    for each in given["extenders"]:  # where this control plane has them
+        each["tlsConfig"] |= {"certFile": authority, "keyFile": key, "caFile": authority}
     (tmp_path / "given.yaml").write_text(yaml.safe_dump(given))
 
     written = tmp_path / "read.yaml"
