@@ -20,6 +20,7 @@ import { GpuMonitoringBlock } from "./components/gpu-monitoring";
 import { Levels } from "./components/levels";
 import { Logs } from "./components/logs";
 import { PhaseBar } from "./components/phase-bar";
+import { PreflightBlock } from "./components/preflight";
 import { FailureBlock, WaitingBlock } from "./components/troubles";
 
 export function ExperimentPage() {
@@ -61,6 +62,7 @@ function Known({ experiment }: { experiment: ExperimentDetail }) {
         <FailureBlock failure={experiment.failure} memory={experiment.failure_memory} />
       )}
       {experiment.state === "waiting" && <WaitingBlock experiment={experiment} />}
+      {experiment.preflight.length > 0 && <PreflightBlock findings={experiment.preflight} />}
       {experiment.benchmark && <Levels benchmark={experiment.benchmark} boundary={experiment.metrics?.boundary} />}
       {attempt && <GpuMonitoringBlock experiment={experiment} phases={phases} />}
       {attempt && <EngineMetrics experiment={experiment} phases={phases} />}
