@@ -6,6 +6,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.base import Count, PositiveInt, Seconds, View
+from schemas.benchmark import LoadBoundary
 from schemas.orchestrator import TaskState
 from schemas.quality import QualityVerdict
 from schemas.task import Objective, StopReason
@@ -15,7 +16,8 @@ from schemas.trust import TrustVerdict
 class ReportedExperiment(Struct, frozen=True, kw_only=True):
     """A measured configuration. `worse_percent` is by how much its score is behind the best one's;
     None: it is not comparable, for the reason in `because`. `quality`: its answers, where they were
-    compared.
+    compared. `boundary`: where the greatest load lies that meets the constraints, where it was
+    searched.
     """
 
     experiment_id: UUID
@@ -25,6 +27,7 @@ class ReportedExperiment(Struct, frozen=True, kw_only=True):
     worse_percent: float | None = None
     because: str = ""
     quality: QualityVerdict | None = None
+    boundary: LoadBoundary | None = None
 
 
 class ParameterChange(Struct, frozen=True, kw_only=True):

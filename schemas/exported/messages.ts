@@ -3905,7 +3905,8 @@ export interface ReportView {
 /**
  * A measured configuration. `worse_percent` is by how much its score is behind the best one's;
  * null: it is not comparable, for the reason in `because`. `quality`: its answers, where they were
- * compared.
+ * compared. `boundary`: where the greatest load lies that meets the constraints, where it was
+ * searched.
  */
 export interface ReportedExperiment {
   experiment_id: string;
@@ -3915,6 +3916,7 @@ export interface ReportedExperiment {
   worse_percent: number | null;
   because: string;
   quality: QualityVerdict | null;
+  boundary: LoadBoundary | null;
 }
 
 /**

@@ -15,6 +15,7 @@ from schemas.trust import RunRole
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import number, print_table, settings_text, span
 from services.cli.display.tables import attempts_text, short, why_waiting
+from shared.benchmarks.bracket import bracket_text, odd_about
 from shared.benchmarks.constraints import excess_of, missed_text
 from shared.benchmarks.metrics import failed_levels_text, percent_text
 from shared.benchmarks.quality import quality_text
@@ -86,7 +87,7 @@ def result_table(experiments: Sequence[ExperimentView], objective: Objective | N
             str(each.ordinal),
             each.state.value,
             settings_text(each.parameters, names),
-            *[boundary_text(each.metrics) for _ in searched],
+            *[_bracket(each.metrics) for _ in searched],
             *metric_cells(each.metrics),
             attempts_text(each),
             short(each.experiment_id),
@@ -125,32 +126,19 @@ def result_table(experiments: Sequence[ExperimentView], objective: Objective | N
     )
 
 
-def boundary_text(metrics: BenchmarkMetrics | None) -> str:
-    """`93 (90 to 97)`: the greatest load within the constraints, and the bracket that holds it."""
+def _bracket(metrics: BenchmarkMetrics | None) -> str:
     found = metrics.boundary if metrics is not None else None
-    if found is None:
-        return UNKNOWN
-    if found.estimate is None:
-        return "none"
-    if found.high is None:
-        return f"{found.estimate:.4g} or more"
-    return f"{found.estimate:.4g} ({found.low or 0:g} to {found.high:g})"
+    return bracket_text(found) if found is not None else UNKNOWN
 
 
 def boundary_lines(experiments: Sequence[ExperimentView], objective: Objective | None) -> list[str]:
     """What is odd about the load at which experiments no longer meet the constraints."""
-    lines = []
-    for each in ranked(experiments, objective):
-        found = each.metrics.boundary if each.metrics is not None else None
-        if found is not None and found.cliff:
-            lines.append(
-                f"experiment {each.ordinal} misses the constraints by far just above its max load"
-            )
-        if found is not None and found.non_monotone:
-            lines.append(
-                f"experiment {each.ordinal} met the constraints again at a load above a missed one"
-            )
-    return lines
+    return [
+        f"experiment {each.ordinal} {odd}"
+        for each in ranked(experiments, objective)
+        if each.metrics is not None and each.metrics.boundary is not None
+        for odd in odd_about(each.metrics.boundary)
+    ]
 
 
 def metric_cells(metrics: BenchmarkMetrics | None) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from schemas.benchmark import FailedLevel
+from schemas.benchmark import FailedLevel, LoadBoundary, LoadKind
 from schemas.executor import EngineSpec, Failure, FailureKind, Runtime
 from schemas.gateway import ExperimentDetail, MeasuredMetrics
 from schemas.gpu_request import GpuRequest
@@ -157,6 +157,30 @@ def test_a_baseline_that_misses_the_constraints_says_which() -> None:
     assert report.best is not None
     assert report.best.ordinal == 2
     assert "has 1 s: misses ttft:p99<1s by 100 % at D(1,1)." in markdown(report)
+
+
+def test_a_search_for_the_greatest_load_tells_the_bracket_of_each_configuration() -> None:
+    def searched(ordinal: int, estimate: float, high: float | None) -> ExperimentDetail:
+        found = LoadBoundary(
+            load=LoadKind.POISSON, low=40, high=high, estimate=estimate, cliff=True, levels=7
+        )
+        point = {"slots": ordinal}
+        return detail(ordinal, estimate, parameters=point, metrics=MeasuredMetrics(boundary=found))
+
+    experiments = [searched(1, 42.5, 45), searched(2, 64, None), detail(3, parameters={})]
+    task = make_task(objective=Objective.MAXIMIZE_LOAD)
+
+    report = task_report(task, experiments, None)
+
+    assert report.best is not None
+    assert report.best.boundary is not None
+    assert report.best.boundary.high is None
+    assert [each.boundary for each in report.others] == [experiments[0].metrics.boundary]
+    text = markdown(report)
+    assert "64 or more requests per second, found in 7 levels" in text
+    assert "it misses the constraints by far just above its max load" in text
+    assert "| # | parameters | greatest load | worse by |" in text
+    assert "| 1 | slots=1 | 42.5 (40 to 45) |" in text
 
 
 def test_the_cost_is_that_of_all_that_was_held() -> None:

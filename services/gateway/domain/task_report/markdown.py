@@ -4,8 +4,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from schemas.benchmark import LoadBoundary
 from schemas.task_report import Deployments, FrontPoint, ParetoPoint, ReportedExperiment, TaskReport
 from schemas.trust import TrustVerdict
+from shared.benchmarks.bracket import bracket_text, load_unit, odd_about
 from shared.benchmarks.quality import quality_text
 from shared.benchmarks.trust import trust_lines
 
@@ -60,6 +62,9 @@ def _best(report: TaskReport) -> Iterator[str]:
     yield ""
     unit = _UNITS.get(report.measure, "")
     yield f"Experiment {best.ordinal}, {report.measure} {_number(best.score)} {unit}".rstrip()
+    if best.boundary is not None:
+        yield _found(best.boundary)
+        yield ""
     if best.quality is not None and best.quality.baseline != best.ordinal:
         yield f"Its answers: {quality_text(best.quality)}."
         yield ""
@@ -77,6 +82,15 @@ def _best(report: TaskReport) -> Iterator[str]:
     yield ""
     rows = [[each.name, _value(each.baseline), _value(each.best)] for each in report.changes]
     yield from _table(["changed", "baseline", "best"], rows)
+
+
+def _found(boundary: LoadBoundary) -> str:
+    unit = load_unit(boundary.load)
+    odd = "".join(f"; it {each}" for each in odd_about(boundary))
+    return (
+        f"The greatest load that meets the constraints: {bracket_text(boundary)} {unit},"
+        f" found in {boundary.levels} levels{odd}."
+    )
 
 
 def _trust(trust: TrustVerdict | None) -> Iterator[str]:
@@ -154,21 +168,27 @@ def _others(report: TaskReport) -> Iterator[str]:
         return
     yield "## The others"
     yield ""
-    rows = [_other(each) for each in report.others[:MOST_OTHERS]]
-    yield from _table(["#", "parameters", "score", "worse by"], rows)
+    others = report.others[:MOST_OTHERS]
+    is_searched = any(each.boundary is not None for each in others)
+    rows = [_other(each, is_searched=is_searched) for each in others]
+    score = "greatest load" if is_searched else "score"
+    yield from _table(["#", "parameters", score, "worse by"], rows)
     if len(report.others) > MOST_OTHERS:
         yield f"{len(report.others) - MOST_OTHERS} more are left out here."
         yield ""
 
 
-def _other(experiment: ReportedExperiment) -> list[str]:
+def _other(experiment: ReportedExperiment, *, is_searched: bool) -> list[str]:
     behind = experiment.because
     if experiment.worse_percent is not None:
         behind = f"{_number(experiment.worse_percent)} %"
+    found, score = experiment.boundary, _number(experiment.score)
+    if is_searched:
+        score = bracket_text(found) if found is not None else UNKNOWN
     return [
         str(experiment.ordinal),
         _given(experiment.parameters),
-        _number(experiment.score),
+        score,
         behind,
     ]
 

@@ -142,6 +142,7 @@ def _reporter(
             worse_percent=worse,
             because=because,
             quality=experiment.slo.quality if experiment.slo is not None else None,
+            boundary=metrics.boundary if metrics is not None else None,
         )
 
     return reported
