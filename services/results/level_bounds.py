@@ -18,8 +18,7 @@ WITH window_of AS (
 reason AS (
     SELECT condition_no, facts::jsonb -> 0 ?| $4::text[] AS power,
            facts::jsonb -> 0 ?| $5::text[] AS heat
-    FROM condition WHERE condition_no IN (
-        SELECT condition_no FROM experiment_sample WHERE attempt_id = $1))
+    FROM condition)
 SELECT running, running_most, waiting, kv_cache_percent, preemptions, power_throttled,
        thermal_throttled
 FROM window_of
