@@ -14,6 +14,7 @@ from typing import Any, Final
 from playwright.async_api import Browser, Page
 from playwright.async_api import TimeoutError as NotInTime
 
+from shared.clock import utcnow
 from shared.logging import configure_logging
 from shared.testing import eventually, short_directory
 from tests.support.browser import PATIENCE_MS, chromium, missing
@@ -79,8 +80,15 @@ WAITING: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
 )
 
 
+def tell(text: str) -> None:
+    """At once: into a file a line would come with the last of them."""
+    sys.stdout.write(f"{utcnow():%H:%M:%S} {text}\n")
+    sys.stdout.flush()
+
+
 async def fill(platform: PlatformProcess) -> dict[str, str]:
     """Holders, a finished task, one that failed, and a queue; the places to draw, by name."""
+    tell("holders and tasks")
     for holder, request in HOLDERS:
         await reserve(platform, holder, {"node_ids": NODES} | request)
     task = quick_task("", **TASK)
@@ -113,7 +121,9 @@ async def fill(platform: PlatformProcess) -> dict[str, str]:
         "max_time_per_iteration": 0.01,
     }
     del loads["benchmark"]["num_concurrency"]
+    tell("a search for loads")
     searched = await platform.until_finished(await platform.submit(loads), within_seconds=600)
+    tell("a task of 24 experiments")
     finished = await platform.until_finished(await platform.submit(task), within_seconds=900)
     [failed] = await platform.experiments(dead)
     of_it = await platform.request("GET", f"/api/v1/tasks/{finished['task_id']}/experiments")
@@ -167,11 +177,15 @@ async def until_whole(page: Page) -> None:
     try:
         await page.wait_for_function(IS_WHOLE, timeout=PATIENCE_MS)
     except NotInTime:
-        sys.stdout.write(f"not whole: {page.url}\n")
+        tell(f"not whole: {page.url}")
 
 
-async def draw(browser: Browser, url: str, places: dict[str, str]) -> None:
-    for size, (width, height) in SIZES.items():
+async def draw(browser: Browser, url: str, places: dict[str, str]) -> list[Path]:
+    """The sizes beside each other: most of the time passes until charts are drawn."""
+    drawn: list[Path] = []
+
+    async def draw_size(size: str) -> None:
+        width, height = SIZES[size]
         context = await browser.new_context(
             viewport={"width": width, "height": height}, locale="en-US", reduced_motion="reduce"
         )
@@ -189,8 +203,12 @@ async def draw(browser: Browser, url: str, places: dict[str, str]) -> None:
                 await page.wait_for_timeout(SETTLE_MS)
                 path = FOLDER / f"{name}-{size}-{scheme}.png"
                 await page.screenshot(path=path)
-                sys.stdout.write(f"{path.relative_to(ROOT)}\n")
+                drawn.append(path)
+            tell(f"{name} {size}: {len(drawn)} of {len(places) * len(SIZES) * len(SCHEMES)}")
         await context.close()
+
+    await asyncio.gather(*map(draw_size, SIZES))
+    return sorted(drawn)
 
 
 async def main(words: list[str]) -> None:
@@ -206,19 +224,22 @@ async def main(words: list[str]) -> None:
             environment=ENVIRONMENT,
         )
         try:
+            tell("the platform and its fleet")
             await platform.start()
             nodes = dict.fromkeys(NODES, GPUS_PER_NODE)
             async with agents(platform, nodes, directory) as running, chromium() as browser:
                 await eventually(platform.is_ready, within_seconds=60, what="a whole fleet")
                 places = await fill(platform)
+                tell("a node is lost")
                 await running[LOST].aclose()
                 await eventually(lambda: is_lost(platform), within_seconds=120, what="a lost node")
                 chosen = {
                     k: v for k, v in places.items() if not words or any(w in k for w in words)
                 }
-                await draw(browser, platform.url, chosen)
+                drawn = await draw(browser, platform.url, chosen)
         finally:
             await platform.stop()
+    sys.stdout.writelines(f"{path.relative_to(ROOT)}\n" for path in drawn)
 
 
 if __name__ == "__main__":

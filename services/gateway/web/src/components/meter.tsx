@@ -7,11 +7,11 @@ export interface MeterPart {
   series?: number;
 }
 
-/** A bar to scale; nothing is drawn of what is unknown. */
+/** A bar to scale; nothing is drawn of what is unknown, nor a gap beside what is 0. */
 export function Meter({ label, parts }: { label: string; parts: MeterPart[] | null }) {
   return (
     <div className={classes.track} role="img" aria-label={label} data-unknown={parts ? undefined : true}>
-      {parts?.map((part, index) => (
+      {parts?.filter((part) => part.share > 0).map((part, index) => (
         <div
           key={index}
           className={classes.part}

@@ -195,7 +195,7 @@ function usageColumns(view: UsageView, most: number): Column<UsageLine>[] {
       name: "Share",
       unit: "used, held and idle, unknown",
       cell: (line) => (
-        <div style={{ minWidth: 160 }}>
+        <div style={{ minWidth: 160, paddingTop: 7 }}>
           <Meter
             label={`${number(line.gpu_hours)} GPU-h`}
             parts={[

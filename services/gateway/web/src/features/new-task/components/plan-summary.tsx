@@ -1,11 +1,14 @@
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
-import type { GpuRequest, TaskPlan } from "@schemas/messages";
+import type { AvailabilityView, GpuRequest, TaskPlan } from "@schemas/messages";
 import { Facts } from "@/components/facts";
 import { StateMark } from "@/components/state-mark";
 import { duration, secondsSince, useNow } from "@/lib/time";
 import { number, UNKNOWN, whole, withUnit } from "@/lib/units";
 import { availabilityOptions } from "../api/check-draft";
 import { valueAt, type Draft } from "../draft";
+import { reasonSentences } from "../reason-sentences";
+
+const MOST_REASONS = 4;
 
 interface PlanSummaryProps {
   plan: UseQueryResult<TaskPlan>;
@@ -61,7 +64,7 @@ export function PlanSummary({ plan, draft, isSettled }: PlanSummaryProps) {
           ],
         ]}
       />
-      {availability && <p className="dim">{availability.message}</p>}
+      {availability && <WhyNotNow of={availability} />}
       {availability?.suggestion && <p>Would start now: {availability.suggestion.message}</p>}
       {plan.error && isSettled && (
         <p role="alert" style={{ color: "var(--gs-bad)" }}>
@@ -79,6 +82,22 @@ export function PlanSummary({ plan, draft, isSettled }: PlanSummaryProps) {
         </p>
       ))}
     </section>
+  );
+}
+
+function WhyNotNow({ of }: { of: AvailabilityView }) {
+  if (of.available || of.impossible) return <p className="dim">{of.message}</p>;
+  const sentences = reasonSentences(of);
+  return (
+    <>
+      <p className="dim">Not now:</p>
+      <ul className="dim">
+        {sentences.slice(0, MOST_REASONS).map((each) => (
+          <li key={each}>{each}</li>
+        ))}
+        {sentences.length > MOST_REASONS && <li>and {sentences.length - MOST_REASONS} other reasons</li>}
+      </ul>
+    </>
   );
 }
 

@@ -152,6 +152,11 @@ export function latencyChart(compared: Compared, name: LatencyName, statistic: S
   return { option, table: { columns, rows } };
 }
 
+/** Of an axis that has little room beside it: two or three words a line. */
+export function inLines(name: string): string {
+  return name.replaceAll(/(.{12,}?) /g, "$1\n");
+}
+
 export function parallelChart(compared: Compared): Shown {
   const { experiments, names, bestId, objective } = compared;
   const { word, unit } = objectiveOf(objective, experiments);
@@ -171,11 +176,11 @@ export function parallelChart(compared: Compared): Shown {
     grid: undefined,
     tooltip: { trigger: "item", formatter: (at) => (at as unknown as { name: string }).name },
     legend: { show: false },
-    parallel: { left: 56, right: 96, top: 36, bottom: 20 },
+    parallel: { left: 56, right: 96, top: 52, bottom: 20 },
     parallelAxis: axes.map(({ name }, dim) => ({
       dim,
-      name,
-      nameTextStyle: { fontSize: 11 },
+      name: inLines(name),
+      nameTextStyle: { fontSize: 11, lineHeight: 14 },
       axisLabel: { fontSize: 10, color: chartToken("dim") },
       ...(isNumeric[dim]
         ? { type: "value" as const, scale: true }

@@ -1,0 +1,63 @@
+import { Button, TextInput } from "@mantine/core";
+import { useState } from "react";
+import { whole } from "@/lib/units";
+import { gridSize, valueAt, type Draft } from "../draft";
+import classes from "./draft-form.module.css";
+import { errorOf, ListText, type FormProps } from "./fields";
+
+export function Parameters({ draft, problem, onChange }: FormProps) {
+  const [name, setName] = useState("");
+  const found = valueAt(draft, "parameters");
+  const parameters = (typeof found === "object" && found !== null ? found : {}) as Draft;
+  const size = gridSize(parameters);
+  const set = (changed: Draft) => onChange({ ...draft, parameters: changed });
+  return (
+    <fieldset className={classes.part}>
+      <legend>
+        Parameters <span className="dim">{size === null ? "" : `· a grid of ${whole(size)}`}</span>
+      </legend>
+      {Object.entries(parameters).map(([key, values]) => (
+        <div key={key} className={classes.parameter}>
+          {Array.isArray(values) ? (
+            <ListText
+              label={key}
+              values={values}
+              error={errorOf({ problem, path: `parameters.${key}` })}
+              onChange={(changed) => set({ ...parameters, [key]: changed })}
+            />
+          ) : (
+            <TextInput size="xs" label={key} readOnly value={JSON.stringify(values)} description="changed in the file" />
+          )}
+          <Button
+            size="xs"
+            variant="default"
+            aria-label={`remove ${key}`}
+            onClick={() => set(Object.fromEntries(Object.entries(parameters).filter(([other]) => other !== key)))}
+          >
+            Remove
+          </Button>
+        </div>
+      ))}
+      <div className={classes.parameter}>
+        <TextInput
+          size="xs"
+          label="Another parameter"
+          placeholder="its name, as the engine has it"
+          value={name}
+          onChange={(event) => setName(event.currentTarget.value)}
+        />
+        <Button
+          size="xs"
+          variant="default"
+          disabled={!name.trim() || name.trim() in parameters}
+          onClick={() => {
+            set({ ...parameters, [name.trim()]: [] });
+            setName("");
+          }}
+        >
+          Add
+        </Button>
+      </div>
+    </fieldset>
+  );
+}
