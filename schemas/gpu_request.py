@@ -71,6 +71,7 @@ class ReasonCode(StrEnum):
     GIVEN_OUT_BY_CLUSTER = "given_out_by_cluster"
     NOT_DIVISIBLE = "not_divisible"  # a MIG instance
     MIG_PROFILE_MISMATCH = "mig_profile_mismatch"
+    MIG_NOT_MADE = "mig_not_made"  # a GPU of which its agent may make the instance
     SHARES_NOT_ENFORCED = "shares_not_enforced"
     INSUFFICIENT_SHARES = "insufficient_shares"
     SHARES_FRAGMENTED = "shares_fragmented"
@@ -90,8 +91,7 @@ REASON_MEANINGS: Final[Mapping[ReasonCode, str]] = {
     ReasonCode.UNHEALTHY: "The driver reports the device as lost, failed or hung.",
     ReasonCode.NO_READING: "No reading of the device has come yet, or its agent has stopped, so"
     " nobody knows whether it is free.",
-    ReasonCode.STALE_READING: "The last reading is too old to decide on; the node's agent is"
-    " silent.",
+    ReasonCode.STALE_READING: "The last reading is too old to decide on; its agent is silent.",
     ReasonCode.AWAITING_SNAPSHOT: "The device was just released; the first reading since then is"
     " under way.",
     ReasonCode.UTILIZATION_UNKNOWN: "The device does not tell its utilization, and unknown never"
@@ -132,13 +132,13 @@ REASON_MEANINGS: Final[Mapping[ReasonCode, str]] = {
     " more than the request allows.",
     ReasonCode.BEHIND_IN_QUEUE: "The request waits for its turn: others are ahead of it.",
     ReasonCode.NO_GPUS: "No node of this installation reports a GPU.",
-    ReasonCode.EXCEEDS_LARGEST_NODE: "The request asks for more devices that match than any node"
-    " has, so it can never be served by this fleet.",
+    ReasonCode.EXCEEDS_LARGEST_NODE: "The request asks for more devices than any node ever has.",
     ReasonCode.GIVEN_OUT_BY_CLUSTER: "The node belongs to a Kubernetes cluster, which gives out its"
     " GPUs itself; ask for them with `cluster`.",
     ReasonCode.NOT_DIVISIBLE: "A MIG instance is granted as a whole; shares are of whole GPUs.",
     ReasonCode.MIG_PROFILE_MISMATCH: "The request is for whole GPUs and this is a MIG instance, or"
     " it is for instances of a profile and this is none of them.",
+    ReasonCode.MIG_NOT_MADE: "The node's agent makes the MIG instance once its slices are free.",
     ReasonCode.SHARES_NOT_ENFORCED: "Nothing on the node keeps a holder to its shares, and the"
     " request insists on it; label a node on which an MPS daemon runs `gpusteward.io/mps=true`.",
     ReasonCode.INSUFFICIENT_SHARES: "The node's devices that may be taken now have fewer shares"

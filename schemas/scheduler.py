@@ -87,6 +87,7 @@ class CordonCause(StrEnum):
     FAULT = "fault"  # one that asks for a drain or a reset
     GPU_LOST = "gpu_lost"
     NODE_LOST = "node_lost"
+    MIG = "mig"  # the instance is about to be removed, for another
 
 
 LOSSES: Final = frozenset({CordonCause.GPU_LOST, CordonCause.NODE_LOST})

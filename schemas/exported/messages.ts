@@ -743,7 +743,7 @@ export interface Cordon {
 }
 
 /** Who or what set a cordon. One for a loss lifts itself once the loss is over. */
-export type CordonCause = "fault" | "gpu_lost" | "node_lost" | "operator";
+export type CordonCause = "fault" | "gpu_lost" | "mig" | "node_lost" | "operator";
 
 /**
  * Why a device or a node is out of service.
@@ -3770,6 +3770,7 @@ export type ReasonCode =
   | "memory_unbalanced"
   | "memory_unknown"
   | "mig_enabled"
+  | "mig_not_made"
   | "mig_profile_mismatch"
   | "model_mismatch"
   | "no_gpus"

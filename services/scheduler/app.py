@@ -41,6 +41,7 @@ from services.scheduler.intake.batcher import LARGEST_BATCH, CommandBatcher
 from services.scheduler.leader.cluster_decisions import ClusterDecisions
 from services.scheduler.leader.decision_loop import DecisionLoop
 from services.scheduler.leader.fleet_reader import FleetReader
+from services.scheduler.leader.mig_changes import MigChanges
 from services.scheduler.leader.query_engine import QueryEngine
 from services.scheduler.leader.start_forecasts import StartForecasts
 from services.scheduler.ledger.change_listener import ChangeListener
@@ -143,6 +144,7 @@ def create_service(
             "snapshots": snapshots.run,
             "start_forecasts": StartForecasts(database, leadership, query_engine).run,
             "cluster_views": views.run,
+            "mig_changes": MigChanges(database, leadership, query_engine).run,
             "reconciler": reconciler.run,
             "succession": Succession(leadership, decision_loop.wake).run,
             "retention": retention.run,

@@ -124,7 +124,9 @@ def cordon_state(
 ) -> CordonState:
     """A cordon as people see it."""
     lifts_at = None
-    if cause not in LOSSES:
+    if cause is CordonCause.MIG:
+        until = "its agent has removed it, or refused to"
+    elif cause not in LOSSES:
         until = "it is uncordoned"
     elif quiet_since is None:
         until = f"it has been well for {quiet_seconds:g} s"

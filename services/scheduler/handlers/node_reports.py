@@ -7,10 +7,10 @@ from uuid import UUID
 
 from schemas.base import NodeId
 from schemas.executor import ExecutorReported
-from schemas.scheduler import DeviceCordoned
+from schemas.scheduler import DeviceCordoned, DeviceUncordoned
 from schemas.telemetry import HealthChanged, HealthKind, HealthState, InventoryReported
 from services.scheduler.domain.faults import Fault, fault_of_event, faults_of_inventory
-from services.scheduler.ledger import cluster_rows, node_rows, reservation_rows
+from services.scheduler.ledger import cluster_rows, mig_rows, node_rows, reservation_rows
 from services.scheduler.ledger.out_of_service import handle_faults
 from services.scheduler.ledger.transitions import stage_device_events
 from services.scheduler.observations.latest_readings import LatestReadings
@@ -48,6 +48,9 @@ class NodeReports:
             cordoned = await node_rows.write_inventory(connection, event, admits=admits)
             reason = "its node is cordoned"
             await stage_device_events(connection, DeviceCordoned, cordoned, None, reason)
+            uncordoned = await mig_rows.finish(connection, event)
+            reason = "its GPU is divided as before"
+            await stage_device_events(connection, DeviceUncordoned, uncordoned, None, reason)
         # Also of an inventory that came before: the process may have ended between the two.
         await self._act_on(event.node_id, event.boot_id, faults_of_inventory(event))
 

@@ -109,5 +109,6 @@ class FleetReader:
             mig_enabled=row.mig_enabled,
             parent_uuid=row.parent_uuid,
             mig_profile=row.mig_profile,
+            mig_layout=row.mig_layout,
             foreign_pids=tuple(process.pid for process in foreign),
         )

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from schemas.base import DeviceUuid, NodeId
 from schemas.gpu_request import GpuRequest
+from schemas.mig import MigLayout
 from schemas.scheduler import CordonCause, ReservationState
 from schemas.telemetry import HealthState, HostFacts
 from services.scheduler.domain.labels import OperatorLabels, effective
@@ -174,6 +175,7 @@ class DeviceRow(Struct, frozen=True, kw_only=True):
     mig_enabled: bool | None
     parent_uuid: str | None
     mig_profile: str | None
+    mig_layout: MigLayout | None
     removed: bool
     releases: int
     released_by: UUID | None
@@ -206,13 +208,14 @@ class DeviceRow(Struct, frozen=True, kw_only=True):
     @classmethod
     def _from_row(cls, row: Row) -> Self:
         fields = dict(row)
-        hundredths = fields.pop("hundredths")
+        hundredths, layout = fields.pop("hundredths"), row["mig_layout"]
         is_shared = hundredths is not None and hundredths < WHOLE
         return cls(
             **fields
             | {
                 "parts": (Part(row["reservation_id"], hundredths),) if is_shared else (),
                 "health": HealthState(row["health"]),
+                "mig_layout": from_json(layout, MigLayout) if layout is not None else None,
                 "cordon_cause": CordonCause(row["cordon_cause"]),
                 "link_groups": tuple(row["link_groups"]),
             }

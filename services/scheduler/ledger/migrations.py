@@ -343,4 +343,21 @@ ALTER TABLE reservation ADD COLUMN forecast_start_at timestamptz;
 -- How near a node's GPUs are: domain/placement/topology.py. Empty until the next inventory.
 ALTER TABLE device ADD COLUMN link_groups int[] NOT NULL DEFAULT '{}';
 """,
+    """
+-- What a GPU in MIG mode may be divided into, and what its agent was asked to change: one at a
+-- time, over when its inventory says so. Instances that are to be removed are cordoned until then.
+ALTER TABLE device ADD COLUMN mig_layout jsonb;
+CREATE INDEX device_divisible ON device (node_id) WHERE mig_layout IS NOT NULL;
+CREATE TABLE mig_change (
+    node_id text NOT NULL,
+    device_uuid text NOT NULL,
+    number bigint NOT NULL,
+    profile text NOT NULL,
+    start int NOT NULL,
+    asked_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    over_at timestamptz,
+    refusal text NOT NULL DEFAULT '',
+    PRIMARY KEY (node_id, device_uuid, number));
+CREATE UNIQUE INDEX mig_change_open ON mig_change (node_id, device_uuid) WHERE over_at IS NULL;
+""",
 )

@@ -56,8 +56,8 @@ _UPSERT_DEVICE: Final = """
 INSERT INTO device
     (node_id, uuid, index, name, memory_total_mb, simulated, health, health_detail,
     compute_capability, numa_node, mig_enabled, parent_uuid, mig_profile,
-    link_groups, cordoned, cordon_cause, cordon_reason, cordon_set_by, cordoned_at)
-SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
+    link_groups, mig_layout, cordoned, cordon_cause, cordon_reason, cordon_set_by, cordoned_at)
+SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,
     cordoned, cordon_cause, cordon_reason, cordon_set_by, cordoned_at
 FROM node WHERE node_id = $1
 ON CONFLICT (node_id, uuid) DO UPDATE SET index = excluded.index, name = excluded.name,
@@ -67,7 +67,8 @@ ON CONFLICT (node_id, uuid) DO UPDATE SET index = excluded.index, name = exclude
     compute_capability = coalesce(excluded.compute_capability, device.compute_capability),
     numa_node = coalesce(excluded.numa_node, device.numa_node),
     mig_enabled = excluded.mig_enabled, parent_uuid = excluded.parent_uuid,
-    mig_profile = excluded.mig_profile, link_groups = excluded.link_groups, removed = false
+    mig_profile = excluded.mig_profile, link_groups = excluded.link_groups,
+    mig_layout = excluded.mig_layout, removed = false
 RETURNING device_no, node_id, uuid, false AS quarantined, xmax = 0 AND cordoned AS is_new_cordoned
 """
 _LOSE_OTHERS: Final = """
@@ -113,6 +114,7 @@ SET cordoned = false, cordon_cause = 'operator', cordon_reason = '', cordon_set_
 _UNCORDON_NODE: Final = f"UPDATE node {_IN_SERVICE} WHERE node_id = $1"
 _UNCORDON_DEVICES: Final = f"""
 UPDATE device {_IN_SERVICE} WHERE node_id = $1 AND ($2::text IS NULL OR uuid = $2) AND cordoned
+    AND cordon_cause <> 'mig'
 RETURNING device_no, node_id, uuid, false AS quarantined
 """
 _LOSSES: Final = """
@@ -390,7 +392,7 @@ async def _upsert(
         *(device.uuid, device.index, device.name, device.memory_total_mb, device.simulated),
         *(device.health.value, device.health_detail, device.compute_capability),
         *(device.numa_node, device.mig_enabled, device.parent_uuid, device.mig_profile),
-        list(groups),
+        *(list(groups), None if device.mig_layout is None else to_json(device.mig_layout)),
     )
     fields = dict(row)
     is_new_cordoned: bool = fields.pop("is_new_cordoned")

@@ -23,6 +23,7 @@ from schemas.errors import Accepted, Refused, Reply
 from schemas.executor import AttemptPhase, ExecutorReported, FenceReservation
 from schemas.executor_running import ListRunning, RunningAttempts, RunningWorkload
 from schemas.gpu_request import GpuRequest, ReasonCode
+from schemas.mig import MigLayout
 from schemas.scheduler import (
     CancelReservation,
     ReleaseReservation,
@@ -77,6 +78,7 @@ class FakeGpu:
     mig_enabled: bool | None = None
     parent_uuid: str | None = None
     mig_profile: str | None = None
+    mig_layout: MigLayout | None = None
     simulated: bool = True
 
     def reading(self) -> GpuReading:
@@ -144,6 +146,7 @@ class FakeNode:
                     mig_enabled=gpu.mig_enabled,
                     parent_uuid=gpu.parent_uuid,
                     mig_profile=gpu.mig_profile,
+                    mig_layout=gpu.mig_layout,
                     recent_faults=self.faults.get(gpu.uuid, ()),
                 )
                 for gpu in self.gpus

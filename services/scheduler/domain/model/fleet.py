@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from schemas.base import DeviceUuid, NodeId
 from schemas.gpu_request import GpuRequest
+from schemas.mig import MigLayout
 from schemas.scheduler import CordonState
 from schemas.telemetry import HealthState
 
@@ -98,7 +99,8 @@ class Device(Struct, frozen=True, kw_only=True):
     shared one the first of `parts`, which are in order of their holders.
 
     `foreign_pids` are processes on it that no live reservation explains. `parent_uuid` is set for
-    a MIG instance; a GPU whose `mig_enabled` is True is granted only by its instances.
+    a MIG instance; a GPU whose `mig_enabled` is True is granted only by its instances,
+    which its agent makes where it has a `mig_layout` with options.
     `cordon` says why it is out of service, for people. `link_groups`: see placement/topology.py.
     """
 
@@ -122,6 +124,7 @@ class Device(Struct, frozen=True, kw_only=True):
     mig_enabled: bool | None = None
     parent_uuid: str | None = None
     mig_profile: str | None = None
+    mig_layout: MigLayout | None = None
     foreign_pids: tuple[int, ...] = ()
     cordon: CordonState | None = None
     parts: tuple[Part, ...] = ()

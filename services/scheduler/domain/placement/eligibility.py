@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from datetime import UTC
 from typing import Final
 
+from msgspec.structs import replace
+
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode, ShareKind
 from schemas.scheduler import CordonCause, DeviceState
 from schemas.telemetry import HealthState
@@ -59,6 +61,7 @@ _SETTERS: Final = {
     CordonCause.FAULT: "a fault",
     CordonCause.GPU_LOST: "the GPU's loss",
     CordonCause.NODE_LOST: "the node's silence",
+    CordonCause.MIG: "the scheduler",
 }
 _PLAIN: Final = {
     ReasonCode.CORDONED: "is cordoned",
@@ -80,8 +83,35 @@ def share_kind(device: Device, node: Node) -> ShareKind:
     return ShareKind.MPS if is_mps else ShareKind.COOPERATIVE
 
 
+def to_be_made(device: Device, request: GpuRequest) -> Device | None:
+    """The MIG instance that the GPU's agent may make for the request; None if it makes none such.
+
+    Nobody knows its uuid before, so a request that names one never waits for it.
+    """
+    layout = device.mig_layout
+    if request.mig_profile is None or layout is None:
+        return None
+    for option in layout.options:
+        if option.profile == request.mig_profile:
+            return replace(
+                device,
+                uuid="",
+                name=f"{device.name} MIG {option.profile}",
+                memory_total_mb=option.memory_mb,
+                mig_enabled=None,
+                mig_layout=None,
+                parent_uuid=device.uuid,
+                mig_profile=option.profile,
+            )
+    return None
+
+
 def can_ever_serve(device: Device, request: GpuRequest, node: Node) -> bool:
-    """Whether the device matches what does not change: its identity, model, total memory, node."""
+    """Whether the device matches what does not change: its identity, model, total memory, node.
+
+    Of a GPU that may be divided: whether the instance would.
+    """
+    device = to_be_made(device, request) or device
     return next(_mismatches(device, request, node), None) is None
 
 
@@ -95,7 +125,8 @@ def blocks(device: Device, request: GpuRequest, node: Node) -> Iterator[ReasonCo
 
     A held device's reading shows its holder's use, so only that of a free one counts.
     """
-    yield from dict.fromkeys(_mismatches(device, request, node))
+    made = to_be_made(device, request)
+    yield from dict.fromkeys(_mismatches(made or device, request, node))
     if not node.admitted:
         yield ReasonCode.NOT_ADMITTED
     if node.cluster is not None:
@@ -108,6 +139,10 @@ def blocks(device: Device, request: GpuRequest, node: Node) -> Iterator[ReasonCo
         yield ReasonCode.UNHEALTHY
     if device.cordoned:
         yield ReasonCode.CORDONED
+    yield from _use_blocks(device, request) if made is None else (ReasonCode.MIG_NOT_MADE,)
+
+
+def _use_blocks(device: Device, request: GpuRequest) -> Iterator[ReasonCode]:
     if device.quarantined:
         yield ReasonCode.QUARANTINED
     elif device.parts and request.shares is not None:
@@ -283,7 +318,7 @@ def _predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node
         why = _cordon_text(device) if code is ReasonCode.CORDONED else ""
         return f"{_PLAIN[code]}: {why}" if why else _PLAIN[code]
     if code in NEVER:
-        return _mismatch_predicate(code, device, request, node)
+        return _mismatch_predicate(code, to_be_made(device, request) or device, request, node)
     if code is ReasonCode.NOT_ADMITTED:
         return f"is on a node that is new: `gpusteward node admit {device.node_id}`"
     if code is ReasonCode.GIVEN_OUT_BY_CLUSTER:
@@ -300,7 +335,7 @@ def _predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node
     if code is ReasonCode.INSUFFICIENT_FREE_MEMORY and reading is not None:
         needed = needed_free_mb(request.min_memory_mb, device.total_mb) or 0
         return f"has {reading.memory_free_mb} MB free, {needed:.0f} MB are needed"
-    if code in (ReasonCode.HELD, ReasonCode.INSUFFICIENT_SHARES):
+    if code in (ReasonCode.HELD, ReasonCode.INSUFFICIENT_SHARES, ReasonCode.MIG_NOT_MADE):
         return _held_predicate(code, device, request)
     if code is ReasonCode.QUARANTINED:
         return f"is quarantined until reservation {device.holder} is confirmed stopped"
@@ -312,6 +347,10 @@ def _held_predicate(code: ReasonCode, device: Device, request: GpuRequest) -> st
     if code is ReasonCode.INSUFFICIENT_SHARES:
         free, needed = device.free_hundredths / WHOLE, least_free(request) / WHOLE
         return f"is shared and has {free:.2f} free, {needed:.2f} is the least to take"
+    if code is ReasonCode.MIG_NOT_MADE:
+        refusal = device.mig_layout.refusal if device.mig_layout is not None else ""
+        refused = f"; its last change was refused: {refusal}" if refusal else ""
+        return f"has no {request.mig_profile}, its agent makes one once it has room{refused}"
     others = len(device.parts) - 1
     beside = f" and {others} more" if others > 0 else ""
     return f"is held by reservation {device.holder}{beside}"

@@ -188,7 +188,15 @@ def _traits(device: Device) -> Traits:
         device.mig_enabled,
         device.parent_uuid is None,
         device.mig_profile,
+        _makes(device),
     )
+
+
+def _makes(device: Device) -> Traits:
+    """The MIG instances that its agent may make."""
+    layout = device.mig_layout
+    options = layout.options if layout is not None else ()
+    return tuple((option.profile, option.memory_mb) for option in options)
 
 
 def _open(devices: tuple[Device, ...], node: Node, weights: Weights) -> tuple[AvailableDevice, ...]:
@@ -197,6 +205,7 @@ def _open(devices: tuple[Device, ...], node: Node, weights: Weights) -> tuple[Av
         reading, total = device.reading, device.total_mb
         if (
             device.holder is None
+            and not (device.mig_enabled and device.parent_uuid is None)
             and device.reading_state is ReadingState.FRESH
             and reading is not None
             and (used := reading.utilization_percent) is not None

@@ -81,6 +81,9 @@ class DecisionEngine:
         self._cycle.put_in_order(now)
         return tuple(self._cycle.waiting.in_order())
 
+    def is_over_quota(self, entry: QueuedRequest) -> bool:
+        return self._cycle.quota_reason(entry) is not None
+
     @property
     def is_contended(self) -> bool:
         """Whether requests of several namespaces wait, so that turns count."""

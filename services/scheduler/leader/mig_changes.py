@@ -1,0 +1,105 @@
+"""The leader's part in dividing GPUs: has agents make the MIG instances that requests wait for."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from schemas.mig import ChangeMig, MigLayout
+from schemas.scheduler import CordonCause
+from services.scheduler.domain.placement.mig_geometry import Division, divisions
+from services.scheduler.leader.query_engine import QueryEngine
+from services.scheduler.ledger import mig_rows
+from services.scheduler.ledger.leader_election import Leadership, LeadershipLost
+from services.scheduler.ledger.out_of_service import NewCordon, set_cordon
+from shared.ids import new_id
+from shared.logging import log
+from shared.postgres.commands import send_later
+from shared.postgres.database import Database
+
+POLL_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class MigChanges:
+    """Asks while this process leads. A change is over when the node's inventory says so.
+
+    Until then the instances that it removes are cordoned, and its command is repeated.
+    """
+
+    database: Database
+    leadership: Leadership
+    query_engine: QueryEngine
+
+    async def run(self) -> None:
+        """Ask until cancelled. Raises UnavailableError while Postgres is away."""
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            if self.leadership.term is not None:
+                for division in await self._due():
+                    await self._ask(division)
+
+    async def _due(self) -> list[Division]:
+        async with self.database.statements() as connection:
+            if not await mig_rows.is_any_divisible(connection):
+                return []
+            recent = await mig_rows.recent(connection)
+        async with self.query_engine.moment() as moment:
+            engine = moment.engine
+            requests = [
+                entry.request
+                for entry in engine.waiting
+                if entry.request.mig_profile is not None and not engine.is_over_quota(entry)
+            ]
+            if not requests:
+                return []
+            return divisions(
+                requests,
+                engine.fleet,
+                {each.device_uuid: each.profile for each in recent if each.is_open},
+                {each.device_uuid for each in recent if not each.is_open},
+            )
+
+    async def _ask(self, division: Division) -> None:
+        """Nothing, if what was decided on is no longer so: it is decided again."""
+        gpu, layout = division.gpu, division.gpu.mig_layout or MigLayout()
+        removed = division.removed_uuids
+        try:
+            async with self.database.transaction() as connection:
+                await self.leadership.check(connection)
+                if not await mig_rows.lock(connection, gpu.node_id, gpu.uuid, layout, removed):
+                    return
+                number = await mig_rows.insert(
+                    connection,
+                    gpu.node_id,
+                    gpu.uuid,
+                    layout.change,
+                    (division.profile, division.start),
+                )
+                for uuid in sorted(removed):
+                    reason = f"its slices are for a {division.profile}"
+                    cordon = NewCordon(device_uuid=uuid, reason=reason, cause=CordonCause.MIG)
+                    await set_cordon(connection, gpu.node_id, cordon)
+                await send_later(
+                    connection,
+                    ChangeMig(
+                        command_id=new_id(),
+                        node_id=gpu.node_id,
+                        device_uuid=gpu.uuid,
+                        number=number,
+                        profile=division.profile,
+                        start=division.start,
+                        remove_starts=tuple(each.start for each in division.remove),
+                    ),
+                )
+        except LeadershipLost:
+            log.warning("leadership_lost")
+            return
+        log.info(
+            "mig_change_asked",
+            node_id=gpu.node_id,
+            device=gpu.uuid,
+            number=number,
+            profile=division.profile,
+            start=division.start,
+            removed=sorted(removed),
+        )

@@ -1,0 +1,119 @@
+"""Rows of changes to how GPUs are divided: functions on a connection, inside the caller's
+transaction.
+"""
+
+from typing import Final
+
+from msgspec import Struct
+
+from schemas.base import DeviceUuid, NodeId
+from schemas.mig import MigLayout
+from schemas.telemetry import InventoryReported
+from services.scheduler.ledger.holding_rows import OpenHolding
+from shared.postgres.database import Connection, to_json
+
+REFUSED_SECONDS: Final = 60.0  # for which a GPU that refused is not asked again
+
+_ANY_DIVISIBLE: Final = """
+SELECT EXISTS (SELECT 1 FROM device WHERE mig_layout IS NOT NULL AND NOT removed)
+"""
+_RECENT: Final = """
+SELECT node_id, device_uuid, profile, over_at IS NULL AS is_open FROM mig_change
+WHERE over_at IS NULL
+    OR (refusal <> '' AND over_at > clock_timestamp() - $1 * interval '1 second')
+"""
+_LOCK_NODE: Final = "SELECT 1 FROM node WHERE node_id = $1 FOR NO KEY UPDATE"
+# Nothing is granted of a locked one. Those that are as they were decided on: the GPU with its
+# layout, and instances that nobody holds.
+_LOCK_DEVICES: Final = """
+WITH locked AS MATERIALIZED (
+    SELECT device_no, uuid, mig_layout FROM device
+    WHERE node_id = $1 AND (uuid = $2 OR uuid = ANY($3)) AND NOT removed AND NOT cordoned
+        AND health = 'ok'
+    ORDER BY device_no FOR UPDATE)
+SELECT count(*) FROM locked
+WHERE (uuid <> $2 OR mig_layout = $4::jsonb)
+    AND NOT EXISTS (SELECT 1 FROM holding h WHERE h.device_no = locked.device_no
+        AND h.released_at IS NULL)
+"""
+# Above what the agent has seen, also where this ledger is from a backup.
+_INSERT: Final = """
+INSERT INTO mig_change (node_id, device_uuid, number, profile, start)
+SELECT $1, $2, greatest(coalesce(max(number), 0), $3) + 1, $4, $5 FROM mig_change
+WHERE node_id = $1 AND device_uuid = $2
+RETURNING number
+"""
+_FINISH: Final = """
+UPDATE mig_change SET over_at = clock_timestamp(), refusal = $4
+WHERE node_id = $1 AND device_uuid = $2 AND number <= $3 AND over_at IS NULL RETURNING true
+"""
+_LIFT: Final = """
+UPDATE device SET cordoned = false, cordon_cause = 'operator', cordon_reason = '',
+    cordon_set_by = '', cordoned_at = NULL, quiet_since = NULL, removed = NOT (uuid = ANY($3))
+WHERE node_id = $1 AND parent_uuid = $2 AND cordoned AND cordon_cause = 'mig'
+RETURNING device_no, node_id, uuid, false AS quarantined, removed
+"""
+_DELETE: Final = """
+DELETE FROM mig_change old WHERE node_id = $1 AND device_uuid = $2 AND over_at IS NOT NULL
+    AND number < $3
+"""
+
+
+class RecentChange(Struct, frozen=True, kw_only=True):
+    """One that is under way, or that was refused a moment ago."""
+
+    node_id: NodeId
+    device_uuid: DeviceUuid
+    profile: str
+    is_open: bool
+
+
+async def is_any_divisible(connection: Connection) -> bool:
+    return bool(await connection.fetchval(_ANY_DIVISIBLE))
+
+
+async def recent(connection: Connection) -> list[RecentChange]:
+    rows = await connection.fetch(_RECENT, REFUSED_SECONDS)
+    return [RecentChange(**dict(row)) for row in rows]
+
+
+async def lock(
+    connection: Connection,
+    node_id: NodeId,
+    device_uuid: DeviceUuid,
+    layout: MigLayout,
+    removed: frozenset[DeviceUuid],
+) -> bool:
+    """Whether a GPU and instances of it are as they were decided on; nothing is granted of them."""
+    await connection.execute(_LOCK_NODE, node_id)
+    unchanged = await connection.fetchval(
+        _LOCK_DEVICES, node_id, device_uuid, sorted(removed), to_json(layout)
+    )
+    return bool(unchanged == 1 + len(removed))
+
+
+async def insert(
+    connection: Connection,
+    node_id: NodeId,
+    device_uuid: DeviceUuid,
+    seen: int,
+    place: tuple[str, int],
+) -> int:
+    """The number of the new change: of what, from where. `seen` is the agent's last one."""
+    return int(await connection.fetchval(_INSERT, node_id, device_uuid, seen, *place))
+
+
+async def finish(connection: Connection, event: InventoryReported) -> list[OpenHolding]:
+    """End the changes that an inventory shows as over; instances that may be granted again."""
+    present = [device.uuid for device in event.devices]
+    lifted: list[OpenHolding] = []
+    for device in event.devices:
+        layout = device.mig_layout
+        if layout is None or not layout.change:
+            continue
+        of = (event.node_id, device.uuid)
+        if await connection.fetchval(_FINISH, *of, layout.change, layout.refusal):
+            rows = [dict(row) for row in await connection.fetch(_LIFT, *of, present)]
+            lifted += [OpenHolding(**row) for row in rows if not row.pop("removed")]
+            await connection.execute(_DELETE, *of, layout.change)
+    return lifted
