@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from schemas.base import PositiveSeconds
+from shared.accelerator_rules.modes import COUNTED
 from shared.settings import CommonSettings
 
 
@@ -21,10 +22,7 @@ class ClusterSettings(CommonSettings, frozen=True, kw_only=True):
     installation, unless `exec_readings` is off.
     """
 
-    resources: str = (
-        "nvidia.com/gpu,nvidia.com/gpu.shared,nvidia.com/mig-*,nvidia.com/mps-core,"
-        "tencent.com/vcuda-core,amd.com/gpu"
-    )
+    resources: str = ",".join(COUNTED)
     drivers: str = "gpu.nvidia.com,gpu.amd.com,gpu.intel.com"
     heartbeat_seconds: PositiveSeconds = 5.0
     readings_seconds: PositiveSeconds = 10.0

@@ -14,6 +14,7 @@ from schemas.checks import (
     ResourceDefinition,
     Verdict,
 )
+from shared.accelerator_rules.modes import uneven, units_per_gpu
 
 DOCUMENT: Final = "accelerator guide, Add Custom Devices Using ConfigMap"
 KUBERNETES: Final = (
@@ -29,8 +30,6 @@ DEVICE_DEFINITIONS: Final = f"{LABEL_TYPE}={TYPE}"
 LABEL_GROUP: Final = "features.alauda.io/group"
 LABEL_ENABLED: Final = "features.alauda.io/enabled"
 INTEGER: Final = "integer"
-WHOLE_CARD: Final = 100
-VCUDA_CORE: Final = "tencent.com/vcuda-core"
 
 _DNS_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
@@ -170,11 +169,8 @@ def _of_default(text: Mapping[str, str]) -> Iterator[Violation]:
         return
     if not _COUNT.fullmatch(default):
         yield "default_value", ".data.defaultValue", f"expected a whole number, got {default!r}"
-    elif text.get("key") == VCUDA_CORE:
-        cores = int(default)
-        if not (1 <= cores <= WHOLE_CARD or (cores and cores % WHOLE_CARD == 0)):
-            says = f"expected 1 to {WHOLE_CARD}, or a multiple of {WHOLE_CARD}, got {cores}"
-            yield "vcuda_core", ".data.defaultValue", says
+    elif units_per_gpu(key := text.get("key", "")) > 1 and (says := uneven(key, int(default))):
+        yield "parts_or_whole_gpus", ".data.defaultValue", says
 
 
 def _of_policies(text: Mapping[str, str]) -> Iterator[Violation]:

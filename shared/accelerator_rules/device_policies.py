@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from schemas.checks import LimitsPolicy, RequestsPolicy, ResourceDefinition
 from schemas.errors import ErrorCode
-from schemas.kubernetes import ContainerDevices
-from shared.accelerator_rules.modes import units_per_gpu
+from schemas.kubernetes import ContainerDevices, KubernetesSpec
+from shared.accelerator_rules.modes import GPU_RESOURCE, uneven, units_per_gpu
 from shared.errors import RefusedError
 
 RESOURCE: Final = "$.gpus.resource"
@@ -21,6 +21,15 @@ class DeviceRequest(Struct, frozen=True, kw_only=True):
 
     container: ContainerDevices
     gpus: int
+
+
+def devices_of(names: KubernetesSpec, resource: str | None, gpus: int) -> ContainerDevices:
+    """What a container is given of them: what its definitions came to, else whole GPUs."""
+    if names.devices.limits:
+        return names.devices
+    resource = resource or GPU_RESOURCE
+    counts = {resource: gpus * units_per_gpu(resource)}
+    return ContainerDevices(limits=counts, requests=counts)
 
 
 def request_devices(
@@ -60,13 +69,8 @@ def request_devices(
         for key, each in sorted(group.items())
         if (amount := _limit(each, said.get(key), _place(key, resource, amounts))) is not None
     }
-    if limits[resource] > per_gpu and limits[resource] % per_gpu:
-        raise _refused(
-            "parts_or_whole_gpus",
-            f"{AMOUNTS}[{resource!r}]",
-            f"expected 1 to {per_gpu} of {resource}, or a multiple of {per_gpu}, got"
-            f" {limits[resource]}",
-        )
+    if (says := uneven(resource, limits[resource])) is not None:
+        raise _refused("parts_or_whole_gpus", f"{AMOUNTS}[{resource!r}]", says)
     requests = {
         key: amount
         for key, amount in limits.items()

@@ -19,6 +19,14 @@ from shared.accelerator_rules.cuda_versions import CudaVersion, driver_cuda
 from shared.accelerator_rules.verdicts import worst
 from shared.errors import RefusedError
 
+# Whole GPUs of NVIDIA: of the device plugin, and the class of the DRA driver's devices.
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+DEVICE_CLASS: Final = "gpu.nvidia.com"
+# What counts as a GPU in a cluster where nobody says otherwise; `*` stands for any ending.
+COUNTED: Final = (
+    *(GPU_RESOURCE, "nvidia.com/gpu.shared", "nvidia.com/mig-*", "nvidia.com/mps-core"),
+    *("tencent.com/vcuda-core", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe"),
+)
 GPU_MANAGER: Final = "https://github.com/tkestack/gpu-manager"
 MIG_PREFIX: Final = "nvidia.com/mig-"
 VOLTA: Final[Capability] = (7, 0)
@@ -46,7 +54,7 @@ class GpuForm(Struct, frozen=True, kw_only=True):
 FORMS: Final = (
     GpuForm(
         mode=GpuMode.PGPU,
-        resource="nvidia.com/gpu",
+        resource=GPU_RESOURCE,
         source="accelerator guide, pGPU Constraints",
     ),
     GpuForm(
@@ -148,6 +156,16 @@ def units_per_gpu(resource: str) -> int:
     return form.per_gpu if form is not None else 1
 
 
+def uneven(resource: str, count: int) -> str | None:
+    """What is wrong with so many of a resource; None: they are a part of a GPU, or whole ones."""
+    per_gpu = units_per_gpu(resource)
+    if count >= 1 and (count <= per_gpu or count % per_gpu == 0):
+        return None
+    if per_gpu == 1:
+        return f"expected at least 1 of {resource}, got {count}"
+    return f"expected 1 to {per_gpu} of {resource}, or a multiple of {per_gpu}, got {count}"
+
+
 def is_memory(resource: str) -> bool:
     """Whether it counts the memory of parts of GPUs, and no GPUs."""
     return resource in _MEMORY
@@ -163,8 +181,8 @@ def request_of(resources: Mapping[str, int]) -> GpuRequest:
         raise _refused(f"expected one of {known}, and what belongs to it; got {got}")
     (main,) = mains
     count = resources[main]
-    if count < 1:
-        raise _refused(f"expected at least 1 of {main}, got {count}")
+    if (says := uneven(main, count)) is not None:
+        raise _refused(says)
     if main.startswith(MIG_PREFIX):
         if count != 1:
             raise _refused(f"expected 1 of {main}: an instance is a GPU of its own, got {count}")
@@ -172,8 +190,6 @@ def request_of(resources: Mapping[str, int]) -> GpuRequest:
         return GpuRequest(mig_profile=main.removeprefix(MIG_PREFIX))
     form = _BY_RESOURCE[main]
     _refuse_memory(resources, form)
-    if count % form.per_gpu and count > form.per_gpu:
-        raise _refused(f"expected 1 to 100 of {main}, or a multiple of 100, got {count}")
     if form.mode is GpuMode.VGPU:
         return _of_vgpu(form, resources)
     if count % form.per_gpu:

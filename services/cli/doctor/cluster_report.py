@@ -4,11 +4,12 @@ import asyncio
 import fnmatch
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 
 from shared.accelerator_rules.device_config import NAMESPACE
+from shared.accelerator_rules.modes import COUNTED
 from shared.errors import StewardError
 from shared.kubernetes.access import ClusterAccess, kubeconfig_files
 from shared.kubernetes.client import KubernetesClient, decoded
@@ -34,11 +35,6 @@ from shared.kubernetes.requirements import (
 )
 from shared.waiting import within
 
-# Extended resources that are GPUs or parts of them, by the device plugins that we know.
-GPU_RESOURCES: Final = (
-    *("nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-*", "nvidia.com/mps-core"),
-    *("amd.com/gpu", "gpu.intel.com/*", "tencent.com/vcuda-core"),
-)
 T = TypeVar("T")
 
 
@@ -165,7 +161,7 @@ def _counted(nodes: Iterable[_Node]) -> dict[str, int]:
     found: Counter[str] = Counter()
     for node in nodes:
         for resource, amount in node.status.allocatable.items():
-            if any(fnmatch.fnmatchcase(resource, each) for each in GPU_RESOURCES):
+            if any(fnmatch.fnmatchcase(resource, each) for each in COUNTED):
                 found[resource] += int(amount) if amount.isdigit() else 0
     return {resource: count for resource, count in sorted(found.items()) if count}
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from schemas.benchmark import FailedLevel, LoadBoundary, LoadKind
 from schemas.executor import EngineSpec, Failure, FailureKind, Runtime
 from schemas.gateway import ExperimentDetail, MeasuredMetrics
-from schemas.gpu_request import GpuRequest
-from schemas.kubernetes import KubernetesSpec, VolumeClaim
+from schemas.gpu_request import ClusterRequest, GpuRequest
+from schemas.kubernetes import ContainerDevices, KubernetesSpec, VolumeClaim
 from schemas.orchestrator import ExperimentState, TaskState
 from schemas.quality import QualityVerdict
 from schemas.reports import WaterfallStep, WaterfallView
@@ -261,6 +261,38 @@ def test_an_inference_service_has_the_claim_that_holds_the_model() -> None:
     } in (engine_config["volumes"])
     assert engine_config["runner"]["args"][:3] == ["python3", "-m", "sglang.launch_server"]
     assert "model" not in service["spec"]
+
+
+@pytest.mark.parametrize(
+    ("names", "resource", "limits"),
+    [
+        pytest.param(
+            KubernetesSpec(
+                devices=ContainerDevices(limits={"vendor.com/npu": 2, "vendor.com/m": 16})
+            ),
+            "vendor.com/npu",
+            {"vendor.com/npu": "2", "vendor.com/m": "16"},
+            id="as it was defined",
+        ),
+        pytest.param(
+            None, "tencent.com/vcuda-core", {"tencent.com/vcuda-core": "200"}, id="units of GPUs"
+        ),
+        pytest.param(None, None, {"nvidia.com/gpu": "2"}, id="whole GPUs"),
+    ],
+)
+def test_a_deployment_asks_for_the_devices_that_were_measured(
+    names: KubernetesSpec | None, resource: str | None, limits: dict[str, str]
+) -> None:
+    engine = EngineSpec(
+        runtime=Runtime.KUBERNETES, engine="sglang", model="a-model", kubernetes=names
+    )
+    request = GpuRequest(gpus=2, cluster=ClusterRequest(resource=resource))
+
+    made = deployments("a-task", engine, request)
+
+    _, deployment = yaml.safe_load_all(made.deployment)
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"] == limits
 
 
 def test_an_inference_service_names_the_model_that_ome_keeps() -> None:

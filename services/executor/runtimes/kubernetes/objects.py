@@ -26,7 +26,8 @@ from services.executor.runtimes.runtime import Labels, Launch
 from services.executor.settings import ExecutorSettings
 from shared.accelerator_rules.advice import advised_environment
 from shared.accelerator_rules.cuda_versions import image_cuda, runtime_cuda
-from shared.accelerator_rules.modes import units_per_gpu
+from shared.accelerator_rules.device_policies import devices_of
+from shared.accelerator_rules.modes import DEVICE_CLASS, GPU_RESOURCE
 from shared.accelerator_rules.node_labels import cuda_terms
 from shared.kubernetes.names import label_value
 from shared.labels import (
@@ -40,8 +41,6 @@ from shared.labels import (
 )
 
 ENGINE_CONTAINER: Final = "ome-container"  # by this name OME knows the engine's
-GPU_RESOURCE: Final = "nvidia.com/gpu"
-DEVICE_CLASS: Final = "gpu.nvidia.com"
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 MODEL_VOLUME: Final = "model"
@@ -324,12 +323,8 @@ class _Maker:
     def _devices(self) -> ContainerDevices:
         if self.has_claims:
             return ContainerDevices()
-        if self._plan.names.devices.limits:
-            return self._plan.names.devices
         placement = self._plan.placement
-        resource = placement.resource or GPU_RESOURCE
-        gpus = {resource: placement.gpus * units_per_gpu(resource)}
-        return ContainerDevices(limits=gpus, requests=gpus)
+        return devices_of(self._plan.names, placement.resource, placement.gpus)
 
     def _mounts(self) -> list[Object]:
         mounts: list[Object] = [{"name": SHARED_MEMORY, "mountPath": "/dev/shm"}]  # noqa: S108

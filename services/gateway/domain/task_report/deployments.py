@@ -9,12 +9,12 @@ from msgspec import json
 
 from schemas.executor import EngineSpec
 from schemas.gpu_request import GpuRequest
-from schemas.kubernetes import VolumeClaim
+from schemas.kubernetes import KubernetesSpec, VolumeClaim
 from schemas.task_report import Deployments
+from shared.accelerator_rules.device_policies import devices_of
 from shared.engine_parameters.launch import LAUNCHES, EngineLaunch
 
 ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  # of the container, or of whoever types the command
-GPU_RESOURCE: Final = "nvidia.com/gpu"
 OME_VERSION: Final = "ome.io/v1beta1"
 SHARED_MEMORY: Final = "16Gi"
 _NOT_IN_A_NAME: Final = re.compile(r"[^a-z0-9]+")
@@ -123,6 +123,14 @@ class _Forms:
     def _model_path(self) -> str | None:
         return self._engine.model if self._engine.model.startswith("/") else None
 
+    @property
+    def _limits(self) -> dict[str, str]:
+        cluster = self._request.cluster
+        resource = cluster.resource if cluster is not None else None
+        names = self._engine.kubernetes or KubernetesSpec()
+        limits = devices_of(names, resource, self._request.gpus).limits
+        return {name: str(count) for name, count in limits.items()}
+
     def _image_arguments(self) -> list[str]:
         launch = self._launch
         given = [part for each in launch.arguments(self._engine.parameters) for part in each]
@@ -137,7 +145,7 @@ class _Forms:
             # A cluster replaces $(NAME) by a variable.
             "args": [each.replace("$", "$$") for each in self._image_arguments()],
             "ports": [{"name": "http", "containerPort": launch.port}],
-            "resources": {"limits": {GPU_RESOURCE: str(self._request.gpus)}},
+            "resources": {"limits": self._limits},
             "readinessProbe": {"httpGet": {"path": launch.readiness_path, "port": launch.port}},
             "volumeMounts": [{"name": "shared-memory", "mountPath": "/dev/shm"}],  # noqa: S108
         }

@@ -7,10 +7,10 @@ from uuid import UUID
 from msgspec import Struct, field
 
 from schemas.cluster import ClusterNode, NodeGpus
+from shared.accelerator_rules.modes import DEVICE_CLASS, GPU_RESOURCE
 
-# What NVIDIA's device plugin and DRA driver call whole GPUs.
-WHOLE_GPUS: Final = ("nvidia.com/gpu", "gpu.nvidia.com")
-TOLERATED_TAINT: Final = "nvidia.com/gpu"
+WHOLE_GPUS: Final = (GPU_RESOURCE, DEVICE_CLASS)
+TOLERATED_TAINT: Final = GPU_RESOURCE
 _KEEPS_OUT: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
