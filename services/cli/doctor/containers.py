@@ -25,6 +25,8 @@ INSTALL_TOOLKIT: Final = (
     "install the package `nvidia-container-toolkit` (NVIDIA's repository), `sudo "
     "nvidia-ctk runtime configure --runtime=docker`, `sudo systemctl restart docker`"
 )
+UPGRADE_TOOLKIT: Final = "upgrade the package `nvidia-container-toolkit` from NVIDIA's repository"
+OLDEST_TOOLKIT: Final = (1, 7, 0)  # accelerator guide, Prerequisites
 GENERATE_CDI: Final = "`sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`"
 
 
@@ -98,12 +100,21 @@ def container_toolkit(facts: HostFacts) -> Seen:
                 f"{control}: {output.summary}", "`nvidia-ctk --version` by hand; else reinstall it"
             )
         version = named[1]
+        if _numbers(version) < OLDEST_TOOLKIT:
+            oldest = ".".join(map(str, OLDEST_TOOLKIT))
+            return warn(
+                f"nvidia-container-toolkit {version}, expected {oldest} or later", UPGRADE_TOOLKIT
+            )
     found = f"nvidia-container-toolkit {version}, {', '.join(there)}"
     if HOOK not in there:
         return warn(
             found, f"Docker gives GPUs through {HOOK}, which is not on PATH: {INSTALL_TOOLKIT}"
         )
     return ok(found)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d{1,9}", version.partition("-")[0])[:3]))
 
 
 def docker_gpus(facts: HostFacts) -> Seen:

@@ -337,12 +337,19 @@ def test_the_container_toolkit_is_told_with_its_version_and_its_hook(fake: FakeH
     whole = containers.container_toolkit(fake.facts)
     fake.program("nvidia-ctk", GARBAGE)
 
+    broken = containers.container_toolkit(fake.facts)
+    fake.program("nvidia-ctk", "echo 'NVIDIA Container Toolkit CLI version 1.6.9'")
+    old = containers.container_toolkit(fake.facts)
+    fake.program("nvidia-ctk", "echo 'NVIDIA Container Toolkit CLI version 1.7.0-rc.1'")
+
     assert without.state is State.MISSING
     assert "nvidia-ctk runtime configure" in without.fix
     assert no_hook.state is State.WARN
     assert whole.state is State.OK
     assert "1.17.8" in whole.found
-    assert containers.container_toolkit(fake.facts).state is State.WARN
+    assert broken.state is State.WARN
+    assert (old.state, "expected 1.7.0 or later" in old.found) == (State.WARN, True)
+    assert containers.container_toolkit(fake.facts).state is State.OK
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 /** Of charts: "30m" to now, or "START/END" in ISO 8601, as addresses have it. */
-export const RANGES = ["30m", "1h", "6h", "24h", "3d", "7d"] as const;
+export const RANGES = ["30m", "1h", "6h", "12h", "24h", "2d", "3d", "7d"] as const;
 export const DEFAULT_RANGE = "1h";
 
 const UNIT_MS: Record<string, number> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
