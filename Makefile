@@ -87,6 +87,7 @@ lock: $(STAMPS)/bootstrap ## Regenerate the lock files (LOCK_FLAGS=--upgrade mov
 	@$(COMPILE) --group web --output-file requirements-web.lock
 	@$(subst --python-version 3.11,--python-version 3.10,$(COMPILE)) shared/benchmarks/genai_bench/requirements.in \
 		--output-file shared/benchmarks/genai_bench/requirements.lock
+	@$(COMPILE) shared/benchmarks/aiperf/requirements.in --output-file shared/benchmarks/aiperf/requirements.lock
 	@$(COMPILE) tests/support/generated_client/requirements.in \
 		--output-file tests/support/generated_client/requirements.lock
 
@@ -138,7 +139,8 @@ $(WEB)/dist/index.html: $(STAMPS)/web $(wildcard $(WEB)/*.* $(WEB)/public/*) $(s
 
 # Benchmark tools and the generator of API clients have environments of their own; those that tests and measurements use lie in a cache.
 test-long bench $(STAMPS)/tools: export GPUSTEWARD_TOOLS_DIR ?= $(HOME)/.cache/gpusteward-test-tools
-$(STAMPS)/tools: shared/benchmarks/genai_bench/requirements.lock tests/support/generated_client/requirements.lock $(STAMPS)/dev
+$(STAMPS)/tools: $(wildcard shared/benchmarks/*/requirements.lock) tests/support/generated_client/requirements.lock $(STAMPS)/dev
 	@"$(BIN)/gpusteward" bench install
+	@"$(BIN)/gpusteward" bench install aiperf
 	@"$(BIN)/python" -m tests.support.generated_client.install
 	@touch "$@"

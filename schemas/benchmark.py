@@ -40,12 +40,14 @@ ErrorRate = Annotated[float, Meta(ge=0, lt=1)]
 class BenchmarkTool(StrEnum):
     """Who generates the load.
 
-    `auto` takes genai-bench where it is installed, else builtin; one task never mixes tools.
+    `auto` takes genai-bench where it is installed, else builtin, and never AIPerf; one task never
+    mixes tools.
     """
 
     AUTO = "auto"
     GENAI_BENCH = "genai-bench"
     BUILTIN = "builtin"
+    AIPERF = "aiperf"
 
 
 class LoadKind(StrEnum):

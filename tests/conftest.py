@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 # Takes the benchmark tool out of the environment before anything looks there.
-import tests.support.genai_bench_tool  # noqa: F401  # for that alone
+import tests.support.benchmark_tools  # noqa: F401  # for that alone
 from shared.testing import NatsServer, PostgresServer, database_of, run_apart, short_directory
 from tests.support.interruption import let_children_be_interrupted
 

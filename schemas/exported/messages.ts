@@ -386,9 +386,10 @@ export interface BenchmarkSpec {
 /**
  * Who generates the load.
  *
- * `auto` takes genai-bench where it is installed, else builtin; one task never mixes tools.
+ * `auto` takes genai-bench where it is installed, else builtin, and never AIPerf; one task never
+ * mixes tools.
  */
-export type BenchmarkTool = "auto" | "builtin" | "genai-bench";
+export type BenchmarkTool = "aiperf" | "auto" | "builtin" | "genai-bench";
 
 /**
  * What keeps a level from being faster. `decode` is the memory's bandwidth, `queue` that no more

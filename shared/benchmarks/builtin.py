@@ -8,11 +8,8 @@ import asyncio
 import random
 import secrets
 import time
-import zlib
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -22,26 +19,22 @@ from schemas.benchmark import (
     BenchmarkResult,
     BenchmarkSpec,
     BenchmarkTool,
-    CacheReset,
-    LevelMark,
     LevelResult,
-    Steadiness,
 )
-from shared.benchmarks import prefix_cache, steadiness
 from shared.benchmarks.adapter import BenchmarkFailed, LoadPhase, Progress, ProgressCallback, Target
 from shared.benchmarks.arrivals import Load, loads
 from shared.benchmarks.chat_server import ChatServer, LoadLimits
 from shared.benchmarks.client_ceiling import ceiling_tokens_per_s, default_processes
 from shared.benchmarks.level_choice import check_load_search, metrics_of, next_level
-from shared.benchmarks.level_load import LevelLoad, LevelOutcome, Record, Requests
+from shared.benchmarks.level_load import LevelLoad, Requests
 from shared.benchmarks.load_processes import Crew
-from shared.benchmarks.metrics import (
-    FailedRequest,
-    RequestSample,
-    distribution,
-    level_result,
+from shared.benchmarks.measured_level import LevelOutcome, measured_level
+from shared.benchmarks.prefix_cache import (
+    PrefixCache,
+    ServerPrefixCache,
+    level_seed,
+    with_cache_use,
 )
-from shared.benchmarks.prefix_cache import PrefixCache, ServerPrefixCache, Start
 from shared.benchmarks.traffic import (
     Scenario,
     UnsupportedTraffic,
@@ -51,7 +44,6 @@ from shared.benchmarks.traffic import (
 )
 
 TOOL_VERSION: Final = "2"
-LARGEST_CLIENT_SHARE: Final = 0.05
 FEWEST_CLIENTS: Final = 16  # at once, from which on one process may be what limits
 
 
@@ -181,7 +173,9 @@ class LoadGenerator:
         self, number: int, scenario: str, load: Load, spec: BenchmarkSpec, processes: int
     ) -> LevelResult:
         start = await self.cache.begin()
-        seed = self._seed(f"{scenario} {load}", spec.seed, start)
+        seed = self.seed
+        if seed is None:
+            seed = level_seed(f"{scenario} {load}", spec.seed, start.reset)
         if processes > 1 and self.crew is not None:
             outcome = await self.crew.run(
                 scenario, load, spec, seed, processes, self._reporter(number, scenario, load, spec)
@@ -189,18 +183,10 @@ class LoadGenerator:
         else:
             outcome = await self._run_here(number, scenario, load, spec, seed)
         measured = msgspec.structs.replace(
-            _measured(scenario, outcome, spec), client_processes=processes
+            measured_level(scenario, outcome, spec), client_processes=processes, seed=seed
         )
         use = await self.cache.use(start, outcome.sent_in_all)
-        aside = prefix_cache.set_aside(use, is_warm=spec.prefix_share > 0)
-        marks = [
-            *measured.marks,
-            *([LevelMark.CACHE_NOT_RESET] if use.reset is CacheReset.FAILED else []),
-            *([LevelMark.CACHE_HITS] if aside is not None else []),
-        ]
-        return msgspec.structs.replace(
-            measured, seed=seed, prefix_cache=use, set_aside=aside, marks=tuple(marks)
-        )
+        return with_cache_use(measured, use, is_warm=spec.prefix_share > 0)
 
     async def _run_here(
         self, number: int, scenario: str, load: Load, spec: BenchmarkSpec, seed: int
@@ -224,13 +210,6 @@ class LoadGenerator:
         )
         await level.run()
         return level.outcome()
-
-    def _seed(self, level: str, seed: int, start: Start) -> int:
-        if self.seed is not None:
-            return self.seed
-        if start.reset is CacheReset.VERIFIED:
-            return zlib.crc32((f"{level} {seed}" if seed else level).encode())
-        return secrets.randbits(32)
 
     def _reporter(
         self, number: int, scenario: str, load: Load, spec: BenchmarkSpec
@@ -257,78 +236,6 @@ class LoadGenerator:
             )
 
         return report
-
-
-def _measured(scenario: str, level: LevelOutcome, spec: BenchmarkSpec) -> LevelResult:
-    """What the level's requests say, without those of its start."""
-    in_order = sorted(level.records, key=lambda record: record.sent)
-    latencies = [
-        (record.sent, record.outcome.e2e_latency)
-        for record in in_order
-        if isinstance(record.outcome, RequestSample)
-    ]
-    cut = steadiness.transient([seconds for _, seconds in latencies])
-    begins = latencies[cut][0] if cut else level.started
-    kept = [record for record in in_order if record.sent >= begins]
-    samples = [each.outcome for each in kept if isinstance(each.outcome, RequestSample)]
-    failed = [each.outcome for each in kept if isinstance(each.outcome, FailedRequest)]
-    result = level_result(
-        scenario=scenario,
-        num_concurrency=level.load.concurrency,
-        started_at=level.started_at + timedelta(seconds=begins - level.started),
-        run_duration=_duration_seconds(level, spec, begins, kept),
-        samples=samples,
-        error_codes=Counter(each.code for each in failed),
-        failed=failed,
-    )
-    mean_seconds = result.stats.e2e_latency.mean if result.stats.e2e_latency else 0.0
-    steady = Steadiness(
-        little_error=steadiness.little_error(level.in_flight_mean, level.rate_per_s, mean_seconds),
-        drift=steadiness.drift([seconds for _, seconds in latencies[cut:]]),
-        discarded_requests=len(in_order) - len(kept),
-    )
-    lag = distribution(level.lags)
-    late = distribution(each.late_seconds for each in kept)
-    result = msgspec.structs.replace(
-        result,
-        arrivals=level.load.arrivals,
-        steadiness=steady,
-        client_lag_p99_seconds=lag.p99 if lag else None,
-        lateness_p99_seconds=late.p99 if late else None,
-    )
-    return msgspec.structs.replace(result, marks=tuple(_marks(result)))
-
-
-def _duration_seconds(
-    level: LevelOutcome, spec: BenchmarkSpec, begins: float, kept: list[Record]
-) -> float:
-    """The seconds in which as many requests ended as were kept."""
-    ends = [record.ended for record in kept]
-    if not ends:
-        return max(0.0, (level.window_ends or begins) - begins)
-    if level.load.arrivals is not None and len(ends) > 1 and max(ends) > min(ends):
-        # At the exit: of an engine that falls behind, what it serves and not what is asked of it.
-        return (max(ends) - min(ends)) * len(ends) / (len(ends) - 1)
-    if spec.warmup_requests and level.load.arrivals is None:
-        # In a closed loop each is sent as another ends, and the loop goes on beyond the window.
-        return max(0.0, (level.window_ends or max(ends)) - begins)
-    return max(ends) - begins
-
-
-def _marks(level: LevelResult) -> list[LevelMark]:
-    steady, marks = level.steadiness, []
-    if steady is not None and abs(steady.drift or 0.0) > steadiness.LARGEST_ERROR:
-        marks.append(LevelMark.NOT_STEADY)
-    if steady is not None and (steady.little_error or 0.0) > steadiness.LARGEST_ERROR:
-        marks.append(LevelMark.LITTLES_LAW)
-    first = level.stats.ttft
-    if first is not None:
-        limit_seconds = LARGEST_CLIENT_SHARE * first.p99
-        if (level.client_lag_p99_seconds or 0.0) > limit_seconds:
-            marks.append(LevelMark.CLIENT_LIMITED)
-        if level.arrivals is not None and (level.lateness_p99_seconds or 0.0) > limit_seconds:
-            marks.append(LevelMark.SENT_LATE)
-    return marks
 
 
 async def _ceiling() -> float | None:

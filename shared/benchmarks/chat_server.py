@@ -13,7 +13,7 @@ import msgspec
 from shared.benchmarks.adapter import ModelNotServed, ServerUnreachable
 from shared.benchmarks.chat_stream import ChatStream, MalformedStream
 from shared.benchmarks.metrics import RequestSample
-from shared.benchmarks.traffic import RequestSize, chat_body, make_prompt
+from shared.benchmarks.traffic import RequestSize, chat_body, sized_prompt
 from shared.waiting import within
 
 JSON_HEADERS: Final = {"Content-Type": "application/json", "Accept": "text/event-stream"}
@@ -159,8 +159,7 @@ class ChatServer:
         own_rng = random.Random(rng.getrandbits(64))  # noqa: S311  # repeatable, not secret
 
         def made() -> bytes:
-            own_tokens = size.num_input_tokens - len(size.prefix_words)
-            prompt = " ".join([*size.prefix_words, make_prompt(own_tokens, own_rng)])
+            prompt = sized_prompt(size, own_rng)
             body = chat_body(self.model_name, prompt, size.num_output_tokens, self.parameters)
             return msgspec.json.encode(body)
 

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from schemas.benchmark import BenchmarkSpec
 from shared.benchmarks.arrivals import Load, offsets
 from shared.benchmarks.chat_server import LoadLimits, RequestFailed
+from shared.benchmarks.measured_level import LevelOutcome, Record
 from shared.benchmarks.metrics import FailedRequest, RequestSample
 from shared.benchmarks.traffic import RequestSize, Scenario
 from shared.waiting import cancelled, wait_for
@@ -33,33 +34,6 @@ class Requests(Protocol):
     async def request(
         self, size: RequestSize, rng: random.Random, deadline_seconds: float
     ) -> RequestSample | RequestFailed: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A measured request. Times are the event loop's; `late_seconds` after it was to be sent."""
-
-    sent: float
-    ended: float
-    late_seconds: float
-    outcome: RequestSample | FailedRequest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LevelOutcome:
-    """What one or several processes measured of a level. Times are the event loop's, which all
-    processes of a host share. `rate_per_s` are requests that ended in the window.
-    """
-
-    load: Load
-    records: list[Record]
-    lags: list[float]
-    started_at: datetime
-    started: float
-    window_ends: float | None
-    in_flight_mean: float
-    rate_per_s: float
-    sent_in_all: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,8 @@ from schemas.benchmark import BenchmarkSpec, LevelMark, LevelResult
 from shared.benchmarks.adapter import BenchmarkFailed
 from shared.benchmarks.arrivals import Load, mean_rate_per_s
 from shared.benchmarks.chat_server import ChatServer
-from shared.benchmarks.level_load import LevelOutcome
 from shared.benchmarks.load_worker import PartTask, decoded, encoded
+from shared.benchmarks.measured_level import LevelOutcome
 from shared.benchmarks.traffic import parse_scenario
 from shared.paths import SOURCE_ROOT
 from shared.waiting import within
@@ -63,7 +63,7 @@ def merged(load: Load, outcomes: Sequence[LevelOutcome]) -> LevelOutcome:
         started_at=latest.started_at,
         started=started,
         window_ends=window_ends,
-        in_flight_mean=sum(each.in_flight_mean for each in outcomes),
+        in_flight_mean=sum(each.in_flight_mean or 0.0 for each in outcomes),
         rate_per_s=sum(each.rate_per_s for each in outcomes),
         sent_in_all=sum(each.sent_in_all for each in outcomes),
     )

@@ -16,7 +16,8 @@ import msgspec
 from schemas.benchmark import BenchmarkSpec
 from shared.benchmarks.arrivals import Load
 from shared.benchmarks.chat_server import ChatServer, LoadLimits
-from shared.benchmarks.level_load import LevelLoad, LevelOutcome, Part
+from shared.benchmarks.level_load import LevelLoad, Part
+from shared.benchmarks.measured_level import LevelOutcome
 from shared.benchmarks.traffic import parse_scenario, with_shared_prefix
 from shared.lifecycle import die_with_parent
 

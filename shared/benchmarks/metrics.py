@@ -21,6 +21,7 @@ from shared.benchmarks.request_columns import RequestRow, pack_requests, unpack_
 
 MOST_CODES: Final = 20
 OTHER: Final = "other"
+UNANSWERED: Final = "unanswered"
 SHOWN_LEVELS: Final = 4
 
 
@@ -152,6 +153,20 @@ def level_result(
         tokens_estimated=any(sample.tokens_estimated for sample in samples),
         stats=_level_stats(samples),
         requests=columns_of(samples, failed),
+    )
+
+
+def with_unanswered(level: LevelResult, missing: int) -> LevelResult:
+    """With so many more requests, which were never answered."""
+    if not missing:
+        return level
+    errors, requests = level.num_error_requests + missing, level.num_requests + missing
+    return msgspec.structs.replace(
+        level,
+        num_requests=requests,
+        num_error_requests=errors,
+        error_rate=errors / requests,
+        error_codes_frequency={**level.error_codes_frequency, UNANSWERED: missing},
     )
 
 

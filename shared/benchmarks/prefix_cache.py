@@ -6,12 +6,14 @@ resets that did nothing. Engines are known by their counters; no other is asked 
 
 import asyncio
 import random
+import secrets
+import zlib
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 import msgspec
 
-from schemas.benchmark import CacheReset, PrefixCacheUse
+from schemas.benchmark import CacheReset, LevelMark, LevelResult, PrefixCacheUse
 from shared.benchmarks.chat_server import ChatServer, RequestFailed
 from shared.benchmarks.traffic import RequestSize
 from shared.engine_metrics import EngineNames, read_page
@@ -132,3 +134,21 @@ def set_aside(use: PrefixCacheUse, *, is_warm: bool) -> str | None:
     if is_warm or use.hit_share is None or use.hit_share < COLD_HIT_SHARE:
         return None
     return f"{100 * use.hit_share:.0f} % of its prompt tokens came from the prefix cache"
+
+
+def with_cache_use(level: LevelResult, use: PrefixCacheUse, *, is_warm: bool) -> LevelResult:
+    """The level with what the cache did for it, marked, and set aside if it is not a cold one."""
+    aside = set_aside(use, is_warm=is_warm)
+    marks = [
+        *level.marks,
+        *([LevelMark.CACHE_NOT_RESET] if use.reset is CacheReset.FAILED else []),
+        *([LevelMark.CACHE_HITS] if aside is not None else []),
+    ]
+    return msgspec.structs.replace(level, prefix_cache=use, set_aside=aside, marks=tuple(marks))
+
+
+def level_seed(level: str, seed: int, reset: CacheReset) -> int:
+    """Of its requests: the same for the same level only where the cache was seen to be empty."""
+    if reset is CacheReset.VERIFIED:
+        return zlib.crc32((f"{level} {seed}" if seed else level).encode())
+    return secrets.randbits(32)

@@ -6,11 +6,12 @@ from typing import Final
 
 from schemas.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool
 from shared.benchmarks.adapter import Adapter, ProgressCallback, Target
+from shared.benchmarks.aiperf.adapter import AIPerf
 from shared.benchmarks.builtin import Builtin
 from shared.benchmarks.genai_bench.adapter import GenaiBench
 
 ADAPTERS: Final[Mapping[BenchmarkTool, Adapter]] = {
-    adapter.label: adapter for adapter in (GenaiBench(), Builtin())
+    adapter.label: adapter for adapter in (GenaiBench(), Builtin(), AIPerf())
 }
 
 

@@ -160,6 +160,12 @@ def _number(name: str, value: object) -> object:
     return number
 
 
+def sized_prompt(size: RequestSize, rng: random.Random) -> str:
+    """A prompt of this size, beginning with what it shares with others."""
+    own_tokens = size.num_input_tokens - len(size.prefix_words)
+    return " ".join([*size.prefix_words, make_prompt(own_tokens, rng)])
+
+
 def chat_body(
     model_name: str, prompt: str, num_output_tokens: int, parameters: Mapping[str, Any]
 ) -> dict[str, Any]:

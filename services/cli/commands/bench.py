@@ -34,7 +34,7 @@ class _Bench(click.Group):
 
 @click.group(cls=_Bench)
 def bench() -> None:
-    """Benchmark an OpenAI-compatible server, or install genai-bench.
+    """Benchmark an OpenAI-compatible server, or install a tool for it.
 
     `gpusteward bench URL` measures the server at URL; no platform needs to run. `gpusteward bench
     run -h` lists its options.
@@ -73,7 +73,7 @@ def bench() -> None:
     multiple=True,
     metavar="TEXT",
     help="Load instead of --concurrency: closed(N), or poisson(RATE), constant(RATE),"
-    " burst(RATE,SIZE) in requests per second; builtin only.",
+    " burst(RATE,SIZE) in requests per second; not with genai-bench.",
 )
 @click.option(
     "--prefix-share",
@@ -81,7 +81,7 @@ def bench() -> None:
     default=0.0,
     show_default=True,
     metavar="SHARE",
-    help="Share of every prompt that all requests have in common; builtin only.",
+    help="Share of every prompt that all requests have in common; not with genai-bench.",
 )
 @click.option(
     "--max-requests",
@@ -204,21 +204,28 @@ def run(
 
 
 @bench.command()
+@click.argument("tool", type=click.Choice(["genai-bench", "aiperf"]), default="genai-bench")
 @click.option("--again", is_flag=True, help="Install anew even if it is there.")
 @data_dir_option
-def install(again: bool, data_dir: Path | None) -> None:
-    """Install genai-bench into an environment of its own, inside the data directory.
+def install(tool: str, again: bool, data_dir: Path | None) -> None:
+    """Install TOOL into an environment of its own, inside the data directory.
 
-    Every platform on that data directory uses it; `auto` prefers it from then on.
+    Every platform on that data directory has it; `auto` prefers genai-bench, the default, from then
+    on, and takes aiperf never.
     """
-    from shared.benchmarks.genai_bench import install as installation
-    from shared.benchmarks.genai_bench.installation import tools_directory
+    from shared.benchmarks import tool_install
+    from shared.benchmarks.aiperf.installation import AIPERF
+    from shared.benchmarks.genai_bench.installation import GENAI_BENCH
+    from shared.benchmarks.tool_environment import tools_directory
 
     tools = data_dir.resolve() / "tools" if data_dir is not None else tools_directory()
     try:
         with interruption.keyboard_interrupts():
-            installation.install(tools, lambda line: click.echo(line, err=True), again=again)
-    except installation.InstallationFailed as error:
+            chosen = {each.name: each for each in (GENAI_BENCH, AIPERF)}[tool]
+            tool_install.install(
+                chosen, tools, lambda line: click.echo(line, err=True), again=again
+            )
+    except tool_install.InstallationFailed as error:
         raise CommandFailed(ErrorCode.UNAVAILABLE, str(error)) from error
 
 

@@ -51,7 +51,7 @@ def refuse_bad_load_search(task: TaskFile) -> None:
     if is_searched and task.benchmark.tool is BenchmarkTool.GENAI_BENCH:
         raise RefusedError(
             ErrorCode.BAD_REQUEST,
-            "expected 'builtin' or 'auto', as genai-bench cannot search a load",
+            "expected 'builtin', 'aiperf' or 'auto', as genai-bench cannot search a load",
             path="$.benchmark.tool",
         )
     check_load_search(benchmark_spec(task, BenchmarkTool.BUILTIN))

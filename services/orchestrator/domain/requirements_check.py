@@ -15,7 +15,7 @@ from services.orchestrator.domain.executor_offers import (
     named,
     reasons_why_not,
 )
-from services.orchestrator.domain.tools import INSTALL
+from services.orchestrator.domain.tools import INSTALL_HINTS
 
 
 class Missing(Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ def _missing_runtime(
     if not serving:
         return _missing_engine(task, mode, engine, offers)
     if not any(offer.measures(tool) for offer in serving):
-        how = f" ({INSTALL})" if tool is BenchmarkTool.GENAI_BENCH else ""
+        how = f" ({INSTALL_HINTS[tool]})" if tool in INSTALL_HINTS else ""
         return Missing(
             path="$.benchmark.tool",
             sentence=f"no executor that runs {engine} has the benchmark tool '{tool.value}'{how}",

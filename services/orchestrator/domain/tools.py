@@ -11,6 +11,10 @@ from services.orchestrator.domain.executor_offers import Offer, named
 # What `auto` may become, the liked first. Executors of every release have the last.
 AUTOMATIC: Final = (BenchmarkTool.GENAI_BENCH, BenchmarkTool.BUILTIN)
 INSTALL: Final = "`gpusteward bench install` installs it"
+INSTALL_HINTS: Final = {
+    BenchmarkTool.GENAI_BENCH: INSTALL,
+    BenchmarkTool.AIPERF: "`gpusteward bench install aiperf` installs it",
+}
 
 
 class ToolChoice(Struct, frozen=True, kw_only=True):

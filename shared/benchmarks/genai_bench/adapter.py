@@ -25,7 +25,7 @@ from shared.benchmarks.builtin import warm_up
 from shared.benchmarks.chat_server import PREFLIGHT_SIZE, ChatServer, ServedModel
 from shared.benchmarks.genai_bench import command
 from shared.benchmarks.genai_bench.command import Batch
-from shared.benchmarks.genai_bench.installation import installed_program, what_is_missing
+from shared.benchmarks.genai_bench.installation import GENAI_BENCH
 from shared.benchmarks.genai_bench.process import ToolProcess
 from shared.benchmarks.genai_bench.tokenizer import is_local, tokenizer_for
 from shared.benchmarks.metrics import aggregate
@@ -43,7 +43,7 @@ class GenaiBench:
 
     def missing(self) -> str | None:
         """How to install it."""
-        return what_is_missing()
+        return GENAI_BENCH.what_is_missing()
 
     def check(self, spec: BenchmarkSpec) -> None:
         """Chat completions of the kinds D, N, U and dataset."""
@@ -63,7 +63,7 @@ class GenaiBench:
         measured if the server stops answering.
         """
         self.check(spec)
-        program = installed_program()
+        program = GENAI_BENCH.installed_program()
         if program is None:
             raise BenchmarkFailed(self.missing() or "genai-bench has just been removed")
         began = time.perf_counter()

@@ -13,14 +13,21 @@ from typing import Final
 import msgspec
 
 from schemas.benchmark import Distribution, LevelResult, LevelStats
-from shared.benchmarks.metrics import OTHER, FailedRequest, RequestSample, columns_of, level_result
+from shared.benchmarks import metrics
+from shared.benchmarks.metrics import (
+    OTHER,
+    UNANSWERED,
+    FailedRequest,
+    RequestSample,
+    columns_of,
+    level_result,
+)
 from shared.errors import StewardError
 
 LATENCIES: Final = frozenset({"ttft", "tpot", "e2e_latency", "output_latency"})
 SECONDS_IN: Final = {"s": 1.0, "ms": 0.001}
 # Written as 0 for tasks without generated tokens, where they are no measure.
 OF_OUTPUT: Final = ("tpot", "output_latency", "output_inference_speed", "output_throughput")
-UNANSWERED: Final = "unanswered"
 # What clients may take beyond completed requests: between two, and for the one that is cut off.
 BETWEEN_SECONDS: Final = 0.25
 CUT_OFF_SECONDS: Final = 5.0
@@ -154,15 +161,7 @@ def with_unanswered(level: LevelResult) -> LevelResult:
     usual += level.num_concurrency * max(CUT_OFF_SECONDS, 2 * latency.max)
     if waited <= usual:
         return level
-    missing = max(1, round(waited / level.run_duration))
-    errors, requests = level.num_error_requests + missing, level.num_requests + missing
-    return msgspec.structs.replace(
-        level,
-        num_requests=requests,
-        num_error_requests=errors,
-        error_rate=errors / requests,
-        error_codes_frequency={**level.error_codes_frequency, UNANSWERED: missing},
-    )
+    return metrics.with_unanswered(level, max(1, round(waited / level.run_duration)))
 
 
 def _requests(run: RunFile, observed: Observed) -> tuple[list[RequestSample], list[FailedRequest]]:

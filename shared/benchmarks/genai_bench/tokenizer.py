@@ -43,7 +43,7 @@ def tokenizer_for(
             )
         return found
     if simulated:
-        return str(_write(directory, word_tokenizer(), {}))
+        return str(write_word_tokenizer(directory))
     for path in model_paths:
         if (found := _usable(path, directory)) is not None:
             return found
@@ -107,6 +107,11 @@ def byte_pair_tokenizer(metadata: Mapping[str, Any]) -> dict[str, Any]:
         decoder=_BYTE_LEVEL | {"add_prefix_space": True},
         special={number: tokens[number] for number, kind in enumerate(kinds) if kind in SPECIAL},
     )
+
+
+def write_word_tokenizer(directory: Path) -> Path:
+    """Make the folder of a tokenizer with a token for each word."""
+    return _write(directory, word_tokenizer(), {})
 
 
 def word_tokenizer() -> dict[str, Any]:

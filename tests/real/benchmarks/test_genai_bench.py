@@ -21,7 +21,7 @@ from shared.benchmarks.adapter import LoadPhase, Progress, ServerGone, Target
 from shared.benchmarks.metrics import aggregate
 from shared.benchmarks.tools import chosen_tool, run_benchmark
 from shared.testing import eventually
-from tests.support.genai_bench_tool import processes_of, require_genai_bench
+from tests.support.benchmark_tools import processes_of, require_genai_bench
 from tests.support.http_server import serving
 from tests.support.paths import ROOT
 from tests.support.processes.inference_engine import running_engine

@@ -18,7 +18,7 @@ from shared.benchmarks.adapter import BenchmarkFailed, LoadPhase, Progress
 from shared.benchmarks.genai_bench.command import Batch
 from shared.benchmarks.genai_bench.process import ToolProcess
 from shared.testing import eventually
-from tests.support.genai_bench_tool import processes_of
+from tests.support.benchmark_tools import processes_of
 
 STAND_IN = """
 import json, os, signal, subprocess, sys, time

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.genai_bench_tool import TEST_TOOLS
+from tests.support.benchmark_tools import TEST_TOOLS
 
 LOCK = Path(__file__).with_name("requirements.lock")
 ENVIRONMENT = TEST_TOOLS / "openapi-python-client"

@@ -43,7 +43,7 @@ def test_auto_becomes_the_tool_of_most_nodes(
     assert bool(choice.note) == (want is not None)
 
 
-@pytest.mark.parametrize("wanted", [GENAI, BUILTIN])
+@pytest.mark.parametrize("wanted", [GENAI, BUILTIN, BenchmarkTool.AIPERF])
 def test_a_tool_that_is_named_stands(wanted: BenchmarkTool) -> None:
     assert choose_tool(wanted, nodes(("builtin",))).tool is wanted
     assert tool_of_old(wanted, nodes(BOTH), has_started=True).tool is wanted

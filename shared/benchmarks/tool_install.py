@@ -1,4 +1,4 @@
-"""Installing genai-bench into an environment of its own, from the packages that the lock names."""
+"""Installing a tool into an environment of its own, from the packages that its lock names."""
 
 import fcntl
 import os
@@ -12,54 +12,49 @@ from typing import Final
 
 import msgspec
 
-from shared.benchmarks.genai_bench.installation import (
-    LOCK_PATH,
-    VERSION,
+from shared.benchmarks.tool_environment import (
     Environment,
+    PythonVersion,
     Receipt,
+    Tool,
     lock_digest,
 )
 from shared.errors import StewardError
 from shared.paths import make_directory, write_atomically
 
-PYTHONS: Final = ((3, 10), (3, 13))  # from the first on, before the second
-FITTING_FOR_UV: Final = ">={}.{},<{}.{}".format(*PYTHONS[0], *PYTHONS[1])
-PYTHON_NAMES: Final = ("python3.12", "python3.11", "python3.10", "python3")
+PYTHON_NAMES: Final = ("python3.13", "python3.12", "python3.11", "python3.10", "python3")
 INSTALL_SECONDS: Final = 1800.0
 FIRST_RUN_SECONDS: Final = 300.0
-_IS_FITTING: Final = (
-    f"import sys; sys.exit(not {PYTHONS[0]} <= sys.version_info[:2] < {PYTHONS[1]})"
-)
 
 Say = Callable[[str], None]
 
 
 class InstallationFailed(StewardError):
-    """genai-bench could not be installed; the text says why and what to do."""
+    """The tool could not be installed; the text says why and what to do."""
 
 
-def install(tools: Path, say: Say, *, again: bool = False) -> Environment:
+def install(tool: Tool, tools: Path, say: Say, *, again: bool = False) -> Environment:
     """Install it below `tools`, unless it is there; `say` is told what happens.
 
     What a cut off installation left behind is never taken for one: the receipt is written when
     everything is there and the program has run. `again` begins anew. Raises InstallationFailed.
     """
-    environment = Environment(tools)
+    environment = Environment(tool, tools)
     make_directory(tools, 0o755)
     with _alone(tools, say):
         if environment.is_current() and not again:
-            say(f"genai-bench {VERSION} is installed in {environment.root}")
+            say(f"{tool.name} {tool.version} is installed in {environment.root}")
             return environment
         environment.receipt_path.unlink(missing_ok=True)
-        say(f"installing genai-bench {VERSION} into {environment.root}")
+        say(f"installing {tool.name} {tool.version} into {environment.root}")
         _fill(environment, say)
         say("starting it once, which takes some seconds")
         found = _version_of(environment)
-        if found != VERSION:
-            raise InstallationFailed(f"expected genai-bench {VERSION}, it says {found!r}")
-        receipt = Receipt(version=VERSION, lock_digest=lock_digest())
+        if found != tool.version:
+            raise InstallationFailed(f"expected {tool.name} {tool.version}, it says {found!r}")
+        receipt = Receipt(version=tool.version, lock_digest=lock_digest(tool.lock_path))
         write_atomically(environment.receipt_path, msgspec.json.encode(receipt), mode=0o644)
-        say(f"genai-bench {VERSION} is installed in {environment.root}")
+        say(f"{tool.name} {tool.version} is installed in {environment.root}")
     return environment
 
 
@@ -79,19 +74,20 @@ def _alone(tools: Path, say: Say) -> Iterator[None]:
 
 
 def _fill(environment: Environment, say: Say) -> None:
-    uv = find_uv()
+    uv, tool = find_uv(), environment.tool
     root, python = str(environment.root), str(environment.python)
-    packages = ["--require-hashes", "-r", str(LOCK_PATH)]
+    packages = ["--require-hashes", "-r", str(tool.lock_path)]
     if uv is not None:
-        wanted = fitting_python() or FITTING_FOR_UV
+        wanted = fitting_python(tool) or ">={}.{},<{}.{}".format(*tool.pythons[0], *tool.pythons[1])
         _run([uv, "venv", "--quiet", "--clear", "--no-project", "--python", wanted, root])
         _run([uv, "pip", "install", "--python", python, *packages])
         return
-    found = fitting_python()
+    found = fitting_python(tool)
     if found is None:
         raise InstallationFailed(
-            "expected a Python from 3.10 to 3.12 for genai-bench, found none on PATH: install one, "
-            "or install uv, which fetches it (pip install uv)"
+            f"expected a Python from {_text(tool.pythons[0])} on and before "
+            f"{_text(tool.pythons[1])} for {tool.name}, found none on PATH: install one, or "
+            "install uv, which fetches it (pip install uv)"
         )
     say("without uv, this takes a few minutes")
     _run([found, "-m", "venv", "--clear", root])
@@ -104,17 +100,23 @@ def find_uv() -> str | None:
     return str(beside) if os.access(beside, os.X_OK) else shutil.which("uv")
 
 
-def fitting_python() -> str | None:
-    """A Python that genai-bench runs on: ours if it is one, else the newest on PATH."""
+def fitting_python(tool: Tool) -> str | None:
+    """A Python that the tool runs on: ours if it is one, else the newest on PATH."""
     candidates = [sys.executable, *filter(None, map(shutil.which, PYTHON_NAMES))]
-    return next((python for python in candidates if _fits(python)), None)
+    return next((python for python in candidates if _fits(tool, python)), None)
 
 
-def _fits(python: str) -> bool:
+def _text(version: PythonVersion) -> str:
+    return ".".join(map(str, version))
+
+
+def _fits(tool: Tool, python: str) -> bool:
+    first, end = tool.pythons
+    is_fitting = f"import sys; sys.exit(not {first} <= sys.version_info[:2] < {end})"
     try:
         return (
             subprocess.run(
-                [python, "-c", _IS_FITTING], capture_output=True, timeout=30, check=False
+                [python, "-c", is_fitting], capture_output=True, timeout=30, check=False
             ).returncode
             == 0
         )

@@ -1,4 +1,4 @@
-"""The genai-bench that tests use: installed once, outside the repository and any data directory."""
+"""The tools that tests use: installed once, outside the repository and any data directory."""
 
 import os
 from pathlib import Path
@@ -6,27 +6,30 @@ from pathlib import Path
 import psutil
 import pytest
 
-from shared.benchmarks.genai_bench.installation import (
-    PROGRAM_VARIABLE,
-    TOOLS_VARIABLE,
-    Environment,
-)
+from shared.benchmarks.aiperf.installation import AIPERF
+from shared.benchmarks.genai_bench.installation import GENAI_BENCH
+from shared.benchmarks.tool_environment import TOOLS_VARIABLE, Environment, Tool
 
 # Taken out of the environment: a test that does not ask for the tool gets the same load generator
 # on every host, whether it is installed or not.
 _CHOSEN = os.environ.pop(TOOLS_VARIABLE, None)
-os.environ.pop(PROGRAM_VARIABLE, None)
+for _tool in (GENAI_BENCH, AIPERF):
+    os.environ.pop(_tool.variable, None)
 TEST_TOOLS = Path(_CHOSEN or Path.home() / ".cache" / "gpusteward-test-tools")
 
 
-def require_genai_bench(monkeypatch: pytest.MonkeyPatch) -> Path:
+def require_tool(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Have the platform find it; skip the test, saying what to do, where it is not installed."""
-    if not Environment(TEST_TOOLS).is_current():
-        pytest.skip(
-            f"needs genai-bench: {TOOLS_VARIABLE}={TEST_TOOLS} .venv/bin/gpusteward bench install"
-        )
+    environment = Environment(tool, TEST_TOOLS)
+    if not environment.is_current():
+        command = f"{TOOLS_VARIABLE}={TEST_TOOLS} .venv/bin/gpusteward bench install {tool.name}"
+        pytest.skip(f"needs {tool.name}: {command}")
     monkeypatch.setenv(TOOLS_VARIABLE, str(TEST_TOOLS))
-    return Environment(TEST_TOOLS).program
+    return environment.program
+
+
+def require_genai_bench(monkeypatch: pytest.MonkeyPatch) -> Path:
+    return require_tool(GENAI_BENCH, monkeypatch)
 
 
 def processes_of(directory: Path) -> list[psutil.Process]:

@@ -1,0 +1,272 @@
+"""AIPerf as one of the tools."""
+
+import asyncio
+import os
+import random
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from schemas.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, LevelResult
+from shared.benchmarks.adapter import (
+    BenchmarkFailed,
+    LoadPhase,
+    Progress,
+    ProgressCallback,
+    ServerGone,
+    Target,
+)
+from shared.benchmarks.aiperf import command
+from shared.benchmarks.aiperf.command import Plan
+from shared.benchmarks.aiperf.installation import AIPERF
+from shared.benchmarks.aiperf.process import LevelProcess, Seen
+from shared.benchmarks.aiperf.results import DamagedResult, read_level
+from shared.benchmarks.arrivals import Load
+from shared.benchmarks.chat_server import ChatServer
+from shared.benchmarks.genai_bench.tokenizer import write_word_tokenizer
+from shared.benchmarks.level_choice import metrics_of, next_level
+from shared.benchmarks.prefix_cache import ServerPrefixCache, level_seed, with_cache_use
+from shared.benchmarks.traffic import request_parameters
+from shared.clock import utcnow
+from shared.paths import make_directory
+
+SHORTEST_PREFLIGHT_SECONDS: Final = 60.0
+START_SECONDS: Final = 180.0  # its processes take 10 s, and a slow disk has to be read first
+END_SECONDS: Final = 60.0
+REPORT_SECONDS: Final = 0.5
+LARGEST_PROMPTS_BYTES: Final = 256 * 2**20  # AIPerf copies them once
+
+
+class AIPerf:
+    """Drives the program that is installed beside the platform, and believes its requests alone."""
+
+    label = BenchmarkTool.AIPERF
+
+    def missing(self) -> str | None:
+        """How to install it."""
+        return AIPERF.what_is_missing()
+
+    def check(self, spec: BenchmarkSpec) -> None:
+        """All that the built-in generator can do."""
+        command.check(spec)
+
+    async def run(
+        self,
+        spec: BenchmarkSpec,
+        target: Target,
+        *,
+        directory: Path,
+        on_progress: ProgressCallback | None = None,
+    ) -> BenchmarkResult:
+        """A process tree for each level; what it wrote stays in `directory`, but for the prompts.
+
+        Raises ServerGone with what was measured if the server stops answering.
+        """
+        self.check(spec)
+        program = AIPERF.installed_program()
+        if program is None:
+            raise BenchmarkFailed(self.missing() or "AIPerf has just been removed")
+        make_directory(directory, 0o700)
+        async with ChatServer(
+            base_url=target.base_url,
+            model_name=target.model_name,
+            api_key=target.api_key,
+            parameters=request_parameters(spec.additional_params),
+        ) as server:
+            session = _Session(
+                spec=spec,
+                target=target,
+                program=program,
+                server=server,
+                directory=directory,
+                on_progress=on_progress,
+            )
+            return await session.measure()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Session:
+    """One benchmark while it runs."""
+
+    spec: BenchmarkSpec
+    target: Target
+    program: Path
+    server: ChatServer
+    directory: Path
+    on_progress: ProgressCallback | None
+    levels: list[LevelResult] = field(default_factory=list)
+    tool_version: str = AIPERF.version
+    _is_simulated: bool = False
+    _reported: float = 0.0
+    _began: float = field(default_factory=time.perf_counter)
+
+    async def measure(self) -> BenchmarkResult:
+        await self.server.check_health()
+        self._is_simulated = (await self.server.served_model()).simulated
+        await self.server.check_completion(
+            max(SHORTEST_PREFLIGHT_SECONDS, self.spec.max_time_per_level_seconds)
+        )
+        tokenizer = write_word_tokenizer(self.directory / "tokenizer")
+        probes = random.Random(secrets.randbits(64))  # noqa: S311  # prompts that none has sent
+        cache = ServerPrefixCache(self.server, probes)
+        while (following := next_level(self.spec, self.levels)) is not None:
+            scenario, load = following
+            self._report(scenario, load, Seen(), is_due=True)
+            start = await cache.begin()
+            seed = level_seed(f"{scenario} {load}", self.spec.seed, start.reset)
+            plan = command.plan_level(self.spec, scenario, load, seed)
+            try:
+                level = await self._level(scenario, plan, tokenizer)
+            except BenchmarkFailed as error:
+                if not await self.server.answers():
+                    raise self._gone() from error
+                raise
+            use = await cache.use(start, plan.warmup_requests + level.num_requests)
+            level = msgspec.structs.replace(level, seed=seed)
+            self.levels.append(with_cache_use(level, use, is_warm=self.spec.prefix_share > 0))
+            if not await self.server.answers():
+                raise self._gone()
+        return self._result()
+
+    async def _level(self, scenario: str, plan: Plan, tokenizer: Path) -> LevelResult:
+        directory = Path(tempfile.mkdtemp(prefix=f"level-{len(self.levels)}-", dir=self.directory))
+        prompts = directory / "prompts"
+        prompts.mkdir()
+        # Short, as the names of sockets have to be, which it makes here.
+        with tempfile.TemporaryDirectory(prefix="aiperf-") as scratch:
+            try:
+                process = await self._process(
+                    scenario, plan, tokenizer, directory, prompts, Path(scratch)
+                )
+                began_at = utcnow()
+                ended = await process.run()
+                self._report(scenario, plan.load, process.seen, is_due=True)
+            finally:
+                shutil.rmtree(prompts, ignore_errors=True)
+        self.tool_version = _version(directory)
+
+        def read() -> LevelResult:
+            lines = _lines(process.requests_path)
+            return read_level(
+                lines,
+                ended,
+                scenario=scenario,
+                load=plan.load,
+                sizes=plan.sizes[plan.warmup_requests :],
+                spec=self.spec,
+                began_at=began_at,
+            )
+
+        try:
+            return await asyncio.to_thread(read)
+        except DamagedResult as error:
+            raise BenchmarkFailed(f"{process.requests_path.name}: {error}") from error
+
+    async def _process(
+        self,
+        scenario: str,
+        plan: Plan,
+        tokenizer: Path,
+        directory: Path,
+        prompts: Path,
+        scratch: Path,
+    ) -> LevelProcess:
+        requests, settings = prompts / "requests.jsonl", directory / "aiperf.json"
+        await asyncio.to_thread(self._write_requests, plan, requests)
+        document = command.configuration(
+            plan,
+            self.spec,
+            self.target,
+            requests=requests,
+            tokenizer=tokenizer,
+            directory=directory,
+        )
+        settings.write_bytes(msgspec.json.encode(document))
+        phases = 2 if plan.warmup_requests else 1
+        level_seconds = self.spec.max_time_per_level_seconds + command.GRACE_SECONDS
+        return LevelProcess(
+            argv=[str(self.program), "profile", "--config", str(settings)],
+            env=command.environment(os.environ, self.target, prompts=prompts, scratch=scratch),
+            directory=directory,
+            limit_seconds=START_SECONDS + phases * level_seconds + END_SECONDS,
+            on_change=lambda seen: self._report(scenario, plan.load, seen),
+        )
+
+    def _write_requests(self, plan: Plan, path: Path) -> None:
+        written = 0
+        with path.open("wb") as file:
+            for line in command.request_lines(plan, self.spec, self.target.model_name):
+                written += file.write(line)
+                if written > LARGEST_PROMPTS_BYTES:
+                    raise BenchmarkFailed(
+                        f"expected prompts of at most {LARGEST_PROMPTS_BYTES >> 20} MiB in a "
+                        f"level, as AIPerf has them all before it begins, got more for "
+                        f"{len(plan.sizes)} requests: ask for fewer or shorter ones"
+                    )
+
+    def _report(self, scenario: str, load: Load, seen: Seen, *, is_due: bool = False) -> None:
+        now = time.monotonic()
+        if self.on_progress is None or (not is_due and now - self._reported < REPORT_SECONDS):
+            return
+        self._reported = now
+        self.on_progress(
+            Progress(
+                phase=LoadPhase.WARMING_UP if seen.started is None else LoadPhase.MEASURING,
+                level_no=len(self.levels) + 1,
+                levels_total=self.spec.num_levels,
+                scenario=scenario,
+                num_concurrency=load.concurrency,
+                completed=seen.completed,
+                failed=seen.failed,
+                total=self.spec.max_requests_per_level,
+                elapsed_seconds=0.0 if seen.started is None else now - seen.started,
+                arrivals=load.arrivals,
+            )
+        )
+
+    def _result(self) -> BenchmarkResult:
+        return BenchmarkResult(
+            tool=BenchmarkTool.AIPERF,
+            tool_version=self.tool_version,
+            simulated=self._is_simulated,
+            levels=tuple(self.levels),
+            metrics=metrics_of(self.spec, self.levels),
+            elapsed_seconds=time.perf_counter() - self._began,
+        )
+
+    def _gone(self) -> ServerGone:
+        measured = self._result()
+        counts = measured.metrics
+        return ServerGone(
+            f"the server at {self.target.base_url} stopped answering after {len(self.levels)} of "
+            f"{self.spec.num_levels} levels; {counts.total_error_requests} of "
+            f"{counts.total_requests} requests failed",
+            measured,
+        )
+
+
+class _Summary(msgspec.Struct, frozen=True):
+    aiperf_version: str
+
+
+def _version(directory: Path) -> str:
+    """AIPerf writes it down where a request succeeded."""
+    try:
+        content = (directory / "profile_export_aiperf.json").read_bytes()
+        return msgspec.json.decode(content, type=_Summary).aiperf_version
+    except (OSError, msgspec.DecodeError):
+        return AIPERF.version
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """None where no request ended."""
+    if path.exists():
+        with path.open("rb") as file:
+            yield from file

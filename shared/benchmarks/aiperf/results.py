@@ -1,0 +1,193 @@
+"""What AIPerf writes down about its requests, as a level.
+
+Its aggregates are not read: figures are computed of each request, by the rules of the built-in
+generator. Requests that it cancelled when the time was over are in none of its files but the log.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from schemas.benchmark import BenchmarkSpec, LevelResult
+from shared.benchmarks.arrivals import Load
+from shared.benchmarks.measured_level import LevelOutcome, Record, measured_level
+from shared.benchmarks.metrics import FailedRequest, RequestSample, with_unanswered
+from shared.benchmarks.traffic import RequestSize
+from shared.errors import StewardError
+
+_STARTED: Final = re.compile(r"Phase profiling .*started")
+_ENDED: Final = re.compile(
+    r"Phase profiling .*complete \| completed=\d+, cancelled=(\d+).* elapsed=([\d.]+)s"
+)
+NANOSECONDS: Final = 1e9
+CODES: Final = {
+    "ClientConnectorError": "connect",
+    "ClientPayloadError": "disconnected",
+    "ClientOSError": "disconnected",
+    "ServerDisconnectedError": "disconnected",
+    "InvalidInferenceResultError": "malformed",
+    "TimeoutError": "timeout",
+    "ServerTimeoutError": "timeout",
+    "SocketTimeoutError": "timeout",
+}
+
+
+class DamagedResult(StewardError):
+    """The file is not what AIPerf writes."""
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """The measured part of a level, as the log tells it."""
+
+    cancelled: int
+    seconds: float
+
+
+class _Metadata(msgspec.Struct, frozen=True, kw_only=True):
+    session_num: int
+    benchmark_phase: str
+    request_start_ns: int
+    request_end_ns: int
+    credit_issued_ns: int | None = None
+
+
+class _Times(msgspec.Struct, frozen=True):
+    value: tuple[float, ...]
+
+
+class _Number(msgspec.Struct, frozen=True):
+    value: float
+    unit: str
+
+
+class _Metrics(msgspec.Struct, frozen=True, kw_only=True):
+    time_to_first_token: _Number | None = None
+    request_latency: _Number | None = None
+    usage_prompt_tokens: _Number | None = None
+    usage_completion_tokens: _Number | None = None
+    inter_chunk_latency: _Times | None = None
+
+
+class _Error(msgspec.Struct, frozen=True, kw_only=True):
+    code: int | None = None
+    type: str | None = None
+
+
+class _Line(msgspec.Struct, frozen=True, kw_only=True):
+    metadata: _Metadata
+    metrics: _Metrics = _Metrics()
+    error: _Error | None = None
+
+
+_decoder: Final = msgspec.json.Decoder(_Line)
+
+
+def says_started(line: str) -> bool:
+    """Whether the measured part of the level begins."""
+    return _STARTED.search(line) is not None
+
+
+def said_end(line: str) -> Ended | None:
+    """None: the line tells of something else."""
+    match = _ENDED.search(line)
+    return None if match is None else Ended(cancelled=int(match[1]), seconds=float(match[2]))
+
+
+def read_level(
+    lines: Iterable[bytes],
+    ended: Ended,
+    *,
+    scenario: str,
+    load: Load,
+    sizes: Sequence[RequestSize],
+    spec: BenchmarkSpec,
+    began_at: datetime,
+) -> LevelResult:
+    """The level of `profile_export.jsonl`; `sizes` are those asked for, of the measured requests.
+
+    `began_at` counts where no request ended. Raises DamagedResult.
+    """
+    origin: int | None = None
+    records: list[Record] = []
+    for line in lines:
+        try:
+            told = _decoder.decode(line)
+        except msgspec.DecodeError as error:
+            raise DamagedResult(f"expected a request of AIPerf: {error}") from error
+        if told.metadata.benchmark_phase == "profiling":
+            origin = told.metadata.request_start_ns if origin is None else origin
+            records.append(_record(told, origin, sizes))
+    first = min((record.sent for record in records), default=0.0)
+    outcome = LevelOutcome(
+        load=load,
+        records=records,
+        lags=[],
+        started_at=began_at
+        if origin is None
+        else datetime.fromtimestamp(origin / NANOSECONDS + first, UTC),
+        started=first,
+        # Its closed loop ends with the last request that it was to send, and the rest is answered.
+        window_ends=None if records else first + ended.seconds,
+        in_flight_mean=None,
+        rate_per_s=0.0,
+        sent_in_all=len(records) + ended.cancelled,
+    )
+    return with_unanswered(measured_level(scenario, outcome, spec), ended.cancelled)
+
+
+def _record(told: _Line, origin: int, sizes: Sequence[RequestSize]) -> Record:
+    metadata = told.metadata
+    sent = (metadata.request_start_ns - origin) / NANOSECONDS
+    seconds = (metadata.request_end_ns - metadata.request_start_ns) / NANOSECONDS
+    outcome = _outcome(told, seconds, _size(metadata.session_num, sizes))
+    if isinstance(outcome, RequestSample):
+        seconds = outcome.e2e_latency
+    issued = metadata.credit_issued_ns or metadata.request_start_ns
+    late_seconds = max(0.0, (metadata.request_start_ns - issued) / NANOSECONDS)
+    return Record(sent, sent + seconds, late_seconds, outcome)
+
+
+def _size(number: int, sizes: Sequence[RequestSize]) -> RequestSize:
+    if number < len(sizes):
+        return sizes[number]
+    raise DamagedResult(f"expected at most {len(sizes)} requests, found number {number + 1}")
+
+
+def _outcome(told: _Line, seconds: float, size: RequestSize) -> RequestSample | FailedRequest:
+    first, latency = told.metrics.time_to_first_token, told.metrics.request_latency
+    if told.error is not None:
+        return FailedRequest(code=_code(told.error), seconds=seconds)
+    if first is None or latency is None:
+        return FailedRequest(code="malformed", seconds=seconds)
+    return _sample(told.metrics, _seconds(first), _seconds(latency), size)
+
+
+def _code(error: _Error) -> str:
+    if error.code is not None:
+        return str(error.code)
+    return CODES.get(error.type or "", "protocol")
+
+
+def _sample(metrics: _Metrics, ttft: float, latency: float, size: RequestSize) -> RequestSample:
+    prompt, completion = metrics.usage_prompt_tokens, metrics.usage_completion_tokens
+    if prompt is not None and completion is not None:
+        counts = int(prompt.value), int(completion.value)
+    else:
+        gaps = metrics.inter_chunk_latency
+        counts = size.num_input_tokens, 1 + (len(gaps.value) if gaps else 0)
+    return RequestSample(
+        ttft=ttft,
+        e2e_latency=latency,
+        num_input_tokens=counts[0],
+        num_output_tokens=counts[1],
+        tokens_estimated=prompt is None or completion is None,
+    )
+
+
+def _seconds(number: _Number) -> float:
+    if number.unit != "ms":
+        raise DamagedResult(f"expected a time in ms, found {number.unit!r}")
+    return number.value / 1000

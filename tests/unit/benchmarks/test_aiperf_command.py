@@ -1,0 +1,137 @@
+"""What AIPerf is told to do."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from schemas.benchmark import BenchmarkSpec
+from shared.benchmarks.adapter import Target
+from shared.benchmarks.aiperf.command import (
+    KEY_VARIABLE,
+    check,
+    configuration,
+    environment,
+    plan_level,
+    request_lines,
+)
+from shared.benchmarks.arrivals import Load
+from shared.benchmarks.traffic import UnsupportedTraffic
+
+SPEC = BenchmarkSpec(
+    traffic_scenarios=("D(20,4)",),
+    max_requests_per_level=6,
+    max_time_per_level_seconds=12.0,
+    warmup_requests=2,
+)
+OPEN = 4096
+TARGET = Target(base_url="http://h:1/", model_name="m", api_key="sk-secret")
+
+
+def told(load: Load, spec: BenchmarkSpec = SPEC) -> dict[str, Any]:
+    plan = plan_level(spec, "D(20,4)", load, seed=1)
+    document = configuration(
+        plan, spec, TARGET, requests=Path("/r"), tokenizer=Path("/t"), directory=Path("/d")
+    )
+    benchmark: dict[str, Any] = document["benchmark"]
+    return benchmark
+
+
+def lines(load: Load, spec: BenchmarkSpec = SPEC, *, seed: int = 1) -> list[dict[str, Any]]:
+    plan = plan_level(spec, spec.traffic_scenarios[0], load, seed)
+    return [msgspec.json.decode(line) for line in request_lines(plan, spec, "m")]
+
+
+@pytest.mark.parametrize(
+    ("load", "how"),
+    [
+        (Load(3), {"type": "concurrency", "concurrency": 3}),
+        (Load(OPEN, "poisson(20)"), {"type": "poisson", "rate": 20.0}),
+        (Load(OPEN, "constant(0.5)"), {"type": "constant", "rate": 0.5}),
+    ],
+)
+def test_each_load_is_aiperfs_own(load: Load, how: dict[str, Any]) -> None:
+    limits = {"duration": 12.0, "grace_period": 30.0}
+
+    warmup, measured = told(load)["phases"]
+
+    assert warmup.items() >= ({"kind": "warmup", "requests": 2} | how | limits).items()
+    assert measured.items() >= ({"kind": "profiling", "requests": 6} | how | limits).items()
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "milliseconds"),
+    [("burst(2,2)", [0, 0, 1000, 1000, 2000, 2000]), ("trace", [0, 500, 4000])],
+)
+def test_bursts_and_traces_are_sent_at_their_times(
+    arrivals: str, milliseconds: list[float]
+) -> None:
+    spec = msgspec.structs.replace(SPEC, arrival_trace_seconds=(7.0, 3.0, 3.5))
+    load = Load(OPEN, arrivals)
+
+    [phase] = told(load, spec)["phases"]
+
+    assert (phase["type"], phase["requests"]) == ("fixed_schedule", len(milliseconds))
+    sent = lines(load, spec)
+    assert [line["timestamp"] for line in sent] == milliseconds
+    assert sent[0]["payload"]["max_tokens"] == 4
+
+
+def test_a_trace_ends_with_the_levels_time() -> None:
+    spec = msgspec.structs.replace(SPEC, arrival_trace_seconds=(0.0, 11.0, 12.0))
+
+    assert [line["timestamp"] for line in lines(Load(OPEN, "trace"), spec)] == [0, 11_000]
+
+
+def test_equal_seeds_make_equal_requests_and_no_prompt_comes_twice() -> None:
+    sent = lines(Load(3))
+
+    assert sent == lines(Load(5))
+    assert sent != lines(Load(3), seed=2)
+    prompts = [line["messages"][0]["content"] for line in sent]
+    assert len(set(prompts)) == len(prompts) == 8
+    assert all(len(prompt.split()) == 20 for prompt in prompts)
+    assert all(line["stream"] and line["ignore_eos"] for line in sent)
+
+
+def test_a_warm_scenario_shares_the_beginnings() -> None:
+    spec = msgspec.structs.replace(SPEC, prefix_share=0.5)
+
+    beginnings = {
+        tuple(line["messages"][0]["content"].split()[:10]) for line in lines(Load(1), spec)
+    }
+
+    assert len(beginnings) == 1
+
+
+def test_the_key_is_named_in_the_file_and_told_in_the_environment() -> None:
+    benchmark = told(Load(1))
+
+    assert "sk-secret" not in str(benchmark)
+    assert benchmark["endpoint"]["headers"] == {"Authorization": f"Bearer ${{{KEY_VARIABLE}}}"}
+    env = environment(
+        {"PATH": "/bin", "HF_TOKEN": "x", "HTTPS_PROXY": "http://p", "HF_HUB_OFFLINE": "1"},
+        TARGET,
+        prompts=Path("/p"),
+        scratch=Path("/s"),
+    )
+    assert env[KEY_VARIABLE] == "sk-secret"
+    # With HF_HUB_OFFLINE it takes the folder of a tokenizer for a name of the hub.
+    assert not {"HF_TOKEN", "HTTPS_PROXY", "HF_HUB_OFFLINE"} & env.keys()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "path"),
+    [
+        ({"task": "text-to-embeddings"}, "$.benchmark.task"),
+        ({"traffic_scenarios": ("dataset",)}, "$.benchmark.traffic_scenarios"),
+        ({"arrivals": ("poisson(0)",)}, "$.benchmark.arrivals[0]"),
+        ({"additional_params": {"n": 2}}, "$.benchmark.additional_params.n"),
+    ],
+)
+def test_what_it_is_not_driven_to_do_is_refused(overrides: dict[str, Any], path: str) -> None:
+    with pytest.raises(UnsupportedTraffic) as refused:
+        check(msgspec.structs.replace(SPEC, **overrides))
+
+    assert refused.value.path == path

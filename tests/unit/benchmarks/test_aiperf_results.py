@@ -1,0 +1,152 @@
+"""What AIPerf 0.13.0 was seen to write, as a level."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from schemas.benchmark import BenchmarkSpec, LevelMark, LevelResult
+from shared.benchmarks.aiperf.results import (
+    DamagedResult,
+    Ended,
+    read_level,
+    said_end,
+    says_started,
+)
+from shared.benchmarks.arrivals import Load
+from shared.benchmarks.request_columns import unpack_requests
+from shared.benchmarks.traffic import RequestSize
+
+BEGAN = datetime(2026, 11, 23, 14, 0, tzinfo=UTC)
+START_NS = 1_795_444_204_793_761_034
+# As it was recorded, without the ids and without measures that nothing here reads.
+LINE: dict[str, Any] = {
+    "metadata": {
+        "session_num": 0,
+        "conversation_id": "e177f711-d3ce-4a8c-86fe-a4edf1306cbb",
+        "turn_index": 0,
+        "credit_issued_ns": START_NS - 884_430,
+        "request_start_ns": START_NS,
+        "request_ack_ns": START_NS + 87_628_355,
+        "request_end_ns": START_NS + 269_081_035,
+        "worker_id": "worker_93f08920",
+        "benchmark_phase": "profiling",
+        "was_cancelled": False,
+    },
+    "metrics": {
+        "request_latency": {"value": 268.94892999999996, "unit": "ms"},
+        "output_sequence_length": {"value": 30, "unit": "tokens"},
+        "inter_chunk_latency": {"value": [0.0, 3.784951, 71.84005], "unit": "ms"},
+        "usage_completion_tokens": {"value": 30, "unit": "tokens"},
+        "usage_prompt_tokens": {"value": 50, "unit": "tokens"},
+        "time_to_first_token": {"value": 119.863236, "unit": "ms"},
+        "http_req_connection_reused": {"value": 0, "unit": "ratio"},
+    },
+}
+REFUSED = {"code": 503, "type": "Service Unavailable", "message": '{"error":"no"}'}
+STARTED = (
+    "14:30:04.604 NOTICE   Phase profiling (profiling) started | phase_index=0 | profiling_index=0"
+    " | target: 200 requests (runner.py:660)"
+)
+CUT_OFF = (
+    "14:36:32.145 NOTICE   Phase profiling (profiling) complete | completed=4, cancelled=2,"
+    " errors=2 | sessions: completed=4, cancelled=2 | elapsed=7.00s | grace_period_timeout=True"
+    " (runner.py:1226)"
+)
+
+
+def line(number: int = 0, **overrides: Any) -> bytes:  # any field of a line
+    told = json.loads(json.dumps(LINE | overrides))
+    told["metadata"]["session_num"] = number
+    for name in ("credit_issued_ns", "request_start_ns", "request_end_ns"):
+        told["metadata"][name] += number * 300_000_000
+    return json.dumps(told).encode()
+
+
+def read(*lines: bytes, cancelled: int = 0, load: Load | None = None) -> LevelResult:
+    return read_level(
+        lines,
+        Ended(cancelled=cancelled, seconds=7.0),
+        scenario="D(50,30)",
+        load=load or Load(8),
+        sizes=[RequestSize(num_input_tokens=50, num_output_tokens=30)] * 10,
+        spec=BenchmarkSpec(),
+        began_at=BEGAN,
+    )
+
+
+def test_requests_become_a_level_by_our_own_rules() -> None:
+    level = read(line(0), line(1))
+
+    assert (level.num_requests, level.num_completed_requests, level.error_rate) == (2, 2, 0.0)
+    assert level.started_at == datetime.fromtimestamp(START_NS / 1e9, UTC)
+    assert level.run_duration == pytest.approx(0.3 + 0.26894893)
+    assert level.stats.ttft is not None
+    assert level.stats.ttft.p99 == pytest.approx(0.119863236)
+    assert level.stats.tpot is not None
+    assert level.stats.tpot.mean == pytest.approx((0.26894893 - 0.119863236) / 29)
+    assert level.mean_output_throughput_tokens_per_s == pytest.approx(60 / level.run_duration)
+    assert not level.tokens_estimated
+    assert level.requests is not None
+    assert [row.num_input_tokens for row in unpack_requests(level.requests)] == [50, 50]
+
+
+def test_what_failed_and_what_was_cut_off_is_counted() -> None:
+    refused = line(1, metrics={}, error=REFUSED)
+    connect = line(2, metrics={}, error={"type": "ClientConnectorError", "message": "refused"})
+
+    level = read(line(0), refused, connect, cancelled=2)
+
+    assert (level.num_requests, level.num_completed_requests, level.error_rate) == (5, 1, 0.8)
+    assert level.error_codes_frequency == {"503": 1, "connect": 1, "unanswered": 2}
+
+
+def test_a_level_without_an_answer_is_kept_with_the_time_that_it_took() -> None:
+    level = read(cancelled=8)
+
+    assert (level.num_requests, level.num_completed_requests) == (8, 0)
+    assert (level.started_at, level.run_duration) == (BEGAN, 7.0)
+
+
+def test_the_warm_up_counts_nowhere() -> None:
+    warm = line(5, metadata=LINE["metadata"] | {"benchmark_phase": "warmup"})
+
+    assert read(warm, line(0)).num_requests == 1
+
+
+def test_tokens_are_counted_in_pieces_where_the_server_does_not_say() -> None:
+    metrics = {name: told for name, told in LINE["metrics"].items() if "usage" not in name}
+
+    level = read(line(0, metrics=metrics))
+
+    assert level.tokens_estimated
+    assert level.requests is not None
+    [row] = unpack_requests(level.requests)
+    assert (row.num_input_tokens, row.num_output_tokens) == (50, 4)
+
+
+def test_requests_that_were_sent_late_mark_a_timed_level() -> None:
+    late = LINE["metadata"] | {"credit_issued_ns": START_NS - 50_000_000}
+
+    level = read(line(0, metadata=late), load=Load(4096, "poisson(20)"))
+
+    assert level.lateness_p99_seconds == pytest.approx(0.05)
+    assert level.marks == (LevelMark.SENT_LATE,)
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [b"", b"{}", b'{"metadata":', line(10), line(0).replace(b'"ms"', b'"s"')],
+    ids=["empty", "another", "cut off", "a request too many", "another unit"],
+)
+def test_what_is_damaged_is_refused(damaged: bytes) -> None:
+    with pytest.raises(DamagedResult):
+        read(damaged)
+
+
+def test_the_log_tells_how_far_it_is() -> None:
+    assert says_started(STARTED)
+    assert said_end(STARTED) is None
+    assert said_end(CUT_OFF) == Ended(cancelled=2, seconds=7.0)
+    assert said_end(CUT_OFF.replace("Phase profiling", "Phase warmup")) is None
