@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from schemas.benchmark import LARGEST_CONCURRENCY, BenchmarkSpec, LevelResult, L
 from shared.benchmarks.boundary import Probe, boundary_of, next_load
 from shared.benchmarks.constraints import margin_of, parse_constraints
 from shared.benchmarks.level_choice import check_load_search, metrics_of, next_level
+from shared.benchmarks.metrics import RequestSample, level_result
 from shared.benchmarks.traffic import UnsupportedTraffic
 from tests.support.known_engine import SPEED, make_spec, measure_all
 from tests.support.noisy_servers import make_server, search_boundary
@@ -164,6 +166,28 @@ def test_the_figures_of_an_experiment_are_those_of_its_greatest_load(
     assert (metrics.boundary.low or 0) <= at <= (metrics.max_load or 0)
     assert metrics.total_levels == sum(level.num_concurrency == at for level in levels)
     assert metrics.failed_levels == ()
+
+
+def test_a_load_that_was_not_served_is_missed_beyond_doubt() -> None:
+    spec = make_spec(**QUEUED | {"constraints": "ttft:p95<200ms"})
+    served, failed = (
+        level_result(
+            scenario="D(1,1)",
+            num_concurrency=load,
+            started_at=datetime(2026, 1, 1, tzinfo=UTC),
+            run_duration=10.0,
+            samples=[
+                RequestSample(ttft=0.1, e2e_latency=0.2, num_input_tokens=1, num_output_tokens=2)
+            ],
+            error_codes={"500": errors} if errors else {},
+        )
+        for load, errors in ((4, 0), (8, 9))
+    )
+
+    found = metrics_of(spec, [served, failed])
+
+    assert found.boundary is not None
+    assert (found.boundary.low, found.boundary.high, found.boundary.measured) == (4.0, 8.0, 4.0)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from schemas.benchmark import BenchmarkMetrics, FailedLevel, LevelResult, LevelStats
 from shared.benchmarks.metrics import (
     MOST_CODES,
+    FailedRequest,
     RequestSample,
     aggregate,
     distribution,
@@ -273,7 +274,15 @@ def test_repeats_of_which_the_requests_are_not_all_known_stay_levels_of_their_ow
 
 
 def test_pooled_repeats_begin_with_the_first_and_last_as_long_as_all() -> None:
-    level = make_level(make_sample(), failed=1, num_concurrency=4, seconds=9.0)
+    level = level_result(
+        scenario="D(100,21)",
+        num_concurrency=4,
+        started_at=NOW,
+        run_duration=9.0,
+        samples=[make_sample()],
+        error_codes={"500": 1},
+        failed=[FailedRequest(code="500")],
+    )
     later = msgspec.structs.replace(level, started_at=level.started_at + timedelta(seconds=60))
 
     (both,) = pooled([level, later])

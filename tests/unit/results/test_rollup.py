@@ -60,6 +60,17 @@ def test_what_is_not_kept_any_more_is_read_from_what_is() -> None:
     assert {piece.level for piece in old_to_the_minute.pieces} == {Level.HOUR}
 
 
+def test_a_minute_that_is_due_at_the_end_of_an_hour_is_of_the_next_one() -> None:
+    due = {NOON + timedelta(minutes=59), NOON + HOUR}
+
+    found = planned(NOON, NOON + 2 * DAY, due=due, devices=64)
+
+    assert [piece for piece in found.pieces if piece.level is Level.RAW] == [
+        (Level.RAW, NOON + timedelta(minutes=59), NOON + HOUR),
+        (Level.RAW, NOON + HOUR, NOON + HOUR + MINUTE),
+    ]
+
+
 @given(
     start=TIMES,
     span=st.integers(1, 3 * 86_400_000),

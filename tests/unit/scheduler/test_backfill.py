@@ -179,6 +179,20 @@ def test_the_cpus_that_the_head_will_need_are_kept_as_its_gpus_are() -> None:
     assert ReasonCode.INSUFFICIENT_CPU in codes
 
 
+def test_memory_of_a_host_that_comes_free_later_is_not_given_out_before() -> None:
+    node = Node(node_id="alpha", cpu_count=8, memory_total_mb=1000)
+    engine = make_engine(*(make_device(n) for n in (1, 2, 3)), nodes=(node,))
+    much = GpuRequest(gpus=2, cpu_count=1, host_memory_mb=900)
+    hold(engine, 90, 1, 2, expected_end_at=after(60), request=much)
+    first = GpuRequest(gpus=2, device_uuids=("GPU-1", "GPU-2"), cpu_count=7.5, host_memory_mb=300)
+    queue(engine, 1, first)
+    greedy = queue(engine, 2, GpuRequest(host_memory_mb=101))
+
+    assert granted(engine) == set()
+    codes = {reason.code for reason in reasons(engine, greedy, NOW)}
+    assert ReasonCode.INSUFFICIENT_HOST_MEMORY in codes
+
+
 def test_the_head_waits_for_the_first_of_several_nodes_whose_cpus_come_free_later() -> None:
     places = {2: "alpha", 4: "beta", 5: "gamma"}
     engine = make_engine(

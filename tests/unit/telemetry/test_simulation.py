@@ -75,6 +75,16 @@ def test_devices_take_the_recorded_ones_in_their_order_and_keep_the_last_row() -
     assert read(simulation, 60.0)[1].memory_used_mb == 3000
 
 
+def test_recorded_devices_with_numbers_come_by_these_before_those_with_names() -> None:
+    rows = ["t_seconds,device,memory_used_mb", "0,a,3", "0,10,2", "0,9,1"]
+
+    first, second = read(replaying(recording="\n".join(rows[:1] + rows[2:])), 0.0)
+    mixed = read(replaying(recording="\n".join(rows[:3])), 0.0)
+
+    assert (first.memory_used_mb, second.memory_used_mb) == (1, 2)
+    assert [reading.memory_used_mb for reading in mixed] == [2, 3]
+
+
 def test_what_was_not_recorded_is_unknown() -> None:
     simulation = replaying()
 

@@ -265,8 +265,6 @@ class _Meter:
         self, now: datetime, held: Iterable[_Held], devices: Mapping[int, Device]
     ) -> None:
         seconds = (now - self.at).total_seconds()
-        if seconds <= 0:
-            return
         self.at = now
         sizes: defaultdict[str, int] = defaultdict(int)
         for device in devices.values():

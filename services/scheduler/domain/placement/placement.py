@@ -251,9 +251,7 @@ def place_among(
 ) -> Placed | None:
     """The best place if these are the devices that may be taken, best first on each node."""
     placed = _place(nodes, candidates, request, cost)
-    if placed is None or not request.balanced_memory or request.nodes == 1:
-        return placed
-    if placed.has_balanced_memory:
+    if placed is None or not request.balanced_memory or placed.has_balanced_memory:
         return placed
     return _place_balanced_gang(nodes, candidates, request, cost)
 
