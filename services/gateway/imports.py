@@ -90,6 +90,8 @@ class Content(Struct, frozen=True):
         )
         if not is_whole or any(each.task_id != self.task.task_id for each in self.experiments):
             raise damaged("its files are of several tasks")
+        if "\0" in self.task.task_name + self.manifest.exported_by:
+            raise damaged("a name has the character 0")
 
 
 def read_content(tar: BinaryIO) -> Content:
@@ -108,7 +110,7 @@ def read_content(tar: BinaryIO) -> Content:
                 if path != TASK
             ),
         )
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise damaged(f"unreadable: {error}") from error
 
 

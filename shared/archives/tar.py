@@ -166,7 +166,7 @@ def _manifest(content: bytes | None) -> Manifest:
                 " wrote it",
             )
         return msgspec.json.decode(content, type=Manifest)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise damaged(f"unreadable {MANIFEST}: {error}") from error
 
 

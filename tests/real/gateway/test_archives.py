@@ -251,6 +251,42 @@ def with_samples(tar: bytes, size_bytes: int) -> bytes:
     return b"".join((*parts, writer.end(manifest)))
 
 
+def with_document(tar: bytes, path: str, before: bytes, after: bytes) -> bytes:
+    """The same export with a document that says something else, and a manifest that says so."""
+    manifest, files = read_archive(tar)
+    assert before in files[path]
+    files[path] = files[path].replace(before, after, 1)
+    writer = ArchiveWriter()
+    parts = [writer.add(name, content) for name, content in files.items()]
+    return b"".join((*parts, writer.end(manifest)))
+
+
+@pytest.mark.parametrize(
+    ("path", "before", "after"),
+    [
+        pytest.param(
+            "experiments/0001/experiment.json",
+            b'"parameters": {',
+            b'"parameters": {"x": ' + b"[" * 100_000 + b"]" * 100_000 + b", ",
+            id="deeper than anything is read",
+        ),
+        pytest.param("task.json", b'"task_name": "', b'"task_name": "\\u0000', id="with a 0"),
+        pytest.param("task.json", b'"task_name": "', b'"task_name": "\xff', id="not UTF-8"),
+    ],
+)
+async def test_documents_that_cannot_be_kept_are_refused(
+    elsewhere: Elsewhere, path: str, before: bytes, after: bytes
+) -> None:
+    tar = await elsewhere.client.export(ArchiveKind.TASK, elsewhere.task.task_id)
+    elsewhere.is_known = False
+
+    with pytest.raises(ApiError) as found:
+        await elsewhere.client.import_archive(with_document(tar, path, before, after))
+
+    assert found.value.code is ErrorCode.BAD_REQUEST
+    assert await elsewhere.client.imports() == ()
+
+
 async def test_a_large_one_comes_in_part_by_part_and_goes_out_as_it_came(
     elsewhere: Elsewhere, tmp_path: Path
 ) -> None:
