@@ -14,13 +14,16 @@ INSERT_DELETED: Final = "INSERT INTO deleted VALUES ($1, $2) ON CONFLICT DO NOTH
 IS_DELETED: Final = "SELECT EXISTS (SELECT FROM deleted WHERE subject_id = ANY ($1))"
 
 # What usage reports need stays: GPUs, times and energy. No sample opens an emptied summary again.
-# It comes first and waits for whoever computes one: the samples copied for it are seen then.
+# It comes first and waits for whoever computes one: the samples copied for it are seen then. In the
+# order in which late samples open them.
 EMPTY_SUMMARIES: Final = """
+WITH emptied AS MATERIALIZED (
+    SELECT summary.attempt_id FROM summary JOIN attempt USING (attempt_id)
+    WHERE task_id = $1 AND ($2::uuid IS NULL OR attempt.experiment_id = $2)
+    ORDER BY summary.attempt_id FOR UPDATE OF summary)
 UPDATE summary SET pending = false, version = 0, gpu_monitoring = NULL, whole_run = NULL,
     samples_until = '-infinity'
-FROM attempt
-WHERE summary.attempt_id = attempt.attempt_id
-  AND task_id = $1 AND ($2::uuid IS NULL OR attempt.experiment_id = $2)
+FROM emptied WHERE summary.attempt_id = emptied.attempt_id
 """
 
 DELETE_SAMPLES: Final = """
