@@ -135,7 +135,9 @@ class EventHandlers:
             due = await self.progress.tasks_to_advance(connection)
         for task_id in due:
             async with self.database.transaction() as connection:
-                await self.progress.advance(connection, task_id)
+                # It may have ended, and been deleted, since it was found.
+                if await store.lock_task(connection, task_id) is not None:
+                    await self.progress.advance(connection, task_id)
 
     async def apply_grant(self, reservation_id: UUID, grant: Grant) -> None:
         await self._apply(
