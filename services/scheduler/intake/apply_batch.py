@@ -1,7 +1,4 @@
-"""Requests, renewals and releases, any number of them in a few statements of one transaction.
-
-Rows are locked in one order: reservations by id, devices by number.
-"""
+"""Requests, renewals and releases, any number of them in a few statements of one transaction."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -157,15 +154,21 @@ async def _release(
     replies: dict[UUID, Reply] = {}
     given_back: list[ReleaseReservation] = []
     endings: list[Ending] = []
-    for command, before in _checked(commands, lambda c: validation.releasable(stored, c), replies):
+    slow: list[tuple[ReleaseReservation, Reservation]] = []
+    checked = _checked(commands, lambda c: validation.releasable(stored, c), replies)
+    for command, before in checked:
         # Of a gang each node confirms its own part.
         if before.state in HELD_ON_LEASE and command.stopped and len(before.node_ids) == 1:
             given_back.append(command)
             state = transitions.end_of_release(before)
             endings.append(Ending(stored=before, state=state, reason=command.reason))
         else:
-            after = await _release_slowly(connection, command, before, now)
-            replies[command.command_id] = _released(command, after)
+            slow.append((command, before))
+    if slow:
+        await transitions.lock_places(connection, (before for _, before in checked))
+    for command, before in slow:
+        after = await _release_slowly(connection, command, before, now)
+        replies[command.command_id] = _released(command, after)
     if not given_back:
         return replies, ()
     ended = await transitions.end_all(connection, endings, now)

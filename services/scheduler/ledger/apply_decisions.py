@@ -1,7 +1,5 @@
 """Applies what the engine has decided, all of it in one transaction: a few statements for any
 number of decisions.
-
-Rows are locked in one order: leader, reservations by id, devices by number, hosts.
 """
 
 from collections.abc import Mapping, Sequence

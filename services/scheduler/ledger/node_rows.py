@@ -16,6 +16,7 @@ from services.scheduler.domain.labels import CLUSTER_LABEL
 from services.scheduler.domain.placement.topology import link_groups
 from services.scheduler.ledger.holding_rows import OpenHolding
 from services.scheduler.ledger.label_rows import LABELS_REPORTED
+from services.scheduler.ledger.lock_order import lock_nodes
 from shared.errors import RefusedError
 from shared.postgres.database import Connection, Row, to_json
 
@@ -24,9 +25,6 @@ _LOSS_CAUSES: Final = sorted(cause.value for cause in LOSSES)
 FAULT_DAYS: Final = 14  # for those of earlier boots of an agent; the stream repeats 7 days
 
 _ADD: Final = "INSERT INTO node (node_id) VALUES ($1) ON CONFLICT DO NOTHING"
-_LOCK: Final = "SELECT 1 FROM node WHERE node_id = $1 FOR NO KEY UPDATE"
-# A grant that has locked one of them is in the ledger by then, or finds what is written after this.
-_LOCK_DEVICES: Final = "SELECT 1 FROM device WHERE node_id = $1 ORDER BY device_no FOR UPDATE"
 _STATUS: Final = """
 SELECT node_id, source, executor_seen_at IS NOT NULL AS has_executor, stopped, lost, admitted,
     cordoned, cordon_cause, cordon_reason, cordon_set_by, cordoned_at, quiet_since,
@@ -238,8 +236,7 @@ async def write_inventory(
 ) -> list[OpenHolding]:
     """Store a node's devices, unless that is old; those that are new, and cordoned as it is."""
     await connection.execute(_ADD, event.node_id)
-    await connection.execute(_LOCK, event.node_id)
-    await connection.execute(_LOCK_DEVICES, event.node_id)
+    await lock_nodes(connection, [event.node_id])
     is_newer = await connection.fetchval(
         _INVENTORY,
         event.node_id,
@@ -278,6 +275,7 @@ async def write_health(
     detail: str,
 ) -> None:
     """Store the health of a device; None: of all of the node's."""
+    await lock_nodes(connection, [node_id])
     await connection.execute(_HEALTH, node_id, device_uuid, health.value, detail)
 
 
@@ -314,7 +312,7 @@ async def write_cordon(
     set_by: str = "",
 ) -> list[OpenHolding]:
     """Take a device, or a whole node, out of service; the devices for which anything changed."""
-    await connection.execute(_LOCK, node_id)
+    await lock_nodes(connection, [node_id])
     values = (node_id, cause.value, reason, set_by, _LOSS_CAUSES)
     if device_uuid is None:
         await connection.execute(_CORDON_NODE, *values)
@@ -327,7 +325,7 @@ async def write_uncordon(
     connection: Connection, node_id: NodeId, device_uuid: DeviceUuid | None
 ) -> list[OpenHolding]:
     """Take a device, or a whole node, back into service; the devices that were out of it."""
-    await connection.execute(_LOCK, node_id)
+    await lock_nodes(connection, [node_id])
     if device_uuid is None:
         await connection.execute(_UNCORDON_NODE, node_id)
     return _by_number(await connection.fetch(_UNCORDON_DEVICES, node_id, device_uuid))
@@ -356,6 +354,7 @@ async def lift(connection: Connection, over: Sequence[Loss]) -> list[OpenHolding
 
 async def remove(connection: Connection, node_id: NodeId) -> None:
     """Forget a node and its devices until it reports again; nothing of it is held."""
+    await lock_nodes(connection, [node_id])
     await connection.execute(_REMOVE_NODE, node_id)
     await connection.execute(_REMOVE_DEVICES, node_id)
 

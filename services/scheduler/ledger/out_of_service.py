@@ -14,6 +14,7 @@ from schemas.scheduler import CordonCause, DeviceCordoned, DeviceUncordoned, Res
 from services.scheduler.domain.faults import Fault, Recovery
 from services.scheduler.ledger import holding_rows, node_rows, reservation_rows, transitions
 from services.scheduler.ledger.leader_election import pause_decisions
+from services.scheduler.ledger.lock_order import lock_nodes
 from shared.logging import log
 from shared.postgres.database import Connection
 
@@ -61,6 +62,7 @@ async def take_out(
     found = await reservation_rows.lock(connection, {h.held_by for h in held if not h.quarantined})
     now = await reservation_rows.database_now(connection)
     live = [stored for stored in found.values() if stored.state in transitions.HELD_ON_LEASE]
+    await transitions.lock_places(connection, live)
     for stored in live:
         ended = await transitions.end(connection, stored, end, now, reason=cordon.reason)
         await transitions.quarantine(connection, ended, cordon.reason)
@@ -92,6 +94,8 @@ async def recover(
     connection: Connection, found: Recovery, now: datetime, quiet_seconds: float
 ) -> None:
     """Take back into service what was lost and is well again, and store what may follow."""
+    changed = {loss.node_id for loss in (*found.began, *found.broken, *found.over)}
+    await lock_nodes(connection, changed)
     await node_rows.write_quiet(connection, found.began, now)
     await node_rows.write_quiet(connection, found.broken, None)
     lifted = await node_rows.lift(connection, found.over)

@@ -1,9 +1,6 @@
-"""What happens to a reservation and its devices: each change with its events, in one transaction.
+"""What happens to a reservation and its devices: changes with their events, in one transaction."""
 
-Rows are locked in one order: leader, reservations by id, node, devices by number.
-"""
-
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -38,6 +35,7 @@ from services.scheduler.ledger import (
 )
 from services.scheduler.ledger.device_cells import Range
 from services.scheduler.ledger.holding_rows import OpenHolding
+from services.scheduler.ledger.lock_order import lock_nodes
 from services.scheduler.ledger.reservation_rows import Ending, Reservation
 from shared.errors import StewardError
 from shared.ids import new_id
@@ -102,6 +100,11 @@ async def begin_release(connection: Connection, stored: Reservation, reason: str
     await reservation_rows.write_releasing(connection, stored.reservation_id, reason)
     await quarantine(connection, releasing, reason)
     return releasing
+
+
+async def lock_places(connection: Connection, stored: Iterable[Reservation]) -> None:
+    """Before the first of several locked reservations is quarantined or freed."""
+    await lock_nodes(connection, {node_id for one in stored for node_id in one.node_ids})
 
 
 async def quarantine(connection: Connection, stored: Reservation, reason: str) -> None:
@@ -204,7 +207,7 @@ async def stage_device_events(
     now = await reservation_rows.database_now(connection)
     staged: list[Event] = []
     revision = 0
-    for one in held:
+    for one in sorted(held, key=lambda each: each.node_id):
         revision = await node_rows.next_revision(connection, one.node_id)
         staged.append(
             event(

@@ -28,6 +28,7 @@ from services.scheduler.ledger import (
     transitions,
 )
 from services.scheduler.ledger.leader_election import Leadership, LeadershipLost
+from services.scheduler.ledger.lock_order import lock_nodes
 from services.scheduler.reconciliation.collect import Collected, Collector
 from services.scheduler.reconciliation.idleness import IdleWatch
 from shared.logging import log
@@ -137,6 +138,7 @@ class Reconciler:
             return
         async with self.database.transaction() as connection:
             await self.leadership.check(connection)
+            await _lock(connection, acting, (*update.began, *update.ended))
             for drift in acting:
                 await _act_on(connection, drift, collected.epochs)
             began = [drift for drift in update.began if await drift_rows.insert(connection, drift)]
@@ -150,6 +152,14 @@ class Reconciler:
             await drift_rows.delete_ended(connection)
         for drift in began:
             log.warning("drift_detected", kind=drift.finding.kind, detail=drift.finding.detail)
+
+
+async def _lock(connection: Connection, acting: Iterable[Drift], told: Iterable[Drift]) -> None:
+    """What acting on drifts and telling of others changes, before the first change."""
+    ids = {drift.finding.reservation_id for drift in acting}
+    stored = await reservation_rows.lock(connection, [one for one in ids if one is not None])
+    nodes = {node_id for one in stored.values() for node_id in one.node_ids}
+    await lock_nodes(connection, nodes | {drift.finding.node_id for drift in told})
 
 
 async def _act_on(connection: Connection, drift: Drift, epochs: Mapping[UUID, int]) -> None:
