@@ -25,7 +25,7 @@ from services.gateway.domain.event_filter import EventFilter, Subjects, subjects
 from shared.clock import utcnow
 from shared.errors import PermanentError, UnavailableError
 from shared.messaging.codec import TypedCodec
-from shared.messaging.routes import DurableRoute, Route
+from shared.messaging.routes import DurableRoute, Route, function_of
 from shared.messaging.streams import EVENTS
 from shared.postgres.database import Connection, Database
 from shared.waiting import wait_for
@@ -172,7 +172,7 @@ class EventLog:
         durable = "gateway_event_log"
         return Route(
             NatsRoute(
-                self.append,
+                function_of(self.append),
                 subject=everything,
                 stream=JStream(str(EVENTS.name), declare=False),
                 durable=durable,

@@ -119,6 +119,7 @@ class Bus:
             name=f"gpusteward-{self.name}",
             logger=None,
             apply_types=False,
+            serializer=None,  # no model of each handler: messages are decoded by their codec
             codec=TypedCodec(Any),
             max_reconnect_attempts=-1,
             reconnect_time_wait=0.1,  # type: ignore[arg-type]  # nats-py takes seconds as float

@@ -51,6 +51,17 @@ class Route:
     durable: DurableRoute | None = None
 
 
+def function_of(handler: Handler) -> Handler:
+    """The same as a plain function. FastStream asks for the text of every handler, twice, and that
+    of a dataclass's method is the text of all it holds: half of what a service's start cost.
+    """
+
+    async def handle(message: Any) -> Any:
+        return await handler(message)
+
+    return handle
+
+
 def command_route(
     handler: Callable[[C], Awaitable[Reply]],
     message: type[C],
@@ -81,7 +92,7 @@ def _request_route(
 ) -> Route:
     subject = pattern_for(message, key)
     route = NatsRoute(
-        handler,
+        function_of(handler),
         subject=subject,
         queue=subject,
         codec=TypedCodec(message),
@@ -96,7 +107,7 @@ def event_route(handler: Handler, *events: type[Event], durable: str) -> Route:
     `durable` is `<service>_<handler>` and must not change between releases.
     """
     route = NatsRoute(
-        handler,
+        function_of(handler),
         subject=f"{PREFIX}.evt.>",
         stream=JStream(str(EVENTS.name), declare=False),
         durable=durable,
