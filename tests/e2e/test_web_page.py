@@ -170,6 +170,38 @@ async def test_a_task_is_described_in_the_form_and_seen_to_wait_to_run_and_to_fi
     ]
 
 
+async def test_goals_a_budget_a_probe_and_a_preset_are_written_by_the_form(
+    platform: PlatformProcess, visit: Visit
+) -> None:
+    page = (await visit("/tasks/new")).page
+    submit = page.get_by_role("button", name="Submit")
+
+    await page.get_by_label("Save these parameters as a preset").fill("from-the-form")
+    await page.get_by_role("button", name="Save", exact=True).click()
+    await expect(page.get_by_text("Saved.")).to_be_visible()
+    await page.get_by_role("button", name="remove ttft-seconds").click()
+    await page.get_by_label("Presets", exact=True).select_option("from-the-form")
+    await page.get_by_label("Strategy").select_option("bayesian")
+    await page.get_by_label("Budget (GPU-hours)").fill("2")
+    await page.get_by_label("Begin with what past tasks measured").select_option("true")
+    await page.get_by_label("Compare answers with the first").select_option("on")
+    warm = yaml.safe_load(await page.get_by_label("The task as a file").input_value())
+    await expect(submit).to_be_enabled()
+    await page.get_by_label("Further objectives").select_option("minimize_ttft")
+    file = yaml.safe_load(await page.get_by_label("The task as a file").input_value())
+
+    await expect(submit).to_be_enabled()
+    await expect(page.get_by_label("what it would become")).to_contain_text("2\u202fGPU-h")
+    saved = await get(platform, "/presets/from-the-form")
+    assert saved["parameters"] == {"ttft-seconds": [0.005, 0.01], "tpot-seconds": [0.001, 0.002]}
+    assert file["presets"] == ["from-the-form"]
+    assert list(file["parameters"]) == ["tpot-seconds"]
+    assert warm["optimization"]["objective"] == "maximize_throughput"
+    assert (warm["optimization"]["warm_start"], warm["optimization"]["max_gpu_hours"]) == (True, 2)
+    assert file["optimization"]["objectives"] == ["maximize_throughput", "minimize_ttft"]
+    assert file["benchmark"]["quality"] == {"prompts": 16}
+
+
 async def test_a_search_for_the_greatest_load_is_described_in_the_form_and_its_bracket_is_shown(
     platform: PlatformProcess, visit: Visit
 ) -> None:

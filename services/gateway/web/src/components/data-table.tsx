@@ -20,11 +20,13 @@ interface DataTableProps<T> {
   rows: T[];
   rowKey: (row: T) => string;
   isMarked?: (row: T) => boolean;
+  /** As a header's: the name of a column, with `-` before it the greatest first. */
+  firstOrder?: string;
 }
 
 /** Dense, sortable by its headers; the order is part of the address. */
-export function DataTable<T>({ label, columns, rows, rowKey, isMarked }: DataTableProps<T>) {
-  const [order, setOrder] = useUrlState(`sort-${label.toLowerCase().replaceAll(/[^a-z]+/g, "-")}`, "");
+export function DataTable<T>({ label, columns, rows, rowKey, isMarked, firstOrder = "" }: DataTableProps<T>) {
+  const [order, setOrder] = useUrlState(`sort-${label.toLowerCase().replaceAll(/[^a-z]+/g, "-")}`, firstOrder);
   const isDown = order.startsWith("-");
   const by = isDown ? order.slice(1) : order;
   const sorted = useMemo(() => {

@@ -41,9 +41,9 @@ export async function api<T>(path: string, call: Call = {}): Promise<T> {
   return (text ? JSON.parse(text) : undefined) as T;
 }
 
-/** What the gateway answers outside of its API: `/metrics`, `/readyz`. Raises ApiError. */
-export function textAt(path: string, signal: AbortSignal): Promise<string> {
-  return textOf(path, { signal });
+/** What the gateway answers in other forms than JSON: `/metrics`, `/readyz`, a report. Raises ApiError. */
+export function textAt(path: string, signal?: AbortSignal): Promise<string> {
+  return textOf(path, { signal: signal ?? null });
 }
 
 async function textOf(url: string, init: RequestInit): Promise<string> {

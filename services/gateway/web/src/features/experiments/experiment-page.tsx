@@ -4,6 +4,7 @@ import { Link, useParams } from "react-router";
 import type { ExperimentDetail } from "@schemas/messages";
 import { Chips } from "@/components/chips";
 import { Facts } from "@/components/facts";
+import { Findings } from "@/components/findings";
 import { Loaded, Page } from "@/components/page";
 import { Progress } from "@/components/progress";
 import { SimulatedBadge } from "@/components/simulated-badge";
@@ -60,6 +61,12 @@ function Known({ experiment }: { experiment: ExperimentDetail }) {
       <PhaseBar phases={phases} />
       {experiment.failure && experiment.state !== "succeeded" && (
         <FailureBlock failure={experiment.failure} memory={experiment.failure_memory} />
+      )}
+      {experiment.preflight.length > 0 && (
+        <section>
+          <h2>Preflight</h2>
+          <Findings findings={experiment.preflight} />
+        </section>
       )}
       {experiment.state === "waiting" && <WaitingBlock experiment={experiment} />}
       {experiment.preflight.length > 0 && <PreflightBlock findings={experiment.preflight} />}

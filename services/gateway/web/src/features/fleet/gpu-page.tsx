@@ -1,7 +1,9 @@
 import { Table } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
+import type { ReactNode } from "react";
 import { useParams } from "react-router";
 import type { GpuView, SeriesMetric } from "@schemas/messages";
+import { Holder } from "@/components/holder";
 import { Empty, Loaded, Page } from "@/components/page";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
@@ -11,6 +13,7 @@ import { celsius, gibibytes, percent, UNKNOWN, watts } from "@/lib/units";
 import { useTimeRange } from "@/lib/url-state";
 import { gpusOptions } from "./api/get-fleet";
 import { holdingOptions } from "./api/get-holding";
+import { PastHolders } from "./components/past-holders";
 import { SeriesChart } from "./components/series-chart";
 import { ServiceActions } from "./components/service-actions";
 import { gpuState, withReading } from "./gpu-state";
@@ -46,13 +49,13 @@ function Known({ listed, listedAt }: { listed: GpuView; listedAt: number }) {
   const { gpu, takenAt } = withReading(listed, listedAt, live);
   const state = gpuState(gpu);
   const age = takenAt === null ? null : Math.max(0, (now - takenAt) / 1000);
-  const facts: [string, string][] = [
+  const facts: [string, ReactNode][] = [
     ["utilization", percent(gpu.utilization_percent)],
     ["memory", `${gibibytes(gpu.memory_used_mb)} of ${gibibytes(gpu.memory_total_mb)}`],
     ["temperature", celsius(gpu.temperature_c)],
     ["power", `${watts(gpu.power_draw_w)} of ${watts(gpu.power_limit_w)}`],
     ["age of the reading", age === null ? UNKNOWN : duration(Math.round(age))],
-    ["holder", gpu.holder || UNKNOWN],
+    ["holder", <Holder key="holder" of={gpu.holder} />],
     ["until", (held && heldUntil(held, now)) ?? UNKNOWN],
     ["namespace", gpu.namespace ?? UNKNOWN],
     ["MIG", gpu.mig_profile ?? (gpu.mig_enabled === null ? UNKNOWN : gpu.mig_enabled ? "on" : "off")],
@@ -98,6 +101,7 @@ function Known({ listed, listedAt }: { listed: GpuView; listedAt: number }) {
         ))}
       </div>
       <Processes gpu={gpu} />
+      <PastHolders nodeId={gpu.node_id} uuid={gpu.uuid} />
       <Faults gpu={gpu} now={now} />
     </Page>
   );

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { gridSize, isAbout, MAXIMIZE_LOAD, readDraft, valueAt, valuesOf, withObjective, withValue, writeDraft } from "./draft";
+import { goalsOf, gridSize, isAbout, MAXIMIZE_LOAD, readDraft, valueAt, valuesOf, withGoals, withObjective, withValue, writeDraft } from "./draft";
 
 test("a file survives either form", () => {
   const draft = { task_name: "a", parameters: { slots: [1, 2] }, benchmark: { traffic_scenarios: ["D(1,1)"] } };
@@ -32,6 +32,17 @@ test("a search for a load comes with its objective, in place of the loads, and g
   expect(valueAt(searched, "optimization.constraints")).toContain("ttft");
   expect(withObjective(searched, "minimize_tpot").benchmark).toEqual({ num_concurrency: [1, 4] });
   expect(withObjective(draft, "minimize_tpot").benchmark).toEqual(draft.benchmark);
+});
+
+test("several goals take the place of one, in their order, and one that is left stands alone again", () => {
+  const draft = { optimization: { objective: "minimize_ttft" }, benchmark: { num_concurrency: [2] } };
+  const warm = withValue(draft, "optimization.warm_start", true);
+
+  const several = withGoals(warm, [...goalsOf(warm), "minimize_cost"]);
+
+  expect(several.optimization).toEqual({ objectives: ["minimize_ttft", "minimize_cost"] });
+  expect(goalsOf(several)).toEqual(["minimize_ttft", "minimize_cost"]);
+  expect(withGoals(several, ["minimize_cost"])).toEqual({ ...draft, optimization: { objective: "minimize_cost" } });
 });
 
 test("values read as numbers, booleans and texts", () => {

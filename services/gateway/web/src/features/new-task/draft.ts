@@ -64,6 +64,22 @@ export function withObjective(draft: Draft, objective: string): Draft {
   return changes.reduce((changed, [path, value]) => withValue(changed, path, value), draft);
 }
 
+/** What the best is best at, first what names it. */
+export function goalsOf(draft: Draft): string[] {
+  const several = valueAt(draft, "optimization.objectives");
+  if (Array.isArray(several) && several.length > 0) return several.map(String);
+  return [String(valueAt(draft, "optimization.objective") ?? "minimize_latency")];
+}
+
+/** One goal is `objective`, several are `objectives`, of which no past task knows; the first takes the loads with it. */
+export function withGoals(draft: Draft, goals: string[]): Draft {
+  const [first = "minimize_latency", ...others] = goals;
+  const plain = withValue(withObjective(draft, first), "optimization.objectives", undefined);
+  if (others.length === 0) return plain;
+  const cold = withValue(withValue(plain, "optimization.warm_start", undefined), "optimization.objective", undefined);
+  return withValue(cold, "optimization.objectives", [first, ...others]);
+}
+
 function isObject(value: unknown): value is Draft {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

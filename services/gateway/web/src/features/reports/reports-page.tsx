@@ -14,6 +14,7 @@ import type {
 } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
 import { Facts } from "@/components/facts";
+import { Holder } from "@/components/holder";
 import { Meter } from "@/components/meter";
 import { Empty, Loaded, Page } from "@/components/page";
 import { api } from "@/lib/api-client";
@@ -217,7 +218,7 @@ function usageColumns(view: UsageView, most: number): Column<UsageLine>[] {
 }
 
 const WASTE: Column<WasteLine>[] = [
-  { name: "Holder", sortBy: (line) => line.holder, cell: (line) => line.holder },
+  { name: "Holder", sortBy: (line) => line.holder, cell: (line) => <Holder of={line.holder} /> },
   { name: "Namespace", sortBy: (line) => line.namespace, cell: (line) => line.namespace },
   { name: "Held", unit: "GPU-h", isNumber: true, sortBy: (line) => line.gpu_hours, cell: (line) => number(line.gpu_hours) },
   { name: "Idle", unit: "GPU-h", isNumber: true, sortBy: (line) => line.idle_hours, cell: (line) => number(line.idle_hours) },

@@ -9,7 +9,8 @@ import { Failure, Loaded, Page } from "@/components/page";
 import { RunState } from "@/components/run-state";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
-import { api } from "@/lib/api-client";
+import { api, textAt } from "@/lib/api-client";
+import { download } from "@/lib/csv";
 import { boundaryNotes } from "@/lib/levels";
 import { differing, parametersText, serveCommand } from "@/lib/parameters";
 import { paths } from "@/lib/paths";
@@ -53,6 +54,7 @@ function Known({ task, experiments }: { task: TaskView; experiments: ExperimentD
       actions={
         <>
           <TaskActions task={task} />
+          {task.best_experiment_id && <Report task={task} />}
           <Button size="xs" variant="default" component={Link} to={`${paths.newTask()}?clone=${task.task_id}${search.replace("?", "&")}`}>
             Clone with changes
           </Button>
@@ -90,6 +92,22 @@ function Known({ task, experiments }: { task: TaskView; experiments: ExperimentD
         </Suspense>
       </Tabs>
     </Page>
+  );
+}
+
+/** Best configuration, what made the difference, how to run it: for a wiki, a ticket, a merge request. */
+function Report({ task }: { task: TaskView }) {
+  const fetched = useMutation({
+    mutationFn: () => textAt(`/api/v1/reports/tasks/${task.task_id}/markdown`),
+    onSuccess: (text) => download(`${task.task_name}.md`, text, "text/markdown"),
+  });
+  return (
+    <>
+      {fetched.error && <Failure error={fetched.error} />}
+      <Button size="xs" variant="default" title="as Markdown" loading={fetched.isPending} onClick={() => fetched.mutate()}>
+        Report
+      </Button>
+    </>
   );
 }
 

@@ -1,10 +1,13 @@
 import { NativeSelect } from "@mantine/core";
-import { MAXIMIZE_LOAD, valueAt, withObjective, withValue } from "../draft";
+import { goalsOf, MAXIMIZE_LOAD, valueAt, withGoals, withValue } from "../draft";
 import classes from "./draft-form.module.css";
 import { Choice, errorOf, ListField, NumberField, TextField, type FormProps } from "./fields";
 import { Parameters } from "./parameters";
+import { Picks } from "./picks";
 
-const STRATEGIES = ["grid_search", "random", "bayesian", "auto"];
+const STRATEGIES = ["grid_search", "random", "bayesian", "auto", "successive_halving"];
+const WARM = new Set(["bayesian", "auto"]);
+const MOST_GOALS = 4;
 const OBJECTIVES = [
   "maximize_throughput",
   "maximize_goodput",
@@ -41,13 +44,7 @@ export function DraftForm(props: FormProps) {
       <fieldset className={classes.part}>
         <legend>Search</legend>
         <Choice {...props} path="optimization.strategy" label="Strategy" options={STRATEGIES} />
-        <Choice
-          {...props}
-          path="optimization.objective"
-          label="Objective"
-          options={OBJECTIVES}
-          onPick={(objective) => props.onChange(withObjective(props.draft, objective))}
-        />
+        <Goals {...props} />
         <NativeSelect
           size="xs"
           label="Measure again before a winner is declared"
@@ -61,6 +58,8 @@ export function DraftForm(props: FormProps) {
         <NumberField {...props} path="optimization.max_iterations" label="Experiments, at most" min={1} placeholder="all of a grid, 50 of a search" />
         <NumberField {...props} path="optimization.max_parallel" label="At once, at most" min={1} />
         <NumberField {...props} path="optimization.timeout_per_iteration" label="Limit of an experiment (s)" min={1} />
+        <NumberField {...props} path="optimization.max_gpu_hours" label="Budget (GPU-hours)" min={0} placeholder="none" />
+        <WarmStart {...props} />
       </fieldset>
       <fieldset className={classes.part}>
         <legend>Benchmark</legend>
@@ -72,6 +71,7 @@ export function DraftForm(props: FormProps) {
         )}
         <NumberField {...props} path="benchmark.max_time_per_iteration" label="Time of a level, at most (min)" min={0} />
         <NumberField {...props} path="benchmark.max_requests_per_iteration" label="Requests of a level, at most" min={1} placeholder="100" />
+        <QualityProbe {...props} />
       </fieldset>
       <fieldset className={classes.part}>
         <legend>Objectives of service{isLoadSearched ? "" : ", optional"}</legend>
@@ -81,6 +81,90 @@ export function DraftForm(props: FormProps) {
         <TextField {...props} path="optimization.constraints" label={isLoadSearched ? "Constraints that the load has to meet" : "Constraints of the best"} placeholder="ttft:p99<300ms, error_rate<1%" />
       </fieldset>
     </form>
+  );
+}
+
+function Goals(props: FormProps) {
+  const [first = "", ...others] = goalsOf(props.draft);
+  return (
+    <>
+      <NativeSelect
+        size="xs"
+        label="Objective"
+        data={OBJECTIVES.includes(first) ? OBJECTIVES : [first, ...OBJECTIVES]}
+        value={first}
+        error={errorOf({ ...props, path: "optimization.objective" })}
+        onChange={({ currentTarget: { value } }) =>
+          props.onChange(withGoals(props.draft, [value, ...others.filter((other) => other !== value)]))
+        }
+      />
+      <Picks
+        label="Further objectives"
+        placeholder="what the best trades against it"
+        options={OBJECTIVES.filter((each) => each !== first && each !== MAXIMIZE_LOAD).map((value) => ({ value, label: value }))}
+        chosen={others}
+        most={MOST_GOALS - 1}
+        error={errorOf({ ...props, path: "optimization.objectives" })}
+        onChange={(goals) => props.onChange(withGoals(props.draft, [first, ...goals]))}
+      />
+    </>
+  );
+}
+
+function WarmStart(props: FormProps) {
+  const path = "optimization.warm_start";
+  const isOn = valueAt(props.draft, path) === true;
+  const isPossible = WARM.has(String(valueAt(props.draft, "optimization.strategy"))) && goalsOf(props.draft).length === 1;
+  if (!isOn && !isPossible) return null;
+  return (
+    <NativeSelect
+      size="xs"
+      label="Begin with what past tasks measured"
+      data={[
+        { value: "", label: "no" },
+        { value: "true", label: "yes: of this model, engine and benchmark" },
+      ]}
+      value={isOn ? "true" : ""}
+      error={errorOf({ ...props, path })}
+      onChange={({ currentTarget: { value } }) => props.onChange(withValue(props.draft, path, value === "true" || undefined))}
+    />
+  );
+}
+
+const PROBES = [
+  { value: "", label: "where the task varies what may change them" },
+  { value: "on", label: "always" },
+  { value: "off", label: "never" },
+];
+const PROMPTS = 16;
+
+/** Whether a faster configuration still answers the same. */
+function QualityProbe(props: FormProps) {
+  const at = (name: string) => `benchmark.quality.${name}`;
+  const probe = valueAt(props.draft, "benchmark.quality");
+  const isOff = valueAt(props.draft, at("prompts")) === 0 && !valueAt(props.draft, at("accuracy_file"));
+  const isOn = probe !== undefined && probe !== null && !isOff;
+  const probed: Record<string, unknown> = { "": undefined, on: { prompts: PROMPTS }, off: { prompts: 0 } };
+  return (
+    <>
+      <NativeSelect
+        size="xs"
+        label="Compare answers with the first configuration's"
+        data={PROBES}
+        value={isOn ? "on" : probe ? "off" : ""}
+        error={errorOf({ ...props, path: "benchmark.quality" })}
+        onChange={({ currentTarget: { value } }) =>
+          props.onChange(withValue(props.draft, "benchmark.quality", probed[value]))
+        }
+      />
+      {isOn && (
+        <>
+          <NumberField {...props} path={at("min_agreement")} label="Agreement, at least (0 to 1)" min={0} placeholder="0.5" />
+          <TextField {...props} path={at("accuracy_file")} label="Questions with answers, a file" placeholder="none" />
+          <NumberField {...props} path={at("max_accuracy_loss")} label="Of them lost, at most (0 to 1)" min={0} placeholder="0.02" />
+        </>
+      )}
+    </>
   );
 }
 

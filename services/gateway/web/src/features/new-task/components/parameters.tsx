@@ -4,8 +4,10 @@ import { whole } from "@/lib/units";
 import { gridSize, valueAt, type Draft } from "../draft";
 import classes from "./draft-form.module.css";
 import { errorOf, ListText, type FormProps } from "./fields";
+import { Presets } from "./presets";
 
-export function Parameters({ draft, problem, onChange }: FormProps) {
+export function Parameters(props: FormProps) {
+  const { draft, problem, onChange } = props;
   const [name, setName] = useState("");
   const found = valueAt(draft, "parameters");
   const parameters = (typeof found === "object" && found !== null ? found : {}) as Draft;
@@ -58,6 +60,7 @@ export function Parameters({ draft, problem, onChange }: FormProps) {
           Add
         </Button>
       </div>
+      <Presets {...props} />
     </fieldset>
   );
 }

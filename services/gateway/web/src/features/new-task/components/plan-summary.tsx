@@ -1,11 +1,14 @@
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
 import type { AvailabilityView, GpuRequest, TaskPlan } from "@schemas/messages";
 import { Facts } from "@/components/facts";
+import { Findings } from "@/components/findings";
 import { StateMark } from "@/components/state-mark";
 import { duration, secondsSince, useNow } from "@/lib/time";
 import { number, UNKNOWN, whole, withUnit } from "@/lib/units";
 import { availabilityOptions } from "../api/check-draft";
+import { pricesOptions } from "../api/get-prices";
 import { valueAt, type Draft } from "../draft";
+import { experimentsAtMost, gpuHoursAtMost, gpusOf, priceRange } from "../estimate";
 import { reasonSentences } from "../reason-sentences";
 
 const MOST_REASONS = 4;
@@ -23,22 +26,35 @@ export function PlanSummary({ plan, draft, isSettled }: PlanSummaryProps) {
   const availability = useQuery(availabilityOptions(found?.missing.length ? undefined : largest)).data;
   const now = useNow();
   const waitSeconds = secondsSince(new Date(now).toISOString(), Date.parse(availability?.expected_start_at ?? ""));
-  const gpus = largest ? (largest.gpus ?? 1) * (largest.nodes ?? 1) : null;
-  const limit = Number(draft ? valueAt(draft, "optimization.timeout_per_iteration") : NaN);
+  const prices = useQuery(pricesOptions).data;
+  const gpus = largest ? gpusOf(largest) : Number(valueAt(draft ?? {}, "gpus.count") ?? NaN);
+  const experiments = found ? experimentsAtMost(found) : null;
+  const hours = draft && experiments !== null ? gpuHoursAtMost(experiments, Number.isNaN(gpus) ? null : gpus, draft) : null;
+  const models = availability?.devices?.map((each) => each.name) ?? largest?.gpu_models ?? [];
+  const price = prices && priceRange(prices.lines, models);
+  const findings = found?.experiments.flatMap((each) => each.preflight) ?? [];
   return (
     <section aria-label="what it would become" aria-live="polite" style={{ opacity: isSettled ? 1 : 0.6 }}>
       <Facts
         facts={[
-          ["experiments", found ? `${whole(found.total)}${found.cut ? ` (${whole(found.cut)} cut)` : ""}` : UNKNOWN],
-          ["GPUs per experiment", whole(gpus)],
+          [
+            "experiments",
+            found ? `${found.experiments.length > 0 ? "" : "up to "}${whole(experiments)}${found.cut ? ` (${whole(found.cut)} cut)` : ""}` : UNKNOWN,
+          ],
+          ["GPUs per experiment", number(gpus)],
           [
             "GPU memory, at least",
             largest?.min_memory_mb ? withUnit(number(largest.min_memory_mb / 1024), "GiB") : UNKNOWN,
           ],
           [
             "GPU time, at most",
-            found && gpus && limit ? withUnit(number((found.total * gpus * limit) / 3600), "GPU-h") : UNKNOWN,
-            "every experiment to its time limit",
+            hours === null ? UNKNOWN : withUnit(number(hours), "GPU-h"),
+            "every experiment to its time limit, within the budget",
+          ],
+          [
+            "cost, at most",
+            hours !== null && price && prices ? costText(hours, price, prices.currency) : UNKNOWN,
+            "by what an hour of these GPUs cost in the last 30 days",
           ],
           [
             "starts",
@@ -71,6 +87,12 @@ export function PlanSummary({ plan, draft, isSettled }: PlanSummaryProps) {
           {plan.error.message}
         </p>
       )}
+      {findings.length > 0 && (
+        <>
+          <h2>Preflight</h2>
+          <Findings findings={findings} ofHowMany={found?.experiments.length} />
+        </>
+      )}
       {found?.missing.map((missing) => (
         <p key={missing} role="alert" style={{ color: "var(--gs-bad)" }}>
           {missing}
@@ -101,7 +123,12 @@ function WhyNotNow({ of }: { of: AvailabilityView }) {
   );
 }
 
+function costText(hours: number, [least, most]: [number, number], currency: string): string {
+  const low = number(hours * least);
+  const high = number(hours * most);
+  return withUnit(low === high ? low : `${low} to ${high}`, currency);
+}
+
 function largestRequest(plan: TaskPlan): GpuRequest | undefined {
-  const size = (request: GpuRequest) => (request.gpus ?? 1) * (request.nodes ?? 1);
-  return plan.experiments.map((each) => each.request).toSorted((a, b) => size(b) - size(a))[0];
+  return plan.experiments.map((each) => each.request).toSorted((a, b) => gpusOf(b) - gpusOf(a))[0];
 }

@@ -101,6 +101,7 @@ export function ExperimentsTable({ task, experiments }: ExperimentsTableProps) {
       rows={experiments}
       rowKey={(each) => each.experiment_id}
       isMarked={(each) => each.experiment_id === task.best_experiment_id}
+      firstOrder={task.finished_at === null ? "" : "Rank"}
     />
   );
 }

@@ -1,0 +1,8 @@
+import { expect, test } from "vitest";
+import { holderOf } from "./holder";
+
+test("an experiment is called by its task, and others by what they call themselves", () => {
+  expect(holderOf("experiment/01a2/chat#3")).toEqual({ name: "chat#3", experimentId: "01a2" });
+  expect(holderOf("exec/anna")).toEqual({ name: "exec/anna", experimentId: null });
+  expect(holderOf("")).toEqual({ name: "", experimentId: null });
+});
