@@ -71,6 +71,7 @@ class ReasonCode(StrEnum):
     GIVEN_OUT_BY_CLUSTER = "given_out_by_cluster"
     NOT_DIVISIBLE = "not_divisible"  # a MIG instance
     MIG_PROFILE_MISMATCH = "mig_profile_mismatch"
+    MPS_PER_GPU = "mps_per_gpu"  # so that parts of several GPUs have no daemon in common
     MIG_NOT_MADE = "mig_not_made"  # a GPU of which its agent may make the instance
     SHARES_NOT_ENFORCED = "shares_not_enforced"
     INSUFFICIENT_SHARES = "insufficient_shares"
@@ -107,11 +108,9 @@ REASON_MEANINGS: Final[Mapping[ReasonCode, str]] = {
     ReasonCode.NODE_MISMATCH: "The request names nodes, and this is none of them.",
     ReasonCode.MODEL_MISMATCH: "The request names GPU models, and this is none of them.",
     ReasonCode.UUID_MISMATCH: "The request names devices, and this is none of them.",
-    ReasonCode.COMPUTE_CAPABILITY_MISMATCH: "The device's compute capability is not one that the"
-    " request selects.",
-    ReasonCode.CUDA_DRIVER_MISMATCH: "The node's driver supports a CUDA version that the request"
-    " does not select.",
-    ReasonCode.NUMA_MISMATCH: "The device belongs to a NUMA node that the request does not select.",
+    ReasonCode.COMPUTE_CAPABILITY_MISMATCH: "The request does not select its compute capability.",
+    ReasonCode.CUDA_DRIVER_MISMATCH: "The request does not select the CUDA of the node's driver.",
+    ReasonCode.NUMA_MISMATCH: "The request does not select the device's NUMA node.",
     ReasonCode.LABEL_MISMATCH: "The node's labels are not those that the request selects.",
     ReasonCode.SELECTOR_UNKNOWN: "The node or device does not tell what a selector asks about, and"
     " unknown matches nothing.",
@@ -138,6 +137,7 @@ REASON_MEANINGS: Final[Mapping[ReasonCode, str]] = {
     ReasonCode.NOT_DIVISIBLE: "A MIG instance is granted as a whole; shares are of whole GPUs.",
     ReasonCode.MIG_PROFILE_MISMATCH: "The request is for whole GPUs and this is a MIG instance, or"
     " it is for instances of a profile and this is none of them.",
+    ReasonCode.MPS_PER_GPU: "Each GPU there has an MPS daemon, so at most 1.00 of one is granted.",
     ReasonCode.MIG_NOT_MADE: "The node's agent makes the MIG instance once its slices are free.",
     ReasonCode.SHARES_NOT_ENFORCED: "Nothing on the node keeps a holder to its shares, and the"
     " request insists on it; label a node on which an MPS daemon runs `gpusteward.io/mps=true`.",

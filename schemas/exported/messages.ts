@@ -3774,6 +3774,7 @@ export type ReasonCode =
   | "mig_not_made"
   | "mig_profile_mismatch"
   | "model_mismatch"
+  | "mps_per_gpu"
   | "no_gpus"
   | "no_reading"
   | "node_lost"

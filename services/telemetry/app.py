@@ -30,7 +30,7 @@ from services.telemetry.power.limits import PowerLimits
 from services.telemetry.reservations import ReservationTracker
 from services.telemetry.settings import TelemetrySettings
 from services.telemetry.sources.selection import select_source
-from shared.gpu.shares import MPS_LABEL
+from shared.gpu.shares import MPS_LABEL, MPS_OF_EACH_GPU, MPS_OF_HOST
 from shared.lifecycle import give_back_memory
 from shared.messaging.bus import Bus, Route
 from shared.mps import daemon_listens
@@ -197,7 +197,8 @@ def node_labels(
         raise SettingsError(f"{variable_of('labels', 'telemetry')}: {error}") from error
 
     def labels() -> dict[str, str]:
-        is_mps = daemon_listens(settings.mps_pipe_dir) or has_mps()
-        return {**({MPS_LABEL: "true"} if is_mps else {}), **named}
+        if daemon_listens(settings.mps_pipe_dir):
+            return {MPS_LABEL: MPS_OF_HOST, **named}
+        return {**({MPS_LABEL: MPS_OF_EACH_GPU} if has_mps() else {}), **named}
 
     return labels

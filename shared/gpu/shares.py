@@ -6,6 +6,8 @@ from typing import Final
 from schemas.gpu_request import DeviceGrant
 
 MPS_LABEL: Final = "gpusteward.io/mps"  # of a node on which an MPS daemon runs
+MPS_OF_HOST: Final = "true"  # one daemon for all of its GPUs
+MPS_OF_EACH_GPU: Final = "gpu"  # one for each, and a client connects to one
 
 
 def share_environment(devices: Sequence[DeviceGrant]) -> dict[str, str]:

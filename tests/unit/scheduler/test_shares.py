@@ -1,18 +1,34 @@
 """How shares are divided among devices: the documented examples, and what holds for any amounts."""
 
 from itertools import combinations
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.gpu_request import ShareStrategy
+from schemas.gpu_request import GpuRequest, ReasonCode, ShareKind, ShareStrategy
+from services.scheduler.domain.model.fleet import Fleet, Host, Node, Part
+from services.scheduler.domain.model.inputs import (
+    DeviceSeen,
+    FleetComplete,
+    Input,
+    NodeSeen,
+    RequestQueued,
+)
+from services.scheduler.domain.placement.decisions import Grant, Rejection
+from services.scheduler.domain.placement.placement import PlacementContext, place
+from services.scheduler.domain.placement.policy import Policy
+from services.scheduler.domain.placement.reasons import blocking_reasons, impossible_reasons
 from services.scheduler.domain.placement.shares import (
     SharesRefused,
     divide,
     hundredths,
 )
+from services.scheduler.domain.queue.decision_engine import DecisionEngine
 from services.scheduler.ledger.device_cells import FreeCells
+from shared.gpu.shares import MPS_LABEL
+from tests.unit.scheduler.builders import NOW, make_device, make_queued
 
 EVENLY, FILL = ShareStrategy.EVENLY, ShareStrategy.FILL
 FREE = st.lists(st.integers(0, 20).map(lambda tenth: tenth * 5), min_size=1, max_size=5)
@@ -164,3 +180,51 @@ def test_cells_are_given_to_one_holding_each_and_no_more_than_there_are(
         open_.append(taken)
         if data.draw(st.booleans()):
             open_.pop(data.draw(st.integers(0, len(open_) - 1)))
+
+
+@pytest.mark.parametrize(
+    ("label", "asked", "want"),
+    [
+        pytest.param("true", 0.6, (50, 10), id="one daemon: over two"),
+        pytest.param("gpu", 0.5, (50,), id="a daemon each: on one"),
+        pytest.param("gpu", 0.6, ReasonCode.SHARES_FRAGMENTED, id="a daemon each: not over two"),
+        pytest.param("gpu", 1.5, ReasonCode.MPS_PER_GPU, id="a daemon each: never above one"),
+    ],
+)
+def test_of_gpus_with_an_mps_daemon_each_parts_of_one_are_granted(
+    label: str, asked: float, want: tuple[int, ...] | ReasonCode
+) -> None:
+    devices = [
+        make_device(number, holder=UUID(int=9), parts=(Part(UUID(int=9), 50),)) for number in (1, 2)
+    ]
+    host = Host(node=Node(node_id="alpha", labels={MPS_LABEL: label}))
+    fleet = Fleet(nodes={"alpha": tuple(devices)}, hosts={"alpha": host})
+    request = GpuRequest(shares=asked, share_strategy=ShareStrategy.FILL)
+    context = PlacementContext(fleet=fleet)
+
+    placed = place(context, request)
+
+    if isinstance(want, ReasonCode):
+        assert placed is None
+        assert want in {reason.code for reason in blocking_reasons(context, request)}
+        assert bool(impossible_reasons(fleet, request)) is (want is ReasonCode.MPS_PER_GPU)
+    else:
+        assert placed is not None
+        assert placed.nodes[0].parts == want
+        assert placed.nodes[0].share_kind is ShareKind.MPS
+
+
+def test_requests_above_and_below_one_gpu_are_told_apart() -> None:
+    fleet: list[Input] = [
+        NodeSeen(node=Node(node_id="alpha", labels={MPS_LABEL: "gpu"})),
+        *(DeviceSeen(device=make_device(number)) for number in (1, 2)),
+        FleetComplete(complete=True),
+    ]
+    engine = DecisionEngine(Policy())
+    engine.apply(*fleet)
+    for number, shares in enumerate((0.5, 1.5), 1):
+        engine.apply(RequestQueued(entry=make_queued(number, GpuRequest(shares=shares))))
+
+    decided = {type(each): each.reservation_id.int for each in engine.decide(NOW)}
+
+    assert decided == {Grant: 1, Rejection: 2}

@@ -44,5 +44,5 @@ def test_a_node_is_labelled_while_an_mps_daemon_listens_unless_its_settings_say_
     assert found == ({"rack": "7", MPS_LABEL: "true"}, {MPS_LABEL: "false"})
     assert before == seen() == {"rack": "7"}
     assert node_labels(TelemetrySettings(mps_pipe_dir=str(tmp_path)), lambda: True)() == {
-        MPS_LABEL: "true"
+        MPS_LABEL: "gpu"
     }

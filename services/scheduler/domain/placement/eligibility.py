@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from datetime import UTC
 from typing import Final
 
-from msgspec.structs import replace
-
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode, ShareKind
 from schemas.scheduler import CordonCause, DeviceState
 from schemas.telemetry import HealthState
@@ -18,8 +16,9 @@ from services.scheduler.domain.model.fleet import (
     Node,
     ReadingState,
 )
+from services.scheduler.domain.placement.mig_options import to_be_made
 from services.scheduler.domain.placement.selectors import describe, mismatch
-from services.scheduler.domain.placement.shares import least_free
+from services.scheduler.domain.placement.shares import asked_hundredths, least_free
 from shared.accelerator_rules.compute_capability import (
     capability,
     capability_by_name,
@@ -29,7 +28,7 @@ from shared.accelerator_rules.compute_capability import (
 from shared.accelerator_rules.precision import hint_for
 from shared.gpu.free_memory import needed_free_mb
 from shared.gpu.model_names import matches_model
-from shared.gpu.shares import MPS_LABEL
+from shared.gpu.shares import MPS_LABEL, MPS_OF_EACH_GPU, MPS_OF_HOST
 
 NEVER: Final = frozenset(
     {
@@ -46,6 +45,7 @@ NEVER: Final = frozenset(
         ReasonCode.NOT_DIVISIBLE,
         ReasonCode.MIG_PROFILE_MISMATCH,
         ReasonCode.SHARES_NOT_ENFORCED,
+        ReasonCode.MPS_PER_GPU,
     }
 )
 
@@ -72,6 +72,8 @@ _PLAIN: Final = {
     ReasonCode.MIG_ENABLED: "is divided into MIG instances, which are granted instead of it",
     ReasonCode.NODE_LOST: "is on a node that is lost",
     ReasonCode.NOT_DIVISIBLE: "is a MIG instance, which is granted as a whole",
+    ReasonCode.MPS_PER_GPU: "has an MPS daemon of its own, and a client connects to one: ask for"
+    " at most 1.00",
     ReasonCode.SHARES_NOT_ENFORCED: f"is on a node without label {MPS_LABEL}=true, which an MPS"
     " daemon that listens there gives it: nothing keeps holders to their shares",
 }
@@ -79,31 +81,13 @@ _PLAIN: Final = {
 
 def share_kind(device: Device, node: Node) -> ShareKind:
     """What keeps holders of the device to their shares."""
-    is_mps = node.labels.get(MPS_LABEL) == "true" and not device.simulated
+    is_mps = node.labels.get(MPS_LABEL) in {MPS_OF_HOST, MPS_OF_EACH_GPU} and not device.simulated
     return ShareKind.MPS if is_mps else ShareKind.COOPERATIVE
 
 
-def to_be_made(device: Device, request: GpuRequest) -> Device | None:
-    """The MIG instance that the GPU's agent may make for the request; None if it makes none such.
-
-    Nobody knows its uuid before, so a request that names one never waits for it.
-    """
-    layout = device.mig_layout
-    if request.mig_profile is None or layout is None:
-        return None
-    for option in layout.options:
-        if option.profile == request.mig_profile:
-            return replace(
-                device,
-                uuid="",
-                name=f"{device.name} MIG {option.profile}",
-                memory_total_mb=option.memory_mb,
-                mig_enabled=None,
-                mig_layout=None,
-                parent_uuid=device.uuid,
-                mig_profile=option.profile,
-            )
-    return None
+def is_of_one_gpu(node: Node) -> bool:
+    """Whether parts of several GPUs of the node have no MPS daemon in common."""
+    return node.labels.get(MPS_LABEL) == MPS_OF_EACH_GPU
 
 
 def can_ever_serve(device: Device, request: GpuRequest, node: Node) -> bool:
@@ -282,6 +266,8 @@ def _kind_mismatches(device: Device, request: GpuRequest, node: Node) -> Iterato
         return
     if device.parent_uuid is not None:
         yield ReasonCode.NOT_DIVISIBLE
+    if is_of_one_gpu(node) and asked_hundredths(request) > WHOLE:
+        yield ReasonCode.MPS_PER_GPU
     if request.enforced_shares and share_kind(device, node) is ShareKind.COOPERATIVE:
         yield ReasonCode.SHARES_NOT_ENFORCED
 

@@ -42,7 +42,8 @@ class FilterIndex:
         self.is_specific = bool(
             filter_.node_ids
             or filter_.device_uuids
-            or filter_.enforced_shares  # by a label
+            or filter_.enforced_shares  # by a label, as is
+            or filter_.exceeds_one
             or any(selector.key in SPECIFIC for selector in filter_.require)
         )
         self._request = request

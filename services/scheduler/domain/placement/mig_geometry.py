@@ -14,7 +14,8 @@ from schemas.gpu_request import GpuRequest, ReasonCode
 from schemas.mig import MigInstance, MigLayout, MigOption
 from schemas.telemetry import HealthState
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, Device, Fleet, ReadingState
-from services.scheduler.domain.placement.eligibility import blocks, host_blocks, to_be_made
+from services.scheduler.domain.placement.eligibility import blocks, host_blocks
+from services.scheduler.domain.placement.mig_options import to_be_made
 
 # What a first reading ends; until then nobody else needs one made.
 _SOON: Final = frozenset(

@@ -33,7 +33,12 @@ from services.scheduler.domain.placement.device_choice import (
     quality,
     worth,
 )
-from services.scheduler.domain.placement.eligibility import host_blocks, is_eligible, share_kind
+from services.scheduler.domain.placement.eligibility import (
+    host_blocks,
+    is_eligible,
+    is_of_one_gpu,
+    share_kind,
+)
 from services.scheduler.domain.placement.selectors import mismatch
 from services.scheduler.domain.placement.shares import (
     SharesRefused,
@@ -222,7 +227,8 @@ def place_shares(
         free = [scored.device.free_hundredths for scored in declared]
         if (room := sum(free)) < asked:
             continue
-        divided = divide_for(request, free, quantum)
+        node = node_of(node_id)
+        divided = divide_for(request, free, quantum, of_one_device=is_of_one_gpu(node))
         if isinstance(divided, SharesRefused):
             continue
         taken = [(s, part) for s, part in zip(declared, divided, strict=True) if part]
@@ -234,7 +240,7 @@ def place_shares(
         given = tuple(sorted((s.device.free_hundredths, part) for s, part in taken))
         order = (-preferred, cost(node_id, given), *fullness, -total, node_id)
         if best is None or order < best[0]:
-            kind = share_kind(devices[0].device, node_of(node_id))
+            kind = share_kind(devices[0].device, node)
             best = (
                 order,
                 PlacedNode(node_id=node_id, devices=devices, parts=parts, share_kind=kind),

@@ -26,6 +26,7 @@ from services.scheduler.domain.placement.eligibility import (
     host_blocks,
     host_reason,
     is_large_enough,
+    is_of_one_gpu,
     reason_for,
 )
 from services.scheduler.domain.placement.placement import PlacementContext, eligible, place
@@ -273,7 +274,8 @@ def _share_reasons(
     context: PlacementContext, node_id: NodeId, free: Sequence[Scored], request: GpuRequest
 ) -> Iterator[Reason]:
     amounts = [scored.device.free_hundredths for scored in free]
-    refused = divide_for(request, amounts, context.share_quantum)
+    is_of_one = is_of_one_gpu(context.fleet.node(node_id))
+    refused = divide_for(request, amounts, context.share_quantum, of_one_device=is_of_one)
     if not isinstance(refused, SharesRefused):
         return
     has = f"{node_id} has {sum(amounts) / WHOLE:.2f} free"
@@ -281,7 +283,8 @@ def _share_reasons(
         code, says = ReasonCode.INSUFFICIENT_SHARES, f"{has} of {request.shares:.2f} asked for"
     else:
         code = ReasonCode.SHARES_FRAGMENTED
-        says = f"{has}, on too many devices for {request.shares:.2f} without fragmentation"
+        why = ": each has an MPS daemon of its own" if is_of_one else " without fragmentation"
+        says = f"{has}, on too many devices for {request.shares:.2f}{why}"
     yield Reason(code=code, message=says, node_id=node_id)
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from schemas.gpu_request import GpuRequest, Selector, ShareStrategy
-from services.scheduler.domain.model.fleet import HostResources
+from services.scheduler.domain.model.fleet import WHOLE, HostResources
 from services.scheduler.domain.placement.shares import (
     asked_hundredths,
     devices_needed,
@@ -31,6 +31,7 @@ class Filter(Struct, frozen=True, kw_only=True, cache_hash=True):
     of_shares: bool = False
     enforced_shares: bool = False
     least_free: int = 0
+    exceeds_one: bool = False
     mig_profile: str | None = None
 
 
@@ -79,6 +80,7 @@ def shape_of(request: GpuRequest) -> Shape:
             of_shares=request.shares is not None,
             enforced_shares=request.enforced_shares,
             least_free=least_free(request) if request.shares is not None else 0,
+            exceeds_one=asked_hundredths(request) > WHOLE,
             mig_profile=request.mig_profile,
         ),
         gpus=devices_needed(request),

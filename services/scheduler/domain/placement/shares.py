@@ -64,7 +64,9 @@ def least_free(request: GpuRequest) -> int:
     return max(1, math.ceil(round(request.min_free_shares * WHOLE, 6)))
 
 
-def divide_for(request: GpuRequest, free: Sequence[int], quantum: int) -> Parts | SharesRefused:
+def divide_for(
+    request: GpuRequest, free: Sequence[int], quantum: int, *, of_one_device: bool = False
+) -> Parts | SharesRefused:
     """The request's parts of a node's devices; by single hundredths if the quantum has changed."""
     asked = asked_hundredths(request)
     return divide(
@@ -72,7 +74,7 @@ def divide_for(request: GpuRequest, free: Sequence[int], quantum: int) -> Parts 
         asked,
         quantum=1 if asked % quantum else quantum,
         strategy=request.share_strategy,
-        unfragmented=request.unfragmented,
+        unfragmented=request.unfragmented or of_one_device,
     )
 
 
