@@ -80,6 +80,10 @@ def test_a_server_that_misses_at_the_smallest_load_is_measured_twice() -> None:
     assert (found.low, found.high, found.estimate) == (None, 1, None)
 
 
+def test_below_a_load_that_is_missed_comes_a_quarter_of_it() -> None:
+    assert next_load(LoadSearch(max=1000), [Probe(load=16, margin=-0.5)], 1) == 4
+
+
 def test_a_server_that_meets_the_largest_load_is_not_overloaded() -> None:
     search = LoadSearch(max=48)
 

@@ -64,6 +64,28 @@ def test_the_text_says_metric_statistic_and_bound_in_units_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "bound"),
+    [
+        ("ttft:p99<200us", 0.0002),
+        ("ttft:p99<200ms", 0.2),
+        ("ttft:p99<2s", 2.0),
+        ("error_rate<0.5", 0.5),
+        ("error_rate<5%", 0.05),
+        ("requests>2", 2.0),
+        ("requests>2/s", 2.0),
+        ("requests>2req/s", 2.0),
+        ("output_throughput>=1e3", 1000.0),
+        ("output_throughput>=1e3tok/s", 1000.0),
+        ("total_throughput>=1e3tokens/s", 1000.0),
+    ],
+)
+def test_a_bound_has_the_units_of_its_metric(text: str, bound: float) -> None:
+    (found,) = parse_constraints(text)
+
+    assert found.bound == pytest.approx(bound)
+
+
+@pytest.mark.parametrize(
     ("text", "want"),
     [
         ("ttfb:p99<1s", "one of ttft, tpot, e2e, error_rate, goodput, requests"),

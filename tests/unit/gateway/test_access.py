@@ -115,3 +115,29 @@ def may(identity: Identity, namespace: str) -> bool:
     except RefusedError:
         return False
     return True
+
+
+@pytest.mark.parametrize(
+    ("role", "asked", "want"),
+    [
+        pytest.param(Role.ADMIN, None, None, id="an admin everything"),
+        pytest.param(Role.ADMIN, "b", "b", id="an admin one"),
+        pytest.param(Role.SUBMITTER, None, "a", id="a user its own"),
+        pytest.param(Role.SUBMITTER, "a", "a", id="a user its own by name"),
+    ],
+)
+def test_a_list_is_of_what_its_caller_may_read(
+    role: Role, asked: str | None, want: str | None
+) -> None:
+    identity = Identity(role=role, namespace="a")
+
+    assert identity.namespace_to_read(asked) == want
+
+
+def test_a_list_of_a_foreign_namespace_is_refused() -> None:
+    identity = Identity(role=Role.SUBMITTER, namespace="a")
+
+    with pytest.raises(RefusedError) as refused:
+        identity.namespace_to_read("b")
+
+    assert refused.value.code is ErrorCode.FORBIDDEN

@@ -4,7 +4,7 @@ import pytest
 
 from schemas.base import LARGEST_INTEGER
 from schemas.errors import ErrorCode
-from services.orchestrator.domain.expansion import expand
+from services.orchestrator.domain.expansion import MOST_VALUES, expand
 from shared.errors import RefusedError
 from tests.support.worlds.orchestrator_records import make_file
 
@@ -135,6 +135,14 @@ def test_a_range_that_is_no_grid_says_what_to_give(
         shown(parameters={"slots": values})
 
     assert refused.value.path == f"$.parameters.slots{path}"
+
+
+def test_a_range_has_at_most_a_thousand_values() -> None:
+    most = {"type": "integer", "low": 1, "high": MOST_VALUES, "step": 1}
+
+    assert len(shown(parameters={"a": most})) == MOST_VALUES
+    with pytest.raises(RefusedError, match="at most 1000 values"):
+        shown(parameters={"a": most | {"high": MOST_VALUES + 1}})
 
 
 def test_a_range_of_one_value_is_that_value() -> None:

@@ -4,7 +4,12 @@ import pytest
 
 from schemas.task import DeploymentMode
 from services.orchestrator.domain.expansion import Point
-from services.orchestrator.domain.sizing import request_for, world_size, world_size_given
+from services.orchestrator.domain.sizing import (
+    LARGEST_GROUP,
+    request_for,
+    world_size,
+    world_size_given,
+)
 from shared.errors import RefusedError
 from shared.gpu.sizing import memory_per_gpu_mb
 from tests.support.worlds.orchestrator_records import make_file
@@ -185,3 +190,10 @@ def test_a_task_asks_for_an_instance_with_room_for_its_model() -> None:
 def test_a_cluster_gives_out_whole_gpus() -> None:
     with pytest.raises(RefusedError, match="whole GPUs"):
         request_for(make_file(gpus={"shares": 0.5}), point({}), (), mode=DeploymentMode.KUBERNETES)
+
+
+def test_parameters_ask_for_as_many_gpus_as_the_largest_group_has() -> None:
+    assert world_size(point({"tp": LARGEST_GROUP // 2, "pp": 2})) == LARGEST_GROUP
+
+    with pytest.raises(RefusedError, match="expected at most 4096 GPUs"):
+        world_size(point({"tp": LARGEST_GROUP // 2, "pp": 3}))

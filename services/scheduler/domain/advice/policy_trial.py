@@ -136,10 +136,6 @@ class _Trial:
             case RequestQueued(entry=entry) if self._engine.policy.density:
                 self._classes[class_of(entry.request)] += 1
                 self._engine.apply(DemandSeen(demand=demand_of(self._classes)))
-            case RequestEnded(reservation_id=reservation_id) if (
-                reservation_id in self._waits or reservation_id in self._over
-            ):
-                return
             case _:
                 pass
         self._engine.apply(one)
