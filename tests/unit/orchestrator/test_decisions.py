@@ -113,6 +113,7 @@ def test_a_pending_experiment_requests_gpus_for_its_next_attempt() -> None:
     )
 
     assert decision.attempt == make_attempt(attempt_number=4)
+    assert not make_attempt().is_accepted, "or nobody would renew its lease"
     assert decision.experiment == replace(
         experiment, state=State.WAITING, revision=2, request=request
     )
