@@ -19,7 +19,8 @@ from shared.postgres.database import Connection, from_json, to_json
 
 NEWEST: Final = 200
 
-# Of the namespace's tasks that measured the same model and engine in the same way, what counted.
+# Of the namespace's tasks that measured the same model and engine in the same way and with the same
+# tool, which `auto` does not tell, what counted.
 SELECT_PAST: Final = """
 SELECT e.experiment_id, e.objective_score AS score, e.record -> 'parameters' AS parameters,
     e.record #> '{metrics,failed_levels}' AS failed_levels,
@@ -34,6 +35,7 @@ WHERE t.namespace = $1
     AND coalesce(e.record #>> '{run,role}', 'search') = 'search'
     AND coalesce(e.record #>> '{run,contaminated}', '[]') = '[]'
     AND coalesce(t.record #> '{file,benchmark}', '{}')::jsonb = $4::jsonb
+    AND t.record ->> 'benchmark_tool' = $9
     AND coalesce(t.record #> '{file,slo}', 'null')::jsonb = $5::jsonb
     AND coalesce(t.record #>> '{file,optimization,objective}', 'minimize_latency') = $6
     AND coalesce(t.record #>> '{file,optimization,constraints}', '') = $7
@@ -69,6 +71,7 @@ async def warm_start(
         task.optimization.objective.value,
         task.optimization.constraints,
         NEWEST,
+        planner.choice.tool,
     )
     wanted = [part.casefold() for part in (task.gpus.models if task.gpus is not None else ())]
     fitting = [

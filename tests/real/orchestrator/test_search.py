@@ -6,7 +6,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
+from schemas.benchmark import BenchmarkTool
 from schemas.errors import Refused
 from schemas.orchestrator import ExperimentState, SubmitTask, TaskState
 from schemas.orchestrator_views import TaskPlan, ValidateTask
@@ -190,6 +192,28 @@ async def test_a_search_begins_with_what_past_tasks_measured_of_the_same(
     assert proposals[2] == "the most promising by 2 measured and 5 past experiments"
     best = max(await world.experiments(begun), key=lambda each: each.parameters["slots"])
     assert view.best_experiment_id == best.experiment_id
+
+
+async def test_a_search_begins_with_nothing_that_another_tool_measured(
+    world: World, service: Service
+) -> None:
+    """`auto` may become another tool than it was for the task before."""
+    searched = search_file(warm_start=True, max_iterations=2)
+    task = replace(searched, benchmark=replace(searched.benchmark, tool=BenchmarkTool.AUTO))
+    await world.until(await world.submit(task), TaskState.COMPLETED)
+    same = await world.bus.query(ValidateTask(task=task), TaskPlan)
+
+    await world.report(tools=("genai-bench", "builtin"))
+
+    async def plan() -> TaskPlan:
+        return await world.bus.query(ValidateTask(task=task), TaskPlan)
+
+    async def is_another_tool() -> bool:
+        return (await plan()).benchmark_tool is BenchmarkTool.GENAI_BENCH
+
+    await eventually(is_another_tool, what="the other tool")
+    assert same.notes[-1].startswith("warm_start: 2 past experiments")
+    assert (await plan()).notes[-1] == "warm_start: no past experiment measured the same"
 
 
 @pytest.mark.parametrize(
