@@ -8,7 +8,14 @@ from typing import Any, Final, TextIO
 import click
 import msgspec
 
-from schemas.benchmark import BenchmarkResult, Bound, Distribution, LevelMark, LevelResult
+from schemas.benchmark import (
+    BenchmarkResult,
+    Bound,
+    CacheReset,
+    Distribution,
+    LevelMark,
+    LevelResult,
+)
 from schemas.monitoring import GpuStats
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import number, print_table
@@ -25,6 +32,12 @@ _MARK_TEXTS: Final = {
     LevelMark.CACHE_HITS: "set aside, it was served from the prefix cache",
     LevelMark.CLIENT_LIMITED: "the load generator itself may have made over 5 % of the latency",
     LevelMark.SENT_LATE: "requests were sent late",
+}
+_RESET_TEXTS: Final = {
+    CacheReset.VERIFIED: "prefix cache: emptied before each level, and found empty",
+    CacheReset.UNSUPPORTED: "prefix cache: the engine shows none that could be emptied, so that"
+    " each level had new prompts",
+    None: "prefix cache: not emptied, as this tool draws prompts of its own",
 }
 _BOUND_TEXTS: Final = {
     Bound.PREFILL: "prefill",
@@ -161,6 +174,8 @@ def remarks(result: BenchmarkResult) -> list[str]:
         said.append("the engine is simulated: these latencies and rates are made up")
     if any(level.tokens_estimated for level in result.levels):
         said.append("the server told no token counts: those are estimates")
+    resets = {level.prefix_cache and level.prefix_cache.reset for level in result.levels}
+    said += [text for reset, text in _RESET_TEXTS.items() if reset in resets]
     for level in result.levels:
         if level.error_codes_frequency:
             codes = ", ".join(
@@ -168,6 +183,10 @@ def remarks(result: BenchmarkResult) -> list[str]:
             )
             said.append(f"{load_text(level)}: failed with {codes}")
         said += [f"{load_text(level)}: {_MARK_TEXTS[mark]}" for mark in level.marks]
+        use = level.prefix_cache
+        if use is not None and use.hit_tokens and level.set_aside is None:
+            share = percent_text(round(use.hit_share or 0.0, 2))
+            said.append(f"{load_text(level)}: {share} of its prompt tokens from the prefix cache")
         if level.bound is not None:
             what = _BOUND_TEXTS[level.bound.bound]
             said.append(f"{load_text(level)}: bound by {what}: {level.bound.evidence}")

@@ -6,10 +6,21 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from schemas.benchmark import BenchmarkResult, BenchmarkTool, Bound, LevelBound, LevelResult
+from schemas.benchmark import (
+    BenchmarkResult,
+    BenchmarkTool,
+    Bound,
+    CacheReset,
+    LevelBound,
+    LevelMark,
+    LevelResult,
+    PrefixCacheUse,
+)
 from services.cli.display.bench_results import level_table, progress_line, remarks, shown_progress
 from shared.benchmarks.adapter import LoadPhase, Progress
 from shared.benchmarks.metrics import RequestSample, aggregate, level_result
+
+NOT_EMPTIED = "prefix cache: not emptied, as this tool draws prompts of its own"
 
 
 def make_level(*, completed: int = 2, **errors: int) -> LevelResult:
@@ -93,15 +104,37 @@ def test_what_the_figures_are_worth_is_said() -> None:
 
     said = remarks(make_result(estimated, simulated=True))
 
-    assert len(said) == 4
+    assert len(said) == 5
     assert "made up" in said[0]
     assert "estimates" in said[1]
-    assert said[2] == "D(100,21) at concurrency 2: failed with 2 x 503, 1 x timeout"
-    assert said[3] == (
+    assert said[2] == NOT_EMPTIED
+    assert said[3] == "D(100,21) at concurrency 2: failed with 2 x 503, 1 x timeout"
+    assert said[4] == (
         "failed: D(100,21) at concurrency 2 served 2 of 5 (at most 1 % of the requests may fail: "
         "max_error_rate)"
     )
-    assert remarks(make_result(make_level())) == []
+    assert remarks(make_result(make_level())) == [NOT_EMPTIED]
+
+
+def test_what_became_of_the_prefix_cache_is_said() -> None:
+    def with_cache(reset: CacheReset, hits: int = 0) -> LevelResult:
+        use = PrefixCacheUse(reset=reset, queried_tokens=200, hit_tokens=hits, hit_share=hits / 200)
+        return replace(make_level(), prefix_cache=use)
+
+    verified, warm = with_cache(CacheReset.VERIFIED), with_cache(CacheReset.VERIFIED, 97)
+    unsupported = with_cache(CacheReset.UNSUPPORTED)
+
+    assert remarks(make_result(verified, verified)) == [
+        "prefix cache: emptied before each level, and found empty"
+    ]
+    assert remarks(make_result(verified, warm))[1] == (
+        "D(100,21) at concurrency 2: 48 % of its prompt tokens from the prefix cache"
+    )
+    assert "each level had new prompts" in remarks(make_result(unsupported))[0]
+    failed = replace(with_cache(CacheReset.FAILED), marks=(LevelMark.CACHE_NOT_RESET,))
+    assert remarks(make_result(failed)) == [
+        "D(100,21) at concurrency 2: the engine did not reset its prefix cache"
+    ]
 
 
 def test_what_bounded_a_level_is_said_with_its_evidence() -> None:
@@ -112,7 +145,8 @@ def test_what_bounded_a_level_is_said_with_its_evidence() -> None:
 
     assert [row[table.headings.index("bound")] for row in table.rows] == ["KV cache", "-"]
     assert remarks(result) == [
-        "D(100,21) at concurrency 2: bound by KV cache: KV cache 97 % full, 14 preemptions, 6 wait"
+        NOT_EMPTIED,
+        "D(100,21) at concurrency 2: bound by KV cache: KV cache 97 % full, 14 preemptions, 6 wait",
     ]
 
 
