@@ -25,6 +25,7 @@ from schemas.checks import ResourceDefinition
 from schemas.engine_rules import EngineRules
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, LeaseTtlSeconds
 from schemas.kubernetes import EnginePod, KubernetesSpec
+from schemas.model_shape import ModelShape
 
 
 class Runtime(StrEnum):
@@ -262,7 +263,8 @@ class RuntimeOffer(Struct, frozen=True, kw_only=True):
     `model_roots`; None: an older release, or a cluster, which has none of this host's.
     `serving_runtimes` are its ClusterServingRuntimes with the engine of their image. `image_cuda`
     is what images there tell, as `vllm:v0.8.5` and, for tasks without a tag, `vllm`;
-    `model_precisions` what the config.json of models tell, `devices` a cluster's custom ones.
+    `model_precisions` and `model_shapes` what the config.json of models tell, `devices` a cluster's
+    custom ones.
     """
 
     runtime: Runtime
@@ -276,6 +278,7 @@ class RuntimeOffer(Struct, frozen=True, kw_only=True):
     image_cuda: dict[str, str] = {}
     model_precisions: dict[str, tuple[str, ...]] = {}
     devices: tuple[ResourceDefinition, ...] = ()
+    model_shapes: dict[str, ModelShape] = {}
 
 
 class ExecutorReported(Event, frozen=True, kw_only=True, tag="executor.executor_reported"):

@@ -200,6 +200,7 @@ class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experime
     slo: SloVerdict | None = None
     run: RunInfo = RunInfo()
     preflight: tuple[Finding, ...] = ()
+    predicted_score: float | None = None
 
 
 class ExperimentList(ListView, frozen=True, kw_only=True, tag="orchestrator.experiments"):

@@ -226,6 +226,9 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     With `warm_start` a search begins with what past tasks of the namespace measured of this model
     and engine, on one GPU model, by the same benchmark, objective, constraints and SLO.
 
+    With a `prior` first proposals are in the order that the limits of the GPUs suggest for a model
+    of which an executor has the config.json.
+
     With several `objectives` the first is the one by which the best is named, and `objective`; the
     search looks for configurations that none beats in all of them, which the report lists.
 
@@ -248,6 +251,7 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     trust: bool | None = None
     objectives: Annotated[tuple[Objective, ...], Meta(max_length=4)] = ()
     warm_start: bool = False
+    prior: Literal["roofline"] | None = None
 
     def __post_init__(self) -> None:
         if not self.objectives:

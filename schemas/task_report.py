@@ -17,7 +17,7 @@ class ReportedExperiment(Struct, frozen=True, kw_only=True):
     """A measured configuration. `worse_percent` is by how much its score is behind the best one's;
     None: it is not comparable, for the reason in `because`. `quality`: its answers, where they were
     compared. `boundary`: where the greatest load lies that meets the constraints, where it was
-    searched.
+    searched. `predicted_score` is what the task's prior foresaw.
     """
 
     experiment_id: UUID
@@ -28,6 +28,7 @@ class ReportedExperiment(Struct, frozen=True, kw_only=True):
     because: str = ""
     quality: QualityVerdict | None = None
     boundary: LoadBoundary | None = None
+    predicted_score: float | None = None
 
 
 class ParameterChange(Struct, frozen=True, kw_only=True):

@@ -1444,6 +1444,7 @@ export interface ExperimentDetail {
   slo: SloVerdict | null;
   run: RunInfo;
   preflight: Finding[];
+  predicted_score: number | null;
   benchmark: BenchmarkResult | null;
   explanation: Explanation | null;
   missing: string[];
@@ -1620,6 +1621,7 @@ export interface ExperimentView {
   slo: SloVerdict | null;
   run: RunInfo;
   preflight: Finding[];
+  predicted_score: number | null;
 }
 
 /** Asked for GPUs under this reservation. */
@@ -3117,6 +3119,17 @@ export interface MigOption {
   memory_mb: number | null;
 }
 
+/**
+ * `weights` are all of it, `active_weights` those that a token passes through: fewer with experts.
+ * `cached_values` are the keys and values of a token in all layers.
+ */
+export interface ModelShape {
+  weights: number;
+  active_weights: number;
+  cached_values: number;
+  layers: number;
+}
+
 /** The model to serve: a hub id, a name below the executor's model roots, or a path. */
 export interface ModelSpec {
   /** one line without control characters or marks of text direction */
@@ -3364,6 +3377,9 @@ export type Objective =
  * With `warm_start` a search begins with what past tasks of the namespace measured of this model
  * and engine, on one GPU model, by the same benchmark, objective, constraints and SLO.
  *
+ * With a `prior` first proposals are in the order that the limits of the GPUs suggest for a model
+ * of which an executor has the config.json.
+ *
  * With several `objectives` the first is the one by which the best is named, and `objective`; the
  * search looks for configurations that none beats in all of them, which the report lists.
  *
@@ -3387,6 +3403,7 @@ export interface OptimizationSpec {
   trust?: boolean | null;
   objectives?: Objective[];
   warm_start?: boolean;
+  prior?: "roofline" | null;
 }
 
 /** Parallelism to search; one value or a list each. world_size = tp * pp * max(dp, dcp, cp). */
@@ -3909,7 +3926,7 @@ export interface ReportView {
  * A measured configuration. `worse_percent` is by how much its score is behind the best one's;
  * null: it is not comparable, for the reason in `because`. `quality`: its answers, where they were
  * compared. `boundary`: where the greatest load lies that meets the constraints, where it was
- * searched.
+ * searched. `predicted_score` is what the task's prior foresaw.
  */
 export interface ReportedExperiment {
   experiment_id: string;
@@ -3920,6 +3937,7 @@ export interface ReportedExperiment {
   because: string;
   quality: QualityVerdict | null;
   boundary: LoadBoundary | null;
+  predicted_score: number | null;
 }
 
 /**
@@ -4408,7 +4426,7 @@ export type Runtime = "docker" | "kubernetes" | "ome" | "process";
  * `model_roots`; null: an older release, or a cluster, which has none of this host's.
  * `serving_runtimes` are its ClusterServingRuntimes with the engine of their image. `image_cuda` is
  * what images there tell, as `vllm:v0.8.5` and, for tasks without a tag, `vllm`; `model_precisions`
- * what the config.json of models tell, `devices` a cluster's custom ones.
+ * and `model_shapes` what the config.json of models tell, `devices` a cluster's custom ones.
  */
 export interface RuntimeOffer {
   runtime: Runtime;
@@ -4422,6 +4440,7 @@ export interface RuntimeOffer {
   image_cuda: Record<string, string>;
   model_precisions: Record<string, string[]>;
   devices: ResourceDefinition[];
+  model_shapes: Record<string, ModelShape>;
 }
 
 /**

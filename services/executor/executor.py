@@ -26,9 +26,9 @@ from services.executor.domain.verdict import (
     lease_lost,
 )
 from services.executor.engines.compile_cache import CompileCaches
-from services.executor.engines.model_precisions import (
+from services.executor.engines.model_configs import (
     HUB_CACHES,
-    ModelPrecisions,
+    ModelConfigs,
     model_directories,
 )
 from services.executor.gangs.ranks import ranks_of
@@ -77,7 +77,7 @@ class Executor:
     boot_id: UUID = field(default_factory=new_id)
     address: str | None = None
     is_stopping: bool = False  # nothing is started any more
-    _models: ModelPrecisions = field(init=False)
+    _models: ModelConfigs = field(init=False)
     _guard: LeaseGuard = field(default_factory=LeaseGuard)
     _runs: dict[UUID, AttemptRun] = field(default_factory=dict)
     _endings: dict[UUID, asyncio.Event] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Executor:
     _lock_descriptor: int | None = None
 
     def __post_init__(self) -> None:
-        self._models = ModelPrecisions(model_directories(self.settings, own_variables(HUB_CACHES)))
+        self._models = ModelConfigs(model_directories(self.settings, own_variables(HUB_CACHES)))
 
     async def open(self) -> None:
         """Claim the data directory and open the journal, once. Raises ExecutorBusy."""
@@ -333,7 +333,12 @@ class Executor:
         offered = [await runtime.offer() for runtime in self.workloads.runtimes.values()]
         if not self.settings.cluster:
             known = await self._models.known()
-            offered = [replace(offer, model_precisions=known) for offer in offered]
+            precisions = {name: each.precisions for name, each in known.items() if each.precisions}
+            shapes = {name: each.shape for name, each in known.items() if each.shape is not None}
+            offered = [
+                replace(offer, model_precisions=precisions, model_shapes=shapes)
+                for offer in offered
+            ]
         others = [kind for kind in Runtime if kind not in self.workloads.runtimes]
         where = "its cluster" if self.settings.cluster else "its own host"
         reason = f"this executor runs engines of {where} only"

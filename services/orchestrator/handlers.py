@@ -34,21 +34,21 @@ from schemas.orchestrator_views import (
     TaskView,
     ValidateTask,
 )
-from schemas.prices import GpuPrices
 from services.orchestrator import past_runs, store
 from services.orchestrator.domain import running, tasks, waiting
 from services.orchestrator.domain.plan import Plan, refuse_missing
 from services.orchestrator.domain.records import (
     Decision,
     Experiment,
+    Given,
     Task,
     TaskDecision,
     delete,
     new_experiment,
 )
-from services.orchestrator.domain.search.warm import WarmStart
 from services.orchestrator.gpu_prices import make_priced_plan, prices_for
 from services.orchestrator.preset_rows import with_presets
+from services.orchestrator.prior import prior_for
 from services.orchestrator.search_library import SearchLibrary
 from services.orchestrator.store import ExperimentPlace, TaskPlace
 from services.orchestrator.task_progress import Progress
@@ -107,8 +107,10 @@ class Handlers:
             file, plan = make_priced_plan(file, prices, offers, self.progress.cuda_rules)
             refuse_missing(plan)
             warm, known = await warm_start(connection, command.namespace, file, offers)
-            plan = replace(plan, notes=(*notes, *plan.notes, *known))
-            await self._store(connection, replace(command, task=file), plan, warm, prices)
+            prior, foreseen = prior_for(file, offers)
+            plan = replace(plan, notes=(*notes, *plan.notes, *known, *foreseen))
+            given = Given(warm=warm, prices=prices, prior=prior)
+            await self._store(connection, replace(command, task=file), plan, given)
             task = await self.progress.advance(connection, command.task_id)
             return Accepted(command_id=command.command_id, revision=task.revision)
 
@@ -275,7 +277,8 @@ class Handlers:
             file, plan = make_priced_plan(file, prices, offers, self.progress.cuda_rules)
             plan = await past_runs.with_memory_learned(connection, file, plan)
             _, known = await warm_start(connection, query.namespace, file, offers)
-        return plan_view(file, replace(plan, notes=(*notes, *plan.notes, *known)))
+            _, foreseen = prior_for(file, offers)
+        return plan_view(file, replace(plan, notes=(*notes, *plan.notes, *known, *foreseen)))
 
     def _task_view(
         self, task: Task, tally: Mapping[ExperimentState, int], *, with_file: bool
@@ -296,12 +299,7 @@ class Handlers:
         await wait_for(self.first_report, self.first_report_seconds)
 
     async def _store(
-        self,
-        connection: Connection,
-        command: SubmitTask,
-        plan: Plan,
-        warm: WarmStart | None,
-        prices: GpuPrices | None,
+        self, connection: Connection, command: SubmitTask, plan: Plan, given: Given
     ) -> None:
         now = utcnow()
         task = Task(
@@ -317,8 +315,9 @@ class Handlers:
             experiments_at_most=plan.experiments_at_most,
             stop_reason=plan.stop_reason,
             cut=plan.cut,
-            warm=warm,
-            prices=prices,
+            warm=given.warm,
+            prices=given.prices,
+            prior=given.prior,
         )
         accepted = tasks.accept(task, experiments=plan.experiments_at_most, cut=plan.cut, now=now)
         try:

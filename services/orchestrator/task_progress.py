@@ -35,6 +35,7 @@ from services.orchestrator.domain.records import (
 )
 from services.orchestrator.domain.retrying import nodes_to_request
 from services.orchestrator.domain.search.history import trials_of
+from services.orchestrator.domain.search.prior import predicted_score
 from services.orchestrator.domain.search.propose import propose
 from services.orchestrator.domain.search.stages import Waiting
 from services.orchestrator.domain.search.trust import is_of_winner, next_checks, verdict
@@ -136,7 +137,7 @@ class Progress:
         if is_waiting or unfinished >= task.file.optimization.max_parallel:
             return task
         file = with_node_ids(task.file)
-        search = make_search(file, default_seed=task.task_id.int)
+        search = make_search(file, default_seed=task.task_id.int, prior=task.prior)
         if search is None:
             return task
         try:
@@ -162,7 +163,10 @@ class Progress:
         run = None
         if proposal.divisor > 1:
             run = RunInfo(role=RunRole.SCREEN, request_divisor=proposal.divisor)
-        experiment = new_experiment(task, planned, new_id(), utcnow(), proposal.reason, run)
+        foreseen = predicted_score(task.prior, proposal.point) if task.prior is not None else None
+        experiment = new_experiment(
+            task, planned, new_id(), utcnow(), proposal.reason, run, foreseen
+        )
         await store.save_experiments(connection, [experiment])
         return task
 

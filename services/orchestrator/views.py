@@ -103,6 +103,7 @@ def experiment_view(
         slo=experiment.slo if is_scored else None,
         run=experiment.run,
         preflight=experiment.preflight,
+        predicted_score=experiment.predicted_score,
     )
 
 

@@ -31,6 +31,7 @@ from services.orchestrator.domain.search.history import Past, trials_of
 from services.orchestrator.domain.search.propose import Proposal, propose, search_of
 from services.orchestrator.domain.search.space import Space, space_of
 from shared.benchmarks.ranking import Scored, rank
+from tests.benchmarks.search_prior import prior_figures
 from tests.benchmarks.search_trust import winner_figures
 from tests.support.noisy_servers import LARGEST, SEARCH, make_server, search_boundary
 
@@ -254,6 +255,9 @@ def main() -> None:
         [few.point(place) for place in few.places()],
         NOISE,
     )
+    kinds = ("smooth", "ridge", "cliff")
+    surfaces = [make_surface(kind, seed) for kind in kinds for seed in range(SEEDS)]
+    result |= prior_figures(space, surfaces, NOISE)
     sys.stdout.write(json.dumps(result) + "\n")
 
 

@@ -49,10 +49,10 @@ def make_task(strategy: str) -> dict[str, Any]:
         },
         "benchmark": {
             "model_name": MODEL,
-            "traffic_scenarios": ["D(64,16)"],
+            "traffic_scenarios": ["D(32,8)"],
             "num_concurrency": [4],
-            "max_requests_per_iteration": 16,
-            "max_time_per_iteration": 0.2,
+            "max_requests_per_iteration": 12,
+            "max_time_per_iteration": 0.1,
             "warmup_requests": 0,
             "tool": "builtin",
             "quality": {"prompts": 0},

@@ -10,6 +10,7 @@ from schemas.benchmark import BenchmarkTool
 from schemas.engine_rules import EngineRules, TaskField
 from schemas.errors import ErrorCode
 from schemas.executor import Runtime, RuntimeOffer
+from schemas.model_shape import ModelShape
 from schemas.task import DeploymentMode, TaskFile
 from shared.accelerator_rules.cuda_versions import CudaVersion, image_cuda, runtime_cuda
 from shared.engine_parameters.models import model_refusal
@@ -83,6 +84,15 @@ def precisions_offered(model: str, offers: Sequence[Offer]) -> tuple[str, ...]:
             if name in runtime.model_precisions:
                 return runtime.model_precisions[name]
     return ()
+
+
+def shape_offered(model: str, offers: Sequence[Offer]) -> ModelShape | None:
+    """By the model's config.json, as the first executor that can read it has it."""
+    for runtime in _in_order(offers):
+        for name in _names(model, runtime.model_roots or ()):
+            if name in runtime.model_shapes:
+                return runtime.model_shapes[name]
+    return None
 
 
 def cuda_offered(

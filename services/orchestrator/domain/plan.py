@@ -49,7 +49,9 @@ from services.orchestrator.domain.requirements_check import (
     missing_field,
     missing_nodes,
 )
+from services.orchestrator.domain.search.front_trust import MOST_MEMBERS
 from services.orchestrator.domain.search.notes import search_notes
+from services.orchestrator.domain.search.prior import Prior
 from services.orchestrator.domain.search.propose import Search, search_of
 from services.orchestrator.domain.search.space import Space, space_of
 from services.orchestrator.domain.search.trust import MOST_CHECKS
@@ -241,11 +243,11 @@ def make_plan(
     )
 
 
-def make_search(task: TaskFile, default_seed: int = 0) -> Search | None:
+def make_search(task: TaskFile, default_seed: int = 0, prior: Prior | None = None) -> Search | None:
     """None: a grid. Raises RefusedError for a bad range."""
     if task.optimization.strategy is Strategy.GRID_SEARCH:
         return None
-    return search_of(task.optimization, space_of(search_axes(task)), default_seed)
+    return search_of(task.optimization, space_of(search_axes(task)), default_seed, prior)
 
 
 def refuse_missing(plan: Plan) -> None:
@@ -356,8 +358,9 @@ def _notes(
         yield "n_initial_random and seed have no meaning for a grid, which draws nothing"
     yield from objective_check.objective_notes(search)
     if search.is_trust_asked:
+        checks = MOST_CHECKS + (MOST_MEMBERS if len(search.goals) > 1 else 0)
         yield (
-            f"trust: {MOST_CHECKS} further runs, or half as many as there are configurations, may "
+            f"trust: {checks} further runs, or half as many as there are configurations, may "
             "tell the winner from chance"
         )
     if task.runtime_image_tag is not None and mode is DeploymentMode.PROCESS:

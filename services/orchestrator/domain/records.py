@@ -28,6 +28,7 @@ from schemas.quality import QualityAnswers
 from schemas.slo import SloVerdict
 from schemas.task import DeploymentMode, MemorySource, StopReason, Strategy, TaskFile
 from schemas.trust import RunInfo, TrustVerdict
+from services.orchestrator.domain.search.prior import Prior
 from services.orchestrator.domain.search.warm import WarmStart
 
 
@@ -60,6 +61,7 @@ class Task(Struct, frozen=True, kw_only=True):
     trust: TrustVerdict | None = None
     warm: WarmStart | None = None
     prices: GpuPrices | None = None
+    prior: Prior | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -83,6 +85,14 @@ class Task(Struct, frozen=True, kw_only=True):
         return self.state in {TaskState.ACCEPTED, TaskState.RUNNING} and not self.cancel_requested
 
 
+class Given(Struct, frozen=True, kw_only=True):
+    """What was known when a task was submitted, and stays what it is for it."""
+
+    warm: WarmStart | None
+    prices: GpuPrices | None
+    prior: Prior | None
+
+
 class Experiment(Struct, frozen=True, kw_only=True):
     """One row of `experiment`. `summary_attempt_id`: the attempt that `metrics` are of; they may
     come before its end.
@@ -91,7 +101,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
     were cut off by an executor that was stopped in order: those cost none of `max_attempts`. The
     next attempt runs on one of `avoided_node_ids` only if no other node can run it. `task_name` is
     empty if it was stored by a release that did not copy it. `answers`: of its quality
-    probe.
+    probe. `predicted_score` is its task's prior's.
     """
 
     experiment_id: UUID
@@ -122,6 +132,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
     run: RunInfo = RunInfo()
     preflight: tuple[Finding, ...] = ()
     answers: QualityAnswers | None = None
+    predicted_score: float | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -150,6 +161,7 @@ def new_experiment(
     now: datetime,
     proposal: str = "",
     run: RunInfo | None = None,
+    predicted_score: float | None = None,
 ) -> Experiment:
     return Experiment(
         experiment_id=experiment_id,
@@ -165,6 +177,7 @@ def new_experiment(
         proposal=proposal,
         run=run or RunInfo(),
         preflight=planned.preflight,
+        predicted_score=predicted_score,
     )
 
 
@@ -187,6 +200,7 @@ def same_again(
         memory_source=first.memory_source,
         run=run,
         preflight=first.preflight,
+        predicted_score=first.predicted_score,
     )
 
 

@@ -65,6 +65,8 @@ def _best(report: TaskReport) -> Iterator[str]:
     if best.boundary is not None:
         yield _found(best.boundary)
         yield ""
+    if best.predicted_score is not None:
+        yield f"The roofline foresaw {_number(best.predicted_score)} {unit}".rstrip() + "."
     if best.quality is not None and best.quality.baseline != best.ordinal:
         yield f"Its answers: {quality_text(best.quality)}."
         yield ""
@@ -171,8 +173,12 @@ def _others(report: TaskReport) -> Iterator[str]:
     others = report.others[:MOST_OTHERS]
     is_searched = any(each.boundary is not None for each in others)
     rows = [_other(each, is_searched=is_searched) for each in others]
-    score = "greatest load" if is_searched else "score"
-    yield from _table(["#", "parameters", score, "worse by"], rows)
+    headings = ["#", "parameters", "greatest load" if is_searched else "score", "worse by"]
+    if any(each.predicted_score is not None for each in others):
+        headings.insert(3, "foreseen")
+        for row, each in zip(rows, others, strict=True):
+            row.insert(3, _number(each.predicted_score))
+    yield from _table(headings, rows)
     if len(report.others) > MOST_OTHERS:
         yield f"{len(report.others) - MOST_OTHERS} more are left out here."
         yield ""

@@ -143,6 +143,7 @@ def _reporter(
             because=because,
             quality=experiment.slo.quality if experiment.slo is not None else None,
             boundary=metrics.boundary if metrics is not None else None,
+            predicted_score=experiment.predicted_score,
         )
 
     return reported

@@ -18,7 +18,8 @@ from services.orchestrator.domain.search.halving import (
     rungs_of,
 )
 from services.orchestrator.domain.search.history import Trial
-from services.orchestrator.domain.search.space import Place, Space, draw_new
+from services.orchestrator.domain.search.prior import Prior, best_predicted
+from services.orchestrator.domain.search.space import Place, Space, draw_new, middle
 from services.orchestrator.domain.search.stages import (
     Stage,
     Waiting,
@@ -30,6 +31,7 @@ from services.orchestrator.domain.search.warm import best_untried
 
 DEFAULT_EXPERIMENTS: Final = 50
 PREDICTED_EVERY: Final = 10
+FORESEEN: Final = 6  # of the first experiments, every other is one that a prior foresees best
 
 IsPossible = Callable[[Point], bool]
 
@@ -55,9 +57,12 @@ class Search(Struct, frozen=True, kw_only=True):
     seed: int
     stages: tuple[Stage, ...] = ()
     rungs: tuple[Rung, ...] = ()
+    prior: Prior | None = None
 
 
-def search_of(spec: OptimizationSpec, space: Space, default_seed: int = 0) -> Search:
+def search_of(
+    spec: OptimizationSpec, space: Space, default_seed: int = 0, prior: Prior | None = None
+) -> Search:
     """The search that the task file describes, with what it leaves open."""
     rungs: tuple[Rung, ...] = ()
     if spec.strategy is Strategy.SUCCESSIVE_HALVING:
@@ -82,6 +87,7 @@ def search_of(spec: OptimizationSpec, space: Space, default_seed: int = 0) -> Se
         seed=default_seed if spec.seed is None else spec.seed,
         stages=stages,
         rungs=rungs,
+        prior=prior,
     )
 
 
@@ -115,6 +121,9 @@ def propose(
     if again is not None and is_wanted(again):
         reason = f"the best of {len(everything) - len(history)} past experiments, measured again"
         return Proposal(ordinal=number, point=search.space.point(again), reason=reason)
+    foreseen = _foreseen(search, number, random, is_wanted)
+    if foreseen is not None:
+        return foreseen
     planned = _planned(search, history, number, random, is_wanted)
     if planned is not None:
         return planned
@@ -140,6 +149,24 @@ def propose(
     )
 
 
+def _foreseen(
+    search: Search, number: int, random: Random, is_wanted: Callable[[Place], bool]
+) -> Proposal | None:
+    """Every other of the first proposals is the best predicted of what is left, so that a wrong
+    prediction costs no more than these.
+    """
+    prior = search.prior
+    if prior is None or search.rungs or search.stages or not number % 2:
+        return None
+    if number > min(FORESEEN, search.drawn):
+        return None
+    place = best_predicted(prior, search.space, random, is_wanted)
+    if place is None:
+        return None
+    reason = f"the best that is left by the roofline of {prior.gpu.model}"
+    return Proposal(ordinal=number, point=search.space.point(place), reason=reason)
+
+
 def _planned(
     search: Search,
     history: Sequence[Trial],
@@ -156,11 +183,22 @@ def _planned(
         return Proposal(ordinal=number, point=point, reason=found.reason, divisor=found.divisor)
     if not search.stages:
         return None
-    staged = next_in_stages(search.stages, search.space, history, random, is_wanted)
+    staged = next_in_stages(
+        search.stages, search.space, _first_held(search), history, random, is_wanted
+    )
     if staged is None or isinstance(staged, Waiting):
         return staged
     place, reason = staged
     return Proposal(ordinal=number, point=search.space.point(place), reason=reason)
+
+
+def _first_held(search: Search) -> Place:
+    """What stages begin with."""
+    foreseen = None
+    if search.prior is not None:
+        random = Random(search.seed)  # noqa: S311 - repeatable, not secret
+        foreseen = best_predicted(search.prior, search.space, random, lambda _: True)
+    return middle(search.space) if foreseen is None else foreseen
 
 
 def _crash_predictor(search: Search, history: Sequence[Trial], number: int) -> Predict:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from services.orchestrator.domain.search import tpe
 from services.orchestrator.domain.search.history import Trial
-from services.orchestrator.domain.search.space import Place, Space, draw_new, middle
+from services.orchestrator.domain.search.space import Place, Space, draw_new
 from shared.gpu.sizing import degree_named, hyphenated
 
 SMALL: Final = 8  # configurations that a stage tries all of
@@ -81,12 +81,12 @@ def experiments_of(stages: Sequence[Stage], size: int | None) -> int:
 def next_in_stages(
     stages: Sequence[Stage],
     space: Space,
+    held: Place,
     history: Sequence[Trial],
     random: Random,
     is_wanted: Callable[[Place], bool],
 ) -> tuple[Place, str] | Waiting | None:
-    """A place with the reason for it; None: every stage is over."""
-    held = middle(space)
+    """A place with the reason for it; None: every stage is over. The first varies around `held`."""
     for count, stage in enumerate(stages, start=1):
         inside = [t for t in history if t.place is not None and _is_inside(stage, held, t.place)]
         place = None

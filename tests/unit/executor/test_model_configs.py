@@ -6,8 +6,13 @@ from typing import Any
 
 import pytest
 
-from services.executor.engines import model_precisions
-from services.executor.engines.model_precisions import ModelPrecisions, model_directories, scan
+from services.executor.engines import model_configs
+from services.executor.engines.model_configs import (
+    FoundModel,
+    ModelConfigs,
+    model_directories,
+    scan,
+)
 from services.executor.settings import ExecutorSettings
 
 
@@ -26,9 +31,9 @@ def test_models_below_a_root_and_in_a_hubs_cache_are_named_as_tasks_name_them(
     )
 
     assert scan((tmp_path, tmp_path / "absent")) == {
-        "flat": ("bfloat16",),
-        "Qwen/Qwen3-8B": ("float16",),
-        "meta-llama/Llama--x": ("bfloat16",),
+        "flat": FoundModel(precisions=("bfloat16",)),
+        "Qwen/Qwen3-8B": FoundModel(precisions=("float16",)),
+        "meta-llama/Llama--x": FoundModel(precisions=("bfloat16",)),
     }
 
 
@@ -55,22 +60,22 @@ async def test_a_directory_that_does_not_answer_holds_up_no_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model(tmp_path / "a", {"torch_dtype": "bfloat16"})
-    models = ModelPrecisions((tmp_path,))
+    models = ModelConfigs((tmp_path,))
     before = await models.known()
     answers = threading.Event()
 
-    def hang(roots: tuple[Path, ...]) -> dict[str, tuple[str, ...]]:
+    def hang(roots: tuple[Path, ...]) -> dict[str, FoundModel]:
         answers.wait(60)
         return {}
 
-    monkeypatch.setattr(model_precisions, "SCAN_SECONDS", 0.05)
-    monkeypatch.setattr(model_precisions, "scan", hang)
+    monkeypatch.setattr(model_configs, "SCAN_SECONDS", 0.05)
+    monkeypatch.setattr(model_configs, "scan", hang)
     try:
         meanwhile = [await models.known(), await models.known()]
     finally:
         answers.set()
-    monkeypatch.setattr(model_precisions, "SCAN_SECONDS", 60)
+    monkeypatch.setattr(model_configs, "SCAN_SECONDS", 60)
 
-    assert before == {"a": ("bfloat16",)}
+    assert before == {"a": FoundModel(precisions=("bfloat16",))}
     assert meanwhile == [before, before]
     assert await models.known() == {}

@@ -1,4 +1,4 @@
-"""Which number formats the models of this host name in their config.json."""
+"""What the models of this host tell in their config.json."""
 
 import asyncio
 import os
@@ -8,9 +8,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
+from schemas.model_shape import ModelShape
 from services.executor.settings import ExecutorSettings
 from shared.accelerator_rules.precision import precisions_of_model
 from shared.errors import RefusedError
+from shared.gpu.model_shapes import shape_of_model
 from shared.logging import log
 from shared.waiting import within
 
@@ -30,7 +34,12 @@ def model_directories(settings: ExecutorSettings, variables: Mapping[str, str]) 
     return (*settings.model_root_paths, *(Path(cache) for cache in caches if cache))
 
 
-class ModelPrecisions:
+class FoundModel(Struct, frozen=True, kw_only=True):
+    precisions: tuple[str, ...] = ()
+    shape: ModelShape | None = None
+
+
+class ModelConfigs:
     """Those of the models below directories, read anew for every report of the executor.
 
     A directory that does not answer, such as one of a server that is away, holds up no report:
@@ -39,10 +48,10 @@ class ModelPrecisions:
 
     def __init__(self, roots: tuple[Path, ...]) -> None:
         self._roots = roots
-        self._known: dict[str, tuple[str, ...]] = {}
-        self._scan: asyncio.Task[dict[str, tuple[str, ...]]] | None = None
+        self._known: dict[str, FoundModel] = {}
+        self._scan: asyncio.Task[dict[str, FoundModel]] | None = None
 
-    async def known(self) -> dict[str, tuple[str, ...]]:
+    async def known(self) -> dict[str, FoundModel]:
         """By the name that a task gives the model."""
         if self._scan is None:
             self._scan = asyncio.create_task(asyncio.to_thread(scan, self._roots))
@@ -56,15 +65,15 @@ class ModelPrecisions:
         return self._known
 
 
-def scan(roots: tuple[Path, ...]) -> dict[str, tuple[str, ...]]:
-    """Models that name a precision which is known: at most 300, one or two levels below a root."""
-    found: dict[str, tuple[str, ...]] = {}
+def scan(roots: tuple[Path, ...]) -> dict[str, FoundModel]:
+    """Models that tell something which is known: at most 300, one or two levels below a root."""
+    found: dict[str, FoundModel] = {}
     for root in roots:
         for name, directory in islice(_models(root), MOST_ENTRIES):
             if len(found) == MOST_MODELS:
                 return found
-            if name.isprintable() and name not in found and (named := _named(directory)):
-                found[name] = named
+            if name.isprintable() and name not in found and (told := _told(directory)):
+                found[name] = told
     return found
 
 
@@ -85,7 +94,15 @@ def _directories(above: Path) -> list[Path]:
     return []
 
 
-def _named(directory: Path) -> tuple[str, ...]:
-    with suppress(OSError, RefusedError, RecursionError), (directory / CONFIG).open("rb") as file:
-        return tuple(each.name for each in precisions_of_model(file.read(LARGEST_CONFIG_BYTES)))
-    return ()
+def _told(directory: Path) -> FoundModel | None:
+    """None: nothing that is known."""
+    try:
+        with (directory / CONFIG).open("rb") as file:
+            config = file.read(LARGEST_CONFIG_BYTES)
+    except OSError:
+        return None
+    precisions: tuple[str, ...] = ()
+    with suppress(RefusedError, RecursionError):
+        precisions = tuple(each.name for each in precisions_of_model(config))
+    found = FoundModel(precisions=precisions, shape=shape_of_model(config))
+    return found if found != FoundModel() else None

@@ -1,0 +1,169 @@
+"""What a configuration should do by the limits of its GPUs, before anything is measured: a roofline
+of memory bandwidth and arithmetic. It orders first proposals and decides nothing.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Final
+
+from msgspec import Struct
+
+from schemas.benchmark import BenchmarkMetrics
+from schemas.model_shape import ModelShape
+from schemas.task import Objective, TaskFile
+from services.orchestrator.domain.expansion import Point
+from services.orchestrator.domain.search.space import Place, Space
+from shared.benchmarks.ranking import score
+from shared.gpu.gpu_speeds import SPEEDS, GpuSpeed, speed_of
+from shared.gpu.sizing import degree_named, hyphenated
+
+USUAL_GPU: Final = SPEEDS[4]  # H100
+_COUNTED: Final = 2_000  # configurations of which the best predicted is looked for
+_USABLE: Final = 0.9  # of a GPU's memory
+_ALL_REDUCE_SECONDS: Final = 1e-5  # between GPUs, twice a layer
+_BATCH_FLAGS: Final = frozenset({"max-num-seqs", "max-running-requests", "parallel"})
+_BYTES: Final = {"float32": 4.0, "fp8": 1.0, "int8": 1.0, "w8a8": 1.0, "awq": 0.5, "gptq": 0.5}
+_BYTES_USUAL: Final = 2.0
+
+
+class Prior(Struct, frozen=True, kw_only=True):
+    """Fixed when the task is submitted, so that its history stays what it is. `loads` are its
+    requests at once; the prompts have `input_tokens`.
+    """
+
+    shape: ModelShape
+    gpu: GpuSpeed
+    objective: Objective
+    input_tokens: float
+    output_tokens: float
+    loads: tuple[int, ...]
+
+    def order(self, point: Point) -> float | None:
+        """The smaller the better; None: it does not fit. What no score is predicted of goes by a
+        GPU's output per second.
+        """
+        found = [predict(self, point, load) for load in self.loads]
+        if not all(each.fits for each in found):
+            return None
+        known = predicted_score(self, point)
+        if known is None:
+            return -max(each.output_per_second for each in found)
+        return -known if self.objective.is_maximized else known
+
+
+class Predicted(Struct, frozen=True, kw_only=True):
+    """At one load, in seconds; `fits` in the memory of its GPUs."""
+
+    ttft: float
+    tpot: float
+    e2e: float
+    tokens_per_second: float
+    output_per_second: float
+    fits: bool
+
+
+def make_prior(
+    task: TaskFile, shape: ModelShape | None, sizes: tuple[float, float] | None
+) -> tuple[Prior | None, str]:
+    """With a note. `sizes` are a request's input and output tokens; None: not known."""
+    if shape is None:
+        return None, "prior: no executor has the model's config.json, so none is used"
+    if sizes is None or task.benchmark.arrivals:
+        return None, "prior: requests of unknown size, or that come by time, so none is used"
+    named = [speed for name in (task.gpus.models if task.gpus else ()) if (speed := speed_of(name))]
+    gpu = named[0] if named else USUAL_GPU
+    why = "" if named else ", as the task names no GPU model that is known"
+    prior = Prior(
+        shape=shape,
+        gpu=gpu,
+        objective=task.optimization.objective,
+        input_tokens=sizes[0],
+        output_tokens=sizes[1],
+        loads=task.benchmark.num_concurrency,
+    )
+    billions = shape.weights / 1e9
+    return prior, f"prior: roofline of {billions:.3g} billion weights on {gpu.model}{why}"
+
+
+def predicted_score(prior: Prior, point: Point) -> float | None:
+    """By the task's objective; None for what a roofline tells nothing of, as joules."""
+    found = [predict(prior, point, load) for load in prior.loads]
+    if not all(each.fits for each in found):
+        return None
+    return score(
+        prior.objective,
+        BenchmarkMetrics(
+            mean_e2e_latency=math.fsum(each.e2e for each in found) / len(found),
+            mean_ttft=math.fsum(each.ttft for each in found) / len(found),
+            mean_tpot=math.fsum(each.tpot for each in found) / len(found),
+            max_total_throughput_per_gpu=max(each.tokens_per_second for each in found),
+        ),
+    )
+
+
+def predict(prior: Prior, point: Point, load: int) -> Predicted:
+    """Of `load` requests at once, per GPU where it is a rate."""
+    flags = _flags(point)
+    tp, pp, dp = (_number(flags, kind, 1) for kind in ("tp", "pp", "dp"))
+    shape, gpu, part = prior.shape, prior.gpu, tp * pp
+    waiting = math.ceil(load / dp)
+    batch = min([waiting, *(_number(flags, name, waiting) for name in _BATCH_FLAGS)])
+    weight_bytes = _bytes(flags, ("quantization", "gemm-dtype", "dtype"))
+    cache_bytes = _bytes(flags, ("kv-cache-dtype", "kvcache-dtype"))
+    length = prior.input_tokens + prior.output_tokens / 2
+    cached = batch * length * shape.cached_values * cache_bytes
+    # With a batch more experts are read than one token passes through; all of them at most.
+    read = min(shape.weights, shape.active_weights * batch) * weight_bytes
+    bandwidth, flops = gpu.gb_per_second * 1e9 * tp, gpu.tflops * 1e12 * tp
+    talk = 2 * shape.layers * _ALL_REDUCE_SECONDS if tp > 1 else 0.0
+    step = max((read + cached) / bandwidth, 2 * shape.active_weights * batch / flops) + talk
+    prefill = 2 * shape.active_weights * prior.input_tokens * batch / flops + talk
+    turn = prefill + prior.output_tokens * step
+    turns = waiting / batch
+    e2e = turns * turn
+    per_second = load / e2e / (part * dp)
+    return Predicted(
+        ttft=(turns - 1) * turn / 2 + prefill,
+        tpot=step,
+        e2e=e2e,
+        tokens_per_second=per_second * (prior.input_tokens + prior.output_tokens),
+        output_per_second=per_second * prior.output_tokens,
+        fits=(shape.weights * weight_bytes + cached) / part <= _USABLE * gpu.memory_gb * 1e9,
+    )
+
+
+def best_predicted(
+    prior: Prior, space: Space, random: Random, is_wanted: Callable[[Place], bool]
+) -> Place | None:
+    """Of all, or of as many drawn from a large space; None: nothing fits or is wanted."""
+    if space.size is not None and space.size <= _COUNTED:
+        places = list(space.places())
+    else:
+        places = [space.draw(random) for _ in range(_COUNTED)]
+    orders = [(prior.order(space.point(place)), place) for place in places]
+    foreseen = sorted((order, place) for order, place in orders if order is not None)
+    return next((place for _, place in foreseen if is_wanted(place)), None)
+
+
+def _flags(point: Point) -> dict[str, Any]:
+    """By their usual names, of the typed blocks as of the parameters, which go first."""
+    return {
+        degree_named(name) or hyphenated(name): value
+        for block in (point.quant, point.parallel, point.parameters)
+        for name, value in block.items()
+    }
+
+
+def _number(flags: Mapping[str, Any], name: str, default: int) -> int:
+    value = flags.get(name)
+    return value if isinstance(value, int) and value > 0 else default
+
+
+def _bytes(flags: Mapping[str, Any], names: tuple[str, ...]) -> float:
+    for name in names:
+        value = str(flags.get(name) or "").lower()
+        for part, size in _BYTES.items():
+            if part in value:
+                return size
+    return _BYTES_USUAL

@@ -1,0 +1,173 @@
+"""A roofline orders first proposals, and is never more than that."""
+
+from typing import Any
+
+import pytest
+
+from schemas.executor import Runtime, RuntimeOffer
+from schemas.model_shape import ModelShape
+from schemas.task import Objective
+from services.orchestrator.domain.executor_offers import Offer
+from services.orchestrator.domain.expansion import Point
+from services.orchestrator.domain.plan import make_search
+from services.orchestrator.domain.search.history import trials_of
+from services.orchestrator.domain.search.prior import (
+    USUAL_GPU,
+    Prior,
+    make_prior,
+    predict,
+    predicted_score,
+)
+from services.orchestrator.domain.search.propose import FORESEEN, Proposal, Search, propose
+from services.orchestrator.prior import prior_for
+from shared.errors import RefusedError
+from tests.benchmarks.search import past_of
+from tests.support.worlds.orchestrator_records import make_file
+
+LLAMA_8B = ModelShape(
+    weights=8_030_000_000, active_weights=7_500_000_000, cached_values=65_536, layers=32
+)
+FLAGS: dict[str, Any] = {
+    "tensor-parallel-size": [1, 2, 4, 8],
+    "max-num-seqs": [8, 64],
+    "schedule-policy": ["lpm", "fcfs"],
+}
+
+
+def prior(**overrides: Any) -> Prior:
+    fields: dict[str, Any] = {
+        "shape": LLAMA_8B,
+        "gpu": USUAL_GPU,
+        "objective": Objective.MINIMIZE_LATENCY,
+        "input_tokens": 1000.0,
+        "output_tokens": 200.0,
+        "loads": (64,),
+        **overrides,
+    }
+    return Prior(**fields)
+
+
+def point(**parameters: Any) -> Point:
+    named = {name.replace("_", "-"): value for name, value in parameters.items()}
+    return Point(quant={}, parallel={}, parameters=named)
+
+
+def search(strategy: str, given: Prior | None) -> Search:
+    optimization = {"strategy": strategy, "seed": 3, "n_initial_random": 8, "max_iterations": 12}
+    found = make_search(make_file(parameters=FLAGS, optimization=optimization), prior=given)
+    assert found is not None
+    return found
+
+
+def run(found: Search, most: int) -> list[Proposal]:
+    proposals: list[Proposal] = []
+    while len(proposals) < most:
+        past = [past_of(each.ordinal, each.point, 1.0 + each.ordinal) for each in proposals]
+        trials = trials_of((Objective.MINIMIZE_LATENCY,), found.space, past)
+        proposal = propose(found, trials, lambda _: True)
+        assert isinstance(proposal, Proposal)
+        proposals.append(proposal)
+    return proposals
+
+
+def test_one_token_after_the_other_is_as_fast_as_weights_are_read() -> None:
+    alone = predict(prior(), point(), 1)
+
+    # 15 GB of weights that count, and a cache of 0.14 GB, at 3.35 TB/s.
+    assert alone.tpot == pytest.approx((15.0e9 + 1100 * 131_072) / 3.35e12, rel=0.001)
+    assert alone.ttft == pytest.approx(2 * 7.5e9 * 1000 / 989e12, rel=0.001)
+    assert alone.e2e == pytest.approx(alone.ttft + 200 * alone.tpot)
+
+
+@pytest.mark.parametrize(
+    ("better", "than", "objective"),
+    [
+        (
+            {"tensor_parallel_size": 4},
+            {"tensor_parallel_size": 2},
+            Objective.MINIMIZE_LATENCY,
+        ),
+        ({"tensor_parallel_size": 1}, {"tensor_parallel_size": 8}, Objective.MAXIMIZE_THROUGHPUT),
+        ({"max_num_seqs": 64}, {"max_num_seqs": 8}, Objective.MINIMIZE_LATENCY),
+        ({"quantization": "fp8"}, {}, Objective.MINIMIZE_TPOT),
+        ({"kv_cache_dtype": "fp8_e5m2"}, {}, Objective.MINIMIZE_TPOT),
+    ],
+)
+def test_what_should_be_better_is_foreseen_better(
+    better: dict[str, Any], than: dict[str, Any], objective: Objective
+) -> None:
+    given = prior(objective=objective)
+    one, other = (predicted_score(given, point(**each)) for each in (better, than))
+
+    assert one is not None
+    assert other is not None
+    assert one > other if objective.is_maximized else one < other
+
+
+def test_what_its_gpus_cannot_hold_is_not_foreseen() -> None:
+    large = ModelShape(
+        weights=70_000_000_000, active_weights=70_000_000_000, cached_values=163_840, layers=80
+    )
+
+    assert predicted_score(prior(shape=large), point(tp=1)) is None
+    assert predicted_score(prior(shape=large), point(tp=4)) is not None
+
+
+def test_every_other_of_the_first_proposals_is_the_best_that_is_foreseen() -> None:
+    given = prior()
+    proposals = run(search("bayesian", given), FORESEEN + 2)
+
+    foreseen = [each for each in proposals if "roofline of H100" in each.reason]
+    assert [each.ordinal for each in foreseen] == [1, 3, 5]
+    assert foreseen[0].point.parameters["tensor-parallel-size"] == 8
+    scores = [predicted_score(given, each.point) or 0.0 for each in foreseen]
+    assert scores == sorted(scores)
+
+
+def test_stages_begin_with_the_best_that_is_foreseen() -> None:
+    [first] = run(search("auto", prior()), 1)
+
+    assert first.point.parameters["tensor-parallel-size"] == 8
+    assert first.point.parameters["max-num-seqs"] == 64
+    [middle] = run(search("auto", None), 1)
+    assert middle.point.parameters["tensor-parallel-size"] == 2
+
+
+def offers(shapes: dict[str, ModelShape]) -> list[Offer]:
+    runtime = RuntimeOffer(
+        runtime=Runtime.PROCESS, engines=("vllm",), model_roots=("/models",), model_shapes=shapes
+    )
+    return [Offer(executor_id="n1", runtimes=(runtime,))]
+
+
+def test_a_model_is_known_by_the_config_that_an_executor_has() -> None:
+    wanted = {"strategy": "bayesian", "prior": "roofline"}
+    task = make_file(
+        model={"id_or_path": "/models/llama"},
+        optimization=wanted,
+        gpus={"models": ["mine", "A100-SXM4-80GB"]},
+    )
+
+    known, notes = prior_for(task, offers({"llama": LLAMA_8B}))
+    unknown, why = prior_for(task, offers({}))
+
+    assert known is not None
+    assert (known.gpu.model, known.input_tokens) == ("A100-SXM4-80GB", 100.0)
+    assert notes == ("prior: roofline of 8.03 billion weights on A100-SXM4-80GB",)
+    assert unknown is None
+    assert why == ("prior: no executor has the model's config.json, so none is used",)
+    assert prior_for(make_file(), offers({"llama": LLAMA_8B})) == (None, ())
+
+
+def test_a_grid_takes_no_prior() -> None:
+    with pytest.raises(RefusedError, match="expected a prior with strategy 'bayesian' or 'auto'"):
+        prior_for(make_file(optimization={"prior": "roofline"}), [])
+
+
+def test_a_task_that_names_no_gpu_is_told_which_one_is_taken() -> None:
+    _, note = make_prior(make_file(), LLAMA_8B, (100, 10))
+
+    assert note == (
+        "prior: roofline of 8.03 billion weights on H100, as the task names no GPU model that is "
+        "known"
+    )

@@ -1,0 +1,86 @@
+"""The size of a model from its config.json, against published counts."""
+
+import json
+from typing import Any
+
+import pytest
+
+from shared.gpu.gpu_speeds import speed_of
+from shared.gpu.model_shapes import shape_of_model
+
+LLAMA_8B = {
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+}
+QWEN_30B_A3B = {
+    "hidden_size": 2048,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "vocab_size": 151936,
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "billions", "active_billions"),
+    [
+        pytest.param(LLAMA_8B, 8.03, 7.50, id="Llama 3.1 8B"),
+        pytest.param(QWEN_30B_A3B, 30.5, 3.03, id="Qwen3 30B, 3.3 with both embeddings"),
+        pytest.param({"text_config": LLAMA_8B}, 8.03, 7.50, id="of several kinds of input"),
+    ],
+)
+def test_weights_are_those_that_are_published(
+    config: dict[str, Any], billions: float, active_billions: float
+) -> None:
+    shape = shape_of_model(json.dumps(config).encode())
+
+    assert shape is not None
+    assert shape.weights / 1e9 == pytest.approx(billions, rel=0.005)
+    assert shape.active_weights / 1e9 == pytest.approx(active_billions, rel=0.005)
+
+
+def test_a_token_of_llama_caches_128_kib_in_16_bits() -> None:
+    shape = shape_of_model(json.dumps(LLAMA_8B).encode())
+
+    assert shape is not None
+    assert 2 * shape.cached_values == 128 * 1024
+
+
+@pytest.mark.parametrize(
+    "config",
+    [b"", b"[]", b"{}", b"{" * 10_000, b'{"hidden_size": "4096"}', b"\xff"]
+    + [json.dumps({**LLAMA_8B, name: bad}).encode() for name in LLAMA_8B for bad in (-1, 10**14)]
+    + [json.dumps({**LLAMA_8B, "num_experts": -3}).encode()],
+)
+def test_what_tells_no_size_has_none(config: bytes) -> None:
+    shape = shape_of_model(config)
+
+    assert shape is None or min(shape.weights, shape.active_weights, shape.cached_values) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA H100 NVL", "H100 NVL"),
+        ("NVIDIA A100-SXM4-80GB", "A100-SXM4-80GB"),
+        ("NVIDIA L40S", "L40S"),
+        ("NVIDIA A10G", "A10"),
+        ("Tesla T4", "T4"),
+    ],
+)
+def test_a_gpus_speed_is_that_of_the_longest_name_it_has(name: str, model: str) -> None:
+    speed = speed_of(name)
+
+    assert speed is not None
+    assert speed.model == model
+    assert speed_of("Quadro P400") is None
