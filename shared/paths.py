@@ -60,17 +60,35 @@ def locked_file(path: Path) -> int | None:
     return descriptor
 
 
-def write_atomically(path: Path, content: bytes, *, mode: int = 0o600) -> None:
-    """Replace `path` as a whole: a reader sees the old content or the new. Raises OSError."""
+def write_atomically(
+    path: Path, content: bytes, *, mode: int = 0o600, is_durable: bool = False
+) -> None:
+    """Replace `path` as a whole: a reader sees the old content or the new. Raises OSError.
+
+    If it is durable, so does who reads after a power cut, and afterwards the new one alone.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
+            if is_durable:
+                file.flush()
+                os.fsync(descriptor)  # before the name is its own, or that may be of an empty file
         temporary.replace(path)
+        if is_durable:
+            _sync(path.parent)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_if_changed(path: Path, content: bytes) -> None:

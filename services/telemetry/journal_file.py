@@ -1,7 +1,6 @@
 """A small file that outlives the agent, on disk before what it tells of is done."""
 
 import asyncio
-import os
 from pathlib import Path
 
 from shared.paths import make_directory, write_atomically
@@ -14,10 +13,4 @@ async def replace_journal(path: Path, content: bytes) -> None:
 
 def _write(path: Path, content: bytes) -> None:
     make_directory(path.parent, 0o700)
-    write_atomically(path, content)
-    for each in (path, path.parent):
-        descriptor = os.open(each, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    write_atomically(path, content, is_durable=True)

@@ -1,8 +1,11 @@
-"""Where children are told to import this installation from."""
+"""Where children are told to import this installation from, and files that outlive a power cut."""
 
 import os
+from pathlib import Path
 
-from shared.paths import SOURCE_ROOT, python_path
+import pytest
+
+from shared.paths import SOURCE_ROOT, python_path, write_atomically
 from tests.support.paths import ROOT
 
 
@@ -13,3 +16,22 @@ def test_a_child_imports_from_the_directory_that_holds_our_packages() -> None:
 
 def test_a_childs_own_import_path_comes_after_ours() -> None:
     assert python_path({"PYTHONPATH": "/theirs"}) == f"{SOURCE_ROOT}{os.pathsep}/theirs"
+
+
+def test_a_durable_file_is_on_disk_before_it_takes_the_place_of_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power cut may leave an empty file under its name, and neither content."""
+    path = tmp_path / "journal.json"
+    path.write_bytes(b"old")
+    fsync, synced = os.fsync, list[tuple[bytes | None, bytes]]()
+
+    def note(descriptor: int) -> None:
+        fsync(descriptor)
+        found = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append((found.read_bytes() if found.is_file() else None, path.read_bytes()))
+
+    monkeypatch.setattr(os, "fsync", note)
+    write_atomically(path, b"new", is_durable=True)
+
+    assert synced == [(b"new", b"old"), (None, b"new")]  # the file, then its directory
