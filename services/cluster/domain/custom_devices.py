@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from schemas.checks import DeviceConfigCheck, ResourceDefinition
+from schemas.checks import DeviceConfigCheck, LimitsPolicy, ResourceDefinition
 from services.cluster.domain.objects import Metadata
 from shared.accelerator_rules.device_config import KIND, answer_device_config
 from shared.accelerator_rules.modes import is_memory
@@ -28,9 +28,14 @@ class CustomDevices:
 
     @property
     def resources(self) -> frozenset[str]:
-        """What is counted for them: memory of a device is no device."""
-        enabled = (each.key for each in self.definitions if each.enabled)
-        return frozenset(key for key in enabled if not is_memory(key))
+        """What is counted for them: memory of a device is no device, and what takes no limit is
+        nothing that a pod could ask for.
+        """
+        return frozenset(
+            each.key
+            for each in self.definitions
+            if each.enabled and each.limits is not LimitsPolicy.DISABLED and not is_memory(each.key)
+        )
 
     def replace(self, config_maps: Iterable[ConfigMap]) -> None:
         self._found = {each.metadata.name: each for each in config_maps}

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from schemas.checks import ResourceDefinition
+from schemas.checks import LimitsPolicy, RequestsPolicy, ResourceDefinition
 from services.cluster.domain.custom_devices import ConfigMap, CustomDevices
 from shared.accelerator_rules.device_config import config_map_of
 
@@ -48,3 +48,12 @@ def test_memory_of_parts_of_gpus_counts_as_no_device() -> None:
 
     assert devices.resources == {"tencent.com/vcuda-core"}
     assert len(devices.definitions) == 2
+
+
+def test_what_takes_no_limit_counts_as_no_device() -> None:
+    devices = CustomDevices()
+
+    devices.replace([definition(limits=LimitsPolicy.DISABLED, requests=RequestsPolicy.DISABLED)])
+
+    assert devices.resources == frozenset()
+    assert devices.violations == ()
