@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Literal
 
@@ -359,6 +360,26 @@ async def test_a_page_says_that_the_gateway_is_away_goes_on_by_itself_and_misses
         what="every event of the task to come by the socket and be shown",
     )
     assert await page.evaluate("window.shown.length > 0"), "it was loaded anew"
+
+
+async def test_a_page_says_that_the_gateway_hangs_and_goes_on_when_it_answers_again(
+    platform: PlatformProcess, visit: Visit
+) -> None:
+    watched = await visit("/tasks")
+    watched.expect(*GATEWAY_IS_AWAY)
+    indicator = watched.page.locator("header [role=status]")
+    await expect(indicator).to_contain_text("live")
+
+    platform.kill("gateway", signal.SIGSTOP)
+    try:
+        await expect(indicator).to_contain_text("no answer")
+    finally:
+        platform.kill("gateway", signal.SIGCONT)
+
+    await expect(indicator).to_contain_text("live")
+    task_id = await platform.submit(quick_task("after-the-silence"))
+    await expect(watched.page.get_by_role("link", name="after-the-silence")).to_be_visible()
+    await platform.until_finished(task_id)
 
 
 async def log_in(page: Page, platform: PlatformProcess, role: str) -> None:

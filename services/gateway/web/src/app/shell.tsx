@@ -5,6 +5,7 @@ import { Link, NavLink, Outlet } from "react-router";
 import type { NamespaceList } from "@schemas/messages";
 import { Icon } from "@/components/icon";
 import { RangeSelect } from "@/components/range-select";
+import { useIsAnswering } from "@/lib/answering";
 import { api } from "@/lib/api-client";
 import { followEvents, useLiveStatus } from "@/lib/live-events";
 import { followReadings } from "@/lib/live-readings";
@@ -124,10 +125,14 @@ function NamespaceSelect() {
 function LiveIndicator() {
   const { connection, heardAt, retryAt } = useLiveStatus();
   const now = useNow();
-  const isLost = connection === "waiting" || (connection === "connecting" && heardAt !== null);
   const age = heardAt === null ? null : Math.max(0, (now - heardAt) / 1000);
+  const isAnswering = useIsAnswering(age);
+  const isClosed = connection === "waiting" || (connection === "connecting" && heardAt !== null);
+  const isLost = isClosed || !isAnswering;
   const retrySeconds = retryAt === null ? null : Math.max(0, Math.ceil((retryAt - now) / 1000));
-  const told = isLost
+  const told = !isAnswering && !isClosed
+    ? `no answer for ${duration(Math.round(age ?? 0))}`
+    : isLost
     ? `connection lost${retrySeconds === null ? ", trying again" : `, again in ${retrySeconds} s`}`
     : age === null
       ? "connecting"

@@ -1,6 +1,6 @@
 // @vitest-environment jsdom
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { openLiveSocket, retryDelay } from "./live-socket";
+import { openLiveSocket, reopenSockets, retryDelay } from "./live-socket";
 
 class FakeSocket {
   static made: FakeSocket[] = [];
@@ -45,6 +45,17 @@ test("a lost connection is opened again and goes on after the last cursor", () =
 
   expect(FakeSocket.made.map((socket) => socket.url.search)).toEqual(["", "?after=41"]);
   expect(states).toEqual(["connecting", "open", "waiting", "connecting"]);
+});
+
+test("all sockets are opened again when they are told to, but for those that were closed", () => {
+  const quiet = { query: () => ({}), onMessage: () => undefined, onConnection: () => undefined };
+  openLiveSocket({ ...quiet, path: "/ws/metrics" });
+  openLiveSocket({ ...quiet, path: "/ws/logs" }).close();
+
+  reopenSockets();
+  vi.advanceTimersByTime(500);
+
+  expect(FakeSocket.made.map((socket) => socket.url.pathname)).toEqual(["/ws/metrics", "/ws/logs", "/ws/metrics"]);
 });
 
 test("a socket closed here stays closed", () => {

@@ -15,6 +15,13 @@ export interface LiveSocketOptions<T> {
   onConnection: (connection: Connection, retryAt: number | null) => void;
 }
 
+const opened = new Set<() => void>();
+
+/** For a gateway that answers again after it did not: a connection may be dead without its end being told. */
+export function reopenSockets(): void {
+  for (const reopen of opened) reopen();
+}
+
 const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 8_000;
 
@@ -51,11 +58,14 @@ export function openLiveSocket<T>(options: LiveSocketOptions<T>): LiveSocket {
     if (socket?.readyState === WebSocket.CLOSED) connect();
   }
 
+  const reopen = () => socket?.close();
+  opened.add(reopen);
   window.addEventListener("online", onOnline);
   connect();
   return {
     close() {
       isClosed = true;
+      opened.delete(reopen);
       clearTimeout(timer);
       window.removeEventListener("online", onOnline);
       socket?.close();

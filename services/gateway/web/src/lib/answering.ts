@@ -1,0 +1,30 @@
+import { useQuery } from "@tanstack/react-query";
+import { useEffect, useRef } from "react";
+import { textAt } from "./api-client";
+import { reopenSockets } from "./live-socket";
+
+const QUIET_SECONDS = 5;
+const PATIENCE_MS = 4_000;
+
+/**
+ * Whether the gateway answers, asked while nothing comes: a connection that stays open says nothing
+ * of a process that hangs, or of a network that swallows what is sent.
+ */
+export function useIsAnswering(quietSeconds: number | null): boolean {
+  const isQuiet = quietSeconds !== null && quietSeconds >= QUIET_SECONDS;
+  const { isError } = useQuery({
+    queryKey: ["healthz"],
+    queryFn: () => textAt("/healthz", AbortSignal.timeout(PATIENCE_MS)),
+    enabled: isQuiet,
+    refetchInterval: PATIENCE_MS,
+    retry: false,
+    networkMode: "always",
+  });
+  const isSilent = isQuiet && isError;
+  const wasSilent = useRef(false);
+  useEffect(() => {
+    if (wasSilent.current && isQuiet && !isError) reopenSockets();
+    wasSilent.current = isSilent;
+  }, [isError, isQuiet, isSilent]);
+  return !isSilent;
+}
