@@ -3,6 +3,7 @@ import type { NodeView } from "@schemas/messages";
 import { Empty, Loaded, Page } from "@/components/page";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { gpusOptions, nodesOptions } from "./api/get-fleet";
+import { CustomDevices } from "./components/custom-devices";
 import { FleetContent } from "./components/fleet-content";
 import { SummaryStrip } from "./components/summary-strip";
 
@@ -29,6 +30,7 @@ export function FleetPage() {
           )
         }
       </Loaded>
+      <CustomDevices />
     </Page>
   );
 }

@@ -1,8 +1,9 @@
 import { queryOptions } from "@tanstack/react-query";
-import type { GpuView, NodeView } from "@schemas/messages";
+import type { ClusterDevice, GpuView, NodeView } from "@schemas/messages";
 import { allOf } from "@/lib/api-client";
 
 const REFRESH_MS = 5_000;
+const DEFINED_REFRESH_MS = 60_000;
 
 /** Ledger and newest reading; between two answers `/ws/metrics` has newer readings. */
 export const gpusOptions = queryOptions({
@@ -15,4 +16,11 @@ export const nodesOptions = queryOptions({
   queryKey: ["nodes"],
   queryFn: ({ signal }) => allOf<"nodes", NodeView>("/nodes", "nodes", { signal }),
   refetchInterval: REFRESH_MS,
+});
+
+/** Of Kubernetes clusters; people define them, seldom. */
+export const devicesOptions = queryOptions({
+  queryKey: ["cluster-devices"],
+  queryFn: ({ signal }) => allOf<"devices", ClusterDevice>("/cluster/devices", "devices", { signal }),
+  refetchInterval: DEFINED_REFRESH_MS,
 });
