@@ -40,8 +40,14 @@ def trust_lines(trust: TrustVerdict) -> Iterator[str]:
         )
     for member in trust.front:
         yield front_text(member)
+    by_reason: dict[str, list[int]] = {}
     for each in trust.set_aside:
-        yield f"Experiment {each.ordinal} is set aside: {each.reason}."
+        by_reason.setdefault(each.reason, []).append(each.ordinal)
+    for reason, ordinals in by_reason.items():
+        if len(ordinals) == 1:
+            yield f"Experiment {ordinals[0]} is set aside: {reason}."
+        else:
+            yield f"Experiments {', '.join(map(str, ordinals))} are set aside: {reason}."
 
 
 def front_text(member: FrontMember) -> str:

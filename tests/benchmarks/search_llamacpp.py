@@ -49,9 +49,9 @@ def make_task(strategy: str) -> dict[str, Any]:
         },
         "benchmark": {
             "model_name": MODEL,
-            "traffic_scenarios": ["D(32,8)"],
+            "traffic_scenarios": ["D(96,8)"],
             "num_concurrency": [4],
-            "max_requests_per_iteration": 12,
+            "max_requests_per_iteration": 8,
             "max_time_per_iteration": 0.1,
             "warmup_requests": 0,
             "tool": "builtin",

@@ -264,6 +264,9 @@ def origin_lines(experiment: ExperimentView) -> list[str]:
         f"preflight, {each.subject}: {each.message}" + (f"; {each.action}" if each.action else "")
         for each in experiment.preflight
     ]
+    if experiment.predicted_score is not None:
+        measured = number(experiment.objective_score, 4)
+        lines.append(f"its roofline foresaw {experiment.predicted_score:.4g}, measured: {measured}")
     if experiment.imported_at is not None:
         lines.append(f"imported {experiment.imported_at:%Y-%m-%d %H:%M} UTC: measured elsewhere")
     return lines

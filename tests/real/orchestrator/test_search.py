@@ -10,6 +10,8 @@ from msgspec.structs import replace
 
 from schemas.benchmark import BenchmarkTool
 from schemas.errors import Refused
+from schemas.executor import Runtime, RuntimeOffer
+from schemas.model_shape import ModelShape
 from schemas.orchestrator import ExperimentState, SubmitTask, TaskState
 from schemas.orchestrator_views import TaskPlan, ValidateTask
 from schemas.task import Objective, StopReason, TaskFile
@@ -20,6 +22,7 @@ from shared.ids import new_id
 from shared.service import Service
 from shared.testing import eventually
 from tests.support.worlds.orchestrator import World, task_file
+from tests.support.worlds.orchestrator_records import ENGINE_RULES
 
 SLOTS = {"slots": {"type": "integer", "low": 1, "high": 32}}
 
@@ -130,6 +133,35 @@ async def test_a_task_without_money_left_starts_nothing_further(
     assert view.notes[-1] == (
         "max_cost: 0.001 EUR are 0.000139 GPU-hours of h100; GPUs without a price are not taken"
     )
+
+
+async def test_a_prior_by_the_models_config_orders_and_is_told_beside_what_was_measured(
+    world: World, service: Service
+) -> None:
+    shape = ModelShape(
+        weights=8_030_000_000, active_weights=7_500_000_000, cached_values=65_536, layers=32
+    )
+    offer = RuntimeOffer(
+        runtime=Runtime.PROCESS,
+        engines=("simulated",),
+        engine_rules=ENGINE_RULES,
+        model_shapes={"simulated-model": shape},
+    )
+    await world.report(runtimes=(offer,))
+    file = search_file(prior="roofline", max_iterations=3)
+
+    async def is_known() -> bool:
+        plan = await world.bus.query(ValidateTask(task=file), TaskPlan)
+        return "prior: roofline of 8.03 billion weights on H100" in plan.notes[-1]
+
+    await eventually(is_known, what="a model whose size is known")
+    task_id = await world.submit(file)
+    await world.until(task_id, TaskState.COMPLETED)
+
+    experiments = await world.experiments(task_id)
+    reason = "the best that is left by the roofline of H100"
+    assert [each.proposal == reason for each in experiments] == [True, False, True]
+    assert all(each.predicted_score for each in experiments)
 
 
 async def test_what_a_search_computes_with_is_imported_outside_of_transactions(

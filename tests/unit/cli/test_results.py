@@ -71,7 +71,11 @@ def test_the_end_of_a_task_says_why_and_how_far_the_best_can_be_trusted() -> Non
     trust = TrustVerdict(
         winner=3,
         noise_floor_percent=1.5,
-        set_aside=(SetAside(ordinal=2, reason="GPU 0: XID 79"),),
+        set_aside=(
+            SetAside(ordinal=2, reason="GPU 0: XID 79"),
+            SetAside(ordinal=4, reason="throttled"),
+            SetAside(ordinal=5, reason="throttled"),
+        ),
     )
     task = make_task(stop_reason=StopReason.MAX_GPU_HOURS, trust=trust)
 
@@ -81,6 +85,7 @@ def test_the_end_of_a_task_says_why_and_how_far_the_best_can_be_trusted() -> Non
     assert lines[1] == "experiment 3 is the best, by more than chance (1.5 %)"
     assert lines[2].startswith("Noise floor 1.5 %")
     assert lines[3] == "Experiment 2 is set aside: GPU 0: XID 79."
+    assert lines[4] == "Experiments 4, 5 are set aside: throttled."
     assert list(ending_lines(make_task())) == []
 
 
@@ -241,6 +246,8 @@ def test_what_was_known_before_it_took_a_gpu_is_told_with_what_to_do() -> None:
     )
 
     assert origin_lines(make_experiment()) == []
+    foreseen = make_experiment(predicted_score=0.25, objective_score=0.5)
+    assert origin_lines(foreseen) == ["its roofline foresaw 0.25, measured: 0.5000"]
     assert origin_lines(make_experiment(preflight=(unknown,))) == [
         "preflight, cuda: image a does not tell its CUDA; fetch it"
     ]

@@ -99,6 +99,7 @@ function Headline({ experiment }: { experiment: ExperimentDetail }) {
             : `${experiment.request.gpus ?? 1} asked for`,
         ],
         ["objective score", number(experiment.objective_score), String(experiment.objective_score ?? "")],
+        ...(experiment.predicted_score !== null ? [["foreseen by the roofline", number(experiment.predicted_score)] as [string, string]] : []),
         ["max total throughput per GPU, tok/s", number(metrics?.max_total_throughput_per_gpu)],
         ["p99 e2e latency, s", number(metrics?.p99_e2e_latency)],
         ["requests completed", metrics ? `${whole(metrics.total_completed_requests)} of ${whole(metrics.total_requests)}` : UNKNOWN],
