@@ -1,6 +1,7 @@
 """What a search proposes from its history."""
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +15,7 @@ from services.orchestrator.domain.plan import make_search
 from services.orchestrator.domain.search.crashes import crash_predictor
 from services.orchestrator.domain.search.history import Past, Trial, trials_of
 from services.orchestrator.domain.search.propose import Proposal, Search, propose
-from services.orchestrator.domain.search.space import Space
+from services.orchestrator.domain.search.space import Space, draw_new
 from services.orchestrator.domain.search.stages import Waiting
 from shared.benchmarks.ranking import Scored
 from tests.support.worlds.orchestrator_records import make_file
@@ -272,3 +273,25 @@ def test_what_past_tasks_measured_is_known_but_not_tried_here() -> None:
     assert third.reason == "the most promising by 2 measured and 3 past experiments"
     assert proposed(own).reason == "drawn at random, 3 of 3"
     assert third == proposed([*own, *reversed(warm)])
+
+
+def some(count: int) -> dict[str, list[int]]:
+    return {"a": list(range(count)), "b": list(range(100))}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "is_counted"),
+    [
+        pytest.param(some(200), True, id="the most that are counted"),
+        pytest.param(some(201), False, id="more than are counted"),
+        pytest.param(RANGES, False, id="of any number"),
+    ],
+)
+def test_what_is_new_and_rare_is_found_where_all_can_be_looked_at(
+    parameters: dict[str, Any], is_counted: bool
+) -> None:
+    space = make(parameters, strategy="random").space
+    rare = max(space.places()) if is_counted else None
+
+    assert draw_new(space, Random(1), lambda place: place == rare) == rare
+    assert draw_new(space, Random(1), lambda _: False) is None

@@ -213,3 +213,13 @@ def _node(
         host=HostFacts(hostname=node_id, driver_version=driver, cuda_driver_version=cuda),
         devices=tuple(DeviceFacts(uuid=f"GPU-{n}", index=n, name="H100") for n in range(gpus)),
     )
+
+
+def test_every_cuda_since_9_has_its_driver_branch_in_turn() -> None:
+    branches, versions = zip(*CUDA_BY_BRANCH, strict=True)
+
+    assert list(branches) == sorted(set(branches))
+    newest = {9: 2, 10: 2, 11: 8, 12: 9, 13: 1}
+    assert list(versions) == [
+        (major, minor) for major, last in newest.items() for minor in range(last + 1)
+    ]
