@@ -134,6 +134,13 @@ def test_equal_meets_at_most_and_misses_below() -> None:
     assert 0 < worst_excess(checked("ttft:max<250ms", at_bound)) < 1e-9
 
 
+def test_what_is_beyond_a_bound_of_nothing_counts_as_it_is() -> None:
+    three_of_four = level((0.1, 0.01), (0.1, 0.01), (0.1, 0.01), failed=1)
+
+    assert worst_excess(checked("error_rate<=0%", three_of_four)) == pytest.approx(0.25)
+    assert worst_excess(checked("error_rate<=0%", level((0.1, 0.01)))) == 0
+
+
 def test_percentiles_are_of_the_pooled_requests_of_a_load() -> None:
     """Half of the requests at 100 ms, half at 300 ms: the median of all is 200 ms."""
     repeats = [level((0.1, 0.01), (0.1, 0.01)), level((0.3, 0.01), (0.3, 0.01))]
@@ -184,6 +191,7 @@ def test_the_margin_of_what_was_not_measured_is_the_worst_and_certain() -> None:
 
 
 FOUR_OK = level((0.1, 0.01), (0.2, 0.01), (0.3, 0.01), (0.4, 0.01))
+NINE_OK = level(*((tenth / 10, 0.01) for tenth in range(1, 10)))
 ONE_OF_FOUR_FAILED = level((0.1, 0.01), (0.2, 0.01), (0.3, 0.01), failed=1)
 
 
@@ -193,6 +201,7 @@ ONE_OF_FOUR_FAILED = level((0.1, 0.01), (0.2, 0.01), (0.3, 0.01), failed=1)
         # Half of the four are a rank and a half in; one more or less is chance.
         pytest.param("ttft:p50<=500ms", FOUR_OK, 0.5, 0.15 / 0.5, id="median"),
         pytest.param("ttft:p50<=500ms", ONE_OF_FOUR_FAILED, 0.6, 0.1 / 0.5, id="of those answered"),
+        pytest.param("ttft:p50<=1s", NINE_OK, 0.5, 0.2, id="the more the surer"),
         pytest.param("ttft:mean<=500ms", FOUR_OK, 0.5, 0.1118 / 2 / 0.5, id="mean"),
         pytest.param("ttft:max<=800ms", FOUR_OK, 0.5, 0.0, id="an extreme has no neighbours"),
         pytest.param("error_rate<=50%", ONE_OF_FOUR_FAILED, 0.5, 0.2165 / 0.5, id="share"),

@@ -109,6 +109,16 @@ def test_roles_decide_what_may_be_changed(role: Role, own: bool, other: bool) ->
     assert may(identity, "team-b") is other
 
 
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.SUBMITTER])
+def test_what_is_everybodys_is_an_admins_to_change(role: Role) -> None:
+    Identity(role=Role.ADMIN).require_admin()
+
+    with pytest.raises(RefusedError) as refused:
+        Identity(role=role).require_admin()
+
+    assert refused.value.code is ErrorCode.FORBIDDEN
+
+
 def may(identity: Identity, namespace: str) -> bool:
     try:
         identity.require(namespace)

@@ -119,10 +119,7 @@ class SchedulingCycle:
                 lease_before = self._state.leases.get(reservation_id)
                 if lease_before is not None:
                     self._add_limited(lease_before.namespace)
-            case QuotaSet():
-                self._worklist.add(*self.waiting.groups.values())
-            case FleetComplete():
-                self._fleet_generation += 1
+            case QuotaSet() | FleetComplete():
                 self._worklist.add(*self.waiting.groups.values())
             case _:
                 pass
