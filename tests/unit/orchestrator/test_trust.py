@@ -234,6 +234,13 @@ def test_repeats_are_bounded_however_equal_all_are(seed: int) -> None:
     assert found.winner is not None
 
 
+@pytest.mark.parametrize(("configurations", "repeats"), [(12, 10), (30, 15), (40, 20)])
+def test_the_more_were_tried_the_more_may_be_repeated(configurations: int, repeats: int) -> None:
+    past, _ = checked(tried([100] * configurations, 0.05, 1), noisy(0.05, 1))
+
+    assert sum(each.run.role is RunRole.REPEAT for each in past) == repeats
+
+
 def test_a_score_of_nothing_breaks_no_arithmetic() -> None:
     _, found = checked([run(1, 0.0), run(2, 0.0)], lambda *_: 0.0)
 

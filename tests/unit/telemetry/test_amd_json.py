@@ -174,6 +174,7 @@ def test_rocm_smi_is_read_by_its_sentences_whatever_their_case() -> None:
     assert (reading.sm_clock_mhz, reading.memory_clock_mhz) == (1500, 1600)
     assert (reading.fan_percent, reading.energy_mj, reading.processes) == (None, None, None)
     assert (found.pci_bus_id, found.serial) == ("0000:03:00.0", "PCB01")
+    assert found.memory_total_mb == reading.memory_total_mb
     assert rocm_smi.driver_version(ROCM) == "6.7.0"
 
 
