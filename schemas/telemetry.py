@@ -227,7 +227,7 @@ class DeviceFacts(Struct, frozen=True, kw_only=True):
 class LinkKind(StrEnum):
     """How two GPUs are connected, nearest first; the words of `nvidia-smi topo -m`."""
 
-    NVLINK = "nvlink"
+    NVLINK = "nvlink"  # or AMD's xGMI
     INTERNAL = "internal"  # on one board
     PIX = "pix"  # one PCIe switch
     PXB = "pxb"  # several PCIe switches

@@ -51,6 +51,7 @@ _ANSWER: Final = r"""
 case "$1" in
 --version) printf 'NVIDIA-SMI version  : 550.54.15\nCUDA Version        : 12.4\n'; exit 0 ;;
 --query-compute-apps=*) cat "$here/processes"; exit 0 ;;
+topo) cat "$here/topology"; exit 0 ;;
 --query-gpu=*) ;;
 *) echo 'Invalid combination of input arguments.'; exit 1 ;;
 esac
@@ -94,7 +95,12 @@ class FakeSmi:
     def __init__(self, directory: Path) -> None:
         self.path = str(directory / "nvidia-smi")
         self._directory = directory
+        self.connect("")
         self.answer([make_gpu()])
+
+    def connect(self, table: str) -> None:
+        """Print this for `topo -m`."""
+        self._write("topology", table)
 
     def answer(self, gpus: list[dict[str, str]], *, processes: str = "", before: str = "") -> None:
         """Know these GPUs, by the columns of the first; run `before` first, in shell."""

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
-from schemas.telemetry import DeviceFacts, GpuProcess, GpuReading, Source
+from schemas.telemetry import DeviceFacts, GpuLink, GpuProcess, GpuReading, Source
 from services.telemetry.host.process_details import with_details
 from services.telemetry.host.processes import ProcessTable
-from services.telemetry.sources.amd import amd_smi, rocm_smi
+from services.telemetry.sources.amd import amd_smi, rocm_smi, topology
 from services.telemetry.sources.command import AdaptiveDeadline, is_installed, run_program
 from services.telemetry.sources.source import (
     Inventory,
@@ -46,6 +46,9 @@ class AmdSource:
         self._deadline = AdaptiveDeadline(deadline_seconds, warm_up_seconds=open_deadline_seconds)
         self._facts: dict[int, DeviceFacts] = {}
         self._limits: dict[int, float] = {}
+        self._links: tuple[GpuLink, ...] = ()
+        self._linked: Mapping[int, str] = {}
+        self._numa_nodes: Mapping[int, int] = {}
         self._driver_version: str | None = None
         self._no_processes_until = 0.0
         self._process_table = ProcessTable()
@@ -64,7 +67,11 @@ class AmdSource:
     async def inventory(self) -> Inventory:
         """The devices that are listed now."""
         await self._enumerate()
-        return Inventory(devices=tuple(self._facts.values()), driver_version=self._driver_version)
+        return Inventory(
+            devices=tuple(self._facts.values()),
+            links=self._links,
+            driver_version=self._driver_version,
+        )
 
     async def read(self) -> NodeReading:
         """The devices that answer now."""
@@ -102,8 +109,31 @@ class AmdSource:
             document = await self._rocm()
             devices = rocm_smi.devices(document)
             self._driver_version = rocm_smi.driver_version(document)
-        self._facts = {facts.index: facts for facts in devices}
         self._deadline.end_warm_up()
+        uuids = {facts.index: facts.uuid for facts in devices}
+        if uuids != self._linked:
+            await self._find_links(uuids)
+        self._facts = {
+            facts.index: facts
+            if facts.numa_node is not None
+            else msgspec.structs.replace(facts, numa_node=self._numa_nodes.get(facts.index))
+            for facts in devices
+        }
+
+    async def _find_links(self, uuids: Mapping[int, str]) -> None:
+        """Once for the same GPUs; while they are not told nobody knows what is near."""
+        self._links, self._numa_nodes, self._linked = (), {}, {}
+        try:
+            if self._uses_amd_smi:
+                self._links = topology.amd_smi_links(await self._amd("topology"), uuids)
+            else:
+                document = await self._document(self._rocm_smi_path, *topology.ROCM_ARGUMENTS)
+                self._links = topology.rocm_smi_links(document, uuids)
+                self._numa_nodes = topology.rocm_smi_numa_nodes(document)
+        except SourceFailedError as error:
+            log.info("amd_topology_unknown", reason=str(error))
+        else:
+            self._linked = uuids
 
     async def _metrics(self) -> tuple[GpuReading, ...]:
         metric = await self._amd("metric")

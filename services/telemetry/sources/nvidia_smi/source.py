@@ -26,6 +26,8 @@ from services.telemetry.sources.nvidia_smi.csv import (
     without,
 )
 from services.telemetry.sources.nvidia_smi.processes import PROCESS_FIELDS, parse_processes
+from services.telemetry.sources.nvidia_smi.topology import ARGUMENTS as TOPOLOGY_ARGUMENTS
+from services.telemetry.sources.nvidia_smi.topology import SmiTopology, parse_topology
 from services.telemetry.sources.source import (
     Inventory,
     NodeReading,
@@ -58,6 +60,8 @@ class NvidiaSmiSource:
         self._lost: dict[str, str] = {}
         self._only: tuple[str, ...] = ()
         self._cuda_version: str | None = None
+        self._connected: Mapping[int, str] = {}
+        self._topology = SmiTopology()
         self._no_processes_until = 0.0
         self._process_table = ProcessTable()
 
@@ -78,8 +82,16 @@ class NvidiaSmiSource:
         self._only = ()
         report = await self._report()
         self._deadline.end_warm_up()
+        uuids = {gpu.facts.index: gpu.facts.uuid for gpu in report.gpus}
+        if uuids != self._connected:
+            await self._find_links(uuids)
+        numa_nodes = self._topology.numa_nodes
         return Inventory(
-            devices=tuple(gpu.facts for gpu in report.gpus),
+            devices=tuple(
+                msgspec.structs.replace(gpu.facts, numa_node=numa_nodes.get(gpu.facts.uuid))
+                for gpu in report.gpus
+            ),
+            links=self._topology.links,
             driver_version=next((gpu.driver_version for gpu in report.gpus), None),
             cuda_driver_version=self._cuda_version,
         )
@@ -120,6 +132,17 @@ class NvidiaSmiSource:
     async def close(self) -> None:
         """Nothing runs between readings."""
         self._process_table.forget_ended(())
+
+    async def _find_links(self, uuids: Mapping[int, str]) -> None:
+        """Once for the same GPUs; while they are not told nobody knows what is near."""
+        self._topology, self._connected = SmiTopology(), {}
+        try:
+            output = await self._run(*TOPOLOGY_ARGUMENTS)
+        except SourceFailedError as error:
+            log.info("smi_topology_unknown", reason=str(error))
+        else:
+            self._topology = parse_topology(output.stdout, uuids)
+            self._connected = uuids if output.exit_code == 0 else {}
 
     async def _report(self) -> SmiReport:
         """The query's result, without the fields that this version refuses."""
