@@ -111,6 +111,9 @@ def configuration(
         "streaming": True,
         "use_server_token_count": True,
         "timeout": REQUEST_SECONDS,
+        # As the other tools: a server that closes an idle one as a request is sent would seem to
+        # fail.
+        "connection_reuse": "never",
     }
     if target.api_key:
         endpoint["headers"] = {"Authorization": f"Bearer ${{{KEY_VARIABLE}}}"}

@@ -109,6 +109,7 @@ def test_the_key_is_named_in_the_file_and_told_in_the_environment() -> None:
     benchmark = told(Load(1))
 
     assert "sk-secret" not in str(benchmark)
+    assert benchmark["endpoint"]["connection_reuse"] == "never"
     assert benchmark["endpoint"]["headers"] == {"Authorization": f"Bearer ${{{KEY_VARIABLE}}}"}
     env = environment(
         {"PATH": "/bin", "HF_TOKEN": "x", "HTTPS_PROXY": "http://p", "HF_HUB_OFFLINE": "1"},
