@@ -1,11 +1,14 @@
 """A roofline orders first proposals, and is never more than that."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from schemas.executor import Runtime, RuntimeOffer
 from schemas.model_shape import ModelShape
+from schemas.orchestrator import ExperimentState
 from schemas.task import Objective
 from services.orchestrator.domain.executor_offers import Offer
 from services.orchestrator.domain.expansion import Point
@@ -19,6 +22,7 @@ from services.orchestrator.domain.search.prior import (
     predicted_score,
 )
 from services.orchestrator.domain.search.propose import FORESEEN, Proposal, Search, propose
+from services.orchestrator.domain.search.stages import Waiting
 from services.orchestrator.prior import prior_for
 from shared.errors import RefusedError
 from tests.benchmarks.search import past_of
@@ -59,10 +63,14 @@ def search(strategy: str, given: Prior | None) -> Search:
     return found
 
 
-def run(found: Search, most: int) -> list[Proposal]:
+def usual(proposal: Proposal) -> float:
+    return 1.0 + proposal.ordinal
+
+
+def run(found: Search, most: int, scored: Callable[[Proposal], float] = usual) -> list[Proposal]:
     proposals: list[Proposal] = []
     while len(proposals) < most:
-        past = [past_of(each.ordinal, each.point, 1.0 + each.ordinal) for each in proposals]
+        past = [past_of(each.ordinal, each.point, scored(each)) for each in proposals]
         trials = trials_of((Objective.MINIMIZE_LATENCY,), found.space, past)
         proposal = propose(found, trials, lambda _: True)
         assert isinstance(proposal, Proposal)
@@ -124,13 +132,32 @@ def test_every_other_of_the_first_proposals_is_the_best_that_is_foreseen() -> No
     assert scores == sorted(scores)
 
 
-def test_stages_begin_with_the_best_that_is_foreseen() -> None:
-    [first] = run(search("auto", prior()), 1)
+@pytest.mark.parametrize("is_right", [True, False])
+def test_stages_begin_with_the_foreseen_where_it_is_better_than_the_middle(
+    is_right: bool,
+) -> None:
+    found = search("auto", prior())
 
-    assert first.point.parameters["tensor-parallel-size"] == 8
-    assert first.point.parameters["max-num-seqs"] == 64
-    [middle] = run(search("auto", None), 1)
-    assert middle.point.parameters["tensor-parallel-size"] == 2
+    def scored(each: Proposal) -> float:
+        return 1.0 if (each.ordinal == 1) == is_right else 2.0 + each.ordinal
+
+    foreseen, middle, third = (each.point.parameters for each in run(found, 3, scored))
+
+    assert (foreseen["tensor-parallel-size"], foreseen["max-num-seqs"]) == (8, 64)
+    assert (middle["tensor-parallel-size"], middle["max-num-seqs"]) == (2, 8)
+    assert third["max-num-seqs"] == (64 if is_right else 8)
+    assert run(search("auto", None), 1)[0].point.parameters == middle
+
+
+def test_stages_wait_until_foreseen_and_middle_are_both_measured() -> None:
+    found = search("auto", prior())
+    first = run(found, 2)
+    past = [past_of(each.ordinal, each.point, 1.0) for each in first]
+    past[1] = replace(past[1], state=ExperimentState.RUNNING, scored=None)
+
+    trials = trials_of((Objective.MINIMIZE_LATENCY,), found.space, past)
+
+    assert isinstance(propose(found, trials, lambda _: True), Waiting)
 
 
 def offers(shapes: dict[str, ModelShape]) -> list[Offer]:

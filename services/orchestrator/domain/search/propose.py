@@ -152,16 +152,18 @@ def propose(
 def _foreseen(
     search: Search, number: int, random: Random, is_wanted: Callable[[Place], bool]
 ) -> Proposal | None:
-    """Every other of the first proposals is the best predicted of what is left, so that a wrong
-    prediction costs no more than these.
+    """Every other of the first proposals is the best predicted of what is left, before stages one,
+    so that a wrong prediction costs no more than these.
     """
     prior = search.prior
-    if prior is None or search.rungs or search.stages or not number % 2:
+    if prior is None or search.rungs or not number % 2:
         return None
-    if number > min(FORESEEN, search.drawn):
+    if number > (1 if search.stages else min(FORESEEN, search.drawn)):
         return None
-    place = best_predicted(prior, search.space, random, is_wanted)
-    if place is None:
+    place = _foreseen_first(search)
+    if not search.stages:
+        place = best_predicted(prior, search.space, random, is_wanted)
+    if place is None or not is_wanted(place):
         return None
     reason = f"the best that is left by the roofline of {prior.gpu.model}"
     return Proposal(ordinal=number, point=search.space.point(place), reason=reason)
@@ -183,22 +185,38 @@ def _planned(
         return Proposal(ordinal=number, point=point, reason=found.reason, divisor=found.divisor)
     if not search.stages:
         return None
-    staged = next_in_stages(
-        search.stages, search.space, _first_held(search), history, random, is_wanted
-    )
+    held = _first_held(search, history)
+    if isinstance(held, Waiting):
+        return held
+    staged = next_in_stages(search.stages, search.space, held, history, random, is_wanted)
     if staged is None or isinstance(staged, Waiting):
         return staged
     place, reason = staged
     return Proposal(ordinal=number, point=search.space.point(place), reason=reason)
 
 
-def _first_held(search: Search) -> Place:
-    """What stages begin with."""
-    foreseen = None
-    if search.prior is not None:
-        random = Random(search.seed)  # noqa: S311 - repeatable, not secret
-        foreseen = best_predicted(search.prior, search.space, random, lambda _: True)
-    return middle(search.space) if foreseen is None else foreseen
+def _first_held(search: Search, history: Sequence[Trial]) -> Place | Waiting:
+    """What stages begin with: the middle, or what a prior foresaw best, where that is better."""
+    held = middle(search.space)
+    measured = {trial.place: trial for trial in history}
+    foreseen, usual = measured.get(_foreseen_first(search)), measured.get(held)
+    if foreseen is None or usual is None or foreseen is usual or foreseen.place is None:
+        return held
+    if foreseen.is_open or usual.is_open:
+        return Waiting()
+    is_better = (
+        foreseen.standing is not None
+        and not foreseen.has_failed
+        and (usual.standing is None or foreseen.standing < usual.standing)
+    )
+    return foreseen.place if is_better else held
+
+
+def _foreseen_first(search: Search) -> Place | None:
+    if search.prior is None:
+        return None
+    random = Random(search.seed)  # noqa: S311 - repeatable, not secret
+    return best_predicted(search.prior, search.space, random, lambda _: True)
 
 
 def _crash_predictor(search: Search, history: Sequence[Trial], number: int) -> Predict:
