@@ -2,8 +2,8 @@
 
 import pytest
 
-from schemas.trust import TrustVerdict
-from shared.benchmarks.trust import trusted_text
+from schemas.trust import SetAside, TrustVerdict
+from shared.benchmarks.trust import trust_lines, trusted_text
 
 
 @pytest.mark.parametrize(
@@ -20,3 +20,21 @@ from shared.benchmarks.trust import trusted_text
 )
 def test_a_verdict_says_what_it_rests_on(verdict: TrustVerdict, says: str) -> None:
     assert says in trusted_text(verdict)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "lines"),
+    [
+        (TrustVerdict(), []),
+        (TrustVerdict(incomplete_because="no GPU-hours left"), ["Checked in part: no GPU-hours"]),
+        (TrustVerdict(noise_floor_percent=0.0), ["Noise floor 0 %"]),
+        (TrustVerdict(improvement_percent=0.0), ["may be better by 0 % at most"]),
+        (TrustVerdict(replays=3, worst_score=4.25), ["Measured 3 times more", "score is 4.25."]),
+        (TrustVerdict(set_aside=(SetAside(ordinal=2, reason="hot"),)), ["2", "hot"]),
+    ],
+)
+def test_each_thing_that_is_known_has_a_line(verdict: TrustVerdict, lines: list[str]) -> None:
+    found = list(trust_lines(verdict))
+
+    assert len(found) == min(1, len(lines))
+    assert all(each in found[0] for each in lines)
