@@ -227,7 +227,7 @@ def _stats(stats: Mapping[str, Mapping[str, float | None]], scale: float) -> Lev
 
 def _spread(values: Mapping[str, float | None], scale: float) -> Distribution | None:
     known = {
-        name: value * scale if scale != 1.0 else float(value)
+        name: float(value) * scale
         for name in Distribution.__struct_fields__
         if (value := values.get(name)) is not None
     }

@@ -122,6 +122,15 @@ def test_the_error_rate_is_counted_and_not_the_tools() -> None:
     ]
 
 
+def test_requests_whose_times_are_not_known_are_none_of_those_shown() -> None:
+    unknown = [make_request(ttft=None), make_request(e2e_latency=None)]
+
+    level = read_run(make_file(make_request(), *unknown), OBSERVED)
+
+    assert level.requests is not None
+    assert [row.ttft for row in unpack_requests(level.requests)] == [0.5]
+
+
 @pytest.mark.parametrize(
     ("concurrency", "completed", "latency", "unanswered"),
     [

@@ -12,6 +12,8 @@ from services.orchestrator.domain.benchmark_plan import benchmark_spec
 from services.orchestrator.domain.engines import mode_of
 from services.orchestrator.domain.executor_offers import Offer
 from services.orchestrator.domain.plan import Plan, make_plan, refuse_missing
+from services.orchestrator.domain.search.front_trust import MOST_MEMBERS
+from services.orchestrator.domain.search.trust import MOST_CHECKS
 from shared.errors import RefusedError
 from tests.support.worlds.orchestrator_records import ENGINE_RULES, OFFERS, make_file, make_offer
 
@@ -498,6 +500,19 @@ def test_notes_say_what_was_cut_and_assumed() -> None:
         "max_iterations cuts the grid: 2 of 3 configurations are run",
         "n_initial_random and seed have no meaning for a grid, which draws nothing",
     )
+
+
+@pytest.mark.parametrize(
+    ("goals", "runs"),
+    [
+        ({"objective": "minimize_latency"}, MOST_CHECKS),
+        ({"objectives": ["minimize_ttft", "maximize_throughput"]}, MOST_CHECKS + MOST_MEMBERS),
+    ],
+)
+def test_a_note_says_how_many_runs_trust_may_cost(goals: dict[str, Any], runs: int) -> None:
+    planned = plan(parameters={"slots": [1, 2]}, optimization={"trust": True, **goals})
+
+    assert any(note.startswith(f"trust: {runs} further runs") for note in planned.notes)
 
 
 def test_minutes_of_the_task_file_become_seconds() -> None:

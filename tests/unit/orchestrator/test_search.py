@@ -123,6 +123,18 @@ def test_the_first_are_drawn_at_random_then_measurements_lead() -> None:
     ]
 
 
+@pytest.mark.parametrize(("experiments", "drawn"), [(8, 3), (20, 5), (60, 10)])
+def test_a_quarter_is_drawn_at_random_where_the_task_says_nothing(
+    experiments: int, drawn: int
+) -> None:
+    search = make(RANGES, strategy="bayesian", max_iterations=experiments)
+
+    proposal = propose(search, [], any_point)
+
+    assert isinstance(proposal, Proposal)
+    assert proposal.reason == f"drawn at random, 1 of {drawn}"
+
+
 def test_measurements_lead_to_where_the_best_are() -> None:
     def tried(strategy: str, seed: int) -> int:
         search = make(GRID, strategy=strategy, n_initial_random=4, max_iterations=12, seed=seed)

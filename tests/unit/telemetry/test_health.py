@@ -12,6 +12,12 @@ BOTH = NodeHealth(hung="no answer", failed="no driver")
 LOST = NodeHealth(lost={"GPU-a": "fell off"})
 
 
+def test_a_source_is_readable_that_neither_hangs_nor_fails() -> None:
+    assert WELL.is_readable
+    assert LOST.is_readable
+    assert not any(each.is_readable for each in (HUNG, FAILED, BOTH))
+
+
 @pytest.mark.parametrize(
     ("before", "after", "want"),
     [
