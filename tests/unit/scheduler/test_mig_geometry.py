@@ -11,7 +11,7 @@ from schemas.gpu_request import GpuRequest, ReasonCode
 from schemas.mig import MigInstance, MigLayout, MigOption
 from services.scheduler.domain.model.fleet import Device, Fleet, Reading, ReadingState
 from services.scheduler.domain.placement.eligibility import blocks, can_ever_serve, reason_for
-from services.scheduler.domain.placement.mig_geometry import Division, divisions
+from services.scheduler.domain.placement.mig_geometry import MOST_AT_ONCE, Division, divisions
 
 # "Supported MIG Profiles" of NVIDIA's MIG user guide: profile, memory slices, first ones, MB.
 A100_40GB = (
@@ -245,3 +245,13 @@ def test_the_reason_says_who_makes_it_and_what_was_refused() -> None:
         "GPU 0 on alpha has no 3g.40gb, its agent makes one once it has room; its last change was"
         " refused: a process runs on it"
     )
+
+
+def test_of_many_divisions_each_is_of_another_gpu_and_the_first_requests_come_first() -> None:
+    fleet = Fleet.of([device for number in range(40) for device in gpu(number=number)])
+    requests = asks(*["7g.80gb"] * 3, *["3g.40gb"] * 60, "1g.5gb")
+
+    divided = divisions(requests, fleet, {})
+
+    assert [each.profile for each in divided[:4]] == [*["7g.80gb"] * 3, "3g.40gb"]
+    assert len({each.gpu.uuid for each in divided}) == len(divided) == MOST_AT_ONCE

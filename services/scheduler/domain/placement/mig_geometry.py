@@ -4,7 +4,8 @@ By each GPU's own table of places. Only what its agent made, and nothing holds o
 gives way to another.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
@@ -16,6 +17,9 @@ from schemas.telemetry import HealthState
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, Device, Fleet, ReadingState
 from services.scheduler.domain.placement.eligibility import blocks, host_blocks
 from services.scheduler.domain.placement.mig_options import to_be_made
+from services.scheduler.domain.placement.request_shape import Shape, shape_of
+
+MOST_AT_ONCE: Final = 32
 
 # What a first reading ends; until then nobody else needs one made.
 _SOON: Final = frozenset(
@@ -51,64 +55,87 @@ def divisions(
     """What is to be made now for these requests, in the order in which they are served.
 
     `under_way` are GPUs that are being changed, with the profile that they get; `refused` those
-    that have just refused. A GPU is changed by one division at a time.
+    that have just refused. A GPU is changed by one division at a time, and of many divisions the
+    first `MOST_AT_ONCE` are decided.
     """
     coming = list(under_way.items())
     changing = {*under_way, *refused}
-    spared: set[DeviceUuid] = set()
-    missing: list[GpuRequest] = []
     # First all that there is: what anybody waits for is removed for nobody.
-    for request in requests:
-        found = next(_ready(fleet, request, spared), None)
-        if found is None:
-            missing.append(request)
-        else:
-            spared.add(found.uuid)
+    missing, spared = _missing(requests, fleet)
+    gpus = {
+        gpu.uuid: gpu
+        for gpu in _devices(fleet)
+        if gpu.mig_layout is not None and gpu.reading_state is ReadingState.FRESH
+    }
     decided: list[Division] = []
+    hopeless: set[Shape] = set()  # what is possible only becomes less
     for request in missing:
-        expected = next(
-            (each for each in coming if _is_for(fleet, request, *each)),
-            None,
-        )
+        if len(decided) == MOST_AT_ONCE:
+            break
+        if (shape := shape_of(request)) in hopeless:
+            continue
+        expected = next((each for each in coming if _is_for(gpus, fleet, request, *each)), None)
         if expected is not None:
             coming.remove(expected)
             continue
-        best = min(_possible(fleet, request, changing, spared), key=_cost, default=None)
-        if best is not None:
-            decided.append(best)
-            changing.add(best.gpu.uuid)
-            spared |= best.removed_uuids
+        choice = [gpu for uuid, gpu in gpus.items() if uuid not in changing]
+        best = min(_possible(choice, fleet, request, spared), key=_cost, default=None)
+        if best is None:
+            hopeless.add(shape)
+            continue
+        decided.append(best)
+        changing.add(best.gpu.uuid)
+        spared |= best.removed_uuids
     return decided
 
 
-def _ready(fleet: Fleet, request: GpuRequest, taken: set[DeviceUuid]) -> Iterator[Device]:
-    """Instances that the request gets as soon as they are read."""
-    for node_id, device in _devices(fleet):
-        if device.parent_uuid is None or device.uuid in taken:
-            continue
-        if _SOON.issuperset(blocks(device, request, fleet.node(node_id))):
-            yield device
+def _missing(
+    requests: Sequence[GpuRequest], fleet: Fleet
+) -> tuple[list[GpuRequest], set[DeviceUuid]]:
+    """The requests that no instance serves as soon as it is read, and instances of the others."""
+    free: dict[str, list[Device]] = {}
+    for device in _devices(fleet):
+        if device.mig_profile is not None and device.holder is None:
+            free.setdefault(device.mig_profile, []).append(device)
+    missing: list[GpuRequest] = []
+    spared: set[DeviceUuid] = set()
+    for request in requests:
+        there = free.get(request.mig_profile or "", [])
+        node_of = fleet.node
+        found = next(
+            (d for d in there if _SOON.issuperset(blocks(d, request, node_of(d.node_id)))), None
+        )
+        if found is None:
+            missing.append(request)
+        else:
+            there.remove(found)
+            spared.add(found.uuid)
+    return missing, spared
 
 
-def _is_for(fleet: Fleet, request: GpuRequest, uuid: DeviceUuid, profile: str) -> bool:
-    return profile == request.mig_profile and any(
-        device.uuid == uuid
-        and ReasonCode.MIG_NOT_MADE in (codes := set(blocks(device, request, fleet.node(node_id))))
-        and len(codes) == 1
-        for node_id, device in _devices(fleet)
+def _is_for(
+    gpus: Mapping[DeviceUuid, Device],
+    fleet: Fleet,
+    request: GpuRequest,
+    uuid: DeviceUuid,
+    profile: str,
+) -> bool:
+    gpu = gpus.get(uuid)
+    return (
+        gpu is not None
+        and profile == request.mig_profile
+        and set(blocks(gpu, request, fleet.node(gpu.node_id))) == {ReasonCode.MIG_NOT_MADE}
     )
 
 
 def _possible(
-    fleet: Fleet, request: GpuRequest, changing: set[DeviceUuid], spared: set[DeviceUuid]
+    gpus: Iterable[Device], fleet: Fleet, request: GpuRequest, spared: set[DeviceUuid]
 ) -> Iterator[Division]:
-    for node_id, gpu in _devices(fleet):
-        layout, node = gpu.mig_layout, fleet.node(node_id)
-        if layout is None or gpu.uuid in changing or to_be_made(gpu, request) is None:
+    for gpu in gpus:
+        layout, node_id = gpu.mig_layout, gpu.node_id
+        if layout is None or to_be_made(gpu, request) is None:
             continue
-        if gpu.reading_state is not ReadingState.FRESH:  # its agent is silent
-            continue
-        if set(blocks(gpu, request, node)) != {ReasonCode.MIG_NOT_MADE}:
+        if set(blocks(gpu, request, fleet.node(node_id))) != {ReasonCode.MIG_NOT_MADE}:
             continue
         if next(host_blocks(fleet.host(node_id), request, NO_HOST_RESOURCES), None) is not None:
             continue
@@ -146,25 +173,26 @@ def _is_below_limit(layout: MigLayout, option: MigOption, removed: tuple[MigInst
 def _cost(division: Division) -> tuple[int, int, NodeId, int, int]:
     """Least first: what is removed, then the room that others lose by it."""
     layout = division.gpu.mig_layout or MigLayout()
-    staying = [each for each in layout.instances if each not in division.remove]
+    staying = tuple((e.start, e.size) for e in layout.instances if e not in division.remove)
     size = next(each.size for each in layout.options if each.profile == division.profile)
-    made = MigInstance(profile=division.profile, start=division.start, size=size)
+    with_it = (*staying, (division.start, size))
     return (
         sum(each.size for each in division.remove),
-        _room(layout.options, staying) - _room(layout.options, [*staying, made]),
+        _room(layout.options, staying) - _room(layout.options, with_it),
         division.gpu.node_id,
         division.gpu.index,
         division.start,
     )
 
 
-def _room(options: Sequence[MigOption], instances: Sequence[MigInstance]) -> int:
+@lru_cache(maxsize=4096)
+def _room(options: tuple[MigOption, ...], taken: tuple[tuple[int, int], ...]) -> int:
     """The slices of all that could be made instead of each other."""
     return sum(
         option.size
         for option in options
         for start in option.starts
-        if not any(_overlaps(each, start, option.size) for each in instances)
+        if not any(at < start + option.size and start < at + size for at, size in taken)
     )
 
 
@@ -172,7 +200,6 @@ def _overlaps(instance: MigInstance, start: int, size: int) -> bool:
     return instance.start < start + size and start < instance.start + instance.size
 
 
-def _devices(fleet: Fleet) -> Iterator[tuple[NodeId, Device]]:
-    for node_id, devices in fleet.nodes.items():
-        for device in devices:
-            yield node_id, device
+def _devices(fleet: Fleet) -> Iterator[Device]:
+    for devices in fleet.nodes.values():
+        yield from devices
