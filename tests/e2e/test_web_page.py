@@ -177,7 +177,7 @@ async def test_goals_a_budget_a_probe_and_a_preset_are_written_by_the_form(
     page = (await visit("/tasks/new")).page
     submit = page.get_by_role("button", name="Submit")
 
-    await page.get_by_label("Save these parameters as a preset").fill("from-the-form")
+    await page.get_by_label("Save them as a preset").fill("from-the-form")
     await page.get_by_role("button", name="Save", exact=True).click()
     await expect(page.get_by_text("Saved.")).to_be_visible()
     await page.get_by_role("button", name="remove ttft-seconds").click()
@@ -185,7 +185,7 @@ async def test_goals_a_budget_a_probe_and_a_preset_are_written_by_the_form(
     await page.get_by_label("Strategy").select_option("bayesian")
     await page.get_by_label("Budget (GPU-hours)").fill("2")
     await page.get_by_label("Begin with what past tasks measured").select_option("true")
-    await page.get_by_label("Compare answers with the first").select_option("on")
+    await page.get_by_label("Compare answers with the baseline").select_option("on")
     warm = yaml.safe_load(await page.get_by_label("The task as a file").input_value())
     await expect(submit).to_be_enabled()
     await page.get_by_label("Further objectives").select_option("minimize_ttft")

@@ -32,6 +32,7 @@ ENVIRONMENT: Final = {**ADMIT, "GPUSTEWARD_SCHEDULER_NODE_LOST_SECONDS": "20"}
 TALLEST_PX: Final = 4000
 LEASE_SECONDS: Final = 3600
 SETTLE_MS: Final = 1500  # charts are drawn, and what was typed is checked
+SCREENSHOT_MS: Final = 300_000  # a tall page of many charts, drawn without a GPU beside others
 # All that a page would show if its window were tall enough.
 NEEDED_PX: Final = """() => {
   const main = document.querySelector("main");
@@ -202,7 +203,7 @@ async def draw(browser: Browser, url: str, places: dict[str, str]) -> list[Path]
                 await until_whole(page)
                 await page.wait_for_timeout(SETTLE_MS)
                 path = FOLDER / f"{name}-{size}-{scheme}.png"
-                await page.screenshot(path=path)
+                await page.screenshot(path=path, timeout=SCREENSHOT_MS)
                 drawn.append(path)
             tell(f"{name} {size}: {len(drawn)} of {len(places) * len(SIZES) * len(SCHEMES)}")
         await context.close()

@@ -7,6 +7,7 @@ import { duration, moment } from "@/lib/time";
 import { pastHoldersOptions } from "../api/get-past-holders";
 
 const SHOWN = 20;
+const AN_ID = / [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/;
 
 const lasted = ({ granted_at: from, ended_at: to }: ReservationView) =>
   from && to ? (Date.parse(to) - Date.parse(from)) / 1000 : null;
@@ -18,7 +19,7 @@ const COLUMNS: Column<ReservationView>[] = [
   { name: "From", isNumber: true, sortBy: (each) => each.granted_at, cell: (each) => moment(each.granted_at) },
   { name: "To", isNumber: true, sortBy: (each) => each.ended_at, cell: (each) => moment(each.ended_at) },
   { name: "Lasted", isNumber: true, sortBy: lasted, cell: (each) => duration(lasted(each)) },
-  { name: "Ended", cell: (each) => [each.state, each.reason].filter(Boolean).join(": ") },
+  { name: "Ended", cell: (each) => [each.state, each.reason.replace(AN_ID, "")].filter(Boolean).join(": ") },
 ];
 
 /** Who had this GPU before: what ran when it got hot, or lost its reading. */

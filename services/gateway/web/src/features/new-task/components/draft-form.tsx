@@ -132,7 +132,7 @@ function WarmStart(props: FormProps) {
 }
 
 const PROBES = [
-  { value: "", label: "where the task varies what may change them" },
+  { value: "", label: "if the task may change them" },
   { value: "on", label: "always" },
   { value: "off", label: "never" },
 ];
@@ -149,7 +149,7 @@ function QualityProbe(props: FormProps) {
     <>
       <NativeSelect
         size="xs"
-        label="Compare answers with the first configuration's"
+        label="Compare answers with the baseline's"
         data={PROBES}
         value={isOn ? "on" : probe ? "off" : ""}
         error={errorOf({ ...props, path: "benchmark.quality" })}

@@ -64,7 +64,7 @@ function SavePreset({ draft, namespace }: FormProps & { namespace: string }) {
     <div className={classes.parameter}>
       <TextInput
         size="xs"
-        label="Save these parameters as a preset"
+        label="Save them as a preset"
         placeholder="its name"
         value={name}
         disabled={mayNot}

@@ -163,7 +163,7 @@ function Charts({ compared, awaited }: ChartsProps) {
           )}
         </div>
         <Chart
-          title="Latency against load (◆ knee, ▲ first breach of the SLO)"
+          title="Latency against load (◆ knee, ▲ SLO breach)"
           {...charts.latency}
           terms={[name.split("_")[0] ?? name]}
           heightPx={290}

@@ -126,10 +126,11 @@ function sloRegion(points: LevelPoint[], within: LevelPoint[], words: string): S
       symbolSize: 0.1,
       data: [
         {
-          value: [slowest, top],
+          // Above all points, whose labels are beside them.
+          value: [slowest, Math.max(...points.map((point) => point.perGpu))],
           label: {
             show: true,
-            position: [4, 4],
+            position: [4, -24],
             color: chartToken("dim"),
             fontSize: 11,
             formatter: `${reached.length > 0 ? "within the SLO" : "nothing keeps the SLO"}: ${words}`,
