@@ -461,9 +461,10 @@ def test_a_phase_that_overtakes_the_start_says_that_it_runs() -> None:
     assert decision.attempt.phase == "loading"
 
 
-def test_an_older_fact_of_an_attempt_changes_nothing() -> None:
+@pytest.mark.parametrize("known", [pytest.param(1, id="the same"), pytest.param(2, id="a newer")])
+def test_a_fact_of_an_attempt_changes_nothing_where_one_is_known(known: int) -> None:
     event = AttemptStarted(**ABOUT, revision=1, devices=(DEVICE,))  # type: ignore[arg-type]  # as above
-    attempt = make_granted(attempt_revision=2)
+    attempt = make_granted(attempt_revision=known)
 
     assert (
         running.on_attempt_event(make_task(), make_experiment(State.RUNNING), attempt, event, NOW)

@@ -311,6 +311,19 @@ def test_nodes_of_one_name_in_two_clusters_are_told_apart() -> None:
     assert {name: each.total_gpus for name, each in found.items()} == {"a": 1, "two/a": 2}
 
 
+def test_a_node_that_takes_no_pods_has_nothing_left_in_its_summary() -> None:
+    fleet = ClusterFleet(
+        [cluster(node("a", 4, is_cordoned=True), node("b", 4, requested=1))], (), NOW
+    )
+
+    found = fleet.summaries(DEFAULTS)
+
+    assert {
+        name: (each.total_gpus, each.allocatable_gpus, each.idle_gpu_count)
+        for name, each in found.items()
+    } == {"a": (4, 0, 0), "b": (4, 3, 3)}
+
+
 # An independent count: what each node was promised, against what it has.
 _NODES = st.lists(
     st.tuples(st.integers(0, 8), st.integers(0, 8), st.booleans()), min_size=1, max_size=6
