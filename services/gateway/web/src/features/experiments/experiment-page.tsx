@@ -21,7 +21,6 @@ import { GpuMonitoringBlock } from "./components/gpu-monitoring";
 import { Levels } from "./components/levels";
 import { Logs } from "./components/logs";
 import { PhaseBar } from "./components/phase-bar";
-import { PreflightBlock } from "./components/preflight";
 import { FailureBlock, WaitingBlock } from "./components/troubles";
 
 export function ExperimentPage() {
@@ -69,7 +68,6 @@ function Known({ experiment }: { experiment: ExperimentDetail }) {
         </section>
       )}
       {experiment.state === "waiting" && <WaitingBlock experiment={experiment} />}
-      {experiment.preflight.length > 0 && <PreflightBlock findings={experiment.preflight} />}
       {experiment.benchmark && <Levels benchmark={experiment.benchmark} boundary={experiment.metrics?.boundary} />}
       {attempt && <GpuMonitoringBlock experiment={experiment} phases={phases} />}
       {attempt && <EngineMetrics experiment={experiment} phases={phases} />}
