@@ -5,9 +5,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.benchmark import LevelMark, LevelResult
+from schemas.benchmark import BenchmarkMetrics, LevelMark, LevelResult
+from schemas.gpu_request import GpuRequest
+from schemas.orchestrator import ExperimentState
 from schemas.results import CoTenant, GpuDetails, GpuMonitoring
+from services.orchestrator.domain import running
 from services.orchestrator.domain.contamination import of_gpus, of_levels
+from tests.support.worlds.orchestrator_records import (
+    NOW,
+    make_experiment,
+    make_granted,
+    make_task,
+)
 
 QUIET = GpuMonitoring(
     monitoring_duration_seconds=100.0,
@@ -78,3 +87,24 @@ def test_what_the_load_generator_noticed_names_its_level() -> None:
     )
 
     assert of_levels([level]) == ("D(100,100) at concurrency 4: the load generator was the limit",)
+
+
+@pytest.mark.parametrize(
+    ("request_", "is_disturbed"),
+    [
+        pytest.param(GpuRequest(), True, id="a whole GPU"),
+        pytest.param(GpuRequest(shares=0.5), False, id="a part of one"),
+    ],
+)
+def test_others_on_its_gpu_disturb_an_experiment_that_has_it_as_a_whole(
+    request_: GpuRequest, is_disturbed: bool
+) -> None:
+    experiment = make_experiment(ExperimentState.RUNNING, request=request_)
+    beside = monitored(co_tenants=(CoTenant(seconds=50.0),))
+
+    decision = running.on_summary(
+        make_task(), experiment, make_granted(), BenchmarkMetrics(), NOW, None, beside
+    )
+
+    assert decision is not None
+    assert bool(decision.experiment.run.contaminated) is is_disturbed
