@@ -155,7 +155,9 @@ async def commands(steward: World) -> list[ChangeMig]:
     return heard
 
 
-@pytest.mark.parametrize("is_refused", [True, False])
+@pytest.mark.parametrize(
+    "is_refused", [True, pytest.param(False, marks=pytest.mark.long)], ids=["refused", "done"]
+)
 async def test_an_instance_that_is_to_be_removed_is_granted_to_nobody_until_its_agent_has_spoken(
     steward: World, *, is_refused: bool
 ) -> None:
@@ -164,6 +166,9 @@ async def test_an_instance_that_is_to_be_removed_is_granted_to_nobody_until_its_
     await steward.known(NODE, 2)
     large = await steward.request(of("7g.80gb"))
     await eventually(lambda: len(heard) == 1, within_seconds=30, what="a command")
+    await steward.bus.request(
+        Uncordon(command_id=new_id(), node_id=NODE, device_uuid="MIG-1g.10gb")
+    )
     small = await steward.request(of("1g.10gb"))
     view = await steward.waiting(small, ReasonCode.CORDONED)
 
@@ -181,20 +186,3 @@ async def test_an_instance_that_is_to_be_removed_is_granted_to_nobody_until_its_
         await steward.known(NODE, 1)
         await eventually(lambda: len(heard) == 2, within_seconds=30, what="another command")
         assert (heard[1].number, heard[1].remove_starts) == (2, ())
-
-
-async def test_an_operator_cannot_give_back_what_an_agent_was_told_to_remove(
-    steward: World,
-) -> None:
-    heard = await commands(steward)
-    await steward.add_node(NODE, divided("1g.10gb"))
-    await steward.known(NODE, 2)
-    await steward.request(of("7g.80gb"))
-    await eventually(lambda: len(heard) == 1, within_seconds=30, what="a command")
-
-    await steward.bus.request(
-        Uncordon(command_id=new_id(), node_id=NODE, device_uuid="MIG-1g.10gb")
-    )
-    small = await steward.request(of("1g.10gb"))
-
-    await steward.waiting(small, ReasonCode.CORDONED)
