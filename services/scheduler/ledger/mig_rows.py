@@ -10,6 +10,7 @@ from schemas.base import DeviceUuid, NodeId
 from schemas.mig import MigLayout
 from schemas.telemetry import InventoryReported
 from services.scheduler.ledger.holding_rows import OpenHolding
+from services.scheduler.ledger.lock_order import lock_nodes
 from shared.postgres.database import Connection, to_json
 
 REFUSED_SECONDS: Final = 60.0  # for which a GPU that refused is not asked again
@@ -22,7 +23,6 @@ SELECT node_id, device_uuid, profile, over_at IS NULL AS is_open FROM mig_change
 WHERE over_at IS NULL
     OR (refusal <> '' AND over_at > clock_timestamp() - $1 * interval '1 second')
 """
-_LOCK_NODE: Final = "SELECT 1 FROM node WHERE node_id = $1 FOR NO KEY UPDATE"
 # Nothing is granted of a locked one. Those that are as they were decided on: the GPU with its
 # layout, and instances that nobody holds.
 _LOCK_DEVICES: Final = """
@@ -85,7 +85,7 @@ async def lock(
     removed: frozenset[DeviceUuid],
 ) -> bool:
     """Whether a GPU and instances of it are as they were decided on; nothing is granted of them."""
-    await connection.execute(_LOCK_NODE, node_id)
+    await lock_nodes(connection, [node_id])
     unchanged = await connection.fetchval(
         _LOCK_DEVICES, node_id, device_uuid, sorted(removed), to_json(layout)
     )
