@@ -187,7 +187,8 @@ async def test_a_search_for_several_objectives_names_the_best_by_the_first(
     world: World, service: Service
 ) -> None:
     objectives = ["maximize_throughput", "minimize_ttft"]
-    task_id = await world.submit(search_file(objectives=objectives, trust=True))
+    file = search_file(objectives=objectives, trust=True, max_iterations=4)
+    task_id = await world.submit(file)
 
     view = await world.until(task_id, TaskState.COMPLETED)
 
