@@ -24,7 +24,8 @@ export function paretoChart(compared: Compared): Shown {
     xAxis: {
       type: "value",
       scale: true,
-      boundaryGap: ["5%", "10%"],
+      // None below, where it would reach under 0.
+      boundaryGap: [0, "10%"],
       name: "output tokens/s per user (mean over requests)",
       ...axisName,
     },
@@ -33,6 +34,7 @@ export function paretoChart(compared: Compared): Shown {
       name: "output tokens/s per GPU (mean of the level)",
       nameTextStyle: { align: "left" },
       scale: true,
+      boundaryGap: [0, "20%"],
     },
     series: [
       ...experiments.map((each) => {
