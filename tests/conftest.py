@@ -3,6 +3,7 @@ shared/testing.py.
 """
 
 import gc
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -35,6 +36,19 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport() -> Generator[None, object, object]:
+    """The alarm of pytest-timeout waits while a phase is reported: there it would end the whole
+    run as an internal error, in place of one test.
+    """
+    delay, interval = signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        return (yield)
+    finally:
+        if delay:
+            signal.setitimer(signal.ITIMER_REAL, delay, interval)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
