@@ -29,3 +29,17 @@ def test_progress_runs_over_all_levels(
     )
 
     assert fraction == want
+
+
+def test_a_level_without_requests_is_over_as_it_begins() -> None:
+    fraction = overall_fraction(
+        level_no=1,
+        levels_total=2,
+        done_requests=0,
+        total_requests=0,
+        elapsed_seconds=0.0,
+        level_limit_seconds=10.0,
+        is_measuring=True,
+    )
+
+    assert fraction == 0.5
