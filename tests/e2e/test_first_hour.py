@@ -149,6 +149,8 @@ def hour() -> Iterator[Hour]:
         platform = PlatformProcess(
             directory / "data",
             arguments=("--fleet", str(EXAMPLES / "fleet.toml"), "--node-id", "alpha"),
+            # The same on machines on which an engine runs and on those on which none does.
+            environment={"GPUSTEWARD_EXECUTOR_DOCKER_HOST": "unix:///nowhere/docker.sock"},
         )
         (directory / "tune.json").write_text(json.dumps(TASK))
         (directory / "broken.json").write_text(BROKEN_TASK)
