@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
@@ -98,6 +99,10 @@ async def send_later(connection: Connection, command: Command) -> None:
     tracing.traceparent_of(command)  # remembered, for when the sender comes to it
 
 
+class _ForgottenError(Exception):
+    """The reply has been applied: a restarted service and its last life may both have sent."""
+
+
 @dataclass(slots=True)
 class Sender:
     """Sends what `send_later` kept. An owner that does not answer holds up its own lane only."""
@@ -174,15 +179,18 @@ class Sender:
         return True, False
 
     async def _finish(self, row_id: int, command: Command, reply: Reply) -> None:
-        """Apply the reply, then forget the command.
+        """Apply the reply, then forget the command; neither, if another sender already has.
 
         In this order, or two transactions wait for each other: this one for what `on_reply` locks,
         and one that has locked that and keeps the same command again for the end of the deletion.
         """
-        async with self.database.transaction() as connection:
-            if await connection.fetchval("SELECT true FROM outgoing WHERE id = $1", row_id):
+        with suppress(_ForgottenError):
+            async with self.database.transaction() as connection:
                 await self.on_reply(connection, command, reply)
-                await connection.execute("DELETE FROM outgoing WHERE id = $1", row_id)
+                if not await connection.fetchval(
+                    "DELETE FROM outgoing WHERE id = $1 RETURNING true", row_id
+                ):
+                    raise _ForgottenError
 
     async def _postpone(self, row_id: int, attempts: int, *, holds_lane: bool) -> None:
         pause = min(FIRST_BACKOFF_SECONDS * 2 ** min(attempts, 10), LAST_BACKOFF_SECONDS)

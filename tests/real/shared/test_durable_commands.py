@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final
 from uuid import UUID
 
 from schemas.base import Command
@@ -19,8 +18,6 @@ from shared.postgres.database import Connection, Database
 from shared.service import Service
 from shared.testing import eventually
 
-LOCK: Final = "SELECT pg_advisory_xact_lock(1)"  # what the handling of a reply locks
-
 
 @dataclass
 class Owner:
@@ -29,9 +26,14 @@ class Owner:
     failures: dict[str, list[Exception]] = field(default_factory=dict)
     tried: list[str] = field(default_factory=list)
     taken: list[str] = field(default_factory=list)
+    answers: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.answers.set()
 
     async def cancel(self, command: CancelReservation) -> Reply:
         self.tried.append(command.reason)
+        await self.answers.wait()
         if failures := self.failures.get(command.reason):
             raise failures.pop(0)
         self.taken.append(command.reason)
@@ -46,6 +48,7 @@ class Sender:
     replies: list[Reply] = field(default_factory=list)
     unanswerable: set[UUID] = field(default_factory=set)
     is_answered: asyncio.Event = field(default_factory=asyncio.Event)
+    change: str = "SELECT pg_advisory_xact_lock(1)"  # of a reply, in its transaction
 
     async def keep(self, *commands: Command) -> None:
         assert self.service.database is not None
@@ -58,7 +61,7 @@ class Sender:
 async def sending(nats_url: str, dsn: str) -> AsyncIterator[Sender]:
     async def on_reply(connection: Connection, command: Command, reply: Reply) -> None:
         sender.is_answered.set()
-        await connection.execute(LOCK)
+        await connection.execute(sender.change)
         if command.command_id in sender.unanswerable:
             raise ZeroDivisionError
         sender.replies.append(reply)
@@ -185,10 +188,37 @@ async def test_a_command_kept_again_while_its_answer_is_applied_locks_nothing_up
         assert database is not None
         command = cancel("kept twice")
         async with database.transaction() as connection:
-            await connection.execute(LOCK)
+            await connection.execute(sender.change)
             await sender.keep(command)
             await asyncio.wait_for(sender.is_answered.wait(), 10)
             await send_later(connection, command)
         await eventually(lambda: len(sender.replies) == 1)
 
     assert owner.taken == ["kept twice"]
+
+
+async def test_a_reply_that_another_sender_has_applied_is_not_applied_again(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    """A restarted service and its last life may both have sent, and that one is ahead."""
+    owner = Owner()
+    owner.answers.clear()
+    async with owning(nats_url, owner), sending(nats_url, postgres_dsn) as sender:
+        database = sender.service.database
+        assert database is not None
+        await database.pool.execute("CREATE TABLE applied (at timestamptz DEFAULT now())")
+        sender.change = "INSERT INTO applied DEFAULT VALUES"
+        await sender.keep(cancel("sent twice"))
+        await eventually(lambda: owner.tried == ["sent twice"])
+        async with database.transaction() as connection:
+            await connection.execute("DELETE FROM outgoing")
+            owner.answers.set()
+            await eventually(lambda: len(sender.replies) == 1)
+        await sender.keep(cancel("later"))
+        await eventually(lambda: len(sender.replies) == 2)
+
+        async def is_forgotten() -> bool:
+            return not await database.pool.fetchval("SELECT count(*) FROM outgoing")
+
+        await eventually(is_forgotten)
+        assert await database.pool.fetchval("SELECT count(*) FROM applied") == 1
