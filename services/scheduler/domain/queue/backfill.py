@@ -80,21 +80,16 @@ class BackfillForecast:
         return BackfillReservation(shadow_time=shadow_time, by_node=by_node)
 
     def may_change(self, group: WaitingGroup, view: NodeView) -> bool:
-        """Whether this node's new state may change what is reserved for the group.
+        """Whether a node's new state may change what is reserved for the group elsewhere.
 
-        It does not if nothing is reserved on the node and it could not serve the group before the
-        shadow time, not even at best: then it is neither among the soonest promised nodes nor among
-        the optimistic ones. At the shadow time itself only a promise could win, by its node id;
-        without one (too little promised) only a further promise matters. When in doubt: True, which
-        costs an evaluation; a wrong False would leave an outdated reservation.
+        It does not if it could not serve the group before the shadow time, not even at best: then
+        it is neither among the soonest promised nodes nor among the optimistic ones. At the shadow
+        time itself only a promise could win, by its node id; without one (too little promised) only
+        a further promise matters. When in doubt: True, which costs an evaluation; a wrong False
+        would leave an outdated reservation.
         """
         backfill, gpus = group.backfill, group.shape.gpus
-        if (
-            backfill is None
-            or backfill.too_many_nodes
-            or group.shape.nodes > 1
-            or view.node_id in backfill.by_node
-        ):
+        if backfill is None or backfill.too_many_nodes or group.shape.nodes > 1:
             return True
         timeline = self._timeline_of(group.filter_index).nodes.get(view.node_id)
         at = timeline.begin(gpus, promised=False) if timeline is not None else None

@@ -252,7 +252,7 @@ class SchedulingCycle:
         if len(self.waiting):
             for node_id in changed:
                 view = self._views.nodes.get(node_id)
-                self._worklist.add(*self.waiting.losing_node(node_id, view))
+                self._worklist.add(*self.waiting.reserving_on(node_id))
                 if view is not None:
                     concerned = (g for g in self.waiting.groups_on(view) if self._concerns(view, g))
                     self._worklist.add(*concerned)

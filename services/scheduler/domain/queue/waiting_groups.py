@@ -194,13 +194,9 @@ class WaitingGroups:
                 if gpus <= usable:
                     yield from groups.values()
 
-    def losing_node(self, node_id: NodeId, view: NodeView | None) -> list[WaitingGroup]:
-        """Groups that have a reservation on a node that is gone or too small for them now."""
-        return [
-            group
-            for group in self._timed.get(node_id, ())
-            if view is None or len(group.filter_index.usable(view)) < group.shape.gpus
-        ]
+    def reserving_on(self, node_id: NodeId) -> Iterable[WaitingGroup]:
+        """Groups that have a reservation with a shadow time on the node, also if it is gone."""
+        return self._timed.get(node_id, ())
 
     def reserved_on(
         self, view: NodeView, rank: Rank, ends_at: datetime | None
