@@ -12,6 +12,7 @@ from schemas.mig import MigInstance, MigLayout, MigOption
 from services.scheduler.domain.model.fleet import Device, Fleet, Reading, ReadingState
 from services.scheduler.domain.placement.eligibility import blocks, can_ever_serve, reason_for
 from services.scheduler.domain.placement.mig_geometry import MOST_AT_ONCE, Division, divisions
+from tests.unit.scheduler.builders import NOW, make_engine, queue
 
 # "Supported MIG Profiles" of NVIDIA's MIG user guide: profile, memory slices, first ones, MB.
 A100_40GB = (
@@ -233,6 +234,14 @@ def test_a_request_waits_for_what_can_be_made_and_for_nothing_else(
 
     assert can_ever_serve(device, request_, node) is (code is None)
     assert codes >= ({ReasonCode.MIG_NOT_MADE} if code is None else {code})
+
+
+def test_a_gpu_that_may_be_divided_is_never_granted_itself() -> None:
+    """Also where its source reports a utilization of it, as DCGM's exporter may."""
+    engine = make_engine(*gpu(reading=IDLE))
+    queue(engine, 1, asks("3g.40gb")[0])
+
+    assert engine.decide(NOW) == ()
 
 
 def test_the_reason_says_who_makes_it_and_what_was_refused() -> None:

@@ -16,7 +16,6 @@ from schemas.mig import MigInstance, MigLayout, MigOption
 from schemas.telemetry import HealthState
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, Device, Fleet, ReadingState
 from services.scheduler.domain.placement.eligibility import blocks, host_blocks
-from services.scheduler.domain.placement.mig_options import to_be_made
 from services.scheduler.domain.placement.request_shape import Shape, shape_of
 
 MOST_AT_ONCE: Final = 32
@@ -132,9 +131,7 @@ def _possible(
     gpus: Iterable[Device], fleet: Fleet, request: GpuRequest, spared: set[DeviceUuid]
 ) -> Iterator[Division]:
     for gpu in gpus:
-        layout, node_id = gpu.mig_layout, gpu.node_id
-        if layout is None or to_be_made(gpu, request) is None:
-            continue
+        layout, node_id = gpu.mig_layout or MigLayout(), gpu.node_id
         if set(blocks(gpu, request, fleet.node(node_id))) != {ReasonCode.MIG_NOT_MADE}:
             continue
         if next(host_blocks(fleet.host(node_id), request, NO_HOST_RESOURCES), None) is not None:
