@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from schemas.gpu_request import ChangeKind, GpuRequest, Selector, SelectorKey, SelectorOperator
-from services.scheduler.domain.advice.evaluation import available, evaluate
+from services.scheduler.domain.advice import evaluation
+from services.scheduler.domain.advice.evaluation import TRIALS, available, evaluate
 from services.scheduler.domain.model.fleet import Device, Node, ReadingState
 from services.scheduler.domain.model.inputs import (
     DeviceSeen,
@@ -249,3 +250,15 @@ def test_a_request_is_judged_as_if_it_had_asked_for_something_else() -> None:
     assert asked.placed is None
     assert changed.placed is not None
     assert queue_of(engine) == [entry]
+
+
+@pytest.mark.parametrize(("nodes", "trials"), [(8, TRIALS), (9, TRIALS // 4)])
+def test_a_gang_of_many_nodes_is_given_fewer_trials(
+    nodes: int, trials: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+    monkeypatch.setattr(evaluation, "suggest", lambda *_, trials: given.append(trials))
+
+    evaluate(make_engine(make_device(1)), arriving_request(GpuRequest(nodes=nodes), NOW), NOW)
+
+    assert given == [trials]

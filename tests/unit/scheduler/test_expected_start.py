@@ -158,6 +158,7 @@ def test_among_many_ends_neighbouring_ones_are_taken_together() -> None:
     roughly = expected_start(engine, far, NOW)
     assert roughly is not None
     assert after(30) <= roughly <= after(33)
+    assert expected_start(engine, far, NOW, moments=25) == roughly, "of 30 ends"
     assert expected_start(engine, far, NOW, moments=9) is None
 
 

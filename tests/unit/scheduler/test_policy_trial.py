@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -16,10 +17,12 @@ from services.scheduler.domain.advice.recorded_requests import (
     recorded_waits,
 )
 from services.scheduler.domain.advice.replay import RecordedCycle
+from services.scheduler.domain.model.fleet import Node
 from services.scheduler.domain.model.inputs import (
     DeviceSeen,
     Input,
     LeaseEnded,
+    NodeGone,
     RequestEnded,
     RequestQueued,
 )
@@ -62,13 +65,13 @@ class Recorder:
             self.waiting = []
         return grants
 
-    def queue(self, at: float, number: int, gpus: int = 1, **changes: object) -> list[Grant]:
+    def queue(self, at: float, number: int, namespace: str = "a", **request: Any) -> list[Grant]:
         entry = make_queued(
             number,
-            GpuRequest(gpus=gpus),
+            GpuRequest(**request),
             queued_at=NOW + timedelta(minutes=at),
             wait_deadline_at=NOW + timedelta(days=30),
-            **{"namespace": "a", **changes},
+            namespace=namespace,
         )
         return self.decide(at, RequestQueued(entry=entry))
 
@@ -107,9 +110,17 @@ def drawn(seed: int) -> Recorder:
         for ended_at, one in end_until(at):
             note(recorder.end(ended_at, one), ended_at)
         if number:
-            note(recorder.queue(at, number, draw.choice([1, 1, 2, 4])), at)
+            note(recorder.queue(at, number, gpus=draw.choice([1, 1, 2, 4])), at)
     recorder.queue(2000.0, 999)
     return recorder
+
+
+def longest_waits(recorder: Recorder, policy: Policy) -> dict[str | None, float]:
+    """In minutes, by namespace."""
+    history = read_history(recorder.cycles, recorder.ended_at)
+    assert history is not None
+    outcome = serve(history, policy)
+    return {each.namespace: round((each.p95_seconds or 0) / 60, 6) for each in outcome.namespaces}
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -206,6 +217,110 @@ def test_whose_turn_it_is_goes_by_what_the_trial_gave_out_itself() -> None:
 
     waited = {each.namespace: each.p95_seconds for each in outcome.namespaces}
     assert waited == {"little": pytest.approx(28.8 * 60), "much": pytest.approx(49 * 60)}
+
+
+@pytest.mark.parametrize(
+    "much",
+    [{"host_memory_mb": 900}, {"cpu_count": 9.0}, {"gpus": 2}],
+    ids=["memory", "CPUs", "GPUs"],
+)
+def test_who_had_most_of_anything_comes_last(much: dict[str, Any]) -> None:
+    """Of two that held something for as long, and ask for all: though it asked first."""
+    node = Node(node_id="alpha", cpu_count=10.0, memory_total_mb=1000)
+    recorder = Recorder(make_engine(*(make_device(n) for n in range(4)), nodes=(node,)))
+    recorder.queue(0, 1, "much", **much)
+    recorder.queue(0, 2, "little")
+    recorder.queue(0, 3, "other")
+    recorder.queue(1, 4, "much", gpus=4)
+    recorder.queue(1.2, 5, "little", gpus=4)
+    for at, number in ((30, 1), (30, 2), (40, 3), (50, 4), (60, 5)):
+        recorder.end(at, number)
+    recorder.queue(70, 6)
+
+    assert longest_waits(recorder, Policy()) == {"much": 49.0, "little": 38.8, "other": 0, "a": 0}
+
+
+def test_use_is_measured_in_time_however_much_happens_meanwhile() -> None:
+    """One held the GPU for 30 min, the other for 10, in which many others were turned away."""
+    recorder = Recorder(make_engine(make_device(1)))
+    recorder.queue(0, 1, "long")
+    recorder.queue(2, 2, "short")
+    recorder.queue(3, 3, "long")
+    recorder.queue(4, 4, "short")
+    recorder.end(30, 1)
+    for number in range(10, 18):
+        recorder.queue(31 + number / 10, number, gpus=9)
+    for at, number in ((40, 2), (45, 3), (50, 4)):
+        recorder.end(at, number)
+    recorder.queue(60, 5)
+
+    assert longest_waits(recorder, Policy()) == {"long": 42.0, "short": 36.0, "a": 0}
+
+
+def test_who_holds_a_gpu_now_comes_after_who_held_one_for_longer() -> None:
+    recorder = two_nodes(1)
+    recorder.queue(0, 1, "before")
+    recorder.queue(0, 2, "other")
+    recorder.queue(1, 3, "now")
+    recorder.queue(2, 4, "now")
+    recorder.queue(3, 5, "before")
+    for at, number in ((30, 1), (40, 2), (45, 5), (50, 4), (60, 3)):
+        recorder.end(at, number)
+    recorder.queue(70, 6)
+
+    assert longest_waits(recorder, Policy()) == {"before": 37.0, "now": 43.0, "other": 0, "a": 0}
+
+
+def test_a_trial_of_density_learns_the_demand_from_its_own_requests() -> None:
+    """Both nodes are empty, and one of them is what most others insist on."""
+    recorder = Recorder(
+        make_engine(
+            *(make_device(n, node_id="alpha", name="NVIDIA L4") for n in (1, 2)),
+            *(make_device(n, node_id="beta") for n in (3, 4)),
+        )
+    )
+    for number in range(1, 9):
+        recorder.queue(number, number, "insists", gpu_models=("L4",))
+        recorder.end(number + 0.5, number)
+    recorder.queue(20, 20, "any")
+    recorder.queue(21, 21, "insists", gpus=2, gpu_models=("L4",))
+    recorder.end(30, 20)
+    recorder.end(40, 21)
+    recorder.queue(50, 22)
+
+    tried = longest_waits(recorder, policy_of(TriedPolicy.DENSITY, Policy()))
+
+    assert longest_waits(recorder, Policy())["insists"] == 9.0
+    assert tried["insists"] == 0.0
+
+
+def test_a_node_that_goes_leaves_the_fleet_of_the_trial() -> None:
+    recorder = two_nodes()
+    (grant,) = recorder.queue(0, 1)
+    gone = "alpha" if grant.placed.node_id == "beta" else "beta"
+    recorder.decide(30, NodeGone(node_id=gone))
+    recorder.queue(30, 2, gpus=9)
+    recorder.queue(60, 3, gpus=9)
+    history = read_history(recorder.cycles, recorder.ended_at)
+    assert history is not None
+
+    outcome = serve(history, Policy())
+
+    assert outcome.used_percent == pytest.approx(100 * 60 / (4 * 30 + 2 * 30))
+    assert outcome.packed_percent == pytest.approx(50)
+
+
+@pytest.mark.parametrize("until", [0, 60], ids=["at once", "for an hour"])
+def test_where_nothing_is_held_nothing_is_used(until: int) -> None:
+    recorder = two_nodes()
+    recorder.queue(0, 1, gpus=9)
+    recorder.queue(until, 2, gpus=9)
+    history = read_history(recorder.cycles, recorder.ended_at)
+    assert history is not None
+
+    outcome = serve(history, Policy())
+
+    assert (outcome.granted, outcome.used_percent, outcome.packed_percent) == (0, 0.0, 0.0)
 
 
 def test_what_was_taken_back_while_it_waited_is_taken_back_in_every_trial() -> None:

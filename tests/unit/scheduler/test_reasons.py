@@ -13,6 +13,7 @@ from services.scheduler.domain.placement.placement import PlacementContext
 from services.scheduler.domain.placement.reasons import (
     LONGEST_MESSAGE,
     MAX_REASONS,
+    REASONS_PER_CODE,
     abridge,
     availability_sentence,
     blocking_reasons,
@@ -160,6 +161,8 @@ def test_an_answer_about_a_large_fleet_is_bounded_and_says_what_it_leaves_out() 
         ReasonCode.TOO_FEW_DEVICES,
         ReasonCode.CORDONED,
     }
+    few = [reason for reason in shown.reasons if reason.code is ReasonCode.TOO_FEW_DEVICES]
+    assert len(few) == REASONS_PER_CODE
     assert sum(shown.left_out.values()) == len(reasons) - MAX_REASONS
     assert ReasonCode.CORDONED not in shown.left_out
     assert max(len(reason.message) for reason in shown.reasons) == LONGEST_MESSAGE

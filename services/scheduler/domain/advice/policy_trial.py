@@ -131,20 +131,12 @@ class _Trial:
                 if held is None:
                     return
                 self._end(held, now)
-                self._engine.apply(one, *self._idle(held.numbers))
-                return
             case RequestQueued(entry=entry) if self._engine.policy.density:
                 self._classes[class_of(entry.request)] += 1
                 self._engine.apply(DemandSeen(demand=demand_of(self._classes)))
             case _:
                 pass
         self._engine.apply(one)
-
-    def _idle(self, numbers: Iterable[int]) -> Iterator[Input]:
-        """Devices as they are once nothing is left on them."""
-        for number in numbers:
-            if (device := self._devices.get(number)) is not None:
-                yield DeviceSeen(device=device)
 
     def _decide(self, now: datetime) -> None:
         for decision in self._engine.decide(now, explain=False):
@@ -282,9 +274,9 @@ class _Meter:
 
 
 def quantile(values: Iterable[float], q: float) -> float | None:
-    """The smallest value that at least `q` of them do not exceed; None of none."""
+    """The smallest value that at least `q` of them, less than 1, do not exceed; None of none."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(q * len(ordered)))] if ordered else None
+    return ordered[int(q * len(ordered))] if ordered else None
 
 
 def policy_of(name: TriedPolicy, present: Policy) -> Policy:
