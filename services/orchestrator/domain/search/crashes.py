@@ -68,7 +68,10 @@ def _probability(weights: Sequence[float], features: Sequence[float]) -> float:
 
 
 def _features(space: Space, place: Place) -> list[float]:
-    """1, then a number from -1 to 1 for what is ordered, and one for each value of what is not."""
+    """1, then a number from -1 to 1 for what is ordered, and one for each value of what is not.
+
+    What has one value only tells no places apart.
+    """
     found = [1.0]
     for dimension, at in zip(space.dimensions, place, strict=True):
         found += _of_dimension(dimension, at)
@@ -76,11 +79,10 @@ def _features(space: Space, place: Place) -> list[float]:
 
 
 def _of_dimension(dimension: Dimension, at: float) -> list[float]:
+    if not dimension.is_ordered:
+        return [float(at == number) for number in range(len(dimension.values))]
+    low, high = 0.0, len(dimension.values) - 1.0
     if (span := dimension.continuous) is not None:
         scale = math.log if span.log else float
-        low, high = scale(span.low), scale(span.high)
-        return [2 * (scale(at) - low) / (high - low) - 1 if high > low else 0.0]
-    if dimension.is_ordered:
-        last = len(dimension.values) - 1
-        return [2 * at / last - 1 if last else 0.0]
-    return [float(at == number) for number in range(len(dimension.values))]
+        low, high, at = scale(span.low), scale(span.high), scale(at)
+    return [2 * (at - low) / (high - low) - 1] if high > low else []
