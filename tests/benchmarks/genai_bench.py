@@ -90,7 +90,7 @@ def whole_s() -> float:
         env = environment(os.environ, target, is_tokenizer_local=True)
         subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
         wall_seconds = time.perf_counter() - began
-        observed = Observed(started_at=utcnow())
+        observed = Observed(started_at=utcnow(), seconds=wall_seconds)
         runs = [read_run(path.read_bytes(), observed) for path in results.glob("*_time_*.json")]
         return wall_seconds - sum(run.run_duration for run in runs)
 

@@ -41,7 +41,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     """What of a run is not in its file. `seconds` counts where the file does not say how long."""
 
     started_at: datetime
-    seconds: float = 0.0
+    seconds: float
     tokens_estimated: bool = False
 
 

@@ -102,6 +102,13 @@ def test_what_failed_and_what_was_cut_off_is_counted() -> None:
     assert level.error_codes_frequency == {"503": 1, "connect": 1, "unanswered": 2}
 
 
+@pytest.mark.parametrize("name", ["time_to_first_token", "request_latency"])
+def test_an_answer_without_its_times_is_no_answer(name: str) -> None:
+    metrics = {each: told for each, told in LINE["metrics"].items() if each != name}
+
+    assert read(line(metrics=metrics)).error_codes_frequency == {"malformed": 1}
+
+
 def test_a_level_without_an_answer_is_kept_with_the_time_that_it_took() -> None:
     level = read(cancelled=8)
 

@@ -80,6 +80,13 @@ def test_a_server_that_misses_at_the_smallest_load_is_measured_twice() -> None:
     assert (found.low, found.high, found.estimate) == (None, 1, None)
 
 
+def test_a_bracket_ends_at_the_smallest_load_that_leaves_no_margin() -> None:
+    margins = {16: 0.75, 64: 0.0, 128: -0.5}
+    levels = [Probe(load=load, margin=margin) for load, margin in margins.items()]
+
+    assert next_load(LoadSearch(max=1000), levels, len(levels)) == 32
+
+
 def test_below_a_load_that_is_missed_comes_a_quarter_of_it() -> None:
     assert next_load(LoadSearch(max=1000), [Probe(load=16, margin=-0.5)], 1) == 4
 

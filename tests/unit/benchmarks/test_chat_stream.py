@@ -43,6 +43,7 @@ def read(*chunks: bytes) -> tuple[ChatStream, str | None]:
         pytest.param(b": ping\n\ndata: a\n\n", [b"a"], id="a comment"),
         pytest.param(b"event: x\nid: 1\nretry: 5\ndata: a\n\n", [b"a"], id="other fields"),
         pytest.param(b"data: a\ndata: b\n\n", [b"a\nb"], id="data in two lines"),
+        pytest.param(b"data: a\r\ndata: b\r\n\r\n", [b"a\nb"], id="in two lines of both"),
         pytest.param(b"data: a\n\n\n\n", [b"a"], id="empty lines"),
         pytest.param(b"data: a\n\ndata: b", [b"a"], id="an event cut off"),
         pytest.param(b"data: a\n\ndata: b\n", [b"a"], id="an event whose empty line is missing"),

@@ -52,13 +52,9 @@ def test_goals_are_to_be_small_and_what_was_not_measured_is_worst() -> None:
 
 
 def test_what_misses_a_constraint_stays_behind_every_front() -> None:
-    def make(ordinal: int, *goals: float, excess: float = 0.0) -> Scored:
+    def make(ordinal: int, *goals: float, **excess: float) -> Scored:
         return Scored(
-            experiment_id=UUID(int=ordinal),
-            ordinal=ordinal,
-            score=goals[0],
-            goals=goals,
-            excess=excess,
+            experiment_id=UUID(int=ordinal), ordinal=ordinal, score=goals[0], goals=goals, **excess
         )
 
     ranked = [make(1, 1, 9), make(2, 2, 9), make(3, 3, 1), make(4, 0, 0, excess=0.1)]

@@ -332,7 +332,7 @@ class TestDevices:
         state = make_state()
         given = slice_("s", "a")
         given["spec"]["sharedCounters"] = [
-            {"name": f"set-{i}", "counters": {"slices": {"value": "7"}}} for i in (0, 1)
+            {"name": f"set-{i}", "counters": slices_of(7)} for i in (0, 1)
         ]
         given["spec"]["devices"] = [
             {
@@ -354,6 +354,18 @@ class TestDevices:
 
         apply(state, claim("c", "mig-0"))
         assert figures(view(state)["a"], DRIVER) == (2, 2, 1)
+
+    def test_gpus_for_which_their_counters_no_longer_suffice_are_not_free(self) -> None:
+        state = make_state()
+        given = slice_("s", "a", "gpu-0", "gpu-1", "gpu-2", "gpu-3")
+        given["spec"]["sharedCounters"] = [{"name": "set-0", "counters": slices_of(7)}]
+        for each in given["spec"]["devices"]:
+            each["consumesCounters"] = drawn(0, 3)
+        given["spec"]["devices"][3]["consumesCounters"] = drawn(1, 1)  # which nobody tells
+
+        apply(state, node("a", None), given)
+
+        assert figures(view(state)["a"], DRIVER) == (4, 4, 2)
 
     def test_a_tainted_gpu_is_not_allocatable(self) -> None:
         state = make_state()
@@ -404,7 +416,11 @@ class TestDevices:
 
 
 def drawn(number: int, slices: int) -> list[Object]:
-    return [{"counterSet": f"set-{number}", "counters": {"slices": {"value": str(slices)}}}]
+    return [{"counterSet": f"set-{number}", "counters": slices_of(slices)}]
+
+
+def slices_of(number: int) -> Object:
+    return {"slices": {"value": str(number)}}
 
 
 @pytest.mark.parametrize(

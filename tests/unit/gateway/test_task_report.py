@@ -148,6 +148,14 @@ def test_one_whose_answers_differ_is_not_best_and_the_bests_answers_are_told() -
     assert "Its answers: agreement 75 % with experiment 1 (at least 50 %)" in markdown(report)
 
 
+@pytest.mark.parametrize(("foreseen", "said"), [(0.25, "The roofline foresaw 0.25 s."), (None, "")])
+def test_what_was_foreseen_of_the_best_stands_beside_it(foreseen: float | None, said: str) -> None:
+    report = task_report(make_task(), [detail(1, 0.5, predicted_score=foreseen)], None)
+
+    lines = [line for line in markdown(report).splitlines() if "roofline" in line]
+    assert "".join(lines) == said
+
+
 def test_a_baseline_that_misses_the_constraints_says_which() -> None:
     missed = ConstraintCheck(constraint="ttft:p99<1s", load="D(1,1)", actual=2.0, excess=1.0)
     first = detail(1, 1.0, parameters={"x": 1}, slo=SloVerdict(constraints=(missed,)))

@@ -8,7 +8,7 @@ from schemas.benchmark import BenchmarkTool
 from services.orchestrator.domain.benchmark_plan import benchmark_spec
 from services.orchestrator.domain.plan import make_plan
 from shared.errors import RefusedError
-from tests.support.worlds.orchestrator_records import OFFERS, make_file
+from tests.support.worlds.orchestrator_records import OFFERS, make_file, make_offer
 
 SEARCH = {"load_search": {"max": 64}}
 AIM = {"objective": "maximize_load", "constraints": "ttft:p99<300ms"}
@@ -23,6 +23,20 @@ def test_experiments_are_measured_by_the_tool_that_can_search_a_load() -> None:
     assert (spec.load_search, spec.constraints) == (task.benchmark.load_search, "ttft:p99<300ms")
     assert spec.num_levels == 14
     assert benchmark_spec(make_file(optimization={**AIM}), BenchmarkTool.BUILTIN).constraints == ""
+
+
+@pytest.mark.parametrize("tool", [BenchmarkTool.BUILTIN, BenchmarkTool.AIPERF])
+def test_a_load_is_searched_by_the_tool_asked_for_or_our_own_whatever_most_nodes_have(
+    tool: BenchmarkTool,
+) -> None:
+    asked = {"tool": tool.value} if tool is not BenchmarkTool.BUILTIN else {}
+    offers = [make_offer(f"n{n}", tools=("genai-bench",)) for n in range(3)]
+    offers.append(make_offer("n9", tools=("builtin", "aiperf")))
+
+    planned = make_plan(make_file(benchmark=SEARCH | asked, optimization=AIM), offers)
+
+    assert planned.benchmark_tool is tool
+    assert planned.missing == ()
 
 
 @pytest.mark.parametrize(

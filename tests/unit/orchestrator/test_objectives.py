@@ -51,6 +51,14 @@ def test_a_configuration_stands_by_its_front_and_there_by_the_first_objective() 
             "the first of `objectives`",
         ),
         ({"objectives": ["minimize_ttft", "maximize_goodput"]}, "constraints that bound a time"),
+        (
+            {"objective": "maximize_goodput", "constraints": "error_rate<1%"},
+            "constraints that bound a time",
+        ),
+        (
+            {"objective": "maximize_goodput", "constraints": "ttft:p99>1ms"},
+            "constraints that bound a time",
+        ),
         ({"objectives": ["minimize_ttft", "maximize_load"]}, "'maximize_load' as the first"),
     ],
 )

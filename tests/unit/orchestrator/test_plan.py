@@ -5,11 +5,12 @@ from msgspec.structs import replace
 
 from schemas.benchmark import BenchmarkTool
 from schemas.checks import CudaRules, Verdict
+from schemas.engine_rules import EngineRules, TaskField
 from schemas.errors import ErrorCode
 from schemas.executor import Runtime, RuntimeOffer
 from schemas.task import DeploymentMode, TaskFile
 from services.orchestrator.domain.benchmark_plan import benchmark_spec
-from services.orchestrator.domain.engines import mode_of
+from services.orchestrator.domain.engines import fields_taken, mode_of
 from services.orchestrator.domain.executor_offers import Offer
 from services.orchestrator.domain.plan import Plan, make_plan, refuse_missing
 from services.orchestrator.domain.search.front_trust import MOST_MEMBERS
@@ -73,6 +74,12 @@ def test_the_mode_follows_from_the_task(overrides: dict[str, Any], want: Deploym
             "my-Engine",
             id="a cluster's",
         ),
+        pytest.param(
+            {"base_runtime": "MY-engine", "clusterbasemodel_config": {"preset": "x"}},
+            DeploymentMode.OME,
+            "my-Engine",
+            id="a cluster's, by case",
+        ),
     ],
 )
 @pytest.mark.parametrize("is_startable", [True, False])
@@ -92,6 +99,15 @@ def test_an_engine_of_the_operators_own_is_known_by_the_offers_that_name_it(
     if mode is DeploymentMode.DOCKER:
         assert [m.path for m in planned.missing] == ([] if is_startable else ["$.deployment_mode"])
         assert is_startable or "(n1: pull its image first)" in planned.missing[0].sentence
+
+
+@pytest.mark.parametrize("value", ["auto", 1, False])
+def test_what_the_engine_does_by_itself_needs_no_parameter(value: object) -> None:
+    rules = EngineRules(task_fields={"it": TaskField(flag="it")})
+
+    assert fields_taken(rules, "parallel_config", {"it": value}).parameters == {}
+    assert fields_taken(rules, "parallel_config", {"it": True}).parameters == {"it": True}
+    assert fields_taken(rules, "parallel_config", {"it": 2}).parameters == {"it": 2}
 
 
 def test_without_an_offer_that_names_it_an_engine_is_a_cluster_runtime() -> None:
@@ -541,6 +557,10 @@ def roots_offer(node: str, *roots: str) -> Offer:
         ({"model": {"id_or_path": "../x"}}, "$.model.id_or_path"),
         ({"model": {"id_or_path": "s3://bucket/x"}}, "$.model.id_or_path"),
         ({"benchmark": {"model_tokenizer": "/etc"}}, "$.benchmark.model_tokenizer"),
+        (
+            {"benchmark": {"quality": {"accuracy_file": "/etc/passwd"}}},
+            "$.benchmark.quality.accuracy_file",
+        ),
     ],
 )
 def test_a_model_that_no_node_would_read_is_refused_before_anything_runs(

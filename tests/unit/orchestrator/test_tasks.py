@@ -1,3 +1,4 @@
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -6,10 +7,11 @@ from schemas.base import tag_of
 from schemas.errors import ErrorCode
 from schemas.orchestrator import ExperimentState as State
 from schemas.orchestrator import TaskCompleted, TaskState
+from schemas.task import StopReason
 from services.orchestrator.domain import tasks
 from services.orchestrator.domain.tasks import Tally
 from shared.errors import RefusedError
-from tests.support.worlds.orchestrator_records import NOW, make_task
+from tests.support.worlds.orchestrator_records import NOW, make_file, make_task
 
 BEST = UUID(int=9)
 
@@ -99,3 +101,20 @@ def test_cancelling_stops_further_experiments_and_counts_once() -> None:
 def test_a_completed_task_is_not_cancelled() -> None:
     with pytest.raises(RefusedError, match="is completed"):
         tasks.request_cancel(make_task(state=TaskState.COMPLETED), "")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "changes", "may"),
+    [
+        pytest.param("bayesian", {}, True, id="a search"),
+        pytest.param("grid_search", {}, False, id="a grid"),
+        pytest.param("bayesian", {"stop_reason": StopReason.MAX_GPU_HOURS}, False, id="stopped"),
+        pytest.param("bayesian", {"cancel_requested": True}, False, id="cancelled"),
+    ],
+)
+def test_a_search_proposes_until_it_is_stopped(
+    strategy: str, changes: dict[str, Any], may: bool
+) -> None:
+    task = make_task(make_file(optimization={"strategy": strategy}), **changes)
+
+    assert task.may_propose is may

@@ -141,6 +141,15 @@ def test_within_the_noise_the_fewest_changed_flags_win_and_the_ties_are_named() 
     assert found.improvement_percent > 0
 
 
+def test_without_any_noise_equal_ones_are_told_to_be_equal() -> None:
+    _, found = checked(
+        [run(1, 100.0), run(2, 60.0), run(3, 60.0)],
+        lambda same, _: same.scored.score if same.scored else None,
+    )
+
+    assert (found.winner, found.ties, found.noise_floor_percent) == (2, (3,), 0.0)
+
+
 def test_the_most_is_won_where_more_is_better() -> None:
     _, found = checked(tried([100, 160, 90], 0.01), noisy(0.01), objective=THROUGHPUT, most=4)
 

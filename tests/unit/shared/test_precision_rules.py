@@ -49,7 +49,8 @@ SUPPORTED, _, CASE_BY_CASE, BLOCKED = Verdict
         ("fp8", (8, 6), CASE_BY_CASE, SUPPORTED),
         ("fp8", (8, 9), SUPPORTED, SUPPORTED),
         # Hopper 9.0+: by the guide FP4, which came with Blackwell.
-        ("nvfp4", (8, 9), CASE_BY_CASE, BLOCKED),
+        ("nvfp4", (7, 5), BLOCKED, BLOCKED),
+        ("nvfp4", (8, 0), CASE_BY_CASE, BLOCKED),
         ("nvfp4", (9, 0), CASE_BY_CASE, SUPPORTED),
         ("nvfp4", (10, 0), SUPPORTED, SUPPORTED),
         ("awq", (7, 0), BLOCKED, BLOCKED),

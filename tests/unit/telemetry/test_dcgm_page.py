@@ -147,6 +147,9 @@ def test_instances_are_devices_and_the_board_is_counted_once() -> None:
         3,
     )
     assert [facts.mig_enabled for facts in found.devices] == [True, None, None, None]
+    assert [each.name for each in found.readings] == [each.name for each in found.devices]
+    gpu = "NVIDIA H100 80GB HBM3"
+    assert [each.name for each in found.devices] == [gpu, gpu, *[f"{gpu} MIG 2g.20gb"] * 2]
 
 
 def test_pods_that_share_a_gpu_do_not_make_it_two() -> None:

@@ -5,9 +5,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from schemas.errors import ErrorCode
 from schemas.mig import ChangeMig, MigInstance, MigLayout
-from services.telemetry.domain.mig_instances import MadeInstance, MigRecord, why_not
+from services.telemetry.domain.mig_instances import (
+    MadeInstance,
+    MigRecord,
+    why_not,
+    with_another,
+)
 from services.telemetry.domain.mig_profiles import usual_options
+from shared.errors import RefusedError
 from shared.ids import new_id
 
 A100_40GB_MB = 40_960
@@ -59,6 +66,8 @@ def test_the_usual_profiles_are_those_of_the_guide(memory_mb: int, want: list[st
         pytest.param([], [], change("3g.40gb", 2), "from slice 2", id="no such place"),
         pytest.param([], [], change("3g.41gb", 0), "no 3g.41gb", id="no such profile"),
         pytest.param([("1g.10gb", 6)], [], change("3g.40gb", 0), "", id="room beside another"),
+        pytest.param([("1g.10gb", 4)], [], change("3g.40gb", 0), "", id="room right before"),
+        pytest.param([("1g.10gb", 3)], [], change("3g.40gb", 4), "", id="room right behind"),
         pytest.param(
             [("1g.10gb", 6)], [], change("3g.40gb", 4), "1g.10gb at slice 6", id="no room"
         ),
@@ -87,6 +96,24 @@ def test_a_change_needs_room_and_removes_what_the_agent_made(
     assert bool(said) == bool(why)
 
 
+@pytest.mark.parametrize(
+    ("profile", "why"), [("1g.10gb", ""), ("1g.10gb+me", "there may be 1 1g.10gb+me at most")]
+)
+def test_no_more_are_made_of_a_kind_than_there_may_be(profile: str, why: str) -> None:
+    """As of the instances with media engines: the slices alone would do for seven."""
+    (some,) = (option for option in OPTIONS if option.profile == "1g.10gb")
+    media = msgspec.structs.replace(some, profile="1g.10gb+me", limit=1)
+    there = tuple(
+        MigInstance(profile=each, start=start, size=1)
+        for start, each in enumerate((profile, *["2g.20gb"] * 2))
+    )
+    layout = MigLayout(options=(media,), instances=there)
+
+    said = why_not(change(media.profile, 6), layout, MigRecord(device_uuid="GPU-0"), lambda _: "")
+
+    assert said == why
+
+
 def test_what_is_used_stays() -> None:
     layout = MigLayout(options=OPTIONS, instances=(instance("1g.10gb", 6),))
     record = MigRecord(device_uuid="GPU-0", made=(MadeInstance("1g.10gb", 6),))
@@ -102,6 +129,49 @@ def test_a_change_that_was_interrupted_finds_what_it_made_already() -> None:
 
     assert why_not(change("3g.40gb", 4, number=7), layout, interrupted, lambda _: "") == ""
     assert why_not(change("3g.40gb", 4, number=8), layout, interrupted, lambda _: "") != ""
+
+
+THREE = MigInstance(profile="3g.40gb", start=4, size=4)
+ONE = MigInstance(profile="1g.10gb", start=2, size=1)
+
+
+def test_instances_are_made_once_and_stand_in_the_order_of_their_slices() -> None:
+    one = with_another((), OPTIONS, "3g.40gb", 4)
+    two = with_another(one, OPTIONS, "1g.10gb", 2)
+
+    assert (one, two) == ((THREE,), (ONE, THREE))
+    assert with_another(two, OPTIONS, "3g.40gb", 4) == two
+
+
+@pytest.mark.parametrize(
+    ("there", "profile", "start", "code"),
+    [
+        pytest.param((), "3g.41gb", 0, ErrorCode.NOT_FOUND, id="no such profile"),
+        pytest.param((), "3g.40gb", 2, ErrorCode.NOT_FOUND, id="no such place"),
+        pytest.param(None, "3g.40gb", 4, ErrorCode.NOT_FOUND, id="not in MIG mode"),
+        pytest.param((THREE,), "2g.20gb", 4, ErrorCode.CONFLICT, id="no room"),
+    ],
+)
+def test_what_a_driver_would_not_make_is_refused(
+    there: tuple[MigInstance, ...] | None, profile: str, start: int, code: ErrorCode
+) -> None:
+    with pytest.raises(RefusedError) as refused:
+        with_another(there, OPTIONS, profile, start)
+
+    assert refused.value.code is code
+
+
+def test_a_layout_is_shown_with_what_only_the_agent_knows() -> None:
+    layout = MigLayout(options=OPTIONS, instances=(ONE, THREE))
+    record = MigRecord(
+        device_uuid="GPU-0", change=3, refusal="no", made=(MadeInstance("3g.40gb", 4),)
+    )
+
+    shown = record.shown_in(layout)
+
+    assert (shown.options, shown.change, shown.refusal) == (OPTIONS, 3, "no")
+    assert [each.made_by_agent for each in shown.instances] == [False, True]
+    assert MigRecord(device_uuid="GPU-0").shown_in(None) == MigLayout()
 
 
 def test_what_is_gone_was_not_made_by_the_agent_when_it_comes_again() -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import statistics
 from itertools import pairwise
 from pathlib import Path
 
@@ -324,6 +325,30 @@ def test_a_gpu_that_is_cut_is_listed_beside_its_instances() -> None:
     assert scene.gpus[0].utilization_percent is None
     assert len(simulation.devices(2.0)) == 2
     assert simulation.devices(1.5) == devices
+
+
+def test_a_gpu_that_its_agent_divides_may_be_divided_by_its_own_memory() -> None:
+    divided = DEVICES.replace("}", ", mig_enabled = true }").replace("80G", "40G", 1)
+    simulation = Simulation(parse_fleet(divided))
+
+    layouts = [facts.mig_layout for facts in simulation.devices(0.0)]
+
+    assert [layout and layout.options[0].profile for layout in layouts] == ["1g.5gb", "1g.10gb"]
+
+
+def test_readings_lie_around_those_of_a_held_device() -> None:
+    simulation = fleet_with("held_utilization_percent = 50\nheld_temperature_c = 70")
+    held = frozenset({"GPU-a"})
+    simulation.read(0.0, held)
+
+    readings = [simulation.read(1000.0 + second, held).gpus[0] for second in range(400)]
+
+    for name, middle, most in (("utilization_percent", 50, 6), ("temperature_c", 70, 1)):
+        found = [getattr(reading, name) for reading in readings]
+        assert statistics.mean(found) == pytest.approx(middle, abs=most / 5)
+        assert middle - most <= min(found) < max(found) <= middle + most
+    power = [reading.power_draw_w or 0.0 for reading in readings]
+    assert statistics.mean(power) == pytest.approx((76 + 610) / 2, rel=0.02)
 
 
 def test_fields_that_are_not_available_are_unknown_and_no_others() -> None:
