@@ -9,6 +9,7 @@ import pytest
 
 from schemas.gpu_request import GpuRequest, ReasonCode
 from schemas.mig import MigInstance, MigLayout, MigOption
+from schemas.telemetry import HealthState
 from services.scheduler.domain.model.fleet import Device, Fleet, Reading, ReadingState
 from services.scheduler.domain.placement.eligibility import blocks, can_ever_serve, reason_for
 from services.scheduler.domain.placement.mig_geometry import MOST_AT_ONCE, Division, divisions
@@ -166,6 +167,37 @@ def test_two_profiles_share_a_gpu_in_two_steps() -> None:
     assert found(first) == [("GPU-0", "3g.40gb", 4, [])]
     assert meanwhile == []
     assert found(second) == [("GPU-0", "1g.10gb", 0, [])]
+
+
+@pytest.mark.parametrize(
+    ("changes", "leaves"),
+    [
+        pytest.param({}, True, id="idle"),
+        pytest.param({"holder": HOLDER}, False, id="held"),
+        pytest.param({"cordoned": True}, False, id="out of service"),
+        pytest.param({"foreign_pids": (7,)}, False, id="a stranger's process"),
+        pytest.param({"health": HealthState.FAILING}, False, id="failing"),
+        pytest.param(None, False, id="nobody has seen it"),
+    ],
+)
+def test_only_what_nothing_uses_gives_way(changes: dict[str, Any] | None, leaves: bool) -> None:
+    parent, there = gpu(H100_80GB, ("1g.10gb", 6))
+    devices = [parent] if changes is None else [parent, msgspec.structs.replace(there, **changes)]
+
+    assert bool(divisions(asks("7g.80gb"), Fleet.of(devices), {})) is leaves
+
+
+@pytest.mark.parametrize(("limit", "made"), [(1, 0), (2, 1)])
+def test_no_more_of_a_profile_are_made_than_there_may_be(limit: int, made: int) -> None:
+    parent, *there = gpu(H100_80GB, ("1g.10gb", 6), ("2g.20gb", 0), held=[0, 6])
+    assert parent.mig_layout is not None
+    options = tuple(
+        msgspec.structs.replace(each, limit=limit) for each in parent.mig_layout.options
+    )
+    layout = msgspec.structs.replace(parent.mig_layout, options=options)
+    fleet = Fleet.of([msgspec.structs.replace(parent, mig_layout=layout), *there])
+
+    assert len(divisions(asks("1g.10gb"), fleet, {})) == made
 
 
 def test_what_another_waits_for_is_not_removed() -> None:

@@ -141,9 +141,11 @@ def _possible(
         option = next(each for each in layout.options if each.profile == request.mig_profile)
         if any(each.profile == option.profile for each in leaving):
             continue  # one is there and does not serve it, so that a second would not either
+        if sum(each.profile == option.profile for each in layout.instances) >= option.limit:
+            continue
         for start in option.starts:
             removed = tuple(e for e in layout.instances if _overlaps(e, start, option.size))
-            if leaving.issuperset(removed) and _is_below_limit(layout, option, removed):
+            if leaving.issuperset(removed):
                 yield Division(gpu=gpu, profile=option.profile, start=start, remove=removed)
 
 
@@ -160,11 +162,6 @@ def _may_leave(
         and device.health is HealthState.OK
         for uuid in instance.device_uuids
     )
-
-
-def _is_below_limit(layout: MigLayout, option: MigOption, removed: tuple[MigInstance, ...]) -> bool:
-    there = sum(each.profile == option.profile for each in layout.instances if each not in removed)
-    return there < option.limit
 
 
 def _cost(division: Division) -> tuple[int, int, NodeId, int, int]:
