@@ -60,7 +60,8 @@ def line(number: int = 0, **overrides: Any) -> bytes:  # any field of a line
     told = json.loads(json.dumps(LINE | overrides))
     told["metadata"]["session_num"] = number
     for name in ("credit_issued_ns", "request_start_ns", "request_end_ns"):
-        told["metadata"][name] += number * 300_000_000
+        if told["metadata"][name] is not None:
+            told["metadata"][name] += number * 300_000_000
     return json.dumps(told).encode()
 
 
@@ -81,6 +82,8 @@ def test_requests_become_a_level_by_our_own_rules() -> None:
 
     assert (level.num_requests, level.num_completed_requests, level.error_rate) == (2, 2, 0.0)
     assert level.started_at == datetime.fromtimestamp(START_NS / 1e9, UTC)
+    assert level == read(line(1), line(0)), "in whatever order they ended"
+    assert level.lateness_p99_seconds == pytest.approx(0.000884430)
     assert level.run_duration == pytest.approx(0.3 + 0.26894893)
     assert level.stats.ttft is not None
     assert level.stats.ttft.p99 == pytest.approx(0.119863236)
@@ -122,15 +125,26 @@ def test_the_warm_up_counts_nowhere() -> None:
     assert read(warm, line(0)).num_requests == 1
 
 
-def test_tokens_are_counted_in_pieces_where_the_server_does_not_say() -> None:
-    metrics = {name: told for name, told in LINE["metrics"].items() if "usage" not in name}
+@pytest.mark.parametrize(
+    ("untold", "tokens"),
+    [
+        ({"usage_prompt_tokens", "usage_completion_tokens"}, 4),
+        ({"usage_prompt_tokens"}, 4),
+        ({"usage_completion_tokens"}, 4),
+        ({"usage_completion_tokens", "inter_chunk_latency"}, 1),
+    ],
+)
+def test_tokens_are_counted_in_pieces_where_the_server_does_not_say(
+    untold: set[str], tokens: int
+) -> None:
+    metrics = {name: told for name, told in LINE["metrics"].items() if name not in untold}
 
     level = read(line(0, metrics=metrics))
 
     assert level.tokens_estimated
     assert level.requests is not None
     [row] = unpack_requests(level.requests)
-    assert (row.num_input_tokens, row.num_output_tokens) == (50, 4)
+    assert (row.num_input_tokens, row.num_output_tokens) == (50, tokens)
 
 
 def test_requests_that_were_sent_late_mark_a_timed_level() -> None:
@@ -140,6 +154,15 @@ def test_requests_that_were_sent_late_mark_a_timed_level() -> None:
 
     assert level.lateness_p99_seconds == pytest.approx(0.05)
     assert level.marks == (LevelMark.SENT_LATE,)
+
+
+def test_what_was_sent_before_it_was_issued_or_by_nobodys_word_was_not_late() -> None:
+    for issued in (START_NS + 50_000_000, None):
+        early = LINE["metadata"] | {"credit_issued_ns": issued}
+
+        level = read(line(metadata=early), load=Load(4096, "poisson(20)"))
+
+        assert level.lateness_p99_seconds == 0.0
 
 
 @pytest.mark.parametrize(

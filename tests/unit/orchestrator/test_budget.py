@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from schemas.prices import GpuPrices
 from schemas.task import DeploymentMode, OptimizationSpec, StopReason
@@ -69,6 +70,20 @@ def test_the_budget_that_is_used_up_is_named(
             "max_cost: 12 EUR are 6 GPU-hours of A100; GPUs without a price are not taken",
             id="those that the task names",
         ),
+        pytest.param(
+            ["L4"],
+            ("L4",),
+            "max_cost: 12 EUR are any number of GPU-hours of L4; GPUs without a price are not "
+            "taken",
+            id="of no cost",
+        ),
+        pytest.param(
+            ["A100", "L4"],
+            ("A100", "L4"),
+            "max_cost: 12 EUR are 6 to any number of GPU-hours of A100, L4; GPUs without a price "
+            "are not taken",
+            id="some of no cost",
+        ),
     ],
 )
 def test_only_gpus_with_a_price_are_asked_for(
@@ -76,11 +91,21 @@ def test_only_gpus_with_a_price_are_asked_for(
 ) -> None:
     task = make_file(optimization={"max_cost": 12}, gpus={"models": models})
 
-    priced, notes = with_priced_gpus(task, PRICES)
+    prices = replace(PRICES, hourly=PRICES.hourly | ({"l4": 0.0} if "L4" in models else {}))
+    priced, notes = with_priced_gpus(task, prices)
 
     assert priced.gpus is not None
     assert (priced.gpus.models, notes) == (taken, (note,))
-    assert with_priced_gpus(make_file(), None) == (make_file(), ())
+
+
+@pytest.mark.parametrize(("bounds", "prices"), [({}, None), ({}, PRICES), ({"max_cost": 1}, None)])
+def test_without_a_cost_or_prices_any_gpu_may_be_taken(
+    bounds: dict[str, Any], prices: GpuPrices | None
+) -> None:
+    task = make_file(optimization=bounds)
+
+    assert with_priced_gpus(task, prices) == (task, ())
+    assert spent_budget(task.optimization, prices, [held(3600, "NVIDIA H200")]) is None
 
 
 @pytest.mark.parametrize(

@@ -276,6 +276,53 @@ def test_a_custom_device_comes_with_what_its_definitions_say(
     assert (planned.request.gpus, planned.request.node_ids) == (gpus, ("npus",))
 
 
+OTHER_NPU = structs.replace(NPU, default_value=4)
+
+
+@pytest.mark.parametrize(
+    ("task", "offers", "limits", "clusters"),
+    [
+        pytest.param(
+            npu_task(),
+            (offering("a", NPU, NPU_MEMORY), offering("b", NPU_MEMORY, NPU), CLUSTER),
+            {NPU.key: 2, NPU_MEMORY.key: 16},
+            ("a", "b"),
+            id="all that define it alike, in whatever order",
+        ),
+        pytest.param(
+            npu_task(cluster="b"),
+            (offering("a", NPU), offering("b", OTHER_NPU)),
+            {NPU.key: 4},
+            ("b",),
+            id="the one that was asked for",
+        ),
+        pytest.param(
+            npu_task(),
+            (offering("a", NPU, structs.replace(NPU_MEMORY, group="others")),),
+            {NPU.key: 2},
+            ("a",),
+            id="without what is of another group",
+        ),
+        pytest.param(npu_task(), (CLUSTER,), {}, ("k8s",), id="where none defines it"),
+        pytest.param(
+            npu_task(),
+            (offering("a", structs.replace(NPU, default_value=4096)),),
+            {NPU.key: 4096},
+            ("a",),
+            id="as many as may be",
+        ),
+    ],
+)
+def test_devices_are_asked_for_in_the_clusters_that_define_them(
+    task: TaskFile, offers: tuple[Offer, ...], limits: dict[str, int], clusters: tuple[str, ...]
+) -> None:
+    (planned,) = make_plan(task, offers).experiments
+
+    assert planned.engine.kubernetes is not None
+    assert planned.engine.kubernetes.devices.limits == limits
+    assert planned.request.node_ids == clusters
+
+
 @pytest.mark.parametrize(
     ("task", "offers", "path", "says"),
     [

@@ -1,16 +1,25 @@
 """With several objectives, what none beats is repeated and told from chance in each of them."""
 
+import math
 import random
 from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from schemas.orchestrator import ExperimentState
 from schemas.task import Objective
 from schemas.trust import FrontMember, RunInfo, RunRole, TrustVerdict
-from services.orchestrator.domain.search.front_trust import MOST_MEMBERS
+from services.orchestrator.domain.search.front_trust import (
+    MOST_MEMBERS,
+    front_members,
+    front_verdict,
+    missing_runs,
+    unbeaten,
+)
 from services.orchestrator.domain.search.history import Past
+from services.orchestrator.domain.search.repeated_runs import configurations_of
 from services.orchestrator.domain.search.trust import next_checks, verdict
 from shared.benchmarks.ranking import Scored
 from shared.benchmarks.trust import trust_lines
@@ -132,6 +141,72 @@ def test_of_those_equal_by_the_first_objective_one_that_none_beats_wins() -> Non
     _, found = checked([(1.0, 100.0), (1.0, 200.0), (3.0, 50.0)], noise=0.005)
 
     assert found.winner == 2
+
+
+def measured(ordinal: int, *goals: float, **about: object) -> Past:
+    """As `goals` are, each to be small."""
+    past = run(ordinal, (1.0, 1.0), 0.0, **about)  # type: ignore[arg-type]  # its fields by name
+    assert past.scored is not None
+    return replace(past, scored=replace(past.scored, goals=goals))
+
+
+def repeat_of(first: int, ordinal: int, *goals: float, **about: object) -> Past:
+    return measured(ordinal, *goals, number=first, role=RunRole.REPEAT, repeats=first, **about)
+
+
+def test_a_member_is_repeated_once_and_where_that_was_disturbed_twice_more() -> None:
+    """Those with the fewest runs first; what is disturbed every time is left as it is."""
+    hot = ("throttled",)
+    past = [measured(n, float(n), 10.0 - n) for n in range(1, 6)]
+    past += [
+        repeat_of(1, 11, 1.0, 9.0),
+        *(repeat_of(2, n, 2.0, 8.0, contaminated=hot) for n in (12, 13, 14)),
+        *(repeat_of(3, n, 3.0, 7.0, contaminated=hot) for n in (15, 16)),
+        measured(6, 9.0, 9.0),
+    ]
+
+    missing = missing_runs(configurations_of(past))
+
+    assert [each.ordinal for each in missing] == [3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "goals",
+    [
+        pytest.param([(), ()], id="of one objective"),
+        pytest.param([(1.0, math.inf), (2.0, math.inf)], id="of what was not measured"),
+    ],
+)
+def test_what_has_no_goals_is_no_front(goals: list[tuple[float, ...]]) -> None:
+    past = [measured(number, *own) for number, own in enumerate(goals, start=1)]
+    configurations = configurations_of(past)
+
+    assert front_members(configurations) == []
+    assert unbeaten(configurations, configurations) == []
+
+
+def test_without_any_noise_the_least_difference_counts_and_none_is_a_tie() -> None:
+    """Two are the same; a third is as good as they are in one objective and worse in the other."""
+    truths = {1: (1.0, 5.0), 2: (1.0, 5.0), 3: (1.0, 6.0)}
+    past = [measured(number, *own) for number, own in truths.items()]
+    past += [repeat_of(number, number + 3, *own) for number, own in truths.items()]
+    configurations = configurations_of(past)
+
+    twins = front_verdict(GOALS, configurations)
+
+    assert [each.ordinal for each in unbeaten(configurations, configurations)] == [1, 2]
+    assert {each.ordinal: each.ties for each in twins} == {1: (2,), 2: (1,)}
+    assert all(by_goal(each) == dict.fromkeys(by_goal(each), True) for each in twins)
+
+
+def test_before_anything_is_repeated_nobody_can_tell_what_is_chance() -> None:
+    configurations = configurations_of([measured(1, 1.0, 9.0), measured(2, 2.0, 8.0)])
+
+    fast, large = front_verdict(GOALS, configurations)
+
+    assert (fast.ties, large.ties) == ((), ())
+    assert {by_goal(each)["minimize_latency"] for each in (fast, large)} == {None}
+    assert fast.goals[0].noise_floor_percent is None
 
 
 def test_one_objective_has_no_front() -> None:

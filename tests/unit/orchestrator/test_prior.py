@@ -87,6 +87,70 @@ def test_one_token_after_the_other_is_as_fast_as_weights_are_read() -> None:
     assert alone.e2e == pytest.approx(alone.ttft + 200 * alone.tpot)
 
 
+def test_requests_beyond_the_batch_wait_for_whole_turns() -> None:
+    turn, waiting = predict(prior(), point(), 8), predict(prior(), point(max_num_seqs=8), 64)
+
+    assert waiting.tpot == turn.tpot
+    assert waiting.e2e == pytest.approx(8 * turn.e2e)
+    assert waiting.ttft == pytest.approx(turn.ttft + 7 * turn.e2e / 2)
+    assert waiting.tokens_per_second == pytest.approx(turn.tokens_per_second)
+    assert turn.tokens_per_second == pytest.approx(8 * 1200 / turn.e2e)
+    assert turn.output_per_second == pytest.approx(8 * 200 / turn.e2e)
+
+
+def test_replicas_share_the_requests_and_stages_their_speed() -> None:
+    half, replicas = predict(prior(), point(), 5), predict(prior(), point(dp=2), 9)
+    stages = predict(prior(), point(pp=2), 5)
+
+    assert (replicas.tpot, replicas.e2e) == (half.tpot, half.e2e)
+    assert replicas.tokens_per_second == pytest.approx(9 / 2 * 1200 / half.e2e)
+    assert stages.e2e == half.e2e
+    assert stages.tokens_per_second == pytest.approx(half.tokens_per_second / 2)
+
+
+def test_gpus_that_share_a_layer_are_as_much_faster_but_for_what_they_tell_each_other() -> None:
+    alone, both = predict(prior(), point(), 1), predict(prior(), point(tp=2), 1)
+
+    assert both.tpot == pytest.approx(alone.tpot / 2 + 2 * 32 * 1e-5)
+    assert both.ttft == pytest.approx(alone.ttft / 2 + 2 * 32 * 1e-5)
+
+
+def test_a_batch_reads_more_experts_than_a_token_and_all_of_them_at_most() -> None:
+    experts = ModelShape(
+        weights=30_000_000_000, active_weights=3_000_000_000, cached_values=0, layers=48
+    )
+
+    steps = [predict(prior(shape=experts), point(), load).tpot for load in (1, 2, 10, 20)]
+
+    assert steps[0] == pytest.approx(2 * 3e9 / 3.35e12, rel=0.001)
+    assert [step / steps[0] for step in steps] == pytest.approx([1, 2, 10, 10])
+
+
+def test_a_large_batch_is_bound_by_arithmetic() -> None:
+    small = replace(LLAMA_8B, cached_values=0)
+
+    found = predict(prior(shape=small), point(), 1000)
+
+    assert found.tpot == pytest.approx(2 * 7.5e9 * 1000 / 989e12, rel=0.001)
+
+
+@pytest.mark.parametrize("value", [0, -1, "2", 1.5, None])
+def test_a_degree_that_is_none_counts_as_one(value: Any) -> None:
+    assert predict(prior(), point(tp=value, dp=value), 8) == predict(prior(), point(), 8)
+
+
+def test_what_no_score_is_foreseen_of_goes_by_the_output_of_a_gpu() -> None:
+    given = prior(objective=Objective.MAXIMIZE_TOKENS_PER_JOULE)
+    one, more = point(), point(tp=8)
+
+    assert predicted_score(given, one) is None
+    assert given.order(one) == -predict(given, one, 64).output_per_second
+    assert (given.order(one) or 0) < (given.order(more) or 0)
+    assert prior(objective=Objective.MAXIMIZE_THROUGHPUT).order(one) == pytest.approx(
+        -predict(given, one, 64).tokens_per_second
+    )
+
+
 @pytest.mark.parametrize(
     ("better", "than", "objective"),
     [
@@ -149,6 +213,22 @@ def test_stages_begin_with_the_foreseen_where_it_is_better_than_the_middle(
     assert run(search("auto", None), 1)[0].point.parameters == middle
 
 
+def test_a_space_that_cannot_be_counted_is_drawn_from() -> None:
+    """Also in one that can, of which there is too much."""
+    for more in (
+        {"fraction": {"type": "continuous", "low": 0.5, "high": 0.9}},
+        {"seed": {"type": "integer", "low": 1, "high": 10_000}},
+    ):
+        found = make_search(
+            make_file(parameters=FLAGS | more, optimization={"strategy": "bayesian"}),
+            prior=prior(),
+        )
+        assert found is not None
+        (first,) = run(found, 1)
+        assert first.point.parameters["tensor-parallel-size"] == 8
+        assert "roofline of H100" in first.reason
+
+
 def test_stages_wait_until_foreseen_and_middle_are_both_measured() -> None:
     found = search("auto", prior())
     first = run(found, 2)
@@ -184,6 +264,29 @@ def test_a_model_is_known_by_the_config_that_an_executor_has() -> None:
     assert unknown is None
     assert why == ("prior: no executor has the model's config.json, so none is used",)
     assert prior_for(make_file(), offers({"llama": LLAMA_8B})) == (None, ())
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "sizes"),
+    [({}, None), ({"arrivals": ["poisson(2)"]}, (100.0, 10.0))],
+    ids=["unknown sizes", "by time"],
+)
+def test_requests_of_which_too_little_is_known_have_no_prior(
+    benchmark: dict[str, Any], sizes: tuple[float, float] | None
+) -> None:
+    made, note = make_prior(make_file(benchmark=benchmark), LLAMA_8B, sizes)
+
+    assert made is None
+    assert "requests of unknown size, or that come by time" in note
+
+
+def test_of_several_gpus_that_are_known_the_first_is_taken() -> None:
+    task = make_file(gpus={"models": ["L40S", "H100"]})
+
+    made, _ = make_prior(task, LLAMA_8B, (100.0, 10.0))
+
+    assert made is not None
+    assert made.gpu.model == "L40S"
 
 
 def test_a_grid_takes_no_prior() -> None:

@@ -5,8 +5,13 @@ from typing import Any
 import pytest
 
 from schemas.checks import LimitsPolicy, RequestsPolicy, ResourceDefinition
-from schemas.kubernetes import ContainerDevices
-from shared.accelerator_rules.device_policies import AMOUNTS, RESOURCE, request_devices
+from schemas.kubernetes import ContainerDevices, KubernetesSpec
+from shared.accelerator_rules.device_policies import (
+    AMOUNTS,
+    RESOURCE,
+    devices_of,
+    request_devices,
+)
 from shared.errors import RefusedError
 
 CORE, MEMORY, NPU = "tencent.com/vcuda-core", "tencent.com/vcuda-memory", "vendor.example/npu"
@@ -119,6 +124,55 @@ def test_requests_are_the_limits_or_left_out(
 
     assert asked is not None
     assert asked.container == ContainerDevices(limits={NPU: 3}, requests=requests)
+
+
+NO_LIMIT = LimitsPolicy.DISABLED
+
+
+@pytest.mark.parametrize(
+    ("resource", "definitions", "amounts", "path"),
+    [
+        pytest.param(NPU, (define(limits=NO_LIMIT),), {}, RESOURCE, id="the resource"),
+        pytest.param(
+            NPU, (define(limits=NO_LIMIT),), {NPU: 1}, f"{AMOUNTS}[{NPU!r}]", id="its amount"
+        ),
+        pytest.param(
+            CORE,
+            (VCUDA[0], define(MEMORY, limits=LimitsPolicy.REQUIRED)),
+            {CORE: 20},
+            f"{AMOUNTS}[{MEMORY!r}]",
+            id="the amount of what is beside it",
+        ),
+    ],
+)
+def test_a_refusal_names_the_field_that_broke_the_rule(
+    resource: str,
+    definitions: tuple[ResourceDefinition, ...],
+    amounts: dict[str, int],
+    path: str,
+) -> None:
+    with pytest.raises(RefusedError) as refused:
+        request_devices(definitions, resource, amounts, None)
+
+    assert refused.value.path == path
+
+
+@pytest.mark.parametrize(
+    ("devices", "resource", "limits"),
+    [
+        pytest.param({}, None, {"nvidia.com/gpu": 2}, id="whole GPUs"),
+        pytest.param({}, CORE, {CORE: 200}, id="units of GPUs"),
+        pytest.param({NPU: 7}, CORE, {NPU: 7}, id="as they were defined"),
+    ],
+)
+def test_a_container_has_what_its_definitions_came_to_else_gpus(
+    devices: dict[str, int], resource: str | None, limits: dict[str, int]
+) -> None:
+    given = ContainerDevices(limits=devices, requests=devices)
+
+    found = devices_of(KubernetesSpec(devices=given), resource, 2)
+
+    assert found == ContainerDevices(limits=limits, requests=limits)
 
 
 def test_what_nothing_defines_is_asked_for_as_before() -> None:

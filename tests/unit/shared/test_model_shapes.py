@@ -16,6 +16,23 @@ LLAMA_8B = {
     "intermediate_size": 14336,
     "vocab_size": 128256,
 }
+LLAMA_1B = {
+    "hidden_size": 2048,
+    "num_hidden_layers": 16,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 8192,
+    "vocab_size": 128256,
+    "tie_word_embeddings": True,
+}
+LLAMA_2_7B = {
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "intermediate_size": 11008,
+    "vocab_size": 32000,
+}
+MIXTRAL = LLAMA_8B | {"vocab_size": 32000, "num_local_experts": 8, "num_experts_per_tok": 2}
 QWEN_30B_A3B = {
     "hidden_size": 2048,
     "num_hidden_layers": 48,
@@ -36,6 +53,20 @@ QWEN_30B_A3B = {
         pytest.param(LLAMA_8B, 8.03, 7.50, id="Llama 3.1 8B"),
         pytest.param(QWEN_30B_A3B, 30.5, 3.03, id="Qwen3 30B, 3.3 with both embeddings"),
         pytest.param({"text_config": LLAMA_8B}, 8.03, 7.50, id="of several kinds of input"),
+        pytest.param(LLAMA_1B, 1.24, 1.24, id="Llama 3.2 1B, one table of embeddings"),
+        pytest.param(LLAMA_2_7B, 6.74, 6.61, id="Llama 2 7B, as many keys as heads"),
+        pytest.param(MIXTRAL, 46.7, 12.75, id="Mixtral 8x7B"),
+        pytest.param(
+            {**MIXTRAL, "num_local_experts": None, "n_routed_experts": 8},
+            *(46.7, 12.75),
+            id="experts by another name",
+        ),
+        pytest.param(
+            {**MIXTRAL, "num_experts_per_tok": None}, 46.7, 46.57, id="all experts for each token"
+        ),
+        pytest.param(
+            {**MIXTRAL, "num_experts_per_tok": 1}, 46.7, 7.11, id="one expert for each token"
+        ),
     ],
 )
 def test_weights_are_those_that_are_published(
@@ -65,6 +96,19 @@ def test_what_tells_no_size_has_none(config: bytes) -> None:
     shape = shape_of_model(config)
 
     assert shape is None or min(shape.weights, shape.active_weights, shape.cached_values) > 0
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        *({name: 0} for name in LLAMA_8B if name != "num_key_value_heads"),
+        {"num_key_value_heads": -8},
+        {"num_experts": 8, "num_experts_per_tok": -1},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_no_size(bad: dict[str, int]) -> None:
+    assert shape_of_model(json.dumps(LLAMA_8B | bad).encode()) is None
 
 
 @pytest.mark.parametrize(

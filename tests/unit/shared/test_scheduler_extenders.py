@@ -27,6 +27,12 @@ def configuration(version: str = "v1", **changes: Any) -> dict[str, Any]:
     return {**kind, "kind": "KubeSchedulerConfiguration", "extenders": [entry]}
 
 
+def without(name: str) -> dict[str, Any]:
+    made = configuration()
+    del made["extenders"][0][name]
+    return made
+
+
 def setup(**changes: Any) -> ClusterSetup:
     """All that GPU-Manager takes."""
     whole: dict[str, Any] = {
@@ -59,7 +65,22 @@ def setup(**changes: Any) -> ClusterSetup:
             {"scheduler_config_option"},
             id="another file",
         ),
+        pytest.param(
+            {"commands": {"kube-scheduler-a": ["kube-scheduler", "--config", CONFIGURATION_PATH]}},
+            set(),
+            id="the file as a word of its own",
+        ),
+        pytest.param(
+            {"commands": {"kube-scheduler-a": ["kube-scheduler", "--config"]}},
+            {"scheduler_config_option"},
+            id="an option without its file",
+        ),
         pytest.param({"commands": {}}, {"scheduler_config_option"}, id="the scheduler is hidden"),
+        pytest.param(
+            {"commands": {}, "kubernetes": (1, 23), "configurations": {}},
+            {"scheduler_config_option"},
+            id="1.23",
+        ),
         pytest.param({"commands": {}, "kubernetes": (1, 22)}, {"configuration_version"}, id="1.22"),
         pytest.param({"configurations": {}}, set(), id="no file was given"),
         pytest.param(
@@ -71,6 +92,14 @@ def setup(**changes: Any) -> ClusterSetup:
             {"configurations": {"a.yaml": configuration(urlPrefix="https://elsewhere")}},
             {"extender_configured"},
             id="it is elsewhere",
+        ),
+        pytest.param(
+            {"configurations": {"a.yaml": without("nodeCacheCapable")}}, set(), id="its default"
+        ),
+        pytest.param(
+            {"configurations": {"a.yaml": without("enableHTTPS")}},
+            {"extender_configured"},
+            id="without TLS",
         ),
         pytest.param(
             {"configurations": {"a.yaml": {"kind": "Policy"}}},
@@ -90,6 +119,9 @@ def test_what_is_missing_is_named_by_its_rule(changes: dict[str, Any], rules: se
 @pytest.mark.parametrize(
     ("kubernetes", "version", "is_read"),
     [
+        ((1, 21), "v1beta2", False),
+        ((1, 22), "v1beta2", True),
+        ((1, 22), "v1beta3", False),
         ((1, 23), "v1beta2", True),
         ((1, 24), "v1", False),
         ((1, 25), "v1", True),
