@@ -56,8 +56,13 @@ def point(**parameters: Any) -> Point:
     return Point(quant={}, parallel={}, parameters=named)
 
 
-def search(strategy: str, given: Prior | None) -> Search:
-    optimization = {"strategy": strategy, "seed": 3, "n_initial_random": 8, "max_iterations": 12}
+def search(strategy: str, given: Prior | None, n_initial_random: int = 8) -> Search:
+    optimization = {
+        "strategy": strategy,
+        "seed": 3,
+        "n_initial_random": n_initial_random,
+        "max_iterations": 12,
+    }
     found = make_search(make_file(parameters=FLAGS, optimization=optimization), prior=given)
     assert found is not None
     return found
@@ -67,7 +72,9 @@ def usual(proposal: Proposal) -> float:
     return 1.0 + proposal.ordinal
 
 
-def run(found: Search, most: int, scored: Callable[[Proposal], float] = usual) -> list[Proposal]:
+def run(
+    found: Search, most: int, scored: Callable[[Proposal], float | None] = usual
+) -> list[Proposal]:
     proposals: list[Proposal] = []
     while len(proposals) < most:
         past = [past_of(each.ordinal, each.point, scored(each)) for each in proposals]
@@ -196,14 +203,30 @@ def test_every_other_of_the_first_proposals_is_the_best_that_is_foreseen() -> No
     assert scores == sorted(scores)
 
 
-@pytest.mark.parametrize("is_right", [True, False])
+def test_no_more_is_foreseen_than_would_be_drawn() -> None:
+    proposals = run(search("bayesian", prior(), n_initial_random=3), FORESEEN)
+
+    assert [each.ordinal for each in proposals if "roofline" in each.reason] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("of_foreseen", "of_middle", "is_right"),
+    [
+        pytest.param(1.0, 2.0, True, id="better"),
+        pytest.param(2.0, 1.0, False, id="worse"),
+        pytest.param(1.0, 1.0, True, id="as good, and first"),
+        pytest.param(1.0, None, True, id="the middle fails"),
+        pytest.param(None, 1.0, False, id="it fails"),
+        pytest.param(None, None, False, id="both fail"),
+    ],
+)
 def test_stages_begin_with_the_foreseen_where_it_is_better_than_the_middle(
-    is_right: bool,
+    of_foreseen: float | None, of_middle: float | None, is_right: bool
 ) -> None:
     found = search("auto", prior())
 
-    def scored(each: Proposal) -> float:
-        return 1.0 if (each.ordinal == 1) == is_right else 2.0 + each.ordinal
+    def scored(each: Proposal) -> float | None:
+        return {1: of_foreseen, 2: of_middle}.get(each.ordinal, 9.0)
 
     foreseen, middle, third = (each.point.parameters for each in run(found, 3, scored))
 

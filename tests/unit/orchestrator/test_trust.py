@@ -183,6 +183,19 @@ def test_one_that_is_disturbed_again_is_left_aside() -> None:
     assert verdict(LATENCY, past).winner == 2
 
 
+@pytest.mark.parametrize(("disturbed", "repeats"), [(0, 2), (2, 2), (3, 1), (4, 0), (5, 0)])
+def test_a_baseline_that_is_disturbed_every_time_is_given_up(disturbed: int, repeats: int) -> None:
+    past = [run(1, 100.0), run(2, 50.0)]
+    past += [
+        run(3 + n, 99.0, role=RunRole.REPEAT, repeats=1, contaminated=("throttled",))
+        for n in range(disturbed)
+    ]
+
+    checks = next_checks(LATENCY, past, 9)
+
+    assert [each.repeats for each in checks if each.role is RunRole.REPEAT] == [1] * repeats
+
+
 @pytest.mark.parametrize(
     "repeat",
     [
