@@ -80,15 +80,17 @@ def test_what_counts_of_a_configuration_are_its_clean_runs(
 
 
 def test_squares_are_of_shares_of_the_mean() -> None:
-    assert (repeated(90, 110).mean, repeated(90, 110).squares) == (100, pytest.approx(0.02))
-    assert (repeated(0, 0).mean, repeated(0, 0).squares) == (0, 0)
+    assert repeated(90, 110).mean == 100
+    assert repeated(90, 110).squares == pytest.approx(0.02)
+    assert repeated(0, 0).squares == 0
 
 
 def test_noise_is_that_of_all_that_were_repeated() -> None:
     noise = noise_of([repeated(90, 110), repeated(7), repeated(95, 105, 100)])
 
     assert noise is not None
-    assert (noise.freedom, noise.variance) == (3, pytest.approx((0.02 + 0.005) / 3))
+    assert noise.freedom == 3
+    assert noise.variance == pytest.approx((0.02 + 0.005) / 3)
     assert noise_of([repeated(7), repeated(8)]) is None
 
 

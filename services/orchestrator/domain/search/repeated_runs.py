@@ -92,12 +92,12 @@ def configurations_of(past: Sequence[Past]) -> list[Configuration]:
 
 
 def noise_of(compared: Iterable[Configuration]) -> Noise | None:
-    """None where no configuration was measured twice."""
-    repeated = [each for each in compared if len(each.scores) > 1]
-    freedom = sum(len(each.scores) - 1 for each in repeated)
+    """Of those that were measured; None where none was measured twice."""
+    measured = list(compared)
+    freedom = sum(len(each.scores) - 1 for each in measured)
     if not freedom:
         return None
-    squares = math.fsum(each.squares for each in repeated)
+    squares = math.fsum(each.squares for each in measured)
     return Noise(variance=squares / freedom, freedom=freedom)
 
 
