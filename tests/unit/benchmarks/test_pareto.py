@@ -6,6 +6,7 @@ from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from schemas.benchmark import BenchmarkMetrics
 from schemas.task import Objective
@@ -52,11 +53,9 @@ def test_goals_are_to_be_small_and_what_was_not_measured_is_worst() -> None:
 
 
 def test_what_misses_a_constraint_stays_behind_every_front() -> None:
-    def make(ordinal: int, *goals: float, **excess: float) -> Scored:
-        return Scored(
-            experiment_id=UUID(int=ordinal), ordinal=ordinal, score=goals[0], goals=goals, **excess
-        )
+    def make(ordinal: int, *goals: float) -> Scored:
+        return Scored(experiment_id=UUID(int=ordinal), ordinal=ordinal, score=goals[0], goals=goals)
 
-    ranked = [make(1, 1, 9), make(2, 2, 9), make(3, 3, 1), make(4, 0, 0, excess=0.1)]
+    ranked = [make(1, 1, 9), make(2, 2, 9), make(3, 3, 1), replace(make(4, 0, 0), excess=0.1)]
 
     assert [each.ordinal for each in by_fronts(ranked)] == [1, 3, 2, 4]

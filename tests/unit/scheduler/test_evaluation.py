@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from schemas.gpu_request import ChangeKind, GpuRequest, Selector, SelectorKey, SelectorOperator
 from services.scheduler.domain.advice import evaluation
-from services.scheduler.domain.advice.evaluation import TRIALS, available, evaluate
+from services.scheduler.domain.advice.evaluation import available, evaluate
+from services.scheduler.domain.advice.suggestions import TRIALS
 from services.scheduler.domain.model.fleet import Device, Node, ReadingState
 from services.scheduler.domain.model.inputs import (
     DeviceSeen,

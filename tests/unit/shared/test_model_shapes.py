@@ -111,6 +111,17 @@ def test_what_cannot_be_is_no_size(bad: dict[str, int]) -> None:
     assert shape_of_model(json.dumps(LLAMA_8B | bad).encode()) is None
 
 
+@pytest.mark.parametrize("name", sorted(LLAMA_8B.keys() - {"num_key_value_heads"}))
+def test_what_leaves_a_size_out_tells_none(name: str) -> None:
+    told = {each: size for each, size in LLAMA_8B.items() if each != name}
+
+    assert shape_of_model(json.dumps(told).encode()) is None
+
+
+def test_a_model_may_have_one_layer() -> None:
+    assert shape_of_model(json.dumps(LLAMA_8B | {"num_hidden_layers": 1}).encode()) is not None
+
+
 @pytest.mark.parametrize(
     ("name", "model"),
     [
