@@ -92,7 +92,7 @@ def _duration_seconds(
     ends = [record.ended for record in kept]
     if not ends:
         return max(0.0, (level.window_ends or begins) - begins)
-    if level.load.arrivals is not None and len(ends) > 1 and max(ends) > min(ends):
+    if level.load.arrivals is not None and max(ends) > min(ends):
         # At the exit: of an engine that falls behind, what it serves and not what is asked of it.
         return (max(ends) - min(ends)) * len(ends) / (len(ends) - 1)
     if spec.warmup_requests and level.load.arrivals is None:

@@ -103,6 +103,7 @@ def test_what_failed_and_what_was_cut_off_is_counted() -> None:
 
     assert (level.num_requests, level.num_completed_requests, level.error_rate) == (5, 1, 0.8)
     assert level.error_codes_frequency == {"503": 1, "connect": 1, "unanswered": 2}
+    assert level.run_duration == pytest.approx(0.6 + 0.269081035), "until the last has failed"
 
 
 @pytest.mark.parametrize("name", ["time_to_first_token", "request_latency"])

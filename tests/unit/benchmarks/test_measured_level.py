@@ -23,6 +23,15 @@ def sent(*seconds: float, late: float = 0.0) -> list[Record]:
     return [Record(STARTED + at, STARTED + at + 1.0, late, ANSWERED) for at in seconds]
 
 
+def slowing() -> list[Record]:
+    """The last takes three times as long as the first."""
+    answers = (replace(ANSWERED, e2e_latency=1.0 + n / 50) for n in range(100))
+    return [
+        Record(STARTED + n, STARTED + n + answer.e2e_latency, 0.0, answer)
+        for n, answer in enumerate(answers)
+    ]
+
+
 def made(records: list[Record], **overrides: Any) -> LevelOutcome:
     given: dict[str, Any] = {
         "load": CLOSED,
@@ -44,6 +53,12 @@ def made(records: list[Record], **overrides: Any) -> LevelOutcome:
         pytest.param(made(sent(0, 0.5, 1)), 0, 2.0, id="until the last has ended"),
         pytest.param(made(sent(0, 0.5, 1), window_ends=9.0), 3, 4.0, id="the window of a loop"),
         pytest.param(made(sent(0, 0.5, 1)), 3, 2.0, id="a loop without a window"),
+        pytest.param(
+            made(sent(0, 0.5, 1), window_ends=9.0), 0, 2.0, id="a loop that ends with its requests"
+        ),
+        pytest.param(
+            made(sent(0.25), load=OPEN, window_ends=9.0), 3, 1.25, id="one that came in a window"
+        ),
         pytest.param(
             made(sent(0, 0.5, 1), load=OPEN, window_ends=9.0), 3, 1.5, id="by ends where they come"
         ),
@@ -91,6 +106,9 @@ def test_what_failed_is_counted_by_its_code() -> None:
             made(sent(0, 0), in_flight_mean=4.0), (LevelMark.LITTLES_LAW,), id="lost some"
         ),
         pytest.param(made(sent(0, 0), in_flight_mean=None), (), id="not counted"),
+        pytest.param(
+            made(slowing(), in_flight_mean=None), (LevelMark.NOT_STEADY,), id="slower and slower"
+        ),
     ],
 )
 def test_what_is_odd_about_a_level_is_marked(

@@ -27,7 +27,14 @@ def span(low: float, high: float, *, log: bool = False) -> dict[str, Any]:
     return {"type": "continuous", "low": low, "high": high, "log": log}
 
 
-def predicted(space: Space, *, mirrored: bool = False, seconds: Sequence[float] = ()) -> list[bool]:
+def predicted(
+    space: Space,
+    *others: Trial,
+    mirrored: bool = False,
+    seconds: Sequence[float] = (),
+    crashed: Sequence[float] = CRASHED,
+    measured: Sequence[float] = MEASURED,
+) -> list[bool]:
     """For each share of the first range.
 
     `seconds` are the places of trials in another dimension; the first of them is asked for.
@@ -42,13 +49,13 @@ def predicted(space: Space, *, mirrored: bool = False, seconds: Sequence[float] 
 
     places = [
         place(share, *seconds[number : number + 1])
-        for number, share in enumerate((*CRASHED, *MEASURED))
+        for number, share in enumerate((*crashed, *measured))
     ]
     trials = [
         Trial(ordinal=1, place=at, standing=1, failure=OUT_OF_MEMORY if number < 3 else None)
         for number, at in enumerate(places)
     ]
-    would_crash = crash_predictor(space, trials)
+    would_crash = crash_predictor(space, [*trials, *others])
     return [would_crash(place(share, *seconds[:1])) for share in SHARES]
 
 
@@ -59,6 +66,28 @@ def test_what_lies_beyond_the_crashes_is_predicted_and_what_was_measured_is_not(
     assert [UNIT[round(200 * share)] for share in CRASHED] == [True] * 3
     assert [UNIT[round(200 * share)] for share in MEASURED] == [False] * 3
     assert sorted(UNIT) == UNIT
+
+
+def test_the_border_lies_halfway_between_what_crashed_and_what_did_not() -> None:
+    found = predicted(space_of(x=span(0, 1)), crashed=(1.0, 0.8, 0.6), measured=(0.0, 0.2, 0.4))
+
+    assert found[:100] == [False] * 100
+    assert found[101:] == [True] * 100
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(Trial(ordinal=9, place=None, failure=OUT_OF_MEMORY), id="of another space"),
+        pytest.param(
+            Trial(ordinal=9, place=(0.0,), standing=9, failure=FailureKind.NODE_LOST),
+            id="a node's fault",
+        ),
+        pytest.param(Trial(ordinal=9, place=(1.0,)), id="still under way"),
+    ],
+)
+def test_what_neither_crashed_nor_was_measured_says_nothing(other: Trial) -> None:
+    assert predicted(space_of(x=span(0, 1)), other) == UNIT
 
 
 @pytest.mark.parametrize(

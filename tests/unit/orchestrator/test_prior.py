@@ -105,6 +105,52 @@ def test_requests_beyond_the_batch_wait_for_whole_turns() -> None:
     assert turn.output_per_second == pytest.approx(8 * 200 / turn.e2e)
 
 
+def test_requests_one_at_a_time_wait_for_all_before_them() -> None:
+    alone, one_by_one = predict(prior(), point(), 1), predict(prior(), point(max_num_seqs=1), 8)
+
+    assert one_by_one.e2e == pytest.approx(8 * alone.e2e)
+
+
+@pytest.mark.parametrize(
+    ("name", "bytes_each"),
+    [("float32", 4), ("fp8", 1), ("int8", 1), ("w8a8_fp8", 1), ("awq", 0.5), ("gptq_marlin", 0.5)],
+)
+def test_weights_are_read_in_the_bytes_of_their_format(name: str, bytes_each: float) -> None:
+    given = prior(shape=replace(LLAMA_8B, cached_values=0))
+    usual = predict(given, point(), 1)
+
+    assert predict(given, point(quantization=name), 1).tpot == pytest.approx(
+        usual.tpot * bytes_each / 2
+    )
+
+
+def test_the_cache_has_to_fit_beside_the_weights() -> None:
+    """70 GB of weights, and 44 MB of cache for each request, in 72 of 80 GB."""
+    given = prior(
+        shape=ModelShape(
+            weights=35_000_000_000, active_weights=35_000_000_000, cached_values=20_000, layers=80
+        )
+    )
+
+    assert predict(given, point(), 45).fits
+    assert not predict(given, point(), 46).fits
+
+
+def test_of_several_loads_times_are_their_mean_and_throughput_is_the_most() -> None:
+    loads = (1, 64)
+    alone, many = (predict(prior(), point(), load) for load in loads)
+
+    found = {
+        each: predicted_score(prior(objective=each, loads=loads), point())
+        for each in (Objective.MINIMIZE_LATENCY, Objective.MAXIMIZE_THROUGHPUT)
+    }
+
+    assert found[Objective.MINIMIZE_LATENCY] == pytest.approx((alone.e2e + many.e2e) / 2)
+    assert found[Objective.MAXIMIZE_THROUGHPUT] == many.tokens_per_second > alone.tokens_per_second
+    by_output = prior(objective=Objective.MAXIMIZE_TOKENS_PER_JOULE, loads=loads).order(point())
+    assert by_output == -many.output_per_second
+
+
 def test_replicas_share_the_requests_and_stages_their_speed() -> None:
     half, replicas = predict(prior(), point(), 5), predict(prior(), point(dp=2), 9)
     stages = predict(prior(), point(pp=2), 5)
@@ -309,7 +355,7 @@ def test_of_several_gpus_that_are_known_the_first_is_taken() -> None:
     made, _ = make_prior(task, LLAMA_8B, (100.0, 10.0))
 
     assert made is not None
-    assert made.gpu.model == "L40S"
+    assert (made.gpu.model, made.input_tokens, made.output_tokens) == ("L40S", 100.0, 10.0)
 
 
 def test_a_grid_takes_no_prior() -> None:

@@ -4,14 +4,37 @@ from uuid import UUID
 
 import pytest
 
-from services.results.domain.coverage import longest_gap_seconds, missing_ticks
+from services.results.domain.coverage import (
+    covered_seconds,
+    longest_gap_seconds,
+    missing_ticks,
+)
 from services.results.domain.reading import Reading, Span
 
 WINDOW = Span(10.0, 20.0)
 
 
 def tick(at: int, boot: int = 7) -> Reading:
-    return Reading(at=float(at), interval_seconds=1.0, boot_id=UUID(int=boot), sequence=at)
+    return read_at(float(at), 1.0, boot=boot, sequence=at)
+
+
+def read_at(at: float, interval: float, *, boot: int = 7, sequence: int = 1) -> Reading:
+    return Reading(at=at, interval_seconds=interval, boot_id=UUID(int=boot), sequence=sequence)
+
+
+@pytest.mark.parametrize(
+    ("readings", "seconds"),
+    [
+        pytest.param([read_at(15, 2)], 2.0, id="half an interval on both sides"),
+        pytest.param([read_at(13, 1), read_at(14, 1)], 2.0, id="of two"),
+        pytest.param([read_at(13, 1), read_at(14.5, 1)], 2.5, id="a little late"),
+        pytest.param([read_at(13, 1), read_at(14.625, 1)], 2.0, id="one is missing between"),
+        pytest.param([read_at(12, 1), read_at(16, 3)], 6.0, id="the interval has grown"),
+        pytest.param([read_at(12, 3), read_at(16, 1)], 6.0, id="the interval has shrunk"),
+    ],
+)
+def test_a_reading_stands_for_the_time_around_it(readings: list[Reading], seconds: float) -> None:
+    assert covered_seconds(readings, [WINDOW]) == seconds
 
 
 @pytest.mark.parametrize(

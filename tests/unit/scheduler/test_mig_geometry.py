@@ -215,6 +215,26 @@ def test_one_that_is_there_or_on_its_way_is_not_made_again() -> None:
     assert len(divisions(asks("1g.10gb", "1g.10gb"), there, {})) == 1
 
 
+@pytest.mark.parametrize(
+    ("request_", "under_way", "made_on"),
+    [
+        pytest.param({}, {"GPU-0": "1g.10gb"}, [], id="it is on its way"),
+        pytest.param({}, {"GPU-0": "3g.40gb"}, ["GPU-1"], id="another profile is"),
+        pytest.param(
+            {"node_ids": ("beta",)}, {"GPU-0": "1g.10gb"}, ["GPU-1"], id="on another node"
+        ),
+        pytest.param({}, {"GPU-9": "1g.10gb"}, ["GPU-0"], id="of a GPU that is gone"),
+    ],
+)
+def test_only_what_will_serve_a_request_is_waited_for(
+    request_: dict[str, Any], under_way: dict[str, str], made_on: list[str]
+) -> None:
+    fleet = Fleet.of([*gpu(), *gpu(number=1, node_id="beta")])
+    request = GpuRequest(mig_profile="1g.10gb", **request_)
+
+    assert [each.gpu.uuid for each in divisions([request], fleet, under_way)] == made_on
+
+
 def test_one_that_turned_out_too_small_is_not_made_again_and_again() -> None:
     request = GpuRequest(mig_profile="1g.10gb", min_memory_mb=9_800)
     there = gpu(H100_80GB, ("1g.10gb", 6))

@@ -117,6 +117,22 @@ def test_what_is_missing_is_named_by_its_rule(changes: dict[str, Any], rules: se
 
 
 @pytest.mark.parametrize(
+    ("daemon_sets", "says"),
+    [
+        ({}, f"there is no DaemonSet {VGPU.daemon_set}"),
+        ({VGPU.daemon_set: DaemonSet(1, 1)}, f"DaemonSet {VGPU.daemon_set} is there"),
+    ],
+)
+def test_where_nothing_is_counted_it_says_whether_the_plugin_is_there(
+    daemon_sets: dict[str, DaemonSet], says: str
+) -> None:
+    findings = check_setup(setup(resources={}, daemon_sets=daemon_sets), [VGPU])
+
+    (lack,) = [each for each in findings if each.rule == "device_plugin"]
+    assert says in lack.message
+
+
+@pytest.mark.parametrize(
     ("kubernetes", "version", "is_read"),
     [
         ((1, 21), "v1beta2", False),
