@@ -73,6 +73,7 @@ def test_bursts_and_traces_are_sent_at_their_times(
     [phase] = told(load, spec)["phases"]
 
     assert (phase["type"], phase["requests"]) == ("fixed_schedule", len(milliseconds))
+    assert not phase["auto_offset"], "the first is sent at its own time"
     sent = lines(load, spec)
     assert [line["timestamp"] for line in sent] == milliseconds
     assert sent[0]["payload"]["max_tokens"] == 4
@@ -103,6 +104,16 @@ def test_a_warm_scenario_shares_the_beginnings() -> None:
     }
 
     assert len(beginnings) == 1
+
+
+def test_answers_are_streamed_and_counted_by_the_server_and_nothing_else_is_measured() -> None:
+    benchmark = told(Load(1))
+
+    assert benchmark["endpoint"]["streaming"]
+    assert benchmark["endpoint"]["use_server_token_count"]
+    assert benchmark["phases"][0]["exclude_from_results"]
+    for part in ("gpu_telemetry", "server_metrics", "network_latency"):
+        assert benchmark[part] == {"enabled": False}
 
 
 def test_the_key_is_named_in_the_file_and_told_in_the_environment() -> None:

@@ -113,7 +113,7 @@ def test_requests_one_at_a_time_wait_for_all_before_them() -> None:
 
 @pytest.mark.parametrize(
     ("name", "bytes_each"),
-    [("float32", 4), ("fp8", 1), ("int8", 1), ("w8a8_fp8", 1), ("awq", 0.5), ("gptq_marlin", 0.5)],
+    [("float32", 4), ("fp8", 1), ("int8", 1), ("w8a8", 1), ("awq", 0.5), ("gptq_marlin", 0.5)],
 )
 def test_weights_are_read_in_the_bytes_of_their_format(name: str, bytes_each: float) -> None:
     given = prior(shape=replace(LLAMA_8B, cached_values=0))

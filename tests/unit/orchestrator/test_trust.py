@@ -15,6 +15,7 @@ from services.orchestrator.domain.search.history import Past, with_images_compar
 from services.orchestrator.domain.search.trust import (
     BASELINE_RUNS,
     FEWEST_REPEATS,
+    MOST_CHECKS,
     REPLAYS,
     is_of_winner,
     next_checks,
@@ -194,6 +195,44 @@ def test_a_baseline_that_is_disturbed_every_time_is_given_up(disturbed: int, rep
     checks = next_checks(LATENCY, past, 9)
 
     assert [each.repeats for each in checks if each.role is RunRole.REPEAT] == [1] * repeats
+    assert {each.seed for each in checks if each.role is RunRole.REPEAT} <= {0}
+
+
+def spread_baseline() -> list[Past]:
+    """Of which one run says little: by 10 % equal ones may differ."""
+    again = (run(90 + n, score, role=RunRole.REPEAT, repeats=1) for n, score in ((1, 95), (2, 105)))
+    return [run(1, 100.0), *again]
+
+
+def test_no_more_than_four_leaders_are_repeated() -> None:
+    past = [*spread_baseline(), *(run(n, 89.0 + n) for n in range(2, 9))]
+
+    assert {each.repeats for each in next_checks(LATENCY, past, 99)} == {2, 3, 4, 5}
+
+
+@pytest.mark.parametrize(("disturbed", "is_repeated"), [(5, True), (6, False)])
+def test_a_leader_that_is_disturbed_every_time_is_given_up(
+    disturbed: int, is_repeated: bool
+) -> None:
+    past = [*spread_baseline(), run(2, 90.0), run(3, 91.0), run(4, 92.0)]
+    past += [
+        run(10 + n, 91.0, role=RunRole.REPEAT, repeats=3, contaminated=("throttled",))
+        for n in range(disturbed)
+    ]
+
+    assert (3 in {each.repeats for each in next_checks(LATENCY, past, 99)}) is is_repeated
+
+
+def test_only_what_was_measured_twice_is_said_to_be_equal() -> None:
+    past = [*spread_baseline(), run(2, 90.0), run(3, 90.5), run(4, 90.6)]
+    past += [
+        run(20 + first, score, role=RunRole.REPEAT, repeats=first)
+        for first, score in ((2, 90.2), (3, 90.7))
+    ]
+
+    found = verdict(LATENCY, past)
+
+    assert (found.winner, found.ties) == (2, (3,))
 
 
 @pytest.mark.parametrize(
@@ -261,6 +300,7 @@ def test_the_more_were_tried_the_more_may_be_repeated(configurations: int, repea
     past, _ = checked(tried([100] * configurations, 0.05, 1), noisy(0.05, 1))
 
     assert sum(each.run.role is RunRole.REPEAT for each in past) == repeats
+    assert len(past) - configurations == repeats + MOST_CHECKS - FEWEST_REPEATS
 
 
 def test_a_score_of_nothing_breaks_no_arithmetic() -> None:
