@@ -213,3 +213,4 @@ def test_one_objective_has_no_front() -> None:
     past = [run(1, (1.0, 1.0), 0.0), run(2, (2.0, 2.0), 0.0)]
 
     assert verdict(GOALS[0], past).front == ()
+    assert verdict(GOALS[0], past, goals=GOALS[:1]).front == ()
