@@ -182,10 +182,13 @@ def control_plane() -> Iterator["ControlPlane"]:
 
 
 @pytest.fixture
-async def empty_cluster(control_plane: "ControlPlane") -> "ControlPlane":
+async def empty_cluster(control_plane: "ControlPlane") -> "AsyncIterator[ControlPlane]":
     """The session's Kubernetes, without anything of an earlier test but installed kinds."""
+    from tests.support.kubernetes.connections import cut_left_connections
+
     await control_plane.wipe()
-    return control_plane
+    yield control_plane
+    await cut_left_connections()
 
 
 @pytest.fixture
