@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,8 @@ from shared.system_users import Identity
 from shared.waiting import within
 
 POLL_SECONDS: Final = 0.02
+KILLED_SECONDS: Final = 0.5
+KILLED_POLLS: Final = 50
 LOG_LIMIT_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -164,6 +167,13 @@ class ChildProcess:
         self.kill()
         return await self.wait()
 
+    async def stop_for_certain(self, stop_signal: signal.Signals, timeout_seconds: float) -> None:
+        """`stop`; where that is cancelled, nothing is left either."""
+        try:
+            await self.stop(stop_signal, timeout_seconds)
+        finally:
+            self._end_now()
+
     def send(self, sent: signal.Signals) -> None:
         """Signal the leader alone, unless it has ended."""
         if self.returncode is None:
@@ -173,6 +183,14 @@ class ChildProcess:
         """SIGKILL to the whole group."""
         if self.returncode is None:
             self._signal_group(signal.SIGKILL)
+
+    def _end_now(self) -> None:
+        """Kill the group and take the exit code, without waiting for the loop."""
+        self.kill()
+        for _ in range(KILLED_POLLS):
+            if self.returncode is not None:
+                return
+            time.sleep(KILLED_SECONDS / KILLED_POLLS)
 
     def _has_ended(self) -> bool:
         try:

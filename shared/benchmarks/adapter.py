@@ -30,6 +30,17 @@ class ServerGone(ServerUnreachable):
         self.measured = measured
 
 
+def server_gone(base_url: str, num_levels: int, measured: BenchmarkResult) -> ServerGone:
+    """For a server that stopped answering after some of its levels."""
+    counts = measured.metrics
+    return ServerGone(
+        f"the server at {base_url} stopped answering after {len(measured.levels)} of "
+        f"{num_levels} levels; {counts.total_error_requests} of {counts.total_requests} requests "
+        "failed",
+        measured,
+    )
+
+
 class LoadPhase(StrEnum):
     """What a level is doing; requests of the warm-up count nowhere."""
 

@@ -21,6 +21,7 @@ PATIENT_TRIES: Final = 3
 LONG_PROMPT_TOKENS: Final = 20_000  # about 3 ms of work
 LARGE_BODY_BYTES: Final = 2**20
 LARGEST_ANSWER_BYTES: Final = 8 * 2**20
+SHORTEST_PREFLIGHT_SECONDS: Final = 60.0
 PREFLIGHT_SIZE: Final = RequestSize(num_input_tokens=8, num_output_tokens=8)
 
 
@@ -126,8 +127,12 @@ class ChatServer:
                     return False
         return False
 
-    async def check_completion(self, deadline_seconds: float) -> None:
-        """Stream one short completion. Raises ServerUnreachable if that fails."""
+    async def check_completion(self, level_seconds: float) -> None:
+        """Stream one short completion, within a level's time or, where that is less, a minute.
+
+        Raises ServerUnreachable if that fails.
+        """
+        deadline_seconds = max(SHORTEST_PREFLIGHT_SECONDS, level_seconds)
         outcome = await self.request(PREFLIGHT_SIZE, random.Random(0), deadline_seconds)  # noqa: S311  # no secret
         if isinstance(outcome, RequestFailed):
             raise ServerUnreachable(

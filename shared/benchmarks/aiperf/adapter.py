@@ -22,6 +22,7 @@ from shared.benchmarks.adapter import (
     ProgressCallback,
     ServerGone,
     Target,
+    server_gone,
 )
 from shared.benchmarks.aiperf import command
 from shared.benchmarks.aiperf.command import Plan
@@ -37,7 +38,6 @@ from shared.benchmarks.traffic import request_parameters
 from shared.clock import utcnow
 from shared.paths import make_directory
 
-SHORTEST_PREFLIGHT_SECONDS: Final = 60.0
 START_SECONDS: Final = 180.0  # its processes take 10 s, and a slow disk has to be read first
 END_SECONDS: Final = 60.0
 REPORT_SECONDS: Final = 0.5
@@ -110,9 +110,7 @@ class _Session:
     async def measure(self) -> BenchmarkResult:
         await self.server.check_health()
         self._is_simulated = (await self.server.served_model()).simulated
-        await self.server.check_completion(
-            max(SHORTEST_PREFLIGHT_SECONDS, self.spec.max_time_per_level_seconds)
-        )
+        await self.server.check_completion(self.spec.max_time_per_level_seconds)
         tokenizer = write_word_tokenizer(self.directory / "tokenizer")
         probes = random.Random(secrets.randbits(64))  # noqa: S311  # prompts that none has sent
         cache = ServerPrefixCache(self.server, probes)
@@ -242,14 +240,7 @@ class _Session:
         )
 
     def _gone(self) -> ServerGone:
-        measured = self._result()
-        counts = measured.metrics
-        return ServerGone(
-            f"the server at {self.target.base_url} stopped answering after {len(self.levels)} of "
-            f"{self.spec.num_levels} levels; {counts.total_error_requests} of "
-            f"{counts.total_requests} requests failed",
-            measured,
-        )
+        return server_gone(self.target.base_url, self.spec.num_levels, self._result())
 
 
 class _Summary(msgspec.Struct, frozen=True):

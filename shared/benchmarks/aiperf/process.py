@@ -14,8 +14,6 @@ from shared.child_process import ChildProcess, describe_exit
 
 POLL_SECONDS: Final = 0.05
 STOP_SECONDS: Final = 0.5
-KILLED_SECONDS: Final = 0.5
-KILLED_POLLS: Final = 50
 PIECE_BYTES: Final = 2**20
 LARGEST_LOG_BYTES: Final = 64 * 2**20
 LINE_CHARACTERS: Final = 300
@@ -63,12 +61,9 @@ class LevelProcess:
         try:
             await self._watch(child)
         finally:
-            try:
-                # All is written: what it does on SIGTERM, which is to cancel in order, takes longer
-                # and changes nothing.
-                await child.stop(signal.SIGKILL, STOP_SECONDS)
-            finally:
-                _make_sure(child)
+            # All is written: what it does on SIGTERM, which is to cancel in order, takes longer and
+            # changes nothing.
+            await child.stop_for_certain(signal.SIGKILL, STOP_SECONDS)
         if self.seen.ended is None:
             raise BenchmarkFailed(
                 f"AIPerf ended with {describe_exit(child.returncode or 0)} before the level was "
@@ -129,12 +124,3 @@ class _Tail:
         self.size_bytes += len(piece)
         *lines, self._rest = (self._rest + piece).split(b"\n")
         return lines
-
-
-def _make_sure(child: ChildProcess) -> None:
-    """Kill what a cancelled stop left, and take its exit code, without waiting for the loop."""
-    child.kill()
-    for _ in range(KILLED_POLLS):
-        if child.returncode is not None:
-            return
-        time.sleep(KILLED_SECONDS / KILLED_POLLS)

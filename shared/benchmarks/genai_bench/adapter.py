@@ -18,8 +18,8 @@ from shared.benchmarks.adapter import (
     Progress,
     ProgressCallback,
     ServerGone,
-    ServerUnreachable,
     Target,
+    server_gone,
 )
 from shared.benchmarks.builtin import warm_up
 from shared.benchmarks.chat_server import PREFLIGHT_SIZE, ChatServer, ServedModel
@@ -32,7 +32,6 @@ from shared.benchmarks.metrics import aggregate
 from shared.benchmarks.traffic import Scenario, parse_scenario, request_parameters
 from shared.paths import make_directory
 
-SHORTEST_PREFLIGHT_SECONDS: Final = 60.0
 LOG_NAME: Final = "genai_bench.log"
 
 
@@ -122,7 +121,7 @@ class _Session:
             Progress(
                 phase=LoadPhase.WARMING_UP,
                 level_no=1,
-                levels_total=self._levels_total,
+                levels_total=self.spec.num_levels,
                 scenario=self.spec.traffic_scenarios[0],
                 num_concurrency=self.spec.num_concurrency[0],
                 completed=0,
@@ -136,9 +135,7 @@ class _Session:
         """Have the server prove that it can be measured, and find the tokenizer."""
         await self.server.check_health()
         self._model = await self.server.served_model()
-        await self.server.check_completion(
-            max(SHORTEST_PREFLIGHT_SECONDS, self.spec.max_time_per_level_seconds)
-        )
+        await self.server.check_completion(self.spec.max_time_per_level_seconds)
         places = (self.target.model, self._model.root, await self.server.model_file())
         self._tokenizer = await asyncio.to_thread(
             tokenizer_for,
@@ -191,7 +188,7 @@ class _Session:
             ),
             directory=directory,
             batch=batch,
-            levels_total=self._levels_total,
+            levels_total=self.spec.num_levels,
             total=self.spec.max_requests_per_level,
             level_limit_seconds=60.0 * command.minutes_per_level(self.spec),
             secret=self.target.api_key,
@@ -208,19 +205,9 @@ class _Session:
             limit_seconds=self.spec.max_time_per_level_seconds,
         )
 
-    def _gone(self) -> ServerUnreachable:
+    def _gone(self) -> ServerGone:
         measured = self.result(time.perf_counter() - self._began)
-        counts = measured.metrics
-        return ServerGone(
-            f"the server at {self.target.base_url} stopped answering after "
-            f"{len(self.levels)} of {self._levels_total} levels; "
-            f"{counts.total_error_requests} of {counts.total_requests} requests failed",
-            measured,
-        )
-
-    @property
-    def _levels_total(self) -> int:
-        return len(self.spec.traffic_scenarios) * len(self.spec.num_concurrency)
+        return server_gone(self.target.base_url, self.spec.num_levels, measured)
 
 
 class _Metadata(msgspec.Struct, frozen=True):

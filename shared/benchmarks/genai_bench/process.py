@@ -31,8 +31,6 @@ from shared.child_process import ChildProcess, describe_exit
 POLL_SECONDS: Final = 0.05
 REPORT_SECONDS: Final = 0.5
 STOP_SECONDS: Final = 5.0
-KILLED_SECONDS: Final = 0.5
-KILLED_POLLS: Final = 50
 START_SECONDS: Final = 180.0  # its imports take 6 to 10 s, and a slow disk has to be read first
 LEVEL_SLACK_SECONDS: Final = 60.0
 PIECE_BYTES: Final = 2**20
@@ -93,9 +91,8 @@ class ToolProcess:
             await self._watch(child)
         finally:
             try:
-                await child.stop(signal.SIGTERM, STOP_SECONDS)
+                await child.stop_for_certain(signal.SIGTERM, STOP_SECONDS)
             finally:
-                _make_sure(child)
                 self._mask()
         return self.levels
 
@@ -233,15 +230,6 @@ class ToolProcess:
     def _mask(self) -> None:
         if self.secret:
             mask(self.directory, self.secret)
-
-
-def _make_sure(child: ChildProcess) -> None:
-    """Kill what a cancelled stop left, and take its exit code, without waiting for the loop."""
-    child.kill()
-    for _ in range(KILLED_POLLS):
-        if child.returncode is not None:
-            return
-        time.sleep(KILLED_SECONDS / KILLED_POLLS)
 
 
 def _is_whole(path: Path) -> bool:
