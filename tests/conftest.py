@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from xdist.scheduler import LoadFileScheduling
 
     from tests.support.docker.private_engine import PrivateEngine
+    from tests.support.kept_schema import KeptSchema
     from tests.support.kubernetes.control_plane import ControlPlane
 
 ON_CONTROL_PLANE: Final = ("tests/real/cluster/", "tests/real/kubernetes/")
@@ -126,10 +127,19 @@ def postgres_server() -> Iterator[PostgresServer]:
             run_apart(server.stop())
 
 
+@pytest.fixture(scope="session")
+def kept_schema() -> "KeptSchema | None":
+    """A folder with the tests of one service gives that service's."""
+    return None
+
+
 @pytest.fixture
-async def postgres_dsn(postgres_server: PostgresServer) -> AsyncIterator[str]:
-    """An empty database, for as long as the test takes."""
-    async with database_of(postgres_server) as dsn:
+async def postgres_dsn(
+    postgres_server: PostgresServer, kept_schema: "KeptSchema | None"
+) -> AsyncIterator[str]:
+    """An empty database, or one as it is after the service's first start: for one test."""
+    made = kept_schema.database() if kept_schema is not None else database_of(postgres_server)
+    async with made as dsn:
         yield dsn
 
 

@@ -1,16 +1,13 @@
 """Custom devices as their user knows them: imported, asked for, and given by their definitions."""
 
-import asyncio
 import json
-import os
-import sys
-from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shared.testing import eventually, short_directory
+from tests.support.kubernetes.command_line import devices
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.engines import pod_engines
 from tests.support.kubernetes.nodes import node_object
@@ -43,19 +40,6 @@ def task_file(path: Path, **gpus: Any) -> str:
     }
     path.write_text(json.dumps(task))
     return str(path)
-
-
-async def devices(plane: ControlPlane, *arguments: str) -> str:
-    command = (sys.executable, "-m", "services.cli", "devices", *arguments)
-    process = await asyncio.create_subprocess_exec(
-        *(*command, "--kubeconfig", str(plane.kubeconfig())),
-        stdout=PIPE,
-        stderr=STDOUT,
-        env=os.environ | {"LC_ALL": "zh_CN.UTF-8"},
-    )
-    told, _ = await process.communicate()
-    assert process.returncode == 0, told.decode()
-    return told.decode()
 
 
 async def test_a_task_on_custom_devices_gets_their_defaults_or_the_rule_that_it_breaks(

@@ -2,10 +2,7 @@
 
 import asyncio
 import json
-import os
 import socket
-import sys
-from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,6 +25,7 @@ from tests.support.bus import connected_bus
 from tests.support.http_server import serving
 from tests.support.kubernetes.api import Api
 from tests.support.kubernetes.cluster_view import CLUSTER, ReceivedView, watched_cluster, whole_view
+from tests.support.kubernetes.command_line import devices
 from tests.support.kubernetes.control_plane import ControlPlane, rule_of
 from tests.support.kubernetes.counts import (
     counted_by_claims,
@@ -140,30 +138,18 @@ async def test_custom_devices_count_from_when_they_are_imported(
     kubeconfig = empty_cluster.kubeconfig()
     path = "api/v1/namespaces/kube-public/configmaps/cf-crl-vendor-npu"
 
-    async def imported(*arguments: str) -> str:
-        program = (sys.executable, "-m", "services.cli", "devices", *arguments)
-        process = await asyncio.create_subprocess_exec(
-            *(*program, "--kubeconfig", str(kubeconfig)),
-            stdout=PIPE,
-            stderr=STDOUT,
-            env=os.environ | {"LC_ALL": "zh_CN.UTF-8"},
-        )
-        told, _ = await process.communicate()
-        assert process.returncode == 0, told.decode()
-        return told.decode()
-
     async with empty_cluster.api() as api, watched_cluster(nats_url, kubeconfig) as view:
         await api.create(node_object("node-a", resource=npu))
         await api.create(pod_object("holder", node_name="node-a", gpus=3, resource=npu))
         await view.until_complete()
         assert view.nodes == {}
         try:
-            await imported("import", str(tmp_path / "npu.json"))
+            await devices(empty_cluster, "import", str(tmp_path / "npu.json"))
             await eventually(lambda: "node-a" in view.nodes, within_seconds=20)
 
             (gpus,) = view.nodes["node-a"].gpus
             assert (gpus.resource, gpus.allocatable, gpus.requested) == (npu, 8, 3)
-            listed = await imported("list")
+            listed = await devices(empty_cluster, "list")
             assert "神经网络处理器" in listed
 
             broken = {"data": {"limits": "sometimes"}}

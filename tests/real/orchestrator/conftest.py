@@ -16,13 +16,6 @@ def kept_schema(postgres_server: PostgresServer) -> KeptSchema:
 
 
 @pytest.fixture
-async def postgres_dsn(kept_schema: KeptSchema) -> AsyncIterator[str]:
-    """A database as it is after the service's first start."""
-    async with kept_schema.database() as dsn:
-        yield dsn
-
-
-@pytest.fixture
 async def world(nats_url: str) -> AsyncIterator[World]:
     async with scripted_world(nats_url) as running:
         yield running

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from services.scheduler.ledger.migrations import MIGRATIONS
+from shared.postgres.database import Database
 from shared.testing import PostgresServer
 from tests.support.kept_schema import KeptSchema
 from tests.support.worlds.scheduler import World, scheduler, world
@@ -16,10 +17,13 @@ def kept_schema(postgres_server: PostgresServer) -> KeptSchema:
 
 
 @pytest.fixture
-async def postgres_dsn(kept_schema: KeptSchema) -> AsyncIterator[str]:
-    """A database as it is after the service's first start."""
-    async with kept_schema.database() as dsn:
-        yield dsn
+async def database(postgres_dsn: str) -> AsyncIterator[Database]:
+    database = Database(postgres_dsn, "scheduler", MIGRATIONS)
+    await database.open()
+    try:
+        yield database
+    finally:
+        await database.close()
 
 
 @pytest.fixture

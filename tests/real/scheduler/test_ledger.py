@@ -10,22 +10,11 @@ from schemas.scheduler import ReservationState
 from services.scheduler.ledger import reservation_rows, transitions
 from services.scheduler.ledger.change_listener import ChangeListener
 from services.scheduler.ledger.leader_election import Leadership
-from services.scheduler.ledger.migrations import MIGRATIONS
 from shared.errors import UnavailableError
 from shared.postgres.database import Database
 from shared.testing import eventually
 from shared.waiting import cancelled
 from tests.support.worlds.scheduler import ledger, scheduler, world
-
-
-@pytest.fixture
-async def database(postgres_dsn: str) -> AsyncIterator[Database]:
-    database = Database(postgres_dsn, "scheduler", MIGRATIONS)
-    await database.open()
-    try:
-        yield database
-    finally:
-        await database.close()
 
 
 @asynccontextmanager

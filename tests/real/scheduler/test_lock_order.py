@@ -5,7 +5,7 @@ second one. With that one locked by the change the two wait for each other.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
@@ -21,7 +21,6 @@ from schemas.telemetry import HealthState
 from services.scheduler.domain.faults import Loss, Recovery
 from services.scheduler.intake import apply_batch
 from services.scheduler.ledger import node_rows, out_of_service, reservation_rows, transitions
-from services.scheduler.ledger.migrations import MIGRATIONS
 from shared.ids import new_id
 from shared.postgres.database import Connection, Database
 from shared.testing import eventually
@@ -30,16 +29,6 @@ from tests.support.worlds.scheduler import ledger, scheduler, world
 Change = Callable[[Connection], Awaitable[object]]
 IS_WAITING = "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted"
 BY_LOSS = CordonCause.NODE_LOST
-
-
-@pytest.fixture
-async def database(postgres_dsn: str) -> AsyncIterator[Database]:
-    database = Database(postgres_dsn, "scheduler", MIGRATIONS)
-    await database.open()
-    try:
-        yield database
-    finally:
-        await database.close()
 
 
 async def change_beside(database: Database, dsn: str, change: Change, *locks: str) -> None:

@@ -1,27 +1,15 @@
 """What is old is deleted, and nothing that anything still needs."""
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-import pytest
-
 from services.scheduler.ledger import decision_log, reservation_rows
 from services.scheduler.ledger.leader_election import Leadership
-from services.scheduler.ledger.migrations import MIGRATIONS
 from services.scheduler.ledger.retention import Retention
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.postgres.database import Database
-
-
-@pytest.fixture
-async def database(postgres_dsn: str) -> AsyncIterator[Database]:
-    opened = Database(postgres_dsn, "scheduler", MIGRATIONS)
-    await opened.open()
-    yield opened
-    await opened.close()
 
 
 async def ended_reservation(connection: Any, device_no: int, *, days: int, freed: bool) -> UUID:
