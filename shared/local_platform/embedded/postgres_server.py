@@ -263,7 +263,7 @@ class EmbeddedPostgres(ManagedProcess):
     async def _announced_ready(self, child: ChildProcess) -> None:
         """The postmaster writes its status into its lock file, which pg_ctl waits for as well."""
         while child.returncode is None:
-            if _postmaster_status(self.place.pid_path, child.pid) == "ready":
+            if _status_in(_postmaster_lines(self.place.pid_path), child.pid) == "ready":
                 return
             await asyncio.sleep(POLL_SECONDS / 2)
         raise NotReady(self.name, f"ended with status {child.returncode}", self.log_path)
@@ -308,7 +308,7 @@ class EmbeddedPostgres(ManagedProcess):
 
     async def _stop_leftover(self) -> None:
         """End a postmaster that an earlier life left behind: only we may run this cluster."""
-        pid = _postmaster_pid(self.place.pid_path)
+        pid = _pid_in(_postmaster_lines(self.place.pid_path))
         if pid is None or not _runs_cluster(pid, self.place.cluster):
             return
         with contextlib.suppress(TimeoutError):
@@ -327,15 +327,17 @@ def _postmaster_lines(path: Path) -> list[str]:
         return []
 
 
-def _postmaster_pid(path: Path) -> int | None:
-    lines = _postmaster_lines(path)
+def _pid_in(lines: Sequence[str]) -> int | None:
     return abs(int(lines[0])) if lines and lines[0].lstrip("-").isdigit() else None
 
 
-def _postmaster_status(path: Path, pid: int) -> str | None:
-    """What the postmaster `pid` says of itself; None for the file of an earlier one."""
-    lines = _postmaster_lines(path)
-    if len(lines) <= READY_LINE or _postmaster_pid(path) != pid:
+def _status_in(lines: Sequence[str], pid: int) -> str | None:
+    """What the postmaster `pid` says of itself; None in the file of an earlier one.
+
+    From one reading of the file: between two, a new postmaster's takes the place of the killed
+    one's, whose status would pass for the new one's.
+    """
+    if len(lines) <= READY_LINE or _pid_in(lines) != pid:
         return None
     return lines[READY_LINE].strip()
 
