@@ -68,9 +68,18 @@ DELETE FROM ledger_due WHERE (node_id, hour) IN (
 RETURNING node_id, hour
 """
 
-# A device counts from its first sample or holding on.
+# A device counts from its first sample or holding on. One that is stored later, but is earlier,
+# marks every hour since.
 SELECT_FRAMES: Final = """
-SELECT device_no, hour
+SELECT device_no, hour, CASE WHEN EXISTS (
+        SELECT FROM sample_hour WHERE sample_hour.device_no = device.device_no
+        AND at > hour - $3::interval AND at < hour)
+    THEN hour ELSE greatest(hour, date_trunc('milliseconds', least(
+        (SELECT min(observed_at) FROM sample WHERE sample.device_no = device.device_no
+         AND observed_at >= hour AND observed_at < hour + interval '1 hour'),
+        (SELECT min(granted_at) FROM device_holding AS holding
+         WHERE holding.device_no = device.device_no
+         AND granted_at < hour + interval '1 hour' AND ended_at > hour)))) END AS start_at
 FROM unnest($1::text[], $2::timestamptz[]) AS due (node_id, hour) JOIN device USING (node_id)
 WHERE EXISTS (
     SELECT FROM sample_hour WHERE sample_hour.device_no = device.device_no
@@ -95,29 +104,33 @@ WHERE device.node_id = due.node_id AND ledger_hour.device_no = device.device_no
 # those who hold the device, the eldest first (clocks may let two of them overlap), and the rest.
 COMPUTE: Final = f"""
 WITH frame AS MATERIALIZED (
-    SELECT device_no, hour, least(hour + interval '1 hour', $3::timestamptz) AS end_at
-    FROM unnest($1::int[], $2::timestamptz[]) AS frame (device_no, hour)),
+    SELECT device_no, hour, least(start_at, $3::timestamptz) AS start_at,
+        least(hour + interval '1 hour', $3::timestamptz) AS end_at
+    FROM unnest($1::int[], $2::timestamptz[], $6::timestamptz[])
+        AS frame (device_no, hour, start_at)),
 held AS MATERIALIZED (
     SELECT frame.device_no, hour, reservation_id, hundredths, epoch,
-        date_trunc('milliseconds', greatest(hour, granted_at)) AS start_at,
+        date_trunc('milliseconds', greatest(start_at, granted_at)) AS start_at,
         date_trunc('milliseconds', least(end_at, ended_at)) AS end_at
     FROM frame JOIN device_holding AS holding USING (device_no)
-    WHERE granted_at < end_at AND ended_at > greatest(hour, granted_at)),
+    WHERE granted_at < end_at AND ended_at > greatest(start_at, granted_at)),
 change AS (
-    SELECT frame.device_no, hour, end_at, cordoned, revision,
+    SELECT frame.device_no, hour, start_at, end_at, cordoned, revision,
         max(at) OVER (PARTITION BY frame.device_no, hour ORDER BY revision) AS at
     FROM frame JOIN device USING (device_no) JOIN cordon_change
         ON cordon_change.node_id = device.node_id
         AND cordon_change.device_uuid IN (device.device_uuid, '')),
 cordon AS MATERIALIZED (
-    SELECT device_no, hour, date_trunc('milliseconds', greatest(at, hour)) AS start_at,
+    SELECT device_no, hour, date_trunc('milliseconds', greatest(at, start_at)) AS start_at,
         date_trunc('milliseconds', least(coalesce(following_at, 'infinity'), end_at)) AS end_at
     FROM (SELECT change.*,
               lead(at) OVER (PARTITION BY device_no, hour ORDER BY revision) AS following_at
           FROM change) AS change
-    WHERE cordoned AND at < end_at AND coalesce(following_at, 'infinity') > greatest(at, hour)),
+    WHERE cordoned AND at < end_at
+        AND coalesce(following_at, 'infinity') > greatest(at, start_at)),
 cut AS (
-    SELECT device_no, hour, hour AS at FROM frame UNION SELECT device_no, hour, end_at FROM frame
+    SELECT device_no, hour, start_at AS at FROM frame
+    UNION SELECT device_no, hour, end_at FROM frame
     UNION SELECT device_no, hour, start_at FROM held UNION SELECT device_no, hour, end_at FROM held
     UNION SELECT device_no, hour, start_at FROM cordon
     UNION SELECT device_no, hour, end_at FROM cordon),
@@ -290,4 +303,12 @@ async def compute(connection: Connection, hour: datetime, now: datetime) -> Sequ
 def _arguments(frames: Sequence[Row], now: datetime) -> tuple[object, ...]:
     hours = [row["hour"] for row in frames]
     until = now.replace(microsecond=now.microsecond // 1000 * 1000)
-    return [row["device_no"] for row in frames], hours, until, min(hours), max(hours) + HOUR
+    starts = [row["start_at"] for row in frames]
+    return (
+        [row["device_no"] for row in frames],
+        hours,
+        until,
+        min(hours),
+        max(hours) + HOUR,
+        starts,
+    )

@@ -194,6 +194,11 @@ class Truth:
                     )
                 )
 
+    def first(self, gpu: int) -> int:
+        """When it was first heard of, or held."""
+        grants = (begin for of, _, _, begin, _ in self.held if of == gpu)
+        return self._ms(min(min(s.observed_at for s in self.samples), *grants))
+
     def counted(self) -> Amounts:
         """Millisecond by millisecond, in hundredths of a device."""
         found: Amounts = defaultdict(Counter)
@@ -216,7 +221,7 @@ class Truth:
                     used, idle = told.count(b"b", a, b), told.count(b"i", a, b)
                     amounts.update(used=used * part, idle=idle * part)
                     amounts["unknown"] += (b - a - used - idle) * part
-            for hour, a, b in self._hours(0, self.length):
+            for hour, a, b in self._hours(self.first(gpu), self.length):
                 each = Counter(zip(free[a:b], cordoned[a:b], told[a:b], strict=True))
                 for (left, is_cordoned, is_told), count in each.items():
                     name = "cordoned" if is_cordoned else "free" if is_told else "unknown"
@@ -332,7 +337,7 @@ async def test_every_millisecond_of_every_gpu_is_something_whatever_comes_twice_
     for (hour, device, _), amounts in found.items():
         whole[hour, device] += amounts.total()
     expected = {
-        (start + hour * HOUR, f"GPU-{gpu}"): 360_000_000
+        (start + hour * HOUR, f"GPU-{gpu}"): 360_000_000 - (0 if hour else 100 * truth.first(gpu))
         for hour in range(HOURS + 1)
         for gpu in range(GPUS)
     }
@@ -373,7 +378,6 @@ async def test_reports_tell_who_held_what_it_cost_who_waited_and_what_failed(wor
         failure=Failure(kind=FailureKind.GPU_OUT_OF_MEMORY, message="out of memory"),
     )
     asked: dict[str, Any] = {"start_at": start, "end_at": utcnow() + HOUR}
-    wall_from = (utcnow() - start_of(start, HOUR)).total_seconds()
 
     async with world.results(gpu_hour_prices="a100=6, H200=9"):
         await world.publish(*samples, queued, held, half, failed)
@@ -405,7 +409,7 @@ async def test_reports_tell_who_held_what_it_cost_who_waited_and_what_failed(wor
             return len(failures[0].lines) == 2
 
         await eventually(has_failures, what="both failures")
-        wall_until = (utcnow() - start_of(start, HOUR)).total_seconds()
+        since_first = (utcnow() - start).total_seconds()
 
     first, second = usage[0].lines
     assert (first.name, first.used_hours, first.idle_hours) == ("team-a", 60 / 3600, 0)
@@ -417,8 +421,8 @@ async def test_reports_tell_who_held_what_it_cost_who_waited_and_what_failed(wor
     whole = (
         total.used_us + total.idle_us + total.free_us + total.cordoned_us + total.unknown_us
     ) / 1e6
-    # An hour that began meanwhile is there from its first mark on.
-    assert 2 * min(wall_from, HOUR.total_seconds()) <= whole <= 2 * wall_until
+    # Before their first sample the GPUs do not count.
+    assert 2 * 65 <= whole <= 2 * since_first
     assert (total.used_us, total.idle_us) == (60_000_000, 30_000_000)
     assert [line.name for line in by_requester.lines] == ["exec/ada", "tune"]
     assert [line.name for line in mine.lines] == ["team-b"]
