@@ -24,8 +24,21 @@ def of_levels(levels: Sequence[LevelResult]) -> tuple[str, ...]:
         f"{load_text(level)}: {_MARKS[mark]}"
         for level in levels
         for mark in level.marks
-        if mark in _MARKS
+        if mark in _MARKS and not (mark is LevelMark.LITTLES_LAW and _is_only_short(level))
     )
+
+
+def _is_only_short(level: LevelResult) -> bool:
+    """Whether requests that the window's ends cut explain what does not fit: every run of so few
+    requests shows the same, and equal runs tell how far they differ.
+    """
+    error = level.steadiness.little_error if level.steadiness is not None else None
+    latency = level.stats.e2e_latency
+    if error is None or latency is None:
+        return False
+    # The last requests end after the window, by the time of one.
+    window_seconds = level.run_duration - latency.mean
+    return error * window_seconds <= latency.mean
 
 
 def of_gpus(monitoring: GpuMonitoring, *, is_shared: bool) -> tuple[str, ...]:

@@ -5,12 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.benchmark import BenchmarkMetrics, LevelMark, LevelResult
+from schemas.benchmark import BenchmarkMetrics, LevelMark, LevelResult, Steadiness
 from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import ExperimentState
 from schemas.results import CoTenant, GpuDetails, GpuMonitoring
 from services.orchestrator.domain import running
 from services.orchestrator.domain.contamination import of_gpus, of_levels
+from shared.benchmarks.metrics import distribution
 from tests.support.worlds.orchestrator_records import (
     NOW,
     make_experiment,
@@ -87,6 +88,40 @@ def test_what_the_load_generator_noticed_names_its_level() -> None:
     )
 
     assert of_levels([level]) == ("D(100,100) at concurrency 4: the load generator was the limit",)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "little_error", "is_set_aside"),
+    [
+        pytest.param(2.0, 0.35, False, id="8 requests, of which the end cuts 4"),
+        pytest.param(6.0, 0.15, False, id="24 requests"),
+        pytest.param(100.0, 0.15, True, id="400 requests, of which more are lost than cut"),
+        pytest.param(6.0, 0.6, True, id="24 requests that do not fit at all"),
+    ],
+)
+def test_a_window_that_is_short_for_its_requests_is_no_disturbance(
+    seconds: float, little_error: float, is_set_aside: bool
+) -> None:
+    level = msgspec.convert(
+        {
+            "scenario": "D(96,8)",
+            "num_concurrency": 4,
+            "started_at": "2026-11-21T12:00:00Z",
+            "finished_at": "2026-11-21T12:00:10Z",
+            "run_duration": seconds,
+            "num_requests": round(4 * seconds),
+            "num_completed_requests": round(4 * seconds),
+            "num_error_requests": 0,
+            "error_rate": 0.0,
+            "stats": {"e2e_latency": distribution([1.0])},
+            "steadiness": Steadiness(little_error=little_error),
+            "marks": [LevelMark.LITTLES_LAW],
+        },
+        LevelResult,
+        from_attributes=True,
+    )
+
+    assert bool(of_levels([level])) is is_set_aside
 
 
 @pytest.mark.parametrize(

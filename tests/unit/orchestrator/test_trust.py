@@ -17,6 +17,7 @@ from services.orchestrator.domain.search.trust import (
     FEWEST_REPEATS,
     MOST_CHECKS,
     REPLAYS,
+    TRIED_AGAIN,
     is_of_winner,
     next_checks,
     verdict,
@@ -182,6 +183,23 @@ def test_one_that_is_disturbed_again_is_left_aside() -> None:
 
     assert all(check.repeats != 3 for check in next_checks(LATENCY, past, 9))
     assert verdict(LATENCY, past).winner == 2
+
+
+def test_where_every_run_is_disturbed_a_few_are_repeated_and_no_more() -> None:
+    past = [
+        run(number, 100.0 + number, contaminated=("the load generator was the limit",))
+        for number in range(1, 17)
+    ]
+
+    added = 0
+    while checks := next_checks(LATENCY, past, 1):
+        [check] = checks
+        about = {"role": check.role, "repeats": check.repeats, "contaminated": ("again",)}
+        past.append(run(len(past) + 1, 100.0, **about))
+        added += 1
+
+    assert added == TRIED_AGAIN
+    assert verdict(LATENCY, past).winner is None
 
 
 @pytest.mark.parametrize(("disturbed", "repeats"), [(0, 2), (2, 2), (3, 1), (4, 0), (5, 0)])

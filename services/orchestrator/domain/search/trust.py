@@ -35,6 +35,7 @@ MOST_RUNS: Final = 5
 LEADERS: Final = 4
 FEWEST_REPEATS: Final = 10  # of all configurations together, and half as many as those
 REPLAYS: Final = 3
+TRIED_AGAIN: Final = 3  # configurations, before a disturbance counts as one that stays
 MOST_CHECKS: Final = FEWEST_REPEATS + REPLAYS
 
 
@@ -60,7 +61,7 @@ def next_checks(objective: Objective, past: Sequence[Past], most: int) -> list[C
         for each in configurations
         if not each.clean and each.made == 1 and each.first.scored is not None
     ]
-    if again:
+    if again and not _is_disturbance_lasting(configurations):
         return again[:most]
     compared = _compared(objective, configurations)
     if not compared:
@@ -131,6 +132,12 @@ def is_of_winner(past: Past, found: TrustVerdict) -> bool:
     """Whether it is a clean run of the winner, with the requests of the search."""
     is_one = (past.run.repeats or past.ordinal) == found.winner
     return is_one and past.run.role is not RunRole.REPLAY and not past.run.contaminated
+
+
+def _is_disturbance_lasting(configurations: Iterable[Configuration]) -> bool:
+    """Whether repeating what was set aside has given nothing yet: it would not for the rest."""
+    again = [each for each in configurations if each.made > 1]
+    return len(again) >= TRIED_AGAIN and not any(each.clean for each in again)
 
 
 def _compared(objective: Objective, configurations: Iterable[Configuration]) -> list[Configuration]:
