@@ -12,8 +12,9 @@ class EngineLaunch(Struct, frozen=True, kw_only=True):
     """`program` is what a person types. In the image `image_program` comes after `entrypoint`, or
     after the image's own where that is None.
 
-    `model_flag` None puts the model first; `hub_flag` is the one for a model that is no path, where
-    it differs. `plain_switches` are those without a `--no-` form, although others have one.
+    `model_flag` None puts the model first; `hub_flag` is the one for a model of a hub, as in
+    `owner/name`, where it differs. `plain_switches` are those without a `--no-` form, although
+    others have one.
     """
 
     program: tuple[str, ...]
@@ -29,9 +30,13 @@ class EngineLaunch(Struct, frozen=True, kw_only=True):
     readiness_path: str = "/health"
 
     def model_arguments(self, model: str) -> list[str]:
-        is_path = model.startswith("/")
-        flag = self.model_flag if is_path or self.hub_flag is None else self.hub_flag
+        is_of_hub = self.hub_flag is not None and self.knows_where(model)
+        flag = self.hub_flag if is_of_hub and not model.startswith("/") else self.model_flag
         return [model] if flag is None else [flag, model]
+
+    def knows_where(self, model: str) -> bool:
+        """Whether the engine finds the model by this text, on another machine too."""
+        return self.hub_flag is None or "/" in model
 
     def arguments(self, parameters: Mapping[str, Any]) -> list[list[str]]:
         """Each parameter's own, for parameters that an experiment ran with."""
@@ -88,5 +93,13 @@ LAUNCHES: Final[Mapping[str, EngineLaunch]] = {
         repository="ghcr.io/ggml-org/llama.cpp",
         tag="server-cuda-b9628",
         port=8080,
+        # Off where they are not given; the others have the form `--no-`.
+        plain_switches=frozenset(
+            {
+                *("backend-sampling", "check-tensors", "cpu-moe", "cpu-moe-draft", "embedding"),
+                *("embeddings", "ignore-eos", "metrics", "mlock", "no-host", "offline", "rerank"),
+                *("reranking", "spec-draft-cpu-moe", "special", "spm-infill", "swa-full"),
+            }
+        ),
     ),
 }

@@ -157,6 +157,7 @@ IMAGES: Final[Mapping[str, EngineImage]] = {
             ENGINES["llamacpp"],
             LAUNCHES["llamacpp"],
             hub_flag=LAUNCHES["llamacpp"].hub_flag,
+            plain_switches=LAUNCHES["llamacpp"].plain_switches,
             allow_list=LLAMACPP.name,
             owned=_LLAMA_OWNED,
             env=(),

@@ -23,9 +23,17 @@ from services.gateway.domain.task_report.importance import importance
 from services.gateway.domain.task_report.markdown import markdown
 from services.gateway.domain.task_report.report import task_report
 from shared.engine_parameters.launch import LAUNCHES
+from shared.engine_parameters.llamacpp import LLAMACPP
+from shared.engine_parameters.sglang import SGLANG
+from shared.engine_parameters.vllm import VLLM as VLLM_FLAGS
 from shared.ids import new_id
+from tests.support.ready_forms import TUNED, Tuned
 from tests.support.worlds.gateway_views import make_experiment, make_task
 from tests.support.worlds.orchestrator_records import make_file
+
+ALLOW_LISTS = {"vllm": VLLM_FLAGS, "sglang": SGLANG, "llamacpp": LLAMACPP}
+# What a task may not set: where the model is, and where the engine answers.
+OUR_FLAGS = {"host", "port", "model", "model-path", "hf-repo"}
 
 
 def detail(ordinal: int, score: float | None = None, **changes: Any) -> ExperimentDetail:
@@ -231,6 +239,53 @@ def test_the_command_line_has_a_parameter_in_each_line_and_is_one_command() -> N
     assert len(text.splitlines()) == 6
 
 
+@pytest.mark.parametrize("tuned", TUNED, ids=lambda each: each.name)
+def test_every_flag_of_a_form_is_one_that_the_engine_documents(tuned: Tuned) -> None:
+    made, known = tuned.forms(), ALLOW_LISTS[tuned.engine.engine]
+    compose = yaml.safe_load(made.compose)["services"][tuned.name]
+    _, deployment = yaml.safe_load_all(made.deployment)
+    runtime, _ = yaml.safe_load_all(made.inference_service)
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    typed = shlex.split(made.command_line.replace("\\\n", ""))
+
+    flags = [each[2:].partition("=")[0] for each in typed if each.startswith("--")]
+
+    assert [each for each in flags if known.form_of(each) is None and each not in OUR_FLAGS] == []
+    assert tuned.engine.model in typed
+    written = [each.replace("$", "$$") for each in typed]
+    for given in (
+        compose["command"],
+        container["args"],
+        runtime["spec"]["engineConfig"]["runner"]["args"],
+    ):
+        assert given == written[-len(given) :]
+
+
+def test_a_switch_that_llama_cpp_has_no_negative_of_is_left_out() -> None:
+    found = LAUNCHES["llamacpp"].arguments({"mlock": False, "no-host": False, "mmap": False})
+
+    assert found == [[], [], ["--no-mmap"]]
+
+
+@pytest.mark.parametrize(
+    ("model", "flag", "is_noted"),
+    [
+        pytest.param("ggml-org/gpt-oss-20b-GGUF", "--hf-repo", False, id="of the hub"),
+        pytest.param("/models/a.gguf", "--model", False, id="a file"),
+        pytest.param("smollm2-135m", "--model", True, id="a name of ours"),
+    ],
+)
+def test_llama_cpp_is_not_sent_to_a_hub_for_a_name_of_this_platform(
+    model: str, flag: str, is_noted: bool
+) -> None:
+    engine = EngineSpec(runtime=Runtime.PROCESS, engine="llamacpp", model=model)
+
+    made = deployments("x", engine, GpuRequest())
+
+    assert f"llama-server --metrics {flag} {model}" in made.command_line
+    assert any(model in each for each in made.notes) is is_noted
+
+
 def test_compose_and_cluster_ask_for_the_gpus_that_it_was_measured_on() -> None:
     made = deployments("My tuning!", VLLM, GpuRequest(gpus=2))
 
@@ -239,7 +294,9 @@ def test_compose_and_cluster_ask_for_the_gpus_that_it_was_measured_on() -> None:
     pod = deployment["spec"]["template"]["spec"]
     assert compose["image"] == "vllm/vllm-openai:v0.17.1"
     assert compose["deploy"]["resources"]["reservations"]["devices"][0]["count"] == 2
-    assert compose["volumes"] == ["/models/qwen:/models/qwen:ro"]
+    assert compose["volumes"] == [
+        {"type": "bind", "source": "/models/qwen", "target": "/models/qwen", "read_only": True}
+    ]
     assert pod["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "2"}
     assert pod["containers"][0]["args"] == compose["command"]
     assert pod["containers"][0]["command"] == compose["entrypoint"] == ["vllm", "serve"]

@@ -31,7 +31,7 @@ def deployments(task_name: str, engine: EngineSpec, request: GpuRequest) -> Depl
     forms = _Forms(task_name, engine, request, launch)
     if request.nodes > 1:
         note = f"this engine ran on {request.nodes} nodes: start it on each, with its rank"
-        return Deployments(command_line=forms.command_line(), notes=(note,))
+        return Deployments(command_line=forms.command_line(), notes=(note, *forms.model_notes()))
     return Deployments(
         command_line=forms.command_line(),
         compose=_yaml(forms.compose()),
@@ -46,7 +46,9 @@ class _Forms:
         self, task_name: str, engine: EngineSpec, request: GpuRequest, launch: EngineLaunch
     ) -> None:
         self._engine, self._request, self._launch = engine, request, launch
-        self._name = _NOT_IN_A_NAME.sub("-", task_name.lower()).strip("-")[:50].strip("-") or "llm"
+        name = _NOT_IN_A_NAME.sub("-", task_name.lower()).strip("-")[:50].strip("-")
+        # A Service is named by what is a host's name too: it begins with a letter.
+        self._name = name if name[:1].isalpha() else f"llm-{name}".strip("-")
         self._image = f"{launch.repository}:{engine.image_tag or launch.tag}"
         self._labels = {"app": self._name}
         kubernetes = engine.kubernetes
@@ -56,7 +58,13 @@ class _Forms:
         said = [f"the image is that of this release, {self._image}: an operator may have another"]
         if self._request.shares is not None or self._request.mig_profile is not None:
             said.append("it ran on a part of a GPU; this asks for whole ones")
-        return tuple(said)
+        return (*said, *self.model_notes())
+
+    def model_notes(self) -> tuple[str, ...]:
+        model = self._engine.model
+        if self._launch.knows_where(model):
+            return ()
+        return (f"{model!r} is this platform's name of the model: put the path of its file there",)
 
     def command_line(self) -> str:
         """With one parameter in each line."""
@@ -78,7 +86,9 @@ class _Forms:
         if self._launch.entrypoint is not None:
             service["entrypoint"] = list(self._launch.entrypoint)
         if self._model_path is not None:
-            service["volumes"] = [f"{self._model_path}:{self._model_path}:ro"]
+            path = self._model_path.replace("$", "$$")
+            mount = {"type": "bind", "source": path, "target": path, "read_only": True}
+            service["volumes"] = [mount]
         return {"services": {self._name: service}}
 
     def service(self) -> Object:
