@@ -108,6 +108,7 @@ _VARYING = (
     (re.compile(r"\d{4}-\d\d-\d\dT[0-9:.]+Z?"), "<time>"),
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),
     (re.compile(r"\b\d\d:\d\d(:\d\d)?\b"), "<time>"),
+    (re.compile(r"\bfor \d+ (?:s|min)(?=\))"), "for <time>"),
     (re.compile(r"\b\d+(\.\d+)?( ?(?:ms|s|m|h|MB|W|Wh|%))(?!\w)"), r"#\2"),
     (re.compile(r"\b(?!127\.0)\d+\.\d+(?!\.)\b"), "#"),
     (re.compile(r"\b\d+/\d+/\d+\b"), "#/#/#"),

@@ -15,6 +15,7 @@ from schemas.gateway import NodeView
 from schemas.gpu_request import ClusterPlacement, DeviceGrant, DeviceShare, Reason, ReasonCode
 from schemas.orchestrator import FINISHED_TASK_STATES
 from schemas.orchestrator_views import ExperimentView, TaskPlan, TaskView
+from schemas.reason_counts import counted
 from schemas.results import GpuMemoryTrend
 from schemas.scheduler import CordonCause, CordonState, holder_name
 from schemas.scheduler_views import AvailabilityView, Explanation, ReservationView
@@ -329,8 +330,8 @@ def help_lines(view: Explanation | AvailabilityView, now: datetime | None = None
         lines.append(f"what would help: {view.suggestion.message}")
     if view.reasons_left_out:
         count = sum(view.reasons_left_out.values())
-        codes = ", ".join(f"{code} x{n}" for code, n in view.reasons_left_out.items())
-        lines.append(f"of {count + len(view.reasons)} reasons {count} are left out below: {codes}")
+        which = counted(view.reasons_left_out)
+        lines.append(f"of {count + len(view.reasons)} reasons {count} are left out below: {which}")
     return lines
 
 

@@ -39,7 +39,9 @@ def test_help_says_when_it_starts_what_would_help_and_what_is_left_out() -> None
     assert starts.startswith("expected start: ")
     assert starts.endswith("UTC, in 12m")
     assert helps == "what would help: ask for 1 GPU instead of 2: then it is granted now"
-    assert rest == "of 5714 reasons 5713 are left out below: held x5711, cordoned x2"
+    assert rest == (
+        "of 5714 reasons 5713 are left out below: 5711 GPUs already held, 2 GPUs cordoned"
+    )
     assert help_lines(AvailabilityView(available=True, message="")) == []
     assert until(NOW, NOW + timedelta(hours=1)) == "0s"
 

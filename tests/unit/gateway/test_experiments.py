@@ -20,7 +20,7 @@ EXPLANATION = Explanation(
     queue_position=1,
     queue_length=1,
     reasons=(HELD,),
-    summary="held x1",
+    summary="1 GPU already held",
 )
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from schemas.gpu_request import REASON_MEANINGS, ReasonCode
+from schemas.reason_counts import counted
 
 
 def test_every_reason_code_is_documented_and_nothing_else_is() -> None:
@@ -17,3 +18,13 @@ def test_a_meaning_is_one_sentence(code: ReasonCode) -> None:
     assert meaning.endswith(".")
     assert ". " not in meaning
     assert len(set(REASON_MEANINGS.values())) == len(ReasonCode)
+
+
+@pytest.mark.parametrize("code", list(ReasonCode))
+def test_a_count_of_a_code_is_words(code: ReasonCode) -> None:
+    one, several = counted({code: 1}), counted({code: 3})
+
+    assert one.startswith("1 ")
+    assert several.startswith("3 ")
+    assert "_" not in several
+    assert sum(several == counted({other: 3}) for other in ReasonCode) == 1

@@ -178,18 +178,21 @@ def test_a_small_answer_is_told_whole() -> None:
 
 def test_sentences_say_what_was_asked_and_count_what_blocks() -> None:
     gang = GpuRequest(gpus=8, nodes=4)
-    held = tuple(Reason(code=ReasonCode.HELD, message="held") for _ in range(3))
+    held = tuple(Reason(code=ReasonCode.HELD, message=f"GPU {n} is held") for n in range(3))
 
     assert (
         summary_sentence(ReservationState.QUEUED, gang, held, 2, 5)
-        == "queued at 2 of 5 for 8 GPUs on each of 4 nodes: held x3"
+        == "queued at 2 of 5 for 8 GPUs on each of 4 nodes: 3 GPUs already held"
     )
     assert summary_sentence(ReservationState.ACTIVE, gang, (), None, 5) == "active"
     assert availability_sentence(GpuRequest(), (), ["a", "b"]) == "1 GPU available on a, b"
     many = [f"n{n}" for n in range(10)]
     assert availability_sentence(gang, (), many).endswith("n7 and 2 more nodes")
     assert availability_sentence(gang, (), many[:8]).endswith("n6, n7")
-    assert availability_sentence(GpuRequest(), held[:1], ()) == "1 GPU not available: held"
+    assert availability_sentence(GpuRequest(), held[:1], ()) == "1 GPU not available: GPU 0 is held"
+    assert availability_sentence(GpuRequest(gpus=2), held[1:], ()).endswith(
+        ": GPU 1 is held; GPU 2 is held"
+    )
 
 
 def test_what_can_never_be_had_is_said_as_its_rejection_says_it() -> None:
@@ -205,12 +208,14 @@ def test_what_can_never_be_had_is_said_as_its_rejection_says_it() -> None:
 
 
 def test_what_the_request_itself_excludes_comes_last() -> None:
-    elsewhere = Reason(code=ReasonCode.NODE_MISMATCH, message="on a node not asked for")
+    near, far = (
+        Reason(code=ReasonCode.NODE_MISMATCH, message=f"{node} is not asked for") for node in "ab"
+    )
     held = Reason(code=ReasonCode.HELD, message="held")
 
-    shown = abridge((elsewhere, elsewhere, held))
+    shown = abridge((near, far, held))
 
-    assert shown.reasons == (held, elsewhere, elsewhere)
-    assert availability_sentence(GpuRequest(), (elsewhere, elsewhere, held), ()).endswith(
-        "held x1, node_mismatch x2"
+    assert shown.reasons == (held, near, far)
+    assert availability_sentence(GpuRequest(), (near, far, held), ()).endswith(
+        "1 GPU already held, 2 GPUs outside the nodes asked for"
     )

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from schemas.base import NodeId
 from schemas.gpu_request import GpuRequest, Reason, ReasonCode
+from schemas.reason_counts import counted
 from schemas.scheduler import ReservationState
 from services.scheduler.domain.model.fleet import (
     NO_HOST_RESOURCES,
@@ -39,6 +40,7 @@ from services.scheduler.domain.placement.shares import (
 MAX_REASONS: Final = 500
 REASONS_PER_CODE: Final = 10
 LONGEST_MESSAGE: Final = 400
+TOLD_WHOLE: Final = 2  # so many reasons are told in a sentence, more are counted
 NEVER_FITS: Final = "can never fit on this fleet"
 
 NO_GPUS = Reason(
@@ -308,11 +310,11 @@ def _shortened(reason: Reason) -> Reason:
 
 
 def _digest(reasons: Sequence[Reason]) -> str:
-    if len(reasons) == 1:
-        return _shortened(reasons[0]).message
+    messages = dict.fromkeys(_shortened(reason).message for reason in reasons)
+    if len(messages) <= TOLD_WHOLE:
+        return "; ".join(messages)
     codes = Counter(reason.code for reason in reasons)
-    counts = sorted(codes.most_common(), key=lambda item: item[0] in NEVER)
-    return ", ".join(f"{code.value} x{count}" for code, count in counts)
+    return counted(dict(sorted(codes.most_common(), key=lambda item: item[0] in NEVER)))
 
 
 def _listed(node_ids: Sequence[NodeId]) -> str:
