@@ -72,7 +72,8 @@ export function Cells({ gpus, listedAt, holding, metric }: CellsProps) {
         ))}
       </div>
       {pointed && (
-        <div className={classes.pointed} style={{ left: pointed.left, top: pointed.top }} aria-hidden>
+        // The tile's link is the cell's: were it reached by the keyboard, it would take the focus with it when it goes.
+        <div className={classes.pointed} style={{ left: pointed.left, top: pointed.top }} aria-hidden inert>
           <GpuTile
             listed={pointed.gpu}
             listedAt={listedAt}
