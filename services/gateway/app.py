@@ -178,10 +178,8 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
     that other machines reach.
     """
     settings = settings or load_settings(GatewaySettings, "gateway")
-    if settings.postgres_dsn is None:
-        raise SettingsError("expected GPUSTEWARD_POSTGRES_DSN, found none")
     in_file = _tokens(settings)
-    database = Database(settings.postgres_dsn, "gateway", MIGRATIONS)
+    database = Database.from_settings("gateway", settings, MIGRATIONS)
     gateway = Gateway(
         bus=Bus.from_settings("gateway", settings, awaits_services=True),
         database=database,

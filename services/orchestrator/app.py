@@ -17,15 +17,13 @@ from services.orchestrator.task_progress import Progress
 from shared.messaging.bus import Bus
 from shared.postgres.database import Database
 from shared.service import Service
-from shared.settings import SettingsError, load_settings
+from shared.settings import load_settings
 
 
 def create_service(settings: OrchestratorSettings | None = None) -> Service:
     """The service, closed; `run` or `running` opens it. Raises SettingsError without Postgres."""
     settings = settings or load_settings(OrchestratorSettings, "orchestrator")
-    if settings.postgres_dsn is None:
-        raise SettingsError("expected GPUSTEWARD_POSTGRES_DSN, found none")
-    database = Database(settings.postgres_dsn, "orchestrator", MIGRATIONS)
+    database = Database.from_settings("orchestrator", settings, MIGRATIONS)
     bus = Bus.from_settings("orchestrator", settings)
     progress = Progress(
         timedelta(seconds=settings.offer_ttl_seconds),

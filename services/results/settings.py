@@ -6,7 +6,8 @@ from msgspec import Meta
 
 from schemas.base import PositiveSeconds, Seconds
 from schemas.telemetry import BurstSeconds
-from shared.settings import CommonSettings
+from shared.gpu.prices import parse_prices
+from shared.settings import CommonSettings, SettingsError, variable_of
 
 
 class ResultsSettings(CommonSettings, frozen=True, kw_only=True):
@@ -36,3 +37,25 @@ class ResultsSettings(CommonSettings, frozen=True, kw_only=True):
     otlp_endpoint: str | None = None
     gpu_hour_prices: str = ""
     currency: str = "USD"
+
+    def __post_init__(self) -> None:
+        days = self.retention_days, self.minutes_retention_days, self.hours_retention_days
+        if list(days) != sorted(days):
+            raise SettingsError(
+                "expected retention_days <= minutes_retention_days <= hours_retention_days, found"
+                f" {days[0]}, {days[1]} and {days[2]}"
+            )
+        if self.otlp_endpoint and not self.otlp_endpoint.startswith(("http://", "https://")):
+            raise SettingsError(
+                f"{variable_of('otlp_endpoint', 'results')}: expected a URL such as"
+                f" http://collector:4318, found {self.otlp_endpoint!r}"
+            )
+        try:
+            _ = self.prices
+        except ValueError as error:
+            raise SettingsError(f"{variable_of('gpu_hour_prices', 'results')}: {error}") from error
+
+    @property
+    def prices(self) -> dict[str, float]:
+        """What an hour of a GPU costs, by parts of models' names."""
+        return parse_prices(self.gpu_hour_prices)

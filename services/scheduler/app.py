@@ -1,43 +1,16 @@
-"""The composition root: which parts a scheduler is made of, and which message goes where."""
+"""Puts the scheduler together."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from schemas.available_gpus import ListAvailableGpus
-from schemas.executor import ExecutorReported
-from schemas.node_selection import GetClusterStatus, GetNodeSummaries, SelectNode
-from schemas.scheduler import (
-    CancelReservation,
-    Cordon,
-    Drain,
-    ReleaseReservation,
-    RenewReservation,
-    RequestReservation,
-    Uncordon,
-)
-from schemas.scheduler_idle import ExemptReservation
-from schemas.scheduler_namespaces import ListNamespaces, SetNamespace
-from schemas.scheduler_nodes import AdmitNode, LabelNode, RemoveNode
-from schemas.scheduler_policy import TryPolicy
-from schemas.scheduler_views import (
-    EstimateRequirements,
-    ExplainReservation,
-    GetAllocationMap,
-    GetAvailability,
-    GetReservation,
-    ListDecisions,
-    ListDrifts,
-    ListReservations,
-    ReplayDecisions,
-    WhatIf,
-)
-from schemas.telemetry import HealthChanged, InventoryReported
 from services.scheduler.handlers.commands import Commands
 from services.scheduler.handlers.fleet_queries import FleetQueries
 from services.scheduler.handlers.history_queries import HistoryQueries
 from services.scheduler.handlers.node_reports import NodeReports
 from services.scheduler.handlers.reservation_queries import ReservationQueries
-from services.scheduler.intake.batcher import LARGEST_BATCH, CommandBatcher
+from services.scheduler.handlers.routes import build_routes
+from services.scheduler.intake.batcher import CommandBatcher
 from services.scheduler.leader.cluster_decisions import ClusterDecisions
 from services.scheduler.leader.decision_loop import DecisionLoop
 from services.scheduler.leader.fleet_reader import FleetReader
@@ -60,10 +33,10 @@ from services.scheduler.reconciliation.loop import Reconciler
 from services.scheduler.settings import SchedulerSettings
 from shared.errors import UnavailableError
 from shared.logging import log
-from shared.messaging.bus import Bus, Route, command_route, event_route, query_route
+from shared.messaging.bus import Bus
 from shared.postgres.database import Database
 from shared.service import Service
-from shared.settings import SettingsError, load_settings
+from shared.settings import load_settings
 
 LATE_SECONDS = 5.0  # what a busy host may add to an interval without anything being missed
 
@@ -76,8 +49,9 @@ def create_service(
     """A scheduler, not yet started. Without settings they come from the environment."""
     settings = settings or load_settings(SchedulerSettings, "scheduler")
     interval_seconds, limits = settings.reconcile_interval_seconds, settings.drift_limits
+    share_rules = settings.share_rules
     bus = Bus.from_settings("scheduler", settings)
-    database = _database(settings)
+    database = Database.from_settings("scheduler", settings, MIGRATIONS)
     leadership = make_leadership(database, settings.leader_ttl_seconds)
     readings, engines = LatestReadings(), EngineActivities()
     liveness = NodeLiveness(longest_gap_seconds=3 * interval_seconds + LATE_SECONDS)
@@ -120,20 +94,12 @@ def create_service(
         "scheduler",
         bus=bus,
         database=database,
-        routes=_routes(
+        routes=build_routes(
             CommandBatcher(
-                database,
-                decision_loop.request_snapshots,
-                Path(settings.data_dir),
-                settings.share_rules,
+                database, decision_loop.request_snapshots, Path(settings.data_dir), share_rules
             ),
             commands,
-            ReservationQueries(
-                database,
-                query_engine,
-                views,
-                settings.share_rules,
-            ),
+            ReservationQueries(database, query_engine, views, share_rules),
             FleetQueries(database, reader, query_engine, views),
             HistoryQueries(database, settings.policy),
             reports,
@@ -151,59 +117,8 @@ def create_service(
         },
         on_reply=commands.fenced,
         start=SampleListener(bus, readings, liveness, views, engines).subscribe,
-        stop=lambda: _step_down(leadership),
+        stop=partial(_step_down, leadership),
     )
-
-
-def _routes(
-    batcher: CommandBatcher,
-    commands: Commands,
-    reservations: ReservationQueries,
-    fleet: FleetQueries,
-    history: HistoryQueries,
-    reports: NodeReports,
-) -> list[Route]:
-    return [
-        command_route(batcher.submit_request, RequestReservation, workers=LARGEST_BATCH),
-        command_route(batcher.submit, RenewReservation, workers=LARGEST_BATCH),
-        command_route(batcher.submit, ReleaseReservation, workers=LARGEST_BATCH),
-        command_route(commands.cancel, CancelReservation),
-        command_route(commands.cordon, Cordon),
-        command_route(commands.uncordon, Uncordon),
-        command_route(commands.drain, Drain),
-        command_route(commands.label_node, LabelNode),
-        command_route(commands.admit_node, AdmitNode),
-        command_route(commands.remove_node, RemoveNode),
-        command_route(commands.set_namespace, SetNamespace),
-        command_route(commands.exempt, ExemptReservation),
-        query_route(reservations.get_reservation, GetReservation),
-        query_route(reservations.list_reservations, ListReservations),
-        query_route(reservations.explain, ExplainReservation),
-        query_route(reservations.availability, GetAvailability),
-        query_route(reservations.available_gpus, ListAvailableGpus),
-        query_route(reservations.what_if, WhatIf),
-        query_route(reservations.estimate, EstimateRequirements),
-        query_route(fleet.allocation_map, GetAllocationMap),
-        query_route(fleet.namespaces, ListNamespaces),
-        query_route(fleet.cluster_status, GetClusterStatus),
-        query_route(fleet.node_summaries, GetNodeSummaries),
-        query_route(fleet.select_node, SelectNode),
-        query_route(history.drifts, ListDrifts),
-        query_route(history.decisions, ListDecisions),
-        query_route(history.replay, ReplayDecisions),
-        query_route(history.try_policy, TryPolicy),
-        event_route(
-            reports.record_inventory, InventoryReported, durable="scheduler_record_inventory"
-        ),
-        event_route(reports.record_health, HealthChanged, durable="scheduler_record_health"),
-        event_route(reports.record_executor, ExecutorReported, durable="scheduler_record_executor"),
-    ]
-
-
-def _database(settings: SchedulerSettings) -> Database:
-    if settings.postgres_dsn is None:
-        raise SettingsError("the scheduler needs GPUSTEWARD_POSTGRES_DSN")
-    return Database(settings.postgres_dsn, "scheduler", MIGRATIONS)
 
 
 async def _step_down(leadership: Leadership) -> None:

@@ -117,11 +117,10 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
         observe=mig_records.observe,
     )
     reservations = ReservationTracker(bus, settings.node_id, holdings, settings.inventory_seconds)
+    api = ClusterApi() if settings.kubernetes_node else None
     pods = PodTracker(
         Path(settings.pod_resources_socket),
-        ResourceSlices(
-            ClusterApi() if settings.kubernetes_node else None, settings.kubernetes_node
-        ),
+        ResourceSlices(api, settings.kubernetes_node),
         lambda: devices.facts,
     )
     agent = Agent(
@@ -134,11 +133,7 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
         with_pods=pods.with_pods,
     )
     mps = MpsDaemons(
-        MpsControl(
-            settings.mps_control_path,
-            settings.mps_pipe_dir,
-            journals / "mps",
-        ),
+        MpsControl(settings.mps_control_path, settings.mps_pipe_dir, journals / "mps"),
         is_wanted=settings.mps_daemons,
         settle_seconds=MPS_SETTLE_INVENTORIES * settings.inventory_seconds,
         holdings=holdings,

@@ -13,6 +13,7 @@ import msgspec
 from shared.errors import UnavailableError
 from shared.logging import log
 from shared.postgres.roles import role_of
+from shared.settings import CommonSettings, SettingsError
 from shared.waiting import within
 
 T = TypeVar("T")
@@ -171,6 +172,15 @@ class Database:
     outbox_wake: asyncio.Event = field(default_factory=asyncio.Event)
     outgoing_wake: asyncio.Event = field(default_factory=asyncio.Event)
     _pool: "asyncpg.Pool[Any] | None" = None
+
+    @classmethod
+    def from_settings(
+        cls, schema: str, settings: CommonSettings, migrations: Sequence[str]
+    ) -> "Database":
+        """A service's part of the installation's Postgres. Raises SettingsError without one."""
+        if settings.postgres_dsn is None:
+            raise SettingsError(f"{schema}: expected GPUSTEWARD_POSTGRES_DSN, found none")
+        return cls(settings.postgres_dsn, schema, migrations)
 
     @property
     def pool(self) -> "asyncpg.Pool[Any]":

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from schemas.results import GetSeries, SeriesMetric, SeriesPoint
 from schemas.telemetry import GpuReading, GpuSampled
 from services.results import history, rollups, summary_rows
-from services.results.app import create_service
 from services.results.domain.rollup import HOUR, MINUTE, Level, start_of
 from services.results.migrations import MIGRATIONS
 from services.results.partitions import Partitions, Table, midnight
@@ -442,7 +441,5 @@ async def test_the_service_rolls_up_by_itself(world: World) -> None:
 
 
 def test_rollups_are_kept_no_shorter_than_what_they_are_of() -> None:
-    settings = ResultsSettings(postgres_dsn="postgresql://", minutes_retention_days=3)
-
     with pytest.raises(SettingsError, match="retention_days <= minutes_retention_days"):
-        create_service(settings)
+        ResultsSettings(postgres_dsn="postgresql://", minutes_retention_days=3)
