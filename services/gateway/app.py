@@ -49,7 +49,7 @@ from services.gateway.routes.common import (
     AnyConnection,
     provide_identity,
     record_change,
-    refuse_unknown_parameters,
+    refuse_bad_parameters,
 )
 from services.gateway.routes.conditional_changes import (
     heed_if_match,
@@ -136,7 +136,7 @@ class GatewayService(Service):
 
 async def _check(connection: AnyConnection, handler: BaseRouteHandler) -> None:
     """One guard, because Litestar copies the handler for each."""
-    await refuse_unknown_parameters(connection, handler)
+    await refuse_bad_parameters(connection, handler)
     await heed_if_match(connection, handler)
     await record_change(connection, handler)
 

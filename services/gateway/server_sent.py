@@ -21,7 +21,7 @@ from services.gateway.routes.common import (
     OnNode,
     Rate,
     TheGateway,
-    refuse_unknown_parameters,
+    refuse_bad_parameters,
     whole_number,
 )
 from services.gateway.routes.history import event_filter
@@ -109,7 +109,7 @@ ROUTES = [
     Router(
         STREAM_PREFIX,
         route_handlers=[follow_metrics, follow_events],
-        guards=[refuse_unknown_parameters],
+        guards=[refuse_bad_parameters],
         include_in_schema=False,  # tools that try every route would wait for its end
     )
 ]

@@ -38,7 +38,7 @@ from services.gateway.routes.common import (
     OnNode,
     Rate,
     TheGateway,
-    refuse_unknown_parameters,
+    refuse_bad_parameters,
     whole_number,
 )
 from services.gateway.routes.history import event_filter
@@ -362,6 +362,6 @@ ROUTES = [
     Router(
         "/",
         route_handlers=[watch_metrics, watch_events, watch_logs],
-        guards=[refuse_unknown_parameters],
+        guards=[refuse_bad_parameters],
     )
 ]

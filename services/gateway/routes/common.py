@@ -1,12 +1,14 @@
 """What routes have in common: their parameters, dependencies and documented errors."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any, Final, TypeVar
 from uuid import UUID, uuid5
 
 import litestar
+import msgspec
 from litestar.connection import ASGIConnection
 from litestar.di import NamedDependency
 from litestar.enums import ScopeType
@@ -135,6 +137,10 @@ Cursor = Annotated[
 Node = Annotated[str, PathParameter(pattern=TOKEN_PATTERN, description=NODE_ID_FORM)]
 OnNode = Annotated[str | None, QueryParameter(pattern=TOKEN_PATTERN, description=NODE_ID_FORM)]
 
+# Their neighbours can be computed, in any time zone.
+EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+
 GATEWAY: Final = "gateway"  # in the state of the application
 COMMAND_NAMESPACE: Final = UUID("5d0c53d1-6dd4-4f0a-9d8f-5a7f1f1b6a01")
 
@@ -177,14 +183,15 @@ def provide_identity(scope: Scope, gateway: TheGateway) -> Identity:  # noqa: AR
     return identity
 
 
-async def refuse_unknown_parameters(connection: AnyConnection, handler: BaseRouteHandler) -> None:
-    """A misspelt filter would show everything. Raises RefusedError naming those there are.
+async def refuse_bad_parameters(connection: AnyConnection, handler: BaseRouteHandler) -> None:
+    """A misspelt filter would show everything. Raises RefusedError naming those there are, and for
+    what no owner could store or compare.
 
     A coroutine, because Litestar has a thread run each guard that is none.
     """
     known = query_names(handler)
     accepted = {*known, TOKEN_PARAMETER} if is_stream(connection.scope) else known
-    for name in connection.query_params:
+    for name, value in connection.query_params.multi_items():
         if name not in accepted:
             told = f"known: {', '.join(sorted(known))}" if known else "it takes none"
             raise RefusedError(
@@ -192,6 +199,27 @@ async def refuse_unknown_parameters(connection: AnyConnection, handler: BaseRout
                 f"this route has no such parameter; {told}",
                 path=f"query.{name}",
             )
+        if "\0" in value:
+            raise RefusedError(
+                ErrorCode.BAD_REQUEST, "expected no character NUL", path=f"query.{name}"
+            )
+        if name.endswith("_at"):
+            _refuse_far_time(name, value)
+
+
+def _refuse_far_time(name: str, value: str) -> None:
+    """One that is no time at all is refused as any other value of a wrong type."""
+    try:
+        at = msgspec.convert(value, datetime, strict=False)
+        is_near = at.tzinfo is None or EARLIEST <= at <= LATEST
+    except msgspec.ValidationError:
+        return
+    if not is_near:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected a time from {EARLIEST:%Y} to {LATEST:%Y}, got {value}",
+            path=f"query.{name}",
+        )
 
 
 async def record_change(connection: AnyConnection, handler: BaseRouteHandler) -> None:

@@ -92,7 +92,7 @@ async def get_series(
     length = (last or (Range.WEEK if experiment_id else Range.HOUR)).length
     query = GetSeries(
         metric=metric,
-        start_at=start_at or _before(end, length),
+        start_at=start_at or end - length,
         end_at=end,
         node_id=node_id,
         device_uuid=device_uuid,
@@ -149,7 +149,7 @@ async def get_usage(
 ) -> ReportView:
     """GPU hours and energy of each of the caller's namespaces; of the last week by default."""
     end = end_at or utcnow()
-    query = GetReport(start_at=start_at or _before(end, Range.WEEK.length), end_at=end)
+    query = GetReport(start_at=start_at or end - Range.WEEK.length, end_at=end)
     found = await gateway.bus.query(query, ReportView, timeout_seconds=SERIES_TIMEOUT_SECONDS)
     return ReportView(rows=tuple(row for row in found.rows if identity.reads(row.namespace)))
 
@@ -198,15 +198,6 @@ async def require_readable(gateway: Gateway, identity: Identity, experiment_id: 
     """Raises RefusedError unless it may be seen by this caller."""
     if not identity.reads_everything:
         await gateway.experiment(experiment_id, identity)
-
-
-def _before(end: datetime, length: timedelta) -> datetime:
-    try:
-        return end - length
-    except OverflowError as error:
-        raise RefusedError(
-            ErrorCode.BAD_REQUEST, "expected a time that others precede", path="query.end_at"
-        ) from error
 
 
 def event_filter(

@@ -71,14 +71,9 @@ async def list_changes(
     """Every request that was to change something, and what it changed, newest first. For admins."""
     identity.require_admin()
     wanted = AuditFilter(
-        token_id=token_id, caller=_text(caller), path=_text(path), start_at=start_at, end_at=end_at
+        token_id=token_id, caller=caller, path=path, start_at=start_at, end_at=end_at
     )
     found = await gateway.audit.listed(place_at(cursor, AuditPlace), wanted, limit + 1)
     placed = [(each, AuditPlace(each.audit_id)) for each in found]
     page, more = page_of(placed, limit, over_bus=False)
     return AuditList(entries=page, next_cursor=more)
-
-
-def _text(given: str | None) -> str | None:
-    """Postgres takes no NUL, and no entry has one."""
-    return None if given is None else given.replace("\0", "")

@@ -164,6 +164,28 @@ BAD_REQUESTS: dict[str, tuple[str, str, Any, int, str | None]] = {
         400,
         "query.end_at",
     ),
+    "before the epoch": (
+        "GET",
+        "/api/v1/series?start_at=0001-01-01T00:00:00Z",
+        None,
+        400,
+        "query.start_at",
+    ),
+    "before the calendar": (
+        "GET",
+        "/api/v1/reports/usage?start_at=0001-01-01T00:00:00%2B23:59",
+        None,
+        400,
+        "query.start_at",
+    ),
+    "after the calendar": (
+        "GET",
+        "/api/v1/audit?end_at=9999-12-31T23:59:59-23:59",
+        None,
+        400,
+        "query.end_at",
+    ),
+    "zero byte in a filter": ("GET", "/api/v1/series?pod=%00", None, 400, "query.pod"),
     "zero byte": ("GET", "/api/v1/nodes/a%00b", None, 400, "path.node_id"),
     "no yes or no": ("GET", "/api/v1/gpus?use_cache=maybe", None, 400, "query.use_cache"),
     "no time": ("GET", "/api/v1/series?start_at=today", None, 400, "query.start_at"),
@@ -195,6 +217,7 @@ SAYS = {
     "terminal in a name": (
         "expected one line without control characters or marks of text direction"
     ),
+    "after the calendar": "expected a time from 1970 to 9000, got 9999-12-31T23:59:59-23:59",
     "no time": "expected a time such as 2026-01-31T12:00:00Z",
     "parameter name": "expected 1 to 64 letters, digits, - and _, the first a letter, as a key",
 }
