@@ -5,6 +5,7 @@ import random
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any, Final
 
 from schemas.errors import ErrorCode
@@ -17,7 +18,9 @@ _NORMAL: Final = re.compile(rf"N{_NUMBERS}/{_NUMBERS}")
 _UNIFORM: Final = re.compile(rf"U{_NUMBERS}/{_NUMBERS}")
 _UNIFORM_FROM_ONE: Final = re.compile(r"U\((\d+)\)/\((\d+)\)")
 
+DATASET: Final = "dataset"  # of genai-bench: prompts out of a file
 PIECE_TOKENS: Final = 50_000
+DEEPEST: Final = 32
 OWNED_PARAMETERS: Final = frozenset(
     {"messages", "model", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n"}
 )
@@ -131,7 +134,8 @@ def request_parameters(additional: Mapping[str, Any]) -> dict[str, Any]:
     """The free-form parameters as they go into a request body, `ignore_eos` true unless given.
 
     Sampling parameters written as text become numbers, since servers refuse them as text.
-    Raises UnsupportedTraffic for a parameter that the measurement itself depends on.
+    Raises UnsupportedTraffic for a parameter that the measurement itself depends on, and for one
+    nested so deep that not every reader of it could follow.
     """
     owned = sorted(OWNED_PARAMETERS & additional.keys())
     if owned:
@@ -139,11 +143,24 @@ def request_parameters(additional: Mapping[str, Any]) -> dict[str, Any]:
             f"{owned[0]!r} is set by the load generator, not by a task",
             f"$.benchmark.additional_params.{owned[0]}",
         )
+    for name, value in additional.items():
+        if _is_deeper(value, DEEPEST):
+            raise UnsupportedTraffic(
+                f"expected at most {DEEPEST} values within each other",
+                f"$.benchmark.additional_params.{name}",
+            )
     values = {
         name: _number(name, value) if name in NUMERIC_PARAMETERS else value
         for name, value in additional.items()
     }
     return {"ignore_eos": True, **values}
+
+
+def _is_deeper(value: object, most: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return most == 0 or any(_is_deeper(each, most - 1) for each in inner)
 
 
 def _number(name: str, value: object) -> object:
@@ -153,7 +170,7 @@ def _number(name: str, value: object) -> object:
         number = json.loads(value)
     except ValueError:
         number = None
-    if isinstance(number, bool) or not isinstance(number, (int, float)):
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or not isfinite(number):
         raise UnsupportedTraffic(
             f"expected a number, got {value!r}", f"$.benchmark.additional_params.{name}"
         )

@@ -7,11 +7,15 @@ from schemas.errors import ErrorCode
 from schemas.task import BenchmarkConfig, Objective, TaskFile
 from schemas.trust import RunInfo, RunRole
 from services.orchestrator.domain.quality import quality_probe
+from shared.benchmarks.arrivals import loads
 from shared.benchmarks.level_choice import check_load_search
+from shared.benchmarks.traffic import DATASET, parse_scenario, request_parameters
 from shared.errors import RefusedError
 
 FEWEST_REQUESTS: Final = 8
 WHOLE_RUN: Final = RunInfo()
+TEXT_TO_TEXT: Final = "text-to-text"
+NOT_BY_GENAI_BENCH: Final = ("arrivals", "prefix_share", "load_search")
 
 
 def benchmark_spec(task: TaskFile, tool: BenchmarkTool, run: RunInfo = WHOLE_RUN) -> BenchmarkSpec:
@@ -39,8 +43,44 @@ def benchmark_spec(task: TaskFile, tool: BenchmarkTool, run: RunInfo = WHOLE_RUN
     )
 
 
-def refuse_bad_load_search(task: TaskFile) -> None:
-    """Raises RefusedError also for one that cannot be searched."""
+def wanted_tool(config: BenchmarkConfig) -> BenchmarkTool:
+    """As the task says; for `auto` the one that can, where not every tool can."""
+    if config.tool is not BenchmarkTool.AUTO:
+        return config.tool
+    if any(getattr(config, name) for name in NOT_BY_GENAI_BENCH):
+        return BenchmarkTool.BUILTIN
+    return BenchmarkTool.GENAI_BENCH if DATASET in config.traffic_scenarios else config.tool
+
+
+def refuse_bad_benchmark(task: TaskFile) -> None:
+    """Raises RefusedError for a benchmark that no tool could run, or not the one that is asked for:
+    every executor would refuse every experiment of it.
+    """
+    _refuse_bad_load_search(task)
+    config, tool = task.benchmark, wanted_tool(task.benchmark)
+    if config.task != TEXT_TO_TEXT:
+        raise RefusedError(
+            ErrorCode.UNSUPPORTED,
+            f"expected {TEXT_TO_TEXT!r}, got {config.task!r}",
+            path="$.benchmark.task",
+        )
+    if tool is BenchmarkTool.GENAI_BENCH:
+        for name in NOT_BY_GENAI_BENCH:
+            if getattr(config, name):
+                raise RefusedError(
+                    ErrorCode.BAD_REQUEST,
+                    "expected the tool 'builtin' or 'aiperf' with this, got 'genai-bench'",
+                    path=f"$.benchmark.{name}",
+                )
+    else:
+        loads(benchmark_spec(task, tool))
+    for scenario in config.traffic_scenarios:
+        if scenario != DATASET or tool is not BenchmarkTool.GENAI_BENCH:
+            parse_scenario(scenario)
+    request_parameters(config.additional_params)
+
+
+def _refuse_bad_load_search(task: TaskFile) -> None:
     is_searched = task.benchmark.load_search is not None
     if is_searched is not (task.optimization.objective is Objective.MAXIMIZE_LOAD):
         raise RefusedError(

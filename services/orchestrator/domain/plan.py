@@ -22,7 +22,7 @@ from schemas.task import (
     TaskFile,
 )
 from services.orchestrator.domain import objective_check
-from services.orchestrator.domain.benchmark_plan import refuse_bad_load_search
+from services.orchestrator.domain.benchmark_plan import refuse_bad_benchmark, wanted_tool
 from services.orchestrator.domain.cluster_devices import devices_for, devices_offered
 from services.orchestrator.domain.cluster_objects import (
     engine_of_runtime,
@@ -176,7 +176,7 @@ def make_planner(
     """Raises RefusedError for what no installation could run."""
     objective_check.refuse_excessive(task.benchmark)
     _refuse_bad_tag(task.runtime_image_tag)
-    refuse_bad_load_search(task)
+    refuse_bad_benchmark(task)
     objective_check.refuse_bad_objectives(task.optimization)
     known = known_engines(offers)
     mode = mode_of(task, known)
@@ -187,10 +187,7 @@ def make_planner(
     refuse_unread(tokenizer, "$.benchmark.model_tokenizer", mode, offers)
     if (probe := task.benchmark.quality) is not None:
         refuse_unread(probe.accuracy_file, "$.benchmark.quality.accuracy_file", mode, offers)
-    wanted = task.benchmark.tool
-    if task.benchmark.load_search is not None and wanted is BenchmarkTool.AUTO:
-        wanted = BenchmarkTool.BUILTIN  # the one that can
-    choice = choose_tool(wanted, serving_offers(task, mode, engine, offers))
+    choice = choose_tool(wanted_tool(task.benchmark), serving_offers(task, mode, engine, offers))
     tool = choice.tool or BenchmarkTool.BUILTIN
     nodes = eligible_nodes(task, mode, engine, offers, tool)
     devices = devices_offered(task.gpus, mode, offers, nodes)

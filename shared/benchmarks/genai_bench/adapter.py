@@ -29,7 +29,7 @@ from shared.benchmarks.genai_bench.installation import GENAI_BENCH
 from shared.benchmarks.genai_bench.process import ToolProcess
 from shared.benchmarks.genai_bench.tokenizer import is_local, tokenizer_for
 from shared.benchmarks.metrics import aggregate
-from shared.benchmarks.traffic import Scenario, parse_scenario, request_parameters
+from shared.benchmarks.traffic import DATASET, Scenario, parse_scenario, request_parameters
 from shared.paths import make_directory
 
 LOG_NAME: Final = "genai_bench.log"
@@ -224,6 +224,6 @@ def _version(directory: Path) -> str:
 
 def _sizes(scenario: str) -> Scenario:
     """The warm-up's requests; lines of a dataset are short."""
-    if scenario == command.DATASET:
+    if scenario == DATASET:
         return lambda _: PREFLIGHT_SIZE
     return parse_scenario(scenario)

@@ -11,10 +11,14 @@ from urllib.parse import urlsplit
 
 from schemas.benchmark import BenchmarkSpec
 from shared.benchmarks.adapter import Target
-from shared.benchmarks.traffic import UnsupportedTraffic, parse_scenario, request_parameters
+from shared.benchmarks.traffic import (
+    DATASET,
+    UnsupportedTraffic,
+    parse_scenario,
+    request_parameters,
+)
 
 TASK: Final = "text-to-text"
-DATASET: Final = "dataset"
 KEY_VARIABLE: Final = "MODEL_API_KEY"
 # What a process needs to run and to reach a hub. Nothing else is handed on: genai-bench takes
 # credentials of clouds out of the environment and writes them into its files.
