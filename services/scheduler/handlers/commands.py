@@ -22,17 +22,15 @@ from schemas.scheduler_nodes import (
 from services.scheduler.domain.model.namespaces import Quota
 from services.scheduler.domain.placement.shares import hundredths
 from services.scheduler.intake import validation
-from services.scheduler.ledger import (
+from services.scheduler.ledger import idle_reservations, out_of_service, transitions
+from services.scheduler.ledger.leader_election import pause_decisions
+from services.scheduler.ledger.rows import (
     holding_rows,
-    idle_rows,
     label_rows,
     node_rows,
-    out_of_service,
     quota_rows,
     reservation_rows,
-    transitions,
 )
-from services.scheduler.ledger.leader_election import pause_decisions
 from services.scheduler.observations.node_liveness import NodeLiveness
 from shared.errors import RefusedError
 from shared.gpu.shares import MPS_LABEL
@@ -261,7 +259,9 @@ async def _exempt(connection: Connection, command: ExemptReservation) -> Accepte
     stored = validation.owned(found, command)
     now = await reservation_rows.database_now(connection)
     validation.check_exemption(stored, command.until_at, now)
-    after = await idle_rows.exempt(connection, stored, command.reason, command.until_at, now)
+    after = await idle_reservations.exempt(
+        connection, stored, command.reason, command.until_at, now
+    )
     return Accepted(command_id=command.command_id, revision=after.revision)
 
 

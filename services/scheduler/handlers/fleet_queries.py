@@ -41,8 +41,9 @@ from services.scheduler.leader.cluster_decisions import read_fleet
 from services.scheduler.leader.engine_feed import node_from
 from services.scheduler.leader.fleet_reader import FleetReader
 from services.scheduler.leader.query_engine import QueryEngine
-from services.scheduler.ledger import change_feed, node_rows, quota_rows, reservation_rows
-from services.scheduler.ledger.node_rows import NodeStatus
+from services.scheduler.ledger import change_feed
+from services.scheduler.ledger.rows import node_rows, quota_rows, reservation_rows
+from services.scheduler.ledger.rows.node_rows import NodeStatus
 from services.scheduler.observations.cluster_views import ClusterViews
 from shared.messaging.paging import fitting
 from shared.postgres.database import Connection, Database

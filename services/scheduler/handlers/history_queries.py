@@ -30,8 +30,9 @@ from services.scheduler.domain.drift.lifecycle import Drift as StoredDrift
 from services.scheduler.domain.model.inputs import Input
 from services.scheduler.domain.placement.decisions import Decision
 from services.scheduler.domain.placement.policy import Policy
-from services.scheduler.ledger import decision_log, drift_rows, node_rows, reservation_rows
-from services.scheduler.ledger.drift_rows import DriftPlace
+from services.scheduler.ledger import decision_log
+from services.scheduler.ledger.rows import drift_rows, node_rows, reservation_rows
+from services.scheduler.ledger.rows.drift_rows import DriftPlace
 from shared.errors import RefusedError
 from shared.messaging.paging import fitting, page_of, place_at
 from shared.postgres.database import Database

@@ -10,8 +10,8 @@ from schemas.executor import ExecutorReported
 from schemas.scheduler import DeviceCordoned, DeviceUncordoned
 from schemas.telemetry import HealthChanged, HealthKind, HealthState, InventoryReported
 from services.scheduler.domain.faults import Fault, fault_of_event, faults_of_inventory
-from services.scheduler.ledger import cluster_rows, mig_rows, node_rows, reservation_rows
 from services.scheduler.ledger.out_of_service import handle_faults
+from services.scheduler.ledger.rows import cluster_rows, mig_rows, node_rows, reservation_rows
 from services.scheduler.ledger.transitions import stage_device_events
 from services.scheduler.observations.latest_readings import LatestReadings
 from shared.errors import PermanentError

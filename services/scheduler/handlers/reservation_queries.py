@@ -42,8 +42,8 @@ from services.scheduler.handlers.reservation_status import end_reasons, idleness
 from services.scheduler.intake.validation import ANY_SHARES, check_wanted, known
 from services.scheduler.leader.cluster_decisions import read_fleet
 from services.scheduler.leader.query_engine import Moment, QueryEngine
-from services.scheduler.ledger import cluster_rows, node_rows, reservation_rows
-from services.scheduler.ledger.reservation_rows import Reservation, ReservationPlace
+from services.scheduler.ledger.rows import cluster_rows, node_rows, reservation_rows
+from services.scheduler.ledger.rows.reservation_rows import Reservation, ReservationPlace
 from services.scheduler.ledger.transitions import HELD_ON_LEASE, device_grants
 from services.scheduler.observations.cluster_views import ClusterViews
 from shared.errors import RefusedError

@@ -6,7 +6,7 @@ from schemas.gpu_request import Reason, ReasonCode
 from schemas.scheduler_namespaces import PREEMPTION_CAUSES
 from schemas.scheduler_views import Idleness
 from services.scheduler.domain.idle import idle_sentence
-from services.scheduler.ledger.reservation_rows import Reservation
+from services.scheduler.ledger.rows.reservation_rows import Reservation
 from services.scheduler.ledger.transitions import HELD_ON_LEASE
 
 

@@ -20,15 +20,10 @@ from schemas.scheduler import (
 from services.scheduler.domain.placement.shares import ShareRules
 from services.scheduler.intake import validation
 from services.scheduler.intake.validation import ANY_SHARES
-from services.scheduler.ledger import (
-    cluster_rows,
-    events,
-    holding_rows,
-    reservation_rows,
-    transitions,
-)
-from services.scheduler.ledger.holding_rows import ReleasedDevice
-from services.scheduler.ledger.reservation_rows import Ending, Reservation
+from services.scheduler.ledger import events, transitions
+from services.scheduler.ledger.rows import cluster_rows, holding_rows, reservation_rows
+from services.scheduler.ledger.rows.holding_rows import ReleasedDevice
+from services.scheduler.ledger.rows.reservation_rows import Ending, Reservation
 from services.scheduler.ledger.transitions import HELD_ON_LEASE
 from shared.errors import RefusedError
 from shared.postgres.database import Connection

@@ -18,7 +18,7 @@ from services.scheduler.intake.apply_batch import Command
 from services.scheduler.intake.validation import ANY_SHARES
 from services.scheduler.ledger import command_replies
 from services.scheduler.ledger.command_replies import AppliedElsewhereError
-from services.scheduler.ledger.holding_rows import ReleasedDevice
+from services.scheduler.ledger.rows.holding_rows import ReleasedDevice
 from shared.disk import require_room
 from shared.errors import UnavailableError
 from shared.logging import log

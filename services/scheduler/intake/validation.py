@@ -28,7 +28,7 @@ from services.scheduler.domain.clusters.choice import DRIVER_AT_LEAST
 from services.scheduler.domain.model.fleet import WHOLE
 from services.scheduler.domain.placement.selectors import version
 from services.scheduler.domain.placement.shares import ShareRules, hundredths
-from services.scheduler.ledger.reservation_rows import Reservation
+from services.scheduler.ledger.rows.reservation_rows import Reservation
 from services.scheduler.ledger.transitions import HELD_ON_LEASE
 from shared.errors import RefusedError
 from shared.messaging.speakers import require_speaker

@@ -17,10 +17,11 @@ from schemas.node_selection import NodeSelection
 from schemas.scheduler import ReservationState
 from services.scheduler.domain.clusters.choice import Choice, Cluster, ClusterFleet
 from services.scheduler.domain.model.inputs import QueuedRequest
-from services.scheduler.ledger import cluster_rows, events, reservation_rows
-from services.scheduler.ledger.cluster_rows import ClusterStatus
+from services.scheduler.ledger import events
 from services.scheduler.ledger.leader_election import Leadership
-from services.scheduler.ledger.reservation_rows import Ending
+from services.scheduler.ledger.rows import cluster_rows, reservation_rows
+from services.scheduler.ledger.rows.cluster_rows import ClusterStatus
+from services.scheduler.ledger.rows.reservation_rows import Ending
 from services.scheduler.ledger.transitions import LedgerChanged, end_all
 from services.scheduler.observations.cluster_views import ClusterViews
 from shared.gpu.node_selection import selection_lines

@@ -13,10 +13,11 @@ from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.leader.cluster_decisions import ClusterDecisions
 from services.scheduler.leader.fleet_reader import FleetReader
 from services.scheduler.leader.live_engine import LiveEngine
-from services.scheduler.ledger import apply_decisions, decision_log, reservation_rows, transitions
+from services.scheduler.ledger import apply_decisions, decision_log, transitions
 from services.scheduler.ledger.change_feed import Changes
-from services.scheduler.ledger.holding_rows import ReleasedDevice
 from services.scheduler.ledger.leader_election import Leadership, LeadershipLost
+from services.scheduler.ledger.rows import reservation_rows
+from services.scheduler.ledger.rows.holding_rows import ReleasedDevice
 from services.scheduler.ledger.transitions import LedgerChanged
 from services.scheduler.observations.latest_readings import DeviceKey
 from shared.logging import log

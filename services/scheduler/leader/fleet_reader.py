@@ -13,7 +13,7 @@ from services.scheduler.domain.faults import cordon_state
 from services.scheduler.domain.model.fleet import Device, Fleet, ReadingState
 from services.scheduler.ledger import change_feed
 from services.scheduler.ledger.change_feed import DeviceRow, NodeRow
-from services.scheduler.ledger.node_rows import NodeStatus
+from services.scheduler.ledger.rows.node_rows import NodeStatus
 from services.scheduler.observations.latest_readings import LatestReadings
 from services.scheduler.observations.release_snapshots import ReleaseSnapshots
 from shared.postgres.database import Connection

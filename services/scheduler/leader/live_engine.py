@@ -32,8 +32,9 @@ from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
 from services.scheduler.leader.engine_feed import EngineFeed
 from services.scheduler.leader.fleet_reader import FleetReader
-from services.scheduler.ledger import change_feed, demand_rows, use_rows
+from services.scheduler.ledger import change_feed
 from services.scheduler.ledger.change_feed import CHANGES_SECONDS, Changes, Rows
+from services.scheduler.ledger.rows import demand_rows, use_rows
 from services.scheduler.observations.latest_readings import DeviceKey
 from shared.logging import log
 from shared.postgres.database import Database, to_json

@@ -9,9 +9,9 @@ from schemas.mig import ChangeMig, MigLayout
 from schemas.scheduler import CordonCause
 from services.scheduler.domain.placement.mig_geometry import Division, divisions
 from services.scheduler.leader.query_engine import QueryEngine
-from services.scheduler.ledger import mig_rows
 from services.scheduler.ledger.leader_election import Leadership, LeadershipLost
 from services.scheduler.ledger.out_of_service import NewCordon, set_cordon
+from services.scheduler.ledger.rows import mig_rows
 from shared.ids import new_id
 from shared.logging import log
 from shared.postgres.commands import send_later

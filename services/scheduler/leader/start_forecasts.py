@@ -8,9 +8,9 @@ from typing import Final
 
 from services.scheduler.domain.advice.expected_start import expected_start
 from services.scheduler.leader.query_engine import QueryEngine
-from services.scheduler.ledger import reservation_rows
 from services.scheduler.ledger.leader_election import Leadership
-from services.scheduler.ledger.reservation_rows import Waiting
+from services.scheduler.ledger.rows import reservation_rows
+from services.scheduler.ledger.rows.reservation_rows import Waiting
 from shared.postgres.database import Database
 
 WAITED_SECONDS: Final = 1.0  # what is granted by then needs no forecast

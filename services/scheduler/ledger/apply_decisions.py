@@ -22,9 +22,10 @@ from services.scheduler.domain.placement.decisions import (
 )
 from services.scheduler.domain.placement.eligibility import share_kind
 from services.scheduler.domain.placement.reasons import NEVER_FITS
-from services.scheduler.ledger import events, label_rows, reservation_rows
+from services.scheduler.ledger import events
 from services.scheduler.ledger.device_cells import FreeCells, Range, multirange
-from services.scheduler.ledger.reservation_rows import Ending, Reservation
+from services.scheduler.ledger.rows import label_rows, reservation_rows
+from services.scheduler.ledger.rows.reservation_rows import Ending, Reservation
 from services.scheduler.ledger.transitions import LedgerChanged, device_grants, end_all
 from shared.postgres.database import Connection, to_json
 from shared.postgres.outbox import stage

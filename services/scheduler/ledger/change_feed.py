@@ -20,7 +20,7 @@ from schemas.telemetry import HealthState, HostFacts
 from services.scheduler.domain.labels import OperatorLabels, effective
 from services.scheduler.domain.model.fleet import WHOLE, Part
 from services.scheduler.domain.model.namespaces import Quota
-from services.scheduler.ledger import quota_rows
+from services.scheduler.ledger.rows import quota_rows
 from shared.postgres.database import Connection, Row, from_json
 
 # Triggers write a row into `change` for whatever decisions depend on. `new` are those rows that

@@ -29,7 +29,7 @@ from schemas.scheduler_idle import (
 from services.scheduler.domain.drift.lifecycle import Drift
 from services.scheduler.domain.idle import Warned
 from services.scheduler.domain.placement.decisions import Preempt
-from services.scheduler.ledger.reservation_rows import QueuedTimes, Reservation
+from services.scheduler.ledger.rows.reservation_rows import QueuedTimes, Reservation
 from shared.ids import new_id
 
 _END_EVENTS = {event.state: event for event in RESERVATION_ENDS}

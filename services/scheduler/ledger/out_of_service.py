@@ -12,9 +12,10 @@ from msgspec import Struct
 from schemas.base import DeviceUuid, NodeId
 from schemas.scheduler import CordonCause, DeviceCordoned, DeviceUncordoned, ReservationState
 from services.scheduler.domain.faults import Fault, Recovery
-from services.scheduler.ledger import holding_rows, node_rows, reservation_rows, transitions
+from services.scheduler.ledger import transitions
 from services.scheduler.ledger.leader_election import pause_decisions
 from services.scheduler.ledger.lock_order import lock_nodes
+from services.scheduler.ledger.rows import holding_rows, node_rows, reservation_rows
 from shared.logging import log
 from shared.postgres.database import Connection
 

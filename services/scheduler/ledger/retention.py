@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from services.scheduler.ledger import change_feed, decision_log, reservation_rows
+from services.scheduler.ledger import change_feed, decision_log
 from services.scheduler.ledger.change_feed import CHANGES_SECONDS
 from services.scheduler.ledger.leader_election import Leadership
+from services.scheduler.ledger.rows import reservation_rows
 from shared.logging import log
 from shared.postgres.database import Connection, Database
 

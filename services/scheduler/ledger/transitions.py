@@ -26,17 +26,12 @@ from schemas.scheduler import (
 from schemas.scheduler_namespaces import PREEMPTION_CAUSES
 from services.scheduler.domain.model.fleet import WHOLE, Device
 from services.scheduler.domain.placement.placement import Placed, PlacedNode
-from services.scheduler.ledger import (
-    cluster_rows,
-    events,
-    holding_rows,
-    node_rows,
-    reservation_rows,
-)
+from services.scheduler.ledger import events
 from services.scheduler.ledger.device_cells import Range
-from services.scheduler.ledger.holding_rows import OpenHolding
 from services.scheduler.ledger.lock_order import lock_nodes
-from services.scheduler.ledger.reservation_rows import Ending, Reservation
+from services.scheduler.ledger.rows import cluster_rows, holding_rows, node_rows, reservation_rows
+from services.scheduler.ledger.rows.holding_rows import OpenHolding
+from services.scheduler.ledger.rows.reservation_rows import Ending, Reservation
 from shared.errors import StewardError
 from shared.ids import new_id
 from shared.postgres.commands import send_later

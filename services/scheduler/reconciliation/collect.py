@@ -16,8 +16,8 @@ from services.scheduler.domain.drift.lifecycle import Limits
 from services.scheduler.domain.faults import Loss
 from services.scheduler.domain.idle import Activity
 from services.scheduler.domain.model.fleet import ReadingState
-from services.scheduler.ledger import holding_rows, node_rows, reservation_rows
-from services.scheduler.ledger.node_rows import KnownDevice, LossRow, NodeStatus
+from services.scheduler.ledger.rows import holding_rows, node_rows, reservation_rows
+from services.scheduler.ledger.rows.node_rows import KnownDevice, LossRow, NodeStatus
 from services.scheduler.observations.cluster_views import ClusterViews
 from services.scheduler.observations.engine_activities import EngineActivities
 from services.scheduler.observations.latest_readings import FRESH_INTERVALS, LatestReadings

@@ -12,9 +12,10 @@ from services.scheduler.domain.idle import (
     activities,
     update_idle,
 )
-from services.scheduler.ledger import idle_rows, reservation_rows, transitions
+from services.scheduler.ledger import idle_reservations, transitions
 from services.scheduler.ledger.leader_election import Leadership
-from services.scheduler.ledger.reservation_rows import Reservation
+from services.scheduler.ledger.rows import reservation_rows
+from services.scheduler.ledger.rows.reservation_rows import Reservation
 from services.scheduler.reconciliation.collect import Collected
 from shared.logging import log
 from shared.postgres.database import Connection, Database
@@ -36,7 +37,7 @@ class IdleWatch:
     async def judge(self, collected: Collected, now: datetime, elapsed_seconds: float) -> None:
         """Compare once, write what follows. Raises LeadershipLost."""
         async with self.database.transaction() as connection:
-            held = await idle_rows.held(connection)
+            held = await idle_reservations.held(connection)
         update = update_idle(
             held,
             activities(
@@ -70,14 +71,14 @@ async def _write(
     }
     for warned in update.warned:
         if (found := unchanged.get(warned.reservation_id)) is not None:
-            await idle_rows.warn(connection, found, warned, now)
+            await idle_reservations.warn(connection, found, warned, now)
             log.warning("reservation_found_idle", reservation_id=str(warned.reservation_id))
     for reservation_id in update.made_preemptible:
         if (found := unchanged.get(reservation_id)) is not None:
-            await idle_rows.make_preemptible(connection, found, now)
+            await idle_reservations.make_preemptible(connection, found, now)
     for reservation_id in update.active:
         if (found := unchanged.get(reservation_id)) is not None:
-            await idle_rows.clear(connection, found, now)
+            await idle_reservations.clear(connection, found, now)
     for reservation_id in update.released:
         if (found := unchanged.get(reservation_id)) is not None:
             since = found.idle_since or now

@@ -19,16 +19,10 @@ from services.scheduler.domain.drift.lifecycle import (
     update_drifts,
 )
 from services.scheduler.domain.faults import NodeSilence, lost_nodes, recovery
-from services.scheduler.ledger import (
-    drift_rows,
-    events,
-    node_rows,
-    out_of_service,
-    reservation_rows,
-    transitions,
-)
+from services.scheduler.ledger import events, out_of_service, transitions
 from services.scheduler.ledger.leader_election import Leadership, LeadershipLost
 from services.scheduler.ledger.lock_order import lock_nodes
+from services.scheduler.ledger.rows import drift_rows, node_rows, reservation_rows
 from services.scheduler.reconciliation.collect import Collected, Collector
 from services.scheduler.reconciliation.idleness import IdleWatch
 from shared.logging import log

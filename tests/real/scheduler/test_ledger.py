@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from schemas.scheduler import ReservationState
-from services.scheduler.ledger import reservation_rows, transitions
+from services.scheduler.ledger import transitions
 from services.scheduler.ledger.change_listener import ChangeListener
 from services.scheduler.ledger.leader_election import Leadership
+from services.scheduler.ledger.rows import reservation_rows
 from shared.errors import UnavailableError
 from shared.postgres.database import Database
 from shared.testing import eventually

@@ -20,7 +20,8 @@ from schemas.scheduler import (
 from schemas.telemetry import HealthState
 from services.scheduler.domain.faults import Loss, Recovery
 from services.scheduler.intake import apply_batch
-from services.scheduler.ledger import node_rows, out_of_service, reservation_rows, transitions
+from services.scheduler.ledger import out_of_service, transitions
+from services.scheduler.ledger.rows import node_rows, reservation_rows
 from shared.ids import new_id
 from shared.postgres.database import Connection, Database
 from shared.testing import eventually

@@ -15,7 +15,7 @@ from schemas.scheduler_namespaces import (
     NamespaceUse,
     SetNamespace,
 )
-from services.scheduler.ledger import use_rows
+from services.scheduler.ledger.rows import use_rows
 from shared.ids import new_id
 from tests.support.worlds.scheduler import World, accepted, refused, scheduler, world
 

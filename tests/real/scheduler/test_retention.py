@@ -4,9 +4,10 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from services.scheduler.ledger import decision_log, reservation_rows
+from services.scheduler.ledger import decision_log
 from services.scheduler.ledger.leader_election import Leadership
 from services.scheduler.ledger.retention import Retention
+from services.scheduler.ledger.rows import reservation_rows
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.postgres.database import Database

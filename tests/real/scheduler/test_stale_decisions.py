@@ -16,8 +16,9 @@ from services.scheduler.domain.model.fleet import Device
 from services.scheduler.domain.placement.decisions import Grant
 from services.scheduler.domain.placement.device_choice import Scored
 from services.scheduler.domain.placement.placement import Placed, PlacedNode
-from services.scheduler.ledger import apply_decisions, node_rows, reservation_rows
+from services.scheduler.ledger import apply_decisions
 from services.scheduler.ledger.migrations import MIGRATIONS
+from services.scheduler.ledger.rows import node_rows, reservation_rows
 from services.scheduler.ledger.transitions import LedgerChanged
 from shared.gpu.shares import MPS_LABEL
 from shared.ids import new_id

@@ -1,6 +1,4 @@
-"""Rows of changes to how GPUs are divided: functions on a connection, inside the caller's
-transaction.
-"""
+"""Rows of changes to how GPUs are divided."""
 
 from typing import Final
 
@@ -9,8 +7,8 @@ from msgspec import Struct
 from schemas.base import DeviceUuid, NodeId
 from schemas.mig import MigLayout
 from schemas.telemetry import InventoryReported
-from services.scheduler.ledger.holding_rows import OpenHolding
 from services.scheduler.ledger.lock_order import lock_nodes
+from services.scheduler.ledger.rows.holding_rows import OpenHolding
 from shared.postgres.database import Connection, to_json
 
 REFUSED_SECONDS: Final = 60.0  # for which a GPU that refused is not asked again

@@ -1,6 +1,4 @@
-"""Rows of what reservations hold of Kubernetes clusters: functions on a connection, inside the
-caller's transaction.
-"""
+"""Rows of what reservations hold of Kubernetes clusters."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -1,6 +1,4 @@
-"""Rows of holdings, of devices and of hosts: functions on a connection, inside the caller's
-transaction.
-"""
+"""Rows of holdings, of devices and of hosts."""
 
 from collections.abc import Sequence
 from typing import Final

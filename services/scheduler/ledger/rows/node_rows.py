@@ -1,4 +1,4 @@
-"""Rows of nodes and their devices: functions on a connection, inside the caller's transaction."""
+"""Rows of nodes and their devices."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -14,9 +14,9 @@ from schemas.telemetry import DeviceFacts, HealthState, InventoryReported, Sourc
 from services.scheduler.domain.faults import Fault, Loss
 from services.scheduler.domain.labels import CLUSTER_LABEL
 from services.scheduler.domain.placement.topology import link_groups
-from services.scheduler.ledger.holding_rows import OpenHolding
-from services.scheduler.ledger.label_rows import LABELS_REPORTED
 from services.scheduler.ledger.lock_order import lock_nodes
+from services.scheduler.ledger.rows.holding_rows import OpenHolding
+from services.scheduler.ledger.rows.label_rows import LABELS_REPORTED
 from shared.errors import RefusedError
 from shared.postgres.database import Connection, Row, to_json
 

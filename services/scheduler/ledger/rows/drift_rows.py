@@ -1,4 +1,4 @@
-"""Rows of drifts in and out: functions on a connection, inside the caller's transaction."""
+"""Rows of drifts in and out."""
 
 from datetime import datetime
 from typing import Final

@@ -1,4 +1,4 @@
-"""Rows of reservations: functions on a connection, inside the caller's transaction."""
+"""Rows of reservations."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime

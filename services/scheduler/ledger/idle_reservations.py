@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from schemas.scheduler import held_for_experiment
 from services.scheduler.domain.idle import HeldReservation, Warned
 from services.scheduler.ledger import events
-from services.scheduler.ledger.reservation_rows import Reservation
+from services.scheduler.ledger.rows.reservation_rows import Reservation
 from shared.postgres.database import Connection
 from shared.postgres.outbox import stage
 
