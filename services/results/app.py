@@ -22,11 +22,11 @@ from services.results.ledger.reports import build_routes as report_routes
 from services.results.ledger.waterfall import Waterfalls
 from services.results.ledger.waterfall import build_routes as waterfall_routes
 from services.results.migrations import MIGRATIONS
-from services.results.partitions import Partitions, Table
 from services.results.rollups import Rollups
-from services.results.samples import SampleStore
+from services.results.samples.partitions import Partitions, Table
+from services.results.samples.store import SampleStore
 from services.results.settings import ResultsSettings
-from services.results.summaries import Summarizer
+from services.results.summaries.summarizer import Summarizer
 from shared.messaging.bus import Bus
 from shared.messaging.samples import SampleConsumer
 from shared.messaging.streams import ENGINE_SAMPLES, SAMPLES

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from schemas.errors import ErrorCode
 from schemas.results import ListSamples, SampledDevice, SampleList
-from services.results import summary_rows
+from services.results.summaries import summary_rows
 from shared.errors import RefusedError
 from shared.messaging.bus import Route, query_route
 from shared.messaging.paging import cursor_at, place_at

@@ -27,11 +27,12 @@ from schemas.results import (
     SummaryView,
 )
 from schemas.telemetry import HealthChanged, HealthKind, InventoryReported
-from services.results import driver_versions, erasure, history, memory_trends, summary_rows
+from services.results import driver_versions, erasure, history
 from services.results.domain.rollup import Level
-from services.results.level_bounds import with_bounds
-from services.results.partitions import midnight
-from services.results.summary_rows import Summary
+from services.results.samples.partitions import midnight
+from services.results.summaries import memory_trends, summary_rows
+from services.results.summaries.level_bounds import with_bounds
+from services.results.summaries.summary_rows import Summary
 from shared.benchmarks.request_columns import RequestRow, unpack_requests
 from shared.clock import utcnow
 from shared.errors import RefusedError

@@ -8,11 +8,11 @@ from typing import Final
 
 import asyncpg
 
-from services.results.conditions import conditions_of
 from services.results.domain.rollup import HOUR, MINUTE
 from services.results.history import METRICS
 from services.results.ledger.hours import IS_BUSY, STRETCHES, mark
-from services.results.partitions import Partitions, midnight
+from services.results.samples.conditions import conditions_of
+from services.results.samples.partitions import Partitions, midnight
 from shared.clock import utcnow
 from shared.errors import UnavailableError
 from shared.postgres.database import Connection, Database

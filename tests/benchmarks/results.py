@@ -36,12 +36,12 @@ from schemas.results import GetSeries, SeriesMetric
 from schemas.telemetry import GpuReading, GpuSampled, Source
 from services.results import history
 from services.results.app import create_service
-from services.results.copied_rows import COLUMNS
 from services.results.domain.monitoring import MEASURING, Run, summarize
 from services.results.domain.reading import Reading, Span
 from services.results.domain.rollup import HOUR, Level
 from services.results.migrations import MIGRATIONS
-from services.results.partitions import Partitions, Table, midnight
+from services.results.samples.copied_rows import COLUMNS
+from services.results.samples.partitions import Partitions, Table, midnight
 from services.results.settings import ResultsSettings
 from shared.clock import utcnow
 from shared.messaging.codec import encode

@@ -29,7 +29,7 @@ from schemas.reports import (
 from schemas.scheduler_namespaces import ListNamespaces, NamespaceList
 from services.results.domain.rollup import HOUR, end_of, start_of
 from services.results.ledger.hours import COLUMNS, NOBODY, compute
-from services.results.memory_trends import trend_of
+from services.results.summaries.memory_trends import trend_of
 from shared.clock import utcnow
 from shared.errors import RefusedError, UnavailableError
 from shared.gpu.prices import price_of

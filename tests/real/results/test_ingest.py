@@ -16,13 +16,14 @@ from msgspec.structs import replace
 
 from schemas.results import GetSeries, SeriesMetric, SeriesPoint
 from schemas.telemetry import GpuReading, GpuSampled
-from services.results import history, rollups, summary_rows
+from services.results import history, rollups
 from services.results.domain.rollup import HOUR, MINUTE, Level, start_of
 from services.results.migrations import MIGRATIONS
-from services.results.partitions import Partitions, Table, midnight
 from services.results.rollups import Rollups
-from services.results.samples import SampleStore
+from services.results.samples.partitions import Partitions, Table, midnight
+from services.results.samples.store import SampleStore
 from services.results.settings import ResultsSettings
+from services.results.summaries import summary_rows
 from shared.clock import utcnow
 from shared.postgres.database import Connection, Database
 from shared.settings import SettingsError

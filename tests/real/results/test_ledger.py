@@ -41,9 +41,9 @@ from services.results.domain.rollup import HOUR, start_of
 from services.results.ledger.facts import Facts, LedgerEvent
 from services.results.ledger.hours import NOBODY, Ledger
 from services.results.migrations import MIGRATIONS
-from services.results.partitions import Partitions, Table
 from services.results.rollups import Rollups
-from services.results.samples import SampleStore
+from services.results.samples.partitions import Partitions, Table
+from services.results.samples.store import SampleStore
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.postgres.database import Connection, Database

@@ -5,8 +5,8 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
-from services.results.level_bounds import POWER_REASONS, SELECT_FACTS, THERMAL_REASONS
 from services.results.migrations import MIGRATIONS
+from services.results.summaries.level_bounds import POWER_REASONS, SELECT_FACTS, THERMAL_REASONS
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.postgres.database import Connection, Database

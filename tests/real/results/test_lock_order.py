@@ -6,8 +6,9 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from services.results import erasure, summary_rows
+from services.results import erasure
 from services.results.migrations import MIGRATIONS
+from services.results.summaries import summary_rows
 from shared.postgres.database import Database
 from shared.testing import eventually
 from tests.support.worlds.results import make_finished

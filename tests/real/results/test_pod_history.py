@@ -11,9 +11,9 @@ from schemas.telemetry import GpuPod, GpuSampled
 from services.results import history
 from services.results.domain.rollup import HOUR, Level, start_of
 from services.results.migrations import MIGRATIONS
-from services.results.partitions import Partitions, Table
 from services.results.rollups import Rollups
-from services.results.samples import SampleStore
+from services.results.samples.partitions import Partitions, Table
+from services.results.samples.store import SampleStore
 from shared.clock import utcnow
 from shared.postgres.database import Connection, Database
 from tests.support.worlds.results import make_sample

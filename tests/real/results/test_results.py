@@ -25,7 +25,7 @@ from schemas.results import (
 )
 from services.results import handlers
 from services.results.migrations import MIGRATIONS
-from services.results.partitions import Partitions, Table
+from services.results.samples.partitions import Partitions, Table
 from shared.benchmarks.metrics import FailedRequest, RequestSample, level_result
 from shared.clock import utcnow
 from shared.ids import new_id

@@ -5,7 +5,7 @@ from typing import Final
 
 from schemas.executor import AttemptFinished, AttemptPhase, Failure, FailureKind
 from schemas.results import GpuMemoryTrend
-from services.results.conditions import devices_of
+from services.results.samples.conditions import devices_of
 from shared.failures import findings
 from shared.postgres.database import Connection
 

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from schemas.benchmark import BenchmarkMetrics
 from schemas.executor import AttemptFinished, Window
 from schemas.results import ExperimentSummarized, GpuMonitoring
-from services.results import summary_rows
-from services.results.conditions import conditions_of, devices_of
 from services.results.domain.monitoring import MEASURING, WHOLE_RUN, Run, summarize
 from services.results.domain.reading import Span, union_of
-from services.results.summary_rows import Pending
+from services.results.samples.conditions import conditions_of, devices_of
+from services.results.summaries import summary_rows
+from services.results.summaries.summary_rows import Pending
 from shared.clock import utcnow
 from shared.errors import UnavailableError
 from shared.gpu.stats import peak_memory_mb

@@ -12,10 +12,10 @@ import asyncpg
 
 from schemas.base import LARGEST_INTEGER
 from schemas.telemetry import GpuPod, GpuProcess, GpuReading, GpuSampled
-from services.results.agent_boots import claim
-from services.results.copied_rows import BEGIN, COLUMNS, END, device_values, tick_values
 from services.results.domain.reading import Condition, Tenant
-from services.results.partitions import Partitions
+from services.results.samples.agent_boots import claim
+from services.results.samples.copied_rows import BEGIN, COLUMNS, END, device_values, tick_values
+from services.results.samples.partitions import Partitions
 from shared.errors import UnavailableError
 from shared.logging import log
 from shared.postgres.database import Connection, Database, to_json

@@ -1,0 +1,1 @@
+"""Samples of GPUs in Postgres: stored once each, in partitions by day."""

@@ -1,0 +1,1 @@
+"""What attempts measured, joined to their GPUs' samples."""
