@@ -137,7 +137,8 @@ SELECT namespace, count(DISTINCT experiment_id) AS experiments,
          THEN extract(epoch FROM stop - start) / extract(epoch FROM finished_at - started_at)
          ELSE 1 END)::float8 AS energy_wh
 FROM (
-    SELECT attempt.*, energy_wh, greatest(started_at, $1) AS start, least(finished_at, $2) AS stop
+    SELECT namespace, attempt.experiment_id, gpus, started_at, finished_at, energy_wh,
+        greatest(started_at, $1) AS start, least(finished_at, $2) AS stop
     FROM attempt LEFT JOIN summary USING (attempt_id)
     WHERE finished_at >= $1 AND started_at < $2) AS used
 GROUP BY namespace ORDER BY gpu_hours DESC, namespace

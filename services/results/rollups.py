@@ -62,11 +62,12 @@ def _replacing(columns: Iterable[str]) -> str:
 _OF_MINUTES: Final = ("seen_ms", "idle_ms", "busy_ms", "energy_mj")
 # The devices' minutes first, and then by both: the planner, which knows little of a day that has
 # just begun, would hold each sample against that minute of every node.
-_IN_MINUTE: Final = """
+_IN_MINUTE: Final = f"""
 WITH due_of AS MATERIALIZED (
     SELECT device_no, minute
     FROM unnest($1::text[], $2::timestamptz[]) AS due (node_id, minute) JOIN device USING (node_id))
-SELECT sample.*, minute
+SELECT sample.device_no, observed_at, boot_id, sequence, interval_seconds, minute,
+    {", ".join(METRICS)}
 FROM due_of JOIN sample ON sample.device_no = due_of.device_no
     AND minute = date_bin('1 minute', observed_at, '2000-01-01Z')
 WHERE observed_at >= minute AND observed_at < minute + interval '1 minute'

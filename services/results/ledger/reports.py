@@ -104,7 +104,8 @@ SELECT namespace, count(*) AS requests, count(granted_at) AS granted,
     count(start_off_seconds) AS forecast,
     percentile_cont(0.5) WITHIN GROUP (ORDER BY start_off_seconds) AS start_off_p50_seconds,
     percentile_cont(0.9) WITHIN GROUP (ORDER BY start_off_seconds) AS start_off_p90_seconds
-FROM (SELECT reservation.*, CASE WHEN state = 'released' THEN
+FROM (SELECT namespace, requested_at, granted_at, ended_at, waited_seconds,
+    CASE WHEN state = 'released' THEN
         abs(extract(epoch FROM ended_at - granted_at) - expected_seconds)::float8
     END AS off_seconds,
     abs(extract(epoch FROM granted_at - forecast_start_at))::float8 AS start_off_seconds

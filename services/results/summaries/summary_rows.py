@@ -15,6 +15,7 @@ from schemas.results import GpuMonitoring
 from schemas.telemetry import HealthChanged
 from services.results.domain.details import Fault
 from services.results.domain.reading import Reading
+from services.results.samples.copied_rows import COLUMNS
 from shared.benchmarks.request_columns import without_requests
 from shared.messaging.codec import encode
 from shared.postgres.database import Connection, from_json, to_json
@@ -74,17 +75,17 @@ FROM device JOIN LATERAL (
 WHERE node_id = ANY ($1) GROUP BY node_id
 """
 
-COPY_SAMPLES: Final = """
-INSERT INTO experiment_sample
-SELECT $1::uuid, sample.*
+COPY_SAMPLES: Final = f"""
+INSERT INTO experiment_sample (attempt_id, {", ".join(COLUMNS)})
+SELECT $1::uuid, {", ".join(f"sample.{name}" for name in COLUMNS)}
 FROM sample JOIN device USING (device_no)
 JOIN unnest($2::text[], $3::text[]) AS granted (node_id, device_uuid) USING (node_id, device_uuid)
 WHERE observed_at >= $4 AND observed_at <= $5 ON CONFLICT DO NOTHING
 """
 
-SELECT_SAMPLES: Final = """
+SELECT_SAMPLES: Final = f"""
 SELECT node_id, device_uuid, simulated, extract(epoch FROM observed_at)::float8 AS at,
-       experiment_sample.*
+       {", ".join(f"experiment_sample.{name}" for name in COLUMNS)}
 FROM experiment_sample JOIN device USING (device_no)
 WHERE attempt_id = $1 ORDER BY observed_at, sequence
 """

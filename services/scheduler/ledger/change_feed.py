@@ -70,7 +70,11 @@ _OPEN_RESERVATIONS: Final = f"""
     OR r.reservation_id IN (SELECT h.reservation_id FROM holding h WHERE h.released_at IS NULL)
 """
 _DEVICES: Final = """
-SELECT d.*, h.reservation_id, h.hundredths, h.quarantined_at IS NOT NULL AS quarantined
+SELECT d.device_no, d.node_id, d.uuid, d.index, d.name, d.memory_total_mb, d.simulated, d.health,
+    d.health_detail, d.cordoned, d.cordon_cause, d.cordon_reason, d.cordon_set_by, d.cordoned_at,
+    d.quiet_since, d.compute_capability, d.numa_node, d.link_groups, d.mig_enabled, d.parent_uuid,
+    d.mig_profile, d.mig_layout, d.removed, d.releases, d.released_by, h.reservation_id,
+    h.hundredths, h.quarantined_at IS NOT NULL AS quarantined
 FROM device d LEFT JOIN holding h ON h.device_no = d.device_no AND h.released_at IS NULL
 """
 _ALL_DEVICES: Final = f"{_DEVICES} WHERE NOT d.removed"

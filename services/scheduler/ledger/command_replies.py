@@ -13,7 +13,9 @@ from shared.postgres.database import Connection
 _FIND: Final = "SELECT command_id, body_hash, reply FROM command WHERE command_id = ANY($1)"
 _INSERT: Final = """
 INSERT INTO command (command_id, body_hash, reply)
-SELECT * FROM unnest($1::uuid[], $2::bytea[], $3::bytea[]) ON CONFLICT DO NOTHING
+SELECT command_id, body_hash, reply
+FROM unnest($1::uuid[], $2::bytea[], $3::bytea[]) AS new (command_id, body_hash, reply)
+ORDER BY command_id ON CONFLICT DO NOTHING
 RETURNING command_id
 """
 

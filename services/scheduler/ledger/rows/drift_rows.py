@@ -15,7 +15,9 @@ from shared.postgres.database import Connection, Row
 ENDED_DAYS: Final = 1
 
 _LIST: Final = """
-SELECT * FROM drift WHERE ($1::text IS NULL OR node_id = $1)
+SELECT drift_id, kind, node_id, device_uuid, reservation_id, since_at, ended_at, action, detail,
+    pids
+FROM drift WHERE ($1::text IS NULL OR node_id = $1)
     AND (ended_at IS NULL OR $2 AND ended_at > clock_timestamp() - $3 * interval '1 day')
     AND ($4::timestamptz IS NULL OR (since_at, drift_id) > ($4, $5::uuid))
 ORDER BY since_at, drift_id LIMIT $6

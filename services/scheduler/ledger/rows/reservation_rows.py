@@ -17,8 +17,15 @@ from services.scheduler.domain.advice.holder_names import Holder, mentioned, wit
 from shared.postgres.database import Connection, Row, from_json, to_json
 
 _NOW: Final = "SELECT clock_timestamp()"
-_RESERVATION: Final = """
-SELECT r.*, EXISTS (
+_COLUMNS: Final = """
+r.reservation_id, r.arrival, r.namespace, r.holder, r.request, r.state, r.revision, r.requested_at,
+r.wait_deadline_at, r.granted_at, r.ended_at, r.epoch, r.node_id, r.devices, r.lease_ttl_seconds,
+r.lease_expires_at, r.preempting_until, r.preempted_for, r.preempted_by, r.reasons, r.reason,
+r.cluster, r.idle_since, r.idle_warned_at, r.idle_action, r.idle_acts_at, r.idle_preemptible,
+r.idle_exempt_until, r.idle_exempt_reason, r.forecast_start_at
+"""
+_RESERVATION: Final = f"""
+SELECT {_COLUMNS}, EXISTS (
     SELECT 1 FROM holding h WHERE h.reservation_id = r.reservation_id
     AND h.released_at IS NULL AND h.quarantined_at IS NOT NULL) OR EXISTS (
     SELECT 1 FROM cluster_holding h WHERE h.reservation_id = r.reservation_id
@@ -33,8 +40,9 @@ _FIND_ALL: Final = f"""
     AND ($5::bigint IS NULL OR r.arrival < $5)
 ORDER BY r.arrival DESC LIMIT $4
 """
-_LOCK: Final = """
-SELECT * FROM reservation WHERE reservation_id = ANY($1) ORDER BY reservation_id FOR UPDATE
+_LOCK: Final = f"""
+SELECT {_COLUMNS} FROM reservation r WHERE r.reservation_id = ANY($1)
+ORDER BY r.reservation_id FOR UPDATE
 """
 _QUARANTINED: Final = """
 SELECT reservation_id FROM holding
@@ -168,7 +176,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_row(cls, row: Row, *, quarantined: bool) -> Self:
-        """From `SELECT r.*`."""
+        """From `_COLUMNS`."""
         plain = {name: row[name] for name in cls.__struct_fields__ if name != "quarantined"}
         return cls(
             **plain
