@@ -71,7 +71,6 @@ def request_for(
     return replace(
         request,
         min_memory_mb=None,  # as large a part of it comes with the shares
-        balanced_memory=False,
         shares=wanted.shares,
         share_strategy=wanted.share_strategy,
         min_free_shares=wanted.min_free_shares,

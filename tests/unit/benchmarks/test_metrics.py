@@ -281,7 +281,7 @@ def test_pooled_repeats_begin_with_the_first_and_last_as_long_as_all() -> None:
         run_duration=9.0,
         samples=[make_sample()],
         error_codes={"500": 1},
-        failed=[FailedRequest(code="500")],
+        failed=[FailedRequest(code="500", seconds=2.0)],
     )
     later = msgspec.structs.replace(level, started_at=level.started_at + timedelta(seconds=60))
 

@@ -31,6 +31,13 @@ def test_a_normal_scenario_spreads_around_its_means_and_stays_positive() -> None
     assert min(outputs) == 1
 
 
+@pytest.mark.parametrize("scenario", ["D(0,0)", "N(1,9)/(1,9)", "U(0,1)/(0,1)"])
+def test_a_request_has_at_least_one_token_in_and_out(scenario: str) -> None:
+    inputs, outputs = zip(*sizes(scenario), strict=True)
+
+    assert (min(inputs), min(outputs)) == (1, 1)
+
+
 def test_a_uniform_scenario_takes_both_ends() -> None:
     inputs, outputs = zip(*sizes("U(5,8)/(1,2)"), strict=True)
 

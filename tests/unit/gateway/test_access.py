@@ -11,6 +11,7 @@ from services.gateway.domain.access import (
     Identity,
     check_host,
     check_origin,
+    cookie_name,
     identify,
 )
 from shared.errors import RefusedError
@@ -151,3 +152,20 @@ def test_a_list_of_a_foreign_namespace_is_refused() -> None:
         identity.namespace_to_read("b")
 
     assert refused.value.code is ErrorCode.FORBIDDEN
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("localhost:8080", "gpusteward_8080"),
+        ("[::1]:8080", "gpusteward_8080"),
+        ("localhost", "gpusteward"),
+        ("[::1]", "gpusteward"),
+        ("localhost:\N{SUPERSCRIPT TWO}", "gpusteward"),
+        ("localhost:", "gpusteward"),
+        ("", "gpusteward"),
+        (None, "gpusteward"),
+    ],
+)
+def test_a_cookie_is_named_after_the_port_that_was_asked(host: str | None, name: str) -> None:
+    assert cookie_name(host) == name

@@ -17,6 +17,7 @@ from schemas.quality import QualityVerdict
 from schemas.reports import WaterfallStep, WaterfallView
 from schemas.slo import ConstraintCheck, SloVerdict
 from schemas.task import Objective
+from schemas.task_report import Deployments
 from schemas.trust import RunInfo, RunRole, SetAside, TrustedConfiguration, TrustVerdict
 from services.gateway.domain.task_report.deployments import deployments
 from services.gateway.domain.task_report.importance import importance
@@ -501,6 +502,20 @@ def test_markdown_of_a_hostile_value_stays_one_cell() -> None:
     text = markdown(task_report(task, [detail(1, 1.0, parameters={"x": hostile})], None))
 
     assert "| x | a\\|b &lt;script>``` |" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "fence"),
+    [("run --x", "```"), ("run `a` ``b``", "```"), ("run ```", "````"), ("`````\n```", "``````")],
+)
+def test_no_text_of_a_deployment_ends_its_own_fence(text: str, fence: str) -> None:
+    report = task_report(make_task(), [], None)
+
+    lines = markdown(replace(report, deployments=Deployments(command_line=text))).splitlines()
+
+    start = lines.index("### Command line")
+    assert lines[start + 2] == f"{fence}sh"
+    assert fence in lines[start + 3 :]
 
 
 def test_what_made_the_difference_is_said_where_anything_did() -> None:

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from schemas.gpu_request import ClusterRequest
 from schemas.task import DeploymentMode
 from services.orchestrator.domain.expansion import Point
 from services.orchestrator.domain.sizing import (
@@ -197,3 +198,24 @@ def test_parameters_ask_for_as_many_gpus_as_the_largest_group_has() -> None:
 
     with pytest.raises(RefusedError, match="expected at most 4096 GPUs"):
         world_size(point({"tp": LARGEST_GROUP // 2, "pp": 3}))
+
+
+@pytest.mark.parametrize(
+    ("count", "is_refused"), [(LARGEST_GROUP, False), (LARGEST_GROUP + 1, True)]
+)
+def test_a_cluster_is_asked_for_one_of_as_many_nodes_as_a_group_has(
+    count: int, is_refused: bool
+) -> None:
+    file = make_file(gpus={"cluster": "c", "nodes": [f"n{number}" for number in range(count)]})
+
+    def cluster() -> ClusterRequest | None:
+        return request_for(file, point({}), (), mode=DeploymentMode.KUBERNETES).cluster
+
+    if is_refused:
+        with pytest.raises(RefusedError, match="at most 4096 nodes") as refused:
+            cluster()
+        assert refused.value.path == "$.gpus.nodes"
+    else:
+        asked = cluster()
+        assert asked is not None
+        assert len(asked.node_names) == count

@@ -248,7 +248,7 @@ def _deployments(forms: Deployments) -> Iterator[str]:
     ):
         if not text:
             continue
-        fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+        fence = "`" * (1 + max([2, *map(len, re.findall("`+", text))]))
         yield f"### {title}"
         yield ""
         yield f"{fence}{language}"
