@@ -472,6 +472,18 @@ def test_a_fact_of_an_attempt_changes_nothing_where_one_is_known(known: int) -> 
     )
 
 
+def test_the_first_fact_of_an_attempt_counts_whatever_its_number() -> None:
+    event = AttemptStarted(**ABOUT, revision=0, devices=(DEVICE,))  # type: ignore[arg-type]  # as above
+
+    decision = running.on_attempt_event(
+        make_task(), make_experiment(State.STARTING), make_granted(), event, NOW
+    )
+
+    assert decision is not None
+    assert decision.attempt is not None
+    assert decision.attempt.attempt_revision == 0
+
+
 @pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
 @pytest.mark.parametrize(
     ("outcome", "cancel_requested", "want", "events"),

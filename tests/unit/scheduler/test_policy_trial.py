@@ -340,6 +340,23 @@ def test_what_was_taken_back_while_it_waited_is_taken_back_in_every_trial() -> N
     assert (outcome.requests, outcome.granted, outcome.waiting) == (4, 3, 0)
 
 
+def test_who_has_to_stop_in_a_trial_is_counted_and_stops_after_the_grace() -> None:
+    recorder = Recorder(make_engine(make_device(1), preemption_grace_seconds=60.0))
+    recorder.queue(0, 1, "cheap", preemptible=True)
+    recorder.queue(10, 2, "urgent", priority=10)
+    recorder.end(13, 1)
+    recorder.end(20, 2)
+    recorder.queue(30, 3)
+    history = read_history(recorder.cycles, recorder.ended_at)
+    assert history is not None
+
+    outcome = serve(history, Policy(preemption_grace_seconds=60.0))
+
+    assert (outcome.preempted, outcome.granted) == (1, 3)
+    hours = {each.namespace: each.gpu_hours for each in outcome.namespaces}
+    assert hours["cheap"] == pytest.approx(11 / 60)
+
+
 def test_a_history_says_what_it_knows_nothing_of() -> None:
     recorder = two_nodes()
     recorder.queue(0, 1)
