@@ -22,7 +22,8 @@ from shared.local_platform.embedded import EmbeddedNats, EmbeddedPostgres
 from shared.paths import ROOT_STATE_DIR
 
 T = TypeVar("T")
-DEADLINE_SECONDS: Final = 10.0
+# Longer than NATS waits (30 s) before it delivers again what was not acknowledged.
+DEADLINE_SECONDS: Final = 45.0
 
 EMPTY_DATABASE: Final = """
 SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity

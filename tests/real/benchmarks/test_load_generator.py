@@ -143,7 +143,7 @@ async def test_the_measured_times_are_the_servers() -> None:
     assert stats.e2e_latency is not None
     assert first <= stats.ttft.mean
     assert stats.ttft.min < first + 0.02
-    assert stats.tpot.mean == pytest.approx((last - first) / 20, rel=0.1)
+    assert stats.tpot.mean == pytest.approx((last - first) / 20, rel=0.3)
     assert last <= stats.e2e_latency.mean
     assert stats.e2e_latency.min < last + 0.03
 
@@ -161,7 +161,7 @@ async def test_exactly_the_wanted_number_is_in_flight() -> None:
         await let_go.wait()
         return web.Response(body=b"\n\n".join([*ANSWER, b""]))
 
-    async with answering(hold) as base_url, asyncio.timeout(10):
+    async with answering(hold) as base_url, asyncio.timeout(40):
         spec = make_spec(num_concurrency=(4,), max_requests_per_level=20)
         running = asyncio.create_task(measure(base_url, spec))
         for _ in range(4):
@@ -382,12 +382,12 @@ async def test_cancelling_closes_every_connection() -> None:
     async with answering(hang) as base_url:
         spec = make_spec(num_concurrency=(8,), max_requests_per_level=100)
         running = asyncio.create_task(measure(base_url, spec))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(40):
             await all_open.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(30):
             await all_closed.wait()
     assert asyncio.all_tasks() == tasks_before
 

@@ -34,7 +34,7 @@ async def test_a_task_is_read_when_one_of_its_events_comes_and_not_before(
     def reads() -> int:
         return sum(path == f"/api/v1/tasks/{task.task_id}" for _, path, _ in stub.calls)
 
-    async with StewardClient(Address(url, None)) as client, asyncio.timeout(20):
+    async with StewardClient(Address(url, None)) as client, asyncio.timeout(40):
         following = asyncio.create_task(follow_to_end(client, task.task_id))
         await eventually(lambda: len(stub.sockets) == 2 and reads() == 1)
         stub.experiments = [replace(experiment, state=ExperimentState.FAILED)]

@@ -62,7 +62,7 @@ class World:
         await self.stub.tell("executor.attempt_finished")
 
     async def show(self, wanted: Wanted = FOLLOWED) -> None:
-        async with StewardClient(Address(self.url, None)) as client, asyncio.timeout(10):
+        async with StewardClient(Address(self.url, None)) as client, asyncio.timeout(40):
             await show_log(client, self.experiment, wanted, self.take)
 
     @property
@@ -230,7 +230,7 @@ async def test_an_interrupted_follower_says_nothing(world: World) -> None:
     world.log.append(b"running\n")
     process = await world.run(str(world.experiment.experiment_id), "-f")
     assert process.stdout is not None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(40):
         assert await process.stdout.readline() == b"running\n"
 
     process.send_signal(signal.SIGINT)
@@ -253,7 +253,7 @@ async def test_an_interruption_in_the_middle_of_a_late_piece_is_not_lost(
 
     async with StewardClient(Address(world.url, None)) as client:
         following = asyncio.create_task(show_log(client, world.experiment, FOLLOWED, interrupt))
-        await asyncio.wait({following}, timeout=5)
+        await asyncio.wait({following}, timeout=30)
         was_cancelled = following.cancelled()
         following.cancel()
         await asyncio.wait({following})

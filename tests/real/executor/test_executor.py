@@ -393,7 +393,7 @@ async def test_a_lease_that_is_refused_later_stops_the_engine_at_once(
 async def test_an_executor_that_hears_nothing_stops_itself_before_its_lease_runs_out(
     nats_url: str, tmp_path: Path
 ) -> None:
-    ttl_seconds = 3.0
+    ttl_seconds = 6.0
     last_answered = 0.0
     is_silent = False
 

@@ -30,7 +30,7 @@ def engine(rank: int, leader_port: int, http_port: int = 0) -> Iterator["subproc
         yield process
     finally:
         process.kill()
-        process.wait(timeout=5)
+        process.wait(timeout=30)
 
 
 async def status(port: int) -> int:

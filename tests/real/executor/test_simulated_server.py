@@ -24,7 +24,7 @@ def simulated(**behaviour: Any) -> AbstractAsyncContextManager[str]:  # any fiel
 
 @pytest.fixture
 async def session() -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as opened:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=40)) as opened:
         yield opened
 
 
@@ -84,12 +84,12 @@ async def test_requests_beyond_the_slots_wait(session: aiohttp.ClientSession) ->
 
 
 async def test_more_devices_make_it_faster(session: aiohttp.ClientSession) -> None:
-    async with simulated(ttft_seconds=1.2, tp_size=4) as base_url:
+    async with simulated(ttft_seconds=4.0, tp_size=4) as base_url:
         started = time.perf_counter()
         await complete(session, base_url)
         elapsed_seconds = time.perf_counter() - started
 
-    assert 0.3 <= elapsed_seconds < 1.2
+    assert 1.0 <= elapsed_seconds < 4.0
 
 
 async def test_a_slow_start_is_unhealthy_until_it_is_over(session: aiohttp.ClientSession) -> None:
@@ -148,7 +148,7 @@ async def test_a_client_that_leaves_gives_its_slot_back(session: aiohttp.ClientS
         started = time.perf_counter()
         await complete(session, base_url, max_tokens=1)
 
-    assert time.perf_counter() - started < 2
+    assert time.perf_counter() - started < 9
 
 
 @pytest.mark.parametrize(

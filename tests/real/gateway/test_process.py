@@ -47,8 +47,8 @@ async def test_sigterm_ends_it_cleanly_with_a_client_connected(
         session.ws_connect(f"http://127.0.0.1:{port}/ws/events") as socket,
     ):
         process.send_signal(signal.SIGTERM)
-        message = await socket.receive(timeout=10)
-        async with asyncio.timeout(10):
+        message = await socket.receive(timeout=30)
+        async with asyncio.timeout(30):
             status = await process.wait()
 
     assert message.type in {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED}

@@ -29,7 +29,7 @@ async def frames(response: aiohttp.ClientResponse, count: int) -> list[Frame]:
     """The ids and data of the next frames; comments are skipped."""
     found: list[Frame] = []
     cursor = None
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while len(found) < count:
             name, _, value = (await response.content.readline()).decode().strip().partition(": ")
             if name == "id":
@@ -68,7 +68,7 @@ async def test_readings_come_with_a_sign_of_life_between_them(
 
     async with api.session.get(f"{api.url}/sse/metrics?node_id={NODE}") as response:
         first = await frames(response, 1)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while await response.content.readline() != b":\n":
                 pass
         await api.owners.publish(make_sample(2))
@@ -103,7 +103,7 @@ async def test_a_stream_needs_a_token_and_ends_with_it(
         ) as response:
             assert response.status == 200
             await api.call("DELETE", f"/api/v1/tokens/{token_id}", headers=headers)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 rest = await response.content.read()
 
     assert refused == 401

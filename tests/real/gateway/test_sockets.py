@@ -53,7 +53,7 @@ async def api(nats_url: str, postgres_dsn: str) -> AsyncIterator[Api]:
 
 
 async def receive(socket: aiohttp.ClientWebSocketResponse, count: int) -> list[dict[str, Any]]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         return [json.loads(await socket.receive_str()) for _ in range(count)]
 
 

@@ -142,7 +142,7 @@ async def test_a_stream_ends_with_the_token_that_opened_it(
         stays = await here.api.session.ws_connect(f"{here.api.url}/ws/events", headers=here.headers)
 
         await there.delete(f"/api/v1/tokens/{made['token']['token_id']}")
-        closed = await socket.receive(timeout=10)
+        closed = await socket.receive(timeout=30)
 
         assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, 1008)
         assert closed.extra == "the token counts no more"

@@ -114,7 +114,7 @@ async def test_without_an_agent_on_the_node_there_are_no_figures_but_the_reason(
     subscription = await world.client.subscribe(f"gpusteward.cmd.telemetry.burst.{NODE}")
     async with world.results(summary_grace_seconds=0.5, burst_seconds=30.0):
         await world.publish(phase, finished)
-        asked = await subscription.next_msg(timeout=10)
+        asked = await subscription.next_msg(timeout=30)
         view = await world.summarized(finished)
 
     assert msgspec.msgpack.decode(asked.data, type=SetBurst).node_id == NODE

@@ -437,7 +437,7 @@ async def test_the_service_rolls_up_by_itself(world: World) -> None:
         async def is_rolled_up() -> bool:
             return await world.count("sample_minute WHERE samples = 60") == 4
 
-        await eventually(is_rolled_up, within_seconds=20, what="two whole minutes of two GPUs")
+        await eventually(is_rolled_up, what="two whole minutes of two GPUs")
         assert await world.count("sample_hour") > 0
 
 

@@ -101,7 +101,7 @@ async def test_a_request_that_cannot_be_stored_is_refused_with_its_field(
 async def test_a_wrong_type_is_refused_with_its_field(steward: World) -> None:
     body = {**msgspec.to_builtins(a_request()), "request": {"gpus": "two"}}
 
-    raw = await steward.bus.nats.request(subject_for(a_request()), encode(body), timeout=5)
+    raw = await steward.bus.nats.request(subject_for(a_request()), encode(body), timeout=30)
     reply = msgspec.msgpack.decode(raw.data)
 
     assert (reply["type"], reply["code"]) == ("refused", "bad_request")
@@ -129,7 +129,7 @@ async def test_a_plain_nats_client_without_a_reply_subject_is_answered_by_events
         "gpusteward.cmd.scheduler.request_reservation.default", msgspec.msgpack.encode(command)
     )
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         queued, granted = await heard.get(), await heard.get()
     await client.close()
     assert queued["type"] == "scheduler.reservation_queued"
@@ -278,7 +278,7 @@ async def test_a_command_on_the_subject_of_another_speaker_is_refused(steward: W
     command = a_request(namespace="theirs")
     own = pattern_for(RequestReservation, speaker="ours")
 
-    raw = await steward.bus.nats.request(own, encode(command), timeout=5)
+    raw = await steward.bus.nats.request(own, encode(command), timeout=30)
 
     reply = msgspec.msgpack.decode(raw.data, type=Refused)
     assert reply.code is ErrorCode.BAD_REQUEST

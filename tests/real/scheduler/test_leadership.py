@@ -65,13 +65,13 @@ async def test_a_leader_that_was_paused_commits_nothing(nats_url: str, postgres_
 
         made[0].resume.clear()
         reservation_id = await around.request()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await made[0].paused.wait()
         # Only now: before it, a machine under load could have made the second the leader.
         await start(scheduler(nats_url, postgres_dsn, leader_ttl_seconds=0.5))
         granted = await around.granted(reservation_id)
         made[0].resume.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             outcome = await made[0].outcome
 
         assert outcome == "LeadershipLost"

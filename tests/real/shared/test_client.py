@@ -282,12 +282,12 @@ async def test_waiting_for_gpus_is_one_question_that_is_answered_when_they_are_t
 ) -> None:
     stub, _ = gateway
 
-    waiting = asyncio.create_task(aio_scheduling.wait_for_gpu_availability(1, timeout_seconds=20))
+    waiting = asyncio.create_task(aio_scheduling.wait_for_gpu_availability(1, timeout_seconds=300))
     await eventually(lambda: len(_asked(stub)) == 1)
     stub.availability = AvailabilityView(available=True, message="1 GPU available on alpha")
     stub.freed.set()
 
-    assert await asyncio.wait_for(waiting, 5) == (True, "1 GPU available on alpha")
+    assert await asyncio.wait_for(waiting, 30) == (True, "1 GPU available on alpha")
     assert len(_asked(stub)) == 1
     assert "wait_seconds=" in stub.calls[-1][1]
 
@@ -331,7 +331,7 @@ async def test_waiting_for_what_the_fleet_can_never_give_ends_at_once(
     stub.availability = AvailabilityView(available=False, impossible=True, message="never")
 
     answer = await asyncio.wait_for(
-        aio_scheduling.wait_for_gpu_availability(64, timeout_seconds=300), 10
+        aio_scheduling.wait_for_gpu_availability(64, timeout_seconds=300), 30
     )
 
     assert answer == (False, "never")

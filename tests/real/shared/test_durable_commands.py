@@ -190,7 +190,7 @@ async def test_a_command_kept_again_while_its_answer_is_applied_locks_nothing_up
         async with database.transaction() as connection:
             await connection.execute(sender.change)
             await sender.keep(command)
-            await asyncio.wait_for(sender.is_answered.wait(), 10)
+            await asyncio.wait_for(sender.is_answered.wait(), 30)
             await send_later(connection, command)
         await eventually(lambda: len(sender.replies) == 1)
 

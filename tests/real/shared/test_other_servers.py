@@ -151,7 +151,7 @@ async def test_the_bus_does_on_another_nats_server_what_it_does_on_ours(
         await eventually(lambda: owner.heard == [first.reservation_id, second.reservation_id])
         stored = (await teller.bus.jetstream.stream_info(str(EVENTS.name))).state.messages
         await teller.bus.jetstream.delete_stream(str(EVENTS.name))
-        await eventually(lambda: owner.heard.count(second.reservation_id) == 2, within_seconds=20)
+        await eventually(lambda: owner.heard.count(second.reservation_id) == 2)
 
     assert reply == Accepted(command_id=command.command_id)
     assert owner.commands == [command.command_id]

@@ -221,7 +221,7 @@ async def test_bad_input_is_refused_with_the_place_and_kept_when_nobody_waits(
         )
         client = await nats.connect(nats_url)
 
-        raw = await client.request(subject_for(cancel()), body, timeout=5)
+        raw = await client.request(subject_for(cancel()), body, timeout=30)
         await client.publish(subject_for(cancel()), b"\xc1 not msgpack")
 
         reply = msgspec.msgpack.decode(raw.data, type=Refused)
@@ -405,7 +405,7 @@ async def test_events_survive_the_loss_of_the_whole_bus_store(
             await stage(connection, during)
         await server.start()
 
-        await eventually(lambda: during.reservation_id in heard.events, within_seconds=15)
+        await eventually(lambda: during.reservation_id in heard.events)
         await eventually(lambda: bool(renewed))
         await eventually(lambda: heard.events.count(before.reservation_id) == 2)
 

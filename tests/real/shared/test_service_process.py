@@ -46,7 +46,7 @@ async def test_a_loop_that_fails_ends_the_process_with_status_1(
     async with service_process(nats_url, tmp_path) as process:
         (tmp_path / "fail").touch()
 
-        _, log = await asyncio.wait_for(process.communicate(), 15)
+        _, log = await asyncio.wait_for(process.communicate(), 40)
 
     assert process.returncode == 1
     assert b"ZeroDivisionError" in log
@@ -59,6 +59,6 @@ async def test_a_service_that_is_told_to_stop_ends_with_status_0(
     async with service_process(nats_url, tmp_path) as process:
         process.send_signal(signal.SIGTERM)
 
-        _, log = await asyncio.wait_for(process.communicate(), 15)
+        _, log = await asyncio.wait_for(process.communicate(), 40)
 
     assert process.returncode == 0, log.decode()

@@ -163,7 +163,6 @@ async def test_delays_between_restarts_double_up_to_the_longest(directory: DataD
 
     await eventually(
         lambda: lives.exists() and len(lives.read_text().split()) >= 5,
-        within_seconds=20,
         what="five lives",
     )
     supervisor.request_stop()
@@ -242,7 +241,7 @@ async def test_a_child_that_ignores_the_signal_is_killed_after_its_time(
         supervisor.request_stop()
         await task
 
-    assert 0.3 <= time.monotonic() - asked_at < 5
+    assert 0.3 <= time.monotonic() - asked_at < 30
     assert marked(directory) == []
 
 
@@ -256,7 +255,7 @@ async def test_a_second_request_stops_at_once(directory: DataDirectory) -> None:
             lambda: state_of(supervisor, "stubborn").state is State.STOPPING, what="the first stop"
         )
         os.kill(os.getpid(), signal.SIGINT)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await task
 
     assert state_of(supervisor, "stubborn").state is State.STOPPED
@@ -393,7 +392,7 @@ async def test_what_an_earlier_life_left_is_ended_before_anything_starts(
     await eventually(lambda: marked(directory) == [orphan.pid], what="the orphan to be marked")
 
     async with running(Supervisor([[service("one")]], directory)):
-        assert orphan.wait(timeout=5) == -signal.SIGKILL
+        assert orphan.wait(timeout=30) == -signal.SIGKILL
 
 
 async def test_output_goes_to_the_log_of_the_childs_name(directory: DataDirectory) -> None:
@@ -563,7 +562,7 @@ async def test_a_platform_comes_back_with_its_data_after_sigkill(directory: Data
     finally:
         await connection.close()
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
+        process.communicate(timeout=45)
     assert process.returncode == 0
 
 
@@ -575,7 +574,7 @@ async def test_a_signal_stops_servers_and_services_in_order(
     everybody = descendants(process.pid)
 
     process.send_signal(sent)
-    process.communicate(timeout=20)
+    process.communicate(timeout=45)
 
     assert process.returncode == 0
     assert all(map(is_gone, everybody))
@@ -600,7 +599,7 @@ async def test_killed_servers_come_back_on_the_same_addresses(directory: DataDir
                 for name in ("nats", "postgres")
             )
 
-        await eventually(are_back, within_seconds=20, what="both servers to be back")
+        await eventually(are_back, what="both servers to be back")
         client = await nats.connect(nats_url)
         await client.close()
         connection = await asyncpg.connect(dsn)
@@ -610,7 +609,7 @@ async def test_killed_servers_come_back_on_the_same_addresses(directory: DataDir
         assert (after["one"], after["two"]) == (before["one"], before["two"])
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
+        process.communicate(timeout=45)
 
 
 async def test_the_store_of_nats_can_be_lost_while_everything_runs(
@@ -633,7 +632,7 @@ async def test_the_store_of_nats_can_be_lost_while_everything_runs(
         await client.close()
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
+        process.communicate(timeout=45)
 
 
 async def test_a_running_platform_tells_where_it_is_and_refuses_a_second_one(

@@ -301,7 +301,7 @@ async def test_the_process_stops_in_order_on_sigterm(
     async with agent_process(nats_url, tmp_path) as process:
         await watcher.samples_beyond(2)
         process.send_signal(signal.SIGTERM)
-        assert await asyncio.wait_for(process.wait(), 10) == 0
+        assert await asyncio.wait_for(process.wait(), 40) == 0
     await eventually(
         lambda: watcher.changes == [HealthKind.AGENT_STARTED, HealthKind.AGENT_STOPPED],
         what="start and stop",

@@ -50,7 +50,7 @@ def running_engine(
             yield EngineProcess(process, _address(process, errors), model)
         finally:
             process.send_signal(signal.SIGKILL)
-            process.wait(timeout=5)
+            process.wait(timeout=30)
             if process.stdout is not None:
                 process.stdout.close()
 

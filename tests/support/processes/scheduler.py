@@ -58,7 +58,7 @@ async def scheduler_process(
             },
         )
     try:
-        await eventually(ready.exists, within_seconds=20, what="a ready scheduler")
+        await eventually(ready.exists, what="a ready scheduler")
         yield SchedulerProcess(process)
     finally:
         if process.returncode is None:

@@ -48,7 +48,7 @@ from shared.errors import RefusedError
 from shared.messaging.bus import Bus, command_route, query_route
 from shared.messaging.streams import EVENTS
 from shared.service import Service
-from shared.testing import eventually
+from shared.testing import DEADLINE_SECONDS, eventually
 from tests.support.paths import ROOT
 
 NODE = "node-1"
@@ -238,7 +238,7 @@ class Scheduler:
         return [event for event in events if event.attempt_id == start.attempt_id]
 
     async def finished(
-        self, start: StartExperiment, *, within_seconds: float = 20.0
+        self, start: StartExperiment, *, within_seconds: float = DEADLINE_SECONDS
     ) -> AttemptFinished:
         """The one outcome, waited for."""
         found: list[AttemptFinished] = []
@@ -262,14 +262,14 @@ class Scheduler:
                 for fact in await self.facts(start)
             )
 
-        await eventually(is_measuring, within_seconds=20, what="the phase measuring")
+        await eventually(is_measuring, what="the phase measuring")
         return self.pids(start.reservation_id)
 
     async def until_released(self, start: StartExperiment) -> ReleaseReservation:
         def releases() -> list[ReleaseReservation]:
             return [one for one in self.releases if one.reservation_id == start.reservation_id]
 
-        await eventually(lambda: bool(releases()), within_seconds=20, what="a release")
+        await eventually(lambda: bool(releases()), what="a release")
         return releases()[0]
 
 
@@ -360,7 +360,7 @@ def executor_process(settings: ExecutorSettings) -> Iterator[subprocess.Popen[by
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGKILL)
-        process.wait(timeout=10)
+        process.wait(timeout=30)
 
 
 async def until_answering(scheduler: Scheduler, node_id: str = NODE) -> None:

@@ -90,7 +90,7 @@ class Gang:
             return bool(found)
 
         what = f"{node_id} {' or '.join(states)}"
-        await eventually(is_there, within_seconds=20, every_seconds=0.05, what=what)
+        await eventually(is_there, every_seconds=0.05, what=what)
         return found[0]
 
     async def state(self, start: StartExperiment, node_id: str) -> RankState | None:

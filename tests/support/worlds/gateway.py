@@ -1,16 +1,18 @@
 """A running gateway, and stand-ins for the owners behind it."""
 
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from uuid import UUID
 
 import aiohttp
 import msgspec
 import nats
+from litestar import Litestar
 from nats.aio.client import Client
 
 from schemas.base import Command, Message, pattern_for, subject_for
@@ -45,7 +47,9 @@ from schemas.telemetry import (
     HealthState,
     Source,
 )
-from services.gateway.app import create_service
+from services.gateway import app as gateway_app
+from services.gateway.app import create_app
+from services.gateway.context import Gateway
 from services.gateway.settings import GatewaySettings
 from services.telemetry import app as telemetry
 from services.telemetry.settings import TelemetrySettings
@@ -304,16 +308,38 @@ class Api:
         return await self.call("POST", path, body, **options)
 
 
+_spare_apps: list[tuple[Gateway, Litestar]] = []
+
+
+@contextmanager
+def _app_of_an_earlier_gateway() -> Iterator[None]:
+    """To make the routes takes longer than most tests of them. All that differs from one gateway
+    to the next is what every route is given.
+    """
+    lent: list[tuple[Gateway, Litestar]] = []
+
+    def lend(gateway: Gateway) -> Litestar:
+        given, app = _spare_apps.pop() if _spare_apps else (gateway, create_app(gateway))
+        for each in fields(Gateway):
+            object.__setattr__(given, each.name, getattr(gateway, each.name))
+        lent.append((given, app))
+        return app
+
+    with patch.object(gateway_app, "create_app", lend):
+        yield
+    _spare_apps.extend(lent)
+
+
 @asynccontextmanager
 async def gateway(nats_url: str, dsn: str, **settings: Any) -> AsyncIterator[Api]:
-    service = create_service(
-        GatewaySettings(nats_url=nats_url, postgres_dsn=dsn, port=0, **settings)
-    )
-    service.bus.awaits_services = False  # an owner that is not there comes in no test
-    client = await nats.connect(nats_url)
-    async with service.running(), aiohttp.ClientSession() as session:
-        yield Api(session, f"http://127.0.0.1:{service.http.port}", Owners(client))
-    await client.close()
+    wanted = GatewaySettings(nats_url=nats_url, postgres_dsn=dsn, port=0, **settings)
+    with _app_of_an_earlier_gateway():
+        service = gateway_app.create_service(wanted)
+        service.bus.awaits_services = False  # an owner that is not there comes in no test
+        client = await nats.connect(nats_url)
+        async with service.running(), aiohttp.ClientSession() as session:
+            yield Api(session, f"http://127.0.0.1:{service.http.port}", Owners(client))
+        await client.close()
 
 
 async def logged(api: Api, count: int, path: str = "/api/v1/events") -> list[dict[str, Any]]:

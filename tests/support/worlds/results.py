@@ -136,7 +136,7 @@ class World:
                     found.append(view)
             return bool(found)
 
-        await eventually(is_there, within_seconds=20, what="the summary")
+        await eventually(is_there, what="the summary")
         return found[-1]
 
     async def complete(self, event: AttemptFinished, *, ticks: int) -> SummaryView:

@@ -55,7 +55,7 @@ from shared.ids import new_id
 from shared.messaging.bus import Bus
 from shared.messaging.codec import encode
 from shared.service import Service
-from shared.testing import eventually
+from shared.testing import DEADLINE_SECONDS, eventually
 from tests.support.bus import connected_bus
 
 E = TypeVar("E", bound=Event)
@@ -374,7 +374,11 @@ class World:
         return next(at for at, e in self.events if e is event)
 
     async def event(
-        self, event: type[E], reservation_id: UUID | None = None, *, within_seconds: float = 10.0
+        self,
+        event: type[E],
+        reservation_id: UUID | None = None,
+        *,
+        within_seconds: float = DEADLINE_SECONDS,
     ) -> E:
         """The first event of a type, when it comes."""
         await eventually(

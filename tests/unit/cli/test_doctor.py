@@ -153,7 +153,7 @@ def test_what_is_printed_is_one_line_that_no_terminal_obeys() -> None:
     ("body", "asked_seconds", "problem"),
     [
         pytest.param("sleep 60 & sleep 60", 0.3, "no end within 0.3 s", id="hangs, with a child"),
-        pytest.param("sleep 9 >/dev/null 2>&1 &", 5, "", id="leaves a child that writes nothing"),
+        pytest.param("sleep 40 >/dev/null 2>&1 &", 5, "", id="leaves a child that writes nothing"),
         pytest.param("exec yes", 5, "it writes without end", id="writes without end"),
         pytest.param("exec >&- 2>&-; sleep 60", 0.3, "no end within 0.3 s", id="closes and stays"),
         pytest.param(GARBAGE, 5, "", id="prints garbage"),
@@ -169,7 +169,7 @@ def test_a_program_is_never_waited_for_longer_than_asked(
 
     assert output.failure == problem
     assert (output.exit_code is None) == bool(problem)
-    assert time.monotonic() - began < asked_seconds + 2.7
+    assert time.monotonic() - began < asked_seconds + 20
     if problem:
         assert not any(each.name() == "tool" for each in psutil.Process().children())
 

@@ -99,7 +99,7 @@ async def test_a_lease_nobody_confirms_is_given_up_before_it_ends() -> None:
     clock.now += TTL_SECONDS - 1.0
 
     with pytest.raises(LeaseLost, match="no renewal was confirmed for 2 s"):
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(30):
             await renewing
 
 

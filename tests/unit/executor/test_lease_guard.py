@@ -57,7 +57,7 @@ def test_what_is_overdue_is_killed_and_what_was_renewed_or_released_is_not(
             guard.hold(label(each), kill_at)
         guard.hold(label(renewed), kill_at + 60)
         guard.release(released)
-        exit_code = first.wait(10)
+        exit_code = first.wait(30)
         killed_at = time.monotonic()
         others = [second.poll(), third.poll()]
 
@@ -74,7 +74,7 @@ def test_a_marked_process_is_killed_although_it_has_no_label(guard: LeaseGuard) 
         assert mark is not None
         guard.hold(label(reservation_id), time.monotonic() + SOON)
         guard.add_mark(reservation_id, mark)
-        exit_code = shed.wait(10)
+        exit_code = shed.wait(30)
     finally:
         shed.kill()
         shed.wait()
@@ -91,7 +91,7 @@ def test_a_guard_that_was_killed_is_started_anew_with_all_that_is_held(guard: Le
         process.kill()
         process.wait()
         guard.hold(label(second), time.monotonic() + 60)
-        exit_code = held.wait(10)
+        exit_code = held.wait(30)
 
     assert exit_code == -9
 
@@ -118,7 +118,7 @@ def test_a_guard_whose_executor_is_gone_kills_in_time_and_ends() -> None:
         process = guard._process  # noqa: SLF001  # watched until it has ended
         assert process is not None
         guard.close()
-        exit_code = left.wait(10)
+        exit_code = left.wait(30)
         process.wait(QUIET_SECONDS + 5)
 
     assert exit_code == -9

@@ -51,7 +51,7 @@ async def test_a_loop_starts_anew_when_the_outside_was_down(
         ended.set()
 
     loops = Background()
-    async with loops.owned(), asyncio.timeout(5):
+    async with loops.owned(), asyncio.timeout(30):
         loops.start("loop", loop)
         await ended.wait()
 
@@ -72,7 +72,7 @@ async def test_at_the_end_loops_are_cancelled_and_waited_for() -> None:
             cleaned_up = True
 
     loops = Background()
-    async with loops.owned(), asyncio.timeout(5):
+    async with loops.owned(), asyncio.timeout(30):
         loops.start("loop", loop)
         await running.wait()
         await loops.stop()
