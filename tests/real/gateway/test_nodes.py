@@ -29,10 +29,13 @@ MADE_UP = "GPU-51a7ed00-0000-4000-8000-000000000000"
 
 async def heard(api: Api) -> None:
     async def is_there() -> bool:
-        _, body = await api.get("/api/v1/gpus")
-        return any(gpu["fresh"] for gpu in body["gpus"])
+        _, gpus = await api.get("/api/v1/gpus")
+        _, nodes = await api.get("/api/v1/nodes")  # an inventory may come after the first reading
+        return any(gpu["fresh"] for gpu in gpus["gpus"]) and any(
+            node.get("host") for node in nodes["nodes"]
+        )
 
-    await eventually(is_there, what="a reading at the gateway")
+    await eventually(is_there, what="a reading and an inventory at the gateway")
 
 
 async def test_the_functions_of_the_requirements_over_a_running_platform(
