@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from schemas.base import Count, PositiveInt, PositiveSeconds, Seconds, UtcDatetime
 from schemas.quality import QualityAnswers, QualityProbe, Share
+from schemas.turns import ThinkSeconds, TurnResult, Turns
 
 LARGEST_LEVELS: Final = 256  # the outcome tells of all of them in one message of at most 1 MiB
 LARGEST_CONCURRENCY: Final = 4096
@@ -102,6 +103,10 @@ class BenchmarkSpec(Struct, frozen=True, kw_only=True):
     `arrival_trace_seconds`. `prefix_share` of every prompt's tokens are the same in all requests of
     a level: 0 declares a cold prefix cache, more a warm one. Another `seed`, other requests.
 
+    With several `turns` a scenario's requests are turns of conversations, each sent with all that
+    was said before, `think_seconds` after the answer; loads are of conversations: at once, or begun
+    per second.
+
     With `load_search` the loads follow from what was measured: they are to meet `constraints`. With
     `quality` answers are asked for before the load.
     """
@@ -120,10 +125,17 @@ class BenchmarkSpec(Struct, frozen=True, kw_only=True):
     arrivals: tuple[Arrivals, ...] = ()
     arrival_trace_seconds: tuple[Seconds, ...] = ()
     prefix_share: Share = 0.0
+    turns: Turns = 1
+    think_seconds: ThinkSeconds = 0.0
     load_search: LoadSearch | None = None
     constraints: str = ""
     seed: Count = 0
     quality: QualityProbe | None = None
+
+    @property
+    def is_warm(self) -> bool:
+        """Whether prompts are to be found in the prefix cache, in part."""
+        return self.prefix_share > 0 or self.turns > 1
 
     @property
     def num_levels(self) -> int:
@@ -171,8 +183,9 @@ class RequestColumns(Struct, frozen=True, kw_only=True):
     """A level's requests, completed and failed, one of every `one_in` of them.
 
     `packed` is zlib over five columns of little-endian unsigned 32-bit values: `ttft` and
-    `e2e_latency` in microseconds, input tokens, output tokens, place in `error_codes`; all ones is
-    unknown or none. Of each column come the lowest bytes of all values, then the next ones.
+    `e2e_latency` in microseconds, input tokens, output tokens, place in `error_codes`; of
+    conversations a sixth, the turn; all ones is unknown or none. Of each column come the lowest
+    bytes of all values, then the next ones.
     """
 
     count: Count
@@ -205,13 +218,16 @@ class CacheReset(StrEnum):
 class PrefixCacheUse(Struct, frozen=True, kw_only=True):
     """What the engine's counters say of a level's prompt tokens; None where it has none.
 
-    What every prompt of the chat template has in common is not counted as hit.
+    What every prompt of the chat template has in common is not counted as hit. `asked_share` is how
+    much of the prompts of a warm scenario had been sent or answered before. Of an engine without
+    counters the hits are those that its answers tell, of prompts that share something.
     """
 
     reset: CacheReset
     queried_tokens: Count | None = None
     hit_tokens: Count | None = None
     hit_share: float | None = None
+    asked_share: float | None = None
 
 
 class Steadiness(Struct, frozen=True, kw_only=True):
@@ -288,6 +304,7 @@ class LevelResult(Struct, frozen=True, kw_only=True):
     lateness_p99_seconds: Seconds | None = None
     bound: LevelBound | None = None
     client_processes: PositiveInt = 1
+    turns: tuple[TurnResult, ...] = ()
 
 
 class FailedLevel(Struct, frozen=True, kw_only=True):

@@ -211,6 +211,7 @@ class RequestsView(View, frozen=True, kw_only=True, tag="results.requests"):
     num_input_tokens: tuple[int | None, ...]
     num_output_tokens: tuple[int | None, ...]
     error: tuple[str | None, ...]
+    turn: tuple[int | None, ...] = ()
 
 
 class ListSamples(ListQuery, frozen=True, kw_only=True, tag="results.list_samples"):

@@ -33,6 +33,7 @@ from schemas.gpu_request import GpuCount, MigProfile, Shares, ShareStrategy
 from schemas.quality import QualityProbe, Share
 from schemas.slo import SloSpec
 from schemas.task_part import TaskPart
+from schemas.turns import ThinkSeconds, Turns
 
 Scalar = str | Integer | float | bool | None
 Text = Annotated[str, line(min_length=1, max_length=512)]
@@ -282,7 +283,8 @@ class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
     With `arrivals` those are the loads instead of `num_concurrency`: `closed(8)` requests at once,
     or `poisson(20)`, `constant(20)` and `burst(20,5)` requests per second, or `trace`, whose times
     are `arrival_trace_seconds`; the built-in generator makes them. `prefix_share` of every prompt
-    is the same in all requests of a level.
+    is the same in all requests of a level. With several `turns` those are loads of conversations,
+    whose every turn is sent with all before it, `think_seconds` after the answer.
 
     With `load_search` each experiment looks for the greatest load that meets
     `optimization.constraints`, which is its score (`maximize_load`).
@@ -306,6 +308,8 @@ class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
     arrivals: Annotated[tuple[Arrivals, ...], Meta(max_length=64)] = ()
     arrival_trace_seconds: Annotated[tuple[Seconds, ...], Meta(max_length=10_000)] = ()
     prefix_share: Share = 0.0
+    turns: Turns = 1
+    think_seconds: ThinkSeconds = 0.0
     load_search: LoadSearch | None = None
     quality: QualityProbe | None = None
 

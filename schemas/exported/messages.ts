@@ -262,7 +262,8 @@ export interface Backlog {
  * With `arrivals` those are the loads instead of `num_concurrency`: `closed(8)` requests at once,
  * or `poisson(20)`, `constant(20)` and `burst(20,5)` requests per second, or `trace`, whose times
  * are `arrival_trace_seconds`; the built-in generator makes them. `prefix_share` of every prompt is
- * the same in all requests of a level.
+ * the same in all requests of a level. With several `turns` those are loads of conversations, whose
+ * every turn is sent with all before it, `think_seconds` after the answer.
  *
  * With `load_search` each experiment looks for the greatest load that meets
  * `optimization.constraints`, which is its score (`maximize_load`).
@@ -285,6 +286,8 @@ export interface BenchmarkConfig {
   arrivals?: string[];
   arrival_trace_seconds?: number[];
   prefix_share?: number;
+  turns?: number;
+  think_seconds?: number;
   load_search?: LoadSearch | null;
   quality?: QualityProbe | null;
 }
@@ -359,6 +362,10 @@ export interface BenchmarkResult {
  * `arrival_trace_seconds`. `prefix_share` of every prompt's tokens are the same in all requests of
  * a level: 0 declares a cold prefix cache, more a warm one. Another `seed`, other requests.
  *
+ * With several `turns` a scenario's requests are turns of conversations, each sent with all that
+ * was said before, `think_seconds` after the answer; loads are of conversations: at once, or begun
+ * per second.
+ *
  * With `load_search` the loads follow from what was measured: they are to meet `constraints`. With
  * `quality` answers are asked for before the load.
  */
@@ -377,6 +384,8 @@ export interface BenchmarkSpec {
   arrivals?: string[];
   arrival_trace_seconds?: number[];
   prefix_share?: number;
+  turns?: number;
+  think_seconds?: number;
   load_search?: LoadSearch | null;
   constraints?: string;
   seed?: number;
@@ -2776,6 +2785,7 @@ export interface LevelResult {
   lateness_p99_seconds: number | null;
   bound: LevelBound | null;
   client_processes: number;
+  turns: TurnResult[];
 }
 
 /**
@@ -3541,13 +3551,16 @@ export interface Preference {
 /**
  * What the engine's counters say of a level's prompt tokens; null where it has none.
  *
- * What every prompt of the chat template has in common is not counted as hit.
+ * What every prompt of the chat template has in common is not counted as hit. `asked_share` is how
+ * much of the prompts of a warm scenario had been sent or answered before. Of an engine without
+ * counters the hits are those that its answers tell, of prompts that share something.
  */
 export interface PrefixCacheUse {
   reset: CacheReset;
   queried_tokens: number | null;
   hit_tokens: number | null;
   hit_share: number | null;
+  asked_share: number | null;
 }
 
 /** Parameters with a name, as files of presets have them. */
@@ -3944,8 +3957,9 @@ export interface ReportedExperiment {
  * A level's requests, completed and failed, one of every `one_in` of them.
  *
  * `packed` is zlib over five columns of little-endian unsigned 32-bit values: `ttft` and
- * `e2e_latency` in microseconds, input tokens, output tokens, place in `error_codes`; all ones is
- * unknown or none. Of each column come the lowest bytes of all values, then the next ones.
+ * `e2e_latency` in microseconds, input tokens, output tokens, place in `error_codes`; of
+ * conversations a sixth, the turn; all ones is unknown or none. Of each column come the lowest
+ * bytes of all values, then the next ones.
  */
 export interface RequestColumns {
   count: number;
@@ -3993,6 +4007,7 @@ export interface RequestsView {
   num_input_tokens: (number | null)[];
   num_output_tokens: (number | null)[];
   error: (string | null)[];
+  turn: (number | null)[];
 }
 
 /** The holder confirmed that it starts. */
@@ -5219,6 +5234,22 @@ export interface TryPolicy {
   type: "scheduler.try_policy";
   policy: TriedPolicy;
   since_at: string;
+}
+
+/**
+ * A level's requests that were the `turn`-th of their conversation, from 1; times are seconds.
+ *
+ * `mean_input_tokens` count all that was said before. null: no request gave the measure.
+ */
+export interface TurnResult {
+  turn: number;
+  num_completed_requests: number;
+  mean_input_tokens: number;
+  mean_ttft: number;
+  p50_ttft: number;
+  p99_ttft: number;
+  mean_tpot: number | null;
+  mean_e2e_latency: number;
 }
 
 /**

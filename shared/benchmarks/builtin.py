@@ -25,6 +25,7 @@ from shared.benchmarks.adapter import BenchmarkFailed, LoadPhase, Progress, Prog
 from shared.benchmarks.arrivals import Load, loads
 from shared.benchmarks.chat_server import ChatServer, LoadLimits
 from shared.benchmarks.client_ceiling import ceiling_tokens_per_s, default_processes
+from shared.benchmarks.conversation import check_turns
 from shared.benchmarks.level_choice import check_load_search, metrics_of, next_level
 from shared.benchmarks.level_load import LevelLoad, Requests
 from shared.benchmarks.load_processes import Crew
@@ -65,6 +66,7 @@ class Builtin:
         for scenario in spec.traffic_scenarios:
             parse_scenario(scenario)
         loads(spec)
+        check_turns(spec)
         check_load_search(spec)
         request_parameters(spec.additional_params)
 
@@ -161,7 +163,7 @@ class LoadGenerator:
         few, as far as there are more.
         """
         crew = self.crew
-        count = 1 if crew is None else crew.count_for(scenario, load)
+        count = 1 if crew is None else crew.count_for(scenario, load, spec.turns)
         while True:
             level = await self._run_level(number, scenario, load, spec, count)
             more = count if crew is None else crew.count_after(level, load, count)
@@ -186,7 +188,7 @@ class LoadGenerator:
             measured_level(scenario, outcome, spec), client_processes=processes, seed=seed
         )
         use = await self.cache.use(start, outcome.sent_in_all)
-        return with_cache_use(measured, use, is_warm=spec.prefix_share > 0)
+        return with_cache_use(measured, use, outcome.prompts, is_warm=spec.is_warm)
 
     async def _run_here(
         self, number: int, scenario: str, load: Load, spec: BenchmarkSpec, seed: int

@@ -12,6 +12,7 @@ import msgspec
 
 from shared.benchmarks.adapter import ModelNotServed, ServerUnreachable
 from shared.benchmarks.chat_stream import ChatStream, MalformedStream
+from shared.benchmarks.conversation import Conversation
 from shared.benchmarks.metrics import RequestSample
 from shared.benchmarks.traffic import RequestSize, chat_body, sized_prompt
 from shared.waiting import within
@@ -141,13 +142,21 @@ class ChatServer:
             )
 
     async def request(
-        self, size: RequestSize, rng: random.Random, deadline_seconds: float
+        self,
+        size: RequestSize,
+        rng: random.Random,
+        deadline_seconds: float,
+        conversation: Conversation | None = None,
     ) -> RequestSample | RequestFailed:
-        """Send one prompt of this size and read the answer to its end, within the deadline."""
-        body = await self._body(size, rng)
+        """Send one prompt of this size and read the answer to its end, within the deadline.
+
+        It is the next turn of the conversation, which has it afterwards, with its answer.
+        """
+        conversation = conversation or Conversation()
+        body = await self._body(size, rng, conversation)
         try:
             async with within(deadline_seconds):
-                return await self._stream(body, size)
+                return await self._stream(body, size, conversation)
         except TimeoutError:
             return RequestFailed(code="timeout")
         except MalformedStream:
@@ -159,16 +168,20 @@ class ChatServer:
         except aiohttp.ClientError:
             return RequestFailed(code="protocol")
 
-    async def _body(self, size: RequestSize, rng: random.Random) -> bytes:
+    async def _body(
+        self, size: RequestSize, rng: random.Random, conversation: Conversation
+    ) -> bytes:
         # Drawn here, since threads take turns with `rng` in no order that could be repeated.
         own_rng = random.Random(rng.getrandbits(64))  # noqa: S311  # repeatable, not secret
 
         def made() -> bytes:
-            prompt = sized_prompt(size, own_rng)
-            body = chat_body(self.model_name, prompt, size.num_output_tokens, self.parameters)
+            conversation.ask(sized_prompt(size, own_rng))
+            body = chat_body(
+                self.model_name, conversation.messages, size.num_output_tokens, self.parameters
+            )
             return msgspec.json.encode(body)
 
-        if size.num_input_tokens < LONG_PROMPT_TOKENS:
+        if conversation.history_tokens + size.num_input_tokens < LONG_PROMPT_TOKENS:
             return made()
         return await asyncio.to_thread(made)
 
@@ -197,8 +210,10 @@ class ChatServer:
             return None
         return found.choices[0].message.text if found.choices else None
 
-    async def _stream(self, body: bytes, size: RequestSize) -> RequestSample | RequestFailed:
-        stream = ChatStream()
+    async def _stream(
+        self, body: bytes, size: RequestSize, conversation: Conversation
+    ) -> RequestSample | RequestFailed:
+        stream = ChatStream(keeps_text=not conversation.is_last_turn)
         # Sent in pieces, as one piece a large body would hold up everything else.
         data = io.BytesIO(body) if len(body) >= LARGE_BODY_BYTES else body
         started = time.perf_counter()
@@ -214,7 +229,9 @@ class ChatServer:
             failure = stream.close(time.perf_counter())
         if failure is not None:
             return RequestFailed(code=failure)
-        return _sample(stream, started, size)
+        sample = _sample(stream, started, size, conversation)
+        conversation.answer(stream.text, sample)
+        return sample
 
     async def metrics_page(self) -> str | None:
         """Its Prometheus page; None where it has none."""
@@ -304,15 +321,22 @@ async def _bounded(response: aiohttp.ClientResponse, url: str) -> bytes:
     return bytes(body)
 
 
-def _sample(stream: ChatStream, started: float, size: RequestSize) -> RequestSample:
+def _sample(
+    stream: ChatStream, started: float, size: RequestSize, conversation: Conversation
+) -> RequestSample:
     first, last = stream.first_content_at, stream.finished_at
     if first is None or last is None:
         raise RuntimeError("a stream without content or end was taken for a complete one")
-    usage = stream.usage
+    usage, history_tokens = stream.usage, conversation.history_tokens
     return RequestSample(
         ttft=first - started,
         e2e_latency=last - started,
-        num_input_tokens=size.num_input_tokens if usage is None else usage.prompt_tokens,
+        num_input_tokens=history_tokens + size.num_input_tokens
+        if usage is None
+        else usage.prompt_tokens,
         num_output_tokens=stream.content_chunks if usage is None else usage.completion_tokens,
         tokens_estimated=usage is None,
+        turn=conversation.turn if conversation.turns > 1 else None,
+        reusable_tokens=history_tokens or len(size.prefix_words),
+        cached_tokens=None if usage is None else usage.cached_tokens,
     )

@@ -75,9 +75,19 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     finish_reason: str | None = None
 
 
+class PromptTokensDetails(msgspec.Struct, frozen=True, gc=False):
+    cached_tokens: int | None = None
+
+
 class Usage(msgspec.Struct, frozen=True, gc=False):
     prompt_tokens: int
     completion_tokens: int
+    prompt_tokens_details: PromptTokensDetails | None = None
+
+    @property
+    def cached_tokens(self) -> int | None:
+        details = self.prompt_tokens_details
+        return None if details is None else details.cached_tokens
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
@@ -94,15 +104,23 @@ _decoder: Final = msgspec.json.Decoder(Chunk)
 
 @dataclass(slots=True)
 class ChatStream:
-    """One request's answer as it arrives. Times are whatever clock `feed` is given."""
+    """One request's answer as it arrives. Times are whatever clock `feed` is given. `text`, without
+    thoughts, stays empty unless it `keeps_text`.
+    """
 
+    keeps_text: bool = False
     first_content_at: float | None = None
     finished_at: float | None = None
     content_chunks: int = 0
     usage: Usage | None = None
+    _text: list[str] = field(default_factory=list)
     _is_finished: bool = False
     _is_failed: bool = False
     _events: EventParser = field(default_factory=EventParser)
+
+    @property
+    def text(self) -> str:
+        return "".join(self._text)
 
     def feed(self, chunk: bytes, now: float) -> None:
         """Take what arrived at `now`. Raises MalformedStream."""
@@ -142,5 +160,7 @@ class ChatStream:
             delta = choice.delta
             if delta and (delta.content or delta.reasoning_content or delta.reasoning):
                 self.content_chunks += 1
+                if self.keeps_text and delta.content:
+                    self._text.append(delta.content)
                 if self.first_content_at is None:
                     self.first_content_at = now

@@ -10,7 +10,8 @@ from msgspec import Struct
 from schemas.benchmark import LevelResult
 from schemas.errors import ErrorCode
 from schemas.slo import ConstraintCheck, SloVerdict
-from shared.benchmarks.metrics import load_text, loads_of, tpot_of
+from shared.benchmarks.level_text import load_text
+from shared.benchmarks.metrics import loads_of, tpot_of
 from shared.benchmarks.quality import quality_text
 from shared.benchmarks.request_columns import RequestRow, unpack_requests
 from shared.errors import RefusedError

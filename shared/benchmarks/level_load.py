@@ -9,14 +9,15 @@ import asyncio
 import itertools
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from schemas.benchmark import BenchmarkSpec
 from shared.benchmarks.arrivals import Load, offsets
 from shared.benchmarks.chat_server import LoadLimits, RequestFailed
-from shared.benchmarks.measured_level import LevelOutcome, Record
+from shared.benchmarks.conversation import Conversation
+from shared.benchmarks.measured_level import LevelOutcome, PromptTokens, Record
 from shared.benchmarks.metrics import FailedRequest, RequestSample
 from shared.benchmarks.traffic import RequestSize, Scenario
 from shared.waiting import cancelled, wait_for
@@ -32,7 +33,11 @@ class Requests(Protocol):
     def limits(self) -> LoadLimits: ...
 
     async def request(
-        self, size: RequestSize, rng: random.Random, deadline_seconds: float
+        self,
+        size: RequestSize,
+        rng: random.Random,
+        deadline_seconds: float,
+        conversation: Conversation,
     ) -> RequestSample | RequestFailed: ...
 
 
@@ -71,12 +76,14 @@ class LevelLoad:
     busy_seconds: float = 0.0
     ended_in_window: int = 0
     failed: int = 0
+    prompts: PromptTokens = field(default_factory=PromptTokens)
     _sent: int = 0
     _pending: int = 0
     _in_flight: int = 0
     _changed: float = 0.0
     _turned: set[int] = field(default_factory=set)
     _answered: int = 0
+    _is_mixed: bool = False
     _is_warm: asyncio.Event = field(default_factory=asyncio.Event)
     _is_over: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -111,6 +118,7 @@ class LevelLoad:
             in_flight_mean=self.in_flight_mean,
             rate_per_s=self.ended_in_window / seconds if seconds else 0.0,
             sent_in_all=self.sent_in_all,
+            prompts=self.prompts,
         )
 
     @property
@@ -178,7 +186,8 @@ class LevelLoad:
             if not is_bare:
                 # Spread over the time of one request, so that equal ones do not march in step.
                 before = _now()
-                await self._one(self._takes(before), due=before)
+                await self._one(self._takes(before), Conversation(self.spec.turns, 1), due=before)
+                self._answered += 1
                 self._warmed(0)
                 first_seconds = _now() - before
             for slot in range(slots):
@@ -189,20 +198,30 @@ class LevelLoad:
     async def _slot(self, slot: int, delay_seconds: float, *, is_bare: bool) -> None:
         await asyncio.sleep(delay_seconds)
         due = _now()
+        # The first are of different lengths, or all would go through their turns in step.
+        turns = self.spec.turns
+        conversation = Conversation(turns, turns if is_bare else 1 + self._place(slot) % turns)
         while True:
             is_measured = self._takes(due)
             if is_bare and not is_measured:
                 return
-            is_good = await self._one(is_measured, due=due)
-            due = _now()
-            self._warmed(slot)
+            is_good = await self._one(is_measured, conversation, due=due)
+            self._answered += 1
+            if conversation.is_over or not is_good:
+                conversation = Conversation(turns)
+                self._warmed(slot)
+            elif self.spec.think_seconds:
+                await asyncio.sleep(self.spec.think_seconds)
             if not is_good:
                 # A dead server refuses in microseconds; without a pause it would eat a core.
                 await asyncio.sleep(PAUSE_AFTER_ERROR_SECONDS)
-                due = _now()
+            due = _now()
+
+    def _place(self, slot: int) -> int:
+        """Among those of all processes."""
+        return slot if self.part is None else slot * self.part.of + self.part.number
 
     def _warmed(self, slot: int) -> None:
-        self._answered += 1
         self._turned.add(slot)
         is_enough = self._answered >= self.spec.warmup_requests
         if is_enough and len(self._turned) >= self.load.concurrency:
@@ -221,13 +240,21 @@ class LevelLoad:
             for number, seconds in enumerate(itertools.islice(arrivals, first, None, step)):
                 due = origin + seconds
                 await asyncio.sleep(max(0.0, due - _now()))
-                if number >= warmup_requests:
+                if number >= warmup_requests and (self._is_mixed or not warmup_requests):
                     self._begin()
-                group.create_task(self._one(self._takes(_now()), due=due))
+                group.create_task(self._converse(self._takes(_now()), due))
         self._count(_now())
         self.window_ends = self.window_ends or _now()
 
-    async def _one(self, is_measured: bool, *, due: float) -> bool:
+    async def _converse(self, is_measured: bool, due: float) -> None:
+        conversation = Conversation(self.spec.turns)
+        while await self._one(is_measured, conversation, due=due) and not conversation.is_over:
+            await asyncio.sleep(self.spec.think_seconds)
+            due = _now()
+            is_measured = self._takes(due)
+        self._is_mixed = True
+
+    async def _one(self, is_measured: bool, conversation: Conversation, *, due: float) -> bool:
         if self._in_flight >= self.load.concurrency and self.load.arrivals is not None:
             self._sent += is_measured
             return self._record(is_measured, due, due, RequestFailed(code="not_sent"))
@@ -237,9 +264,12 @@ class LevelLoad:
         self.sent_in_all += 1
         self._sent += is_measured
         self._pending += is_measured
+        size = self.sizes(self.rng)
+        if conversation.answered:
+            size = replace(size, prefix_words=())
         try:
             outcome = await self.server.request(
-                self.sizes(self.rng), self.rng, self._deadline_seconds(sent)
+                size, self.rng, self._deadline_seconds(sent), conversation
             )
         finally:
             self._count(_now())
@@ -259,6 +289,8 @@ class LevelLoad:
         if self._is_measuring and (self.window_ends is None or ended <= self.window_ends):
             self.ended_in_window += 1
         is_good = isinstance(outcome, RequestSample)
+        if isinstance(outcome, RequestSample):
+            self.prompts.add(outcome)
         if is_measured:
             kept = (
                 FailedRequest(code=outcome.code, seconds=ended - sent)

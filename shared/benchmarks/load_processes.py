@@ -18,7 +18,7 @@ from shared.benchmarks.adapter import BenchmarkFailed
 from shared.benchmarks.arrivals import Load, mean_rate_per_s
 from shared.benchmarks.chat_server import ChatServer
 from shared.benchmarks.load_worker import PartTask, decoded, encoded
-from shared.benchmarks.measured_level import LevelOutcome
+from shared.benchmarks.measured_level import LevelOutcome, PromptTokens
 from shared.benchmarks.traffic import parse_scenario
 from shared.paths import SOURCE_ROOT
 from shared.waiting import within
@@ -66,6 +66,7 @@ def merged(load: Load, outcomes: Sequence[LevelOutcome]) -> LevelOutcome:
         in_flight_mean=sum(each.in_flight_mean or 0.0 for each in outcomes),
         rate_per_s=sum(each.rate_per_s for each in outcomes),
         sent_in_all=sum(each.sent_in_all for each in outcomes),
+        prompts=PromptTokens.of_all(each.prompts for each in outcomes),
     )
 
 
@@ -107,8 +108,9 @@ async def run_parts(  # a level is all of these
         origin = asyncio.get_running_loop().time() + HEAD_START_SECONDS
         for each in workers:
             each.say(f"go {origin!r}")
-        # A part warms up and measures for so long at most, and drains.
-        limit = 2 * spec.max_time_per_level_seconds + server.limits.drain_seconds + END_SECONDS
+        # A part warms up and measures for so long at most, until the next is sent, and drains.
+        level_seconds = 2 * spec.max_time_per_level_seconds + spec.think_seconds
+        limit = level_seconds + server.limits.drain_seconds + END_SECONDS
         await asyncio.gather(*(each.until("over", limit, tell) for each in workers))
         for each in workers:
             each.say("end")
@@ -192,11 +194,11 @@ class Crew:
     ceiling_tokens_per_s: float
     _seen: dict[str, float] = field(default_factory=dict)  # tokens/s for each request at once
 
-    def count_for(self, scenario: str, load: Load) -> int:
+    def count_for(self, scenario: str, load: Load, turns: int = 1) -> int:
         """Before it is measured; 1 where nothing is known yet."""
         rate_per_s = mean_rate_per_s(load.arrivals or "")
         if rate_per_s is not None:
-            return self._count(rate_per_s * _mean_output_tokens(scenario), load)
+            return self._count(rate_per_s * turns * _mean_output_tokens(scenario), load)
         return self._count(self._seen.get(scenario, 0.0) * load.concurrency, load)
 
     def count_after(self, level: LevelResult, load: Load, count: int) -> int:

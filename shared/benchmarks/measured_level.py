@@ -1,7 +1,8 @@
 """A level's figures out of its requests, whichever generator sent them."""
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -25,6 +26,35 @@ class Record:
     outcome: RequestSample | FailedRequest
 
 
+@dataclass(slots=True, kw_only=True)
+class PromptTokens:
+    """Of all requests that were answered, those before and after the measured ones included.
+
+    `reusable` had been sent or answered before; of such prompts `cached` were in the engine's cache
+    by its own words. None: it has none.
+    """
+
+    sent: int = 0
+    reusable: int = 0
+    cached: int | None = None
+
+    def add(self, sample: RequestSample) -> None:
+        self.sent += sample.num_input_tokens
+        self.reusable += sample.reusable_tokens
+        if sample.reusable_tokens and sample.cached_tokens is not None:
+            self.cached = (self.cached or 0) + sample.cached_tokens
+
+    @classmethod
+    def of_all(cls, parts: "Iterable[PromptTokens]") -> "PromptTokens":
+        found = cls()
+        for part in parts:
+            found.sent += part.sent
+            found.reusable += part.reusable
+            if part.cached is not None:
+                found.cached = (found.cached or 0) + part.cached
+        return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelOutcome:
     """What one or several processes measured of a level. Times are of one clock, which all
@@ -41,6 +71,7 @@ class LevelOutcome:
     in_flight_mean: float | None
     rate_per_s: float
     sent_in_all: int
+    prompts: PromptTokens = field(default_factory=PromptTokens)
 
 
 def measured_level(scenario: str, level: LevelOutcome, spec: BenchmarkSpec) -> LevelResult:

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -17,22 +17,31 @@ from schemas.benchmark import (
     LevelStats,
     RequestColumns,
 )
+from schemas.turns import TurnResult
 from shared.benchmarks.request_columns import RequestRow, pack_requests, unpack_requests
+
+Value = TypeVar("Value")
 
 MOST_CODES: Final = 20
 OTHER: Final = "other"
 UNANSWERED: Final = "unanswered"
-SHOWN_LEVELS: Final = 4
 
 
 class RequestSample(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A completed request. `ttft` ends with its first content, `e2e_latency` with its end."""
+    """A completed request. `ttft` ends with its first content, `e2e_latency` with its end.
+
+    `turn` of a conversation of several, from 1. `reusable_tokens` of its prompt had been sent or
+    answered before, `cached_tokens` the server says that it had; None: it does not say.
+    """
 
     ttft: float
     e2e_latency: float
     num_input_tokens: int
     num_output_tokens: int
     tokens_estimated: bool = False
+    turn: int | None = None
+    reusable_tokens: int = 0
+    cached_tokens: int | None = None
 
     @property
     def output_latency(self) -> float:
@@ -152,6 +161,7 @@ def level_result(
         mean_total_tokens_throughput_tokens_per_s=_rate(input_tokens + output_tokens, run_duration),
         tokens_estimated=any(sample.tokens_estimated for sample in samples),
         stats=_level_stats(samples),
+        turns=turn_results(samples),
         requests=columns_of(samples, failed),
     )
 
@@ -182,6 +192,7 @@ def columns_of(
                 e2e_latency=sample.e2e_latency,
                 num_input_tokens=sample.num_input_tokens,
                 num_output_tokens=sample.num_output_tokens,
+                turn=sample.turn,
             )
             for sample in samples
         ),
@@ -236,6 +247,7 @@ def _pool(repeats: Sequence[LevelResult]) -> LevelResult:
                 num_input_tokens=row.num_input_tokens or 0,
                 num_output_tokens=row.num_output_tokens or 0,
                 tokens_estimated=any(level.tokens_estimated for level in repeats),
+                turn=row.turn,
             )
             for row in rows
             if row.error is None and row.ttft is not None and row.e2e_latency is not None
@@ -270,35 +282,37 @@ def _level_stats(samples: Sequence[RequestSample]) -> LevelStats:
     return LevelStats(**spreads)
 
 
+def turn_results(samples: Sequence[RequestSample]) -> tuple[TurnResult, ...]:
+    """Of each turn, in order; none without conversations."""
+    by_turn: dict[int, list[RequestSample]] = {}
+    for sample in samples:
+        if sample.turn is not None:
+            by_turn.setdefault(sample.turn, []).append(sample)
+    found = []
+    for turn, own in sorted(by_turn.items()):
+        ttft = sorted(sample.ttft for sample in own)
+        tpot = _present(sample.tpot for sample in own)
+        found.append(
+            TurnResult(
+                turn=turn,
+                num_completed_requests=len(own),
+                mean_input_tokens=math.fsum(each.num_input_tokens for each in own) / len(own),
+                mean_ttft=math.fsum(ttft) / len(own),
+                p50_ttft=_percentile(ttft, 50),
+                p99_ttft=_percentile(ttft, 99),
+                mean_tpot=math.fsum(tpot) / len(tpot) if tpot else None,
+                mean_e2e_latency=math.fsum(each.e2e_latency for each in own) / len(own),
+            )
+        )
+    return tuple(found)
+
+
 def has_failed(level: LevelResult, max_error_rate: float) -> bool:
     """Whether the level says nothing about its load: too few of its requests were served, or it is
     set aside.
     """
     is_served = level.num_completed_requests and level.error_rate <= max_error_rate
     return level.set_aside is not None or not is_served
-
-
-def failed_levels_text(failed: Sequence[FailedLevel], most: int = SHOWN_LEVELS) -> str:
-    """`D(100,100) at concurrency 8 served 1 of 17, ... and 2 more`."""
-    told = [f"{load_text(level)} {_why_failed(level)}" for level in failed[:most]]
-    more = f" and {len(failed) - most} more" if len(failed) > most else ""
-    return ", ".join(told) + more or "no level was measured"
-
-
-def load_text(level: LevelResult | FailedLevel) -> str:
-    """`D(100,100) at concurrency 8`, or `D(100,100) at poisson(20)`."""
-    return f"{level.scenario} at {level.arrivals or f'concurrency {level.num_concurrency}'}"
-
-
-def _why_failed(level: FailedLevel) -> str:
-    if level.set_aside is not None:
-        return f"is set aside: {level.set_aside}"
-    return f"served {level.num_completed_requests} of {level.num_requests}"
-
-
-def percent_text(share: float) -> str:
-    """`0.01` as `1 %`."""
-    return f"{100 * share:g} %"
 
 
 def with_gpus(metrics: BenchmarkMetrics, gpus: int) -> BenchmarkMetrics:
@@ -367,8 +381,8 @@ def aggregate(
     )
 
 
-def _present(spreads: Iterable[Distribution | None]) -> list[Distribution]:
-    return [spread for spread in spreads if spread is not None]
+def _present(values: Iterable[Value | None]) -> list[Value]:
+    return [value for value in values if value is not None]
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -15,6 +15,7 @@ import msgspec
 
 from schemas.benchmark import CacheReset, LevelMark, LevelResult, PrefixCacheUse
 from shared.benchmarks.chat_server import ChatServer, RequestFailed
+from shared.benchmarks.measured_level import PromptTokens
 from shared.benchmarks.traffic import RequestSize
 from shared.engine_metrics import EngineNames, read_page
 
@@ -136,8 +137,12 @@ def set_aside(use: PrefixCacheUse, *, is_warm: bool) -> str | None:
     return f"{100 * use.hit_share:.0f} % of its prompt tokens came from the prefix cache"
 
 
-def with_cache_use(level: LevelResult, use: PrefixCacheUse, *, is_warm: bool) -> LevelResult:
+def with_cache_use(
+    level: LevelResult, use: PrefixCacheUse, prompts: PromptTokens, *, is_warm: bool
+) -> LevelResult:
     """The level with what the cache did for it, marked, and set aside if it is not a cold one."""
+    if is_warm:
+        use = with_asked_share(use, prompts)
     aside = set_aside(use, is_warm=is_warm)
     marks = [
         *level.marks,
@@ -145,6 +150,21 @@ def with_cache_use(level: LevelResult, use: PrefixCacheUse, *, is_warm: bool) ->
         *([LevelMark.CACHE_HITS] if aside is not None else []),
     ]
     return msgspec.structs.replace(level, prefix_cache=use, set_aside=aside, marks=tuple(marks))
+
+
+def with_asked_share(use: PrefixCacheUse, prompts: PromptTokens) -> PrefixCacheUse:
+    """And with what answers tell of hits, where the engine counts none."""
+    if not prompts.sent:
+        return use
+    use = msgspec.structs.replace(use, asked_share=prompts.reusable / prompts.sent)
+    if use.hit_share is not None or prompts.cached is None:
+        return use
+    return msgspec.structs.replace(
+        use,
+        queried_tokens=prompts.sent,
+        hit_tokens=prompts.cached,
+        hit_share=min(1.0, prompts.cached / prompts.sent),
+    )
 
 
 def level_seed(level: str, seed: int, reset: CacheReset) -> int:

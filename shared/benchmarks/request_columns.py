@@ -18,6 +18,7 @@ _UNKNOWN: Final = 2**32 - 1
 _MICROSECONDS: Final = 1_000_000
 _WIDTH: Final = 4  # bytes of each value
 _COLUMNS: Final = 5
+_COLUMNS_OF_TURNS: Final = 6
 
 
 class RequestRow(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -28,6 +29,7 @@ class RequestRow(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     num_input_tokens: int | None = None
     num_output_tokens: int | None = None
     error: str | None = None
+    turn: int | None = None
 
 
 class DamagedColumns(StewardError):
@@ -38,13 +40,15 @@ def pack_requests(rows: Sequence[RequestRow], one_in: int = 1) -> RequestColumns
     """Times to the microsecond."""
     codes = tuple(sorted({row.error for row in rows if row.error is not None}))
     numbers = {code: number for number, code in enumerate(codes)}
-    columns = (
+    columns = [
         [_microseconds(row.ttft) for row in rows],
         [_microseconds(row.e2e_latency) for row in rows],
         [_whole(row.num_input_tokens) for row in rows],
         [_whole(row.num_output_tokens) for row in rows],
         [_whole(numbers.get(row.error) if row.error is not None else None) for row in rows],
-    )
+    ]
+    if any(row.turn is not None for row in rows):
+        columns.append([_whole(row.turn) for row in rows])
     return RequestColumns(
         count=len(rows),
         packed=zlib.compress(b"".join(map(_planes, columns))),
@@ -57,13 +61,16 @@ def unpack_requests(columns: RequestColumns) -> list[RequestRow]:
     """Raises DamagedColumns."""
     count, codes = columns.count, columns.error_codes
     width = _WIDTH * count
-    size = _COLUMNS * width
     try:
         inflater = zlib.decompressobj()
-        raw = inflater.decompress(columns.packed, size + 1)
-        if len(raw) != size or not inflater.eof:
-            raise DamagedColumns(f"expected {size} bytes for {count} requests, found others")
-        values = [_values(raw[place * width : (place + 1) * width]) for place in range(_COLUMNS)]
+        raw = inflater.decompress(columns.packed, _COLUMNS_OF_TURNS * width + 1)
+        if len(raw) not in (_COLUMNS * width, _COLUMNS_OF_TURNS * width) or not inflater.eof:
+            raise DamagedColumns(
+                f"expected {_COLUMNS} or {_COLUMNS_OF_TURNS} columns of {count} requests, found "
+                f"{len(raw)} bytes or more"
+            )
+        values = [_values(raw[at : at + width]) for at in range(0, len(raw), width or 1)]
+        values += [(_UNKNOWN,) * count] * (_COLUMNS_OF_TURNS - len(values))
         return [
             RequestRow(
                 ttft=ttft / _MICROSECONDS if ttft != _UNKNOWN else None,
@@ -71,8 +78,9 @@ def unpack_requests(columns: RequestColumns) -> list[RequestRow]:
                 num_input_tokens=tokens_in if tokens_in != _UNKNOWN else None,
                 num_output_tokens=tokens_out if tokens_out != _UNKNOWN else None,
                 error=codes[error] if error != _UNKNOWN else None,
+                turn=turn if turn != _UNKNOWN else None,
             )
-            for ttft, e2e, tokens_in, tokens_out, error in zip(*values, strict=True)
+            for ttft, e2e, tokens_in, tokens_out, error, turn in zip(*values, strict=True)
         ]
     except (zlib.error, IndexError) as error:
         raise DamagedColumns(f"expected columns of {count} requests: {error}") from error

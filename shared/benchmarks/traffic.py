@@ -3,7 +3,7 @@
 import json
 import random
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, Final
@@ -184,13 +184,16 @@ def sized_prompt(size: RequestSize, rng: random.Random) -> str:
 
 
 def chat_body(
-    model_name: str, prompt: str, num_output_tokens: int, parameters: Mapping[str, Any]
+    model_name: str,
+    messages: Sequence[Mapping[str, str]],
+    num_output_tokens: int,
+    parameters: Mapping[str, Any],
 ) -> dict[str, Any]:
     """A streaming chat-completions request that asks for usage."""
     return {
         **parameters,
         "model": model_name,
-        "messages": [{"role": "user", "content": prompt}],
+        "messages": messages,
         "max_tokens": num_output_tokens,
         "stream": True,
         "stream_options": {"include_usage": True},

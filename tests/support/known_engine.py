@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.benchmark import BenchmarkSpec, CacheReset, LevelResult, PrefixCacheUse
-from services.executor.engines.servers.simulated_batch import BatchSpeed
+from services.executor.engines.servers.simulated_batch import ANSWER_WORD, BatchSpeed
 from services.executor.engines.servers.simulated_batch_server import BatchRunner
 from shared.benchmarks.arrivals import loads
 from shared.benchmarks.builtin import LoadGenerator
-from shared.benchmarks.chat_server import LoadLimits
+from shared.benchmarks.chat_server import LoadLimits, RequestFailed
+from shared.benchmarks.conversation import Conversation
 from shared.benchmarks.level_choice import next_level
 from shared.benchmarks.metrics import RequestSample
 from shared.benchmarks.prefix_cache import Start
@@ -44,25 +45,34 @@ class KnownEngine:
         self.runner = BatchRunner(self.speed)
 
     async def request(
-        self, size: RequestSize, rng: random.Random, deadline_seconds: float
-    ) -> RequestSample:
+        self,
+        size: RequestSize,
+        rng: random.Random,
+        deadline_seconds: float,
+        conversation: Conversation,
+    ) -> RequestSample | RequestFailed:
         assert deadline_seconds > 0
         loop = asyncio.get_running_loop()
         sent, first = loop.time(), None
         self.sent_at.append(sent)
-        prompt = [str(rng.getrandbits(64))] * size.num_input_tokens
+        conversation.ask(" ".join([str(rng.getrandbits(64))] * size.num_input_tokens))
+        prompt = [word for said in conversation.messages for word in said["content"].split()]
         await asyncio.sleep(TRAVEL_SECONDS)
         async for _ in self.runner.generate(prompt, size.num_output_tokens):
             if first is None:
                 first = loop.time() + TRAVEL_SECONDS
         await asyncio.sleep(TRAVEL_SECONDS)
         assert first is not None
-        return RequestSample(
+        sample = RequestSample(
             ttft=first - sent,
             e2e_latency=loop.time() - sent,
-            num_input_tokens=size.num_input_tokens,
+            num_input_tokens=len(prompt),
             num_output_tokens=size.num_output_tokens,
+            turn=conversation.turn if conversation.turns > 1 else None,
+            reusable_tokens=conversation.history_tokens,
         )
+        conversation.answer(" ".join([ANSWER_WORD] * size.num_output_tokens), sample)
+        return sample
 
 
 class NoCache:

@@ -12,6 +12,7 @@ import click
 
 from schemas.benchmark import MAX_ERROR_RATE, BenchmarkTool
 from schemas.errors import ErrorCode
+from schemas.turns import MOST_TURNS
 from services.cli import interruption
 from services.cli.display.output import print_json, wide_option
 from services.cli.failures import CommandFailed, leave
@@ -82,6 +83,23 @@ def bench() -> None:
     show_default=True,
     metavar="SHARE",
     help="Share of every prompt that all requests have in common; not with genai-bench.",
+)
+@click.option(
+    "--turns",
+    type=click.IntRange(1, MOST_TURNS),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Turns of a conversation, each sent with all before it; loads are then of conversations;"
+    " not with genai-bench.",
+)
+@click.option(
+    "--think-seconds",
+    type=click.FloatRange(0, 3600),
+    default=0.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="From an answer to the next turn.",
 )
 @click.option(
     "--max-requests",
@@ -162,6 +180,8 @@ def run(
     concurrencies: tuple[int, ...],
     arrivals: tuple[str, ...],
     prefix_share: float,
+    turns: int,
+    think_seconds: float,
     max_requests: int,
     max_time: float,
     max_error_rate: float,
@@ -185,6 +205,8 @@ def run(
         "num_concurrency": concurrencies,
         "arrivals": arrivals,
         "prefix_share": prefix_share,
+        "turns": turns,
+        "think_seconds": think_seconds,
         "max_requests_per_level": max_requests,
         "max_time_per_level_seconds": max_time,
         "max_error_rate": max_error_rate,

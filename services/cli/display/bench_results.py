@@ -21,7 +21,8 @@ from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import number, print_table
 from services.cli.display.task_results import gpu_cells
 from shared.benchmarks.adapter import LoadPhase, Progress, ProgressCallback
-from shared.benchmarks.metrics import failed_levels_text, has_failed, load_text, percent_text
+from shared.benchmarks.level_text import failed_levels_text, load_text, percent_text
+from shared.benchmarks.metrics import has_failed
 
 CLEAR_LINE: Final = "\r\x1b[K"
 _MARK_TEXTS: Final = {
@@ -96,6 +97,10 @@ def print_result(document: Mapping[str, Any], *, gpus: int) -> None:
     """
     result = msgspec.convert(document, BenchmarkResult)
     print_table(level_table(result, gpus=gpus))
+    for level in result.levels:
+        if level.turns:
+            click.echo()
+            print_table(turn_table(level))
     for remark in remarks(result):
         click.echo(remark)
     if not gpus:
@@ -167,6 +172,25 @@ def _scaled(spread: Distribution | None, name: str, factor: float = 1.0) -> floa
     return None if spread is None else getattr(spread, name) * factor
 
 
+def turn_table(level: LevelResult) -> Table:
+    """What each turn of a conversation took."""
+    headings = ["turn", "requests", "prompt tokens", "ttft ms", "ttft p99 ms", "tpot ms", "e2e s"]
+    rows = [
+        [
+            str(each.turn),
+            str(each.num_completed_requests),
+            number(each.mean_input_tokens, 0),
+            number(1000 * each.mean_ttft, 1),
+            number(1000 * each.p99_ttft, 1),
+            number(None if each.mean_tpot is None else 1000 * each.mean_tpot, 2),
+            number(each.mean_e2e_latency, 3),
+        ]
+        for each in level.turns
+    ]
+    title = f"{load_text(level)}, by turn"
+    return Table(headings, rows, title=title, numeric=frozenset(headings))
+
+
 def remarks(result: BenchmarkResult) -> list[str]:
     """What a reader has to know about the figures."""
     said = []
@@ -186,7 +210,11 @@ def remarks(result: BenchmarkResult) -> list[str]:
         use = level.prefix_cache
         if use is not None and use.hit_tokens and level.set_aside is None:
             share = percent_text(round(use.hit_share or 0.0, 2))
-            said.append(f"{load_text(level)}: {share} of its prompt tokens from the prefix cache")
+            asked = use.asked_share
+            beside = f", {percent_text(round(asked, 2))} had been sent before" if asked else ""
+            said.append(
+                f"{load_text(level)}: {share} of its prompt tokens from the prefix cache{beside}"
+            )
         if level.bound is not None:
             what = _BOUND_TEXTS[level.bound.bound]
             said.append(f"{load_text(level)}: bound by {what}: {level.bound.evidence}")

@@ -23,7 +23,7 @@ from schemas.task import Strategy
 from schemas.telemetry import Source
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, number, settings_text, until
-from shared.benchmarks.metrics import failed_levels_text
+from shared.benchmarks.level_text import failed_levels_text
 from shared.labels import RESERVATION_LABEL
 
 SHORT_ID_CHARACTERS: Final = 12

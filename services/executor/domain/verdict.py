@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from schemas.benchmark import BenchmarkResult
 from schemas.executor import AttemptOutcome, AttemptPhase, Failure, FailureKind, Window
-from shared.benchmarks.metrics import failed_levels_text, percent_text
+from shared.benchmarks.level_text import failed_levels_text, percent_text
 from shared.errors import StewardError
 from shared.failures import RULES, KnownFailure, findings
 

@@ -8,6 +8,7 @@ from schemas.task import BenchmarkConfig, Objective, TaskFile
 from schemas.trust import RunInfo, RunRole
 from services.orchestrator.domain.quality import quality_probe
 from shared.benchmarks.arrivals import loads
+from shared.benchmarks.conversation import check_turns
 from shared.benchmarks.level_choice import check_load_search
 from shared.benchmarks.traffic import DATASET, parse_scenario, request_parameters
 from shared.errors import RefusedError
@@ -15,7 +16,6 @@ from shared.errors import RefusedError
 FEWEST_REQUESTS: Final = 8
 WHOLE_RUN: Final = RunInfo()
 TEXT_TO_TEXT: Final = "text-to-text"
-NOT_BY_GENAI_BENCH: Final = ("arrivals", "prefix_share", "load_search")
 
 
 def benchmark_spec(task: TaskFile, tool: BenchmarkTool, run: RunInfo = WHOLE_RUN) -> BenchmarkSpec:
@@ -36,6 +36,8 @@ def benchmark_spec(task: TaskFile, tool: BenchmarkTool, run: RunInfo = WHOLE_RUN
         arrivals=config.arrivals,
         arrival_trace_seconds=config.arrival_trace_seconds,
         prefix_share=config.prefix_share,
+        turns=config.turns,
+        think_seconds=config.think_seconds,
         load_search=config.load_search,
         constraints=task.optimization.constraints if config.load_search is not None else "",
         seed=run.seed,
@@ -47,7 +49,7 @@ def wanted_tool(config: BenchmarkConfig) -> BenchmarkTool:
     """As the task says; for `auto` the one that can, where not every tool can."""
     if config.tool is not BenchmarkTool.AUTO:
         return config.tool
-    if any(getattr(config, name) for name in NOT_BY_GENAI_BENCH):
+    if _not_by_genai_bench(config):
         return BenchmarkTool.BUILTIN
     return BenchmarkTool.GENAI_BENCH if DATASET in config.traffic_scenarios else config.tool
 
@@ -65,19 +67,30 @@ def refuse_bad_benchmark(task: TaskFile) -> None:
             path="$.benchmark.task",
         )
     if tool is BenchmarkTool.GENAI_BENCH:
-        for name in NOT_BY_GENAI_BENCH:
-            if getattr(config, name):
-                raise RefusedError(
-                    ErrorCode.BAD_REQUEST,
-                    "expected the tool 'builtin' or 'aiperf' with this, got 'genai-bench'",
-                    path=f"$.benchmark.{name}",
-                )
+        for name in _not_by_genai_bench(config):
+            raise RefusedError(
+                ErrorCode.BAD_REQUEST,
+                "expected the tool 'builtin' or 'aiperf' with this, got 'genai-bench'",
+                path=f"$.benchmark.{name}",
+            )
     else:
         loads(benchmark_spec(task, tool))
+    check_turns(benchmark_spec(task, tool))
     for scenario in config.traffic_scenarios:
         if scenario != DATASET or tool is not BenchmarkTool.GENAI_BENCH:
             parse_scenario(scenario)
     request_parameters(config.additional_params)
+
+
+def _not_by_genai_bench(config: BenchmarkConfig) -> list[str]:
+    """What is asked for that genai-bench cannot do, by name."""
+    asked = {
+        "arrivals": config.arrivals,
+        "prefix_share": config.prefix_share,
+        "turns": config.turns > 1,
+        "load_search": config.load_search,
+    }
+    return [name for name, value in asked.items() if value]
 
 
 def _refuse_bad_load_search(task: TaskFile) -> None:

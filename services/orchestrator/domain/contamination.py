@@ -5,7 +5,7 @@ from typing import Final
 
 from schemas.benchmark import LevelMark, LevelResult
 from schemas.results import GpuDetails, GpuMonitoring
-from shared.benchmarks.metrics import load_text
+from shared.benchmarks.level_text import load_text
 
 MOST_SHARE: Final = 0.05  # of the measured time that may be throttled, or shared with others
 # At its power limit a GPU does what it always does under this load.

@@ -33,6 +33,7 @@ from shared.benchmarks.arrivals import Load
 from shared.benchmarks.chat_server import ChatServer
 from shared.benchmarks.genai_bench.tokenizer import write_word_tokenizer
 from shared.benchmarks.level_choice import metrics_of, next_level
+from shared.benchmarks.measured_level import PromptTokens
 from shared.benchmarks.prefix_cache import ServerPrefixCache, level_seed, with_cache_use
 from shared.benchmarks.traffic import request_parameters
 from shared.clock import utcnow
@@ -128,7 +129,9 @@ class _Session:
                 raise
             use = await cache.use(start, plan.warmup_requests + level.num_requests)
             level = msgspec.structs.replace(level, seed=seed)
-            self.levels.append(with_cache_use(level, use, is_warm=self.spec.prefix_share > 0))
+            self.levels.append(
+                with_cache_use(level, use, PromptTokens(), is_warm=self.spec.is_warm)
+            )
             if not await self.server.answers():
                 raise self._gone()
         return self._result()

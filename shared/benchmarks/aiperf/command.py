@@ -56,6 +56,8 @@ def check(spec: BenchmarkSpec) -> None:
         parse_scenario(scenario)
     loads(spec)
     check_load_search(spec)
+    if spec.turns > 1 or spec.think_seconds:
+        raise UnsupportedTraffic("only the built-in generator can do this", "$.benchmark.turns")
     request_parameters(spec.additional_params)
 
 
@@ -90,7 +92,8 @@ def request_lines(plan: Plan, spec: BenchmarkSpec, model_name: str) -> Iterator[
     times: Iterable[float | None] = plan.offsets_seconds or itertools.repeat(None)
     for size, seconds in zip(plan.sizes, times, strict=False):
         prompt = sized_prompt(size, rng)
-        body = chat_body(model_name, prompt, size.num_output_tokens, parameters)
+        messages = [{"role": "user", "content": prompt}]
+        body = chat_body(model_name, messages, size.num_output_tokens, parameters)
         line = body if seconds is None else {"timestamp": 1000 * seconds, "payload": body}
         yield msgspec.json.encode(line) + b"\n"
 

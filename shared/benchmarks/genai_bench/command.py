@@ -74,10 +74,18 @@ def check(spec: BenchmarkSpec) -> None:
     """Raises UnsupportedTraffic for what genai-bench is not driven to do here."""
     if spec.task != TASK:
         raise UnsupportedTraffic(f"expected {TASK!r}, got {spec.task!r}", "$.benchmark.task")
-    for name in ("arrivals", "prefix_share", "load_search"):
-        if getattr(spec, name):
+    asked = {
+        "arrivals": spec.arrivals,
+        "prefix_share": spec.prefix_share,
+        "turns": spec.turns > 1,
+        "think_seconds": spec.think_seconds,
+        "load_search": spec.load_search,
+    }
+    for name, value in asked.items():
+        if value:
             raise UnsupportedTraffic(
-                "only the built-in generator can do this", f"$.benchmark.{name}"
+                f"expected 'builtin' or 'aiperf' for {name}, as genai-bench cannot do this",
+                f"$.benchmark.{name}",
             )
     for scenario in spec.traffic_scenarios:
         if _GENERATED.fullmatch(scenario):

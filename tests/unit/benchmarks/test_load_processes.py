@@ -112,6 +112,10 @@ def test_what_is_asked_tells_how_many_processes_it_takes(load: Load, want: int) 
     assert make_crew().count_for(SCENARIO, load) == want
 
 
+def test_each_turn_of_a_conversation_is_a_request() -> None:
+    assert make_crew().count_for(SCENARIO, Load(4096, "constant(5)"), turns=5) == 3
+
+
 def test_a_level_tells_what_the_next_one_takes() -> None:
     crew = make_crew()
 

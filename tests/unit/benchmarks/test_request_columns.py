@@ -25,6 +25,7 @@ ROWS = st.builds(
     num_input_tokens=TOKENS,
     num_output_tokens=TOKENS,
     error=st.none() | st.sampled_from(("503", "timeout", "connect")),
+    turn=st.none() | st.integers(1, 64),
 )
 
 

@@ -80,7 +80,7 @@ def test_the_same_seed_gives_the_same_prompt() -> None:
 def test_free_form_parameters_reach_the_request() -> None:
     parameters = request_parameters({"temperature": "0.0", "top_k": 5, "extra": {"a": [1]}})
 
-    body = chat_body("m", "hello", 9, parameters)
+    body = chat_body("m", [{"role": "user", "content": "hello"}], 9, parameters)
 
     assert body == {
         "ignore_eos": True,

@@ -20,7 +20,7 @@ import msgspec
 from aiohttp import web
 
 from services.executor.engines.servers.flags import Flag, FlagKind, server_parser
-from services.executor.engines.servers.simulated_batch import BatchSpeed
+from services.executor.engines.servers.simulated_batch import ANSWER_WORD, BatchSpeed
 from services.executor.engines.servers.simulated_batch_server import (
     BATCH_FLAGS,
     BatchRoutes,
@@ -268,7 +268,9 @@ class SimulatedEngine:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         response.enable_chunked_encoding()
         await response.prepare(request)
-        token = self._event([{"index": 0, "delta": {"content": " token"}, "finish_reason": None}])
+        token = self._event(
+            [{"index": 0, "delta": {"content": f" {ANSWER_WORD}"}, "finish_reason": None}]
+        )
         async with aclosing(self._tokens(chat)) as tokens:
             async for index in tokens:
                 if (is_cut or is_last) and index == chat.completion_tokens // 2:

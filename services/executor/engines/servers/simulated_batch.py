@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 BLOCK_TOKENS: Final = 16
+ANSWER_WORD: Final = "token"  # of streamed answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +65,21 @@ class BatchedRequest:
     def blocks(self) -> list[int]:
         """A hash for each whole block of the prompt, which covers all before it."""
         if self._blocks is None:
-            self._blocks, before = [], 0
-            for start in range(0, len(self.prompt) - BLOCK_TOKENS + 1, BLOCK_TOKENS):
-                before = hash((before, *self.prompt[start : start + BLOCK_TOKENS]))
-                self._blocks.append(before)
+            self._blocks = _blocks(self.prompt)
         return self._blocks
+
+    def computed_blocks(self) -> list[int]:
+        """And of the answer; its last token was never computed."""
+        words = [*self.prompt, *[ANSWER_WORD] * (self.generated - 1)]
+        return _blocks(words, self.blocks())
+
+
+def _blocks(words: Sequence[str], known: Sequence[int] = ()) -> list[int]:
+    found = list(known)
+    for start in range(len(found) * BLOCK_TOKENS, len(words) - BLOCK_TOKENS + 1, BLOCK_TOKENS):
+        before = found[-1] if found else 0
+        found.append(hash((before, *words[start : start + BLOCK_TOKENS])))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +92,7 @@ class Step:
 
 @dataclass(slots=True)
 class PrefixCache:
-    """Prompt blocks that were computed, the longest unused leave first.
+    """Blocks of prompts and streamed answers that were computed, the longest unused leave first.
 
     It is apart from the running requests' room: what it saves is computing, not memory.
     """
@@ -99,8 +110,8 @@ class PrefixCache:
             found += BLOCK_TOKENS
         return min(found, (len(sequence.prompt) - 1) // BLOCK_TOKENS * BLOCK_TOKENS)
 
-    def store(self, sequence: BatchedRequest) -> None:
-        for block in sequence.blocks():
+    def store(self, blocks: Sequence[int]) -> None:
+        for block in blocks:
             self._blocks[block] = None
             self._blocks.move_to_end(block)
         while self.capacity_blocks is not None and len(self._blocks) > self.capacity_blocks:
@@ -227,12 +238,14 @@ class BatchScheduler:
             if not sequence.generated:
                 self.prompt_tokens += len(sequence.prompt)
                 if self.speed.prefix_cache:
-                    self._cache.store(sequence)
+                    self._cache.store(sequence.blocks())
             sequence.generated += 1
             self.generated_tokens += 1
             emitting.append(sequence)
             if sequence.is_done:
                 self.running.remove(sequence)
+                if self.speed.prefix_cache:
+                    self._cache.store(sequence.computed_blocks())
         return tuple(emitting)
 
     def _has_room(self, tokens: int) -> bool:

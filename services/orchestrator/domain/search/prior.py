@@ -69,7 +69,7 @@ def make_prior(
     """With a note. `sizes` are a request's input and output tokens; None: not known."""
     if shape is None:
         return None, "prior: no executor has the model's config.json, so none is used"
-    if sizes is None or task.benchmark.arrivals:
+    if sizes is None or task.benchmark.arrivals or task.benchmark.turns > 1:
         return None, "prior: requests of unknown size, or that come by time, so none is used"
     named = [speed for name in (task.gpus.models if task.gpus else ()) if (speed := speed_of(name))]
     gpu = named[0] if named else USUAL_GPU
