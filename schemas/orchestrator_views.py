@@ -85,8 +85,9 @@ class PlannedExperiment(View, frozen=True, kw_only=True, tag="orchestrator.plann
 class TaskPlan(View, frozen=True, kw_only=True, tag="orchestrator.task_plan"):
     """A task's expansion. `missing` is what this installation lacks to run it; empty if nothing.
 
-    A search has no `experiments` yet; it tries `experiments_at_most`. `benchmark_tool` would
-    measure every experiment; None if no node could run the task.
+    A search has no `experiments` yet; it tries `experiments_at_most`, of which `samples` have every
+    different request. `benchmark_tool` would measure every experiment; None if no node could run
+    the task.
     """
 
     mode: DeploymentMode
@@ -99,6 +100,7 @@ class TaskPlan(View, frozen=True, kw_only=True, tag="orchestrator.task_plan"):
     notes: tuple[str, ...] = ()
     benchmark_tool: BenchmarkTool | None = None
     experiments_at_most: Count = 0
+    samples: tuple[PlannedExperiment, ...] = ()
 
 
 class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):

@@ -5029,8 +5029,9 @@ export interface TaskPaused {
 /**
  * A task's expansion. `missing` is what this installation lacks to run it; empty if nothing.
  *
- * A search has no `experiments` yet; it tries `experiments_at_most`. `benchmark_tool` would measure
- * every experiment; null if no node could run the task.
+ * A search has no `experiments` yet; it tries `experiments_at_most`, of which `samples` have every
+ * different request. `benchmark_tool` would measure every experiment; null if no node could run the
+ * task.
  */
 export interface TaskPlan {
   type: "orchestrator.task_plan";
@@ -5044,6 +5045,7 @@ export interface TaskPlan {
   notes: string[];
   benchmark_tool: BenchmarkTool | null;
   experiments_at_most: number;
+  samples: PlannedExperiment[];
 }
 
 /**
@@ -5667,3 +5669,11 @@ export type MessageType =
   | "orchestrator.get_backlog"
   | "results.get_backlog"
   | "scheduler.get_backlog";
+
+export const STOPPED: Record<StopReason, string> = {
+  "space_exhausted": "every configuration was tried",
+  "max_iterations": "as many were tried as max_iterations allows",
+  "max_gpu_hours": "the GPU-hours are used up",
+  "max_cost": "the money is used up",
+  "only_crashes_left": "what is left would probably crash"
+};

@@ -11,6 +11,7 @@ from msgspec import Struct
 from schemas.base import tag_of
 from schemas.catalog import BODIES, COMMANDS, EVENTS, LIVE, MESSAGES, QUERIES
 from schemas.formats.json_schema import Json, components, structs
+from schemas.stop_words import STOPPED
 from schemas.task import TaskFile
 
 PLACE: Final = "#/$defs/"
@@ -30,7 +31,9 @@ HEADER: Final = """\
 
 
 def typescript() -> str:
-    """Every type as an exported interface, tuple or union of literals, and unions by kind."""
+    """Every type as an exported interface, tuple or union of literals, unions by kind, and what
+    people read of a literal.
+    """
     schemas = components(PLACE)
     sent_by_people: list[type[Struct]] = [*COMMANDS, *QUERIES, *BODIES, TaskFile]
     partial = _closure(schemas, [cls.__name__ for cls in sent_by_people])
@@ -40,6 +43,10 @@ def typescript() -> str:
     for name, classes in (("Command", COMMANDS), ("Event", EVENTS), ("Live", LIVE)):
         parts.append(_union(f"Any{name}", [cls.__name__ for cls in classes]))
     parts.append(_union("MessageType", [json.dumps(tag_of(cls)) for cls in MESSAGES]))
+    stopped = {reason.value: text for reason, text in STOPPED.items()}
+    parts.append(
+        f"export const STOPPED: Record<StopReason, string> = {json.dumps(stopped, indent=2)};\n"
+    )
     return "\n".join(parts)
 
 

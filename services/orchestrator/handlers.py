@@ -103,14 +103,15 @@ class Handlers:
 
         async def apply(connection: Connection) -> Accepted:
             offers = await self.progress.offers(connection)
-            file, notes = await with_presets(connection, command.namespace, command.task, offers)
-            file, plan = make_priced_plan(file, prices, offers, self.progress.cuda_rules)
+            asked, notes = await with_presets(connection, command.namespace, command.task, offers)
+            file, plan = make_priced_plan(asked, prices, offers, self.progress.cuda_rules)
             refuse_missing(plan)
             warm, known = await warm_start(connection, command.namespace, file, offers)
             prior, foreseen = prior_for(file, offers)
             plan = replace(plan, notes=(*notes, *plan.notes, *known, *foreseen))
             given = Given(warm=warm, prices=prices, prior=prior)
-            await self._store(connection, replace(command, task=file), plan, given)
+            # Without the priced models: a clone may have another budget, or meet other prices.
+            await self._store(connection, replace(command, task=asked), plan, given)
             task = await self.progress.advance(connection, command.task_id)
             return Accepted(command_id=command.command_id, revision=task.revision)
 

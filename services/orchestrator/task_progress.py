@@ -16,7 +16,7 @@ from schemas.task import StopReason
 from schemas.trust import RunInfo, RunRole
 from services.orchestrator import offer_rows, past_runs, quality_verdicts, search_history, store
 from services.orchestrator.domain import tasks, waiting
-from services.orchestrator.domain.budget import SPENT, spent_budget
+from services.orchestrator.domain.budget import SPENT, spent_budget, with_priced_gpus
 from services.orchestrator.domain.deadlines import (
     PastHolds,
     expected_hold_seconds,
@@ -141,6 +141,7 @@ class Progress:
         if search is None:
             return task
         try:
+            file, _ = with_priced_gpus(file, task.prices)
             planner = make_planner(file, await self.offers(connection), self.cuda_rules)
         except RefusedError as error:
             log.info("proposal_postponed", task_id=task.task_id, reason=str(error))

@@ -124,6 +124,7 @@ def plan_view(task: TaskFile, plan: Plan) -> TaskPlan:
             notes=(*plan.notes, *notes),
             benchmark_tool=plan.benchmark_tool,
             experiments_at_most=plan.experiments_at_most,
+            samples=plan.samples[:SHOWN_PLANNED],
         )
     )
 

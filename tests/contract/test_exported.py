@@ -86,7 +86,7 @@ def test_every_message_is_a_channel_and_an_operation() -> None:
 def test_every_name_used_in_typescript_is_declared_once() -> None:
     text = re.sub(r"/\*\*.*?\*/|//[^\n]*|\"[^\"\n]*\"", "", texts()["messages.ts"], flags=re.DOTALL)
 
-    declared = re.findall(r"export (?:interface|type) (\w+)", text)
+    declared = re.findall(r"export (?:interface|type|const) (\w+)", text)
     used = set(re.findall(r"\b[A-Z]\w+", text)) - {"Record"}
 
     assert len(declared) == len(set(declared))

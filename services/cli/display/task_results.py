@@ -10,7 +10,8 @@ from schemas.benchmark import BenchmarkMetrics
 from schemas.monitoring import GpuStats
 from schemas.orchestrator import ExperimentState
 from schemas.orchestrator_views import ExperimentView, TaskView
-from schemas.task import Objective, StopReason
+from schemas.stop_words import STOPPED
+from schemas.task import Objective
 from schemas.trust import RunRole
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import number, print_table, settings_text, span
@@ -22,13 +23,6 @@ from shared.benchmarks.quality import quality_text
 from shared.benchmarks.ranking import MEASURES, Ranking, Scored, rank
 from shared.benchmarks.trust import trust_lines, trusted_text
 
-STOP_REASONS: Final = {
-    StopReason.SPACE_EXHAUSTED: "every configuration was tried",
-    StopReason.MAX_ITERATIONS: "as many were tried as max_iterations allows",
-    StopReason.MAX_GPU_HOURS: "the GPU-hours are used up",
-    StopReason.MAX_COST: "the money is used up",
-    StopReason.ONLY_CRASHES_LEFT: "what is left would probably crash",
-}
 SIMULATED_ENGINE: Final = "simulated"
 LOG_LINES: Final = 3
 WHOLE_LOG_TAIL: Final = 1_000
@@ -333,8 +327,7 @@ def print_results(
 def ending_lines(task: TaskView) -> Iterator[str]:
     """Why nothing further is tried, and how far the best can be trusted."""
     if task.stop_reason is not None:
-        said = STOP_REASONS.get(task.stop_reason, task.stop_reason.value)
-        yield f"stopped: {said} ({task.stop_reason.value})"
+        yield f"stopped: {STOPPED[task.stop_reason]} ({task.stop_reason.value})"
     if task.trust is not None:
         yield trusted_text(task.trust)
         yield from trust_lines(task.trust)

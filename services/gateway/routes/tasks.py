@@ -108,12 +108,20 @@ async def validate_task(
     plan = await gateway.bus.query(ValidateTask(task=data, namespace=namespace), TaskPlan)
     if plan.missing:
         return plan
-    first_of = {msgspec.json.encode(each.request): each for each in reversed(plan.experiments)}
-    missing = []
-    for planned in sorted(first_of.values(), key=lambda each: each.ordinal):
-        view = await gateway.bus.query(GetAvailability(request=planned.request), AvailabilityView)
+    planned = plan.experiments or plan.samples
+    first_of = {msgspec.json.encode(each.request): each for each in reversed(planned)}
+    refused = {}
+    for each in sorted(first_of.values(), key=lambda each: each.ordinal):
+        view = await gateway.bus.query(GetAvailability(request=each.request), AvailabilityView)
         if view.impossible:
-            missing.append(f"experiment {planned.ordinal}: {view.message}")
+            refused[each.ordinal] = view.message
+    if plan.experiments:
+        missing = [f"experiment {ordinal}: {message}" for ordinal, message in refused.items()]
+        return replace(plan, missing=tuple(missing))
+    # A search goes on to what is possible, if anything is.
+    if len(refused) < len(first_of):
+        return plan
+    missing = [f"every configuration: {message}" for message in dict.fromkeys(refused.values())]
     return replace(plan, missing=tuple(missing))
 
 

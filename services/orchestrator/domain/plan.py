@@ -1,10 +1,10 @@
 """What a task becomes in this installation, and what the installation lacks for it."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, json
 from msgspec.structs import replace
 
 from schemas.base import LARGEST_INTEGER
@@ -70,7 +70,8 @@ _IMAGE_TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 class Plan(Struct, frozen=True, kw_only=True):
     """A task's expansion. `benchmark_tool` is what all its experiments are measured with; None if
-    no node could run it. A search has a `search` instead of experiments.
+    no node could run it. A search has a `search` instead of experiments, and `samples`: of the
+    configurations that together have every value one for each different request.
     """
 
     mode: DeploymentMode
@@ -81,6 +82,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     missing: tuple[Missing, ...]
     notes: tuple[str, ...]
     search: Search | None = None
+    samples: tuple[PlannedExperiment, ...] = ()
 
     @property
     def experiments_at_most(self) -> int:
@@ -237,6 +239,7 @@ def make_plan(
         missing=(*planner.missing, *unknown),
         notes=(*notes_of_task, *search_notes(search), *notes),
         search=search,
+        samples=_one_for_each_request(experiments) if search is not None else (),
     )
 
 
@@ -257,6 +260,13 @@ def refuse_missing(plan: Plan) -> None:
             path=plan.missing[0].path,
             details={"missing": sentences},
         )
+
+
+def _one_for_each_request(planned: Iterable[PlannedExperiment]) -> tuple[PlannedExperiment, ...]:
+    found: dict[bytes, PlannedExperiment] = {}
+    for each in planned:
+        found.setdefault(json.encode(each.request), each)
+    return tuple(found.values())
 
 
 def _single_values(space: Space) -> Grid:

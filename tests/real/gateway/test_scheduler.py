@@ -127,6 +127,36 @@ async def test_a_task_that_the_fleet_can_never_run_is_missing_something(api: Api
     assert [query.request.gpus for query in asked] == [1, 2, 64]
 
 
+@pytest.mark.parametrize(
+    ("sizes", "missing"),
+    [
+        ((64, 128), ["every configuration: no node has so many GPUs"]),
+        ((1, 64), []),
+    ],
+)
+async def test_a_search_is_missing_something_if_no_configuration_can_run(
+    api: Api, sizes: tuple[int, ...], missing: list[str]
+) -> None:
+    samples = tuple(
+        PlannedExperiment(
+            ordinal=ordinal,
+            parameters={},
+            engine=EngineSpec(runtime=Runtime.PROCESS, engine="simulated", model="m"),
+            request=GpuRequest(gpus=gpus),
+        )
+        for ordinal, gpus in enumerate(sizes, start=1)
+    )
+    await api.owners.answer(ValidateTask, make_plan(samples=samples))
+    never = AvailabilityView(available=False, message="no node has so many GPUs", impossible=True)
+    await api.owners.answer(
+        GetAvailability, lambda query: never if query.request.gpus > 8 else IN_VAIN
+    )
+
+    status, plan = await api.post("/api/v1/tasks/validate", TASK)
+
+    assert (status, plan["missing"]) == (200, missing)
+
+
 async def test_a_cluster_told_in_pages_comes_as_one_answer(api: Api) -> None:
     def page(query: GetClusterStatus) -> ClusterStatus:
         if query.after_node_id is None:

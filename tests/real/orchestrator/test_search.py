@@ -127,6 +127,7 @@ async def test_a_task_without_money_left_starts_nothing_further(
     assert view.stop_reason is StopReason.MAX_COST
     first, *others = await world.experiments(task_id)
     assert first.request.gpu_models == ("h100",)
+    assert (await world.task(task_id)).task == file, "a clone asks anew"
     assert {each.reason for each in others} == {"the task has used up its 0.001 EUR"}
     assert view.trust is not None
     assert view.trust.incomplete_because == "the task has used up its max_cost"

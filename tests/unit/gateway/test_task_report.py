@@ -16,7 +16,8 @@ from schemas.orchestrator import ExperimentState, TaskState
 from schemas.quality import QualityVerdict
 from schemas.reports import WaterfallStep, WaterfallView
 from schemas.slo import ConstraintCheck, SloVerdict
-from schemas.task import Objective
+from schemas.stop_words import STOPPED
+from schemas.task import Objective, StopReason
 from schemas.task_report import Deployments
 from schemas.trust import RunInfo, RunRole, SetAside, TrustedConfiguration, TrustVerdict
 from services.gateway.domain.task_report.deployments import deployments
@@ -493,6 +494,13 @@ def test_of_several_objectives_the_report_has_what_none_beats_in_all() -> None:
     assert report.front[1].measures == {"mean_e2e_latency": 2.0, "cost_per_million_tokens": 2.0}
     assert "| 4 | slots=4 | 2 | 2 |" in markdown(report)
     assert task_report(make_task(task=make_file()), experiments, None).front == ()
+
+
+@pytest.mark.parametrize("reason", StopReason)
+def test_a_report_says_in_words_why_nothing_further_was_tried(reason: StopReason) -> None:
+    report = task_report(make_task(stop_reason=reason), [], None)
+
+    assert f"It stopped: {STOPPED[reason]}." in markdown(report)
 
 
 def test_markdown_of_a_hostile_value_stays_one_cell() -> None:

@@ -169,6 +169,14 @@ def test_parameters_have_their_stages_by_influence(file: dict[str, Any], titles:
     assert [stage.title for stage in search.stages] == titles
 
 
+def test_a_searchs_plan_has_a_sample_of_every_request() -> None:
+    parameters = {"slots": [1, 2], "tp-size": [1, 2, 4]}
+    plan = make_plan(make_file(parameters=parameters, optimization={"strategy": "auto"}), OFFERS)
+
+    assert plan.experiments == ()
+    assert [each.request.gpus for each in plan.samples] == [1, 2, 4]
+
+
 def test_validate_announces_the_stages() -> None:
     plan = make_plan(
         make_file(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from schemas.benchmark import LoadBoundary
+from schemas.stop_words import STOPPED
 from schemas.task_report import Deployments, FrontPoint, ParetoPoint, ReportedExperiment, TaskReport
 from schemas.trust import TrustVerdict
 from shared.benchmarks.bracket import bracket_text, load_unit, odd_about
@@ -36,7 +37,7 @@ def _lines(report: TaskReport) -> Iterator[str]:
     yield f"{report.succeeded} of {report.experiments} experiments were measured"
     yield f"(task {report.task_id}, {report.state.value})."
     if report.stop_reason is not None:
-        yield f"It stopped for {report.stop_reason.value}."
+        yield f"It stopped: {STOPPED[report.stop_reason]}."
     if report.simulated:
         yield "The engine is simulated: these figures are made up."
     for service in report.missing:

@@ -2,7 +2,7 @@ import { Button, Loader, Tabs } from "@mantine/core";
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { lazy, Suspense } from "react";
 import { Link, useParams } from "react-router";
-import type { ExperimentDetail, TaskView } from "@schemas/messages";
+import { type ExperimentDetail, STOPPED, type TaskView } from "@schemas/messages";
 import { CopyText } from "@/components/copy-text";
 import { Facts } from "@/components/facts";
 import { Failure, Loaded, Page } from "@/components/page";
@@ -22,7 +22,7 @@ import { experimentsOptions, taskOptions } from "./api/get-tasks";
 import { Definition } from "./components/definition";
 import { EventsTable } from "./components/events-table";
 import { ExperimentsTable } from "./components/experiments-table";
-import { gpusText, leadWords, objectiveOf, ofTotal, ranked, scoreText, STOPPED, taskSums } from "./task-sums";
+import { gpusText, leadWords, objectiveOf, ofTotal, ranked, scoreText, taskSums } from "./task-sums";
 import { trustWords } from "./trust-words";
 
 const Compare = lazy(() => import("./compare/compare"));
@@ -175,7 +175,7 @@ function Progressed({ task, experiments }: { task: TaskView; experiments: Experi
         ["namespace", task.namespace],
         ["started", moment(task.started_at)],
         ["ended", moment(task.finished_at)],
-        ...(task.stop_reason ? [["stopped by", STOPPED[task.stop_reason]] satisfies [string, string]] : []),
+        ...(task.stop_reason ? [["stopped", STOPPED[task.stop_reason]] satisfies [string, string]] : []),
       ]}
     />
   );

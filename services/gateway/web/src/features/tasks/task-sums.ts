@@ -1,4 +1,4 @@
-import type { ExperimentDetail, Objective, StopReason, TaskState, TaskView } from "@schemas/messages";
+import type { ExperimentDetail, Objective, TaskState, TaskView } from "@schemas/messages";
 import { groupBy } from "@/lib/group-by";
 import { boundaryText, LOAD_UNITS } from "@/lib/levels";
 import { number, withUnit } from "@/lib/units";
@@ -55,14 +55,6 @@ export function taskSums(task: TaskView): Sums {
 
 /** "of 24", or of a search "of at most 50". */
 export const ofTotal = ({ total, isAtMost }: Sums) => `of ${isAtMost ? "at most " : ""}${total}`;
-
-export const STOPPED: Record<StopReason, string> = {
-  space_exhausted: "everything was tried",
-  max_iterations: "its limit of experiments",
-  max_gpu_hours: "its limit of GPU hours",
-  max_cost: "its limit of money",
-  only_crashes_left: "what is left would crash",
-};
 
 /** "4 × Simulated H200": how many each experiment has, and of which model. */
 export function gpusText(experiments: ExperimentDetail[]): string | null {
