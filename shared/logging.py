@@ -25,6 +25,17 @@ class LossyStream:
             self._stream.flush()
 
 
+class _ThroughStructlog(logging.Handler):
+    """What libraries log, in the form of everything else."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = record.getMessage()
+        except Exception:  # noqa: BLE001  # its arguments do not fit it
+            text = str(record.msg)
+        log.log(record.levelno, text, logger=record.name, exc_info=record.exc_info)
+
+
 def configure_logging(service: str, *, level: int = logging.INFO) -> None:
     """Send structlog and the standard library's warnings to stderr, each line marked `service`."""
     shared: list[Any] = [
@@ -44,4 +55,4 @@ def configure_logging(service: str, *, level: int = logging.INFO) -> None:
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(service=service)
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(name)s: %(message)s")
+    logging.basicConfig(level=logging.WARNING, handlers=[_ThroughStructlog()])
