@@ -5,7 +5,15 @@ from collections.abc import AsyncIterator
 import nats
 import pytest
 
+from services.results.migrations import MIGRATIONS
+from shared.testing import PostgresServer
+from tests.support.kept_schema import KeptSchema
 from tests.support.worlds.results import World
+
+
+@pytest.fixture(scope="session")
+def kept_schema(postgres_server: PostgresServer) -> KeptSchema:
+    return KeptSchema(postgres_server, "results", MIGRATIONS)
 
 
 @pytest.fixture
