@@ -231,7 +231,7 @@ async def test_a_task_completes_although_postgres_is_restarted(platform: Platfor
     await assert_sound(platform, task_id)
 
 
-async def test_cancel_stops_a_running_experiment_and_frees_its_gpu_within_5_s(
+async def test_cancel_stops_a_running_experiment_and_frees_its_gpu(
     platform: PlatformProcess,
 ) -> None:
     task = quick_task("to-cancel")
@@ -256,6 +256,7 @@ async def test_cancel_stops_a_running_experiment_and_frees_its_gpu_within_5_s(
         _, body = await platform.request("GET", "/api/v1/gpus")
         return all(gpu["state"] == "free" for gpu in body["gpus"])
 
+    # How soon is said by the executor's own tests; it is not for want of a renewal.
     await eventually(lambda: not any(p.is_running() for p in engines), within_seconds=20)
     await eventually(all_free, within_seconds=20)
     view = await platform.until_finished(task_id, within_seconds=45)
