@@ -10,6 +10,7 @@ import msgspec
 from schemas.orchestrator_views import TaskView
 from services.cli.completion import complete_ids
 from services.cli.display.output import print_json
+from services.cli.display.task_progress import experiments_text
 from services.cli.lookup import find_experiment, find_task
 from services.cli.options import Target, with_target
 
@@ -70,7 +71,7 @@ def clone(
 
     made = target.ask(ask)
     if isinstance(made, TaskView):
-        click.echo(f"task {made.task_id}  {made.task_name}  {made.experiments_total} experiments")
+        click.echo(f"task {made.task_id}  {made.task_name}  {experiments_text(made)}")
     else:
         print_json(made)
 
@@ -90,7 +91,7 @@ def rerun(target: Target, identifier: str, name: str | None) -> None:
         return await client.task(await client.submit_task(msgspec.json.encode(document)))
 
     made = target.ask(ask)
-    click.echo(f"task {made.task_id}  {made.task_name}  {made.experiments_total} experiments")
+    click.echo(f"task {made.task_id}  {made.task_name}  {experiments_text(made)}")
 
 
 def only(document: dict[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from services.cli import interruption
 from services.cli.completion import complete_ids
 from services.cli.display.output import print_json, print_table, wide_option
 from services.cli.display.tables import plan_count_text, plan_table
+from services.cli.display.task_progress import experiments_text
 from services.cli.failures import CommandFailed, leave
 from services.cli.json_files import read_json
 from services.cli.lookup import Sort, find
@@ -50,10 +51,7 @@ def submit(target: Target, file: BinaryIO, constraints: str | None) -> None:
     if target.as_json:
         print_json(task)
         return
-    at_most = task.experiments_at_most
-    is_search = task.experiments_total < at_most
-    count = f"at most {at_most}" if is_search else f"{task.experiments_total}"
-    click.echo(f"task {task.task_id}  {task.task_name}  {count} experiments")
+    click.echo(f"task {task.task_id}  {task.task_name}  {experiments_text(task)}")
     for note in task.notes:
         click.echo(note)
     click.echo(f"see `gpusteward show {task.task_id}`")

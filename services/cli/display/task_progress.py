@@ -17,6 +17,13 @@ STEP_PERCENT: Final = 25
 NOT_READY: Final = frozenset({AttemptPhase.STARTING, AttemptPhase.PULLING, AttemptPhase.LOADING})
 
 
+def experiments_text(task: TaskView) -> str:
+    """`4 experiments`; of a search, which proposes them one by one, `at most 8 experiments`."""
+    if task.experiments_total < task.experiments_at_most:
+        return f"at most {task.experiments_at_most} experiments"
+    return f"{task.experiments_total} experiments"
+
+
 @dataclass(slots=True)
 class TaskProgress:
     """The last answers and frames about one task."""

@@ -16,7 +16,13 @@ from schemas.task import Objective, StopReason
 from schemas.trust import RunInfo, RunRole, SetAside, TrustVerdict
 from services.cli.commands.report import failures_table, print_csv
 from services.cli.display.output import plain_text
-from services.cli.display.tables import attempts_text, experiment_table, memory_text, why_waiting
+from services.cli.display.tables import (
+    attempts_text,
+    experiment_table,
+    memory_text,
+    why_waiting,
+)
+from services.cli.display.task_progress import experiments_text
 from services.cli.display.task_results import (
     boundary_lines,
     ending_lines,
@@ -65,6 +71,18 @@ def test_a_repeated_run_has_no_rank_of_its_own() -> None:
     table = result_table([first, repeat], Objective.MINIMIZE_LATENCY)
 
     assert [row[0] for row in table.rows] == ["1", "-"]
+
+
+@pytest.mark.parametrize(
+    ("total", "at_most", "says"),
+    [(4, 4, "4 experiments"), (1, 8, "at most 8 experiments"), (9, 8, "9 experiments")],
+)
+def test_a_search_has_as_many_experiments_as_it_may_try(
+    total: int, at_most: int, says: str
+) -> None:
+    task = make_task(experiments_total=total, experiments_at_most=at_most)
+
+    assert experiments_text(task) == says
 
 
 def test_the_end_of_a_task_says_why_and_how_far_the_best_can_be_trusted() -> None:
