@@ -136,7 +136,7 @@ def is_of_winner(past: Past, found: TrustVerdict) -> bool:
 
 def _is_disturbance_lasting(configurations: Iterable[Configuration]) -> bool:
     """Whether repeating what was set aside has given nothing yet: it would not for the rest."""
-    again = [each for each in configurations if each.made > 1]
+    again = [each for each in configurations if each.made > 1 and each.first.run.contaminated]
     return len(again) >= TRIED_AGAIN and not any(each.clean for each in again)
 
 
