@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Self, TypeVar
 
-from shared.child_process import ChildProcess, NotReady
+from shared.processes.child_process import ChildProcess, NotReady
 from shared.waiting import within
 
 T = TypeVar("T")

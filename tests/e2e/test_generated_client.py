@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.command import run_command
+from shared.processes.command import run_command
 from shared.testing import short_directory
 from tests.support.generated_client import install
 from tests.support.paths import ROOT

@@ -29,8 +29,8 @@ from shared.waiting import cancelled
 
 if TYPE_CHECKING:
     from services.cli.leased_process.lease import HeldLease
-    from shared.cgroups import Cgroup
     from shared.client.http import StewardClient
+    from shared.processes.cgroups import Cgroup
 
 LEASE_TTL_SECONDS: Final = 30.0
 PATIENCE_SECONDS: Final = 10.0
@@ -136,7 +136,7 @@ async def _execute(client: "StewardClient", wanted: Wanted) -> int:
 
 async def _run_on(client: "StewardClient", view: ReservationView, wanted: Wanted) -> int:
     from services.cli.leased_process.lease import HeldLease
-    from shared.cgroups import CgroupLimits, Cgroups
+    from shared.processes.cgroups import CgroupLimits, Cgroups
 
     if view.epoch is None:
         raise TypeError(f"expected a granted reservation to have an epoch, found {view}")

@@ -200,9 +200,9 @@ def _node_of(credentials: Path, node_id: str | None) -> str | None:
 
 def run_until_stopped(options: "PlatformOptions") -> None:
     """Run the platform in this process, its own log in the data directory."""
-    from shared.child_process import NotReady
     from shared.lifecycle import DataDirectoryBusy
     from shared.local_platform.platform import run_platform
+    from shared.processes.child_process import NotReady
 
     directory = DataDirectory(options.data_dir.resolve())
     directory.prepare()

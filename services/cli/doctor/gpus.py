@@ -7,8 +7,8 @@ from services.cli.doctor.check import Probe, Seen, error, missing, not_applicabl
 from services.cli.doctor.host_facts import AMD_VENDOR, NVIDIA_VENDOR, HostFacts
 from services.cli.doctor.nvml_report import NvmlReport
 from services.cli.doctor.program import run_program
-from shared.command import CommandOutput
 from shared.failures import recognise
+from shared.processes.command import CommandOutput
 
 NO_NVIDIA: Final = "no NVIDIA GPU here"
 INSTALL_DRIVER: Final = (

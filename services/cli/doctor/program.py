@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from shared.command import CommandOutput, run_command
+from shared.processes.command import CommandOutput, run_command
 
 
 def run_program(

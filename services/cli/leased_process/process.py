@@ -15,7 +15,7 @@ from shared.gpu.shares import share_environment
 from shared.labels import RESERVATION_VARIABLE, environment_of
 from shared.lifecycle import die_with_parent
 from shared.mps import DEFAULT_PIPE_DIR, mps_environment
-from shared.process_environment import processes_with
+from shared.processes.environment import processes_with
 from shared.waiting import wait_for, within
 
 FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)

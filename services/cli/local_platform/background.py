@@ -16,12 +16,12 @@ import click
 from schemas.errors import ErrorCode
 from services.cli.failures import CommandFailed
 from services.cli.options import Target
-from shared.child_process import ChildProcess, last_lines, rotate_log
 from shared.client.discovery import Address
 from shared.client.errors import PlatformUnreachable
 from shared.client.http import StewardClient
 from shared.local_platform.supervisor.supervisor import State, read_states
 from shared.paths import DataDirectory, python_path
+from shared.processes.child_process import ChildProcess, last_lines, rotate_log
 from shared.waiting import within
 
 PREFIX: Final = "gpusteward: "

@@ -126,7 +126,7 @@ def tokens_file(
 
 def cause_of(log_path: Path | None) -> str:
     """The last thing that a log says, an exception by its last line."""
-    from shared.child_process import last_lines
+    from shared.processes.child_process import last_lines
 
     lines = last_lines(log_path).splitlines() if log_path is not None else []
     if not lines:

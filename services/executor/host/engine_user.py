@@ -18,7 +18,7 @@ from typing import Final
 
 from shared.errors import StewardError
 from shared.paths import SOURCE_ROOT, make_directory
-from shared.system_users import (
+from shared.processes.users import (
     Identity,
     NoSystemUser,
     closed_ancestor,

@@ -28,8 +28,8 @@ from shared.labels import (
     written_epoch,
     written_id,
 )
-from shared.process_environment import variables_of
-from shared.process_signals import signal_if
+from shared.processes.environment import variables_of
+from shared.processes.signals import signal_if
 
 POLL_SECONDS: Final = 0.05
 COMPLAIN_SECONDS: Final = 5.0

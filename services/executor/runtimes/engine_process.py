@@ -27,12 +27,12 @@ from services.executor.host.processes import (
 from services.executor.runtimes.readiness import LOG_LINES_READ, is_ready, readiness_probe
 from services.executor.runtimes.runtime import Labels, Launch, LogSink, PortTaken
 from services.executor.settings import ExecutorSettings
-from shared.cgroups import Cgroup
-from shared.child_process import ChildProcess
 from shared.gpu.shares import share_environment
 from shared.labels import environment_of
 from shared.local_platform.supervisor.leftovers import MARK_VARIABLE
 from shared.mps import mps_environment
+from shared.processes.cgroups import Cgroup
+from shared.processes.child_process import ChildProcess
 from shared.waiting import within
 
 POLL_SECONDS: Final = 0.05

@@ -35,9 +35,9 @@ from services.executor.runtimes.device_shares import check_shares
 from services.executor.runtimes.engine_process import EngineProcess, engine_environment
 from services.executor.runtimes.runtime import Labels, Launch, Workload
 from services.executor.settings import ExecutorSettings
-from shared.cgroups import CgroupLimits, Cgroups
 from shared.errors import RefusedError
 from shared.logging import log
+from shared.processes.cgroups import CgroupLimits, Cgroups
 
 ANY_PORT: Final = 0
 _CACHES: Final = ("HF_HOME", "HF_HUB_CACHE")

@@ -9,7 +9,7 @@ from uuid import UUID
 from services.telemetry.host.cgroup import container_of, pod_of
 from services.telemetry.host.container_labels import ContainerLabels
 from shared.labels import RESERVATION_VARIABLE
-from shared.process_environment import variables_of
+from shared.processes.environment import variables_of
 
 _MARK: Final = os.fsencode(f"{RESERVATION_VARIABLE}=")
 

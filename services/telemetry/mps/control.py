@@ -22,7 +22,7 @@ from typing import Final
 from shared.errors import StewardError
 from shared.mps import daemon_listens, device_pipe_dir
 from shared.paths import make_directory
-from shared.process_environment import processes_with
+from shared.processes.environment import processes_with
 from shared.waiting import wait_for, within
 
 MARK: Final = "GPUSTEWARD_MPS_DAEMON"  # in a daemon's environment, its pipe directory

@@ -3,7 +3,7 @@
 import shutil
 
 from services.telemetry.sources.source import ProbeHungError, SourceFailedError
-from shared.command import CommandOutput, run_command
+from shared.processes.command import CommandOutput, run_command
 
 
 class AdaptiveDeadline:

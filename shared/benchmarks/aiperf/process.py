@@ -10,7 +10,7 @@ from typing import Final
 
 from shared.benchmarks.adapter import BenchmarkFailed
 from shared.benchmarks.aiperf.results import Ended, said_end, says_started
-from shared.child_process import ChildProcess, describe_exit
+from shared.processes.child_process import ChildProcess, describe_exit
 
 POLL_SECONDS: Final = 0.05
 STOP_SECONDS: Final = 0.5

@@ -26,7 +26,7 @@ from shared.benchmarks.genai_bench.results import (
     unanswered,
     with_unanswered,
 )
-from shared.child_process import ChildProcess, describe_exit
+from shared.processes.child_process import ChildProcess, describe_exit
 
 POLL_SECONDS: Final = 0.05
 REPORT_SECONDS: Final = 0.5

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from shared.child_process import POLL_SECONDS, ChildProcess, NotReady
 from shared.errors import StewardError
 from shared.local_platform.bus_users import BusUsers
 from shared.local_platform.managed_process import ManagedProcess
 from shared.paths import make_directory, write_if_changed
+from shared.processes.child_process import POLL_SECONDS, ChildProcess, NotReady
 
 START_TIMEOUT_SECONDS: Final = 15.0
 STOP_TIMEOUT_SECONDS: Final = 5.0

@@ -21,7 +21,7 @@ import structlog
 
 from shared.errors import StewardError
 from shared.paths import ROOT_STATE_DIR, make_directory, write_atomically
-from shared.system_users import Identity, NoSystemUser, can_pass, can_reach, system_user
+from shared.processes.users import Identity, NoSystemUser, can_pass, can_reach, system_user
 
 log = structlog.get_logger()
 

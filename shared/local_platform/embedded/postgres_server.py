@@ -17,7 +17,6 @@ from urllib.parse import quote
 
 import msgspec
 
-from shared.child_process import POLL_SECONDS, ChildProcess, NotReady
 from shared.local_platform.embedded.postgres_home import (
     MAJOR_VERSION,
     PostgresHome,
@@ -28,6 +27,7 @@ from shared.local_platform.embedded.postgres_home import (
 from shared.local_platform.managed_process import ManagedProcess
 from shared.paths import write_atomically
 from shared.postgres.roles import provide_logins, role_of
+from shared.processes.child_process import POLL_SECONDS, ChildProcess, NotReady
 
 if TYPE_CHECKING:
     from shared.postgres.database import Connection

@@ -11,8 +11,8 @@ from typing import Final
 
 import structlog
 
-from shared.child_process import POLL_SECONDS
-from shared.process_environment import processes_with, variables_of
+from shared.processes.child_process import POLL_SECONDS
+from shared.processes.environment import processes_with, variables_of
 
 MARK_VARIABLE: Final = "GPUSTEWARD_SUPERVISED_BY"
 GONE_TIMEOUT_SECONDS: Final = 5.0

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from shared.child_process import (
+from shared.lifecycle import READY_FILE_VARIABLE, announced_pid
+from shared.local_platform.managed_process import ManagedProcess
+from shared.paths import DataDirectory
+from shared.processes.child_process import (
     POLL_SECONDS,
     ChildProcess,
     NotReady,
     UnusableSettings,
     describe_exit,
 )
-from shared.lifecycle import READY_FILE_VARIABLE, announced_pid
-from shared.local_platform.managed_process import ManagedProcess
-from shared.paths import DataDirectory
 from shared.waiting import cancelled
 
 Environment = Mapping[str, str]

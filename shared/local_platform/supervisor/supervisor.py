@@ -15,11 +15,11 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from shared.child_process import NotReady, UnusableSettings, describe_exit, rotate_log
 from shared.disk import is_full, reports_no_room, room_at
 from shared.local_platform.supervisor.leftovers import MARK_VARIABLE, kill_marked
 from shared.local_platform.supervisor.service import Child, ChildSpec, ServiceProcess
 from shared.paths import DataDirectory, write_atomically
+from shared.processes.child_process import NotReady, UnusableSettings, describe_exit, rotate_log
 from shared.waiting import cancelled, wait_for, within
 
 LOG_CHECK_SECONDS: Final = 30.0

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from schemas.errors import EXIT_CODE, ErrorCode
 from schemas.scheduler import ReservationState
 from services.cli.failures import LEASE_LOST_EXIT_CODE
-from shared.cgroups import Cgroups
 from shared.paths import is_process_alive
+from shared.processes.cgroups import Cgroups
 from shared.testing import eventually
 from tests.real.cli.test_cli import Command
 from tests.support.fakes.gateway import stub_gateway

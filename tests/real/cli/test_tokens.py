@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from services.cli.command_line import cli
-from shared.command import CommandOutput, run_command
 from shared.local_platform.tokens import digest_of, read_tokens
+from shared.processes.command import CommandOutput, run_command
 from tests.support.worlds.gateway import gateway
 
 SECRET = "an-admins"

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from schemas.orchestrator import ExperimentState, TaskState
 from schemas.scheduler import ReservationState
-from shared.command import CommandOutput, run_command
+from shared.processes.command import CommandOutput, run_command
 from shared.testing import eventually
 from tests.support.fakes.gateway import StubGateway, stub_gateway
 from tests.support.paths import ROOT

@@ -11,7 +11,7 @@ import pytest
 
 from services.executor.host.processes import labelled_workloads
 from services.executor.runtimes.runtime import Labels
-from shared.cgroups import Cgroup, CgroupLimits, Cgroups
+from shared.processes.cgroups import Cgroup, CgroupLimits, Cgroups
 from shared.testing import eventually
 
 HOARD = "x = []\nwhile True: x.append(bytearray(1 << 20))"

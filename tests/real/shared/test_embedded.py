@@ -15,11 +15,11 @@ import asyncpg
 import nats
 import pytest
 
-from shared.child_process import NotReady
 from shared.local_platform.embedded import EmbeddedNats, EmbeddedPostgres
 from shared.local_platform.embedded.postgres_home import PostgresUnavailable
 from shared.postgres.database import Database
-from shared.system_users import Identity, can_reach
+from shared.processes.child_process import NotReady
+from shared.processes.users import Identity, can_reach
 from shared.testing import (
     NatsServer,
     PostgresServer,

@@ -19,7 +19,6 @@ import nats.errors
 import pytest
 from nats.js import JetStreamContext
 
-from shared.child_process import NotReady, rotate_log
 from shared.lifecycle import DataDirectoryBusy, DataDirectoryLock
 from shared.local_platform.embedded import EmbeddedPostgres
 from shared.local_platform.platform import PlatformOptions, run_platform
@@ -33,6 +32,7 @@ from shared.local_platform.supervisor.supervisor import (
     read_states,
 )
 from shared.paths import DataDirectory, Endpoint
+from shared.processes.child_process import NotReady, rotate_log
 from shared.testing import NatsServer, eventually, short_directory
 from tests.support.paths import ROOT
 from tests.support.small_disk import fill, small_disk

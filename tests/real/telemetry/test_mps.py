@@ -19,7 +19,7 @@ from services.telemetry.mps.daemons import MpsDaemons
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.mps import daemon_listens, pipe_dir_for
-from shared.process_environment import processes_with
+from shared.processes.environment import processes_with
 from shared.testing import eventually, short_directory
 from tests.support.fakes.mps_control import write_mps_control
 

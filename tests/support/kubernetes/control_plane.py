@@ -28,8 +28,8 @@ from typing import Final
 
 from aiohttp import ClientError
 
-from shared.child_process import ChildProcess, NotReady
 from shared.kubernetes.requirements import Right
+from shared.processes.child_process import ChildProcess, NotReady
 from tests.support.kubernetes.api import Api, ApiError, Object, path_of, path_to
 from tests.support.kubernetes.binaries import program
 from tests.support.ports import free_ports

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from shared.child_process import rotate_log
 from shared.disk import FULL_BELOW_BYTES, DiskRoom, room_at
 from shared.lifecycle import READY_FILE_VARIABLE, announced_pid, notify_ready
 from shared.logging import LossyStream
 from shared.paths import write_atomically
+from shared.processes.child_process import rotate_log
 from tests.support.small_disk import fill, small_disk
 
 

@@ -19,8 +19,8 @@ from services.telemetry.sources.source import (
     SourceFailedError,
     no_power_limit,
 )
-from shared.command import CommandOutput
 from shared.logging import log
+from shared.processes.command import CommandOutput
 from shared.waiting import cancelled
 
 PROCESS_PAUSE_SECONDS: Final = 30.0

@@ -34,9 +34,9 @@ from services.telemetry.sources.source import (
     SourceAbsentError,
     SourceFailedError,
 )
-from shared.command import CommandOutput
 from shared.errors import RefusedError
 from shared.logging import log
+from shared.processes.command import CommandOutput
 from shared.waiting import cancelled
 
 PROCESS_PAUSE_SECONDS: Final = 30.0

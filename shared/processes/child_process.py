@@ -12,7 +12,7 @@ from typing import Final
 
 from shared.errors import StewardError
 from shared.lifecycle import dying_with_parent
-from shared.system_users import Identity
+from shared.processes.users import Identity
 from shared.waiting import within
 
 POLL_SECONDS: Final = 0.02

@@ -18,7 +18,7 @@ from typing import Final
 from msgspec import Struct
 
 from shared.logging import log
-from shared.process_signals import signal_if
+from shared.processes.signals import signal_if
 
 ROOT: Final = Path("/sys/fs/cgroup")
 CONTROLLERS: Final = ("memory", "cpu", "pids")

@@ -1,0 +1,1 @@
+"""Processes of a host: started, bounded, found, signalled, and whose they are."""
