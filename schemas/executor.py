@@ -22,8 +22,9 @@ from schemas.base import (
 )
 from schemas.benchmark import BenchmarkResult, BenchmarkSpec
 from schemas.checks import ResourceDefinition
+from schemas.device_grant import ClusterPlacement, DeviceGrant
 from schemas.engine_rules import EngineRules
-from schemas.gpu_request import ClusterPlacement, DeviceGrant, LeaseTtlSeconds
+from schemas.gpu_request import LeaseTtlSeconds
 from schemas.kubernetes import EnginePod, KubernetesSpec
 from schemas.model_shape import ModelShape
 

@@ -29,10 +29,12 @@ from schemas.base import (
 from schemas.benchmark import BenchmarkMetrics, BenchmarkResult
 from schemas.checks import ResourceDefinition
 from schemas.executor import RuntimeOffer
-from schemas.gpu_request import GpuRequest, Reason, ReasonCode
+from schemas.gpu_request import GpuRequest
 from schemas.orchestrator_views import ExperimentView
+from schemas.reasons import Reason, ReasonCode
 from schemas.results import GpuMemoryTrend, GpuMonitoring
-from schemas.scheduler import CordonState, DeviceState, Holder, SetBy
+from schemas.scheduler import Holder, SetBy
+from schemas.scheduler_devices import CordonState, DeviceState
 from schemas.scheduler_idle import ExemptionReason
 from schemas.scheduler_namespaces import GpuAmount, Weight
 from schemas.scheduler_nodes import LabelChanges

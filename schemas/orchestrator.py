@@ -15,8 +15,8 @@ from schemas.base import (
     ScopedCommand,
 )
 from schemas.benchmark import BenchmarkMetrics
+from schemas.device_grant import ClusterPlacement, DeviceGrant
 from schemas.executor import Failure, FailureKind
-from schemas.gpu_request import ClusterPlacement, DeviceGrant
 from schemas.task import StopReason, TaskFile
 
 

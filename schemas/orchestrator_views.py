@@ -18,10 +18,12 @@ from schemas.base import (
 )
 from schemas.benchmark import BenchmarkMetrics, BenchmarkTool
 from schemas.checks import Finding
+from schemas.device_grant import ClusterPlacement
 from schemas.executor import AttemptOutcome, EngineSpec, Failure
 from schemas.gpu_info import GpuInfo
-from schemas.gpu_request import ClusterPlacement, GpuRequest, Reason
+from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import ExperimentState, TaskState
+from schemas.reasons import Reason
 from schemas.results import GpuMonitoring
 from schemas.slo import SloVerdict
 from schemas.task import DeploymentMode, MemorySource, Objective, StopReason, Strategy, TaskFile

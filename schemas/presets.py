@@ -19,12 +19,8 @@ from schemas.base import (
     UtcDatetime,
     View,
 )
-from schemas.task import (
-    Description,
-    ParameterName,
-    ParameterValues,
-    PresetMerge,
-)
+from schemas.task import Description, PresetMerge
+from schemas.task_parameters import ParameterName, ParameterValues
 from schemas.task_part import TaskPart
 
 PresetParameters = Annotated[

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from schemas.gpu_request import ReasonCode
+from schemas.reasons import ReasonCode
 
 # What is counted, and what it is or has: "2 GPUs already held".
 _COUNTED: Final[Mapping[ReasonCode, tuple[str, str]]] = {

@@ -21,7 +21,7 @@ from schemas.base import (
     View,
 )
 from schemas.benchmark import BenchmarkMetrics
-from schemas.gpu_request import DeviceGrant
+from schemas.device_grant import DeviceGrant
 from schemas.monitoring import GpuStats
 
 

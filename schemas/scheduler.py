@@ -1,17 +1,13 @@
-"""Reservations: commands, facts, questions, and the closed set of reasons why a request waits."""
+"""Reservations: the scheduler's commands, and what becomes of them."""
 
 from enum import StrEnum
 from typing import Annotated, ClassVar, Final
 from uuid import UUID
 
-from msgspec import Struct
-
 from schemas.base import (
     Command,
-    DeviceUuid,
     Epoch,
     Event,
-    GivenReason,
     Namespace,
     NodeId,
     PositiveInt,
@@ -20,7 +16,9 @@ from schemas.base import (
     UtcDatetime,
     line,
 )
-from schemas.gpu_request import ClusterPlacement, DeviceGrant, GpuRequest, LeaseTtlSeconds, Reason
+from schemas.device_grant import ClusterPlacement, DeviceGrant
+from schemas.gpu_request import GpuRequest, LeaseTtlSeconds
+from schemas.reasons import Reason
 from schemas.scheduler_namespaces import PreemptionCause
 
 SetBy = Annotated[str, line(max_length=100)]
@@ -68,44 +66,6 @@ LIVE_STATES = frozenset(
     {ReservationState.GRANTED, ReservationState.ACTIVE, ReservationState.RELEASING}
 )
 OPEN_STATES = LIVE_STATES | {ReservationState.QUEUED}
-
-
-class DeviceState(StrEnum):
-    """Whether a device can be had. Only `free` is granted to a request that has no wishes."""
-
-    FREE = "free"
-    HELD = "held"
-    QUARANTINED = "quarantined"  # its last holder's stop is not confirmed
-    CORDONED = "cordoned"
-    UNAVAILABLE = "unavailable"  # held by nobody and not granted: unwell, unread, used by others
-
-
-class CordonCause(StrEnum):
-    """Who or what set a cordon. One for a loss lifts itself once the loss is over."""
-
-    OPERATOR = "operator"
-    FAULT = "fault"  # one that asks for a drain or a reset
-    GPU_LOST = "gpu_lost"
-    NODE_LOST = "node_lost"
-    MIG = "mig"  # the instance is about to be removed, for another
-
-
-LOSSES: Final = frozenset({CordonCause.GPU_LOST, CordonCause.NODE_LOST})
-
-
-class CordonState(Struct, frozen=True, kw_only=True):
-    """Why a device or a node is out of service.
-
-    `set_by` names the operator, if known. `until` says what lifts it, for people; `lifts_at` is
-    when, once that is only a matter of time. `since_at` None: longer ago than that was recorded.
-    """
-
-    cause: CordonCause
-    until: str
-    reason: str = ""
-    set_by: str = ""
-    since_at: UtcDatetime | None = None
-    lifts_at: UtcDatetime | None = None
 
 
 class RequestReservation(Command, frozen=True, kw_only=True, tag="scheduler.request_reservation"):
@@ -157,37 +117,6 @@ class CancelReservation(
     reservation_id: UUID
     reason: str = ""
     expected_revision: PositiveInt | None = None
-
-
-class Cordon(Command, frozen=True, kw_only=True, tag="scheduler.cordon"):
-    """Grant nothing new on a device (None: on the whole node). `set_by` says who asks, for
-    people.
-    """
-
-    node_id: NodeId
-    device_uuid: DeviceUuid | None = None
-    reason: GivenReason = ""
-    set_by: SetBy = ""
-
-
-class Uncordon(Command, frozen=True, kw_only=True, tag="scheduler.uncordon"):
-    """Take a device (None: the whole node) back into service.
-
-    `confirm_stopped` also frees quarantined holdings.
-    """
-
-    node_id: NodeId
-    device_uuid: DeviceUuid | None = None
-    confirm_stopped: bool = False
-    reason: GivenReason = ""
-
-
-class Drain(Command, frozen=True, kw_only=True, tag="scheduler.drain"):
-    """Cordon a node and end its reservations. `set_by` says who asks, for people."""
-
-    node_id: NodeId
-    reason: GivenReason = ""
-    set_by: SetBy = ""
 
 
 class ReservationEvent(Event, frozen=True, kw_only=True):
@@ -329,72 +258,3 @@ RESERVATION_ENDS: tuple[type[ReservationEnded], ...] = (
     ReservationPreempted,
     ReservationLost,
 )
-
-
-class DeviceEvent(Event, frozen=True, kw_only=True):
-    """What all device facts carry."""
-
-    key_field: ClassVar[str | None] = "node_id"
-    node_id: NodeId
-    device_uuid: DeviceUuid
-    reservation_id: UUID | None = None
-    reason: str = ""
-
-
-class DeviceQuarantined(DeviceEvent, frozen=True, kw_only=True, tag="scheduler.device_quarantined"):
-    """Its last holder's stop is not confirmed; not granted until then."""
-
-
-class DeviceFreed(DeviceEvent, frozen=True, kw_only=True, tag="scheduler.device_freed"):
-    """The stop was confirmed by the node, or by an administrator."""
-
-
-class DeviceCordoned(DeviceEvent, frozen=True, kw_only=True, tag="scheduler.device_cordoned"):
-    """Taken out of service."""
-
-
-class DeviceUncordoned(DeviceEvent, frozen=True, kw_only=True, tag="scheduler.device_uncordoned"):
-    """Back in service."""
-
-
-class DriftKind(StrEnum):
-    """How reserved, running and physically used disagree."""
-
-    GHOST_RESERVATION = "ghost_reservation"
-    ORPHAN_WORKLOAD = "orphan_workload"
-    SQUATTER = "squatter"
-    UNDERUSE = "underuse"
-    STALE_AGENT = "stale_agent"
-
-
-class DriftAction(StrEnum):
-    """What the scheduler does about a drift by itself."""
-
-    NONE = "none"  # reported, and left to people
-    RELEASE = "release"  # the reservation is ended: nothing runs under it
-    FENCE = "fence"  # its executor is asked to stop what runs without a grant
-    AVOID = "avoid"  # what is used there counts as used in placement
-    STOP_GRANTING = "stop_granting"  # nothing new until the node reports again
-
-
-class DriftEvent(Event, frozen=True, kw_only=True):
-    """What drift facts carry. `since_at` is when it was first seen, so its age is countable."""
-
-    key_field: ClassVar[str | None] = "node_id"
-    node_id: NodeId
-    drift: DriftKind
-    device_uuid: DeviceUuid | None = None
-    reservation_id: UUID | None = None
-    detail: str = ""
-    drift_id: UUID | None = None
-    since_at: UtcDatetime | None = None
-    action: DriftAction = DriftAction.NONE
-    pids: tuple[int, ...] = ()
-
-
-class DriftDetected(DriftEvent, frozen=True, kw_only=True, tag="scheduler.drift_detected"):
-    """The ledgers disagree."""
-
-
-class DriftResolved(DriftEvent, frozen=True, kw_only=True, tag="scheduler.drift_resolved"):
-    """They agree again."""

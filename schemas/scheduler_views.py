@@ -20,22 +20,12 @@ from schemas.base import (
     UtcDatetime,
     View,
 )
-from schemas.gpu_request import (
-    ClusterPlacement,
-    DeviceGrant,
-    GpuRequest,
-    Reason,
-    ReasonCode,
-    Shares,
-    Suggestion,
-)
-from schemas.scheduler import (
-    CordonState,
-    DeviceState,
-    DriftAction,
-    DriftKind,
-    ReservationState,
-)
+from schemas.device_grant import ClusterPlacement, DeviceGrant
+from schemas.gpu_request import GpuRequest, Shares
+from schemas.reasons import Reason, ReasonCode, Suggestion
+from schemas.scheduler import ReservationState
+from schemas.scheduler_devices import CordonState, DeviceState
+from schemas.scheduler_drifts import DriftAction, DriftKind
 from schemas.scheduler_idle import IdleAction
 from schemas.scheduler_namespaces import PreemptionCause
 from schemas.telemetry import HealthState, LinkKind, Source

@@ -7,7 +7,6 @@ from msgspec import Meta
 from msgspec.structs import force_setattr
 
 from schemas.base import (
-    END,
     PROSE_PATTERN,
     Integer,
     Line,
@@ -32,10 +31,10 @@ from schemas.checks import ResourceKey
 from schemas.gpu_request import GpuCount, MigProfile, Shares, ShareStrategy
 from schemas.quality import QualityProbe, Share
 from schemas.slo import SloSpec
+from schemas.task_parameters import ParameterGrid
 from schemas.task_part import TaskPart
 from schemas.turns import ThinkSeconds, Turns
 
-Scalar = str | Integer | float | bool | None
 Text = Annotated[str, line(min_length=1, max_length=512)]
 
 Description = Annotated[
@@ -103,49 +102,6 @@ class PresetMerge(StrEnum):
     INTERSECTION = "intersection"  # of the parameters, and of their values
 
 
-SomeScalars = Annotated[tuple[Scalar, ...], Meta(min_length=1, max_length=1000)]
-
-
-class Choice(TaskPart, frozen=True, kw_only=True, tag_field="type", tag="choice"):
-    """The long form of a parameter's values."""
-
-    values: SomeScalars
-
-
-class Categorical(TaskPart, frozen=True, kw_only=True, tag_field="type", tag="categorical"):
-    """The same; for a search, values without an order."""
-
-    values: SomeScalars
-
-
-class IntegerRange(TaskPart, frozen=True, kw_only=True, tag_field="type", tag="integer"):
-    """Whole numbers from `low` to `high`, both included; a grid takes every `step`-th."""
-
-    low: Integer
-    high: Integer
-    step: PositiveInt | None = None
-
-
-class ContinuousRange(TaskPart, frozen=True, kw_only=True, tag_field="type", tag="continuous"):
-    """Numbers from `low` to `high`; with `log` as many between 1 and 10 as between 10 and 100."""
-
-    low: float
-    high: float
-    log: bool = False
-
-
-ParameterValues = SomeScalars | Choice | Categorical | IntegerRange | ContinuousRange
-ParameterName = Annotated[
-    str,
-    Meta(
-        pattern=rf"^[A-Za-z][A-Za-z0-9_-]{{0,63}}{END}",
-        description="1 to 64 letters, digits, - and _, the first a letter",
-    ),
-]
-ParameterGrid = Annotated[
-    dict[ParameterName, ParameterValues],
-    Meta(max_length=64),
-]
 Switches = bool | Annotated[tuple[bool, ...], Meta(min_length=1, max_length=2)]
 IntegerValues = PositiveInt | Annotated[tuple[PositiveInt, ...], Meta(min_length=1, max_length=64)]
 # Without a pattern: msgspec 0.22 corrupts memory over a union of one with an array.

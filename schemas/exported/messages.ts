@@ -5453,11 +5453,11 @@ export type AnyCommand =
   | SetPowerLimit
   | ChangeMig
   | CancelReservation
-  | Cordon
-  | Drain
   | ReleaseReservation
   | RenewReservation
   | RequestReservation
+  | Cordon
+  | Drain
   | Uncordon
   | AdmitNode
   | LabelNode
@@ -5480,12 +5480,6 @@ export type AnyCommand =
 export type AnyEvent =
   | HealthChanged
   | InventoryReported
-  | DeviceCordoned
-  | DeviceFreed
-  | DeviceQuarantined
-  | DeviceUncordoned
-  | DriftDetected
-  | DriftResolved
   | ReservationActivated
   | ReservationCancelled
   | ReservationExpired
@@ -5497,6 +5491,12 @@ export type AnyEvent =
   | ReservationRejected
   | ReservationReleased
   | ReservationTimedOut
+  | DeviceCordoned
+  | DeviceFreed
+  | DeviceQuarantined
+  | DeviceUncordoned
+  | DriftDetected
+  | DriftResolved
   | NodeAdmitted
   | NodeLabelled
   | NodeRemoved
@@ -5546,14 +5546,6 @@ export type MessageType =
   | "telemetry.start_monitoring"
   | "telemetry.stop_monitoring"
   | "scheduler.cancel_reservation"
-  | "scheduler.cordon"
-  | "scheduler.device_cordoned"
-  | "scheduler.device_freed"
-  | "scheduler.device_quarantined"
-  | "scheduler.device_uncordoned"
-  | "scheduler.drain"
-  | "scheduler.drift_detected"
-  | "scheduler.drift_resolved"
   | "scheduler.release_reservation"
   | "scheduler.renew_reservation"
   | "scheduler.request_reservation"
@@ -5568,7 +5560,15 @@ export type MessageType =
   | "scheduler.reservation_rejected"
   | "scheduler.reservation_released"
   | "scheduler.reservation_timed_out"
+  | "scheduler.cordon"
+  | "scheduler.device_cordoned"
+  | "scheduler.device_freed"
+  | "scheduler.device_quarantined"
+  | "scheduler.device_uncordoned"
+  | "scheduler.drain"
   | "scheduler.uncordon"
+  | "scheduler.drift_detected"
+  | "scheduler.drift_resolved"
   | "scheduler.admit_node"
   | "scheduler.label_node"
   | "scheduler.node_admitted"

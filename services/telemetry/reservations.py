@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
+from schemas.device_grant import DeviceGrant
 from schemas.errors import ErrorCode
-from schemas.gpu_request import DeviceGrant
 from schemas.scheduler import (
     RESERVATION_ENDS,
     ReservationEnded,

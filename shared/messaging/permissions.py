@@ -83,18 +83,15 @@ from schemas.results import (
 )
 from schemas.scheduler import (
     CancelReservation,
-    Cordon,
-    DeviceEvent,
-    Drain,
-    DriftEvent,
     ReleaseReservation,
     RenewReservation,
     RequestReservation,
     ReservationEnded,
     ReservationEvent,
     ReservationGranted,
-    Uncordon,
 )
+from schemas.scheduler_devices import Cordon, DeviceEvent, Drain, Uncordon
+from schemas.scheduler_drifts import DriftEvent
 from schemas.scheduler_idle import ExemptReservation
 from schemas.scheduler_namespaces import ListNamespaces, NamespaceSet, SetNamespace
 from schemas.scheduler_nodes import AdmitNode, LabelNode, NodeEvent, RemoveNode

@@ -31,7 +31,7 @@ import asyncpg
 import psutil
 
 from schemas.base import subject_for
-from schemas.gpu_request import DeviceGrant
+from schemas.device_grant import DeviceGrant
 from schemas.results import GetSeries, SeriesMetric
 from schemas.telemetry import GpuReading, GpuSampled, Source
 from services.results import history

@@ -3,7 +3,8 @@
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from schemas.executor import FenceReservation
 from schemas.gpu_request import GpuRequest
-from schemas.scheduler import DeviceFreed, ReservationReleased, ReservationState
+from schemas.scheduler import ReservationReleased, ReservationState
+from schemas.scheduler_devices import DeviceFreed
 from tests.support.worlds.scheduler import accepted, ledger, scheduler, world
 
 OPEN = (

@@ -7,7 +7,8 @@ from typing import Any
 from schemas.base import subject_for
 from schemas.errors import Refused
 from schemas.executor import ExecutorReported
-from schemas.gpu_request import GpuRequest, ReasonCode, Selector, SelectorKey, SelectorOperator
+from schemas.gpu_request import GpuRequest, Selector, SelectorKey, SelectorOperator
+from schemas.reasons import ReasonCode
 from schemas.scheduler import RequestReservation, ReservationGranted
 from shared.clock import utcnow
 from shared.ids import new_id

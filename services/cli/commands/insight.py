@@ -9,15 +9,11 @@ import click
 import msgspec
 
 from schemas.errors import EXIT_CODE, ErrorCode
-from schemas.gpu_request import REASON_MEANINGS, GpuRequest
+from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import FINISHED_EXPERIMENT_STATES, ExperimentState
 from schemas.orchestrator_views import ExperimentView, TaskView
-from schemas.scheduler_views import (
-    AvailabilityView,
-    Explanation,
-    Replay,
-    ReservationView,
-)
+from schemas.reasons import REASON_MEANINGS
+from schemas.scheduler_views import AvailabilityView, Explanation, Replay, ReservationView
 from services.cli.completion import complete_ids
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import (

@@ -11,7 +11,8 @@ from schemas.gateway import GpuAllocMap, GpuView
 from schemas.orchestrator import ExperimentState, TaskState
 from schemas.orchestrator_views import ExperimentView, TaskView
 from schemas.results import GpuMemoryTrend
-from schemas.scheduler import DeviceState, ReservationState
+from schemas.scheduler import ReservationState
+from schemas.scheduler_devices import DeviceState
 from services.cli.completion import complete_ids, complete_nodes
 from services.cli.display.allocation_map import map_table
 from services.cli.display.gpu_tables import gpu_table

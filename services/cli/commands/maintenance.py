@@ -6,7 +6,7 @@ import click
 
 from schemas.errors import ErrorCode
 from schemas.gateway import GpuView
-from schemas.scheduler import DriftAction, DriftKind
+from schemas.scheduler_drifts import DriftAction, DriftKind
 from schemas.scheduler_views import Drift
 from services.cli.completion import complete_nodes
 from services.cli.display.columns import UNKNOWN, Table

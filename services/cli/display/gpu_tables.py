@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from schemas.gateway import GpuView
-from schemas.gpu_request import ReasonCode
-from schemas.scheduler import CordonCause
+from schemas.reasons import ReasonCode
+from schemas.scheduler_devices import CordonCause
 from schemas.scheduler_views import DeviceHolder
 from schemas.telemetry import HealthState
 from services.cli.display.columns import UNKNOWN, Table

@@ -11,13 +11,15 @@ import click
 from schemas.archives import ImportedView
 from schemas.base import LARGEST_INTEGER
 from schemas.cluster import GpuSupply
+from schemas.device_grant import ClusterPlacement, DeviceGrant, DeviceShare
 from schemas.gateway import NodeView
-from schemas.gpu_request import ClusterPlacement, DeviceGrant, DeviceShare, Reason, ReasonCode
 from schemas.orchestrator import FINISHED_TASK_STATES
 from schemas.orchestrator_views import ExperimentView, TaskPlan, TaskView
 from schemas.reason_counts import counted
+from schemas.reasons import Reason, ReasonCode
 from schemas.results import GpuMemoryTrend
-from schemas.scheduler import CordonCause, CordonState, holder_name
+from schemas.scheduler import holder_name
+from schemas.scheduler_devices import CordonCause, CordonState
 from schemas.scheduler_views import AvailabilityView, Explanation, ReservationView
 from schemas.task import Strategy
 from schemas.telemetry import Source

@@ -10,7 +10,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from schemas.gateway import GpuMetrics, GpuView
-from schemas.scheduler import DeviceState
+from schemas.scheduler_devices import DeviceState
 from schemas.scheduler_views import ReservationView
 from schemas.telemetry import HealthState
 from services.cli.display.columns import UNKNOWN, Table

@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.base import PLATFORM, node_speaker
+from schemas.device_grant import DeviceGrant
 from schemas.errors import ErrorCode, Refused
 from schemas.executor import (
     AttemptOutcome,
@@ -19,7 +20,6 @@ from schemas.executor import (
     StartExperiment,
 )
 from schemas.executor_ranks import RankState, RankView, StartRank
-from schemas.gpu_request import DeviceGrant
 from services.executor.domain.verdict import Verdict, cancelled, failure
 from shared.failures import RULES
 from shared.lease import Lease

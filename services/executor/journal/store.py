@@ -10,6 +10,7 @@ from uuid import UUID
 
 import msgspec
 
+from schemas.device_grant import DeviceGrant
 from schemas.errors import Reply
 from schemas.executor import (
     AttemptFinished,
@@ -25,7 +26,6 @@ from schemas.executor import (
     StartExperiment,
 )
 from schemas.executor_ranks import StartRank
-from schemas.gpu_request import DeviceGrant
 from schemas.kubernetes import EnginePod
 from schemas.scheduler import ReleaseReservation
 from services.executor.domain.admission import Remembered, share_cells

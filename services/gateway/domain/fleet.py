@@ -8,7 +8,7 @@ from msgspec import Struct, convert
 
 from schemas.executor import ExecutorReported
 from schemas.gateway import GpuPodView, GpuProcessView, GpuView, NodeView
-from schemas.scheduler import DeviceState
+from schemas.scheduler_devices import DeviceState
 from schemas.scheduler_views import AllocationMap, DeviceAllocation, NodeAllocation
 from schemas.telemetry import (
     DeviceFacts,

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from schemas.errors import Accepted
 from schemas.gateway import Cause, NamespaceRules, Relabelling, ReturnToService, Withdrawal
-from schemas.scheduler import Cordon, Drain, Uncordon
+from schemas.scheduler_devices import Cordon, Drain, Uncordon
 from schemas.scheduler_namespaces import ListNamespaces, NamespaceList, SetNamespace
 from schemas.scheduler_nodes import AdmitNode, LabelNode
 from schemas.scheduler_views import DriftList, ListDrifts

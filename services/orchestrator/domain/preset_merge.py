@@ -8,13 +8,8 @@ from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
 from schemas.presets import MergedPresets, PresetConflict, PresetView
-from schemas.task import (
-    ContinuousRange,
-    IntegerRange,
-    ParameterValues,
-    PresetMerge,
-    TaskFile,
-)
+from schemas.task import PresetMerge, TaskFile
+from schemas.task_parameters import ContinuousRange, IntegerRange, ParameterValues
 from services.orchestrator.domain.expansion import MOST_VALUES
 from shared.errors import RefusedError
 from shared.gpu.sizing import degree_named, hyphenated

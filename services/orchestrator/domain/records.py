@@ -11,8 +11,9 @@ from schemas.base import Command, Event, tag_of
 from schemas.benchmark import BenchmarkMetrics, BenchmarkTool
 from schemas.checks import Finding
 from schemas.deletion import ExperimentDeleted
+from schemas.device_grant import ClusterPlacement, DeviceGrant
 from schemas.executor import AttemptOutcome, EngineSpec, Failure, FailureKind
-from schemas.gpu_request import ClusterPlacement, DeviceGrant, GpuRequest
+from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import (
     FINISHED_EXPERIMENT_STATES,
     FINISHED_TASK_STATES,

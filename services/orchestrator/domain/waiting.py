@@ -7,10 +7,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.benchmark import BenchmarkTool
+from schemas.device_grant import ClusterPlacement, DeviceGrant
 from schemas.errors import Refused
 from schemas.executor import StartExperiment
-from schemas.gpu_request import ClusterPlacement, DeviceGrant, GpuRequest, Reason
+from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import ExperimentStarting, ExperimentState, ExperimentWaiting
+from schemas.reasons import Reason
 from schemas.scheduler import (
     CancelReservation,
     ReleaseReservation,

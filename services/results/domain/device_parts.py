@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from schemas.gpu_request import DeviceGrant
+from schemas.device_grant import DeviceGrant
 
 WHOLE: Final = 100  # hundredths of a device
 

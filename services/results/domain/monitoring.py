@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from schemas.gpu_request import DeviceGrant
+from schemas.device_grant import DeviceGrant
 from schemas.monitoring import GpuStats
 from schemas.results import EnergySource, GpuDetails, GpuMonitoring
 from services.results.domain.coverage import covered_seconds, missing_ticks

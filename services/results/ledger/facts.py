@@ -11,16 +11,18 @@ from typing import Final
 from uuid import UUID
 
 from schemas.base import Event
-from schemas.gpu_request import DeviceGrant
+from schemas.device_grant import DeviceGrant
 from schemas.scheduler import (
     RESERVATION_ENDS,
+    ReservationEnded,
+    ReservationGranted,
+    ReservationQueued,
+)
+from schemas.scheduler_devices import (
     DeviceCordoned,
     DeviceFreed,
     DeviceQuarantined,
     DeviceUncordoned,
-    ReservationEnded,
-    ReservationGranted,
-    ReservationQueued,
 )
 from schemas.scheduler_nodes import NodeRemoved
 from services.results.domain.device_parts import hundredths_of

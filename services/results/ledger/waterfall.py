@@ -9,9 +9,9 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from schemas.device_grant import DeviceGrant
 from schemas.errors import ErrorCode
 from schemas.executor import AttemptPhase, PhaseTiming
-from schemas.gpu_request import DeviceGrant
 from schemas.prices import GetGpuPrices, GpuPrices
 from schemas.reports import GetWaterfall, WaterfallStep, WaterfallView
 from services.results.domain.device_parts import WHOLE, hundredths_of

@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from schemas.benchmark import RequestColumns
+from schemas.device_grant import DeviceGrant
 from schemas.executor import AttemptFinished, AttemptOutcome, Window
-from schemas.gpu_request import DeviceGrant
 from schemas.results import GpuMonitoring
 from schemas.telemetry import HealthChanged
 from services.results.domain.details import Fault

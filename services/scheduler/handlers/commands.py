@@ -8,7 +8,8 @@ from typing import TypeVar
 from schemas.base import Command, DeviceUuid, NodeId
 from schemas.errors import Accepted, ErrorCode, Reply
 from schemas.executor import FenceReservation
-from schemas.scheduler import CancelReservation, Cordon, Drain, ReservationState, Uncordon
+from schemas.scheduler import CancelReservation, ReservationState
+from schemas.scheduler_devices import Cordon, Drain, Uncordon
 from schemas.scheduler_idle import ExemptReservation
 from schemas.scheduler_namespaces import NamespaceSet, SetNamespace
 from schemas.scheduler_nodes import (

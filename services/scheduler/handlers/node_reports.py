@@ -7,7 +7,7 @@ from uuid import UUID
 
 from schemas.base import NodeId
 from schemas.executor import ExecutorReported
-from schemas.scheduler import DeviceCordoned, DeviceUncordoned
+from schemas.scheduler_devices import DeviceCordoned, DeviceUncordoned
 from schemas.telemetry import HealthChanged, HealthKind, HealthState, InventoryReported
 from services.scheduler.domain.faults import Fault, fault_of_event, faults_of_inventory
 from services.scheduler.ledger.out_of_service import handle_faults

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from schemas.available_gpus import AvailableGpus, ListAvailableGpus, ScoredGpu
 from schemas.errors import ErrorCode
-from schemas.gpu_request import GpuRequest, Reason, ReasonCode
+from schemas.gpu_request import GpuRequest
+from schemas.reasons import Reason, ReasonCode
 from schemas.scheduler import ReservationState
 from schemas.scheduler_views import (
     AvailabilityView,

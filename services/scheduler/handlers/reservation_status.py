@@ -2,7 +2,7 @@
 
 from datetime import UTC
 
-from schemas.gpu_request import Reason, ReasonCode
+from schemas.reasons import Reason, ReasonCode
 from schemas.scheduler_namespaces import PREEMPTION_CAUSES
 from schemas.scheduler_views import Idleness
 from services.scheduler.domain.idle import idle_sentence

@@ -5,13 +5,11 @@ from schemas.executor import ExecutorReported
 from schemas.node_selection import GetClusterStatus, GetNodeSummaries, SelectNode
 from schemas.scheduler import (
     CancelReservation,
-    Cordon,
-    Drain,
     ReleaseReservation,
     RenewReservation,
     RequestReservation,
-    Uncordon,
 )
+from schemas.scheduler_devices import Cordon, Drain, Uncordon
 from schemas.scheduler_idle import ExemptReservation
 from schemas.scheduler_namespaces import ListNamespaces, SetNamespace
 from schemas.scheduler_nodes import AdmitNode, LabelNode, RemoveNode

@@ -12,8 +12,8 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from schemas.base import NodeId
-from schemas.gpu_request import Reason, ReasonCode
 from schemas.node_selection import NodeSelection
+from schemas.reasons import Reason, ReasonCode
 from schemas.scheduler import ReservationState
 from services.scheduler.domain.clusters.choice import Choice, Cluster, ClusterFleet
 from services.scheduler.domain.model.inputs import QueuedRequest

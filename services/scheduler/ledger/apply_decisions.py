@@ -9,7 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from schemas.base import Event, NodeId
-from schemas.gpu_request import CELLS_PER_DEVICE
+from schemas.device_grant import CELLS_PER_DEVICE
 from schemas.scheduler import ReservationState
 from services.scheduler.domain.model.fleet import Node
 from services.scheduler.domain.model.inputs import CPU_PARTS

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from schemas.base import DeviceUuid, NodeId
 from schemas.gpu_request import GpuRequest
 from schemas.mig import MigLayout
-from schemas.scheduler import CordonCause, ReservationState
+from schemas.scheduler import ReservationState
+from schemas.scheduler_devices import CordonCause
 from schemas.telemetry import HealthState, HostFacts
 from services.scheduler.domain.labels import OperatorLabels, effective
 from services.scheduler.domain.model.fleet import WHOLE, Part

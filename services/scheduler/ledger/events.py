@@ -7,10 +7,9 @@ from uuid import UUID, uuid5
 
 from msgspec.structs import replace
 
-from schemas.gpu_request import ClusterPlacement, DeviceGrant
+from schemas.device_grant import ClusterPlacement, DeviceGrant
 from schemas.scheduler import (
     RESERVATION_ENDS,
-    DriftEvent,
     RequestReservation,
     ReservationActivated,
     ReservationEnded,
@@ -20,6 +19,7 @@ from schemas.scheduler import (
     ReservationRejected,
     ReservationTimedOut,
 )
+from schemas.scheduler_drifts import DriftEvent
 from schemas.scheduler_idle import (
     ReservationExempted,
     ReservationFoundActive,

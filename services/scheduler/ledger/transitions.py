@@ -7,22 +7,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from schemas.base import Event, NodeId
+from schemas.device_grant import CELLS_PER_DEVICE, CellRange, DeviceGrant, DeviceShare, ShareKind
 from schemas.executor import FenceReservation
-from schemas.gpu_request import (
-    CELLS_PER_DEVICE,
-    CellRange,
-    DeviceGrant,
-    DeviceShare,
-    Reason,
-    ShareKind,
-)
-from schemas.scheduler import (
-    LIVE_STATES,
-    DeviceEvent,
-    DeviceFreed,
-    DeviceQuarantined,
-    ReservationState,
-)
+from schemas.reasons import Reason
+from schemas.scheduler import LIVE_STATES, ReservationState
+from schemas.scheduler_devices import DeviceEvent, DeviceFreed, DeviceQuarantined
 from schemas.scheduler_namespaces import PREEMPTION_CAUSES
 from services.scheduler.domain.model.fleet import WHOLE, Device
 from services.scheduler.domain.placement.placement import Placed, PlacedNode

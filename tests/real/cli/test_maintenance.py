@@ -5,7 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from schemas.scheduler import Cordon, DeviceState, Drain, DriftAction, DriftKind, Uncordon
+from schemas.scheduler_devices import Cordon, DeviceState, Drain, Uncordon
+from schemas.scheduler_drifts import DriftAction, DriftKind
 from schemas.scheduler_nodes import AdmitNode, LabelNode, RemoveNode
 from schemas.scheduler_views import DriftList, ListDrifts
 from services.cli.commands.maintenance import DONE, MEANINGS, NEXT

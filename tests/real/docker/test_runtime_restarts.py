@@ -14,8 +14,8 @@ import aiohttp
 import docker.errors
 import pytest
 
+from schemas.device_grant import DeviceGrant
 from schemas.executor import FailureKind, StartExperiment
-from schemas.gpu_request import DeviceGrant
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.host.processes import running_workload
 from services.executor.runtimes.docker.container import EngineContainer
@@ -27,12 +27,7 @@ from shared.waiting import cancelled
 from tests.support.docker.images import engine_image
 from tests.support.docker.private_engine import PrivateEngine, private_engine
 from tests.support.worlds.executor import NODE
-from tests.support.worlds.runtime_launches import (
-    labels_of,
-    launch_of,
-    runtime_settings,
-    start_of,
-)
+from tests.support.worlds.runtime_launches import labels_of, launch_of, runtime_settings, start_of
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(120)]
 

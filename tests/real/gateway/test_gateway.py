@@ -17,7 +17,6 @@ from schemas.deletion import DeleteExperiment, DeleteTask
 from schemas.errors import Accepted, ErrorCode, Refused
 from schemas.executor import ExecutorReported
 from schemas.executor_running import ListRunning, RunningAttempts
-from schemas.gpu_request import Reason, ReasonCode
 from schemas.node_selection import ClusterStatus, GetClusterStatus, GetNodeSummaries, NodeSummaries
 from schemas.orchestrator import ExperimentState, SubmitTask
 from schemas.orchestrator_views import (
@@ -29,6 +28,7 @@ from schemas.orchestrator_views import (
     ListTasks,
     TaskList,
 )
+from schemas.reasons import Reason, ReasonCode
 from schemas.reports import GetWaterfall, WaterfallStep, WaterfallView
 from schemas.results import (
     GetMemoryTrend,
@@ -61,11 +61,7 @@ from schemas.scheduler_views import (
     ReservationList,
 )
 from schemas.task_report import TaskReport
-from schemas.telemetry import (
-    HostFacts,
-    InventoryReported,
-    Source,
-)
+from schemas.telemetry import HostFacts, InventoryReported, Source
 from services.gateway.domain.task_report.markdown import markdown
 from shared.client.discovery import Address
 from shared.client.http import StewardClient

@@ -12,10 +12,10 @@ import nats
 import pytest
 
 from schemas.base import subject_for
+from schemas.device_grant import DeviceGrant
 from schemas.executor import AttemptPhase, AttemptProgressed
 from schemas.gateway import StoredEvent
 from schemas.gpu_info import GpuInfo, GpuInfoDetail
-from schemas.gpu_request import DeviceGrant
 from schemas.orchestrator_views import ExperimentList, GetExperiment, ListExperiments
 from schemas.scheduler import LIVE_STATES, ReservationState
 from schemas.scheduler_views import ListReservations, ReservationList

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from schemas.benchmark import BenchmarkSpec
+from schemas.device_grant import ClusterPlacement
 from schemas.errors import Accepted, ErrorCode, Refused
 from schemas.executor import (
     AttemptOutcome,
@@ -18,7 +19,6 @@ from schemas.executor import (
     Runtime,
     StartExperiment,
 )
-from schemas.gpu_request import ClusterPlacement
 from schemas.kubernetes import KubernetesSpec
 from services.executor.settings import ExecutorSettings
 from shared.testing import eventually

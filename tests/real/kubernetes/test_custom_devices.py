@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from schemas.checks import RequestsPolicy, ResourceDefinition
+from schemas.device_grant import ClusterPlacement
 from schemas.executor import Runtime, RuntimeOffer
-from schemas.gpu_request import ClusterPlacement
 from services.executor.runtimes.runtime import EngineRuntime
 from services.orchestrator.domain.executor_offers import Offer
 from services.orchestrator.domain.plan import make_plan
@@ -13,11 +13,7 @@ from shared.testing import eventually
 from tests.support.kubernetes.api import Api, path_to
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.nodes import node_object
-from tests.support.worlds.cluster_executor import (
-    ClusterRuntimes,
-    cluster_settings,
-    cluster_start,
-)
+from tests.support.worlds.cluster_executor import ClusterRuntimes, cluster_settings, cluster_start
 from tests.support.worlds.executor import NODE
 from tests.support.worlds.orchestrator_records import make_file
 from tests.support.worlds.runtime_launches import launch_of

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from schemas.cluster import GpuSupply
+from schemas.device_grant import ClusterPlacement
 from schemas.executor import FailureKind, Runtime
-from schemas.gpu_request import ClusterPlacement
 from schemas.kubernetes import KubernetesSpec, VolumeClaim
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.runtimes.kubernetes.objects import workload_name
@@ -26,11 +26,7 @@ from tests.support.kubernetes.ome_stand_in import (
     remove_crds,
 )
 from tests.support.kubernetes.webhooks import hanging_webhook
-from tests.support.worlds.cluster_executor import (
-    ClusterRuntimes,
-    cluster_settings,
-    cluster_start,
-)
+from tests.support.worlds.cluster_executor import ClusterRuntimes, cluster_settings, cluster_start
 from tests.support.worlds.executor import NODE
 from tests.support.worlds.runtime_launches import labels_of, launch_of
 

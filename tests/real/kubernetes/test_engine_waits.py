@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from schemas.device_grant import ClusterPlacement
 from schemas.executor import FailureKind, Runtime
-from schemas.gpu_request import ClusterPlacement
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.runtimes.runtime import RunningEngine
 from shared.kubernetes.client import KubernetesClient
@@ -20,11 +20,7 @@ from tests.support.kubernetes.engines import PodEngines, pod_engines
 from tests.support.kubernetes.kueue import GATE, QUOTA, admit, hold, kueue_kind
 from tests.support.kubernetes.nodes import make_device_plugin_nodes
 from tests.support.kubernetes.webhooks import gating_webhook, refusing_webhook
-from tests.support.worlds.cluster_executor import (
-    ClusterRuntimes,
-    cluster_settings,
-    cluster_start,
-)
+from tests.support.worlds.cluster_executor import ClusterRuntimes, cluster_settings, cluster_start
 from tests.support.worlds.executor import NODE
 from tests.support.worlds.runtime_launches import launch_of
 

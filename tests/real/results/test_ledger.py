@@ -13,8 +13,9 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
+from schemas.device_grant import DeviceGrant, DeviceShare, ShareKind
 from schemas.executor import AttemptOutcome, Failure, FailureKind
-from schemas.gpu_request import DeviceGrant, DeviceShare, GpuRequest, ShareKind
+from schemas.gpu_request import GpuRequest
 from schemas.reports import (
     FailuresView,
     GetFailures,
@@ -27,14 +28,16 @@ from schemas.reports import (
     WasteView,
 )
 from schemas.scheduler import (
-    DeviceCordoned,
-    DeviceFreed,
-    DeviceQuarantined,
-    DeviceUncordoned,
     ReservationExpired,
     ReservationGranted,
     ReservationQueued,
     ReservationReleased,
+)
+from schemas.scheduler_devices import (
+    DeviceCordoned,
+    DeviceFreed,
+    DeviceQuarantined,
+    DeviceUncordoned,
 )
 from schemas.telemetry import GpuSampled
 from services.results.domain.rollup import HOUR, start_of

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
+from schemas.device_grant import DeviceGrant
 from schemas.errors import Refused
 from schemas.executor import (
     AttemptFinished,
@@ -14,7 +15,6 @@ from schemas.executor import (
     FailureKind,
     PhaseTiming,
 )
-from schemas.gpu_request import DeviceGrant
 from schemas.reports import FailuresView, GetFailures
 from schemas.results import GetMemoryTrend, MemoryTrendView
 from schemas.telemetry import GpuSampled

@@ -10,12 +10,10 @@ from typing import Any
 
 import asyncpg
 from aiohttp import web
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-)
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from schemas.device_grant import DeviceGrant
 from schemas.executor import AttemptPhase, AttemptPhaseChanged, AttemptStarted
-from schemas.gpu_request import DeviceGrant
 from schemas.scheduler import ReservationGranted
 from shared.clock import utcnow
 from shared.ids import new_id

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.deletion import ExperimentDeleted, TaskDeleted
+from schemas.device_grant import DeviceGrant
 from schemas.errors import ErrorCode, Refused
 from schemas.executor import AttemptFinished, AttemptOutcome
-from schemas.gpu_request import DeviceGrant
 from schemas.results import (
     GetReport,
     GetRequests,

@@ -2,8 +2,10 @@
 
 from schemas.base import NodeId
 from schemas.errors import Accepted, ErrorCode, Reply
-from schemas.gpu_request import GpuRequest, ReasonCode
-from schemas.scheduler import DeviceState, ReservationGranted
+from schemas.gpu_request import GpuRequest
+from schemas.reasons import ReasonCode
+from schemas.scheduler import ReservationGranted
+from schemas.scheduler_devices import DeviceState
 from schemas.scheduler_nodes import AdmitNode, NodeAdmitted, RemoveNode
 from schemas.scheduler_views import AllocationMap, GetAllocationMap, NodeAllocation
 from shared.ids import new_id

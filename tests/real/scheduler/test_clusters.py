@@ -12,8 +12,9 @@ from uuid import UUID
 import pytest
 
 from schemas.cluster import ClusterGpuReading, ReadingsSource
+from schemas.device_grant import ClusterPlacement
 from schemas.errors import Accepted, ErrorCode, Refused
-from schemas.gpu_request import ClusterPlacement, GpuRequest, ReasonCode
+from schemas.gpu_request import GpuRequest
 from schemas.node_selection import (
     ClusterStatus,
     GetClusterStatus,
@@ -22,17 +23,17 @@ from schemas.node_selection import (
     NodeSummaries,
     SelectNode,
 )
+from schemas.reasons import ReasonCode
 from schemas.scheduler import (
-    Drain,
-    DriftDetected,
     ReservationCancelled,
     ReservationExpired,
     ReservationGranted,
     ReservationReleased,
     ReservationState,
     ReservationTimedOut,
-    Uncordon,
 )
+from schemas.scheduler_devices import Drain, Uncordon
+from schemas.scheduler_drifts import DriftDetected
 from schemas.scheduler_nodes import AdmitNode, RemoveNode
 from schemas.scheduler_views import (
     AllocationMap,

@@ -12,7 +12,8 @@ from nats.aio.msg import Msg
 from schemas.base import PLATFORM, node_speaker, pattern_for, subject_for
 from schemas.errors import ErrorCode, Refused
 from schemas.executor import ExecutorReported
-from schemas.gpu_request import GpuRequest, ReasonCode
+from schemas.gpu_request import GpuRequest
+from schemas.reasons import ReasonCode
 from schemas.scheduler import (
     CancelReservation,
     ReleaseReservation,

@@ -9,19 +9,11 @@ from uuid import UUID
 import pytest
 
 from schemas.errors import Accepted, ErrorCode
-from schemas.gpu_request import GpuRequest, ReasonCode
-from schemas.scheduler import (
-    DeviceCordoned,
-    DeviceFreed,
-    DeviceUncordoned,
-    DriftAction,
-    DriftDetected,
-    DriftKind,
-    DriftResolved,
-    ReservationLost,
-    ReservationReleased,
-    Uncordon,
-)
+from schemas.gpu_request import GpuRequest
+from schemas.reasons import ReasonCode
+from schemas.scheduler import ReservationLost, ReservationReleased
+from schemas.scheduler_devices import DeviceCordoned, DeviceFreed, DeviceUncordoned, Uncordon
+from schemas.scheduler_drifts import DriftAction, DriftDetected, DriftKind, DriftResolved
 from schemas.scheduler_views import DriftList, ListDrifts
 from schemas.telemetry import GpuProcess
 from shared.errors import UnavailableError

@@ -5,16 +5,16 @@ from typing import Any
 from schemas.base import subject_for
 from schemas.errors import ErrorCode
 from schemas.executor import FenceReservation
-from schemas.gpu_request import GpuRequest, ReasonCode
-from schemas.scheduler import (
+from schemas.gpu_request import GpuRequest
+from schemas.reasons import ReasonCode
+from schemas.scheduler import ReservationLost, ReservationState
+from schemas.scheduler_devices import (
     Cordon,
     CordonCause,
     CordonState,
     DeviceCordoned,
     DeviceFreed,
     DeviceUncordoned,
-    ReservationLost,
-    ReservationState,
     Uncordon,
 )
 from schemas.scheduler_views import AllocationMap, GetAllocationMap

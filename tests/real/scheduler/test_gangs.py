@@ -5,8 +5,10 @@ import pytest
 
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from schemas.executor import FenceReservation
-from schemas.gpu_request import GpuRequest, ReasonCode
-from schemas.scheduler import DeviceFreed, ReservationGranted, ReservationState
+from schemas.gpu_request import GpuRequest
+from schemas.reasons import ReasonCode
+from schemas.scheduler import ReservationGranted, ReservationState
+from schemas.scheduler_devices import DeviceFreed
 from shared.testing import eventually
 from tests.support.worlds.scheduler import World, accepted, ledger
 

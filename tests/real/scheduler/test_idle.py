@@ -8,7 +8,8 @@ from typing import Any
 
 from schemas.engine_samples import EngineReading
 from schemas.errors import ErrorCode
-from schemas.gpu_request import GpuRequest, ReasonCode
+from schemas.gpu_request import GpuRequest
+from schemas.reasons import ReasonCode
 from schemas.scheduler import (
     ReservationGranted,
     ReservationPreempting,

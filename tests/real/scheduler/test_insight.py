@@ -7,8 +7,9 @@ import pytest
 
 from schemas.available_gpus import AvailableGpus, ListAvailableGpus
 from schemas.errors import ErrorCode
-from schemas.gpu_request import ChangeKind, GpuRequest, ReasonCode
+from schemas.gpu_request import GpuRequest
 from schemas.node_selection import ClusterStatus, GetClusterStatus, GetNodeSummaries, NodeSummaries
+from schemas.reasons import ChangeKind, ReasonCode
 from schemas.scheduler import ReservationRejected, ReservationState
 from schemas.scheduler_policy import PolicyTrial, TriedPolicy, TryPolicy
 from schemas.scheduler_views import (

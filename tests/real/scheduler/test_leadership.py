@@ -9,7 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from schemas.gpu_request import GpuRequest, ReasonCode
+from schemas.gpu_request import GpuRequest
+from schemas.reasons import ReasonCode
 from schemas.scheduler import RequestReservation, ReservationExpired, ReservationGranted
 from schemas.scheduler_views import AvailabilityView, GetAvailability
 from services.scheduler.ledger.leader_election import Leadership

@@ -9,21 +9,18 @@ from msgspec.structs import replace
 from schemas.base import Event
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from schemas.executor import FenceReservation
-from schemas.gpu_request import GpuRequest, ReasonCode
+from schemas.gpu_request import GpuRequest
+from schemas.reasons import ReasonCode
 from schemas.scheduler import (
     CancelReservation,
-    Cordon,
-    DeviceFreed,
-    DeviceQuarantined,
-    Drain,
     RequestReservation,
     ReservationCancelled,
     ReservationExpired,
     ReservationGranted,
     ReservationReleased,
     ReservationState,
-    Uncordon,
 )
+from schemas.scheduler_devices import Cordon, DeviceFreed, DeviceQuarantined, Drain, Uncordon
 from shared.ids import new_id
 from shared.testing import eventually
 from tests.support.small_disk import every_disk_full

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from schemas.gpu_request import GpuRequest
-from schemas.scheduler import Cordon, DeviceFreed, Uncordon
+from schemas.scheduler_devices import Cordon, DeviceFreed, Uncordon
 from schemas.scheduler_nodes import RemoveNode
 from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.leader.fleet_reader import FleetReader

@@ -11,12 +11,8 @@ import pytest
 
 from schemas.errors import Accepted
 from schemas.gpu_request import GpuRequest
-from schemas.scheduler import (
-    CordonCause,
-    ReleaseReservation,
-    ReservationGranted,
-    ReservationState,
-)
+from schemas.scheduler import ReleaseReservation, ReservationGranted, ReservationState
+from schemas.scheduler_devices import CordonCause
 from schemas.telemetry import HealthState
 from services.scheduler.domain.faults import Loss, Recovery
 from services.scheduler.intake import apply_batch

@@ -2,8 +2,10 @@
 
 import pytest
 
-from schemas.gpu_request import GpuRequest, ReasonCode
-from schemas.scheduler import DeviceState, RequestReservation, ReservationState
+from schemas.gpu_request import GpuRequest
+from schemas.reasons import ReasonCode
+from schemas.scheduler import RequestReservation, ReservationState
+from schemas.scheduler_devices import DeviceState
 from schemas.scheduler_views import AllocationMap, GetAllocationMap
 from shared.ids import new_id
 from shared.testing import eventually

@@ -12,9 +12,11 @@ from nats.aio.msg import Msg
 
 from schemas.base import pattern_for
 from schemas.errors import Accepted
-from schemas.gpu_request import GpuRequest, ReasonCode
+from schemas.gpu_request import GpuRequest
 from schemas.mig import ChangeMig, MigInstance, MigLayout
-from schemas.scheduler import ReservationGranted, ReservationState, Uncordon
+from schemas.reasons import ReasonCode
+from schemas.scheduler import ReservationGranted, ReservationState
+from schemas.scheduler_devices import Uncordon
 from schemas.scheduler_views import AllocationMap, GetAllocationMap
 from services.telemetry.app import create_service
 from services.telemetry.domain.mig_profiles import usual_options

@@ -6,7 +6,8 @@ import asyncpg
 import pytest
 
 from schemas.errors import ErrorCode
-from schemas.gpu_request import GpuRequest, ReasonCode
+from schemas.gpu_request import GpuRequest
+from schemas.reasons import ReasonCode
 from schemas.scheduler import ReservationRejected
 from schemas.scheduler_namespaces import (
     ListNamespaces,

@@ -3,7 +3,8 @@
 from schemas.base import NodeId
 from schemas.errors import Accepted, ErrorCode, Reply
 from schemas.gpu_request import GpuRequest
-from schemas.scheduler import DeviceState, ReservationLost
+from schemas.scheduler import ReservationLost
+from schemas.scheduler_devices import DeviceState
 from schemas.scheduler_nodes import NodeRemoved, RemoveNode
 from schemas.scheduler_views import AllocationMap, GetAllocationMap
 from shared.ids import new_id

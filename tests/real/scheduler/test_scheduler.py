@@ -9,10 +9,10 @@ import pytest
 from nats.aio.msg import Msg
 
 from schemas.base import pattern_for
-from schemas.gpu_request import GpuRequest, ReasonCode, Selector, SelectorKey
+from schemas.gpu_request import GpuRequest, Selector, SelectorKey
 from schemas.node_selection import NodeSelection, SelectNode
+from schemas.reasons import ReasonCode
 from schemas.scheduler import (
-    DeviceState,
     ReservationGranted,
     ReservationQueued,
     ReservationRejected,
@@ -20,6 +20,7 @@ from schemas.scheduler import (
     ReservationState,
     ReservationTimedOut,
 )
+from schemas.scheduler_devices import DeviceState
 from schemas.scheduler_nodes import LabelNode, NodeLabelled
 from schemas.scheduler_views import (
     AllocationMap,

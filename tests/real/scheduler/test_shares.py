@@ -7,8 +7,10 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from schemas.device_grant import ShareKind
 from schemas.errors import ErrorCode
-from schemas.gpu_request import GpuRequest, ReasonCode, ShareKind
+from schemas.gpu_request import GpuRequest
+from schemas.reasons import ReasonCode
 from schemas.scheduler import RequestReservation, ReservationGranted, ReservationState
 from schemas.scheduler_nodes import LabelNode
 from schemas.scheduler_views import AllocationMap, AvailabilityView, GetAllocationMap, WhatIf

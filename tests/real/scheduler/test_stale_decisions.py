@@ -9,8 +9,10 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from schemas.gpu_request import GpuRequest, ReasonCode, ShareKind
-from schemas.scheduler import Cordon
+from schemas.device_grant import ShareKind
+from schemas.gpu_request import GpuRequest
+from schemas.reasons import ReasonCode
+from schemas.scheduler_devices import Cordon
 from schemas.telemetry import InventoryReported
 from services.scheduler.domain.model.fleet import Device
 from services.scheduler.domain.placement.decisions import Grant

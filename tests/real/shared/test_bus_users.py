@@ -14,13 +14,11 @@ from schemas.executor import AttemptFinished, ExecutorReported, FenceReservation
 from schemas.orchestrator import CancelTask, SubmitTask
 from schemas.scheduler import (
     CancelReservation,
-    Cordon,
-    Drain,
     ReleaseReservation,
     RenewReservation,
     RequestReservation,
-    Uncordon,
 )
+from schemas.scheduler_devices import Cordon, Drain, Uncordon
 from schemas.scheduler_nodes import RemoveNode
 from schemas.telemetry import GpuSampled, InventoryReported
 from shared.local_platform.bus_users import BusUsers, NoSuchUser

@@ -12,8 +12,9 @@ from uuid import UUID
 import pytest
 
 from schemas.base import Command
+from schemas.device_grant import DeviceGrant
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
-from schemas.gpu_request import DeviceGrant, GpuRequest
+from schemas.gpu_request import GpuRequest
 from schemas.monitoring import (
     AgentView,
     GetAgent,

@@ -11,7 +11,8 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from schemas.gpu_request import GpuRequest, Reason, ReasonCode
+from schemas.gpu_request import GpuRequest
+from schemas.reasons import Reason, ReasonCode
 from schemas.scheduler_namespaces import PreemptionCause
 from services.scheduler.domain.advice.suggestions import suggest
 from services.scheduler.domain.model.fleet import Device

@@ -28,7 +28,8 @@ from schemas.node_selection import (
     NodeSummaries,
 )
 from schemas.orchestrator_views import ExperimentList, ExperimentView, TaskList, TaskPlan, TaskView
-from schemas.scheduler import DeviceState, ReservationState
+from schemas.scheduler import ReservationState
+from schemas.scheduler_devices import DeviceState
 from schemas.scheduler_views import (
     AvailabilityView,
     DeviceAllocation,

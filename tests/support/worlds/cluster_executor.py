@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from schemas.device_grant import ClusterPlacement
 from schemas.executor import Runtime, StartExperiment
-from schemas.gpu_request import ClusterPlacement
 from schemas.kubernetes import KubernetesSpec
 from services.executor.runtimes.host import cluster_runtimes
 from services.executor.runtimes.kubernetes.cluster import Cluster

@@ -17,6 +17,7 @@ from nats.aio.msg import Msg
 
 from schemas.base import PLATFORM, Command, pattern_for, subject_for
 from schemas.benchmark import BenchmarkSpec
+from schemas.device_grant import CELLS_PER_DEVICE, CellRange, DeviceGrant, DeviceShare, ShareKind
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from schemas.executor import (
     AttemptFinished,
@@ -31,14 +32,7 @@ from schemas.executor import (
     StartExperiment,
 )
 from schemas.executor_running import ListRunning, RunningAttempts
-from schemas.gpu_request import (
-    CELLS_PER_DEVICE,
-    CellRange,
-    DeviceGrant,
-    DeviceShare,
-    GpuRequest,
-    ShareKind,
-)
+from schemas.gpu_request import GpuRequest
 from schemas.scheduler import ReleaseReservation, RenewReservation, ReservationState
 from schemas.scheduler_views import GetReservation, ReservationView
 from services.executor.host.processes import WorkloadLabel, running_workload

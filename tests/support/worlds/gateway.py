@@ -25,14 +25,9 @@ from schemas.node_selection import ClusterGpu, NodeGpuSummary
 from schemas.orchestrator import ExperimentState, ExperimentWaiting, TaskStarted, TaskState
 from schemas.orchestrator_views import ExperimentView, TaskView
 from schemas.results import GpuMonitoring, SummaryView
-from schemas.scheduler import (
-    DeviceState,
-    DriftAction,
-    DriftKind,
-    ReservationQueued,
-    ReservationReleased,
-    ReservationState,
-)
+from schemas.scheduler import ReservationQueued, ReservationReleased, ReservationState
+from schemas.scheduler_devices import DeviceState
+from schemas.scheduler_drifts import DriftAction, DriftKind
 from schemas.scheduler_views import (
     AllocationMap,
     DeviceAllocation,

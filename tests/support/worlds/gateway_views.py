@@ -5,15 +5,18 @@ from typing import Any
 from uuid import UUID
 
 from schemas.benchmark import BenchmarkMetrics
+from schemas.device_grant import DeviceGrant
 from schemas.executor import AttemptPhase, AttemptProgressed, EngineSpec, Runtime
 from schemas.gateway import GpuView, NodeView
 from schemas.gpu_info import GpuInfo, GpuInfoDetail
-from schemas.gpu_request import DeviceGrant, GpuRequest
+from schemas.gpu_request import GpuRequest
 from schemas.monitoring import GpuStats, SampledSpread, Spread
 from schemas.orchestrator import ExperimentState, TaskState
 from schemas.orchestrator_views import AttemptView, ExperimentView, TaskPlan, TaskView
 from schemas.results import GpuMonitoring
-from schemas.scheduler import DeviceState, DriftAction, DriftKind, ReservationState
+from schemas.scheduler import ReservationState
+from schemas.scheduler_devices import DeviceState
+from schemas.scheduler_drifts import DriftAction, DriftKind
 from schemas.scheduler_views import Drift, ReservationView
 from schemas.task import DeploymentMode, Objective, Strategy
 from schemas.telemetry import Source

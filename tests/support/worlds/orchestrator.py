@@ -19,6 +19,7 @@ from schemas.benchmark import (
     FailedLevel,
     LoadBoundary,
 )
+from schemas.device_grant import DeviceGrant
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from schemas.executor import (
     AttemptFinished,
@@ -35,7 +36,6 @@ from schemas.executor import (
     StartExperiment,
 )
 from schemas.executor_running import ListRunning, RunningAttempt, RunningAttempts
-from schemas.gpu_request import DeviceGrant
 from schemas.orchestrator import SubmitTask, TaskState
 from schemas.orchestrator_views import (
     ExperimentList,

@@ -7,8 +7,9 @@ from uuid import UUID
 import msgspec
 
 from schemas.benchmark import BenchmarkTool
+from schemas.device_grant import DeviceGrant
 from schemas.executor import EngineSpec, Runtime, RuntimeOffer
-from schemas.gpu_request import DeviceGrant, GpuRequest
+from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import ExperimentState, TaskState
 from schemas.task import DeploymentMode, TaskFile
 from services.executor.engines.engine_table import ENGINES

@@ -22,8 +22,9 @@ from schemas.engine_samples import EngineReading, EngineSampled
 from schemas.errors import Accepted, Refused, Reply
 from schemas.executor import AttemptPhase, ExecutorReported, FenceReservation
 from schemas.executor_running import ListRunning, RunningAttempts, RunningWorkload
-from schemas.gpu_request import GpuRequest, ReasonCode
+from schemas.gpu_request import GpuRequest
 from schemas.mig import MigLayout
+from schemas.reasons import ReasonCode
 from schemas.scheduler import (
     CancelReservation,
     ReleaseReservation,

@@ -7,19 +7,15 @@ import pytest
 
 from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import ExperimentState, TaskState
-from schemas.scheduler import DeviceState, ReservationState
+from schemas.scheduler import ReservationState
+from schemas.scheduler_devices import DeviceState
 from schemas.task import Objective
 from schemas.telemetry import HealthState
 from services.cli.commands.maintenance import drift_table
 from services.cli.display.columns import Table, fit, left_out
 from services.cli.display.gpu_tables import gpu_table
 from services.cli.display.output import plain_text
-from services.cli.display.tables import (
-    experiment_table,
-    node_table,
-    reservation_table,
-    task_table,
-)
+from services.cli.display.tables import experiment_table, node_table, reservation_table, task_table
 from services.cli.display.task_results import gpu_result_table, result_table
 from shared.ids import new_id
 from tests.support.worlds.gateway_views import (

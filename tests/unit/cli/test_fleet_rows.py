@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from schemas.gateway import GpuMetrics
-from schemas.scheduler import DeviceState
+from schemas.scheduler_devices import DeviceState
 from schemas.scheduler_views import DeviceHolder
 from schemas.telemetry import HealthState
 from services.cli.display.output import plain_text

@@ -4,15 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from schemas.gpu_request import (
-    ChangeKind,
-    ClusterPlacement,
-    GpuRequest,
-    Reason,
-    ReasonCode,
-    Suggestion,
-)
+from schemas.device_grant import ClusterPlacement
+from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import ExperimentState
+from schemas.reasons import ChangeKind, Reason, ReasonCode, Suggestion
 from schemas.scheduler_views import AvailabilityView, Replay, ReplayedDecision
 from services.cli.commands.insight import print_replay, starting_lines
 from services.cli.display.output import until

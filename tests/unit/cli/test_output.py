@@ -4,9 +4,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from schemas.device_grant import DeviceGrant
 from schemas.gateway import GpuPodView
-from schemas.gpu_request import DeviceGrant, GpuRequest, Reason, ReasonCode
-from schemas.scheduler import CordonCause, CordonState, ReservationState
+from schemas.gpu_request import GpuRequest
+from schemas.reasons import Reason, ReasonCode
+from schemas.scheduler import ReservationState
+from schemas.scheduler_devices import CordonCause, CordonState
 from schemas.scheduler_views import DeviceHolder, ReservationView
 from schemas.telemetry import LinkKind
 from services.cli.commands.reservations import closeness_lines

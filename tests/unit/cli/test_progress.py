@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
+from schemas.device_grant import ClusterPlacement
 from schemas.executor import AttemptPhase
-from schemas.gpu_request import ClusterPlacement
 from schemas.orchestrator import ExperimentState, TaskState
 from services.cli.display.task_progress import TaskProgress, all_succeeded
 from shared.ids import new_id

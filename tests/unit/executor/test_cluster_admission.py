@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from schemas.device_grant import ClusterPlacement
 from schemas.executor import Runtime
-from schemas.gpu_request import ClusterPlacement
 from schemas.kubernetes import KubernetesSpec
 from services.executor.domain.admission import gpus_of, refuse_misdirected
 from services.executor.runtimes.host import cluster_runtimes

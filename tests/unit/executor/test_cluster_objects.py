@@ -9,14 +9,9 @@ import msgspec
 import pytest
 
 from schemas.cluster import GpuSupply
+from schemas.device_grant import ClusterPlacement
 from schemas.executor import Runtime
-from schemas.gpu_request import ClusterPlacement
-from schemas.kubernetes import (
-    ContainerOverrides,
-    ContainerResources,
-    KubernetesSpec,
-    VolumeClaim,
-)
+from schemas.kubernetes import ContainerOverrides, ContainerResources, KubernetesSpec, VolumeClaim
 from services.executor.engines.engine_table import IMAGES
 from services.executor.engines.image import container_command
 from services.executor.runtimes.kubernetes.effective import differences

@@ -5,14 +5,10 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from schemas.gpu_request import DeviceGrant, DeviceShare, ShareKind
+from schemas.device_grant import DeviceGrant, DeviceShare, ShareKind
 from services.executor.engines.engine_table import IMAGES
 from services.executor.engines.image import HostMount, container_command
-from services.executor.runtimes.docker.spec import (
-    Abilities,
-    Made,
-    container_settings,
-)
+from services.executor.runtimes.docker.spec import Abilities, Made, container_settings
 from services.executor.runtimes.docker.starting import digest_of
 from services.executor.runtimes.runtime import Launch
 from tests.support.worlds.executor import NODE

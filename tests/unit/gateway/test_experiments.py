@@ -4,7 +4,8 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.gpu_request import DeviceGrant, Reason, ReasonCode
+from schemas.device_grant import DeviceGrant
+from schemas.reasons import Reason, ReasonCode
 from schemas.scheduler import ReservationState
 from schemas.scheduler_views import Explanation
 from services.gateway.domain.experiments import experiment_detail

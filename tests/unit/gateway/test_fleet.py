@@ -6,14 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from schemas.gpu_request import Reason, ReasonCode
-from schemas.scheduler import DeviceState
-from schemas.scheduler_views import (
-    AllocationMap,
-    DeviceAllocation,
-    DeviceHolder,
-    NodeAllocation,
-)
+from schemas.reasons import Reason, ReasonCode
+from schemas.scheduler_devices import DeviceState
+from schemas.scheduler_views import AllocationMap, DeviceAllocation, DeviceHolder, NodeAllocation
 from schemas.telemetry import (
     DeviceFacts,
     GpuReading,
@@ -23,12 +18,7 @@ from schemas.telemetry import (
     InventoryReported,
     Source,
 )
-from services.gateway.domain.fleet import (
-    LatestSample,
-    allocation_shares,
-    gpu_views,
-    node_views,
-)
+from services.gateway.domain.fleet import LatestSample, allocation_shares, gpu_views, node_views
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

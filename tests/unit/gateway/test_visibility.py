@@ -8,7 +8,8 @@ import pytest
 
 from schemas.gateway import GpuMetrics, GpuPodView, GpuProcessView, GpuView
 from schemas.monitoring import GpuDetail
-from schemas.scheduler import DeviceState, DriftAction, DriftKind
+from schemas.scheduler_devices import DeviceState
+from schemas.scheduler_drifts import DriftAction, DriftKind
 from schemas.scheduler_views import DeviceAllocation, DeviceHolder, Drift, NodeAllocation
 from schemas.telemetry import DeviceFacts, GpuPod, GpuProcess, GpuReading, HealthState, Source
 from schemas.tokens import Role

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from schemas.base import tag_of
 from schemas.benchmark import BenchmarkMetrics, BenchmarkResult, BenchmarkTool
+from schemas.device_grant import ClusterPlacement
 from schemas.errors import Accepted, ErrorCode, Refused
 from schemas.executor import (
     AttemptFinished,
@@ -21,9 +22,10 @@ from schemas.executor import (
     FailureKind,
     StartExperiment,
 )
-from schemas.gpu_request import ClusterPlacement, GpuRequest, Reason, ReasonCode
+from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import ExperimentRunning, ExperimentSucceeded, ExperimentWaiting
 from schemas.orchestrator import ExperimentState as State
+from schemas.reasons import Reason, ReasonCode
 from schemas.results import GpuMonitoring
 from schemas.scheduler import (
     CancelReservation,

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from schemas.device_grant import ClusterPlacement
 from schemas.errors import ErrorCode, Refused
 from schemas.executor import AttemptOutcome, Failure, FailureKind
-from schemas.gpu_request import ClusterPlacement, ClusterRequest, GpuRequest
+from schemas.gpu_request import ClusterRequest, GpuRequest
 from schemas.orchestrator import ExperimentRetrying, ExperimentState
 from services.orchestrator.domain import running
 from services.orchestrator.domain.records import Experiment

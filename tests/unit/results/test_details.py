@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.gpu_request import DeviceGrant, DeviceShare, ShareKind
+from schemas.device_grant import DeviceGrant, DeviceShare, ShareKind
 from schemas.results import CoTenant, EnergySource, GpuMonitoring, Percentiles
 from services.results.domain.details import Fault, percentiles
 from services.results.domain.monitoring import Run, summarize

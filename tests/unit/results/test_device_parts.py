@@ -1,6 +1,6 @@
 import pytest
 
-from schemas.gpu_request import DeviceGrant, DeviceShare, ShareKind
+from schemas.device_grant import DeviceGrant, DeviceShare, ShareKind
 from services.results.domain.device_parts import hundredths_of
 
 

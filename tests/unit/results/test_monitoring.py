@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.device_grant import DeviceGrant
 from schemas.executor import Window
-from schemas.gpu_request import DeviceGrant
 from schemas.monitoring import Spread
 from schemas.results import GpuMonitoring
 from services.results.domain.monitoring import Run, summarize

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.gpu_request import DeviceGrant
+from schemas.device_grant import DeviceGrant
 from schemas.kubernetes import EnginePod
 from schemas.telemetry import GpuPod
 from services.results.domain.pod_devices import Told, devices_of

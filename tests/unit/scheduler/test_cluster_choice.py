@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from schemas.cluster import ClusterNode, GpuSupply, NodeGpus, NodeTaint
-from schemas.gpu_request import ClusterPlacement, GpuRequest, Reason, ReasonCode, Selector
+from schemas.device_grant import ClusterPlacement
+from schemas.gpu_request import GpuRequest, Selector
+from schemas.reasons import Reason, ReasonCode
 from services.scheduler.domain.clusters.choice import (
     DRIVER_AT_LEAST,
     Choice,
@@ -19,13 +21,7 @@ from services.scheduler.domain.clusters.choice import (
     ClusterFleet,
     ClusterHolding,
 )
-from services.scheduler.domain.clusters.room import (
-    STALE,
-    GpuLoad,
-    NodeLoad,
-    Thresholds,
-    gpus_of,
-)
+from services.scheduler.domain.clusters.room import STALE, GpuLoad, NodeLoad, Thresholds, gpus_of
 from shared.ids import new_id
 from tests.support.worlds.scheduler_cluster import make_cluster_node as node
 from tests.support.worlds.scheduler_cluster import of_cluster

@@ -5,14 +5,9 @@ from uuid import UUID
 
 import pytest
 
-from schemas.gpu_request import (
-    GpuRequest,
-    ReasonCode,
-    Selector,
-    SelectorKey,
-    SelectorOperator,
-)
-from schemas.scheduler import CordonCause, CordonState, DeviceState
+from schemas.gpu_request import GpuRequest, Selector, SelectorKey, SelectorOperator
+from schemas.reasons import ReasonCode
+from schemas.scheduler_devices import CordonCause, CordonState, DeviceState
 from schemas.telemetry import HealthState
 from services.scheduler.domain.model.fleet import Node, ReadingState
 from services.scheduler.domain.placement.eligibility import (

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from schemas.gpu_request import ChangeKind, GpuRequest, Selector, SelectorKey, SelectorOperator
+from schemas.gpu_request import GpuRequest, Selector, SelectorKey, SelectorOperator
+from schemas.reasons import ChangeKind
 from services.scheduler.domain.advice import evaluation
 from services.scheduler.domain.advice.evaluation import available, evaluate
 from services.scheduler.domain.advice.suggestions import TRIALS
@@ -28,12 +29,7 @@ from services.scheduler.domain.model.inputs import (
 )
 from services.scheduler.domain.placement.decisions import Grant, Rejection
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
-from tests.unit.scheduler.builders import (
-    NOW,
-    make_device,
-    make_queued,
-    reasons,
-)
+from tests.unit.scheduler.builders import NOW, make_device, make_queued, reasons
 
 NODES = ("alpha", "beta", "gamma")
 

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from schemas.scheduler import LOSSES, CordonCause
+from schemas.scheduler_devices import LOSSES, CordonCause
 from schemas.telemetry import (
     DeviceFacts,
     FaultSeen,

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from schemas.gpu_request import Reason, ReasonCode
+from schemas.reasons import Reason, ReasonCode
 from schemas.scheduler import experiment_holder
 from services.scheduler.domain.advice.holder_names import Holder, mentioned, with_names
 

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import msgspec
 
-from schemas.gpu_request import Reason, ReasonCode
+from schemas.reasons import Reason, ReasonCode
 from schemas.scheduler import ReservationState
 from schemas.scheduler_views import Explanation
 from services.scheduler.domain.placement.reasons import abridge

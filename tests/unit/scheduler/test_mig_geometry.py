@@ -7,8 +7,9 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from schemas.gpu_request import GpuRequest, ReasonCode
+from schemas.gpu_request import GpuRequest
 from schemas.mig import MigInstance, MigLayout, MigOption
+from schemas.reasons import ReasonCode
 from schemas.telemetry import HealthState
 from services.scheduler.domain.model.fleet import Device, Fleet, Reading, ReadingState
 from services.scheduler.domain.placement.eligibility import blocks, can_ever_serve, reason_for

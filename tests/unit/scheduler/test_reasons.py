@@ -6,7 +6,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from schemas.gpu_request import GpuRequest, Reason, ReasonCode, Selector, SelectorKey
+from schemas.gpu_request import GpuRequest, Selector, SelectorKey
+from schemas.reasons import Reason, ReasonCode
 from schemas.scheduler import ReservationState
 from services.scheduler.domain.model.fleet import Device, Fleet, Host, HostResources, Node
 from services.scheduler.domain.placement.placement import PlacementContext

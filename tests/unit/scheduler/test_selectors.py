@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from schemas.gpu_request import GpuRequest, ReasonCode, Selector, SelectorKey, SelectorOperator
-from schemas.scheduler import DeviceState
+from schemas.gpu_request import GpuRequest, Selector, SelectorKey, SelectorOperator
+from schemas.reasons import ReasonCode
+from schemas.scheduler_devices import DeviceState
 from services.scheduler.domain.model.fleet import Node
 from services.scheduler.domain.placement.eligibility import blocks, reason_for, state_of
 from services.scheduler.domain.placement.selectors import mismatch, version

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.gpu_request import GpuRequest, ReasonCode, ShareKind, ShareStrategy
+from schemas.device_grant import ShareKind
+from schemas.gpu_request import GpuRequest, ShareStrategy
+from schemas.reasons import ReasonCode
 from services.scheduler.domain.model.fleet import Fleet, Host, Node, Part
 from services.scheduler.domain.model.inputs import (
     DeviceSeen,
@@ -20,11 +22,7 @@ from services.scheduler.domain.placement.decisions import Grant, Rejection
 from services.scheduler.domain.placement.placement import PlacementContext, place
 from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.domain.placement.reasons import blocking_reasons, impossible_reasons
-from services.scheduler.domain.placement.shares import (
-    SharesRefused,
-    divide,
-    hundredths,
-)
+from services.scheduler.domain.placement.shares import SharesRefused, divide, hundredths
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
 from services.scheduler.ledger.device_cells import FreeCells
 from shared.gpu.shares import MPS_LABEL

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.gpu_request import DeviceGrant, GpuRequest, Placement, Preference, Selector
+from schemas.device_grant import DeviceGrant
+from schemas.gpu_request import GpuRequest, Placement, Preference, Selector
 from schemas.gpu_request import SelectorKey as Key
 from schemas.telemetry import DeviceFacts, GpuLink, LinkKind
 from services.scheduler.domain.model.fleet import Device

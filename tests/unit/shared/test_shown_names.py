@@ -9,7 +9,8 @@ from schemas.base import LabelKey, Name, Namespace, NodeId
 from schemas.gateway import Cause, ReservationRequest, ReturnToService, Withdrawal
 from schemas.gpu_request import GpuRequest
 from schemas.orchestrator import CancelTask
-from schemas.scheduler import Cordon, Drain, RequestReservation, Uncordon
+from schemas.scheduler import RequestReservation
+from schemas.scheduler_devices import Cordon, Drain, Uncordon
 from schemas.scheduler_nodes import LabelNode, RemoveNode
 from schemas.task import TaskFile
 from shared.ids import new_id

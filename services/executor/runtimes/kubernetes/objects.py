@@ -10,8 +10,8 @@ from typing import Any, Final
 from msgspec import Struct, to_builtins
 
 from schemas.cluster import GpuSupply
+from schemas.device_grant import ClusterPlacement
 from schemas.executor import Runtime, StartExperiment
-from schemas.gpu_request import ClusterPlacement
 from schemas.kubernetes import ContainerDevices, KubernetesSpec
 from services.executor.engines.engine import EngineCommand
 from services.executor.engines.image import EngineImage

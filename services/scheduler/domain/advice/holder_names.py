@@ -9,7 +9,7 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
-from schemas.gpu_request import Reason
+from schemas.reasons import Reason
 from schemas.scheduler import holder_name
 
 SHORT_ID_CHARACTERS: Final = 12

@@ -15,16 +15,10 @@ from msgspec.structs import replace
 
 from schemas.base import NodeId
 from schemas.cluster import ClusterNode, GpuSupply, NodeGpus
-from schemas.gpu_request import (
-    ClusterPlacement,
-    ClusterRequest,
-    GpuRequest,
-    Reason,
-    ReasonCode,
-    SelectorKey,
-    SelectorOperator,
-)
+from schemas.device_grant import ClusterPlacement
+from schemas.gpu_request import ClusterRequest, GpuRequest, SelectorKey, SelectorOperator
 from schemas.node_selection import NodeGpuSummary
+from schemas.reasons import Reason, ReasonCode
 from services.scheduler.domain.clusters.room import (
     NO_METRICS,
     InFlight,

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from schemas.base import DeviceUuid, NodeId
 from schemas.gpu_request import GpuRequest
 from schemas.mig import MigLayout
-from schemas.scheduler import CordonState
+from schemas.scheduler_devices import CordonState
 from schemas.telemetry import HealthState
 
 

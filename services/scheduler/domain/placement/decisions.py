@@ -5,7 +5,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.gpu_request import Reason
+from schemas.reasons import Reason
 from schemas.scheduler_namespaces import PreemptionCause
 from services.scheduler.domain.placement.placement import Placed
 

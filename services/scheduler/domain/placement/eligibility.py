@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from datetime import UTC
 from typing import Final
 
-from schemas.gpu_request import GpuRequest, Reason, ReasonCode, ShareKind
-from schemas.scheduler import CordonCause, DeviceState
+from schemas.device_grant import ShareKind
+from schemas.gpu_request import GpuRequest
+from schemas.reasons import Reason, ReasonCode
+from schemas.scheduler_devices import CordonCause, DeviceState
 from schemas.telemetry import HealthState
 from services.scheduler.domain.model.fleet import (
     NO_HOST_RESOURCES,

@@ -11,8 +11,9 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.base import DeviceUuid, NodeId
-from schemas.gpu_request import GpuRequest, ReasonCode
+from schemas.gpu_request import GpuRequest
 from schemas.mig import MigInstance, MigLayout, MigOption
+from schemas.reasons import ReasonCode
 from schemas.telemetry import HealthState
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, Device, Fleet, ReadingState
 from services.scheduler.domain.placement.eligibility import blocks, host_blocks

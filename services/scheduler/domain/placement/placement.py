@@ -13,7 +13,8 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.base import NodeId
-from schemas.gpu_request import GpuRequest, Placement, ShareKind
+from schemas.device_grant import ShareKind
+from schemas.gpu_request import GpuRequest, Placement
 from services.scheduler.domain.model.fleet import (
     NO_HOST_RESOURCES,
     WHOLE,
@@ -40,11 +41,7 @@ from services.scheduler.domain.placement.eligibility import (
     share_kind,
 )
 from services.scheduler.domain.placement.selectors import mismatch
-from services.scheduler.domain.placement.shares import (
-    SharesRefused,
-    asked_hundredths,
-    divide_for,
-)
+from services.scheduler.domain.placement.shares import SharesRefused, asked_hundredths, divide_for
 from services.scheduler.domain.placement.topology import Closeness, Fit, Topology
 from shared.gpu.scoring import MEMORY_WEIGHT, UTILIZATION_WEIGHT, availability_score
 

@@ -8,16 +8,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.base import NodeId
-from schemas.gpu_request import GpuRequest, Reason, ReasonCode
+from schemas.gpu_request import GpuRequest
 from schemas.reason_counts import counted
+from schemas.reasons import Reason, ReasonCode
 from schemas.scheduler import ReservationState
-from services.scheduler.domain.model.fleet import (
-    NO_HOST_RESOURCES,
-    WHOLE,
-    Device,
-    Fleet,
-    Host,
-)
+from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, WHOLE, Device, Fleet, Host
 from services.scheduler.domain.model.namespaces import Quota
 from services.scheduler.domain.placement.device_choice import BALANCED_SHARE, Scored, choose
 from services.scheduler.domain.placement.eligibility import (
@@ -31,11 +26,7 @@ from services.scheduler.domain.placement.eligibility import (
     reason_for,
 )
 from services.scheduler.domain.placement.placement import PlacementContext, eligible, place
-from services.scheduler.domain.placement.shares import (
-    SharesRefused,
-    devices_needed,
-    divide_for,
-)
+from services.scheduler.domain.placement.shares import SharesRefused, devices_needed, divide_for
 
 MAX_REASONS: Final = 500
 REASONS_PER_CODE: Final = 10

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple, Self
 
 from schemas.base import DeviceUuid, NodeId
-from schemas.gpu_request import DeviceGrant
+from schemas.device_grant import DeviceGrant
 from schemas.telemetry import DeviceFacts, GpuLink, HealthState, LinkKind
 from services.scheduler.domain.model.fleet import Device
 

@@ -29,7 +29,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.gpu_request import Reason, ReasonCode
+from schemas.reasons import Reason, ReasonCode
 from schemas.scheduler_namespaces import PreemptionCause
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, WHOLE
 from services.scheduler.domain.model.inputs import (
@@ -59,20 +59,11 @@ from services.scheduler.domain.placement.reasons import (
     impossible_reasons,
     over_quota,
 )
-from services.scheduler.domain.placement.request_shape import (
-    Rank,
-    RankedRequest,
-    shape_of,
-)
+from services.scheduler.domain.placement.request_shape import Rank, RankedRequest, shape_of
 from services.scheduler.domain.placement.shares import total_hundredths
 from services.scheduler.domain.queue.backfill import BackfillForecast
 from services.scheduler.domain.queue.deadlines import Deadlines
-from services.scheduler.domain.queue.order import (
-    is_shorter,
-    later,
-    ranked_request,
-    seniority_of,
-)
+from services.scheduler.domain.queue.order import is_shorter, later, ranked_request, seniority_of
 from services.scheduler.domain.queue.placement_search import PlacementSearch
 from services.scheduler.domain.queue.preemption import Preemption
 from services.scheduler.domain.queue.turn_order import TurnOrder

@@ -8,7 +8,8 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.base import NodeId
-from schemas.gpu_request import ClusterPlacement, GpuRequest
+from schemas.device_grant import ClusterPlacement
+from schemas.gpu_request import GpuRequest
 from services.scheduler.domain.clusters.choice import ClusterHolding
 from services.scheduler.domain.model.inputs import QueuedRequest
 from shared.postgres.database import Connection, from_json, to_json

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from schemas.base import DeviceUuid, NodeId
 from schemas.errors import ErrorCode
-from schemas.scheduler import LOSSES, CordonCause
+from schemas.scheduler_devices import LOSSES, CordonCause
 from schemas.telemetry import DeviceFacts, HealthState, InventoryReported, Source
 from services.scheduler.domain.faults import Fault, Loss
 from services.scheduler.domain.labels import CLUSTER_LABEL

@@ -8,7 +8,9 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.base import Count, NodeId
-from schemas.gpu_request import ClusterPlacement, DeviceGrant, GpuRequest, Reason
+from schemas.device_grant import ClusterPlacement, DeviceGrant
+from schemas.gpu_request import GpuRequest
+from schemas.reasons import Reason
 from schemas.scheduler import RequestReservation, ReservationState
 from schemas.scheduler_idle import IdleAction
 from schemas.scheduler_namespaces import PreemptionCause
