@@ -4,8 +4,8 @@
 platform of its own tunes threads, slots and batch of llama.cpp, first by grid, then by `auto`,
 whose own repeats and replays are part of its cost. It reports and never fails a test. The last line
 is one JSON object: `grid_best` and `auto_best` (configurations; `auto_best` is the trusted winner),
-`behind_percent` (how far the second is behind the first by the grid's own measurements),
-`noise_floor_percent` (of `auto`'s report), `is_within_noise`, `grid_gpu_seconds` and
+`behind_percent` (how far the second is behind the first by the grid's own measurements; null: it
+failed there), `noise_floor_percent` (of `auto`'s report), `is_within_noise`, `grid_gpu_seconds` and
 `auto_gpu_seconds` (of all attempts, from the reports), `gpu_seconds_over_grid`, the experiments of
 each, `auto_set_aside` (runs that count for nothing), `seconds`, and `load_mean` of the machine: on
 two cores anything beside it disturbs llama.cpp.
@@ -96,15 +96,16 @@ def figures(grid: dict[str, Any], auto: dict[str, Any]) -> dict[str, Any]:
     """From the two reports."""
     measured = [grid["best"], *grid["others"]]
     best, found = grid["best"]["parameters"], auto["best"]["parameters"]
-    [same] = [each for each in measured if each["parameters"] == found]
-    noise, behind = auto["trust"]["noise_floor_percent"], same["worse_percent"] or 0.0
+    same = next((each for each in measured if each["parameters"] == found), None)
+    noise = auto["trust"]["noise_floor_percent"]
+    behind = None if same is None else same["worse_percent"] or 0.0
     costs = [each["cost"]["gpu_seconds"] for each in (grid, auto)]
     return {
         "grid_best": best,
         "auto_best": found,
-        "behind_percent": round(behind, 2),
+        "behind_percent": None if behind is None else round(behind, 2),
         "noise_floor_percent": None if noise is None else round(noise, 2),
-        "is_within_noise": noise is not None and behind <= noise,
+        "is_within_noise": noise is not None and behind is not None and behind <= noise,
         "grid_gpu_seconds": round(costs[0], 1),
         "auto_gpu_seconds": round(costs[1], 1),
         "gpu_seconds_over_grid": round(costs[1] / costs[0], 3),
