@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from uuid import UUID
 
+import pytest
+
 from schemas.base import Command
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from schemas.executor import FenceReservation
@@ -13,6 +15,7 @@ from schemas.scheduler import CancelReservation
 from shared.errors import RefusedError, UnavailableError
 from shared.ids import new_id
 from shared.messaging.bus import Bus, command_route
+from shared.postgres import commands
 from shared.postgres.commands import send_later
 from shared.postgres.database import Connection, Database
 from shared.service import Service
@@ -166,8 +169,9 @@ async def test_a_stop_under_way_holds_up_nothing(nats_url: str, postgres_dsn: st
 
 
 async def test_a_node_that_does_not_answer_holds_up_no_other_owner(
-    nats_url: str, postgres_dsn: str
+    nats_url: str, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(commands, "REQUEST_TIMEOUT_SECONDS", 300.0)
     owner = Owner()
     async with owning(nats_url, owner), sending(nats_url, postgres_dsn) as sender:
         away = FenceReservation(
@@ -175,7 +179,7 @@ async def test_a_node_that_does_not_answer_holds_up_no_other_owner(
         )
         await sender.keep(away, cancel("present"))
 
-        await asyncio.wait_for(eventually(lambda: owner.taken == ["present"]), 4)
+        await eventually(lambda: owner.taken == ["present"])
 
 
 async def test_a_command_kept_again_while_its_answer_is_applied_locks_nothing_up(
