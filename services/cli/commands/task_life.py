@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 _SPACE: Final = frozenset({"parameters", "quant_config", "parallel_config"})
-_OF_SEARCH: Final = frozenset({"strategy", "max_iterations", "n_initial_random", "seed", "trust"})
+_OF_SEARCH: Final = frozenset(
+    ("max_iterations", "n_initial_random", "prior", "seed", "strategy", "trust", "warm_start")
+)
 
 
 @click.command()

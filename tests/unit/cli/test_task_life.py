@@ -61,6 +61,8 @@ def test_a_rerun_has_the_configuration_of_one_experiment_alone() -> None:
             "seed": 3,
             "trust": True,
             "max_iterations": 9,
+            "warm_start": True,
+            "prior": "roofline",
             "objective": "minimize_ttft",
         },
     }
