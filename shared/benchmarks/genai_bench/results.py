@@ -116,8 +116,7 @@ def level_of(
     aggregate: RunAggregate, observed: Observed, *, time_unit: str = "s", scenario: str = ""
 ) -> LevelResult:
     """The level that an aggregate stands for, its figures as they are. Raises DamagedResult."""
-    if time_unit not in SECONDS_IN:
-        raise DamagedResult(f"expected times in s or ms, found {time_unit!r}")
+    seconds = _seconds_in(time_unit)
     empty = _counted(aggregate, observed, aggregate.run_duration, ())
     return msgspec.structs.replace(
         empty,
@@ -128,7 +127,7 @@ def level_of(
         mean_total_tokens_throughput_tokens_per_s=(
             aggregate.mean_total_tokens_throughput_tokens_per_s
         ),
-        stats=_stats(aggregate.stats, SECONDS_IN[time_unit]),
+        stats=_stats(aggregate.stats, seconds),
     )
 
 
@@ -164,8 +163,14 @@ def with_unanswered(level: LevelResult) -> LevelResult:
     return metrics.with_unanswered(level, max(1, round(waited / level.run_duration)))
 
 
+def _seconds_in(time_unit: str) -> float:
+    if time_unit not in SECONDS_IN:
+        raise DamagedResult(f"expected times in s or ms, found {time_unit!r}")
+    return SECONDS_IN[time_unit]
+
+
 def _requests(run: RunFile, observed: Observed) -> tuple[list[RequestSample], list[FailedRequest]]:
-    scale = SECONDS_IN.get(run.time_unit, 1.0)
+    scale = _seconds_in(run.time_unit)
     samples = [
         RequestSample(
             ttft=request.ttft * scale,

@@ -246,8 +246,12 @@ def test_times_in_milliseconds_become_seconds_and_rates_stay() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b'{"aggregated_metrics": 3}', make_file(make_request(), unit="h")],
-    ids=["empty", "cut off", "no object", "no aggregate", "unknown unit"],
+    [
+        *(b"", b"{", b"[]", b'{"aggregated_metrics": 3}'),
+        make_file(make_request(), unit="h"),
+        make_file(make_request(), unit="h", run_duration=0.0),
+    ],
+    ids=["empty", "cut off", "no object", "no aggregate", "unknown unit", "that of requests alone"],
 )
 def test_what_is_no_result_is_told(content: bytes) -> None:
     with pytest.raises(DamagedResult):
