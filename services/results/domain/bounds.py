@@ -40,9 +40,8 @@ class WindowFacts(Struct, frozen=True, kw_only=True):
     def is_kv_cache_full(self) -> bool:
         """Whether one more request like those that run had no room."""
         used = self.kv_cache_percent or 0.0
-        return used >= FULL_KV_PERCENT or (
-            bool(self.running) and used * (1 + 1 / (self.running or 1.0)) >= 100
-        )
+        is_full = used >= FULL_KV_PERCENT
+        return is_full or bool(self.running and used * (1 + 1 / self.running) >= 100)
 
 
 def bounds_of(

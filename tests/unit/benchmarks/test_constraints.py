@@ -8,10 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.benchmark import Distribution, LevelResult, LevelStats
-from schemas.slo import ConstraintCheck, LatencySlo, PenaltyForm, SloBound, SloSpec
+from schemas.quality import QualityVerdict
+from schemas.slo import ConstraintCheck, LatencySlo, PenaltyForm, SloBound, SloSpec, SloVerdict
 from schemas.task import Objective
 from shared.benchmarks.constraints import (
     check_constraints,
+    excess_of,
     margin_of,
     max_goodput,
     parse_constraints,
@@ -352,3 +354,24 @@ def spread_of(value: float) -> Distribution:
         p95=value,
         p99=value,
     )
+
+
+@pytest.mark.parametrize(
+    ("constraints", "quality", "excess"),
+    [
+        ((), None, 0.0),
+        ((0.0,), None, 0.0),
+        ((0.25, 0.5), None, 0.5),
+        ((0.25,), 0.0, 0.25),
+        ((0.25,), 0.75, 0.75),
+        ((None,), 0.75, math.inf),
+    ],
+)
+def test_an_experiment_is_as_far_off_as_the_worst_of_what_is_asked(
+    constraints: tuple[float | None, ...], quality: float | None, excess: float
+) -> None:
+    checks = tuple(ConstraintCheck(constraint="ttft:p99<1s", excess=each) for each in constraints)
+    answers = None if quality is None else QualityVerdict(baseline=1, excess=quality)
+
+    assert excess_of(SloVerdict(constraints=checks, quality=answers)) == excess
+    assert excess_of(None) == 0.0

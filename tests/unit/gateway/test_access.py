@@ -9,10 +9,15 @@ from schemas.errors import ErrorCode
 from schemas.tokens import Role, TokenView
 from services.gateway.domain.access import (
     Identity,
+    check_csrf,
     check_host,
     check_origin,
     cookie_name,
+    csrf_token_of,
     identify,
+    is_stream,
+    is_web_page,
+    login_in,
 )
 from shared.errors import RefusedError
 from shared.host_header import host_names
@@ -169,3 +174,58 @@ def test_a_list_of_a_foreign_namespace_is_refused() -> None:
 )
 def test_a_cookie_is_named_after_the_port_that_was_asked(host: str | None, name: str) -> None:
     assert cookie_name(host) == name
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "path", "page", "stream"),
+    [
+        ("http", "GET", "/", True, False),
+        ("http", "GET", "/tasks/1", True, False),
+        ("http", "GET", "/apiary", True, False),
+        ("http", "GET", "//api/v1/nodes", False, False),
+        ("http", "GET", "/api/v1/nodes", False, False),
+        ("http", "GET", "/sse/events", False, True),
+        ("http", "POST", "/tasks", False, False),
+        ("http", "HEAD", "/", False, False),
+        ("websocket", "GET", "/ws/events", False, True),
+        ("websocket", "GET", "/", False, True),
+    ],
+)
+def test_what_asks_for_the_page_and_what_is_answered_without_end(
+    kind: str, method: str, path: str, page: bool, stream: bool
+) -> None:
+    scope = {"type": kind, "method": method, "path": path}
+
+    assert (is_web_page(scope), is_stream(scope)) == (page, stream)
+
+
+@pytest.mark.parametrize(
+    ("cookies", "secret"),
+    [
+        ("gpusteward_80=s", "s"),
+        ("other=1; gpusteward_80=s=t; more=2", "s=t"),
+        ("gpusteward_80=; gpusteward_80=s", "s"),
+        ("gpusteward=s; gpusteward_81=s", None),
+        ("gpusteward_80", None),
+        ("", None),
+    ],
+)
+def test_a_login_is_found_among_other_cookies(cookies: str, secret: str | None) -> None:
+    assert login_in(cookies, "localhost:80") == secret
+
+
+def test_a_change_by_cookie_needs_what_only_a_page_of_this_gateway_knows() -> None:
+    identity = Identity(role=Role.ADMIN, login_sha256="a")
+
+    check_csrf(identity, csrf_token_of("a"))
+    for given, found in ((csrf_token_of("b"), "another"), ("a", "another"), (None, "none")):
+        with pytest.raises(RefusedError, match=f"found {found}") as refused:
+            check_csrf(identity, given)
+        assert refused.value.code is ErrorCode.FORBIDDEN
+
+
+def test_a_token_acts_in_the_first_of_its_namespaces() -> None:
+    identity = identify(make_token(namespaces=("a", "b", "c")), "digest", NOW)
+
+    assert (identity.namespace, identity.further_namespaces) == ("a", ("b", "c"))
+    assert identity.namespaces == ("a", "b", "c")

@@ -292,6 +292,7 @@ def test_compose_and_cluster_ask_for_the_gpus_that_it_was_measured_on() -> None:
     made = deployments("My tuning!", VLLM, GpuRequest(gpus=2))
 
     compose = yaml.safe_load(made.compose)["services"]["my-tuning"]
+    assert made.deployment.startswith("apiVersion: v1\nkind: Service\nmetadata:\n")
     service, deployment = yaml.safe_load_all(made.deployment)
     pod = deployment["spec"]["template"]["spec"]
     assert compose["image"] == "vllm/vllm-openai:v0.17.1"

@@ -15,8 +15,9 @@ from services.orchestrator.domain.plan import make_search
 from services.orchestrator.domain.search.crashes import crash_predictor
 from services.orchestrator.domain.search.history import Past, Trial, trials_of
 from services.orchestrator.domain.search.propose import Proposal, Search, propose
-from services.orchestrator.domain.search.space import Space, draw_new
+from services.orchestrator.domain.search.space import Place, Space, draw_new
 from services.orchestrator.domain.search.stages import Waiting
+from services.orchestrator.domain.search.warm import best_untried, is_warmed
 from shared.benchmarks.ranking import Scored
 from tests.support.worlds.orchestrator_records import make_file
 
@@ -287,6 +288,24 @@ def test_what_past_tasks_measured_is_known_but_not_tried_here() -> None:
     assert third == proposed([*own, *reversed(warm)])
 
 
+def test_the_two_best_that_past_tasks_measured_are_measured_again() -> None:
+    search = make(GRID, strategy="bayesian")
+    first, second, third, own = ((number, 0, 0) for number in range(4))
+
+    def chosen(*scores: tuple[int, Place, float | None]) -> Place | None:
+        past = [past_of(n, search.space.point(place), score) for n, place, score in scores]
+        trials = trials_of((Objective.MINIMIZE_LATENCY,), search.space, past)
+        return best_untried(trials, [trial for trial in trials if trial.ordinal > 0])
+
+    warm = [(0, first, 1.0), (-1, second, 2.0), (-2, third, 3.0), (-3, second, 2.5)]
+    assert chosen(*warm) == first
+    assert chosen(*reversed(warm)) == first
+    assert chosen(*warm, (1, own, 0.5), (2, first, 4.0)) == second, "its own is no past task's"
+    assert chosen(*warm, (1, first, 4.0)) == second
+    assert chosen(*warm, (1, first, 4.0), (2, second, 5.0)) is None
+    assert chosen((0, first, 1.0), (1, first, 1.0)) is None
+
+
 def some(count: int) -> dict[str, list[int]]:
     return {"a": list(range(count)), "b": list(range(100))}
 
@@ -307,3 +326,25 @@ def test_what_is_new_and_rare_is_found_where_all_can_be_looked_at(
 
     assert draw_new(space, Random(1), lambda place: place == rare) == rare
     assert draw_new(space, Random(1), lambda _: False) is None
+
+
+@pytest.mark.parametrize(
+    ("optimization", "warmed"),
+    [
+        ({"strategy": "bayesian"}, True),
+        ({"strategy": "auto"}, True),
+        ({"strategy": "grid_search"}, False),
+        ({"strategy": "random"}, False),
+        (
+            {
+                "strategy": "bayesian",
+                "objectives": ["minimize_latency", "maximize_throughput"],
+            },
+            False,
+        ),
+    ],
+)
+def test_a_search_of_one_goal_that_learns_may_begin_with_the_past(
+    optimization: dict[str, Any], warmed: bool
+) -> None:
+    assert is_warmed(make_file(optimization=optimization).optimization) is warmed

@@ -8,9 +8,10 @@ from schemas.gpu_request import GpuRequest, Selector, SelectorKey, SelectorOpera
 from schemas.reasons import ReasonCode
 from schemas.scheduler_devices import DeviceState
 from services.scheduler.domain.model.fleet import Node
+from services.scheduler.domain.placement.decisions import Grant
 from services.scheduler.domain.placement.eligibility import blocks, reason_for, state_of
 from services.scheduler.domain.placement.selectors import mismatch, version
-from tests.unit.scheduler.builders import make_device
+from tests.unit.scheduler.builders import NOW, make_device, make_engine, queue
 
 NODE = Node(node_id="alpha", labels={"zone": "a", "rank": "7"}, cuda_driver_version="12.4")
 CAPABLE = {"compute_capability": "9.0", "numa_node": 1}
@@ -135,3 +136,25 @@ def test_a_whole_gpu_serves_nobody_who_asks_for_an_instance(is_divided: bool) ->
 )
 def test_a_version_is_compared_number_by_number(text: str, want: tuple[int, ...] | None) -> None:
     assert version(text) == want
+
+
+@pytest.mark.parametrize(
+    ("selectors", "node"),
+    [
+        ((("node", "in", "beta"),), "beta"),
+        ((("node", "not_in", "alpha"),), "beta"),
+        ((("node", "in", "alpha", "beta"), ("node", "not_in", "beta")), "alpha"),
+        ((("gpu_uuid", "not_in", "GPU-1"),), "beta"),
+        ((("gpu_uuid", "in", "GPU-1", "GPU-2"), ("gpu_uuid", "in", "GPU-2")), "beta"),
+        ((("node", "in", "alpha"), ("node", "in", "beta")), None),
+    ],
+)
+def test_a_request_is_placed_where_all_its_selectors_let_it(
+    selectors: tuple[tuple[str, ...], ...], node: str | None
+) -> None:
+    engine = make_engine(make_device(1, node_id="alpha"), make_device(2, node_id="beta"))
+    queue(engine, 1, GpuRequest(require=tuple(make_selector(*each) for each in selectors)))
+
+    placed = [each.placed.node_id for each in engine.decide(NOW) if isinstance(each, Grant)]
+
+    assert placed == ([node] if node is not None else [])

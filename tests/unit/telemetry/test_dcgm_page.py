@@ -152,6 +152,24 @@ def test_instances_are_devices_and_the_board_is_counted_once() -> None:
     assert [each.name for each in found.devices] == [gpu, gpu, *[f"{gpu} MIG 2g.20gb"] * 2]
 
 
+def test_instances_are_numbered_after_the_gpus_of_their_node() -> None:
+    instances = (
+        make_lines(number, f"GPU-{number}", instance=f"2g.20gb/{instance}")
+        for number, instance in ((0, 3), (0, 5), (2, 1))
+    )
+
+    found = page("".join(instances))
+
+    indices = {facts.uuid: facts.index for facts in found.devices}
+    assert indices == {
+        "GPU-0": 0,
+        "GPU-2": 2,
+        "MIG-GPU-0/3/0": 3,
+        "MIG-GPU-0/5/0": 4,
+        "MIG-GPU-2/1/0": 5,
+    }
+
+
 def test_pods_that_share_a_gpu_do_not_make_it_two() -> None:
     shared = make_lines(0, "GPU-aaaa") + make_lines(0, "GPU-aaaa").replace('pod=""', 'pod="other"')
 

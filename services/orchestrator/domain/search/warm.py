@@ -57,14 +57,11 @@ def past_of(found: WarmStart) -> list[Past]:
 
 def best_untried(history: Sequence[Trial], own: Sequence[Trial]) -> Place | None:
     """The next of the best past ones to be measured again; None: enough of them were."""
-    past = [(t.standing, t.ordinal, t.place) for t in history if t.ordinal < 1]
-    places = dict.fromkeys(
-        place for standing, _, place in sorted(past, key=_order) if place and standing is not None
+    known = sorted(
+        (trial.standing, -trial.ordinal, trial.place)
+        for trial in history
+        if trial.ordinal < 1 and trial.standing is not None and trial.place is not None
     )
+    places = list(dict.fromkeys(place for _, _, place in known))
     tried = {trial.place for trial in own}
-    return next((each for each in list(places)[:MEASURED_AGAIN] if each not in tried), None)
-
-
-def _order(trial: tuple[int | None, int, Place | None]) -> tuple[int, int]:
-    standing, ordinal, _ = trial
-    return (standing if standing is not None else 1 << 30, -ordinal)
+    return next((each for each in places[:MEASURED_AGAIN] if each not in tried), None)

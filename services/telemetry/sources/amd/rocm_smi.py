@@ -53,7 +53,8 @@ def _cards(document: Any) -> Iterator[tuple[int, _Card]]:
         for name, values in (document.items() if isinstance(document, Mapping) else ())
         if (match := _CARD.match(name)) and isinstance(values, Mapping)
     }
-    yield from sorted(found.items(), key=lambda item: item[0])
+    for index in sorted(found):
+        yield index, found[index]
 
 
 def _named(values: Mapping[str, Any]) -> _Card:
