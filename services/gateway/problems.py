@@ -176,12 +176,6 @@ async def remember_refusal(error: Exception, scope: Any) -> None:
         scope["state"][REFUSAL] = error
 
 
-def wire_names(handler: Any) -> dict[str, str]:
-    """What clients call a route's parameters, by the handler's names."""
-    parameters = handler.parsed_fn_signature.parameters
-    return {inside: _wire_name(field) for inside, field in parameters.items()}
-
-
 EXCEPTION_HANDLERS: Final[dict[int | type[Exception], Any]] = {
     HTTPException: answer,
     Exception: answer,

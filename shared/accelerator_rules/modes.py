@@ -197,12 +197,6 @@ def request_of(resources: Mapping[str, int]) -> GpuRequest:
     return GpuRequest(gpus=count // form.per_gpu)
 
 
-def resources_of(gpus: int, mode: GpuMode) -> dict[str, str]:
-    """The limits of a container that is given so many whole GPUs."""
-    form = next(form for form in FORMS if form.mode is mode)
-    return {form.resource: str(gpus * form.per_gpu)}
-
-
 def answer_mode(check: ModeCheck) -> CheckView:
     """Each limit that it breaks. Raises RefusedError for resources that ask for nothing known."""
     request = request_of(check.resources)

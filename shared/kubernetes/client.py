@@ -28,7 +28,6 @@ Propagation = Literal["Foreground", "Background", "Orphan"]
 T = TypeVar("T")
 
 APPLY: Final = "application/apply-patch+yaml"  # which JSON is
-MERGE: Final = "application/merge-patch+json"
 _BAD_REQUEST: Final = 400
 _UNAUTHORIZED: Final = 401
 _LOGIN_AGAIN_SECONDS: Final = 5.0

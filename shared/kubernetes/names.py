@@ -1,4 +1,4 @@
-"""Names, label values and paths that the API takes, made or refused here."""
+"""Label values, selectors and paths that the API takes."""
 
 import hashlib
 import re
@@ -8,31 +8,10 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from schemas.errors import ErrorCode
-from shared.errors import RefusedError
-
 LONGEST_LABEL: Final = 63
-_LABEL: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
-_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
-_LONGEST_SUBDOMAIN: Final = 253
 _VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?")
 _KEY: Final = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _DIGITS: Final = 8  # of the digest that keeps two shortened names apart
-
-
-def object_name(text: str, *, longest: int = LONGEST_LABEL) -> str:
-    """A name for an object or a service of ours: small letters, digits and -, a letter first.
-
-    The text itself where it is one. Otherwise what does not fit is replaced or cut, and a digest of
-    the text appended, so that two texts never become one name. `longest` leaves room for what
-    controllers append.
-    """
-    replaced = re.sub(r"[^a-z0-9-]", "-", text.lower()).strip("-")
-    if not replaced[:1].isalpha():
-        replaced = f"x-{replaced}".rstrip("-")
-    if replaced == text and len(text) <= longest:
-        return text
-    return f"{replaced[: longest - _DIGITS - 1].rstrip('-')}-{_digest(text)}"
 
 
 def label_value(text: str) -> str:
@@ -41,33 +20,6 @@ def label_value(text: str) -> str:
         return text
     replaced = re.sub(r"[^A-Za-z0-9_.-]", "-", text)[: LONGEST_LABEL - _DIGITS - 1].strip("-_.")
     return f"{replaced}-{_digest(text)}".lstrip("-")
-
-
-def require_label_name(text: str, path: str, what: str) -> str:
-    """A name of at most 63 characters, such as a namespace's or a service's, as somebody gave it.
-
-    Raises RefusedError.
-    """
-    if len(text) <= LONGEST_LABEL and _LABEL.fullmatch(text):
-        return text
-    raise RefusedError(
-        ErrorCode.BAD_REQUEST,
-        f"expected {what}: 1 to 63 small letters, digits and -, the first and last none of -; "
-        f"found {text!r}",
-        path=path,
-    )
-
-
-def require_object_name(text: str, path: str, what: str) -> str:
-    """A name of an object, as somebody gave it. Raises RefusedError."""
-    if len(text) <= _LONGEST_SUBDOMAIN and _SUBDOMAIN.fullmatch(text):
-        return text
-    raise RefusedError(
-        ErrorCode.BAD_REQUEST,
-        f"expected {what}: 1 to 253 small letters, digits, - and ., each part between two dots "
-        f"beginning and ending with a letter or digit; found {text!r}",
-        path=path,
-    )
 
 
 def label_selector(labels: Mapping[str, str]) -> str:

@@ -244,11 +244,6 @@ class Platform:
         return self.postgres.dsn if self.postgres is not None else self.options.postgres_dsn
 
 
-def platform_children(options: PlatformOptions) -> list[Child | ChildSpec]:
-    """Everything that makes up the platform, in the order of its start."""
-    return [child for stage in Platform(options).stages for child in stage]
-
-
 async def run_platform(
     options: PlatformOptions,
     *,

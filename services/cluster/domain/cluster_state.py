@@ -92,10 +92,6 @@ class ClusterState:
         """As of the last `take_changes`."""
         return self._view
 
-    @property
-    def has_changes(self) -> bool:
-        return bool(self._dirty)
-
     def take_changes(self) -> tuple[list[ClusterNode], list[str]]:
         """Nodes that differ from those taken before, and names of those that have gone."""
         changed, removed = [], []

@@ -12,11 +12,6 @@ class _Object(Struct, frozen=True, rename="camel"):
     """What the API leaves out is empty here."""
 
 
-class OwnerReference(_Object, frozen=True):
-    kind: str = ""
-    uid: str = ""
-
-
 class Metadata(_Object, frozen=True):
     name: str = ""
     namespace: str = ""
@@ -183,7 +178,6 @@ class ResourceClaim(_Object, frozen=True):
 
 
 class DeviceClassSpec(_Object, frozen=True):
-    extended_resource_name: str | None = None
     selectors: list[Any] = []
 
 

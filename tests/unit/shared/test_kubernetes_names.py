@@ -1,38 +1,23 @@
-"""Names that a cluster takes, and errors that it sends."""
-
-import re
+"""Labels and paths that a cluster takes, and errors that it sends."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.errors import RefusedError, UnavailableError
+from shared.errors import UnavailableError
 from shared.kubernetes.errors import KubernetesError, error_of
 from shared.kubernetes.names import (
     Resource,
     label_selector,
     label_value,
-    object_name,
-    require_label_name,
-    require_object_name,
 )
 
-ODD = 'it\'s "quoted"\nand.dotted' + "x" * 80
 PODS = Resource("v1", "pods")
 
 
-@given(st.text(), st.integers(min_value=20, max_value=63))
-def test_any_text_becomes_a_name_of_an_object_that_fits(text: str, longest: int) -> None:
-    name = object_name(text, longest=longest)
-
-    assert re.fullmatch(r"[a-z]([a-z0-9-]*[a-z0-9])?", name), name
-    assert len(name) <= longest
-
-
 @given(st.text(), st.text())
-def test_two_texts_never_share_a_name_or_a_label(one: str, other: str) -> None:
+def test_two_texts_never_share_a_label(one: str, other: str) -> None:
     if one != other:
-        assert object_name(one) != object_name(other)
         assert label_value(one) != label_value(other)
 
 
@@ -42,25 +27,8 @@ def test_any_text_becomes_a_label_value_that_a_selector_takes(text: str) -> None
 
 
 @pytest.mark.parametrize("good", ["a", "smollm2-cpu", "x" * 63])
-def test_a_name_that_fits_stays_as_it_is(good: str) -> None:
-    assert object_name(good) == good
+def test_a_label_value_that_fits_stays_as_it_is(good: str) -> None:
     assert label_value(good) == good
-    assert require_label_name(good, "$.name", "a name") == good
-
-
-@pytest.mark.parametrize("bad", ["", ODD, "x" * 64, "Upper", "-a", "a-", "a\n", "a.b", "a/b"])
-def test_a_name_that_somebody_gave_is_refused_with_its_place(bad: str) -> None:
-    with pytest.raises(RefusedError) as refused:
-        require_label_name(bad, "$.model.namespace", "a namespace")
-
-    assert refused.value.path == "$.model.namespace"
-
-
-def test_an_object_may_have_dots_between_parts_alone() -> None:
-    assert require_object_name("a.b-c.d", "$", "an object's name") == "a.b-c.d"
-    for bad in ("a..b", ".a", "a.", "../a", "a/b", "x" * 254):
-        with pytest.raises(RefusedError):
-            require_object_name(bad, "$", "an object's name")
 
 
 @pytest.mark.parametrize("key", ["a=b", "a,b", "", "a b", "/a", "a\n"])

@@ -10,9 +10,9 @@ from schemas.checks import GpuMode, ModeCheck, PrecisionRules, Verdict
 from schemas.gpu_request import GpuRequest
 from shared.accelerator_rules.advice import advised_environment
 from shared.accelerator_rules.modes import (
+    FORMS,
     answer_mode,
     request_of,
-    resources_of,
     units_per_gpu,
 )
 from shared.errors import RefusedError
@@ -70,10 +70,9 @@ def test_limits_that_no_plugin_serves_are_refused(resources: dict[str, int], sai
 @given(st.integers(1, 4096))
 @settings(max_examples=50)
 def test_a_whole_number_of_gpus_is_the_same_request_in_every_form(gpus: int) -> None:
+    forms = {form.mode: form for form in reversed(FORMS)}
     modes = (GpuMode.PGPU, GpuMode.VGPU, GpuMode.MPS)
-    counted = [
-        {name: int(count) for name, count in resources_of(gpus, mode).items()} for mode in modes
-    ]
+    counted = [{forms[mode].resource: gpus * forms[mode].per_gpu} for mode in modes]
 
     assert {units_per_gpu(name) for each in counted for name in each} == {1, 100}
     assert [request_of(each) for each in counted] == [GpuRequest(gpus=gpus)] * len(modes)

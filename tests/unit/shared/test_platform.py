@@ -12,10 +12,14 @@ from shared.local_platform.platform import (
     ClusterOptions,
     Platform,
     PlatformOptions,
-    platform_children,
 )
-from shared.local_platform.supervisor.service import ChildSpec
+from shared.local_platform.supervisor.service import Child, ChildSpec
 from shared.paths import default_data_dir
+
+
+def platform_children(options: PlatformOptions) -> list[Child | ChildSpec]:
+    """In the order of their start."""
+    return [child for stage in Platform(options).stages for child in stage]
 
 
 def spec_of(options: PlatformOptions, name: str) -> ChildSpec:

@@ -100,7 +100,6 @@ class ContainerStatus(Struct, frozen=True, rename="camel"):
     name: str
     ready: bool = False
     image_id: str = field(default="", name="imageID")
-    restart_count: int = 0
     state: ContainerState = ContainerState()
     last_state: ContainerState = ContainerState()
 
@@ -167,7 +166,6 @@ class ModelFailure(Struct, frozen=True):
 
 
 class ModelStatus(Struct, frozen=True, rename="camel"):
-    transition_status: str = ""
     last_failure_info: ModelFailure | None = None
 
 
