@@ -27,7 +27,7 @@ from services.results.summaries import summary_rows
 from shared.clock import utcnow
 from shared.postgres.database import Connection, Database
 from shared.settings import SettingsError
-from shared.testing import eventually
+from shared.testing import PostgresServer, database_of, eventually
 from tests.support.worlds.results import (
     BOOT,
     NODE,
@@ -373,18 +373,25 @@ async def test_a_chart_of_seven_days_reads_no_raw_partition_it_does_not_need(
     assert read <= {start.date(), now.date(), (now - timedelta(minutes=3)).date()}
 
 
+@pytest.fixture
+async def empty_dsn(postgres_server: PostgresServer) -> AsyncIterator[str]:
+    async with database_of(postgres_server) as dsn:
+        yield dsn
+
+
 async def test_an_upgrade_keeps_what_is_stored_while_the_release_before_still_stores(
-    postgres_dsn: str,
+    empty_dsn: str,
 ) -> None:
-    before = Database(postgres_dsn, "results", MIGRATIONS[:RELEASE_BEFORE_ROLLUPS])
+    before = Database(empty_dsn, "results", MIGRATIONS[:RELEASE_BEFORE_ROLLUPS])
     await before.open()
+    assert await before.pool.fetchval("SELECT to_regclass('results.sample_minute')") is None
     raw = Partitions(before, Table.RAW, 7)
     start = start_of(utcnow(), HOUR) - timedelta(hours=3)
     await raw.make({start.date(), utcnow().date()})
     ticks = [make_sample(start + timedelta(seconds=s), s, power_draw_w=s / 8) for s in range(9000)]
     await as_the_release_before(before, ticks[:3000])
 
-    database = Database(postgres_dsn, "results", MIGRATIONS)
+    database = Database(empty_dsn, "results", MIGRATIONS)
     await database.open()
     store = Store(database)
     await as_the_release_before(before, ticks[3000:5000])
