@@ -1,7 +1,7 @@
 import { ActionIcon, Select, useMantineColorScheme, useComputedColorScheme } from "@mantine/core";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { lazy, Suspense, useEffect, useState } from "react";
-import { Link, NavLink, Outlet } from "react-router";
+import { lazy, Suspense, useEffect, useRef, useState } from "react";
+import { Link, NavLink, Outlet, useLocation, useNavigationType } from "react-router";
 import type { NamespaceList } from "@schemas/messages";
 import { Icon } from "@/components/icon";
 import { RangeSelect } from "@/components/range-select";
@@ -36,6 +36,8 @@ function Frame({ isKnown }: { isKnown: boolean }) {
     const ends = [followEvents(client), followReadings()];
     return () => ends.forEach((end) => end());
   }, [client, isKnown]);
+
+  const main = useNewPage();
 
   return (
     <div className={classes.shell} data-narrow={isNarrow || undefined}>
@@ -86,7 +88,7 @@ function Frame({ isKnown }: { isKnown: boolean }) {
           <span className={classes.word}>{isNarrow ? "Show words" : "Collapse"}</span>
         </button>
       </nav>
-      <main id="main" className={classes.main} tabIndex={-1}>
+      <main id="main" ref={main} className={classes.main} tabIndex={-1}>
         <Outlet />
       </main>
       {isKnown && (
@@ -96,6 +98,21 @@ function Frame({ isKnown }: { isKnown: boolean }) {
       )}
     </div>
   );
+}
+
+/** Another page begins at its top, and the keyboard goes on in it. */
+function useNewPage() {
+  const main = useRef<HTMLElement>(null);
+  const { pathname } = useLocation();
+  const isBack = useNavigationType() === "POP";
+  const shown = useRef(pathname);
+  useEffect(() => {
+    if (shown.current === pathname) return;
+    shown.current = pathname;
+    main.current?.focus({ preventScroll: true });
+    if (!isBack) main.current?.scrollTo(0, 0);
+  }, [isBack, pathname]);
+  return main;
 }
 
 function NamespaceSelect() {

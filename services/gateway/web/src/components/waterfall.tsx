@@ -1,3 +1,4 @@
+import { useComputedColorScheme } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import type { EChartsOption } from "echarts";
@@ -26,7 +27,10 @@ export function Waterfall({ subjectId, revision }: WaterfallProps) {
 }
 
 function Steps({ view }: { view: WaterfallView }) {
-  const { option, table } = useMemo(() => stepsChart(view), [view]);
+  const scheme = useComputedColorScheme("light");
+  // The colours are read from the page as it is drawn.
+  // eslint-disable-next-line react-hooks/exhaustive-deps
+  const { option, table } = useMemo(() => stepsChart(view), [scheme, view]);
   return (
     <Chart
       title={`GPU-seconds by step, ${view.attempts} ${view.attempts === 1 ? "attempt" : "attempts"}`}

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { duration } from "./time";
+import { duration, roughly } from "./time";
 import { gibibytes, number, percent, share, watts } from "./units";
 
 test.each([
@@ -30,4 +30,8 @@ test.each([
   [null, "–"],
 ])("%s seconds are told as %s", (seconds, told) => {
   expect(duration(seconds)).toBe(told);
+});
+
+test("what lies far ahead is told without seconds", () => {
+  expect([42, 185, 3241, 7805].map(roughly)).toEqual(["42 s", "3 min 5 s", "54 min", "2 h 10 min"]);
 });

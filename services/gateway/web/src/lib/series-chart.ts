@@ -81,9 +81,10 @@ export function seriesChart(view: Pick<SeriesView, "devices">, shown: SeriesShow
       },
     });
   }
+  const isNamed = view.devices.length > 1 && view.devices.length <= MOST_NAMED;
   const option: EChartsOption = {
-    ...(view.devices.length === 1 || view.devices.length > MOST_NAMED ? { legend: { show: false } } : {}),
-    grid: { left: 56, right: 16, top: view.devices.length === 1 ? 28 : 52, bottom: 28 },
+    ...(isNamed ? {} : { legend: { show: false } }),
+    grid: { left: 56, right: 16, top: isNamed ? 52 : 28, bottom: 28 },
     // Charts of one run have one axis, whenever their first and last values came.
     xAxis: { type: "time", min: shown.bands?.[0]?.startMs, max: shown.bands?.at(-1)?.endMs },
     yAxis: {

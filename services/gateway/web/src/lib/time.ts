@@ -27,6 +27,11 @@ export function duration(seconds: Maybe): string {
   return parts.join(" ") || "0 s";
 }
 
+/** What lies far ahead changes by the minute: 42 s, 3 min 5 s, 54 min, 2 h 10 min. */
+export function roughly(seconds: number): string {
+  return duration(seconds < 10 * MINUTE ? seconds : Math.round(seconds / MINUTE) * MINUTE);
+}
+
 export function secondsSince(at: string | null | undefined, nowMs: number): number | null {
   return at ? (nowMs - Date.parse(at)) / 1000 : null;
 }

@@ -1,7 +1,7 @@
 import { Button, Loader, useComputedColorScheme } from "@mantine/core";
 import type { EChartsOption } from "echarts";
 import type { ECElementEvent, ECharts } from "echarts/core";
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useRef, useState, type ReactNode } from "react";
 import { csvOf, download } from "@/lib/csv";
 import { Term } from "../term";
 import { ChartRows, type ChartTable } from "./chart-rows";
@@ -21,11 +21,13 @@ interface ChartProps {
   onSelect?: (event: ECElementEvent) => void;
   /** Words of the title and the axes that the glossary explains. */
   terms?: string[];
+  /** What of it is shown, beside its title. */
+  choices?: ReactNode;
 }
 
 /** Drag to zoom, a legend that toggles; a table, CSV and PNG of what is shown. */
 export function Chart(props: ChartProps) {
-  const { title, option, table, empty, heightPx = 220, group, onSelect, terms } = props;
+  const { title, option, table, empty, heightPx = 220, group, onSelect, terms, choices } = props;
   const element = useRef<HTMLDivElement>(null);
   const select = useRef(onSelect);
   const scheme = useComputedColorScheme("light");
@@ -80,6 +82,7 @@ export function Chart(props: ChartProps) {
             <Term>{term}</Term>
           </span>
         ))}
+        {choices}
         {chart && (
           <span className={classes.tools}>
             <Tool

@@ -1,7 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
-import { useMemo } from "react";
+import { useMemo, type ReactNode } from "react";
 import { Link, useParams } from "react-router";
 import type { ExperimentDetail } from "@schemas/messages";
+import { Broken } from "@/components/broken";
 import { Chips } from "@/components/chips";
 import { Facts } from "@/components/facts";
 import { Findings } from "@/components/findings";
@@ -9,6 +10,7 @@ import { Loaded, Page } from "@/components/page";
 import { Progress } from "@/components/progress";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { Waterfall } from "@/components/waterfall";
+import { brokenBy } from "@/lib/constraints";
 import { useLiveProgress } from "@/lib/live-progress";
 import { paths } from "@/lib/paths";
 import { phaseSpans } from "@/lib/phases";
@@ -84,6 +86,7 @@ function Known({ experiment }: { experiment: ExperimentDetail }) {
 
 function Headline({ experiment }: { experiment: ExperimentDetail }) {
   const { gpu_info: gpus, metrics } = experiment;
+  const broken = brokenBy(experiment);
   const now = useNow();
   const started = experiment.started_at ? Date.parse(experiment.started_at) : null;
   const ended = experiment.finished_at ? Date.parse(experiment.finished_at) : now;
@@ -96,6 +99,9 @@ function Headline({ experiment }: { experiment: ExperimentDetail }) {
             ? `${gpus.count} × ${gpus.model} (${gpus.details.map((each) => `${each.node_id} ${each.index}`).join(", ")})`
             : `${experiment.request.gpus ?? 1} asked for`,
         ],
+        ...(experiment.slo?.constraints.length
+          ? ([["constraints", broken.length > 0 ? <Broken constraints={broken} /> : "kept"]] satisfies [string, ReactNode][])
+          : []),
         ["objective score", number(experiment.objective_score), String(experiment.objective_score ?? "")],
         ...(experiment.predicted_score !== null ? [["foreseen by the roofline", number(experiment.predicted_score)] as [string, string]] : []),
         ["max total throughput per GPU, tok/s", number(metrics?.max_total_throughput_per_gpu)],

@@ -1,5 +1,5 @@
 import type { ReservationView } from "@schemas/messages";
-import { duration, moment, secondsSince } from "@/lib/time";
+import { moment, roughly, secondsSince } from "@/lib/time";
 
 /** When a holder is done, where it said how long it takes; else what is left of its lease. */
 export function heldUntil(held: ReservationView, nowMs: number): string | null {
@@ -10,5 +10,5 @@ export function heldUntil(held: ReservationView, nowMs: number): string | null {
   }
   const left = secondsSince(held.lease_expires_at, nowMs);
   if (left === null) return null;
-  return left < 0 ? `lease ${duration(Math.ceil(-left))}` : "lease over";
+  return left < 0 ? `lease ${roughly(Math.ceil(-left))}` : "lease over";
 }

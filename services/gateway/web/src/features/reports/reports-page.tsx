@@ -257,15 +257,28 @@ function Waste({ range }: { range: string }) {
   );
 }
 
+/** Why they wait is what the queue tells. */
+function WaitingNow({ line }: { line: WaitsLine }) {
+  if (line.waiting === 0) return "0";
+  return <Link to={{ pathname: paths.queue(), search: `?namespace=${line.namespace}` }}>{whole(line.waiting)}, why</Link>;
+}
+
 const WAITS: Column<WaitsLine>[] = [
   { name: "Namespace", sortBy: (line) => line.namespace, cell: (line) => line.namespace },
   { name: "Requests", isNumber: true, sortBy: (line) => line.requests, cell: (line) => whole(line.requests) },
   { name: "Granted", isNumber: true, cell: (line) => whole(line.granted) },
-  { name: "Waiting now", isNumber: true, cell: (line) => whole(line.waiting) },
+  { name: "Waiting now", isNumber: true, cell: (line) => <WaitingNow line={line} /> },
   { name: "Ended ungranted", isNumber: true, cell: (line) => whole(line.ended) },
   { name: "Waited", unit: "p50", isNumber: true, sortBy: (line) => line.p50_seconds, cell: (line) => duration(line.p50_seconds) },
   { name: "p95", isNumber: true, sortBy: (line) => line.p95_seconds, cell: (line) => duration(line.p95_seconds) },
   { name: "Longest", isNumber: true, sortBy: (line) => line.longest_seconds, cell: (line) => duration(line.longest_seconds) },
+  {
+    name: "Forecast missed by",
+    unit: "p50",
+    title: "between the start that was expected as a request began to wait, and its grant",
+    isNumber: true,
+    cell: (line) => duration(line.start_off_p50_seconds),
+  },
 ];
 
 function Waits({ range }: { range: string }) {
@@ -278,7 +291,7 @@ function Waits({ range }: { range: string }) {
           empty="Nobody asked for a GPU in this time."
           csv={{
             name: "waits",
-            columns: ["namespace", "requests", "granted", "waiting", "ended", "p50 (s)", "p95 (s)", "longest (s)"],
+            columns: ["namespace", "requests", "granted", "waiting", "ended", "p50 (s)", "p95 (s)", "longest (s)", "forecast missed by, p50 (s)"],
             rows: view.lines.map((line) => [
               line.namespace,
               line.requests,
@@ -288,6 +301,7 @@ function Waits({ range }: { range: string }) {
               line.p50_seconds,
               line.p95_seconds,
               line.longest_seconds,
+              line.start_off_p50_seconds,
             ]),
           }}
         >
@@ -299,8 +313,8 @@ function Waits({ range }: { range: string }) {
 }
 
 const FAILURES: Column<FailureLine>[] = [
-  { name: "Of", sortBy: (line) => line.of, cell: (line) => line.of },
-  { name: "Reason", sortBy: (line) => line.reason, cell: (line) => line.reason.replaceAll("_", " ") },
+  { name: "What failed", sortBy: (line) => line.of, cell: (line) => (line.of === "attempt" ? "attempt of an experiment" : line.of) },
+  { name: "Because", sortBy: (line) => line.reason, cell: (line) => line.reason.replaceAll("_", " ") },
   { name: "Count", isNumber: true, sortBy: (line) => line.count, cell: (line) => whole(line.count) },
   { name: "Last", sortBy: (line) => line.last_at, cell: (line) => moment(line.last_at) },
   { name: "The last one said", cell: (line) => line.message },

@@ -18,6 +18,14 @@ test("what failed at a load that others served has no rank, however good its sco
   expect(ranked(task, all).map((each) => each.experiment_id)).toEqual(["b", "a"]);
 });
 
+test("what misses a constraint comes after all that keeps it, by how far", () => {
+  const missing = (id: string, score: number, excess: number) =>
+    ({ ...experiment(id, score), slo: { constraints: [{ constraint: "c", excess }] } }) as unknown as ExperimentDetail;
+  const all = [missing("a", 1, 0.5), missing("c", 1.5, 0.1), experiment("d", 9), experiment("b", 5)];
+
+  expect(ranked(task, all).map((each) => each.experiment_id)).toEqual(["b", "d", "c", "a"]);
+});
+
 test("a lead is counted in the direction of the objective", () => {
   expect(leadPercent("minimize_latency", 1, 1.5)).toBeCloseTo(50);
   expect(leadPercent("maximize_throughput", 110, 100)).toBeCloseTo(10);

@@ -1,4 +1,5 @@
 import type { ExperimentDetail, Objective, TaskState, TaskView } from "@schemas/messages";
+import { excessOf } from "@/lib/constraints";
 import { groupBy } from "@/lib/group-by";
 import { boundaryText, LOAD_UNITS } from "@/lib/levels";
 import { number, withUnit } from "@/lib/units";
@@ -70,7 +71,7 @@ function alternatives(counts: number[]): string {
   return [sorted.slice(0, -1).join(", "), sorted.at(-1)].filter(Boolean).join(" or ");
 }
 
-/** Best first; one that has no score, or failed at a load that others served, has no rank. */
+/** The best, then what keeps all constraints, then by how far they are missed; one that has no score, or failed at a load that others served, has no rank. */
 export function ranked(task: TaskView, experiments: ExperimentDetail[]): ExperimentDetail[] {
   const sign = OBJECTIVES[task.objective].isSmallerBetter ? 1 : -1;
   const fewest = Math.min(...experiments.map(failedLevels));
@@ -79,6 +80,8 @@ export function ranked(task: TaskView, experiments: ExperimentDetail[]): Experim
     .toSorted((a, b) => {
       if (a.experiment_id === task.best_experiment_id) return -1;
       if (b.experiment_id === task.best_experiment_id) return 1;
+      const [excess, other] = [excessOf(a), excessOf(b)];
+      if (excess !== other) return excess - other;
       return sign * ((a.objective_score ?? 0) - (b.objective_score ?? 0));
     });
 }

@@ -1,6 +1,7 @@
 import { memo, useCallback, useRef, useState, type MouseEvent } from "react";
 import { useNavigate } from "react-router";
 import type { GpuView } from "@schemas/messages";
+import { holderOf } from "@/lib/holder";
 import { gpuKey, useLiveReading } from "@/lib/live-readings";
 import { paths } from "@/lib/paths";
 import { useSharedSearch } from "@/lib/url-state";
@@ -96,7 +97,7 @@ interface CellProps {
 
 const Cell = memo(function Cell({ listed, listedAt, metric, search, onOpen }: CellProps) {
   const state = gpuState(listed);
-  const holder = listed.holder ? `, ${listed.holder}` : "";
+  const holder = listed.holder ? `, ${holderOf(listed.holder).name}` : "";
   return (
     <a
       href={paths.gpu(listed.node_id, listed.uuid) + search}

@@ -74,7 +74,7 @@ export function DraftForm(props: FormProps) {
         <QualityProbe {...props} />
       </fieldset>
       <fieldset className={classes.part}>
-        <legend>Objectives of service{isLoadSearched ? "" : ", optional"}</legend>
+        <legend>Service level objectives (SLO){isLoadSearched ? "" : ", optional"}</legend>
         <NumberField {...props} path="slo.ttft.threshold" label="Time to first token (s)" min={0} />
         <NumberField {...props} path="slo.tpot.threshold" label="Time per output token (s)" min={0} />
         <NumberField {...props} path="slo.latency.p99.threshold" label="p99 e2e latency (s)" min={0} />

@@ -3,7 +3,7 @@ import type { AvailabilityView, GpuRequest, TaskPlan } from "@schemas/messages";
 import { Facts } from "@/components/facts";
 import { Findings } from "@/components/findings";
 import { StateMark } from "@/components/state-mark";
-import { duration, secondsSince, useNow } from "@/lib/time";
+import { roughly, secondsSince, useNow } from "@/lib/time";
 import { number, UNKNOWN, whole, withUnit } from "@/lib/units";
 import { availabilityOptions } from "../api/check-draft";
 import { pricesOptions } from "../api/get-prices";
@@ -68,7 +68,7 @@ export function PlanSummary({ plan, draft, isSettled }: PlanSummaryProps) {
                     availability.impossible
                       ? "never on this fleet"
                       : waitSeconds !== null && Number.isFinite(waitSeconds)
-                        ? `in about ${duration(waitSeconds)}`
+                        ? `in about ${roughly(waitSeconds)}`
                         : "when GPUs are free"
                   }
                   title={availability.message}
@@ -81,7 +81,7 @@ export function PlanSummary({ plan, draft, isSettled }: PlanSummaryProps) {
         ]}
       />
       {availability && <WhyNotNow of={availability} />}
-      {availability?.suggestion && <p>Would start now: {availability.suggestion.message}</p>}
+      {availability?.suggestion && <p>What would help: {availability.suggestion.message}</p>}
       {plan.error && isSettled && (
         <p role="alert" style={{ color: "var(--gs-bad)" }}>
           {plan.error.message}

@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import type { ReservationView } from "@schemas/messages";
 import { Failure, Loaded } from "@/components/page";
 import { useMe } from "@/lib/session";
-import { duration, moment, secondsSince, useNow } from "@/lib/time";
+import { moment, roughly, secondsSince, useNow } from "@/lib/time";
 import { byNodes } from "../gathered-reasons";
 import { explanationOptions, useReplaceRequest } from "../api/get-queue";
 
@@ -20,12 +20,12 @@ export function WhyWaiting({ waiting }: { waiting: ReservationView }) {
           <p>
             <strong>Expected start: </strong>
             {startAt
-              ? `${moment(startAt, now)}, in about ${duration(-(secondsSince(startAt, now) ?? 0))}`
+              ? `${moment(startAt, now)}, in about ${roughly(-(secondsSince(startAt, now) ?? 0))}`
               : "unknown: a lease or a duration that matters has no end yet"}
           </p>
           {suggestion && (
             <p>
-              <strong>Would run now: </strong>
+              <strong>What would help: </strong>
               {suggestion.message}{" "}
               {mayChange && (
                 <Button

@@ -1,6 +1,7 @@
 import type { EChartsOption } from "echarts";
 import type { ExperimentDetail, Objective, RequestsView, SloSpec } from "@schemas/messages";
 import { chartToken, seriesColors } from "@/components/chart/theme";
+import { brokenBy } from "@/lib/constraints";
 import type { Cell } from "@/lib/csv";
 import { halfInterval, loadAxis, loadOf } from "@/lib/levels";
 import { parametersText, valueText } from "@/lib/parameters";
@@ -217,9 +218,12 @@ export function historyChart(compared: Compared): Shown {
     )
     .toSorted((a, b) => a.at.localeCompare(b.at));
   let best: number | null = null;
-  const bests = ended.map(({ at, score }) => {
-    best = best === null ? score : isSmallerBetter ? Math.min(best, score) : Math.max(best, score);
-    return [at, best] as [string, number];
+  // What misses a constraint is never the best, however good its score.
+  const bests = ended.map(({ each, at, score }) => {
+    if (brokenBy(each).length === 0) {
+      best = best === null ? score : isSmallerBetter ? Math.min(best, score) : Math.max(best, score);
+    }
+    return [at, best] as [string, number | null];
   });
   const option: EChartsOption = {
     grid: { left: 56, right: 24, top: 44, bottom: 28 },

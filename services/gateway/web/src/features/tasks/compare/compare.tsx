@@ -139,38 +139,39 @@ function Charts({ compared, awaited }: ChartsProps) {
         empty={awaited ?? "No experiment has a level that was served yet."}
         onSelect={open}
       />
-      <div>
-        <div style={{ display: "flex", gap: 8, flexWrap: "wrap" }}>
-          <Select
-            size="xs"
-            aria-label="Latency"
-            data={Object.entries(LATENCY_WORDS).map(([value, label]) => ({ value, label }))}
-            value={name}
-            allowDeselect={false}
-            onChange={(value) => value && setName(value)}
-          />
-          <Select
-            size="xs"
-            w={90}
-            aria-label="Statistic"
-            data={["mean", "p50", "p90", "p95", "p99"]}
-            value={statistic}
-            allowDeselect={false}
-            onChange={(value) => value && setStatistic(value)}
-          />
-          {scenarios.length > 1 && (
-            <Select size="xs" aria-label="Scenario" data={scenarios} value={scenario} allowDeselect={false} onChange={(value) => value && setScenario(value)} />
-          )}
-        </div>
-        <Chart
-          title="Latency against load (◆ knee, ▲ SLO breach)"
-          {...charts.latency}
-          terms={[name.split("_")[0] ?? name]}
-          heightPx={290}
-          empty={awaited ?? "No level of this scenario was served yet."}
-          onSelect={open}
-        />
-      </div>
+      <Chart
+        title="Latency against load (◆ knee, ▲ SLO breach)"
+        {...charts.latency}
+        terms={[name.split("_")[0] ?? name]}
+        choices={
+          <>
+            <Select
+              size="xs"
+              w={120}
+              aria-label="Latency"
+              data={Object.entries(LATENCY_WORDS).map(([value, label]) => ({ value, label }))}
+              value={name}
+              allowDeselect={false}
+              onChange={(value) => value && setName(value)}
+            />
+            <Select
+              size="xs"
+              w={80}
+              aria-label="Statistic"
+              data={["mean", "p50", "p90", "p95", "p99"]}
+              value={statistic}
+              allowDeselect={false}
+              onChange={(value) => value && setStatistic(value)}
+            />
+            {scenarios.length > 1 && (
+              <Select size="xs" w={140} aria-label="Scenario" data={scenarios} value={scenario} allowDeselect={false} onChange={(value) => value && setScenario(value)} />
+            )}
+          </>
+        }
+        heightPx={320}
+        empty={awaited ?? "No level of this scenario was served yet."}
+        onSelect={open}
+      />
       {compared.experiments.some((each) => each.metrics?.boundary) && (
         <div style={{ gridColumn: "1 / -1" }}>
           <Chart
@@ -199,18 +200,24 @@ function Charts({ compared, awaited }: ChartsProps) {
         empty="It takes three scored experiments that differ."
       />
       {compared.names.length > 0 && (
-        <div>
-          <Select
-            size="xs"
-            w={220}
-            aria-label="Parameter of the slice"
-            data={compared.names}
-            value={sliced}
-            allowDeselect={false}
-            onChange={(value) => value && setSliced(value)}
-          />
-          <Chart title="Slice by one parameter" {...charts.slice} heightPx={250} empty="Nothing was scored yet." onSelect={open} />
-        </div>
+        <Chart
+          title="Slice by one parameter"
+          {...charts.slice}
+          choices={
+            <Select
+              size="xs"
+              w={160}
+              aria-label="Parameter of the slice"
+              data={compared.names}
+              value={sliced}
+              allowDeselect={false}
+              onChange={(value) => value && setSliced(value)}
+            />
+          }
+          heightPx={220}
+          empty="Nothing was scored yet."
+          onSelect={open}
+        />
       )}
       <Distributions compared={compared} scheme={scheme} />
     </ChartGrid>

@@ -7,10 +7,13 @@ import { valueText } from "@/lib/parameters";
 import { number, UNKNOWN } from "@/lib/units";
 import type { Compared } from "./charts";
 import { isSame, type LatencyName } from "./points";
+import classes from "./diff-table.module.css";
 
 interface Line {
   name: string;
   cells: string[];
+  /** Wraps, and does not make the other lines wide. */
+  isText?: boolean;
 }
 
 /** What differs between the picked, and by how much of the first. */
@@ -18,11 +21,11 @@ export function DiffTable({ compared }: { compared: Compared }) {
   const chosen = compared.experiments.filter((each) => compared.picked.includes(each.experiment_id));
   const lines = useMemo(() => diffLines(chosen, compared.names), [chosen, compared.names]);
   const columns: Column<Line>[] = [
-    { name: "Parameter or metric", cell: (line) => <Term>{line.name}</Term> },
+    { name: "Parameter or metric", cell: (line) => <span className="nowrap"><Term>{line.name}</Term></span> },
     ...chosen.map((each, index): Column<Line> => ({
       name: `#${each.ordinal}${each.experiment_id === compared.bestId ? " best" : ""}`,
       isNumber: true,
-      cell: (line) => line.cells[index] ?? UNKNOWN,
+      cell: (line) => (line.isText ? <div className={classes.text}>{line.cells[index]}</div> : (line.cells[index] ?? UNKNOWN)),
     })),
   ];
   return <DataTable label="Picked experiments" columns={columns} rows={lines} rowKey={(line) => line.name} />;
@@ -63,6 +66,7 @@ const LATENCIES: [string, LatencyName][] = [
 function boundLines(chosen: ExperimentDetail[]): Line[] {
   return (chosen[0]?.benchmark?.levels ?? []).map((level) => ({
     name: `bound at ${levelName(level)}`,
+    isText: true,
     cells: chosen.map((each) => {
       const bound = sameLoad(each, level)?.bound;
       return bound ? `${bound.bound.replaceAll("_", " ")}: ${bound.evidence}` : UNKNOWN;

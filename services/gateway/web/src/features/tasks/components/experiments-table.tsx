@@ -2,10 +2,12 @@ import { Checkbox } from "@mantine/core";
 import { useMemo } from "react";
 import { Link } from "react-router";
 import type { ExperimentDetail, TaskView } from "@schemas/messages";
+import { Broken } from "@/components/broken";
 import { DataTable, type Column } from "@/components/data-table";
 import { Progress } from "@/components/progress";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { useLiveProgress } from "@/lib/live-progress";
+import { brokenBy } from "@/lib/constraints";
 import { differing, valueText } from "@/lib/parameters";
 import { boundaryNotes, bracketText } from "@/lib/levels";
 import { paths } from "@/lib/paths";
@@ -54,6 +56,10 @@ export function ExperimentsTable({ task, experiments }: ExperimentsTableProps) {
         cell: (each) => (
           <>
             <Progress state={each.state} phase={each.attempts.at(-1)?.phase} live={live.get(each.experiment_id)} />
+            <div className="nowrap">
+              <Broken constraints={brokenBy(each)} />
+            </div>
+            {each.run.repeats !== null && <div className="dim">repeats {each.run.repeats}</div>}
             {each.state === "failed" && each.failure && <div className="dim">{each.failure.kind.replaceAll("_", " ")}</div>}
             {each.state === "waiting" && <div className="dim">{each.waiting_reasons[0]?.message}</div>}
           </>

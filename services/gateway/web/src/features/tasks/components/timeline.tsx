@@ -35,6 +35,9 @@ export default function Timeline({ task, experiments }: TimelineProps) {
 }
 
 const ROW_PX = 24;
+/** On the colours of both schemes. */
+const ON_BAR = "#14171b";
+const DIGIT_PX = 7;
 
 /** Experiments on GPUs over time: a row per GPU, a bar per phase. */
 function TimelineChart({ task, experiments, events }: TimelineProps & { events: StoredEvent[] }) {
@@ -94,11 +97,15 @@ export function barsOf(experiments: ExperimentDetail[], events: StoredEvent[], n
 function timelineChart(bars: Bar[]) {
   const rows = [...new Set(bars.map((bar) => bar.row))].sort(byNumbers);
   const phases = [...new Set(bars.map((bar) => bar.phase))];
+  const ends = new Map<string, number>();
+  for (const bar of bars) ends.set(bar.experimentId, Math.max(bar.endMs, ends.get(bar.experimentId) ?? 0));
   const color = (phase: string) => chartToken(`series-${PHASE_SERIES[phase] ?? 8}`);
   const draw: CustomSeriesRenderItem = (parameters, at) => {
     const bar = bars[parameters.dataIndex];
     const [left = 0, middle = 0] = at.coord([at.value(0), at.value(2)]);
     const [right = 0] = at.coord([at.value(1), at.value(2)]);
+    const [end = 0] = at.coord([ends.get(bar?.experimentId ?? "") ?? 0, 0]);
+    const label = `#${bar?.ordinal}`;
     const height = ROW_PX - 8;
     return {
       type: "group",
@@ -108,12 +115,12 @@ function timelineChart(bars: Bar[]) {
           shape: { x: left, y: middle - height / 2, width: Math.max(1, right - left), height },
           style: { fill: color(bar?.phase ?? "") },
         },
-        ...(bar?.isFirst
+        ...(bar?.isFirst && end - left > label.length * DIGIT_PX + 4
           ? [
               {
                 type: "text" as const,
                 z2: 10,
-                style: { text: `#${bar.ordinal}`, x: left + 3, y: middle - 5, fill: chartToken("text"), fontSize: 11 },
+                style: { text: label, x: left + 3, y: middle - 5, fill: ON_BAR, fontSize: 11 },
               },
             ]
           : []),
