@@ -1,8 +1,9 @@
-import { Button, Group, Modal, Select, TextInput } from "@mantine/core";
+import { Button, Group, Select, TextInput } from "@mantine/core";
 import { useState } from "react";
 import { moment } from "@/lib/time";
 import { customRange, customSpan, RANGES, spanOf } from "@/lib/time-range";
 import { useTimeRange } from "@/lib/url-state";
+import { Dialog } from "./dialog";
 
 const CUSTOM = "custom …";
 
@@ -57,7 +58,7 @@ function RangeDialog({ range, onClose, onChosen }: RangeDialogProps) {
   const span = { startMs: Date.parse(start), endMs: Date.parse(end) };
   const isWrong = !(span.startMs < span.endMs);
   return (
-    <Modal opened onClose={onClose} title="Time range of charts">
+    <Dialog onClose={onClose} title="Time range of charts">
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -92,6 +93,6 @@ function RangeDialog({ range, onClose, onChosen }: RangeDialogProps) {
           </Button>
         </Group>
       </form>
-    </Modal>
+    </Dialog>
   );
 }

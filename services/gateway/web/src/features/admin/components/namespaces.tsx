@@ -1,8 +1,9 @@
-import { Button, Group, Modal, NumberInput, TextInput } from "@mantine/core";
+import { Button, Group, NumberInput, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import type { NamespaceUse } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
+import { Dialog } from "@/components/dialog";
 import { Empty, Failure, Loaded } from "@/components/page";
 import { useIsAdmin } from "@/lib/session";
 import { number, percent, whole } from "@/lib/units";
@@ -96,7 +97,7 @@ function RulesDialog({ given, onClose }: { given: NamespaceUse | null; onClose: 
   const [guaranteed, setGuaranteed] = useState<number | string>(given?.guaranteed_gpus ?? 0);
   const [weight, setWeight] = useState<number | string>(given?.weight ?? 1);
   return (
-    <Modal opened onClose={onClose} title={given ? `Rules of ${given.namespace}` : "Rules of a namespace"}>
+    <Dialog onClose={onClose} title={given ? `Rules of ${given.namespace}` : "Rules of a namespace"}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -154,6 +155,6 @@ function RulesDialog({ given, onClose }: { given: NamespaceUse | null; onClose: 
           </Button>
         </Group>
       </form>
-    </Modal>
+    </Dialog>
   );
 }

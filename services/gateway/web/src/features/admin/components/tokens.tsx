@@ -1,9 +1,10 @@
-import { Button, Group, Modal, NumberInput, Select, TagsInput, TextInput } from "@mantine/core";
+import { Button, Group, NumberInput, Select, TagsInput, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import type { MadeToken, Role, TokenView } from "@schemas/messages";
 import { CopyText } from "@/components/copy-text";
 import { DataTable, type Column } from "@/components/data-table";
+import { Dialog } from "@/components/dialog";
 import { Failure, Loaded } from "@/components/page";
 import { StateMark } from "@/components/state-mark";
 import { duration, moment, secondsSince, useNow } from "@/lib/time";
@@ -66,13 +67,13 @@ export function Tokens() {
         />
       )}
       {made && (
-        <Modal opened onClose={() => setMade(null)} title={`Token ${made.token.name}`} closeOnClickOutside={false}>
+        <Dialog onClose={() => setMade(null)} title={`Token ${made.token.name}`} closeOnClickOutside={false}>
           <p>It is shown this once: keep it now, nobody can look it up later.</p>
           <CopyText text={made.secret} label="the token" />
           <Group justify="flex-end" mt="sm">
             <Button onClick={() => setMade(null)}>I have kept it</Button>
           </Group>
-        </Modal>
+        </Dialog>
       )}
       {revoked && <RevokeDialog token={revoked} onClose={() => setRevoked(null)} />}
     </>
@@ -111,7 +112,7 @@ function CreateDialog({ onClose, onMade }: CreateDialogProps) {
   const [namespaces, setNamespaces] = useState(["default"]);
   const [days, setDays] = useState<number | string>("");
   return (
-    <Modal opened onClose={onClose} title="New token">
+    <Dialog onClose={onClose} title="New token">
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -163,14 +164,14 @@ function CreateDialog({ onClose, onMade }: CreateDialogProps) {
           </Button>
         </Group>
       </form>
-    </Modal>
+    </Dialog>
   );
 }
 
 function RevokeDialog({ token, onClose }: { token: TokenView; onClose: () => void }) {
   const revoke = useRevokeToken();
   return (
-    <Modal opened onClose={onClose} title={`Revoke ${token.name}?`}>
+    <Dialog onClose={onClose} title={`Revoke ${token.name}?`}>
       <p>It counts no more from this moment, and never again; its open streams end within a second.</p>
       {revoke.error && <Failure error={revoke.error} />}
       <Group justify="flex-end">
@@ -185,6 +186,6 @@ function RevokeDialog({ token, onClose }: { token: TokenView; onClose: () => voi
           Revoke
         </Button>
       </Group>
-    </Modal>
+    </Dialog>
   );
 }

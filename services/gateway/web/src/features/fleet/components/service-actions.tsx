@@ -1,5 +1,6 @@
-import { Button, Checkbox, Group, Modal, TextInput } from "@mantine/core";
+import { Button, Checkbox, Group, TextInput } from "@mantine/core";
 import { useState } from "react";
+import { Dialog } from "@/components/dialog";
 import { Failure } from "@/components/page";
 import { useIsAdmin } from "@/lib/session";
 import { useSetService, type ServiceChange } from "../api/set-service";
@@ -30,7 +31,8 @@ export function ServiceActions(props: ServiceActionsProps) {
   return (
     <>
       {offered.map((each) => (
-        <Button key={each} size="compact-xs" variant="default" onClick={() => setAction(each)}>
+        // One button that changes its word, and keeps the focus.
+        <Button key={each === "drain" ? "drain" : "cordon"} size="compact-xs" variant="default" onClick={() => setAction(each)}>
           {each[0]?.toUpperCase()}
           {each.slice(1)}
         </Button>
@@ -72,7 +74,7 @@ function ServiceDialog({ action, nodeId, deviceUuid, asksForStop, onClose }: Ser
   }
 
   return (
-    <Modal opened onClose={onClose} title={`${action}: ${what}`}>
+    <Dialog onClose={onClose} title={`${action}: ${what}`}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -106,6 +108,6 @@ function ServiceDialog({ action, nodeId, deviceUuid, asksForStop, onClose }: Ser
           </Button>
         </Group>
       </form>
-    </Modal>
+    </Dialog>
   );
 }
