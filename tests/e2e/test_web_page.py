@@ -20,6 +20,7 @@ from tests.support.browser import (
     chromium,
     is_drawn,
     missing,
+    tab_to,
 )
 from tests.support.processes.platform import PlatformProcess, marked_processes, quick_task
 
@@ -389,6 +390,40 @@ async def log_in(page: Page, platform: PlatformProcess, role: str) -> None:
     await page.goto(platform.url)
     await page.get_by_label("Token", exact=True).fill(made["secret"])
     await page.get_by_role("button", name="Log in").click()
+
+
+async def test_a_gpu_is_found_and_cordoned_without_a_mouse(
+    platform: PlatformProcess, visit: Visit
+) -> None:
+    page = (await visit("/?view=map")).page
+    [gpu, *_] = (await get(platform, "/gpus"))["gpus"]
+    await expect(page.locator("a[data-kind]")).to_have_count(2)
+    dialog, reason = page.get_by_role("dialog"), page.get_by_label("Reason")
+
+    await tab_to(page, f"{gpu['node_id']} GPU 0")
+    await expect(page.locator("[inert] a")).to_have_count(1)  # the tile of what has the focus
+    await tab_to(page, f"{gpu['node_id']} GPU 1")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/gpus/**")
+    await expect(page.get_by_role("main")).to_be_focused()
+    await tab_to(page, "Cordon")
+    await page.keyboard.press("Enter")
+    await expect(reason).to_be_focused()
+    await page.keyboard.press("Escape")
+    await expect(dialog).to_have_count(0)
+    await expect(page.get_by_role("button", name="Cordon", exact=True)).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(reason).to_be_focused()
+    await page.keyboard.type("without a mouse")
+    await page.keyboard.press("Enter")
+
+    uncordon = page.get_by_role("button", name="Uncordon", exact=True)
+    await expect(dialog).to_have_count(0)
+    await expect(uncordon).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(reason).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("button", name="Cordon", exact=True)).to_be_focused()
 
 
 @pytest.mark.parametrize(

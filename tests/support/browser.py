@@ -146,6 +146,37 @@ async def axe_findings(page: Page, rules: list[str] | None = None) -> list[str]:
     ]
 
 
+# A field hidden beside its label shows the focus on that.
+FOCUSED: Final = """() => {
+  const focused = document.activeElement;
+  if (!focused || focused === document.body) return null;
+  const name = focused.getAttribute("aria-label") || focused.labels?.[0]?.innerText;
+  const shown = focused.matches("[type=radio]") ? focused.nextElementSibling : focused;
+  const style = getComputedStyle(shown);
+  return {
+    name: name || focused.innerText || "",
+    isSeen: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0,
+  };
+}"""
+
+
+async def tab_to(page: Page, name: str, key: str = "Tab", most: int = 80) -> None:
+    """By the keyboard to what has this name, or one that begins so; what is passed shows its focus.
+
+    Fails where the focus is lost on the way, or what is sought does not come.
+    """
+    passed: list[str] = []
+    for _ in range(most):
+        await page.keyboard.press(key)
+        focused = await page.evaluate(FOCUSED)
+        assert focused is not None, f"the focus was lost behind {passed[-3:]}"
+        assert focused["isSeen"], f"no focus is seen on {focused['name']!r}"
+        if focused["name"].startswith(name):
+            return
+        passed.append(focused["name"])
+    raise AssertionError(f"{name} is not reached by {key}: {passed}")
+
+
 def chart(page: Page, title: str) -> Locator:
     """A chart by its title, or by how it begins."""
     return page.locator(f'figure[data-chart^="{title}"]')
