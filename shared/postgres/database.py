@@ -26,8 +26,9 @@ TABLE_LOCK_TIMEOUT: Final = "2s"
 TABLE_LOCK_RETRY_SECONDS: Final = 2.0
 CLOSE_SECONDS: Final = 5.0
 
-# The outside is down; the same statement may succeed later.
 PAUSED_TIMEOUT: Final = "10s"
+
+# The outside is down; the same statement may succeed later.
 OUTSIDE_DOWN: Final = (
     OSError,
     TimeoutError,

@@ -15,12 +15,7 @@ from schemas.errors import ErrorCode
 from schemas.executor import EngineSpec, Runtime
 from schemas.kubernetes import KubernetesSpec
 from schemas.orchestrator_views import PlannedExperiment
-from schemas.task import (
-    DeploymentMode,
-    StopReason,
-    Strategy,
-    TaskFile,
-)
+from schemas.task import DeploymentMode, StopReason, Strategy, TaskFile
 from services.orchestrator.domain import objective_check
 from services.orchestrator.domain.benchmark_plan import refuse_bad_benchmark, wanted_tool
 from services.orchestrator.domain.cluster_devices import devices_for, devices_offered
@@ -29,7 +24,8 @@ from services.orchestrator.domain.cluster_objects import (
     kubernetes_spec,
     serving_runtime,
 )
-from services.orchestrator.domain.engines import engine_of, fields_taken, mode_of
+from services.orchestrator.domain.engine_parameters import engine_parameters
+from services.orchestrator.domain.engines import engine_of, mode_of
 from services.orchestrator.domain.executor_offers import (
     CLUSTER_MODES,
     Offer,
@@ -44,11 +40,7 @@ from services.orchestrator.domain.executor_offers import (
 from services.orchestrator.domain.expansion import Grid, Point, expand, search_axes
 from services.orchestrator.domain.presets import quantization_named, without_presets
 from services.orchestrator.domain.quality import altering_axes, quality_probe
-from services.orchestrator.domain.requirements_check import (
-    Missing,
-    missing_field,
-    missing_nodes,
-)
+from services.orchestrator.domain.requirements_check import Missing, missing_nodes
 from services.orchestrator.domain.search.front_trust import MOST_MEMBERS
 from services.orchestrator.domain.search.notes import search_notes
 from services.orchestrator.domain.search.prior import Prior
@@ -59,9 +51,8 @@ from services.orchestrator.domain.sizing import request_for, world_size
 from services.orchestrator.domain.tools import ToolChoice, choose_tool
 from shared.accelerator_rules.cuda_versions import CudaVersion
 from shared.accelerator_rules.preflight import Preflight, preflight
-from shared.engine_parameters.check import check_parameters, takes
+from shared.engine_parameters.check import takes
 from shared.errors import RefusedError
-from shared.gpu.sizing import degree_named, hyphenated
 
 # A tag as image references spell it: docs.docker.com/reference/cli/docker/image/tag
 SIMULATED: Final = "simulated"  # begins the names of engines that compute nothing
@@ -118,7 +109,7 @@ class Planner(Struct, frozen=True, kw_only=True):
         """With what the engine cannot take, and notes. Raises RefusedError for a bad parameter."""
         meant, notes = without_presets(point, self.rules.task_fields)
         quantized_by = quantization_named(self.task.model.id_or_path)
-        parameters, lacking, said = _engine_parameters(self.engine, self.rules, meant, quantized_by)
+        parameters, lacking, said = engine_parameters(self.engine, self.rules, meant, quantized_by)
         notes += said
         needs = self._needs(parameters)
         notes += needs.notes
@@ -299,57 +290,6 @@ def _engine(
             path="$.base_runtime",
         )
     return task.base_runtime
-
-
-def _engine_parameters(
-    engine: str, rules: EngineRules, point: Point, quantized_by: str | None
-) -> tuple[dict[str, Any], list[Missing], list[str]]:
-    """With what the engine cannot take, and notes. Raises RefusedError for a bad parameter."""
-    parameters: dict[str, Any] = {}
-    unknown: list[Missing] = []
-    notes: list[str] = []
-    for block, fields in (("quant_config", point.quant), ("parallel_config", point.parallel)):
-        taken = fields_taken(rules, block, fields)
-        for flag, value in taken.parameters.items():
-            name = _given_as(flag, point.parameters)
-            if quantized_by is not None and (flag, value) == ("quantization", "fp8"):
-                notes.append(
-                    f"{block}: no {flag} {value}, the model is quantized by {quantized_by}"
-                )
-            elif name is None:
-                parameters[flag] = value
-            else:
-                notes.append(f"parameters.{name} takes the place of {flag!r} of {block}")
-        unknown += [missing_field(engine, block, *each) for each in taken.unknown]
-        notes += taken.notes
-    given = _in_the_engines_words(rules, point.parameters)
-    check_parameters(engine, rules, given)
-    return {**parameters, **given}, unknown, notes
-
-
-def _in_the_engines_words(rules: EngineRules, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Degrees of parallelism have many spellings, of which an engine knows its own."""
-    given: dict[str, Any] = {}
-    for name, value in parameters.items():
-        rule = rules.task_fields.get(degree_named(name) or "")
-        flag = rule.flag if rule is not None and rule.flag is not None else hyphenated(name)
-        spelling = name if flag == hyphenated(name) else flag
-        if spelling in given:
-            raise RefusedError(
-                ErrorCode.BAD_REQUEST,
-                f"{name!r} is given twice, in two spellings",
-                path=f"$.parameters.{name}",
-            )
-        given[spelling] = value
-    return given
-
-
-def _given_as(flag: str, parameters: dict[str, Any]) -> str | None:
-    """The parameter by which the user sets the same himself."""
-    meaning = degree_named(flag) or flag
-    return next(
-        (name for name in parameters if meaning in {degree_named(name), hyphenated(name)}), None
-    )
 
 
 def _notes(
