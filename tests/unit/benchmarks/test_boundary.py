@@ -181,7 +181,7 @@ def test_the_figures_of_an_experiment_are_those_of_its_greatest_load(
 
 def test_a_load_that_was_not_served_is_missed_beyond_doubt() -> None:
     spec = make_spec(**QUEUED | {"constraints": "ttft:p95<200ms"})
-    served, failed = (
+    served, failed, lucky = (
         level_result(
             scenario="D(1,1)",
             num_concurrency=load,
@@ -192,13 +192,14 @@ def test_a_load_that_was_not_served_is_missed_beyond_doubt() -> None:
             ],
             error_codes={"500": errors} if errors else {},
         )
-        for load, errors in ((4, 0), (8, 9))
+        for load, errors in ((4, 0), (8, 9), (16, 0))
     )
 
-    found = metrics_of(spec, [served, failed])
+    for levels in ([served, failed], [served, failed, lucky]):
+        found = metrics_of(spec, levels).boundary
 
-    assert found.boundary is not None
-    assert (found.boundary.low, found.boundary.high, found.boundary.measured) == (4.0, 8.0, 4.0)
+        assert found is not None
+        assert (found.low, found.high, found.measured) == (4.0, 8.0, 4.0)
 
 
 @pytest.mark.parametrize(
