@@ -196,6 +196,19 @@ async def test_a_new_release_migrates_while_the_one_before_it_writes(
     assert anew <= release.rewritten
 
 
+async def test_instances_that_start_at_once_on_an_empty_database_migrate_it_once(
+    postgres_dsn: str,
+) -> None:
+    instances = [Database(postgres_dsn, "results", RESULTS) for _ in range(4)]
+    async with contextlib.AsyncExitStack() as stack:
+        for each in instances:
+            stack.push_async_callback(each.close)
+        await asyncio.gather(*(each.open() for each in instances))
+        versions = await instances[0].pool.fetch("SELECT version FROM migration ORDER BY version")
+
+    assert [row["version"] for row in versions] == [*range(1, len(RESULTS) + 1)]
+
+
 async def contents(raw: Any, table: Any) -> set[str]:
     """The rows of a table in the columns that the earlier release knew."""
     told = f"SELECT ROW({table['columns']})::text AS told FROM {table['name']}"
