@@ -122,21 +122,21 @@ class _Session:
             seed = level_seed(f"{scenario} {load}", self.spec.seed, start.reset)
             plan = command.plan_level(self.spec, scenario, load, seed)
             try:
-                level = await self._level(scenario, plan, tokenizer)
+                level, prompts = await self._level(scenario, plan, tokenizer)
             except BenchmarkFailed as error:
                 if not await self.server.answers():
                     raise self._gone() from error
                 raise
             use = await cache.use(start, plan.warmup_requests + level.num_requests)
             level = msgspec.structs.replace(level, seed=seed)
-            self.levels.append(
-                with_cache_use(level, use, PromptTokens(), is_warm=self.spec.is_warm)
-            )
+            self.levels.append(with_cache_use(level, use, prompts, is_warm=self.spec.is_warm))
             if not await self.server.answers():
                 raise self._gone()
         return self._result()
 
-    async def _level(self, scenario: str, plan: Plan, tokenizer: Path) -> LevelResult:
+    async def _level(
+        self, scenario: str, plan: Plan, tokenizer: Path
+    ) -> tuple[LevelResult, PromptTokens]:
         directory = Path(tempfile.mkdtemp(prefix=f"level-{len(self.levels)}-", dir=self.directory))
         prompts = directory / "prompts"
         prompts.mkdir()
@@ -153,14 +153,14 @@ class _Session:
                 shutil.rmtree(prompts, ignore_errors=True)
         self.tool_version = _version(directory)
 
-        def read() -> LevelResult:
+        def read() -> tuple[LevelResult, PromptTokens]:
             lines = _lines(process.requests_path)
             return read_level(
                 lines,
                 ended,
                 scenario=scenario,
                 load=plan.load,
-                sizes=plan.sizes[plan.warmup_requests :],
+                sizes=plan.sizes if plan.turns > 1 else plan.sizes[plan.warmup_requests :],
                 spec=self.spec,
                 began_at=began_at,
             )

@@ -7,7 +7,7 @@ the built-in generator. When they are sent is AIPerf's part.
 import itertools
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ import msgspec
 from schemas.benchmark import BenchmarkSpec
 from shared.benchmarks.adapter import Target
 from shared.benchmarks.arrivals import Load, loads, mean_rate_per_s, offsets
+from shared.benchmarks.conversation import check_turns
 from shared.benchmarks.level_choice import check_load_search
 from shared.benchmarks.traffic import (
     RequestSize,
@@ -36,16 +37,20 @@ KEPT: Final = ("PATH", "TZ", "LANG", "LC_ALL", "LC_CTYPE", "SSL_CERT_FILE", "SSL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One level: `warmup_requests` go before those that are measured.
+    """One level: `warmup_requests` go before the `requests` that are measured.
 
-    With `offsets_seconds` each is sent at its time, and none goes before.
+    With `offsets_seconds` each is sent at its time, and none goes before. With several `turns` so
+    many `sizes` after each other are those of a conversation, each of which begins at its time;
+    there may be more than are begun.
     """
 
     load: Load
     warmup_requests: int
+    requests: int
     sizes: tuple[RequestSize, ...]
     seed: int
     offsets_seconds: tuple[float, ...] = ()
+    turns: int = 1
 
 
 def check(spec: BenchmarkSpec) -> None:
@@ -55,9 +60,8 @@ def check(spec: BenchmarkSpec) -> None:
     for scenario in spec.traffic_scenarios:
         parse_scenario(scenario)
     loads(spec)
+    check_turns(spec)
     check_load_search(spec)
-    if spec.turns > 1 or spec.think_seconds:
-        raise UnsupportedTraffic("only the built-in generator can do this", "$.benchmark.turns")
     request_parameters(spec.additional_params)
 
 
@@ -65,37 +69,75 @@ def plan_level(spec: BenchmarkSpec, scenario: str, load: Load, seed: int) -> Pla
     """The same requests for the same seed."""
     rng = random.Random(seed)  # noqa: S311  # repeatable, not secret
     times: tuple[float, ...] = ()
-    warmup_requests, count = spec.warmup_requests, spec.max_requests_per_level
-    if load.arrivals is not None and not load.arrivals.startswith(("poisson", "constant")):
+    warmup_requests, requests = spec.warmup_requests, spec.max_requests_per_level
+    beginnings = warmup_requests + requests
+    # Its own rates are of requests, whichever conversations these belong to.
+    has_rate = load.arrivals is not None and load.arrivals.startswith(("poisson", "constant"))
+    if load.arrivals is not None and (spec.turns > 1 or not has_rate):
         arrivals = offsets(load.arrivals, spec.arrival_trace_seconds, rng)
         times = tuple(
             itertools.takewhile(
                 lambda seconds: seconds < spec.max_time_per_level_seconds,
-                itertools.islice(arrivals, count),
+                itertools.islice(arrivals, -(-requests // spec.turns)),
             )
         )
-        warmup_requests, count = 0, len(times)
+        warmup_requests, beginnings = 0, len(times)
+        requests = beginnings * spec.turns
+    elif spec.turns > 1:
+        # One after the other, and each phase begins with new ones, so many at once.
+        phases_requests = (warmup_requests, requests)
+        beginnings = sum(-(-each // spec.turns) + load.concurrency for each in phases_requests)
     sizes = with_shared_prefix(parse_scenario(scenario), spec.prefix_share, rng)
     return Plan(
         load=load,
         warmup_requests=warmup_requests,
-        sizes=tuple(sizes(rng) for _ in range(warmup_requests + count)),
+        requests=requests,
+        sizes=tuple(
+            size if place % spec.turns == 0 else replace(size, prefix_words=())
+            for place, size in enumerate(sizes(rng) for _ in range(beginnings * spec.turns))
+        ),
         seed=seed,
         offsets_seconds=times,
+        turns=spec.turns,
     )
 
 
 def request_lines(plan: Plan, spec: BenchmarkSpec, model_name: str) -> Iterator[bytes]:
-    """The file of requests, a line for each, in the order in which they are sent."""
+    """The file of requests or of turns, a line for each, in order of their beginning."""
     rng = random.Random(plan.seed)  # noqa: S311  # repeatable, not secret
     parameters = request_parameters(spec.additional_params)
     times: Iterable[float | None] = plan.offsets_seconds or itertools.repeat(None)
+    if plan.turns > 1:
+        yield from _turn_lines(plan, spec, model_name, times)
+        return
     for size, seconds in zip(plan.sizes, times, strict=False):
         prompt = sized_prompt(size, rng)
         messages = [{"role": "user", "content": prompt}]
         body = chat_body(model_name, messages, size.num_output_tokens, parameters)
         line = body if seconds is None else {"timestamp": 1000 * seconds, "payload": body}
         yield msgspec.json.encode(line) + b"\n"
+
+
+def _turn_lines(
+    plan: Plan, spec: BenchmarkSpec, model_name: str, times: Iterable[float | None]
+) -> Iterator[bytes]:
+    """AIPerf puts what was said before, and the server's answers, before each turn's text."""
+    rng = random.Random(plan.seed)  # noqa: S311  # repeatable, not secret
+    parameters = request_parameters(spec.additional_params)
+    for place, seconds in zip(range(0, len(plan.sizes), plan.turns), times, strict=False):
+        for turn, size in enumerate(plan.sizes[place : place + plan.turns]):
+            body = chat_body(model_name, (), size.num_output_tokens, parameters)
+            del body["messages"]
+            told: dict[str, Any] = {
+                "session_id": str(place // plan.turns),
+                "text_input": sized_prompt(size, rng),
+                "extra": body,
+            }
+            if turn:
+                told["delay"] = 1000 * spec.think_seconds
+            elif seconds is not None:
+                told["timestamp"] = 1000 * seconds
+            yield msgspec.json.encode(told) + b"\n"
 
 
 def configuration(
@@ -129,7 +171,9 @@ def configuration(
                     "name": "main",
                     "type": "file",
                     "path": str(requests),
-                    "format": "mooncake_trace" if plan.offsets_seconds else "raw_payload",
+                    "format": "mooncake_trace"
+                    if plan.offsets_seconds or plan.turns > 1
+                    else "raw_payload",
                 }
             ],
             "phases": _phases(plan, spec),
@@ -148,8 +192,8 @@ def configuration(
 def _phases(plan: Plan, spec: BenchmarkSpec) -> list[dict[str, Any]]:
     limits = {"duration": spec.max_time_per_level_seconds, "grace_period": GRACE_SECONDS}
     how = _how(plan)
-    measured = len(plan.sizes) - plan.warmup_requests
-    phases = [{"name": "profiling", "kind": "profiling", "requests": measured} | how | limits]
+    measured = {"name": "profiling", "kind": "profiling", "requests": plan.requests}
+    phases = [measured | how | limits]
     if plan.warmup_requests:
         warmup = {"name": "warmup", "kind": "warmup", "requests": plan.warmup_requests}
         phases.insert(0, warmup | {"exclude_from_results": True} | how | limits)

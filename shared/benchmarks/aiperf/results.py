@@ -6,6 +6,7 @@ generator. Requests that it cancelled when the time was over are in none of its 
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
@@ -13,7 +14,7 @@ import msgspec
 
 from schemas.benchmark import BenchmarkSpec, LevelResult
 from shared.benchmarks.arrivals import Load
-from shared.benchmarks.measured_level import LevelOutcome, Record, measured_level
+from shared.benchmarks.measured_level import LevelOutcome, PromptTokens, Record, measured_level
 from shared.benchmarks.metrics import FailedRequest, RequestSample, with_unanswered
 from shared.benchmarks.traffic import RequestSize
 from shared.errors import StewardError
@@ -52,6 +53,9 @@ class _Metadata(msgspec.Struct, frozen=True, kw_only=True):
     request_start_ns: int
     request_end_ns: int
     credit_issued_ns: int | None = None
+    conversation_id: str | None = None
+    x_correlation_id: str | None = None
+    turn_index: int | None = None
 
 
 class _Times(msgspec.Struct, frozen=True):
@@ -68,6 +72,7 @@ class _Metrics(msgspec.Struct, frozen=True, kw_only=True):
     request_latency: _Number | None = None
     usage_prompt_tokens: _Number | None = None
     usage_completion_tokens: _Number | None = None
+    usage_prompt_cache_read_tokens: _Number | None = None
     inter_chunk_latency: _Times | None = None
 
 
@@ -105,21 +110,19 @@ def read_level(
     sizes: Sequence[RequestSize],
     spec: BenchmarkSpec,
     began_at: datetime,
-) -> LevelResult:
-    """The level of `profile_export.jsonl`; `sizes` are those asked for, of the measured requests.
+) -> tuple[LevelResult, PromptTokens]:
+    """The level of `profile_export.jsonl`; `sizes` are those asked for, of the measured requests or
+    of all conversations.
 
     `began_at` counts where no request ended. Raises DamagedResult.
     """
-    origin: int | None = None
-    records: list[Record] = []
-    for line in lines:
-        try:
-            told = _decoder.decode(line)
-        except msgspec.DecodeError as error:
-            raise DamagedResult(f"expected a request of AIPerf: {error}") from error
-        if told.metadata.benchmark_phase == "profiling":
-            origin = told.metadata.request_start_ns if origin is None else origin
-            records.append(_record(told, origin, sizes))
+    measured = [each for each in map(_told, lines) if each.metadata.benchmark_phase == "profiling"]
+    origin = measured[0].metadata.request_start_ns if measured else None
+    asked = _Asked(sizes, spec.turns)
+    records = [
+        _record(told, origin or 0, asked)
+        for told in sorted(measured, key=lambda each: each.metadata.request_start_ns)
+    ]
     first = min((record.sent for record in records), default=0.0)
     outcome = LevelOutcome(
         load=load,
@@ -135,34 +138,76 @@ def read_level(
         rate_per_s=0.0,
         sent_in_all=len(records) + ended.cancelled,
     )
-    return with_unanswered(measured_level(scenario, outcome, spec), ended.cancelled)
+    level = with_unanswered(measured_level(scenario, outcome, spec), ended.cancelled)
+    return level, asked.prompts
 
 
-def _record(told: _Line, origin: int, sizes: Sequence[RequestSize]) -> Record:
+def _told(line: bytes) -> _Line:
+    try:
+        return _decoder.decode(line)
+    except msgspec.DecodeError as error:
+        raise DamagedResult(f"expected a request of AIPerf: {error}") from error
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What requests were to be, read in the order in which they were sent."""
+
+    sizes: Sequence[RequestSize]
+    turns: int
+    prompts: PromptTokens = field(default_factory=PromptTokens)
+    _history_tokens: dict[str, int] = field(default_factory=dict)  # by run of a conversation
+
+    def size(self, metadata: _Metadata) -> RequestSize:
+        number = metadata.session_num
+        if self.turns > 1:
+            try:
+                number = int(metadata.conversation_id or "") * self.turns + self._turn(metadata) - 1
+            except ValueError as error:
+                raise DamagedResult(f"expected a conversation's number: {error}") from error
+        if not 0 <= number < len(self.sizes):
+            raise DamagedResult(
+                f"expected at most {len(self.sizes)} requests, found number {number + 1}"
+            )
+        return self.sizes[number]
+
+    def place(self, metadata: _Metadata) -> tuple[int | None, int]:
+        """The turn, and the tokens of all before it."""
+        if self.turns == 1:
+            return None, 0
+        return self._turn(metadata), self._history_tokens.get(metadata.x_correlation_id or "", 0)
+
+    def answered(self, metadata: _Metadata, sample: RequestSample) -> None:
+        self.prompts.add(sample)
+        if self.turns > 1:
+            self._history_tokens[metadata.x_correlation_id or ""] = sample.total_tokens
+
+    def _turn(self, metadata: _Metadata) -> int:
+        return 1 + (metadata.turn_index or 0)
+
+
+def _record(told: _Line, origin: int, asked: _Asked) -> Record:
     metadata = told.metadata
     sent = (metadata.request_start_ns - origin) / NANOSECONDS
     seconds = (metadata.request_end_ns - metadata.request_start_ns) / NANOSECONDS
-    outcome = _outcome(told, seconds, _size(metadata.session_num, sizes))
+    outcome = _outcome(told, seconds, asked.size(metadata), *asked.place(metadata))
     if isinstance(outcome, RequestSample):
         seconds = outcome.e2e_latency
+        asked.answered(metadata, outcome)
     issued = metadata.credit_issued_ns or metadata.request_start_ns
     late_seconds = max(0.0, (metadata.request_start_ns - issued) / NANOSECONDS)
     return Record(sent, sent + seconds, late_seconds, outcome)
 
 
-def _size(number: int, sizes: Sequence[RequestSize]) -> RequestSize:
-    if number < len(sizes):
-        return sizes[number]
-    raise DamagedResult(f"expected at most {len(sizes)} requests, found number {number + 1}")
-
-
-def _outcome(told: _Line, seconds: float, size: RequestSize) -> RequestSample | FailedRequest:
+def _outcome(
+    told: _Line, seconds: float, size: RequestSize, turn: int | None, history_tokens: int
+) -> RequestSample | FailedRequest:
     first, latency = told.metrics.time_to_first_token, told.metrics.request_latency
     if told.error is not None:
         return FailedRequest(code=_code(told.error), seconds=seconds)
     if first is None or latency is None:
         return FailedRequest(code="malformed", seconds=seconds)
-    return _sample(told.metrics, _seconds(first), _seconds(latency), size)
+    return _sample(told.metrics, _seconds(first), _seconds(latency), size, turn, history_tokens)
 
 
 def _code(error: _Error) -> str:
@@ -171,19 +216,30 @@ def _code(error: _Error) -> str:
     return CODES.get(error.type or "", "protocol")
 
 
-def _sample(metrics: _Metrics, ttft: float, latency: float, size: RequestSize) -> RequestSample:
+def _sample(
+    metrics: _Metrics,
+    ttft: float,
+    latency: float,
+    size: RequestSize,
+    turn: int | None,
+    history_tokens: int,
+) -> RequestSample:
     prompt, completion = metrics.usage_prompt_tokens, metrics.usage_completion_tokens
+    cached = metrics.usage_prompt_cache_read_tokens
     if prompt is not None and completion is not None:
         counts = int(prompt.value), int(completion.value)
     else:
         gaps = metrics.inter_chunk_latency
-        counts = size.num_input_tokens, 1 + (len(gaps.value) if gaps else 0)
+        counts = history_tokens + size.num_input_tokens, 1 + (len(gaps.value) if gaps else 0)
     return RequestSample(
         ttft=ttft,
         e2e_latency=latency,
         num_input_tokens=counts[0],
         num_output_tokens=counts[1],
         tokens_estimated=prompt is None or completion is None,
+        turn=turn,
+        reusable_tokens=history_tokens or len(size.prefix_words),
+        cached_tokens=None if cached is None else int(cached.value),
     )
 
 

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 from aiohttp import web
@@ -145,6 +146,59 @@ def assert_written_nowhere(directory: Path, secret: bytes) -> None:
     files = [path for path in directory.rglob("*") if path.is_file()]
     assert files
     assert not [path for path in files if secret in path.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        {"num_concurrency": (2,)},
+        {"arrivals": ("constant(4)",), "think_seconds": 0.1},
+    ],
+    ids=["closed", "timed"],
+)
+async def test_conversations_carry_the_servers_answers(
+    tmp_path: Path, load: dict[str, Any]
+) -> None:
+    behaviour = Behaviour(model="m", step_seconds=0.001, prefix_cache=True)
+    bodies: list[dict[str, Any]] = []
+
+    @web.middleware
+    async def watch(request: web.Request, handler: Any) -> web.StreamResponse:
+        if request.path.endswith("/completions"):
+            bodies.append(msgspec.json.decode(await request.read()))
+        response: web.StreamResponse = await handler(request)
+        return response
+
+    app = SimulatedEngine(behaviour).app()
+    app.middlewares.append(watch)
+    async with serving(app) as base_url:
+        result = await measured(
+            base_url,
+            tmp_path,
+            model="m",
+            traffic_scenarios=("D(160,32)",),
+            max_requests_per_level=24,
+            warmup_requests=3,
+            turns=3,
+            **load,
+        )
+
+    [level] = result.levels
+    assert (level.num_requests, level.num_error_requests) == (24, 0)
+    assert [each.turn for each in level.turns] == [1, 2, 3]
+    assert [each.mean_input_tokens for each in level.turns] == [160, 352, 544]
+    longest = [body["messages"] for body in bodies if len(body["messages"]) == 5]
+    assert longest
+    for messages in longest:
+        assert [each["role"] for each in messages] == ["user", "assistant"] * 2 + ["user"]
+        assert [each["content"] for each in messages[1::2]] == [" token" * 32] * 2
+    use = level.prefix_cache
+    assert use is not None
+    assert use.asked_share is not None
+    assert use.hit_share is not None
+    # 192 and 384 of 1056 tokens had been sent or answered; whole blocks of 176 and 368 are found.
+    assert use.asked_share == pytest.approx(576 / 1056, abs=0.1)
+    assert use.hit_share == pytest.approx(use.asked_share * 544 / 576, abs=0.08)
 
 
 async def test_a_cancelled_benchmark_leaves_no_process(tmp_path: Path) -> None:

@@ -106,6 +106,39 @@ def test_a_warm_scenario_shares_the_beginnings() -> None:
     assert len(beginnings) == 1
 
 
+CONVERSATIONS = msgspec.structs.replace(SPEC, turns=3, think_seconds=1.5)
+
+
+@pytest.mark.parametrize(
+    ("load", "how", "requests", "begun"),
+    [
+        # Six requests of two conversations and two before them of one, and as many as may be open.
+        (Load(4), "concurrency", 6, 2 + 1 + 2 * 4),
+        # At their own times, as its rates are of requests.
+        (Load(OPEN, "constant(2)"), "fixed_schedule", 6, 2),
+        (Load(OPEN, "burst(2,2)"), "fixed_schedule", 6, 2),
+    ],
+)
+def test_conversations_are_its_own_with_our_prompts(
+    load: Load, how: str, requests: int, begun: int
+) -> None:
+    benchmark = told(load, CONVERSATIONS)
+    sent = lines(load, CONVERSATIONS)
+
+    measured = benchmark["phases"][-1]
+    assert (measured["type"], measured["requests"]) == (how, requests)
+    numbers = [line["session_id"] for line in sent]
+    assert numbers == [str(number) for number in range(begun) for _ in range(3)]
+    assert [line.get("delay") for line in sent] == [None, 1500.0, 1500.0] * begun
+    for line in sent:
+        assert len(line["text_input"].split()) == 20
+        assert line["extra"]["max_tokens"] == 4
+        assert "messages" not in line["extra"]
+    if how == "fixed_schedule":
+        times = {"constant(2)": [0, 500], "burst(2,2)": [0, 0]}[load.arrivals or ""]
+        assert [line["timestamp"] for line in sent[::3]] == times
+
+
 def test_answers_are_streamed_and_counted_by_the_server_and_nothing_else_is_measured() -> None:
     benchmark = told(Load(1))
 
@@ -139,6 +172,7 @@ def test_the_key_is_named_in_the_file_and_told_in_the_environment() -> None:
         ({"task": "text-to-embeddings"}, "$.benchmark.task"),
         ({"traffic_scenarios": ("dataset",)}, "$.benchmark.traffic_scenarios"),
         ({"arrivals": ("poisson(0)",)}, "$.benchmark.arrivals[0]"),
+        ({"think_seconds": 1.0}, "$.benchmark.turns"),
         ({"additional_params": {"n": 2}}, "$.benchmark.additional_params.n"),
     ],
 )

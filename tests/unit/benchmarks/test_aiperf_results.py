@@ -66,7 +66,7 @@ def line(number: int = 0, **overrides: Any) -> bytes:  # any field of a line
 
 
 def read(*lines: bytes, cancelled: int = 0, load: Load | None = None) -> LevelResult:
-    return read_level(
+    level, _ = read_level(
         lines,
         Ended(cancelled=cancelled, seconds=7.0),
         scenario="D(50,30)",
@@ -75,6 +75,7 @@ def read(*lines: bytes, cancelled: int = 0, load: Load | None = None) -> LevelRe
         spec=BenchmarkSpec(),
         began_at=BEGAN,
     )
+    return level
 
 
 def test_requests_become_a_level_by_our_own_rules() -> None:
@@ -181,3 +182,58 @@ def test_the_log_tells_how_far_it_is() -> None:
     assert said_end(STARTED) is None
     assert said_end(CUT_OFF) == Ended(cancelled=2, seconds=7.0)
     assert said_end(CUT_OFF.replace("Phase profiling", "Phase warmup")) is None
+
+
+def turn(conversation: int, index: int, start: float, *, prompt: int, cached: int) -> bytes:
+    told = json.loads(line())
+    told["metadata"] |= {
+        "conversation_id": str(conversation),
+        "x_correlation_id": f"run-of-{conversation}",
+        "turn_index": index,
+        "session_num": 99,
+        "request_start_ns": START_NS + int(start * 1e9),
+        "request_end_ns": START_NS + int((start + 0.3) * 1e9),
+    }
+    told["metrics"]["usage_prompt_tokens"]["value"] = prompt
+    told["metrics"]["usage_prompt_cache_read_tokens"] = {"value": cached, "unit": "tokens"}
+    return json.dumps(told).encode()
+
+
+def test_turns_are_told_apart_and_what_went_before_is_counted() -> None:
+    # As they are written when they end, whichever began first.
+    lines = [
+        turn(1, 0, 0.1, prompt=50, cached=20),
+        turn(0, 1, 0.4, prompt=130, cached=64),
+        turn(0, 0, 0.0, prompt=50, cached=20),
+    ]
+
+    level, prompts = read_level(
+        lines,
+        Ended(cancelled=0, seconds=7.0),
+        scenario="D(50,30)",
+        load=Load(2),
+        sizes=[RequestSize(num_input_tokens=50, num_output_tokens=30)] * 4,
+        spec=BenchmarkSpec(turns=2),
+        began_at=BEGAN,
+    )
+
+    told = [
+        (each.turn, each.num_completed_requests, each.mean_input_tokens) for each in level.turns
+    ]
+    assert told == [(1, 2, 50.0), (2, 1, 130.0)]
+    # 50 tokens were asked before and 30 answered; hits of first turns are the template's.
+    assert (prompts.sent, prompts.reusable, prompts.cached) == (230, 80, 64)
+
+
+@pytest.mark.parametrize("conversation", [2, -1])
+def test_a_conversation_that_was_never_asked_for_is_damage(conversation: int) -> None:
+    with pytest.raises(DamagedResult):
+        read_level(
+            [turn(conversation, 0, 0.0, prompt=50, cached=0)],
+            Ended(cancelled=0, seconds=7.0),
+            scenario="D(50,30)",
+            load=Load(2),
+            sizes=[RequestSize(num_input_tokens=50, num_output_tokens=30)] * 4,
+            spec=BenchmarkSpec(turns=2),
+            began_at=BEGAN,
+        )
