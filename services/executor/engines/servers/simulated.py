@@ -62,7 +62,7 @@ FLAGS: Final = (
     Flag(
         "start-compile-seconds",
         FlagKind.NUMBER,
-        "further time until then, unless $VLLM_CACHE_ROOT has what it compiles",
+        "processor time that it computes before, unless $VLLM_CACHE_ROOT has what it compiles",
         minimum=0,
     ),
     Flag("ignore-sigterm", FlagKind.SWITCH, "end on SIGKILL only"),
@@ -373,7 +373,7 @@ def _behaviour(options: argparse.Namespace) -> Behaviour:
 
 
 async def _run(behaviour: Behaviour, host: str, port: int, place: Place | None) -> None:
-    await compile_once(behaviour.model, behaviour.start_compile_seconds)
+    compile_once(behaviour.model, behaviour.start_compile_seconds)
     if place is None:
         await _serve(SimulatedEngine(behaviour), host, port)
     elif place.rank:

@@ -1,8 +1,8 @@
 """What a simulated engine pretends beside its speed: answers, and compiling at its start."""
 
-import asyncio
 import os
 import random
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,9 +20,9 @@ def answer_words(prompt: Sequence[str], count: int, drift: float) -> str:
     return " ".join(words)
 
 
-async def compile_once(model: str, seconds: float) -> None:
-    """Take that long, unless $VLLM_CACHE_ROOT has what was compiled before."""
-    if not seconds:
+def compile_once(model: str, processor_seconds: float) -> None:
+    """Compute for that long, unless $VLLM_CACHE_ROOT has what was compiled before."""
+    if not processor_seconds:
         return
     root = os.environ.get("VLLM_CACHE_ROOT")
     compiled = Path(root, model.replace("/", "_")) if root else None
@@ -30,7 +30,9 @@ async def compile_once(model: str, seconds: float) -> None:
         say("compiled before (simulated)")
         return
     say("compiling (simulated)")
-    await asyncio.sleep(seconds)
+    ends = time.process_time() + processor_seconds
+    while time.process_time() < ends:
+        sum(range(10_000))
     if compiled is not None:
         compiled.parent.mkdir(parents=True, exist_ok=True)
         compiled.touch()
