@@ -158,7 +158,17 @@ class FleetQueries:
         async with self.database.transaction() as connection:
             fleet = await self._fleet(connection)
             clusters = await read_fleet(connection, self.clusters)
-        return cluster_gpu_status(fleet, self.reader.readings.temperatures()), clusters
+        seen = {
+            node_id: tuple(map(self._with_shared_use, devices))
+            for node_id, devices in fleet.nodes.items()
+        }
+        temperatures = self.reader.readings.temperatures()
+        return cluster_gpu_status(replace(fleet, nodes=seen), temperatures), clusters
+
+    def _with_shared_use(self, device: Device) -> Device:
+        """With what its parts use together: no decision looks at that, but people do."""
+        newest = self.reader.readings.newest(device.node_id) if device.parts else None
+        return device if newest is None else replace(device, reading=newest.gpus.get(device.uuid))
 
     async def _fleet(self, connection: Connection) -> Fleet:
         fleet = await self.reader.read(connection)

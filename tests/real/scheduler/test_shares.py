@@ -10,6 +10,7 @@ import pytest
 from schemas.device_grant import ShareKind
 from schemas.errors import ErrorCode
 from schemas.gpu_request import GpuRequest
+from schemas.node_selection import ClusterStatus, GetClusterStatus
 from schemas.reasons import ReasonCode
 from schemas.scheduler import RequestReservation, ReservationGranted, ReservationState
 from schemas.scheduler_nodes import LabelNode
@@ -60,6 +61,12 @@ async def test_the_map_shows_0_60_and_0_80_after_0_2_and_1_2_of_two_gpus(steward
     assert (device.share.shares, device.share.reserved_memory_mb) == (0.2, 16_000)
     assert device.share.kind is ShareKind.COOPERATIVE  # and says that nothing is enforced
     assert (device.share.compute_percent, device.share.memory_mb) == (None, None)
+
+    async def are_read() -> bool:
+        status = await steward.bus.query(GetClusterStatus(), ClusterStatus)
+        return all(gpu.has_metrics for gpu in status.gpus)
+
+    await eventually(are_read, what="the use of shared GPUs")
     waiting = await steward.request(GpuRequest(shares=0.7))
     await steward.waiting(waiting, ReasonCode.INSUFFICIENT_SHARES)
 
