@@ -25,8 +25,8 @@ _FACTOR: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _PROFILE: Final = re.compile(r"[1-7]g\.\d+gb")
 # Of the form, and said elsewhere in this platform.
 _ELSEWHERE: Final = {
-    "quantum_size": "the scheduler's, for all of its nodes: GPUSTEWARD_SCHEDULER_SHARE_QUANTUM",
-    "device_plugin_name": "a label of the node: GPUSTEWARD_TELEMETRY_LABELS=device-plugin=NAME",
+    "quantum_size": "the scheduler says it for all nodes: GPUSTEWARD_SCHEDULER_SHARE_QUANTUM",
+    "device_plugin_name": "label the node: GPUSTEWARD_TELEMETRY_LABELS=device-plugin=NAME",
     "formats": "amounts are shown by the platform's own: GPUs, shares of them to 0.01, and MiB",
 }
 UNIT_MEMORY_MB: Final = 2048
@@ -327,7 +327,7 @@ def _refuse_elsewhere(given: dict[str, Any]) -> None:
     """Raises FleetError for a key of the form whose place is another one, and says which."""
     for name, where in _ELSEWHERE.items():
         if given.pop(name, None):
-            raise FleetError(f"expected none: this is {where} - at `$.{name}`")
+            raise FleetError(f"expected none: {where} - at `$.{name}`")
 
 
 def _refuse_other_units(file: _FleetFile) -> None:
