@@ -45,11 +45,11 @@ class ClusterAccess(Struct, frozen=True, kw_only=True):
         files = kubeconfig_files(self.kubeconfig)
         try:
             if files is None:
-                load_incluster_config(  # type: ignore[no-untyped-call]
+                load_incluster_config(  # type: ignore[no-untyped-call]  # the client has no types
                     client_configuration=configuration
                 )
             else:
-                await load_kube_config(  # type: ignore[no-untyped-call]
+                await load_kube_config(  # type: ignore[no-untyped-call]  # the client has no types
                     config_file=files,
                     context=self.context,
                     client_configuration=configuration,

@@ -209,7 +209,7 @@ class KubernetesClient:
 
         api = await self._connected()
         # The package makes its session with the first call of its own only.
-        session = api.rest_client.pool_manager or api.rest_client._create_pool_manager()  # noqa: SLF001
+        session = api.rest_client.pool_manager or api.rest_client._create_pool_manager()  # noqa: SLF001  # it has no other way
         api.rest_client.pool_manager = session
         url = f"{api.configuration.host}{path}?{urlencode(params)}"
         try:
@@ -272,7 +272,7 @@ class KubernetesClient:
         timeout: "aiohttp.ClientTimeout",  # noqa: ASYNC109  # aiohttp's own
     ) -> "aiohttp.ClientResponse":
         with _silence_as_error():
-            response = await api.rest_client.request(  # type: ignore[no-untyped-call]
+            response = await api.rest_client.request(  # type: ignore[no-untyped-call]  # the client has no types
                 method,
                 f"{api.configuration.host}{path}",
                 headers={**await _headers(api), "Content-Type": content_type},
@@ -309,7 +309,7 @@ class KubernetesClient:
             await self._log_in()
             self._replaced.append(refused)  # its watches go on until their answers end
             for older in self._replaced[:-1]:
-                await older.close()  # type: ignore[no-untyped-call]
+                await older.close()  # type: ignore[no-untyped-call]  # the client has no types
             del self._replaced[:-1]
             return True
 

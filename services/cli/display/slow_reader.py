@@ -32,7 +32,7 @@ async def say(text: str, *, err: bool = False) -> None:
 async def say_printed(prints: Callable[[], None]) -> None:
     """`say` what a function prints by click.echo."""
     printed = io.StringIO()
-    printed.isatty = sys.stdout.isatty  # type: ignore[method-assign]
+    printed.isatty = sys.stdout.isatty  # type: ignore[method-assign]  # click asks it for colours
     with redirect_stdout(printed):
         prints()
     await say(printed.getvalue().removesuffix("\n"))

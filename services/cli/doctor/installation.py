@@ -25,7 +25,7 @@ METRICS_PORT_VARIABLE: Final = "GPUSTEWARD_TELEMETRY_METRICS_PORT"
 def data_directory(facts: HostFacts) -> Seen:
     wanted = facts.data_dir
     # Path.exists would raise below a directory that may not be entered.
-    existing = next(each for each in (wanted, *wanted.parents) if os.path.exists(each))  # noqa: PTH110
+    existing = next(each for each in (wanted, *wanted.parents) if os.path.exists(each))  # noqa: PTH110  # as above
     free = shutil.disk_usage(existing).free / GIBIBYTE
     state = "" if existing == wanted else ", will be made"
     found = f"{wanted}{state}, {free:.1f} GiB free, owner {_owner(existing)}"

@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -191,7 +192,7 @@ class ComposeDirectory:
         self._add("postgres/password", lambda: secrets.token_urlsafe(24))
         for name in sorted(POSTGRES_SERVICES):
             line = f"postgres:5432:gpusteward:{role_of(name)}:{secrets.token_urlsafe(24)}\n"
-            self._add(f"postgres/{name}.pgpass", lambda line=line: line)  # type: ignore[misc]
+            self._add(f"postgres/{name}.pgpass", partial(str, line))
         self._add("postgres/init/roles.sql", lambda: logins_sql(self._passwords()))
 
     def _passwords(self) -> Mapping[str, str]:

@@ -5,6 +5,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -131,8 +132,11 @@ class ProgressReporter:
             phase, began_at = self._unrecorded.popleft()
             try:
                 await self.journal.transact(
-                    lambda connection, phase=phase, began_at=began_at: transitions.record_phase(  # type: ignore[misc]
-                        connection, self.attempt_id, phase, began_at
+                    partial(
+                        transitions.record_phase,
+                        attempt_id=self.attempt_id,
+                        phase=phase,
+                        now=began_at,
                     )
                 )
             except JournalFull as error:

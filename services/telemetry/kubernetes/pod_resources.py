@@ -29,10 +29,10 @@ async def kubelet(socket: Path) -> AsyncIterator[List]:
 
         __content_subtype__ = "proto"
 
-        def encode(self, message: Any, message_type: Any) -> bytes:  # noqa: ARG002
+        def encode(self, message: Any, message_type: Any) -> bytes:  # noqa: ARG002  # the interface's
             return bytes(message)
 
-        def decode(self, data: bytes, message_type: Any) -> bytes:  # noqa: ARG002
+        def decode(self, data: bytes, message_type: Any) -> bytes:  # noqa: ARG002  # the interface's
             return data
 
     channel = Channel(path=str(socket), codec=Unread())

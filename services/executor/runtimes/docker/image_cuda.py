@@ -21,7 +21,7 @@ def cuda_of_images(
         for reference, image_id in _tagged(api, repository):
             tag = reference.rpartition(":")[2]
             # docker has no types.
-            image = api.inspect_image(image_id)  # type: ignore[no-untyped-call]
+            image = api.inspect_image(image_id)  # type: ignore[no-untyped-call]  # docker has no types
             config = image.get("Config") or {}
             cuda = image_cuda(reference, config.get("Env") or (), config.get("Labels") or {})
             if cuda is not None:

@@ -327,7 +327,7 @@ class _Maker:
         return devices_of(self._plan.names, placement.resource, placement.gpus)
 
     def _mounts(self) -> list[Object]:
-        mounts: list[Object] = [{"name": SHARED_MEMORY, "mountPath": "/dev/shm"}]  # noqa: S108
+        mounts: list[Object] = [{"name": SHARED_MEMORY, "mountPath": "/dev/shm"}]  # noqa: S108  # the pod's own
         if (claim := self._plan.names.claim) is not None:
             mount = {"name": MODEL_VOLUME, "mountPath": claim.mount_path, "readOnly": True}
             mounts.append({**mount, "subPath": claim.subpath} if claim.subpath else mount)

@@ -157,7 +157,7 @@ class _Forms:
             "ports": [{"name": "http", "containerPort": launch.port}],
             "resources": {"limits": self._limits},
             "readinessProbe": {"httpGet": {"path": launch.readiness_path, "port": launch.port}},
-            "volumeMounts": [{"name": "shared-memory", "mountPath": "/dev/shm"}],  # noqa: S108
+            "volumeMounts": [{"name": "shared-memory", "mountPath": "/dev/shm"}],  # noqa: S108  # the pod's own
         }
         if launch.entrypoint is not None:
             made["command"] = list(launch.entrypoint)

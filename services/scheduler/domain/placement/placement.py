@@ -96,7 +96,7 @@ class Cost(Protocol):
     def __call__(self, node_id: NodeId, parts: Taken = ()) -> float: ...
 
 
-def no_cost(node_id: NodeId, parts: Taken = ()) -> float:  # noqa: ARG001
+def no_cost(node_id: NodeId, parts: Taken = ()) -> float:  # noqa: ARG001  # one of several costs
     """Without the `density` policy no place costs more than another."""
     return 0.0
 
