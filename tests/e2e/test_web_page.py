@@ -426,6 +426,44 @@ async def test_a_gpu_is_found_and_cordoned_without_a_mouse(
     await expect(page.get_by_role("button", name="Cordon", exact=True)).to_be_focused()
 
 
+async def test_a_task_is_submitted_opened_and_compared_without_a_mouse(
+    platform: PlatformProcess, visit: Visit, finished_task: dict[str, Any]
+) -> None:
+    page = (await visit(f"/tasks/{finished_task['task_id']}")).page
+    await expect(page.get_by_role("region", name="Experiments")).to_be_visible()
+
+    await tab_to(page, "Experiments")
+    await page.keyboard.press("ArrowRight")
+    await expect(page.get_by_role("tab", name="Compare")).to_be_focused()
+    await expect(page.locator('figure[data-chart^="Throughput per GPU"] canvas')).to_be_visible()
+    await tab_to(page, "#")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("main button[aria-pressed=true]")).to_have_count(1)
+    await page.keyboard.press("Control+k")
+    search = page.get_by_label("Search", exact=True)
+    await expect(search).to_be_focused()
+    await page.keyboard.type("New task")
+    await expect(page.locator("[data-selected]")).to_contain_text("New task")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/tasks/new")
+    await expect(search).to_have_count(0)
+    await expect(page.get_by_role("main")).to_be_focused()
+    await tab_to(page, "Name")
+    await page.keyboard.press("Control+a")
+    await page.keyboard.type("without-a-mouse")
+    submit = page.get_by_role("button", name="Submit")
+    await expect(submit).to_be_enabled()
+    await tab_to(page, "Submit", "Shift+Tab")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/tasks/*-*")
+    await expect(page.get_by_role("heading", name="without-a-mouse")).to_be_visible()
+    await expect(page.get_by_role("main")).to_be_focused()
+    await tab_to(page, "experiment 1")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/experiments/**")
+    await expect(page.get_by_role("heading", name="without-a-mouse #1")).to_be_visible()
+
+
 @pytest.mark.parametrize(
     ("role", "may_submit", "may_cordon"),
     [("viewer", False, False), ("submitter", True, False), ("admin", True, True)],
