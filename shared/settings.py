@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from shared.ids import host_node_id, node_token
 from shared.paths import default_data_dir
@@ -38,7 +38,7 @@ class CommonSettings(Struct, frozen=True, kw_only=True):
 
     nats_url: str = "nats://127.0.0.1:4222"
     nats_credentials: str | None = None
-    postgres_dsn: str | None = None
+    postgres_dsn: Annotated[str, Meta(pattern="^postgres(ql)?://")] | None = None
     data_dir: str = msgspec.field(default_factory=lambda: str(default_data_dir()))
     node_id: str = msgspec.field(default_factory=host_node_id)
     installation_id: str = "standalone"

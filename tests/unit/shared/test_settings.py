@@ -68,6 +68,13 @@ def test_an_empty_variable_counts_as_absent() -> None:
     assert load(GPUSTEWARD_POSTGRES_DSN="", GPUSTEWARD_SAMPLING_BATCH="").postgres_dsn is None
 
 
+def test_an_address_of_the_database_that_is_none_is_refused_without_its_password() -> None:
+    with pytest.raises(SettingsError, match="GPUSTEWARD_POSTGRES_DSN") as refused:
+        load(GPUSTEWARD_POSTGRES_DSN="user:store-secret@db/steward")
+
+    assert "secret" not in str(refused.value)
+
+
 def test_no_password_is_in_what_is_printed() -> None:
     settings = load(
         GPUSTEWARD_NATS_URL="nats://user:bus-secret@bus:4222",

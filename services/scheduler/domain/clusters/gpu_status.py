@@ -44,7 +44,10 @@ def _of_node(
     by_agent: Iterable[ClusterGpu],
     free: int,
 ) -> list[ClusterGpu]:
-    """Kubernetes counts its free GPUs and names none: taken for free are the least used."""
+    """Kubernetes counts its free GPUs and names none.
+
+    Taken for free are the least used, and those of unknown use last.
+    """
     is_stale = cluster.loads.get(node.name, NO_METRICS).is_stale
     shown = {gpu.gpu_index: gpu for gpu in by_agent if gpu.has_metrics}
     if not shown and not is_stale:
@@ -55,7 +58,10 @@ def _of_node(
         shown[index] = _blank(node, gpus, index)
     least_used = sorted(
         shown.values(),
-        key=lambda gpu: (gpu.memory_usage_percent or 0.0, gpu.utilization_percent or 0.0),
+        key=lambda gpu: (
+            *_known_first(gpu.memory_usage_percent),
+            *_known_first(gpu.utilization_percent),
+        ),
     )
     return [
         replace(
@@ -67,6 +73,10 @@ def _of_node(
         )
         for place, gpu in enumerate(least_used)
     ]
+
+
+def _known_first(percent: float | None) -> tuple[bool, float]:
+    return (percent is None, percent or 0.0)
 
 
 def _told(node: ClusterNode, gpus: NodeGpus) -> Iterable[ClusterGpu]:
