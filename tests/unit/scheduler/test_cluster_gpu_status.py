@@ -69,17 +69,6 @@ def test_of_equal_memory_the_less_utilized_is_free() -> None:
     assert [gpu.memory_usage_percent for gpu in found] == [None, None]
 
 
-def test_a_gpu_of_unknown_use_is_free_after_the_known() -> None:
-    readings = (
-        ClusterGpuReading(index=0, memory_total_mb=100),
-        ClusterGpuReading(index=1, memory_used_mb=90, memory_total_mb=100),
-    )
-
-    found = status(make_cluster_node("a", 2, requested=1, readings=readings))
-
-    assert [gpu.allocatable for gpu in found] == [False, True]
-
-
 def test_stale_readings_are_not_shown_as_if_they_were_of_now() -> None:
     readings = (ClusterGpuReading(index=0, memory_used_mb=50, memory_total_mb=100),)
 

@@ -78,8 +78,14 @@ def environment_of(container: dict[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     for source in container.get("envFrom", ()):
         found |= maps[source["configMapRef"]["name"]]
-    given = {each["name"]: each.get("value", "node-1.example.org") for each in container["env"]}
+    given = {each["name"]: each.get("value") or referred(each) for each in container["env"]}
     return found | given
+
+
+def referred(variable: dict[str, Any]) -> str:
+    """Of a secret, which only databases' addresses come from, or of the pod's node."""
+    is_secret = "secretKeyRef" in variable["valueFrom"]
+    return "postgresql://db.example.org/steward" if is_secret else "node-1.example.org"
 
 
 def test_the_settings_are_ones_that_there_are() -> None:

@@ -44,10 +44,7 @@ def _of_node(
     by_agent: Iterable[ClusterGpu],
     free: int,
 ) -> list[ClusterGpu]:
-    """Kubernetes counts its free GPUs and names none.
-
-    Taken for free are the least used, and those of unknown use last.
-    """
+    """Kubernetes counts its free GPUs and names none: taken for free are the least used."""
     is_stale = cluster.loads.get(node.name, NO_METRICS).is_stale
     shown = {gpu.gpu_index: gpu for gpu in by_agent if gpu.has_metrics}
     if not shown and not is_stale:
@@ -58,10 +55,7 @@ def _of_node(
         shown[index] = _blank(node, gpus, index)
     least_used = sorted(
         shown.values(),
-        key=lambda gpu: (
-            *_known_first(gpu.memory_usage_percent),
-            *_known_first(gpu.utilization_percent),
-        ),
+        key=lambda gpu: (gpu.memory_usage_percent or 0.0, gpu.utilization_percent or 0.0),
     )
     return [
         replace(
@@ -73,10 +67,6 @@ def _of_node(
         )
         for place, gpu in enumerate(least_used)
     ]
-
-
-def _known_first(percent: float | None) -> tuple[bool, float]:
-    return (percent is None, percent or 0.0)
 
 
 def _told(node: ClusterNode, gpus: NodeGpus) -> Iterable[ClusterGpu]:

@@ -10,7 +10,7 @@ import { importances } from "./points";
 export function importanceChart(compared: Compared): Shown {
   const found = importances(compared.experiments, compared.names);
   const option: EChartsOption = {
-    grid: { left: 140, right: 40, top: 8, bottom: 44 },
+    grid: { left: 140, right: 64, top: 8, bottom: 44 },
     tooltip: { trigger: "axis", valueFormatter: (value) => `${number(Number(value))} %` },
     xAxis: { type: "value", max: 100, name: "variance of the score explained by it alone (%)", ...axisName },
     yAxis: { type: "category", inverse: true, data: found.map(([name]) => name) },
