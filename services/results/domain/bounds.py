@@ -93,10 +93,8 @@ def _by_client(level: LevelResult) -> LevelBound | None:
         return None
     lag = 1000 * (level.client_lag_p99_seconds or 0.0)
     late = 1000 * (level.lateness_p99_seconds or 0.0)
-    return LevelBound(
-        bound=Bound.CLIENT,
-        evidence=f"the load generator looked {lag:.1f} ms and sent {late:.1f} ms late (p99)",
-    )
+    own = f"read answers {lag:.1f} ms and sent requests {late:.1f} ms late (p99)"
+    return LevelBound(bound=Bound.CLIENT, evidence=f"the load generator {own}")
 
 
 def _by_throttling(facts: WindowFacts) -> LevelBound | None:

@@ -59,7 +59,7 @@ export function ExperimentsTable({ task, experiments }: ExperimentsTableProps) {
             <div className="nowrap">
               <Broken constraints={brokenBy(each)} />
             </div>
-            {each.run.repeats !== null && <div className="dim">repeats {each.run.repeats}</div>}
+            {each.run.repeats !== null && <div className="dim">repeats #{each.run.repeats}</div>}
             {each.state === "failed" && each.failure && <div className="dim">{each.failure.kind.replaceAll("_", " ")}</div>}
             {each.state === "waiting" && <div className="dim">{each.waiting_reasons[0]?.message}</div>}
           </>
