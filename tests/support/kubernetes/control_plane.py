@@ -155,6 +155,7 @@ class ControlPlane:
             if name in self._running:
                 await self._kill(name)
         self._spawn_clients()
+        await self._until_kwok_listens()
 
     async def stop_apiserver(self) -> None:
         """SIGKILL, with which every watch breaks."""
@@ -266,9 +267,12 @@ class ControlPlane:
             f"--controllers={','.join(CONTROLLERS)}",
             "--concurrent-deployment-syncs=2",
         )
+        self._spawn_kwok()
+
+    def _spawn_kwok(self) -> None:
         self._spawn(
             "kwok",
-            kubeconfig,
+            f"--kubeconfig={self.kubeconfig()}",
             f"--config={self.directory}/kwok.yaml",
             "--manage-all-nodes=true",
             f"--cidr={POD_NETWORK.replace('.0.0/', '.0.1/')}",
@@ -315,6 +319,22 @@ class ControlPlane:
                     f"was not ready within {START_SECONDS} s",
                     self._log(apiserver.name),
                 )
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _until_kwok_listens(self) -> None:
+        """It gives up where one of its first calls fails, after which no pod would start or end."""
+        deadline = asyncio.get_running_loop().time() + START_SECONDS
+        while True:
+            with suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", self._ports.kubelet)
+                writer.transport.abort()
+                return
+            if asyncio.get_running_loop().time() > deadline:
+                raise NotReady(
+                    "kwok", f"did not listen within {START_SECONDS} s", self._log("kwok")
+                )
+            if self._running["kwok"].returncode is not None:
+                self._spawn_kwok()
             await asyncio.sleep(POLL_SECONDS)
 
     async def _is_ready(self) -> bool:

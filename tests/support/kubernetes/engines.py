@@ -45,6 +45,7 @@ class PodEngines:
     names: set[str] = field(default_factory=set)
     _of_reservation: dict[str, list[str]] = field(default_factory=dict)
     _running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _killed: set[str] = field(default_factory=set)
 
     def pids(self, reservation_id: object) -> list[int]:
         return [
@@ -94,6 +95,7 @@ class PodEngines:
             self._running[uid] = asyncio.create_task(self._run(pod))
 
     def _kill(self, uid: str) -> None:
+        self._killed.add(uid)  # it may have no process yet
         process = self.processes.get(uid)
         if process is not None and process.returncode is None:
             with suppress(ProcessLookupError):
@@ -111,6 +113,8 @@ class PodEngines:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
+        if metadata["uid"] in self._killed:
+            self._kill(metadata["uid"])
         if process.stdout is not None:
             async for line in process.stdout:
                 self._log(line.decode(errors="replace").rstrip("\n"))
