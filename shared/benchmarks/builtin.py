@@ -25,8 +25,7 @@ from shared.benchmarks.adapter import BenchmarkFailed, LoadPhase, Progress, Prog
 from shared.benchmarks.arrivals import Load, loads
 from shared.benchmarks.chat_server import ChatServer, LoadLimits
 from shared.benchmarks.client_ceiling import ceiling_tokens_per_s, default_processes
-from shared.benchmarks.conversation import check_turns
-from shared.benchmarks.level_choice import check_load_search, metrics_of, next_level
+from shared.benchmarks.level_choice import metrics_of, next_level
 from shared.benchmarks.level_load import LevelLoad, Requests
 from shared.benchmarks.load_processes import Crew
 from shared.benchmarks.measured_level import LevelOutcome, measured_level
@@ -36,9 +35,9 @@ from shared.benchmarks.prefix_cache import (
     level_seed,
     with_cache_use,
 )
+from shared.benchmarks.spec_check import check_generated
 from shared.benchmarks.traffic import (
     Scenario,
-    UnsupportedTraffic,
     parse_scenario,
     request_parameters,
     with_shared_prefix,
@@ -58,17 +57,8 @@ class Builtin:
         return None
 
     def check(self, spec: BenchmarkSpec) -> None:
-        """It makes chat completions of the kinds D, N and U."""
-        if spec.task != "text-to-text":
-            raise UnsupportedTraffic(
-                f"expected 'text-to-text', got {spec.task!r}", "$.benchmark.task"
-            )
-        for scenario in spec.traffic_scenarios:
-            parse_scenario(scenario)
-        loads(spec)
-        check_turns(spec)
-        check_load_search(spec)
-        request_parameters(spec.additional_params)
+        """Raises UnsupportedTraffic for what it cannot make."""
+        check_generated(spec)
 
     async def run(
         self,

@@ -183,18 +183,23 @@ def sized_prompt(size: RequestSize, rng: random.Random) -> str:
     return " ".join([*size.prefix_words, make_prompt(own_tokens, rng)])
 
 
+def chat_options(
+    model_name: str, num_output_tokens: int, parameters: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A streaming chat-completions request that asks for usage, but for its messages."""
+    return {
+        **parameters,
+        "model": model_name,
+        "max_tokens": num_output_tokens,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
 def chat_body(
     model_name: str,
     messages: Sequence[Mapping[str, str]],
     num_output_tokens: int,
     parameters: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """A streaming chat-completions request that asks for usage."""
-    return {
-        **parameters,
-        "model": model_name,
-        "messages": messages,
-        "max_tokens": num_output_tokens,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
+    return {**chat_options(model_name, num_output_tokens, parameters), "messages": messages}

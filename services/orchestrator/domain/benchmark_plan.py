@@ -7,15 +7,17 @@ from schemas.errors import ErrorCode
 from schemas.task import BenchmarkConfig, Objective, TaskFile
 from schemas.trust import RunInfo, RunRole
 from services.orchestrator.domain.quality import quality_probe
-from shared.benchmarks.arrivals import loads
-from shared.benchmarks.conversation import check_turns
-from shared.benchmarks.level_choice import check_load_search
-from shared.benchmarks.traffic import DATASET, parse_scenario, request_parameters
+from shared.benchmarks.spec_check import (
+    TEXT_TO_TEXT,
+    beyond_genai_bench,
+    check_genai_bench,
+    check_generated,
+)
+from shared.benchmarks.traffic import DATASET
 from shared.errors import RefusedError
 
 FEWEST_REQUESTS: Final = 8
 WHOLE_RUN: Final = RunInfo()
-TEXT_TO_TEXT: Final = "text-to-text"
 
 
 def benchmark_spec(task: TaskFile, tool: BenchmarkTool, run: RunInfo = WHOLE_RUN) -> BenchmarkSpec:
@@ -49,7 +51,7 @@ def wanted_tool(config: BenchmarkConfig) -> BenchmarkTool:
     """As the task says; for `auto` the one that can, where not every tool can."""
     if config.tool is not BenchmarkTool.AUTO:
         return config.tool
-    if _not_by_genai_bench(config):
+    if beyond_genai_bench(config):
         return BenchmarkTool.BUILTIN
     return BenchmarkTool.GENAI_BENCH if DATASET in config.traffic_scenarios else config.tool
 
@@ -66,31 +68,8 @@ def refuse_bad_benchmark(task: TaskFile) -> None:
             f"expected {TEXT_TO_TEXT!r}, got {config.task!r}",
             path="$.benchmark.task",
         )
-    if tool is BenchmarkTool.GENAI_BENCH:
-        for name in _not_by_genai_bench(config):
-            raise RefusedError(
-                ErrorCode.BAD_REQUEST,
-                "expected the tool 'builtin' or 'aiperf' with this, got 'genai-bench'",
-                path=f"$.benchmark.{name}",
-            )
-    else:
-        loads(benchmark_spec(task, tool))
-    check_turns(benchmark_spec(task, tool))
-    for scenario in config.traffic_scenarios:
-        if scenario != DATASET or tool is not BenchmarkTool.GENAI_BENCH:
-            parse_scenario(scenario)
-    request_parameters(config.additional_params)
-
-
-def _not_by_genai_bench(config: BenchmarkConfig) -> list[str]:
-    """What is asked for that genai-bench cannot do, by name."""
-    asked = {
-        "arrivals": config.arrivals,
-        "prefix_share": config.prefix_share,
-        "turns": config.turns > 1,
-        "load_search": config.load_search,
-    }
-    return [name for name, value in asked.items() if value]
+    check = check_genai_bench if tool is BenchmarkTool.GENAI_BENCH else check_generated
+    check(benchmark_spec(task, tool))
 
 
 def _refuse_bad_load_search(task: TaskFile) -> None:
@@ -107,7 +86,6 @@ def _refuse_bad_load_search(task: TaskFile) -> None:
             "expected 'builtin', 'aiperf' or 'auto', as genai-bench cannot search a load",
             path="$.benchmark.tool",
         )
-    check_load_search(benchmark_spec(task, BenchmarkTool.BUILTIN))
 
 
 def _requests(config: BenchmarkConfig, divisor: int) -> int:

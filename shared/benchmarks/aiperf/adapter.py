@@ -35,6 +35,7 @@ from shared.benchmarks.genai_bench.tokenizer import write_word_tokenizer
 from shared.benchmarks.level_choice import metrics_of, next_level
 from shared.benchmarks.measured_level import PromptTokens
 from shared.benchmarks.prefix_cache import ServerPrefixCache, level_seed, with_cache_use
+from shared.benchmarks.spec_check import check_generated
 from shared.benchmarks.traffic import request_parameters
 from shared.clock import utcnow
 from shared.paths import make_directory
@@ -56,7 +57,7 @@ class AIPerf:
 
     def check(self, spec: BenchmarkSpec) -> None:
         """All that the built-in generator can do."""
-        command.check(spec)
+        check_generated(spec)
 
     async def run(
         self,

@@ -15,20 +15,17 @@ import msgspec
 
 from schemas.benchmark import BenchmarkSpec
 from shared.benchmarks.adapter import Target
-from shared.benchmarks.arrivals import Load, loads, mean_rate_per_s, offsets
-from shared.benchmarks.conversation import check_turns
-from shared.benchmarks.level_choice import check_load_search
+from shared.benchmarks.arrivals import Load, mean_rate_per_s, offsets
 from shared.benchmarks.traffic import (
     RequestSize,
-    UnsupportedTraffic,
     chat_body,
+    chat_options,
     parse_scenario,
     request_parameters,
     sized_prompt,
     with_shared_prefix,
 )
 
-TASK: Final = "text-to-text"
 KEY_VARIABLE: Final = "MODEL_API_KEY"
 GRACE_SECONDS: Final = 30.0
 REQUEST_SECONDS: Final = 900.0
@@ -51,18 +48,6 @@ class Plan:
     seed: int
     offsets_seconds: tuple[float, ...] = ()
     turns: int = 1
-
-
-def check(spec: BenchmarkSpec) -> None:
-    """Raises UnsupportedTraffic for what AIPerf is not driven to do here."""
-    if spec.task != TASK:
-        raise UnsupportedTraffic(f"expected {TASK!r}, got {spec.task!r}", "$.benchmark.task")
-    for scenario in spec.traffic_scenarios:
-        parse_scenario(scenario)
-    loads(spec)
-    check_turns(spec)
-    check_load_search(spec)
-    request_parameters(spec.additional_params)
 
 
 def plan_level(spec: BenchmarkSpec, scenario: str, load: Load, seed: int) -> Plan:
@@ -126,12 +111,10 @@ def _turn_lines(
     parameters = request_parameters(spec.additional_params)
     for place, seconds in zip(range(0, len(plan.sizes), plan.turns), times, strict=False):
         for turn, size in enumerate(plan.sizes[place : place + plan.turns]):
-            body = chat_body(model_name, (), size.num_output_tokens, parameters)
-            del body["messages"]
             told: dict[str, Any] = {
                 "session_id": str(place // plan.turns),
                 "text_input": sized_prompt(size, rng),
-                "extra": body,
+                "extra": chat_options(model_name, size.num_output_tokens, parameters),
             }
             if turn:
                 told["delay"] = 1000 * spec.think_seconds

@@ -29,6 +29,7 @@ from shared.benchmarks.genai_bench.installation import GENAI_BENCH
 from shared.benchmarks.genai_bench.process import ToolProcess
 from shared.benchmarks.genai_bench.tokenizer import is_local, tokenizer_for
 from shared.benchmarks.metrics import aggregate
+from shared.benchmarks.spec_check import check_genai_bench
 from shared.benchmarks.traffic import DATASET, Scenario, parse_scenario, request_parameters
 from shared.paths import make_directory
 
@@ -46,7 +47,7 @@ class GenaiBench:
 
     def check(self, spec: BenchmarkSpec) -> None:
         """Chat completions of the kinds D, N, U and dataset."""
-        command.check(spec)
+        check_genai_bench(spec)
 
     async def run(
         self,

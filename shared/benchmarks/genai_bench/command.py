@@ -12,13 +12,9 @@ from urllib.parse import urlsplit
 from schemas.benchmark import BenchmarkSpec
 from shared.benchmarks.adapter import Target
 from shared.benchmarks.traffic import (
-    DATASET,
-    UnsupportedTraffic,
-    parse_scenario,
     request_parameters,
 )
 
-TASK: Final = "text-to-text"
 KEY_VARIABLE: Final = "MODEL_API_KEY"
 # What a process needs to run and to reach a hub. Nothing else is handed on: genai-bench takes
 # credentials of clouds out of the environment and writes them into its files.
@@ -31,7 +27,6 @@ KEPT: Final = frozenset(
 )
 PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy")
 _UNIFORM_FROM_ONE: Final = re.compile(r"U\((\d+)\)/\((\d+)\)")
-_GENERATED: Final = re.compile(r"[DNU]\(.*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,34 +63,6 @@ def batches(spec: BenchmarkSpec) -> list[Batch]:
             if concurrency is not None:
                 together.append(concurrency)
     return made
-
-
-def check(spec: BenchmarkSpec) -> None:
-    """Raises UnsupportedTraffic for what genai-bench is not driven to do here."""
-    if spec.task != TASK:
-        raise UnsupportedTraffic(f"expected {TASK!r}, got {spec.task!r}", "$.benchmark.task")
-    asked = {
-        "arrivals": spec.arrivals,
-        "prefix_share": spec.prefix_share,
-        "turns": spec.turns > 1,
-        "think_seconds": spec.think_seconds,
-        "load_search": spec.load_search,
-    }
-    for name, value in asked.items():
-        if value:
-            raise UnsupportedTraffic(
-                f"expected 'builtin' or 'aiperf' for {name}, as genai-bench cannot do this",
-                f"$.benchmark.{name}",
-            )
-    for scenario in spec.traffic_scenarios:
-        if _GENERATED.fullmatch(scenario):
-            parse_scenario(scenario)
-        elif scenario != DATASET:
-            raise UnsupportedTraffic(
-                f"expected a scenario of text, D, N, U or dataset, got {scenario!r}",
-                "$.benchmark.traffic_scenarios",
-            )
-    request_parameters(spec.additional_params)
 
 
 def tool_scenario(scenario: str) -> str:

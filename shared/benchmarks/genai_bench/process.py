@@ -14,7 +14,7 @@ import msgspec
 
 from schemas.benchmark import LevelResult
 from shared.benchmarks.adapter import BenchmarkFailed, LoadPhase, Progress, ProgressCallback
-from shared.benchmarks.genai_bench.command import TASK, Batch, tool_scenario
+from shared.benchmarks.genai_bench.command import Batch, tool_scenario
 from shared.benchmarks.genai_bench.masking import mask
 from shared.benchmarks.genai_bench.output import OutputReader, Said
 from shared.benchmarks.genai_bench.results import (
@@ -26,6 +26,7 @@ from shared.benchmarks.genai_bench.results import (
     unanswered,
     with_unanswered,
 )
+from shared.benchmarks.spec_check import TEXT_TO_TEXT
 from shared.processes.child_process import ChildProcess, describe_exit
 
 POLL_SECONDS: Final = 0.05
@@ -163,7 +164,7 @@ class ToolProcess:
         scenario = tool_scenario(self.batch.scenario)
         debug_path = self.result_directory / debug_file_name(scenario, concurrency)
         found = [
-            *self.result_directory.glob(file_pattern(scenario, TASK, concurrency)),
+            *self.result_directory.glob(file_pattern(scenario, TEXT_TO_TEXT, concurrency)),
             *([debug_path] if debug_path.exists() else []),
         ]
         if found and _is_whole(found[0]):

@@ -8,9 +8,9 @@ import pytest
 
 from schemas.benchmark import BenchmarkSpec
 from shared.benchmarks.adapter import Target
+from shared.benchmarks.aiperf.adapter import AIPerf
 from shared.benchmarks.aiperf.command import (
     KEY_VARIABLE,
-    check,
     configuration,
     environment,
     plan_level,
@@ -178,6 +178,6 @@ def test_the_key_is_named_in_the_file_and_told_in_the_environment() -> None:
 )
 def test_what_it_is_not_driven_to_do_is_refused(overrides: dict[str, Any], path: str) -> None:
     with pytest.raises(UnsupportedTraffic) as refused:
-        check(msgspec.structs.replace(SPEC, **overrides))
+        AIPerf().check(msgspec.structs.replace(SPEC, **overrides))
 
     assert refused.value.path == path

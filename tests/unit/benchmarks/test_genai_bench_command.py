@@ -12,13 +12,13 @@ from shared.benchmarks.genai_bench.command import (
     Batch,
     arguments,
     batches,
-    check,
     environment,
     minutes_per_level,
     tool_scenario,
 )
 from shared.benchmarks.genai_bench.masking import mask
 from shared.benchmarks.genai_bench.output import OutputReader, Said
+from shared.benchmarks.spec_check import check_genai_bench
 from shared.benchmarks.traffic import UnsupportedTraffic
 
 TARGET = Target(base_url="http://127.0.0.1:8000/", model_name="m", api_key="sk-secret")
@@ -125,7 +125,7 @@ def test_a_levels_time_is_rounded_up_to_minutes(seconds: float, minutes: int) ->
 )
 def test_what_the_tool_is_not_driven_to_do_is_refused(overrides: dict[str, Any], path: str) -> None:
     with pytest.raises(UnsupportedTraffic) as refused:
-        check(BenchmarkSpec(**overrides))
+        check_genai_bench(BenchmarkSpec(**overrides))
 
     assert refused.value.path == path
 
