@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from schemas.benchmark import BenchmarkSpec, BenchmarkTool
-from schemas.executor import AttemptOutcome, AttemptPhase, AttemptPhaseChanged
+from schemas.executor import AttemptOutcome, AttemptPhase
 from services.executor.app import create_service
 from shared.benchmarks.aiperf.installation import AIPERF
 from shared.testing import eventually
 from tests.support.benchmark_tools import processes_of, require_tool
-from tests.support.worlds.executor import make_settings, make_start, scheduling
+from tests.support.worlds.executor import make_settings, make_start, phases_of, scheduling
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 LONG_SECONDS = 180.0
@@ -52,7 +52,7 @@ async def test_an_experiment_is_measured_by_aiperf_where_it_is_asked_for(
     [level], [window] = finished.benchmark.levels, finished.windows
     assert (level.num_completed_requests, level.num_error_requests) == (4, 0)
     assert finished.started_at <= window.started_at <= window.finished_at <= finished.finished_at
-    assert [fact.phase for fact in facts if isinstance(fact, AttemptPhaseChanged)] == [
+    assert phases_of(facts) == [
         AttemptPhase.LOADING,
         AttemptPhase.WARMING_UP,
         AttemptPhase.MEASURING,

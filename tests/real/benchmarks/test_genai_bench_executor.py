@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from schemas.benchmark import BenchmarkSpec, BenchmarkTool
-from schemas.executor import AttemptOutcome, AttemptPhase, AttemptPhaseChanged, FailureKind
+from schemas.executor import AttemptOutcome, AttemptPhase, FailureKind
 from services.executor.app import create_service
 from shared.testing import eventually
 from tests.support.benchmark_tools import processes_of, require_genai_bench
@@ -16,6 +16,7 @@ from tests.support.worlds.executor import (
     make_cancel,
     make_settings,
     make_start,
+    phases_of,
     scheduling,
 )
 
@@ -65,7 +66,7 @@ async def test_an_experiment_is_measured_by_the_tool_that_auto_prefers(
     assert finished.started_at <= finished.windows[0].started_at
     assert finished.windows[0].finished_at <= finished.windows[1].started_at
     assert finished.windows[1].finished_at <= finished.finished_at
-    phases = [fact.phase for fact in facts if isinstance(fact, AttemptPhaseChanged)]
+    phases = phases_of(facts)
     assert phases == [
         AttemptPhase.LOADING,
         AttemptPhase.WARMING_UP,

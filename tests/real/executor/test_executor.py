@@ -18,7 +18,6 @@ from schemas.executor import (
     AttemptFinished,
     AttemptOutcome,
     AttemptPhase,
-    AttemptPhaseChanged,
     AttemptStarted,
     EngineSpec,
     FailureKind,
@@ -40,6 +39,7 @@ from tests.support.worlds.executor import (
     make_part,
     make_settings,
     make_start,
+    phases_of,
     scheduling,
 )
 
@@ -85,7 +85,7 @@ async def test_an_experiment_is_run_measured_and_its_gpus_given_back(
     assert isinstance(facts[0], AttemptStarted)
     assert isinstance(facts[-1], AttemptFinished)
     assert [fact.revision for fact in facts] == list(range(1, len(facts) + 1))
-    phases = [fact.phase for fact in facts if isinstance(fact, AttemptPhaseChanged)]
+    phases = phases_of(facts)
     assert phases == [
         AttemptPhase.LOADING,
         *[AttemptPhase.WARMING_UP, AttemptPhase.MEASURING] * 2,
@@ -120,7 +120,7 @@ async def test_a_load_is_searched_on_one_running_engine(nats_url: str, tmp_path:
         load=LoadKind.CONCURRENCY, low=16, high=None, estimate=16, measured=16, levels=3
     )
     assert metrics.total_levels == 1
-    phases = [fact.phase for fact in facts if isinstance(fact, AttemptPhaseChanged)]
+    phases = phases_of(facts)
     assert phases.count(AttemptPhase.LOADING) == 1
     assert phases.count(AttemptPhase.MEASURING) == 3
 

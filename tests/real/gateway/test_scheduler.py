@@ -102,18 +102,20 @@ async def test_questions_reach_the_scheduler_with_their_parameters(api: Api) -> 
     ]
 
 
-async def test_a_task_that_the_fleet_can_never_run_is_missing_something(api: Api) -> None:
-    sizes = (1, 2, 2, 64)
-    experiments = tuple(
+def planned(*gpus: int) -> tuple[PlannedExperiment, ...]:
+    return tuple(
         PlannedExperiment(
             ordinal=ordinal,
             parameters={},
             engine=EngineSpec(runtime=Runtime.PROCESS, engine="simulated", model="m"),
-            request=GpuRequest(gpus=gpus),
+            request=GpuRequest(gpus=count),
         )
-        for ordinal, gpus in enumerate(sizes, start=1)
+        for ordinal, count in enumerate(gpus, start=1)
     )
-    await api.owners.answer(ValidateTask, make_plan(experiments=experiments))
+
+
+async def test_a_task_that_the_fleet_can_never_run_is_missing_something(api: Api) -> None:
+    await api.owners.answer(ValidateTask, make_plan(experiments=planned(1, 2, 2, 64)))
     never = AvailabilityView(available=False, message="no node has 64 GPUs", impossible=True)
     await api.owners.answer(
         GetAvailability, lambda query: never if query.request.gpus == 64 else IN_VAIN
@@ -137,16 +139,7 @@ async def test_a_task_that_the_fleet_can_never_run_is_missing_something(api: Api
 async def test_a_search_is_missing_something_if_no_configuration_can_run(
     api: Api, sizes: tuple[int, ...], missing: list[str]
 ) -> None:
-    samples = tuple(
-        PlannedExperiment(
-            ordinal=ordinal,
-            parameters={},
-            engine=EngineSpec(runtime=Runtime.PROCESS, engine="simulated", model="m"),
-            request=GpuRequest(gpus=gpus),
-        )
-        for ordinal, gpus in enumerate(sizes, start=1)
-    )
-    await api.owners.answer(ValidateTask, make_plan(samples=samples))
+    await api.owners.answer(ValidateTask, make_plan(samples=planned(*sizes)))
     never = AvailabilityView(available=False, message="no node has so many GPUs", impossible=True)
     await api.owners.answer(
         GetAvailability, lambda query: never if query.request.gpus > 8 else IN_VAIN

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from schemas.device_grant import CELLS_PER_DEVICE, CellRange, DeviceGrant, Devic
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from schemas.executor import (
     AttemptFinished,
+    AttemptPhase,
     AttemptPhaseChanged,
     AttemptProgressed,
     AttemptStarted,
@@ -51,6 +52,11 @@ FAST: dict[str, Any] = {"ttft-seconds": 0.002, "tpot-seconds": 0.0005}
 ENDLESS: dict[str, Any] = {"ttft-seconds": 0.01, "tpot-seconds": 0.05}
 Fact = AttemptStarted | AttemptPhaseChanged | AttemptFinished
 _fact = msgspec.msgpack.Decoder(AttemptStarted | AttemptPhaseChanged | AttemptFinished)
+
+
+def phases_of(facts: Iterable[Fact]) -> list[AttemptPhase]:
+    """In the order in which they were stored."""
+    return [fact.phase for fact in facts if isinstance(fact, AttemptPhaseChanged)]
 
 
 def make_settings(nats_url: str, data_dir: Path, **overrides: Any) -> ExecutorSettings:  # any field
