@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from schemas.engine_samples import EngineReading
+from schemas.executor.engine_samples import EngineReading
 from shared.prometheus_text import samples
 
 

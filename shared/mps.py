@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from schemas.device_grant import DeviceGrant, ShareKind
+from schemas.gpus.device_grant import DeviceGrant, ShareKind
 
 DEFAULT_PIPE_DIR: Final = "/tmp/nvidia-mps"  # noqa: S108  # where NVIDIA's daemon has it by default
 

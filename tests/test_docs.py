@@ -11,7 +11,7 @@ import pytest
 
 from schemas.base import pattern_for
 from schemas.catalog import MESSAGES
-from schemas.scheduler_drifts import DriftKind
+from schemas.scheduler.drifts import DriftKind
 from services.cli.command_line import cli
 from services.cluster.settings import ClusterSettings
 from services.executor.settings import ExecutorSettings

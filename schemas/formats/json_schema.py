@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from schemas.catalog import BODIES, MESSAGES, PUBLIC, REPLIES
 from schemas.errors import Accepted, Refused
-from schemas.task import TaskFile
+from schemas.task.task_file import TaskFile
 
 Json = dict[str, Any]
 

@@ -11,8 +11,8 @@ from msgspec import Struct
 from schemas.base import tag_of
 from schemas.catalog import BODIES, COMMANDS, EVENTS, LIVE, MESSAGES, QUERIES
 from schemas.formats.json_schema import Json, components, structs
-from schemas.stop_words import STOPPED
-from schemas.task import TaskFile
+from schemas.task.stop_words import STOPPED
+from schemas.task.task_file import TaskFile
 
 PLACE: Final = "#/$defs/"
 WIDTH: Final = 100

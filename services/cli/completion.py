@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from click.shell_completion import CompletionItem
 
-from schemas.scheduler import OPEN_STATES
+from schemas.scheduler.reservations import OPEN_STATES
 from services.cli import interruption
 from shared.client.discovery import find_address
 from shared.errors import StewardError

@@ -6,8 +6,8 @@ from typing import Any, BinaryIO
 import msgspec
 import yaml
 
-from schemas.checks import ResourceDefinition
 from schemas.errors import ErrorCode
+from schemas.gpus.checks import ResourceDefinition
 from services.cli.failures import CommandFailed
 from shared.accelerator_rules.device_config import config_map_of
 from shared.problems import explain_validation_error

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import click
 
-from schemas.orchestrator import ExperimentState, TaskState
-from schemas.orchestrator_views import ExperimentView, TaskView
+from schemas.orchestrator.experiments import ExperimentState, TaskState
+from schemas.orchestrator.views import ExperimentView, TaskView
 from services.cli.display.output import settings_text
 from services.cli.display.slow_reader import say, say_printed
 from services.cli.display.task_progress import TaskProgress, all_succeeded, gpu_line

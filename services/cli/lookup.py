@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from schemas.errors import ErrorCode
-from schemas.orchestrator import FINISHED_EXPERIMENT_STATES
-from schemas.orchestrator_views import ExperimentView, TaskView
-from schemas.scheduler import OPEN_STATES, holder_name
-from schemas.scheduler_views import ReservationView
+from schemas.orchestrator.experiments import FINISHED_EXPERIMENT_STATES
+from schemas.orchestrator.views import ExperimentView, TaskView
+from schemas.scheduler.reservations import OPEN_STATES, holder_name
+from schemas.scheduler.views import ReservationView
 from services.cli.display.tables import short
 from services.cli.failures import CommandFailed
 from shared.client.errors import ApiError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from schemas.base import TOKEN_PATTERN
-from schemas.tokens import Role
+from schemas.gateway.tokens import Role
 from services.cli import interruption
 from services.cli.completion import complete_nodes
 from shared.client.discovery import TOKEN_VARIABLE, URL_VARIABLE, Address, find_address

@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from schemas.base import LARGEST_INTEGER
-from schemas.gpu_request import (
+from schemas.gpus.gpu_request import (
     ClusterRequest,
     GpuRequest,
     Placement,

@@ -1,6 +1,6 @@
 """The query that a cluster's adapter answers."""
 
-from schemas.cluster import ClusterView, GetCluster
+from schemas.cluster.nodes import ClusterView, GetCluster
 from services.cluster.publisher import ViewPublisher
 from services.cluster.watching import ClusterWatch
 from shared.messaging.bus import Route, query_route

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from schemas.cluster import ClusterChanged, ClusterNode, ClusterView, GetCluster
+from schemas.cluster.nodes import ClusterChanged, ClusterNode, ClusterView, GetCluster
 from services.cluster.domain.cluster_state import ClusterState
 from services.cluster.watching import ClusterWatch
 from shared.clock import utcnow

@@ -15,8 +15,8 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.executor import ExecutorReported, Runtime, RuntimeOffer, StartExperiment
-from schemas.executor_running import ListRunning, RunningAttempt, RunningAttempts
+from schemas.executor.attempts import ExecutorReported, Runtime, RuntimeOffer, StartExperiment
+from schemas.executor.running import ListRunning, RunningAttempt, RunningAttempts
 from services.executor.attempts import transitions
 from services.executor.attempts.run import AttemptRun
 from services.executor.domain.verdict import (

@@ -12,11 +12,11 @@ import msgspec
 from schemas.backlog import Backlog, GetExecutorBacklog
 from schemas.base import PLATFORM
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
-from schemas.executor import CancelExperiment, FenceReservation, StartExperiment
-from schemas.executor_logs import LogChunk, ReadLog
-from schemas.executor_ranks import GetRank, RankState, RankView, StartRank
-from schemas.executor_running import ListRunning, RunningAttempts
-from schemas.scheduler_views import GetReservation, ReservationView
+from schemas.executor.attempts import CancelExperiment, FenceReservation, StartExperiment
+from schemas.executor.logs import LogChunk, ReadLog
+from schemas.executor.ranks import GetRank, RankState, RankView, StartRank
+from schemas.executor.running import ListRunning, RunningAttempts
+from schemas.scheduler.views import GetReservation, ReservationView
 from services.executor.attempts.benchmark_check import check_benchmark
 from services.executor.domain.admission import refuse_misdirected, refuse_start
 from services.executor.domain.gang import is_coordinated_by, nodes_of, rank_of

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.executor import Runtime
-from schemas.executor_running import RunningWorkload
-from schemas.scheduler import OPEN_STATES
-from schemas.scheduler_views import GetReservation, ReservationView
+from schemas.executor.attempts import Runtime
+from schemas.executor.running import RunningWorkload
+from schemas.scheduler.reservations import OPEN_STATES
+from schemas.scheduler.views import GetReservation, ReservationView
 from services.executor.domain.reconciliation import KnownReservations, LabelledWorkload, compare
 from services.executor.host.local_executors import Neighbours
 from services.executor.journal import store

@@ -11,7 +11,7 @@ from litestar.di import Provide
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.openapi.spec import Tag
 
-from schemas.tokens import Token
+from schemas.gateway.tokens import Token
 from services.gateway import server_sent, sockets
 from services.gateway.audit import AuditLog
 from services.gateway.conditional_reads import ConditionalReads

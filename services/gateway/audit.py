@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from schemas.tokens import AuditEntry
+from schemas.gateway.tokens import AuditEntry
 from services.gateway.domain.access import Identity
 from services.gateway.domain.audited import State
 from shared.postgres.database import Database

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import msgspec
 
-from schemas.scheduler_namespaces import ListNamespaces, NamespaceList
-from schemas.scheduler_views import AllocationMap, GetAllocationMap
+from schemas.scheduler.namespaces import ListNamespaces, NamespaceList
+from schemas.scheduler.views import AllocationMap, GetAllocationMap
 from services.gateway.context import Gateway
 from services.gateway.domain.access import EVERYTHING
 from shared.errors import RefusedError, UnavailableError

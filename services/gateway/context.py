@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from schemas.base import Command, ListQuery, ListView, Message, Query, View
 from schemas.errors import Accepted, ErrorCode, Refused
-from schemas.orchestrator_views import ExperimentView, GetExperiment, GetTask, TaskView
-from schemas.scheduler_views import (
+from schemas.orchestrator.views import ExperimentView, GetExperiment, GetTask, TaskView
+from schemas.scheduler.views import (
     AllocationMap,
     GetAllocationMap,
     GetReservation,

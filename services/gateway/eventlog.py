@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from typing_extensions import override
 
 from schemas.base import PREFIX, Kind, tag_of
-from schemas.executor import ExecutorReported
-from schemas.gateway import StoredEvent
-from schemas.telemetry import InventoryReported
+from schemas.executor.attempts import ExecutorReported
+from schemas.gateway.views import StoredEvent
+from schemas.telemetry.readings import InventoryReported
 from services.gateway.domain.event_filter import EventFilter, Subjects, subjects_of
 from shared.clock import utcnow
 from shared.errors import PermanentError, UnavailableError

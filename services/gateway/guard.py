@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from schemas.errors import ErrorCode
-from schemas.tokens import LARGEST_BODY_BYTES, Role
+from schemas.gateway.tokens import LARGEST_BODY_BYTES, Role
 from services.gateway.audit import AUDIT_ID, AUDIT_STATES, AuditLog
 from services.gateway.domain.access import (
     CSRF_HEADER,

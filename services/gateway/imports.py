@@ -14,10 +14,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from schemas.archives import ArchiveKind, ImportedView, Manifest
 from schemas.errors import ErrorCode
-from schemas.gateway import ExperimentDetail
-from schemas.orchestrator_views import TaskView
+from schemas.gateway.archives import ArchiveKind, ImportedView, Manifest
+from schemas.gateway.views import ExperimentDetail
+from schemas.orchestrator.views import TaskView
 from services.gateway.domain.access import Identity
 from shared.archives.tar import (
     EXPERIMENT,

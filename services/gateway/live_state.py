@@ -13,11 +13,11 @@ import msgspec
 
 from schemas.base import tag_of
 from schemas.catalog import EVENTS
-from schemas.executor import AttemptProgressed, ExecutorReported
-from schemas.gateway import GpuMetrics, StoredEvent
-from schemas.scheduler import ReservationEvent
-from schemas.scheduler_nodes import NodeRemoved
-from schemas.telemetry import GpuSampled, InventoryReported
+from schemas.executor.attempts import AttemptProgressed, ExecutorReported
+from schemas.gateway.views import GpuMetrics, StoredEvent
+from schemas.scheduler.nodes import NodeRemoved
+from schemas.scheduler.reservations import ReservationEvent
+from schemas.telemetry.readings import GpuSampled, InventoryReported
 from services.gateway.domain.fleet import LatestSample, reading_views
 from services.gateway.eventlog import EventLog
 from shared.messaging.bus import Bus

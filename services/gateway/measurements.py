@@ -6,9 +6,13 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from schemas.base import tag_of
-from schemas.gateway import StoredEvent
-from schemas.scheduler import ReservationGranted, ReservationQueued, ReservationRejected
-from schemas.scheduler_drifts import DriftDetected
+from schemas.gateway.views import StoredEvent
+from schemas.scheduler.drifts import DriftDetected
+from schemas.scheduler.reservations import (
+    ReservationGranted,
+    ReservationQueued,
+    ReservationRejected,
+)
 
 REQUEST_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15)
 WAIT_BUCKETS: Final = (0.1, 0.5, 1, 5, 15, 60, 300, 900, 3600, 3 * 3600, 12 * 3600, 86_400)

@@ -14,8 +14,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from schemas.backlog import BACKLOG_OF, Backlog, GetBacklog, GetExecutorBacklog
-from schemas.scheduler_namespaces import ListNamespaces, NamespaceList, NamespaceUse
-from schemas.scheduler_views import Drift, DriftList, ListDrifts
+from schemas.scheduler.namespaces import ListNamespaces, NamespaceList, NamespaceUse
+from schemas.scheduler.views import Drift, DriftList, ListDrifts
 from services.gateway.context import Gateway
 from shared.errors import RefusedError, UnavailableError
 from shared.messaging.streams import STREAMS

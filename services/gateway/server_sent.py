@@ -11,7 +11,7 @@ from litestar import Router, get
 from litestar.params import FromQuery, HeaderParameter, QueryParameter
 from litestar.response import Stream
 
-from schemas.gateway import StoredEvent
+from schemas.gateway.views import StoredEvent
 from services.gateway.context import Gateway
 from services.gateway.domain.access import STREAM_PREFIX
 from services.gateway.domain.event_filter import EventFilter

@@ -15,18 +15,18 @@ from litestar.handlers import send_websocket_stream
 from litestar.params import FromQuery, QueryParameter
 
 from schemas.base import subject_for, tag_of
-from schemas.executor import AttemptProgressed
-from schemas.executor_logs import AttemptLogged
-from schemas.gateway import GpuMetrics
-from schemas.orchestrator import ExperimentState
-from schemas.orchestrator_views import (
+from schemas.executor.attempts import AttemptProgressed
+from schemas.executor.logs import AttemptLogged
+from schemas.gateway.views import GpuMetrics
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.orchestrator.views import (
     ExperimentList,
     ExperimentView,
     GetExperiment,
     ListExperiments,
 )
-from schemas.scheduler import LIVE_STATES, held_for_experiment
-from schemas.scheduler_views import ListReservations, ReservationList
+from schemas.scheduler.reservations import LIVE_STATES, held_for_experiment
+from schemas.scheduler.views import ListReservations, ReservationList
 from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
 from services.gateway.domain.event_filter import EventFilter, subjects_of

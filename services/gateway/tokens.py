@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
-from schemas.tokens import MadeToken, Token, TokenRequest, TokenView
+from schemas.gateway.tokens import MadeToken, Token, TokenRequest, TokenView
 from services.gateway.domain.access import Identity, identify
 from shared.clock import utcnow
 from shared.errors import RefusedError

@@ -13,18 +13,17 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from schemas.base import Command
-from schemas.benchmark import BenchmarkMetrics
 from schemas.errors import Refused, Reply
-from schemas.executor import (
+from schemas.executor.attempts import (
     AttemptFinished,
     AttemptPhaseChanged,
     AttemptStarted,
     ExecutorReported,
     StartExperiment,
 )
-from schemas.executor_running import RunningAttempt
-from schemas.results import ExperimentSummarized, GpuMonitoring
-from schemas.scheduler import (
+from schemas.executor.running import RunningAttempt
+from schemas.results.measurements import ExperimentSummarized, GpuMonitoring
+from schemas.scheduler.reservations import (
     RESERVATION_ENDS,
     RequestReservation,
     ReservationEnded,
@@ -32,6 +31,7 @@ from schemas.scheduler import (
     ReservationRejected,
     ReservationTimedOut,
 )
+from schemas.task.benchmark import BenchmarkMetrics
 from services.orchestrator import offer_rows, store
 from services.orchestrator.domain import deadlines, running, waiting
 from services.orchestrator.domain.records import Attempt, Decision, Experiment, Task

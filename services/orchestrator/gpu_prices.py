@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from schemas.checks import CudaRules
-from schemas.prices import GetGpuPrices, GpuPrices
-from schemas.task import OptimizationSpec, TaskFile
+from schemas.gpus.checks import CudaRules
+from schemas.results.prices import GetGpuPrices, GpuPrices
+from schemas.task.task_file import OptimizationSpec, TaskFile
 from services.orchestrator.domain.budget import refuse_cost_of_clusters, with_priced_gpus
 from services.orchestrator.domain.executor_offers import Offer
 from services.orchestrator.domain.plan import Plan, make_plan

@@ -12,9 +12,9 @@ import asyncpg
 from msgspec.structs import replace
 
 from schemas.base import ScopedCommand
-from schemas.deletion import DeleteExperiment, DeleteTask
 from schemas.errors import Accepted, ErrorCode, Reply
-from schemas.orchestrator import (
+from schemas.orchestrator.deletion import DeleteExperiment, DeleteTask
+from schemas.orchestrator.experiments import (
     CancelTask,
     ExperimentState,
     PauseTask,
@@ -22,7 +22,7 @@ from schemas.orchestrator import (
     SubmitTask,
     TaskState,
 )
-from schemas.orchestrator_views import (
+from schemas.orchestrator.views import (
     ExperimentList,
     ExperimentView,
     GetExperiment,

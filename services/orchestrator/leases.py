@@ -7,7 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from schemas.errors import Refused
-from schemas.scheduler import RenewReservation
+from schemas.scheduler.reservations import RenewReservation
 from services.orchestrator import store
 from services.orchestrator.domain.records import Attempt
 from shared.clock import utcnow

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from schemas.task import TaskFile
+from schemas.task.task_file import TaskFile
 from shared.ids import node_token
 
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final
 
-from schemas.executor import ExecutorReported
+from schemas.executor.attempts import ExecutorReported
 from services.orchestrator.domain.executor_offers import Offer
 from shared.postgres.database import Connection, from_json, to_json
 

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from schemas.executor import EngineSpec
-from schemas.gpu_request import GpuRequest
-from schemas.task import TaskFile
+from schemas.executor.attempts import EngineSpec
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.task.task_file import TaskFile
 from services.orchestrator.domain.deadlines import PastHolds
 from services.orchestrator.domain.past_memory import (
     LearnedMemory,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from schemas.errors import Accepted, ErrorCode, Reply
-from schemas.presets import (
+from schemas.orchestrator.presets import (
     DeletePreset,
     ExistingPreset,
     GetPreset,

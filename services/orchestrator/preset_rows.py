@@ -8,8 +8,8 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.errors import ErrorCode
-from schemas.presets import MergedPresets, Preset, PresetView
-from schemas.task import PresetMerge, TaskFile
+from schemas.orchestrator.presets import MergedPresets, Preset, PresetView
+from schemas.task.task_file import PresetMerge, TaskFile
 from services.orchestrator.domain.executor_offers import Offer
 from services.orchestrator.domain.plan import make_planner
 from services.orchestrator.domain.preset_merge import merge, with_parameters_of

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from random import Random
 
 from schemas.errors import ErrorCode
-from schemas.task import Strategy, TaskFile
+from schemas.task.task_file import Strategy, TaskFile
 from services.orchestrator.domain.executor_offers import Offer, shape_offered
 from services.orchestrator.domain.search.prior import Prior, make_prior
 from shared.benchmarks.traffic import UnsupportedTraffic, parse_scenario

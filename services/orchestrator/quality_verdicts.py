@@ -4,8 +4,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from schemas.orchestrator import ExperimentState
-from schemas.slo import SloVerdict
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.task.slo import SloVerdict
 from services.orchestrator import store
 from services.orchestrator.domain.quality import quality_probe
 from services.orchestrator.domain.records import Experiment, Task

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from schemas.executor import AttemptOutcome
-from schemas.executor_running import ListRunning, RunningAttempts
-from schemas.results import GetSummary, SummaryView
-from schemas.scheduler import OPEN_STATES, ReservationState
-from schemas.scheduler_views import GetReservation, ReservationView
+from schemas.executor.attempts import AttemptOutcome
+from schemas.executor.running import ListRunning, RunningAttempts
+from schemas.results.measurements import GetSummary, SummaryView
+from schemas.scheduler.reservations import OPEN_STATES, ReservationState
+from schemas.scheduler.views import GetReservation, ReservationView
 from services.orchestrator import store
 from services.orchestrator.domain.deadlines import is_overdue
 from services.orchestrator.domain.records import Attempt

@@ -5,12 +5,12 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from schemas.benchmark import BenchmarkMetrics, FailedLevel
-from schemas.executor import FailureKind
-from schemas.orchestrator import ExperimentState
-from schemas.slo import SloVerdict
-from schemas.task import Objective
-from schemas.trust import RunInfo
+from schemas.executor.attempts import FailureKind
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.task.benchmark import BenchmarkMetrics, FailedLevel
+from schemas.task.slo import SloVerdict
+from schemas.task.task_file import Objective
+from schemas.task.trust import RunInfo
 from services.orchestrator.domain.budget import HeldGpus
 from services.orchestrator.domain.search.history import Past, with_images_compared
 from shared.benchmarks.constraints import excess_of

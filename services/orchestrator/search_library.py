@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Final
 
-from schemas.task import OptimizationSpec, Strategy
+from schemas.task.task_file import OptimizationSpec, Strategy
 from services.orchestrator.domain.search import tpe
 from shared.postgres.database import Database
 

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from schemas.base import PositiveSeconds, Seconds
-from schemas.checks import CudaRules
+from schemas.gpus.checks import CudaRules
 from shared.settings import CommonSettings
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from schemas.executor import AttemptPhase, AttemptProgressed
+from schemas.executor.attempts import AttemptPhase, AttemptProgressed
 from shared.messaging.bus import Bus
 
 REMEMBERED: Final = 1_000

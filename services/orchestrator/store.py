@@ -9,8 +9,8 @@ from msgspec import Meta, Struct
 from msgspec.structs import astuple
 
 from schemas.base import UtcDatetime
-from schemas.orchestrator import ExperimentState
-from schemas.orchestrator_views import ListExperiments, ListTasks
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.orchestrator.views import ListExperiments, ListTasks
 from services.orchestrator.domain.records import Attempt, Experiment, Task
 from shared.postgres.database import Connection, from_json, to_json
 

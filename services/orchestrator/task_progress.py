@@ -8,12 +8,12 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.checks import CudaRules
-from schemas.executor import FailureKind
-from schemas.gpu_request import GpuRequest
-from schemas.orchestrator import FINISHED_EXPERIMENT_STATES, ExperimentState
-from schemas.task import StopReason
-from schemas.trust import RunInfo, RunRole
+from schemas.executor.attempts import FailureKind
+from schemas.gpus.checks import CudaRules
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.orchestrator.experiments import FINISHED_EXPERIMENT_STATES, ExperimentState
+from schemas.task.task_file import StopReason
+from schemas.task.trust import RunInfo, RunRole
 from services.orchestrator import offer_rows, past_runs, quality_verdicts, search_history, store
 from services.orchestrator.domain import tasks, waiting
 from services.orchestrator.domain.budget import SPENT, spent_budget, with_priced_gpus

@@ -8,11 +8,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
-from schemas.executor import Failure
-from schemas.gpu_info import GpuInfo
-from schemas.orchestrator import ExperimentState
-from schemas.orchestrator_views import AttemptView, ExperimentView, TaskPlan, TaskView
-from schemas.task import TaskFile
+from schemas.executor.attempts import Failure
+from schemas.gpus.gpu_info import GpuInfo
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.orchestrator.views import AttemptView, ExperimentView, TaskPlan, TaskView
+from schemas.task.task_file import TaskFile
 from services.orchestrator.domain.plan import Plan
 from services.orchestrator.domain.records import Attempt, Experiment, Task
 from services.orchestrator.domain.sizing import world_size_given

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from schemas.benchmark import FailedLevel
 from schemas.errors import ErrorCode
-from schemas.slo import SloVerdict
-from schemas.task import TaskFile
+from schemas.task.benchmark import FailedLevel
+from schemas.task.slo import SloVerdict
+from schemas.task.task_file import TaskFile
 from services.orchestrator.domain.executor_offers import Offer
 from services.orchestrator.domain.plan import make_planner
 from services.orchestrator.domain.search.warm import WarmStart, WarmTrial, is_warmed

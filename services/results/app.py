@@ -3,8 +3,8 @@
 import asyncio
 from datetime import timedelta
 
-from schemas.engine_samples import EngineSampled
-from schemas.telemetry import GpuSampled
+from schemas.executor.engine_samples import EngineSampled
+from schemas.telemetry.readings import GpuSampled
 from services.results.bursts import Bursts
 from services.results.bursts import build_routes as bursts_routes
 from services.results.engine_samples import EngineSamples

@@ -6,8 +6,13 @@ from datetime import timedelta
 from typing import Final
 
 from schemas.errors import Refused
-from schemas.executor import AttemptFinished, AttemptPhase, AttemptPhaseChanged, AttemptStarted
-from schemas.telemetry import SetBurst
+from schemas.executor.attempts import (
+    AttemptFinished,
+    AttemptPhase,
+    AttemptPhaseChanged,
+    AttemptStarted,
+)
+from schemas.telemetry.readings import SetBurst
 from shared.clock import utcnow
 from shared.errors import UnavailableError
 from shared.ids import new_id

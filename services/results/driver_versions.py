@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from schemas.executor import AttemptFinished
-from schemas.telemetry import InventoryReported
+from schemas.executor.attempts import AttemptFinished
+from schemas.telemetry.readings import InventoryReported
 from shared.postgres.database import Connection
 
 INSERT_VERSION: Final = """

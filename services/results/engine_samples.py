@@ -8,15 +8,15 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
-from schemas.engine_metrics import (
+from schemas.executor.engine_samples import EngineReading, EngineSampled
+from schemas.results.engine_metrics import (
     EngineMetric,
     EngineSampleList,
     EngineSeriesView,
     GetEngineSeries,
     ListEngineSamples,
 )
-from schemas.engine_samples import EngineReading, EngineSampled
-from schemas.results import SeriesPoint
+from schemas.results.measurements import SeriesPoint
 from services.results.domain.rollup import SMALLEST_BUCKET
 from services.results.erasure import lock_task
 from services.results.history import LARGEST_ANSWER_POINTS

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from schemas.executor import AttemptFinished
+from schemas.executor.attempts import AttemptFinished
 from shared.postgres.database import Connection
 
 # Deletion and late events of one task take turns.

@@ -7,7 +7,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.errors import ErrorCode
-from schemas.results import ListSamples, SampledDevice, SampleList
+from schemas.results.measurements import ListSamples, SampledDevice, SampleList
 from services.results.summaries import summary_rows
 from shared.errors import RefusedError
 from shared.messaging.bus import Route, query_route

@@ -8,11 +8,10 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from schemas.benchmark import BenchmarkMetrics
-from schemas.deletion import ExperimentDeleted, TaskDeleted
 from schemas.errors import ErrorCode
-from schemas.executor import AttemptFinished
-from schemas.results import (
+from schemas.executor.attempts import AttemptFinished
+from schemas.orchestrator.deletion import ExperimentDeleted, TaskDeleted
+from schemas.results.measurements import (
     GetMemoryTrend,
     GetReport,
     GetRequests,
@@ -26,7 +25,8 @@ from schemas.results import (
     SummaryList,
     SummaryView,
 )
-from schemas.telemetry import HealthChanged, HealthKind, InventoryReported
+from schemas.task.benchmark import BenchmarkMetrics
+from schemas.telemetry.readings import HealthChanged, HealthKind, InventoryReported
 from services.results import driver_versions, erasure, history
 from services.results.domain.rollup import Level
 from services.results.samples.partitions import midnight

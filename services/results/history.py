@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from schemas.results import (
+from schemas.results.measurements import (
     DeviceSeries,
     GetReport,
     GetSeries,

@@ -21,7 +21,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import (
 )
 from opentelemetry.sdk.metrics.export import MetricExportResult
 
-from schemas.telemetry import GpuReading, GpuSampled
+from schemas.telemetry.readings import GpuReading, GpuSampled
 from services.results.domain import otlp_names
 from services.results.domain.otlp_names import INSTRUMENTS, Instrument, Kind
 from shared.logging import log

@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from schemas.base import PositiveSeconds, Seconds
-from schemas.telemetry import BurstSeconds
+from schemas.telemetry.readings import BurstSeconds
 from shared.gpu.prices import parse_prices
 from shared.settings import CommonSettings, SettingsError, variable_of
 

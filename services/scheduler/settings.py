@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from schemas.base import NodeId, Percent, PositiveInt, PositiveSeconds, Seconds
-from schemas.scheduler_idle import IDLE_GRACE_SECONDS, IDLE_WINDOW_SECONDS, IdleAction
+from schemas.scheduler.idle import IDLE_GRACE_SECONDS, IDLE_WINDOW_SECONDS, IdleAction
 from services.scheduler.domain.drift.detection import system_names
 from services.scheduler.domain.drift.lifecycle import Limits
 from services.scheduler.domain.idle import IdlePolicy, actions_by_namespace

@@ -6,8 +6,8 @@ from typing import Final
 from uuid import UUID
 
 from schemas.errors import ErrorCode
-from schemas.monitoring import MonitoringView, StartMonitoring
-from schemas.telemetry import GpuReading, GpuSampled, HealthKind, SetBurst, Source
+from schemas.telemetry.monitoring import MonitoringView, StartMonitoring
+from schemas.telemetry.readings import GpuReading, GpuSampled, HealthKind, SetBurst, Source
 from services.telemetry.counters import Counters
 from services.telemetry.device_monitor import DeviceMonitor
 from services.telemetry.domain.health import Change

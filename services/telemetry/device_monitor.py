@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from schemas.errors import ErrorCode
-from schemas.telemetry import DeviceFacts, HealthChanged, HealthKind, Source
+from schemas.telemetry.readings import DeviceFacts, HealthChanged, HealthKind, Source
 from services.telemetry.counters import Counters
 from services.telemetry.domain.faults import CounterWatch, failing
 from services.telemetry.domain.health import Change, NodeHealth, changes_between, with_health

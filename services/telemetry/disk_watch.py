@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
-from schemas.telemetry import HealthKind
+from schemas.telemetry.readings import HealthKind
 from services.telemetry.domain.health import Change
 from services.telemetry.event_publisher import EventPublisher
 from shared.disk import is_full, room_at

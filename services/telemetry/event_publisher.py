@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import msgspec
 
 from schemas.base import Event
-from schemas.telemetry import (
+from schemas.telemetry.readings import (
     DeviceFacts,
     GpuLink,
     GpuSampled,

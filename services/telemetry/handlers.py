@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from schemas.errors import ErrorCode, Reply
-from schemas.mig import ChangeMig
-from schemas.monitoring import (
+from schemas.gpus.mig import ChangeMig
+from schemas.telemetry.monitoring import (
     AgentView,
     GetAgent,
     GetGpu,
@@ -13,7 +13,7 @@ from schemas.monitoring import (
     StartMonitoring,
     StopMonitoring,
 )
-from schemas.telemetry import GetSnapshot, GpuSampled, SetBurst, SetPowerLimit, Source
+from schemas.telemetry.readings import GetSnapshot, GpuSampled, SetBurst, SetPowerLimit, Source
 from services.telemetry.agent import Agent
 from services.telemetry.idempotency import AnsweredCommands
 from services.telemetry.mig.changes import MigChanges

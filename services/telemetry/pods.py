@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from schemas.telemetry import DeviceFacts, GpuPod, GpuReading
+from schemas.telemetry.readings import DeviceFacts, GpuPod, GpuReading
 from services.telemetry.domain.pods import ClaimedDevice, PodDevices, pods_of_devices
 from services.telemetry.kubernetes.pod_resources import kubelet
 from services.telemetry.kubernetes.resource_slices import ResourceSlices

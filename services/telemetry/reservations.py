@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from schemas.device_grant import DeviceGrant
 from schemas.errors import ErrorCode
-from schemas.scheduler import (
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.scheduler.reservations import (
     RESERVATION_ENDS,
     ReservationEnded,
     ReservationGranted,
     ReservationState,
 )
-from schemas.scheduler_views import (
+from schemas.scheduler.views import (
     GetReservation,
     ListReservations,
     ReservationList,

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.checks import GpuMode
+from schemas.gpus.checks import GpuMode
 from shared.accelerator_rules.modes import FORMS
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from schemas.checks import (
+from schemas.errors import ErrorCode
+from schemas.gpus.checks import (
     AnyCheck,
     CheckView,
     CudaCheck,
@@ -14,8 +15,7 @@ from schemas.checks import (
     PrecisionCheck,
     Verdict,
 )
-from schemas.errors import ErrorCode
-from schemas.telemetry import InventoryReported
+from schemas.telemetry.readings import InventoryReported
 from shared.accelerator_rules.compute_capability import (
     capability,
     capability_by_name,

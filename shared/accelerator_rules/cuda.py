@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.checks import CudaRules, Finding, GpuMode, Verdict
+from schemas.gpus.checks import CudaRules, Finding, GpuMode, Verdict
 from shared.accelerator_rules.cuda_versions import CudaVersion
 
 DOCUMENT: Final = "accelerator guide, CUDA Driver and Runtime Compatibility"

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from schemas.checks import (
+from schemas.gpus.checks import (
     CheckView,
     DeviceConfigCheck,
     Finding,

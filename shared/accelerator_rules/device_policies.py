@@ -6,9 +6,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.checks import LimitsPolicy, RequestsPolicy, ResourceDefinition
+from schemas.cluster.kubernetes import ContainerDevices, KubernetesSpec
 from schemas.errors import ErrorCode
-from schemas.kubernetes import ContainerDevices, KubernetesSpec
+from schemas.gpus.checks import LimitsPolicy, RequestsPolicy, ResourceDefinition
 from shared.accelerator_rules.modes import GPU_RESOURCE, uneven, units_per_gpu
 from shared.errors import RefusedError
 

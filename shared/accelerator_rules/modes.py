@@ -5,9 +5,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.checks import CheckView, Finding, GpuMode, ModeCheck, PrecisionRules, Verdict
 from schemas.errors import ErrorCode
-from schemas.gpu_request import GpuRequest
+from schemas.gpus.checks import CheckView, Finding, GpuMode, ModeCheck, PrecisionRules, Verdict
+from schemas.gpus.gpu_request import GpuRequest
 from shared.accelerator_rules.compute_capability import (
     Capability,
     capability,

@@ -6,8 +6,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from schemas.checks import Finding, PrecisionRules, Verdict
 from schemas.errors import ErrorCode
+from schemas.gpus.checks import Finding, PrecisionRules, Verdict
 from shared.accelerator_rules.compute_capability import Capability, spelled
 from shared.errors import RefusedError
 

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from schemas.checks import CudaRules, Finding, Verdict
-from schemas.gpu_request import Selector, SelectorKey, SelectorOperator
+from schemas.gpus.checks import CudaRules, Finding, Verdict
+from schemas.gpus.gpu_request import Selector, SelectorKey, SelectorOperator
 from shared.accelerator_rules.compute_capability import spelled
 from shared.accelerator_rules.cuda import DOCUMENT, GUIDE, MINOR_COMPATIBILITY
 from shared.accelerator_rules.cuda_versions import CudaVersion

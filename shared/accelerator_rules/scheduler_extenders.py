@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from schemas.checks import Finding, GpuMode, Verdict
+from schemas.gpus.checks import Finding, GpuMode, Verdict
 from shared.accelerator_rules.modes import FORMS
 
 GUIDE: Final = "accelerator guide, Configure Hardware accelerator on GPU nodes"

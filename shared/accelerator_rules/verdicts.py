@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from schemas.checks import Verdict
+from schemas.gpus.checks import Verdict
 
 _ORDER: Final = tuple(Verdict)
 

@@ -11,8 +11,8 @@ from typing import IO, BinaryIO, Final
 
 import msgspec
 
-from schemas.archives import FORMAT, MANIFEST, ArchivedFile, Manifest
 from schemas.errors import ErrorCode
+from schemas.gateway.archives import FORMAT, MANIFEST, ArchivedFile, Manifest
 from shared.errors import RefusedError
 
 LARGEST_HELD_BYTES: Final = 64 << 20  # of the files whose content is wanted

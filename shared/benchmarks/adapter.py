@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from schemas.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool
+from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool
 from shared.errors import StewardError
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from schemas.benchmark import LARGEST_CONCURRENCY, BenchmarkSpec
+from schemas.task.benchmark import LARGEST_CONCURRENCY, BenchmarkSpec
 from shared.benchmarks.traffic import UnsupportedTraffic
 
 _CLOSED: Final = re.compile(r"closed\((\d+)\)")

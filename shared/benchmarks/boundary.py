@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from schemas.benchmark import LoadBoundary, LoadKind, LoadSearch
+from schemas.task.benchmark import LoadBoundary, LoadKind, LoadSearch
 
 SMALLEST_ERROR: Final = 0.02  # runs of one engine differ by more than their requests do
 SURE: Final = 2.0  # standard errors

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from schemas.benchmark import LoadBoundary, LoadKind
+from schemas.task.benchmark import LoadBoundary, LoadKind
 
 _UNITS: Final = {LoadKind.CONCURRENCY: "requests at once"}
 _RATE: Final = "requests per second"

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from schemas.benchmark import (
+from schemas.task.benchmark import (
     BenchmarkResult,
     BenchmarkSpec,
     BenchmarkTool,

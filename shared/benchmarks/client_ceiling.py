@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from schemas.benchmark import BenchmarkSpec
+from schemas.task.benchmark import BenchmarkSpec
 from shared.benchmarks.adapter import BenchmarkFailed
 from shared.benchmarks.arrivals import Load
 from shared.benchmarks.chat_server import ChatServer

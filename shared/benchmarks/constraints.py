@@ -7,9 +7,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.benchmark import LevelResult
 from schemas.errors import ErrorCode
-from schemas.slo import ConstraintCheck, SloVerdict
+from schemas.task.benchmark import LevelResult
+from schemas.task.slo import ConstraintCheck, SloVerdict
 from shared.benchmarks.level_text import load_text
 from shared.benchmarks.metrics import loads_of, tpot_of
 from shared.benchmarks.quality import quality_text

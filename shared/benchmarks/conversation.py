@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from schemas.benchmark import LARGEST_LEVELS, BenchmarkSpec
+from schemas.task.benchmark import LARGEST_LEVELS, BenchmarkSpec
 from shared.benchmarks.metrics import RequestSample
 from shared.benchmarks.traffic import UnsupportedTraffic
 

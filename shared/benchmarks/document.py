@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
-from schemas.benchmark import BenchmarkSpec, TrafficScenario
 from schemas.errors import ErrorCode
+from schemas.task.benchmark import BenchmarkSpec, TrafficScenario
 from shared.errors import RefusedError
 
 OF_TASK_FILES: Final = {

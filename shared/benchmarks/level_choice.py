@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from schemas.benchmark import (
+from schemas.task.benchmark import (
     LARGEST_CONCURRENCY,
     BenchmarkMetrics,
     BenchmarkResult,

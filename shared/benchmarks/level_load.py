@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
-from schemas.benchmark import BenchmarkSpec
+from schemas.task.benchmark import BenchmarkSpec
 from shared.benchmarks.arrivals import Load, offsets
 from shared.benchmarks.chat_server import LoadLimits, RequestFailed
 from shared.benchmarks.conversation import Conversation

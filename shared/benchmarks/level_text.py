@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from schemas.benchmark import FailedLevel, LevelResult
+from schemas.task.benchmark import FailedLevel, LevelResult
 
 SHOWN_LEVELS: Final = 4
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from schemas.benchmark import BenchmarkSpec, LevelMark, LevelResult
+from schemas.task.benchmark import BenchmarkSpec, LevelMark, LevelResult
 from shared.benchmarks.adapter import BenchmarkFailed
 from shared.benchmarks.arrivals import Load, mean_rate_per_s
 from shared.benchmarks.chat_server import ChatServer

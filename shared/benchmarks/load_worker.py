@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from schemas.benchmark import BenchmarkSpec
+from schemas.task.benchmark import BenchmarkSpec
 from shared.benchmarks.arrivals import Load
 from shared.benchmarks.chat_server import ChatServer, LoadLimits
 from shared.benchmarks.level_load import LevelLoad, Part

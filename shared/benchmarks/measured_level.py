@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from schemas.benchmark import BenchmarkSpec, LevelMark, LevelResult, Steadiness
+from schemas.task.benchmark import BenchmarkSpec, LevelMark, LevelResult, Steadiness
 from shared.benchmarks import steadiness
 from shared.benchmarks.arrivals import Load
 from shared.benchmarks.metrics import FailedRequest, RequestSample, distribution, level_result

@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from schemas.benchmark import (
+from schemas.task.benchmark import (
     MAX_ERROR_RATE,
     BenchmarkMetrics,
     Distribution,
@@ -17,7 +17,7 @@ from schemas.benchmark import (
     LevelStats,
     RequestColumns,
 )
-from schemas.turns import TurnResult
+from schemas.task.turns import TurnResult
 from shared.benchmarks.request_columns import RequestRow, pack_requests, unpack_requests
 
 Value = TypeVar("Value")

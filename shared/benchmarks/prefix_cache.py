@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from schemas.benchmark import CacheReset, LevelMark, LevelResult, PrefixCacheUse
+from schemas.task.benchmark import CacheReset, LevelMark, LevelResult, PrefixCacheUse
 from shared.benchmarks.chat_server import ChatServer, RequestFailed
 from shared.benchmarks.measured_level import PromptTokens
 from shared.benchmarks.traffic import RequestSize

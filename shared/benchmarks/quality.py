@@ -3,7 +3,7 @@
 from itertools import takewhile
 from typing import Final
 
-from schemas.quality import Divergence, QualityAnswers, QualityProbe, QualityVerdict
+from schemas.task.quality import Divergence, QualityAnswers, QualityProbe, QualityVerdict
 
 PROBE_SECONDS: Final = 600.0  # of all prompts; what is not answered by then has no answer
 EXCERPT_CHARACTERS: Final = 60

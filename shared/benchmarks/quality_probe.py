@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from schemas.benchmark import BenchmarkSpec
 from schemas.errors import ErrorCode
-from schemas.quality import QualityAnswers, QualityProbe
+from schemas.task.benchmark import BenchmarkSpec
+from schemas.task.quality import QualityAnswers, QualityProbe
 from shared.benchmarks.adapter import Target
 from shared.benchmarks.chat_server import ChatServer
 from shared.benchmarks.quality import PROBE_SECONDS

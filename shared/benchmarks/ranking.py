@@ -7,8 +7,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.benchmark import BenchmarkMetrics, FailedLevel
-from schemas.task import Objective
+from schemas.task.benchmark import BenchmarkMetrics, FailedLevel
+from schemas.task.task_file import Objective
 from shared.benchmarks.pareto import front_numbers
 
 MEASURES: Final = {

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from schemas.benchmark import BenchmarkResult, LevelResult, RequestColumns
+from schemas.task.benchmark import BenchmarkResult, LevelResult, RequestColumns
 from shared.errors import StewardError
 
 # An attempt's requests have to fit into one message beside its levels: about 8 bytes for each.

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from schemas.benchmark import Distribution, LevelResult
-from schemas.slo import PenaltyForm, SloBound, SloSpec, SloVerdict
-from schemas.task import Objective
+from schemas.task.benchmark import Distribution, LevelResult
+from schemas.task.slo import PenaltyForm, SloBound, SloSpec, SloVerdict
+from schemas.task.task_file import Objective
 from shared.benchmarks.metrics import loads_of
 
 DEFAULT_FAIL_RATIO: Final = 0.5

@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-from schemas.benchmark import BenchmarkSpec
-from schemas.task import BenchmarkConfig
+from schemas.task.benchmark import BenchmarkSpec
+from schemas.task.task_file import BenchmarkConfig
 from shared.benchmarks.arrivals import loads
 from shared.benchmarks.conversation import check_turns
 from shared.benchmarks.level_choice import check_load_search

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from schemas.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool
+from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool
 from shared.benchmarks.adapter import Adapter, ProgressCallback, Target
 from shared.benchmarks.aiperf.adapter import AIPerf
 from shared.benchmarks.builtin import Builtin

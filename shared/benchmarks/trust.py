@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from schemas.trust import FrontMember, GoalStanding, TrustVerdict
+from schemas.task.trust import FrontMember, GoalStanding, TrustVerdict
 
 
 def trusted_text(trust: TrustVerdict) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from schemas.benchmark import BenchmarkSpec
+from schemas.task.benchmark import BenchmarkSpec
 from shared.benchmarks.adapter import ProgressCallback, Target
 from shared.benchmarks.chat_server import ChatServer
 from shared.benchmarks.document import read_spec

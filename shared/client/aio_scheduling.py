@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from schemas.gpu_request import GpuRequest
-from schemas.node_selection import ClusterGpu, NodeGpuSummary
-from schemas.scheduler_views import AvailabilityView
+from schemas.cluster.node_selection import ClusterGpu, NodeGpuSummary
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.views import AvailabilityView
 from shared.client.asking import ask_in_loop
 from shared.client.devices import node_of_indices
 from shared.client.http import StewardClient

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from schemas.errors import ErrorCode
-from schemas.gateway import GpuView
+from schemas.gateway.views import GpuView
 from shared.client.asking import ask_in_loop
 from shared.client.devices import node_of_indices, of_one_node
 from shared.client.errors import ApiError, PlatformUnreachable

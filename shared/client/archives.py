@@ -3,7 +3,7 @@
 from pathlib import Path
 from uuid import UUID
 
-from schemas.archives import ArchiveKind, ImportedList, ImportedView
+from schemas.gateway.archives import ArchiveKind, ImportedList, ImportedView
 from shared.client.connection import GatewayConnection
 
 ARCHIVE_SECONDS = 600.0

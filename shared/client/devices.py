@@ -6,7 +6,7 @@ else the `node_id` that has to be given.
 
 from collections.abc import Sequence
 
-from schemas.gateway import GpuView
+from schemas.gateway.views import GpuView
 from shared.ids import host_node_id
 
 

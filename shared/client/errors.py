@@ -1,7 +1,7 @@
 """What a client of the gateway has to expect."""
 
 from schemas.errors import ErrorCode
-from schemas.gateway import Problem
+from schemas.gateway.views import Problem
 from shared.errors import RefusedError, UnavailableError
 
 

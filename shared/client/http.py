@@ -9,17 +9,17 @@ from uuid import UUID
 
 import msgspec
 
-from schemas.checks import Check, CheckView
+from schemas.cluster.node_selection import ClusterStatus, NodeSelection, NodeSummaries
 from schemas.errors import Accepted
-from schemas.executor_logs import LogChunk
-from schemas.gateway import GpuAllocMap, GpuList, NodeList
-from schemas.gpu_request import GpuRequest
-from schemas.node_selection import ClusterStatus, NodeSelection, NodeSummaries
-from schemas.orchestrator import ExperimentState, TaskState
-from schemas.orchestrator_views import ExperimentList, ExperimentView, TaskList, TaskPlan, TaskView
-from schemas.scheduler import ReservationState
-from schemas.scheduler_policy import PolicyTrial, TriedPolicy
-from schemas.scheduler_views import (
+from schemas.executor.logs import LogChunk
+from schemas.gateway.views import GpuAllocMap, GpuList, NodeList
+from schemas.gpus.checks import Check, CheckView
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.orchestrator.experiments import ExperimentState, TaskState
+from schemas.orchestrator.views import ExperimentList, ExperimentView, TaskList, TaskPlan, TaskView
+from schemas.scheduler.policy import PolicyTrial, TriedPolicy
+from schemas.scheduler.reservations import ReservationState
+from schemas.scheduler.views import (
     AvailabilityView,
     DecisionList,
     DriftList,

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from uuid import UUID
 
-from schemas.available_gpus import AvailableGpus
 from schemas.errors import Accepted
-from schemas.monitoring import AgentView, GpuDetail, MonitoringView
-from schemas.scheduler_namespaces import NamespaceList
+from schemas.gpus.available_gpus import AvailableGpus
+from schemas.scheduler.namespaces import NamespaceList
+from schemas.telemetry.monitoring import AgentView, GpuDetail, MonitoringView
 from shared.client.connection import GatewayConnection
 from shared.ids import new_id
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from schemas.presets import (
+from schemas.orchestrator.presets import (
     ExistingPreset,
     MergedPresets,
     MergeRequest,
@@ -11,7 +11,7 @@ from schemas.presets import (
     PresetList,
     PresetView,
 )
-from schemas.task import PresetMerge
+from schemas.task.task_file import PresetMerge
 from shared.client.connection import GatewayConnection
 
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from uuid import UUID
 
-from schemas.reports import (
+from schemas.results.reports import (
     FailuresView,
     IdleView,
     UsageBy,
@@ -12,8 +12,8 @@ from schemas.reports import (
     WasteView,
     WaterfallView,
 )
-from schemas.scheduler_idle import IDLE_GRACE_SECONDS, IDLE_WINDOW_SECONDS
-from schemas.task_report import TaskReport
+from schemas.scheduler.idle import IDLE_GRACE_SECONDS, IDLE_WINDOW_SECONDS
+from schemas.task.report import TaskReport
 from shared.client.connection import GatewayConnection, Parameters
 
 REPORT_SECONDS = 35.0

@@ -5,9 +5,9 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlencode
 from uuid import UUID
 
-from schemas.executor import AttemptProgressed
-from schemas.executor_logs import AttemptLogged
-from schemas.gateway import GpuMetrics, StoredEvent
+from schemas.executor.attempts import AttemptProgressed
+from schemas.executor.logs import AttemptLogged
+from schemas.gateway.views import GpuMetrics, StoredEvent
 from shared.client.connection import GatewayConnection, decoded_frames
 
 

@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from schemas.tokens import AuditList, MadeToken, TokenList, TokenRequest, TokenView
+from schemas.gateway.tokens import AuditList, MadeToken, TokenList, TokenRequest, TokenView
 from shared.client.connection import GatewayConnection
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from schemas.engine_rules import EngineParameter, ParameterKind
+from schemas.executor.engine_rules import EngineParameter, ParameterKind
 from shared.engine_parameters.values import bad_parameter, fitting_value
 
 _NUMBER: Final = r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?[kKmMgGtT]?"

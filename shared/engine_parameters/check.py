@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from schemas.engine_rules import EngineRules
+from schemas.executor.engine_rules import EngineRules
 from shared.engine_parameters.allow_list import AllowList, fitting
 from shared.engine_parameters.llamacpp import LLAMACPP
 from shared.engine_parameters.sglang import SGLANG

@@ -5,7 +5,7 @@ Its `tools`, `agent` and `mcp-servers-*` run commands of the host, `rpc` and the
 
 from typing import Final
 
-from schemas.engine_rules import ParameterKind
+from schemas.executor.engine_rules import ParameterKind
 from shared.engine_parameters.allow_list import AllowList, Text, each
 
 LLAMACPP: Final = AllowList(

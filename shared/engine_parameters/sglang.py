@@ -4,7 +4,7 @@
 
 from typing import Final
 
-from schemas.engine_rules import ParameterKind
+from schemas.executor.engine_rules import ParameterKind
 from shared.engine_parameters.allow_list import AllowList, Text, each, one_of
 from shared.engine_parameters.vllm import HF_OVERRIDES, LOADER, SAMPLING
 

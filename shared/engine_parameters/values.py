@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from schemas.engine_rules import EngineParameter, ParameterKind
 from schemas.errors import ErrorCode
+from schemas.executor.engine_rules import EngineParameter, ParameterKind
 from shared.errors import RefusedError
 
 _WORDS: Final = {

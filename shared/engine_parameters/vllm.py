@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from schemas.engine_rules import ParameterKind
+from schemas.executor.engine_rules import ParameterKind
 from shared.engine_parameters.allow_list import AllowList, Form, Text, each, one_of
 
 _ROPE: Final[Mapping[str, Form]] = dict(

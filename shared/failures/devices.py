@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final
 
-from schemas.executor import FailureKind
+from schemas.executor.attempts import FailureKind
 from shared.failures.known import Known, known
 
 _gpu_unavailable = partial(known, FailureKind.GPU_UNAVAILABLE)

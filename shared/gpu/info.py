@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from schemas.device_grant import DeviceGrant
-from schemas.gpu_info import GpuAllocation, GpuInfo, GpuInfoDetail
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.gpus.gpu_info import GpuAllocation, GpuInfo, GpuInfoDetail
 
 ALLOCATION_METHOD: Final = "scheduler"
 

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from schemas.model_shape import ModelShape
+from schemas.executor.model_shape import ModelShape
 
 _LARGEST_WEIGHTS: Final = 10**14
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from schemas.node_selection import NodeSelection
+from schemas.cluster.node_selection import NodeSelection
 
 TITLE: Final = "=== GPU Node Selection ==="
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from schemas.device_grant import DeviceGrant
+from schemas.gpus.device_grant import DeviceGrant
 
 MPS_LABEL: Final = "gpusteward.io/mps"  # of a node on which an MPS daemon runs
 MPS_OF_HOST: Final = "true"  # one daemon for all of its GPUs

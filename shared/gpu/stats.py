@@ -6,8 +6,8 @@ use this one, which keeps a few numbers per GPU however long it runs.
 
 from dataclasses import dataclass, field
 
-from schemas.monitoring import GpuStats, SampledSpread, Spread
-from schemas.results import GpuMonitoring
+from schemas.results.measurements import GpuMonitoring
+from schemas.telemetry.monitoring import GpuStats, SampledSpread, Spread
 
 
 @dataclass(slots=True)

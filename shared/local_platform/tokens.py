@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from schemas.tokens import Role, Token
+from schemas.gateway.tokens import Role, Token
 from shared.paths import DataDirectory, give_to_owner_above, write_atomically
 from shared.settings import SettingsError
 

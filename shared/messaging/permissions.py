@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from schemas.available_gpus import ListAvailableGpus
 from schemas.backlog import GetBacklog
 from schemas.base import (
     NODE_PREFIX,
@@ -27,11 +26,9 @@ from schemas.base import (
     tag_of,
 )
 from schemas.catalog import MESSAGES
-from schemas.cluster import ClusterChanged, GetCluster
-from schemas.deletion import DeleteExperiment, DeleteTask
-from schemas.engine_metrics import GetEngineSeries, ListEngineSamples
-from schemas.engine_samples import EngineSampled
-from schemas.executor import (
+from schemas.cluster.node_selection import GetClusterStatus, GetNodeSummaries, SelectNode
+from schemas.cluster.nodes import ClusterChanged, GetCluster
+from schemas.executor.attempts import (
     AttemptEvent,
     AttemptProgressed,
     CancelExperiment,
@@ -39,14 +36,15 @@ from schemas.executor import (
     FenceReservation,
     StartExperiment,
 )
-from schemas.executor_logs import AttemptLogged, ReadLog
-from schemas.executor_ranks import GetRank, StartRank
-from schemas.executor_running import ListRunning
-from schemas.gateway import CustomEvent
-from schemas.mig import ChangeMig
-from schemas.monitoring import GetAgent, GetGpu, StartMonitoring, StopMonitoring
-from schemas.node_selection import GetClusterStatus, GetNodeSummaries, SelectNode
-from schemas.orchestrator import (
+from schemas.executor.engine_samples import EngineSampled
+from schemas.executor.logs import AttemptLogged, ReadLog
+from schemas.executor.ranks import GetRank, StartRank
+from schemas.executor.running import ListRunning
+from schemas.gateway.views import CustomEvent
+from schemas.gpus.available_gpus import ListAvailableGpus
+from schemas.gpus.mig import ChangeMig
+from schemas.orchestrator.deletion import DeleteExperiment, DeleteTask
+from schemas.orchestrator.experiments import (
     CancelTask,
     ExperimentEvent,
     PauseTask,
@@ -54,14 +52,7 @@ from schemas.orchestrator import (
     SubmitTask,
     TaskEvent,
 )
-from schemas.orchestrator_views import (
-    GetExperiment,
-    GetTask,
-    ListExperiments,
-    ListTasks,
-    ValidateTask,
-)
-from schemas.presets import (
+from schemas.orchestrator.presets import (
     DeletePreset,
     GetPreset,
     ListPresets,
@@ -69,9 +60,15 @@ from schemas.presets import (
     PresetEvent,
     SavePresets,
 )
-from schemas.prices import GetGpuPrices
-from schemas.reports import GetIdle, GetWaterfall, ReportQuery
-from schemas.results import (
+from schemas.orchestrator.views import (
+    GetExperiment,
+    GetTask,
+    ListExperiments,
+    ListTasks,
+    ValidateTask,
+)
+from schemas.results.engine_metrics import GetEngineSeries, ListEngineSamples
+from schemas.results.measurements import (
     ExperimentSummarized,
     GetMemoryTrend,
     GetReport,
@@ -81,7 +78,15 @@ from schemas.results import (
     ListSamples,
     ListSummaries,
 )
-from schemas.scheduler import (
+from schemas.results.prices import GetGpuPrices
+from schemas.results.reports import GetIdle, GetWaterfall, ReportQuery
+from schemas.scheduler.devices import Cordon, DeviceEvent, Drain, Uncordon
+from schemas.scheduler.drifts import DriftEvent
+from schemas.scheduler.idle import ExemptReservation
+from schemas.scheduler.namespaces import ListNamespaces, NamespaceSet, SetNamespace
+from schemas.scheduler.nodes import AdmitNode, LabelNode, NodeEvent, RemoveNode
+from schemas.scheduler.policy import TryPolicy
+from schemas.scheduler.reservations import (
     CancelReservation,
     ReleaseReservation,
     RenewReservation,
@@ -90,13 +95,7 @@ from schemas.scheduler import (
     ReservationEvent,
     ReservationGranted,
 )
-from schemas.scheduler_devices import Cordon, DeviceEvent, Drain, Uncordon
-from schemas.scheduler_drifts import DriftEvent
-from schemas.scheduler_idle import ExemptReservation
-from schemas.scheduler_namespaces import ListNamespaces, NamespaceSet, SetNamespace
-from schemas.scheduler_nodes import AdmitNode, LabelNode, NodeEvent, RemoveNode
-from schemas.scheduler_policy import TryPolicy
-from schemas.scheduler_views import (
+from schemas.scheduler.views import (
     EstimateRequirements,
     ExplainReservation,
     GetAllocationMap,
@@ -108,7 +107,8 @@ from schemas.scheduler_views import (
     ReplayDecisions,
     WhatIf,
 )
-from schemas.telemetry import (
+from schemas.telemetry.monitoring import GetAgent, GetGpu, StartMonitoring, StopMonitoring
+from schemas.telemetry.readings import (
     GetSnapshot,
     GpuSampled,
     HealthChanged,

@@ -5,8 +5,8 @@ from typing import Final
 from nats.js.api import DiscardPolicy, StorageType, StreamConfig
 
 from schemas.base import PREFIX, pattern_for
-from schemas.engine_samples import EngineSampled
-from schemas.telemetry import GpuSampled
+from schemas.executor.engine_samples import EngineSampled
+from schemas.telemetry.readings import GpuSampled
 
 HOUR: Final = 3600.0
 DUPLICATE_WINDOW_SECONDS: Final = 120.0

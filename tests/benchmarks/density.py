@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
-from schemas.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import GpuRequest
 from services.scheduler.domain.model.demand import DemandClass
 from services.scheduler.domain.model.fleet import WHOLE, Device, Node
 from services.scheduler.domain.model.inputs import (

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from schemas.executor import AttemptPhaseChanged, StartExperiment
+from schemas.executor.attempts import AttemptPhaseChanged, StartExperiment
 from services.executor.app import create_service
 from services.executor.settings import ExecutorSettings
 from shared.testing import NatsServer, eventually, short_directory

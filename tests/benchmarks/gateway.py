@@ -37,7 +37,7 @@ import uvloop
 from typing_extensions import override
 
 from schemas.base import subject_for
-from schemas.orchestrator_views import ListTasks, TaskList
+from schemas.orchestrator.views import ListTasks, TaskList
 from shared.ids import new_id
 from shared.messaging.codec import encode
 from shared.testing import NatsServer, PostgresServer, eventually, short_directory

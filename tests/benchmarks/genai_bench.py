@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from schemas.benchmark import BenchmarkSpec, BenchmarkTool
+from schemas.task.benchmark import BenchmarkSpec, BenchmarkTool
 from shared.benchmarks.adapter import Target
 from shared.benchmarks.genai_bench.command import arguments, batches, environment
 from shared.benchmarks.genai_bench.installation import GENAI_BENCH

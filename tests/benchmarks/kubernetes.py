@@ -40,8 +40,8 @@ from rich.console import Console
 from rich.table import Table
 
 from schemas.base import pattern_for
-from schemas.cluster import ClusterChanged, ClusterNode
-from schemas.gpu_request import ClusterRequest, GpuRequest
+from schemas.cluster.nodes import ClusterChanged, ClusterNode
+from schemas.gpus.gpu_request import ClusterRequest, GpuRequest
 from services.scheduler.domain.clusters.choice import (
     Choice,
     Cluster,

@@ -21,8 +21,12 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from schemas.gpu_request import GpuRequest
-from schemas.scheduler import ReleaseReservation, RequestReservation, ReservationGranted
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.reservations import (
+    ReleaseReservation,
+    RequestReservation,
+    ReservationGranted,
+)
 from shared.ids import new_id
 from shared.messaging.bus import Bus
 from shared.testing import short_directory

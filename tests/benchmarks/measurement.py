@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from schemas.benchmark import BenchmarkResult, BenchmarkSpec, Distribution, LevelResult
+from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, Distribution, LevelResult
 from services.executor.engines.compile_cache import CacheKey, CompileCaches, cache_variables
 from services.executor.engines.engine_table import build_command
 from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine

@@ -31,9 +31,9 @@ import asyncpg
 import psutil
 
 from schemas.base import subject_for
-from schemas.device_grant import DeviceGrant
-from schemas.results import GetSeries, SeriesMetric
-from schemas.telemetry import GpuReading, GpuSampled, Source
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.results.measurements import GetSeries, SeriesMetric
+from schemas.telemetry.readings import GpuReading, GpuSampled, Source
 from services.results import history
 from services.results.app import create_service
 from services.results.domain.monitoring import MEASURING, Run, summarize

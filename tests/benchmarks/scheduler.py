@@ -38,10 +38,14 @@ from rich.table import Table
 
 from schemas.base import pattern_for
 from schemas.errors import Accepted
-from schemas.gpu_request import GpuRequest
-from schemas.scheduler import ReleaseReservation, RequestReservation, ReservationGranted
-from schemas.scheduler_views import AllocationMap, GetAllocationMap
-from schemas.telemetry import GetSnapshot
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.reservations import (
+    ReleaseReservation,
+    RequestReservation,
+    ReservationGranted,
+)
+from schemas.scheduler.views import AllocationMap, GetAllocationMap
+from schemas.telemetry.readings import GetSnapshot
 from shared.ids import new_id
 from shared.local_platform.embedded import EmbeddedPostgres
 from shared.messaging.bus import Bus

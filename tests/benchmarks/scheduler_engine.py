@@ -29,7 +29,7 @@ from uuid import UUID
 from rich.console import Console
 from rich.table import Table
 
-from schemas.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import GpuRequest
 from services.scheduler.domain.model.demand import DemandClass
 from services.scheduler.domain.model.fleet import Device, Node, Reading, ReadingState
 from services.scheduler.domain.model.inputs import (

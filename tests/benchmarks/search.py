@@ -22,10 +22,10 @@ from uuid import UUID
 from rich.console import Console
 from rich.table import Table
 
-from schemas.executor import FailureKind
-from schemas.orchestrator import ExperimentState
-from schemas.task import Objective, OptimizationSpec, Strategy
-from schemas.trust import RunInfo
+from schemas.executor.attempts import FailureKind
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.task.task_file import Objective, OptimizationSpec, Strategy
+from schemas.task.trust import RunInfo
 from services.orchestrator.domain.expansion import Axis, Point
 from services.orchestrator.domain.search.history import Past, trials_of
 from services.orchestrator.domain.search.propose import Proposal, propose, search_of

@@ -22,7 +22,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from schemas.orchestrator import FINISHED_TASK_STATES
+from schemas.orchestrator.experiments import FINISHED_TASK_STATES
 from shared.testing import short_directory
 from tests.support.processes.platform import PlatformProcess
 

@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from schemas.executor import FailureKind
-from schemas.model_shape import ModelShape
-from schemas.orchestrator import ExperimentState
-from schemas.task import Objective, OptimizationSpec, Strategy
+from schemas.executor.attempts import FailureKind
+from schemas.executor.model_shape import ModelShape
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.task.task_file import Objective, OptimizationSpec, Strategy
 from services.orchestrator.domain.expansion import Point
 from services.orchestrator.domain.search.history import Past, trials_of
 from services.orchestrator.domain.search.prior import USUAL_GPU, Prior

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from schemas.orchestrator import ExperimentState
-from schemas.task import Objective
-from schemas.trust import RunInfo
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.task.task_file import Objective
+from schemas.task.trust import RunInfo
 from services.orchestrator.domain.expansion import Point
 from services.orchestrator.domain.search.history import Past
 from services.orchestrator.domain.search.trust import next_checks, verdict

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from schemas.benchmark import BenchmarkSpec, BenchmarkTool, LevelResult
+from schemas.task.benchmark import BenchmarkSpec, BenchmarkTool, LevelResult
 from shared.benchmarks.adapter import Target
 from shared.benchmarks.tool_environment import TOOLS_VARIABLE
 from shared.benchmarks.tools import ADAPTERS, run_benchmark

@@ -17,9 +17,12 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct, inspect
 
-from schemas import executor, gpu_request, orchestrator_views, task
 from schemas.catalog import MESSAGES, PUBLIC, REPLIES
 from schemas.errors import Accepted, Refused
+from schemas.executor import attempts as executor
+from schemas.gpus import gpu_request
+from schemas.orchestrator import views as orchestrator_views
+from schemas.task import task_file as task
 
 DIRECTORY: Final = Path(__file__).parent / "golden"
 NOON: Final = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)

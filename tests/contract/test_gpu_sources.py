@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from schemas.errors import ErrorCode
-from schemas.telemetry import GpuReading, GpuSampled
+from schemas.telemetry.readings import GpuReading, GpuSampled
 from services.telemetry.domain.holdings import Holdings
 from services.telemetry.sources.amd.source import AmdSource
 from services.telemetry.sources.dcgm.source import DcgmSource

@@ -11,41 +11,35 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from schemas import (
-    available_gpus,
-    catalog,
-    cluster,
-    deletion,
-    engine_metrics,
-    engine_samples,
-    executor,
-    executor_logs,
-    executor_ranks,
-    executor_running,
-    gateway,
-    mig,
-    monitoring,
-    node_selection,
-    orchestrator,
-    orchestrator_views,
-    presets,
-    prices,
-    reports,
-    results,
-    scheduler,
-    scheduler_devices,
-    scheduler_drifts,
-    scheduler_idle,
-    scheduler_namespaces,
-    scheduler_nodes,
-    scheduler_policy,
-    scheduler_views,
-    telemetry,
-)
+from schemas import catalog
 from schemas.backlog import Backlog, GetBacklog
 from schemas.base import Kind, Message, Query, pattern_for, subject_for, tag_of
-from schemas.monitoring import GpuDetail
-from schemas.telemetry import GetSnapshot
+from schemas.cluster import node_selection
+from schemas.cluster import nodes as cluster
+from schemas.executor import attempts as executor
+from schemas.executor import engine_samples
+from schemas.executor import logs as executor_logs
+from schemas.executor import ranks as executor_ranks
+from schemas.executor import running as executor_running
+from schemas.gateway import views as gateway
+from schemas.gpus import available_gpus, mig
+from schemas.orchestrator import deletion, presets
+from schemas.orchestrator import experiments as orchestrator
+from schemas.orchestrator import views as orchestrator_views
+from schemas.results import engine_metrics, prices, reports
+from schemas.results import measurements as results
+from schemas.scheduler import devices as scheduler_devices
+from schemas.scheduler import drifts as scheduler_drifts
+from schemas.scheduler import idle as scheduler_idle
+from schemas.scheduler import namespaces as scheduler_namespaces
+from schemas.scheduler import nodes as scheduler_nodes
+from schemas.scheduler import policy as scheduler_policy
+from schemas.scheduler import reservations as scheduler
+from schemas.scheduler import views as scheduler_views
+from schemas.telemetry import monitoring
+from schemas.telemetry import readings as telemetry
+from schemas.telemetry.monitoring import GpuDetail
+from schemas.telemetry.readings import GetSnapshot
 from shared.messaging.permissions import CONSUMERS
 from shared.messaging.streams import STREAMS
 from tests.contract import make_golden

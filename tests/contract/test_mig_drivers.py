@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import ErrorCode
-from schemas.mig import MigLayout
+from schemas.gpus.mig import MigLayout
 from services.telemetry.domain.holdings import Holdings
 from services.telemetry.sources.nvml.source import NvmlSource
 from services.telemetry.sources.simulated.fleet_file import parse_fleet

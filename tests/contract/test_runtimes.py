@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from schemas.errors import ErrorCode
-from schemas.executor import FailureKind, Runtime, RuntimeOffer, StartExperiment
+from schemas.executor.attempts import FailureKind, Runtime, RuntimeOffer, StartExperiment
 from services.executor.domain.admission import CLUSTER_RUNTIMES
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.host.processes import stat_of

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.benchmark import BenchmarkTool
-from schemas.executor import Runtime, RuntimeOffer
-from schemas.task import DeploymentMode, TaskFile
+from schemas.executor.attempts import Runtime, RuntimeOffer
+from schemas.task.benchmark import BenchmarkTool
+from schemas.task.task_file import DeploymentMode, TaskFile
 from services.executor.engines.engine_table import IMAGES
 from services.orchestrator.domain.executor_offers import Offer
 from services.orchestrator.domain.plan import Plan, make_plan

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.telemetry import GpuPod
+from schemas.telemetry.readings import GpuPod
 from services.telemetry.app import create_service
 from services.telemetry.domain.pods import PodDevices
 from services.telemetry.settings import TelemetrySettings

@@ -16,8 +16,13 @@ import msgspec
 import pytest
 
 from schemas.errors import Accepted, Reply
-from schemas.executor import AttemptOutcome, AttemptPhaseChanged, FailureKind, StartExperiment
-from schemas.scheduler import RenewReservation
+from schemas.executor.attempts import (
+    AttemptOutcome,
+    AttemptPhaseChanged,
+    FailureKind,
+    StartExperiment,
+)
+from schemas.scheduler.reservations import RenewReservation
 from services.executor.app import create_service
 from services.executor.journal import store
 from services.executor.journal.journal import MIGRATIONS, Journal

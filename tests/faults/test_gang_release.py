@@ -1,10 +1,10 @@
 """A gang's devices are free node by node, whoever says that it is over."""
 
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
-from schemas.executor import FenceReservation
-from schemas.gpu_request import GpuRequest
-from schemas.scheduler import ReservationReleased, ReservationState
-from schemas.scheduler_devices import DeviceFreed
+from schemas.executor.attempts import FenceReservation
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.devices import DeviceFreed
+from schemas.scheduler.reservations import ReservationReleased, ReservationState
 from tests.support.worlds.scheduler import accepted, ledger, scheduler, world
 
 OPEN = (

@@ -6,10 +6,10 @@ from typing import Any
 
 from schemas.base import subject_for
 from schemas.errors import Refused
-from schemas.executor import ExecutorReported
-from schemas.gpu_request import GpuRequest, Selector, SelectorKey, SelectorOperator
-from schemas.reasons import ReasonCode
-from schemas.scheduler import RequestReservation, ReservationGranted
+from schemas.executor.attempts import ExecutorReported
+from schemas.gpus.gpu_request import GpuRequest, Selector, SelectorKey, SelectorOperator
+from schemas.scheduler.reasons import ReasonCode
+from schemas.scheduler.reservations import RequestReservation, ReservationGranted
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.codec import encode

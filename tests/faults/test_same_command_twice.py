@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from schemas.scheduler import RequestReservation
+from schemas.scheduler.reservations import RequestReservation
 from services.scheduler.intake.batcher import CommandBatcher
 from services.scheduler.ledger.migrations import MIGRATIONS
 from shared.ids import new_id

@@ -19,7 +19,7 @@ from statistics import linear_regression, quantiles
 import psutil
 import pytest
 
-from schemas.telemetry import GpuSampled, HealthKind
+from schemas.telemetry.readings import GpuSampled, HealthKind
 from shared.lifecycle import dying_with_parent
 from shared.testing import eventually
 from tests.support.fakes.nvml import NOT_SUPPORTED, UNKNOWN, FakeNvml

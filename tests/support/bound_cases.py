@@ -12,8 +12,8 @@ from statistics import fmean
 
 import msgspec
 
-from schemas.benchmark import BenchmarkSpec, Bound, LevelMark, LevelResult
-from schemas.engine_samples import EngineReading
+from schemas.executor.engine_samples import EngineReading
+from schemas.task.benchmark import BenchmarkSpec, Bound, LevelMark, LevelResult
 from services.executor.engines.servers.simulated_batch import BatchSpeed
 from services.executor.engines.servers.simulated_batch_server import BatchRoutes, BatchRunner
 from services.results.domain.bounds import WindowFacts, bounds_of

@@ -5,7 +5,7 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from schemas.benchmark import BenchmarkSpec, CacheReset, LevelResult, PrefixCacheUse
+from schemas.task.benchmark import BenchmarkSpec, CacheReset, LevelResult, PrefixCacheUse
 from services.executor.engines.servers.simulated_batch import ANSWER_WORD, BatchSpeed
 from services.executor.engines.servers.simulated_batch_server import BatchRunner
 from shared.benchmarks.arrivals import loads

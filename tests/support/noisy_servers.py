@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from schemas.benchmark import LoadBoundary, LoadSearch
+from schemas.task.benchmark import LoadBoundary, LoadSearch
 from shared.benchmarks.boundary import Probe, boundary_of, next_load
 
 LARGEST = 1000.0

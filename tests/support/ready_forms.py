@@ -4,10 +4,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.executor import EngineSpec, Runtime
-from schemas.gpu_request import GpuRequest
-from schemas.kubernetes import KubernetesSpec, VolumeClaim
-from schemas.task_report import Deployments
+from schemas.cluster.kubernetes import KubernetesSpec, VolumeClaim
+from schemas.executor.attempts import EngineSpec, Runtime
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.task.report import Deployments
 from services.gateway.domain.task_report.deployments import deployments
 
 

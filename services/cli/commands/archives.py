@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from schemas.archives import MANIFEST, ArchiveKind
 from schemas.errors import ErrorCode
-from schemas.orchestrator_views import ExperimentView, TaskView
+from schemas.gateway.archives import MANIFEST, ArchiveKind
+from schemas.orchestrator.views import ExperimentView, TaskView
 from services.cli.display.output import print_json
 from services.cli.failures import CommandFailed
 from services.cli.lookup import Sort, find

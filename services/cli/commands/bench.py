@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from schemas.benchmark import MAX_ERROR_RATE, BenchmarkTool
 from schemas.errors import ErrorCode
-from schemas.turns import MOST_TURNS
+from schemas.task.benchmark import MAX_ERROR_RATE, BenchmarkTool
+from schemas.task.turns import MOST_TURNS
 from services.cli import interruption
 from services.cli.display.output import print_json, wide_option
 from services.cli.failures import CommandFailed, leave

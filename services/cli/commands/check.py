@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import click
 from msgspec.structs import replace
 
-from schemas.checks import (
+from schemas.errors import EXIT_CODE, ErrorCode
+from schemas.gpus.checks import (
     CheckView,
     CudaCheck,
     CudaRules,
@@ -21,7 +22,6 @@ from schemas.checks import (
     ResourceDefinition,
     Verdict,
 )
-from schemas.errors import EXIT_CODE, ErrorCode
 from services.cli.config_map_files import read_config_maps, read_definitions, yaml_of
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import number, print_json, print_table, wide_option

@@ -9,8 +9,8 @@ import click
 import yaml
 from msgspec import Struct
 
-from schemas.checks import CheckView, Finding, GpuMode, Verdict
 from schemas.errors import EXIT_CODE, ErrorCode
+from schemas.gpus.checks import CheckView, Finding, GpuMode, Verdict
 from services.cli.commands.check import WORKS, finding_table
 from services.cli.config_map_files import read_documents
 from services.cli.display.output import print_json, print_table, wide_option

@@ -6,7 +6,7 @@ import click
 
 from schemas.base import NAMESPACE_PATTERN, node_speaker
 from schemas.errors import ErrorCode
-from schemas.tokens import Role
+from schemas.gateway.tokens import Role
 from services.cli.failures import CommandFailed
 from services.cli.options import data_dir_option, role_options
 from shared.ids import node_token

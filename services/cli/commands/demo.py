@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from schemas.errors import ErrorCode
-from schemas.orchestrator import FINISHED_TASK_STATES
+from schemas.orchestrator.experiments import FINISHED_TASK_STATES
 from services.cli import interruption
 from services.cli.display.output import wide_option
 from services.cli.failures import CommandFailed, leave

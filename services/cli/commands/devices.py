@@ -7,8 +7,8 @@ from typing import Any, BinaryIO, Final
 import click
 from msgspec import Struct, to_builtins
 
-from schemas.checks import CheckView, DeviceConfigCheck
 from schemas.errors import EXIT_CODE, ErrorCode
+from schemas.gpus.checks import CheckView, DeviceConfigCheck
 from services.cli.commands.check import resource_table
 from services.cli.config_map_files import read_importable
 from services.cli.display.output import print_json, print_table

@@ -11,8 +11,8 @@ from uuid import UUID
 import click
 from msgspec.structs import replace
 
-from schemas.gpu_request import GpuRequest
-from schemas.scheduler_views import ReservationView
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.views import ReservationView
 from services.cli.commands.reservations import ANSWER_SECONDS, granted
 from services.cli.failures import LEASE_LOST_EXIT_CODE, leave
 from services.cli.leased_process.process import (

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from schemas.reports import IdleView
-from schemas.scheduler import ReservationState, holder_name
-from schemas.scheduler_views import ReservationView
+from schemas.results.reports import IdleView
+from schemas.scheduler.reservations import ReservationState, holder_name
+from schemas.scheduler.views import ReservationView
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import (
     age,

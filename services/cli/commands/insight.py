@@ -9,11 +9,11 @@ import click
 import msgspec
 
 from schemas.errors import EXIT_CODE, ErrorCode
-from schemas.gpu_request import GpuRequest
-from schemas.orchestrator import FINISHED_EXPERIMENT_STATES, ExperimentState
-from schemas.orchestrator_views import ExperimentView, TaskView
-from schemas.reasons import REASON_MEANINGS
-from schemas.scheduler_views import AvailabilityView, Explanation, Replay, ReservationView
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.orchestrator.experiments import FINISHED_EXPERIMENT_STATES, ExperimentState
+from schemas.orchestrator.views import ExperimentView, TaskView
+from schemas.scheduler.reasons import REASON_MEANINGS
+from schemas.scheduler.views import AvailabilityView, Explanation, Replay, ReservationView
 from services.cli.completion import complete_ids
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import (

@@ -6,13 +6,13 @@ import click
 from msgspec import convert
 from msgspec.structs import replace
 
-from schemas.benchmark import BenchmarkResult
-from schemas.gateway import GpuAllocMap, GpuView
-from schemas.orchestrator import ExperimentState, TaskState
-from schemas.orchestrator_views import ExperimentView, TaskView
-from schemas.results import GpuMemoryTrend
-from schemas.scheduler import ReservationState
-from schemas.scheduler_devices import DeviceState
+from schemas.gateway.views import GpuAllocMap, GpuView
+from schemas.orchestrator.experiments import ExperimentState, TaskState
+from schemas.orchestrator.views import ExperimentView, TaskView
+from schemas.results.measurements import GpuMemoryTrend
+from schemas.scheduler.devices import DeviceState
+from schemas.scheduler.reservations import ReservationState
+from schemas.task.benchmark import BenchmarkResult
 from services.cli.completion import complete_ids, complete_nodes
 from services.cli.display.allocation_map import map_table
 from services.cli.display.gpu_tables import gpu_table

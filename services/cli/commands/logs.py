@@ -11,9 +11,9 @@ import click
 import msgspec
 
 from schemas.errors import ErrorCode
-from schemas.executor_logs import AttemptLogged, LogChunk
-from schemas.orchestrator import FINISHED_EXPERIMENT_STATES
-from schemas.orchestrator_views import AttemptView, ExperimentView
+from schemas.executor.logs import AttemptLogged, LogChunk
+from schemas.orchestrator.experiments import FINISHED_EXPERIMENT_STATES
+from schemas.orchestrator.views import AttemptView, ExperimentView
 from services.cli.display.output import print_json
 from services.cli.display.slow_reader import say
 from services.cli.failures import CommandFailed

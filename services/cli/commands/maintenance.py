@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from schemas.errors import ErrorCode
-from schemas.gateway import GpuView
-from schemas.scheduler_drifts import DriftAction, DriftKind
-from schemas.scheduler_views import Drift
+from schemas.gateway.views import GpuView
+from schemas.scheduler.drifts import DriftAction, DriftKind
+from schemas.scheduler.views import Drift
 from services.cli.completion import complete_nodes
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, print_json, print_table, table_options

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from schemas.scheduler_namespaces import NamespaceList, NamespaceUse
+from schemas.scheduler.namespaces import NamespaceList, NamespaceUse
 from services.cli.display.columns import Table
 from services.cli.display.output import print_json, print_table, wide_option
 from services.cli.options import Target, reading, with_target

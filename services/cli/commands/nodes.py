@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from schemas.errors import ErrorCode
-from schemas.gateway import GpuView
-from schemas.monitoring import MonitoringView
-from schemas.scheduler_views import DeviceAllocation
+from schemas.gateway.views import GpuView
+from schemas.scheduler.views import DeviceAllocation
+from schemas.telemetry.monitoring import MonitoringView
 from services.cli.completion import complete_nodes
 from services.cli.display.columns import Table
 from services.cli.display.output import print_json, print_table, wide_option

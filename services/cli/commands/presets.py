@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import click
 import msgspec
 
-from schemas.presets import (
+from schemas.orchestrator.presets import (
     ExistingPreset,
     MergedPresets,
     Preset,
@@ -14,7 +14,7 @@ from schemas.presets import (
     PresetParameters,
     PresetView,
 )
-from schemas.task import PresetMerge
+from schemas.task.task_file import PresetMerge
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import print_json, print_table, wide_option
 from services.cli.json_files import read_json

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from schemas.orchestrator_views import ExperimentView, TaskView
-from schemas.reports import (
+from schemas.orchestrator.views import ExperimentView, TaskView
+from schemas.results.reports import (
     FailureLine,
     FailuresView,
     GpuTime,
@@ -24,8 +24,8 @@ from schemas.reports import (
     WasteView,
     WaterfallView,
 )
-from schemas.scheduler import holder_name
-from schemas.task_report import TaskReport
+from schemas.scheduler.reservations import holder_name
+from schemas.task.report import TaskReport
 from services.cli.completion import complete_ids
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, number, print_answer, print_json, table_options

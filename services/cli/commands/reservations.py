@@ -8,9 +8,9 @@ import click
 from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
-from schemas.gpu_request import GpuRequest
-from schemas.scheduler import ReservationState
-from schemas.scheduler_views import ReservationView
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.reservations import ReservationState
+from schemas.scheduler.views import ReservationView
 from services.cli.completion import complete_ids
 from services.cli.display.output import print_json, print_table, wide_option
 from services.cli.display.slow_reader import say

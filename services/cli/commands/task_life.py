@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from schemas.orchestrator_views import TaskView
+from schemas.orchestrator.views import TaskView
 from services.cli.completion import complete_ids
 from services.cli.display.output import print_json
 from services.cli.display.task_progress import experiments_text

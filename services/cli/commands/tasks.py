@@ -8,9 +8,9 @@ import click
 import msgspec
 
 from schemas.errors import EXIT_CODE, ErrorCode
-from schemas.orchestrator import FINISHED_TASK_STATES
-from schemas.orchestrator_views import ExperimentView, TaskView
-from schemas.scheduler_views import ReservationView
+from schemas.orchestrator.experiments import FINISHED_TASK_STATES
+from schemas.orchestrator.views import ExperimentView, TaskView
+from schemas.scheduler.views import ReservationView
 from services.cli import interruption
 from services.cli.completion import complete_ids
 from services.cli.display.output import print_json, print_table, wide_option

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from schemas.errors import ErrorCode
-from schemas.tokens import Role, TokenRequest, TokenView
+from schemas.gateway.tokens import Role, TokenRequest, TokenView
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, print_answer, table_options, until
 from services.cli.display.tables import short

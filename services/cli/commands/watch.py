@@ -7,9 +7,9 @@ from uuid import UUID
 
 import click
 
-from schemas.orchestrator_views import ExperimentView, TaskView
-from schemas.scheduler import OPEN_STATES, ReservationState
-from schemas.scheduler_views import ReservationView
+from schemas.orchestrator.views import ExperimentView, TaskView
+from schemas.scheduler.reservations import OPEN_STATES, ReservationState
+from schemas.scheduler.views import ReservationView
 from services.cli.completion import complete_ids
 from services.cli.display.tables import short
 from services.cli.failures import leave

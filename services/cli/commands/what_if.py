@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from schemas.gpu_request import GpuRequest
-from schemas.scheduler_policy import PolicyTrial, TriedPolicy
-from schemas.scheduler_views import AvailabilityView
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.policy import PolicyTrial, TriedPolicy
+from schemas.scheduler.views import AvailabilityView
 from services.cli.commands.insight import print_availability
 from services.cli.completion import complete_ids
 from services.cli.display.columns import UNKNOWN, Table

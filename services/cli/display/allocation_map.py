@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from schemas.scheduler_views import NodeAllocation
+from schemas.scheduler.views import NodeAllocation
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.gpu_tables import holders_text
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TextIO
 import click
 import msgspec
 
-from schemas.benchmark import (
+from schemas.task.benchmark import (
     BenchmarkResult,
     Bound,
     CacheReset,
@@ -16,7 +16,7 @@ from schemas.benchmark import (
     LevelMark,
     LevelResult,
 )
-from schemas.monitoring import GpuStats
+from schemas.telemetry.monitoring import GpuStats
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import number, print_table
 from services.cli.display.task_results import gpu_cells

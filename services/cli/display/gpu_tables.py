@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from schemas.gateway import GpuView
-from schemas.reasons import ReasonCode
-from schemas.scheduler_devices import CordonCause
-from schemas.scheduler_views import DeviceHolder
-from schemas.telemetry import HealthState
+from schemas.gateway.views import GpuView
+from schemas.scheduler.devices import CordonCause
+from schemas.scheduler.reasons import ReasonCode
+from schemas.scheduler.views import DeviceHolder
+from schemas.telemetry.readings import HealthState
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import number
 from services.cli.display.tables import cordon_text, holder_text, source_text

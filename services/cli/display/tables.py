@@ -8,21 +8,21 @@ from uuid import UUID
 
 import click
 
-from schemas.archives import ImportedView
 from schemas.base import LARGEST_INTEGER
-from schemas.cluster import GpuSupply
-from schemas.device_grant import ClusterPlacement, DeviceGrant, DeviceShare
-from schemas.gateway import NodeView
-from schemas.orchestrator import FINISHED_TASK_STATES
-from schemas.orchestrator_views import ExperimentView, TaskPlan, TaskView
-from schemas.reason_counts import counted
-from schemas.reasons import Reason, ReasonCode
-from schemas.results import GpuMemoryTrend
-from schemas.scheduler import holder_name
-from schemas.scheduler_devices import CordonCause, CordonState
-from schemas.scheduler_views import AvailabilityView, Explanation, ReservationView
-from schemas.task import Strategy
-from schemas.telemetry import Source
+from schemas.cluster.nodes import GpuSupply
+from schemas.gateway.archives import ImportedView
+from schemas.gateway.views import NodeView
+from schemas.gpus.device_grant import ClusterPlacement, DeviceGrant, DeviceShare
+from schemas.orchestrator.experiments import FINISHED_TASK_STATES
+from schemas.orchestrator.views import ExperimentView, TaskPlan, TaskView
+from schemas.results.measurements import GpuMemoryTrend
+from schemas.scheduler.devices import CordonCause, CordonState
+from schemas.scheduler.reason_counts import counted
+from schemas.scheduler.reasons import Reason, ReasonCode
+from schemas.scheduler.reservations import holder_name
+from schemas.scheduler.views import AvailabilityView, Explanation, ReservationView
+from schemas.task.task_file import Strategy
+from schemas.telemetry.readings import Source
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, number, settings_text, until
 from shared.benchmarks.level_text import failed_levels_text

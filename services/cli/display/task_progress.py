@@ -5,10 +5,14 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from schemas.executor import AttemptPhase, AttemptProgressed
-from schemas.gateway import GpuMetrics, GpuView
-from schemas.orchestrator import FINISHED_EXPERIMENT_STATES, FINISHED_TASK_STATES, ExperimentState
-from schemas.orchestrator_views import ExperimentView, TaskView
+from schemas.executor.attempts import AttemptPhase, AttemptProgressed
+from schemas.gateway.views import GpuMetrics, GpuView
+from schemas.orchestrator.experiments import (
+    FINISHED_EXPERIMENT_STATES,
+    FINISHED_TASK_STATES,
+    ExperimentState,
+)
+from schemas.orchestrator.views import ExperimentView, TaskView
 from services.cli.display.columns import UNKNOWN
 from services.cli.display.output import number, settings_text
 from services.cli.display.tables import placement_text

@@ -6,13 +6,13 @@ from uuid import UUID
 
 import click
 
-from schemas.benchmark import BenchmarkMetrics
-from schemas.monitoring import GpuStats
-from schemas.orchestrator import ExperimentState
-from schemas.orchestrator_views import ExperimentView, TaskView
-from schemas.stop_words import STOPPED
-from schemas.task import Objective
-from schemas.trust import RunRole
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.orchestrator.views import ExperimentView, TaskView
+from schemas.task.benchmark import BenchmarkMetrics
+from schemas.task.stop_words import STOPPED
+from schemas.task.task_file import Objective
+from schemas.task.trust import RunRole
+from schemas.telemetry.monitoring import GpuStats
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import number, print_table, settings_text, span
 from services.cli.display.tables import attempts_text, short, why_waiting

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 
 from schemas.errors import EXIT_CODE, ErrorCode
-from schemas.executor import FailureKind
+from schemas.executor.attempts import FailureKind
 from services.cli.display.columns import Table
 from services.cli.display.output import print_json, print_table
 from services.cli.doctor.check import Check, printable

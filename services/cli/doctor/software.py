@@ -4,7 +4,7 @@ import importlib.util
 import re
 from typing import Final
 
-from schemas.benchmark import BenchmarkTool
+from schemas.task.benchmark import BenchmarkTool
 from services.cli.doctor.check import Probe, Seen, missing, ok
 from services.cli.doctor.host_facts import HostFacts
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from schemas.scheduler_views import ReservationView
+from schemas.scheduler.views import ReservationView
 from shared.client.http import StewardClient
 from shared.errors import RefusedError, StewardError, UnavailableError
 from shared.lease import Lease

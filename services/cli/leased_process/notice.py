@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
-from schemas.scheduler_views import ReservationView
+from schemas.scheduler.views import ReservationView
 from services.cli.display.slow_reader import say
 from shared.client.http import StewardClient
 from shared.errors import StewardError

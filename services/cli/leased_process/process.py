@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from schemas.scheduler_views import ReservationView
+from schemas.scheduler.views import ReservationView
 from shared.gpu.shares import share_environment
 from shared.labels import RESERVATION_VARIABLE, environment_of
 from shared.lifecycle import die_with_parent

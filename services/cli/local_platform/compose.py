@@ -14,7 +14,7 @@ from typing import Final
 from uuid import uuid4
 
 from schemas.base import node_speaker
-from schemas.tokens import Role
+from schemas.gateway.tokens import Role
 from shared.errors import StewardError
 from shared.local_platform.bus_users import BusUsers
 from shared.local_platform.embedded.nats_server import nats_configuration

@@ -8,9 +8,9 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.errors import ErrorCode
-from schemas.gpu_request import GpuRequest
-from schemas.scheduler_views import ReservationView
-from schemas.task import OptimizationSpec
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.views import ReservationView
+from schemas.task.task_file import OptimizationSpec
 from shared.errors import RefusedError
 
 SECONDS_PER_HOUR: Final = 3600.0

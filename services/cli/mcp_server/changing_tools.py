@@ -10,15 +10,15 @@ from msgspec.structs import replace
 
 from schemas.base import Epoch
 from schemas.errors import ErrorCode
-from schemas.gpu_request import GpuRequest, LeaseTtlSeconds
-from schemas.orchestrator_views import TaskPlan, TaskView
-from schemas.scheduler import Holder, ReservationState
-from schemas.scheduler_views import (
+from schemas.gateway.tokens import Role
+from schemas.gpus.gpu_request import GpuRequest, LeaseTtlSeconds
+from schemas.orchestrator.views import TaskPlan, TaskView
+from schemas.scheduler.reservations import Holder, ReservationState
+from schemas.scheduler.views import (
     AvailabilityView,
     ReservationView,
 )
-from schemas.task import TaskFile
-from schemas.tokens import Role
+from schemas.task.task_file import TaskFile
 from services.cli.mcp_server.budget import (
     Budget,
     BudgetView,

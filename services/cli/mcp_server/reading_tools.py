@@ -8,16 +8,24 @@ import msgspec
 from msgspec import Meta
 
 from schemas.base import Namespace, NodeId
-from schemas.checks import AnyCheck, CheckView
-from schemas.executor_logs import LogChunk
-from schemas.gateway import GpuAllocMap, GpuList, NodeList
-from schemas.gpu_request import GpuRequest
-from schemas.orchestrator import ExperimentState, TaskState
-from schemas.orchestrator_views import ExperimentList, ExperimentView, TaskList, TaskPlan, TaskView
-from schemas.reports import FailuresView, UsageBy, UsageView, WaitsView, WasteView, WaterfallView
-from schemas.scheduler import ReservationState
-from schemas.scheduler_namespaces import NamespaceList
-from schemas.scheduler_views import (
+from schemas.executor.logs import LogChunk
+from schemas.gateway.tokens import Role
+from schemas.gateway.views import GpuAllocMap, GpuList, NodeList
+from schemas.gpus.checks import AnyCheck, CheckView
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.orchestrator.experiments import ExperimentState, TaskState
+from schemas.orchestrator.views import ExperimentList, ExperimentView, TaskList, TaskPlan, TaskView
+from schemas.results.reports import (
+    FailuresView,
+    UsageBy,
+    UsageView,
+    WaitsView,
+    WasteView,
+    WaterfallView,
+)
+from schemas.scheduler.namespaces import NamespaceList
+from schemas.scheduler.reservations import ReservationState
+from schemas.scheduler.views import (
     AvailabilityView,
     DriftList,
     EstimateView,
@@ -25,7 +33,6 @@ from schemas.scheduler_views import (
     ReservationList,
     ReservationView,
 )
-from schemas.tokens import Role
 from services.cli.mcp_server.tool import (
     LONGEST_WAIT_SECONDS,
     Agent,

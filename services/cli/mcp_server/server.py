@@ -11,7 +11,7 @@ from mcp.server import Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from schemas.errors import ErrorCode
-from schemas.tokens import Me, Role
+from schemas.gateway.tokens import Me, Role
 from services.cli.failures import problem_of, sentence
 from services.cli.mcp_server.budget import Budget
 from services.cli.mcp_server.tool import Agent, Tool

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar, get_type_hints
 import msgspec
 from msgspec import Struct
 
-from schemas.tokens import Role
+from schemas.gateway.tokens import Role
 from services.cli.mcp_server.budget import Budget
 from shared.client.http import StewardClient
 

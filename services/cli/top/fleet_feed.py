@@ -6,8 +6,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from schemas.gateway import GpuMetrics
-from schemas.scheduler import LIVE_STATES
+from schemas.gateway.views import GpuMetrics
+from schemas.scheduler.reservations import LIVE_STATES
 from services.cli.top.fleet_rows import FleetState
 from shared.client.http import StewardClient
 from shared.errors import StewardError

@@ -9,10 +9,10 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.gateway import GpuMetrics, GpuView
-from schemas.scheduler_devices import DeviceState
-from schemas.scheduler_views import ReservationView
-from schemas.telemetry import HealthState
+from schemas.gateway.views import GpuMetrics, GpuView
+from schemas.scheduler.devices import DeviceState
+from schemas.scheduler.views import ReservationView
+from schemas.telemetry.readings import HealthState
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.gpu_tables import gpu_holder
 from services.cli.display.output import number, until

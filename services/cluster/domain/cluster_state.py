@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.base import LARGEST_INTEGER
-from schemas.cluster import (
+from schemas.cluster.nodes import (
     ClusterGpuReading,
     ClusterNode,
     GpuSupply,

@@ -5,7 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from schemas.checks import DeviceConfigCheck, LimitsPolicy, ResourceDefinition
+from schemas.gpus.checks import DeviceConfigCheck, LimitsPolicy, ResourceDefinition
 from services.cluster.domain.objects import Metadata
 from shared.accelerator_rules.device_config import KIND, answer_device_config
 from shared.accelerator_rules.modes import is_memory

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from schemas.base import LARGEST_INTEGER
-from schemas.cluster import ClusterGpuReading
+from schemas.cluster.nodes import ClusterGpuReading
 from shared.gpu.dcgm_values import is_blank, memory_mb, utilization_percent
 from shared.prometheus_text import samples
 

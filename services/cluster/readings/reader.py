@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from schemas.cluster import ClusterGpuReading, ClusterNode, ReadingsSource
+from schemas.cluster.nodes import ClusterGpuReading, ClusterNode, ReadingsSource
 from services.cluster.domain.cluster_state import ClusterState
 from services.cluster.pod_index import Exporter, OwnPod, PodIndex
 from services.cluster.readings.pages import NVIDIA_SMI, from_exporter, from_nvidia_smi, merged

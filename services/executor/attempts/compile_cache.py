@@ -5,7 +5,7 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from schemas.executor import StartExperiment
+from schemas.executor.attempts import StartExperiment
 from services.executor.engines.compile_cache import CacheKey, CompileCaches, HeldCache
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from schemas.engine_samples import EngineReading, EngineSampled
-from schemas.executor import StartExperiment
+from schemas.executor.attempts import StartExperiment
+from schemas.executor.engine_samples import EngineReading, EngineSampled
 from services.executor.attempts.progress import ProgressReporter
 from shared.benchmarks.chat_server import ChatServer, LoadLimits
 from shared.clock import utcnow

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from schemas.base import node_speaker
 from schemas.errors import Accepted, Refused
-from schemas.executor import StartExperiment
-from schemas.scheduler import RenewReservation
+from schemas.executor.attempts import StartExperiment
+from schemas.scheduler.reservations import RenewReservation
 from shared.errors import UnavailableError
 from shared.ids import new_id
 from shared.lease import Lease

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from schemas.benchmark import BenchmarkResult
-from schemas.executor import AttemptPhase, StartExperiment
+from schemas.executor.attempts import AttemptPhase, StartExperiment
+from schemas.task.benchmark import BenchmarkResult
 from services.executor.attempts.benchmark_check import model_place
 from services.executor.attempts.progress import ProgressReporter
 from services.executor.domain.admission import gpus_of

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from schemas.executor import AttemptPhase, AttemptProgressed, StartExperiment
+from schemas.executor.attempts import AttemptPhase, AttemptProgressed, StartExperiment
 from services.executor.attempts import transitions
 from services.executor.journal.journal import Journal, JournalFull
 from shared.benchmarks.adapter import LoadPhase, Progress

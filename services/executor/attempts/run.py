@@ -14,9 +14,9 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from schemas.base import Live
-from schemas.benchmark import BenchmarkResult
-from schemas.executor import AttemptOutcome, AttemptPhase, FailureKind, StartExperiment
-from schemas.executor_ranks import RankState, RankView
+from schemas.executor.attempts import AttemptOutcome, AttemptPhase, FailureKind, StartExperiment
+from schemas.executor.ranks import RankState, RankView
+from schemas.task.benchmark import BenchmarkResult
 from services.executor.attempts import transitions
 from services.executor.attempts.compile_cache import AttemptCache
 from services.executor.attempts.engine_meter import EngineMeter

@@ -10,14 +10,14 @@ from typing import TypedDict
 from uuid import UUID
 
 from schemas.base import node_speaker
-from schemas.executor import (
+from schemas.executor.attempts import (
     AttemptFinished,
     AttemptOutcome,
     AttemptPhase,
     AttemptPhaseChanged,
     AttemptStarted,
 )
-from schemas.scheduler import ReleaseReservation
+from schemas.scheduler.reservations import ReleaseReservation
 from services.executor.domain.verdict import Verdict, cancelled
 from services.executor.engines.engine_table import ENGINES
 from services.executor.journal import store

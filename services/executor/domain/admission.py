@@ -7,9 +7,9 @@ from itertools import product
 from typing import Final
 from uuid import UUID
 
-from schemas.device_grant import DeviceGrant
 from schemas.errors import ErrorCode, Refused
-from schemas.executor import Runtime, StartExperiment
+from schemas.executor.attempts import Runtime, StartExperiment
+from schemas.gpus.device_grant import DeviceGrant
 from services.executor.domain.gang import is_coordinated_by, nodes_of
 
 CLUSTER_RUNTIMES: Final = frozenset({Runtime.OME, Runtime.KUBERNETES})

@@ -5,8 +5,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.benchmark import BenchmarkSpec
-from schemas.executor import AttemptPhase, FailureKind
+from schemas.executor.attempts import AttemptPhase, FailureKind
+from schemas.task.benchmark import BenchmarkSpec
 from services.executor.domain.verdict import Verdict, failed, failure
 from shared.benchmarks.quality import PROBE_SECONDS
 

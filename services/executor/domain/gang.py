@@ -9,9 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.base import PLATFORM, node_speaker
-from schemas.device_grant import DeviceGrant
 from schemas.errors import ErrorCode, Refused
-from schemas.executor import (
+from schemas.executor.attempts import (
     AttemptOutcome,
     CancelExperiment,
     Failure,
@@ -19,7 +18,8 @@ from schemas.executor import (
     GangPlace,
     StartExperiment,
 )
-from schemas.executor_ranks import RankState, RankView, StartRank
+from schemas.executor.ranks import RankState, RankView, StartRank
+from schemas.gpus.device_grant import DeviceGrant
 from services.executor.domain.verdict import Verdict, cancelled, failure
 from shared.failures import RULES
 from shared.lease import Lease

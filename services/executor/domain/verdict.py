@@ -5,8 +5,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from schemas.benchmark import BenchmarkResult
-from schemas.executor import AttemptOutcome, AttemptPhase, Failure, FailureKind, Window
+from schemas.executor.attempts import AttemptOutcome, AttemptPhase, Failure, FailureKind, Window
+from schemas.task.benchmark import BenchmarkResult
 from shared.benchmarks.level_text import failed_levels_text, percent_text
 from shared.errors import StewardError
 from shared.failures import RULES, KnownFailure, findings

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from schemas.executor import StartExperiment
+from schemas.executor.attempts import StartExperiment
 from services.executor.settings import ExecutorSettings
 from shared.logging import log
 from shared.paths import locked_file, make_directory

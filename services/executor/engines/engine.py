@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from schemas.engine_rules import EngineRules, TaskField
 from schemas.errors import ErrorCode
+from schemas.executor.engine_rules import EngineRules, TaskField
 from services.executor.engines.ranks import RankFlags
 from services.executor.engines.servers.flags import Flag, render
 from shared.engine_parameters.arguments import arguments_of

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from schemas.engine_rules import TaskField
 from schemas.errors import ErrorCode
+from schemas.executor.engine_rules import TaskField
 from services.executor.engines.engine import Engine, EngineCommand, command_of
 from services.executor.engines.image import EngineImage, in_container
 from services.executor.engines.ranks import RankFlags, meeting_ranks, vllm_ranks

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.model_shape import ModelShape
+from schemas.executor.model_shape import ModelShape
 from services.executor.settings import ExecutorSettings
 from shared.accelerator_rules.precision import precisions_of_model
 from shared.errors import RefusedError

@@ -6,7 +6,7 @@ From `vllm serve --help` of v0.18 and `sglang.launch_server --help` of v0.5.19.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from schemas.engine_rules import TaskField
+from schemas.executor.engine_rules import TaskField
 
 _FLOATS: Final = ("float16", "bfloat16", "float32")
 _FP8: Final = ("fp8", "fp8_e5m2", "fp8_e4m3")

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from schemas.base import Command
 from schemas.errors import Accepted
-from schemas.executor import FailureKind, StartExperiment
-from schemas.executor_ranks import GetRank, RankState, RankView, StartRank
+from schemas.executor.attempts import FailureKind, StartExperiment
+from schemas.executor.ranks import GetRank, RankState, RankView, StartRank
 from services.executor.domain.gang import (
     RankStatus,
     cancel_rank,

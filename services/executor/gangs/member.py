@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.errors import Refused
-from schemas.executor import GangPlace, StartExperiment
-from schemas.executor_ranks import GetRank, RankView, StartRank
+from schemas.executor.attempts import GangPlace, StartExperiment
+from schemas.executor.ranks import GetRank, RankView, StartRank
 from services.executor.domain.gang import OVER, coordinator_lost, poll_seconds
 from services.executor.domain.verdict import Verdict
 from services.executor.engines.engine_table import rank_flags

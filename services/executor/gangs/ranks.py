@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from schemas.executor import StartExperiment
-from schemas.executor_ranks import StartRank
+from schemas.executor.attempts import StartExperiment
+from schemas.executor.ranks import StartRank
 from services.executor.domain.gang import is_coordinated
 from services.executor.domain.verdict import Verdict
 from services.executor.gangs.coordinator import Coordinator

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from schemas.errors import Refused
-from schemas.scheduler import ReleaseReservation
+from schemas.scheduler.reservations import ReleaseReservation
 from services.executor.journal import store
 from services.executor.journal.journal import Journal
 from shared.errors import RefusedError, UnavailableError

@@ -10,9 +10,9 @@ from uuid import UUID
 
 import msgspec
 
-from schemas.device_grant import DeviceGrant
+from schemas.cluster.kubernetes import EnginePod
 from schemas.errors import Reply
-from schemas.executor import (
+from schemas.executor.attempts import (
     AttemptFinished,
     AttemptOutcome,
     AttemptPhase,
@@ -25,9 +25,9 @@ from schemas.executor import (
     Runtime,
     StartExperiment,
 )
-from schemas.executor_ranks import StartRank
-from schemas.kubernetes import EnginePod
-from schemas.scheduler import ReleaseReservation
+from schemas.executor.ranks import StartRank
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.scheduler.reservations import ReleaseReservation
 from services.executor.domain.admission import Remembered, share_cells
 from services.executor.host.processes import ProcessMark
 from shared.messaging.codec import decode_reply

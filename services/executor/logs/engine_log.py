@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from schemas.errors import ErrorCode
-from schemas.executor_logs import LogChunk, ReadLog
+from schemas.executor.logs import LogChunk, ReadLog
 from services.executor.domain.log_lines import LINE_BYTES, Line, split_lines, within
 from services.executor.journal import store
 from services.executor.journal.journal import Journal

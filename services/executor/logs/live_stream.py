@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from schemas.executor import StartExperiment
-from schemas.executor_logs import AttemptLogged
+from schemas.executor.attempts import StartExperiment
+from schemas.executor.logs import AttemptLogged
 from services.executor.logs.engine_log import MOST_LINES, EngineLog, Excerpt
 from shared.clock import utcnow
 from shared.logging import log

@@ -1,8 +1,8 @@
 """Parts of devices, as this host divides them between engines."""
 
-from schemas.device_grant import DeviceGrant
 from schemas.errors import ErrorCode
-from schemas.executor import StartExperiment
+from schemas.executor.attempts import StartExperiment
+from schemas.gpus.device_grant import DeviceGrant
 from services.executor.settings import ExecutorSettings
 from shared.errors import RefusedError
 from shared.mps import daemon_listens, is_by_mps, pipe_dir_for

@@ -12,7 +12,7 @@ from typing import Final
 
 import aiohttp
 
-from schemas.executor import Failure, FailureKind
+from schemas.executor.attempts import Failure, FailureKind
 from services.executor.domain.verdict import AttemptFailed, engine_exit, is_port_taken
 from services.executor.engines.engine import EngineCommand
 from services.executor.host.addresses import listens_on

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from schemas.executor import Runtime
+from schemas.executor.attempts import Runtime
 from services.executor.engines.engines_file import load_engines, load_images
 from services.executor.journal.journal import Journal
 from services.executor.runtimes.docker.runtime import DockerRuntime

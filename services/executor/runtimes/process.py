@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from schemas.errors import ErrorCode
-from schemas.executor import Runtime, RuntimeOffer, StartExperiment
+from schemas.executor.attempts import Runtime, RuntimeOffer, StartExperiment
 from services.executor.engines.compile_cache import cache_variables
 from services.executor.engines.engine import Engine, EngineCommand
 from services.executor.engines.engine_table import (

@@ -6,7 +6,7 @@ from typing import Final
 
 import aiohttp
 
-from schemas.executor import FailureKind
+from schemas.executor.attempts import FailureKind
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.engines.engine import EngineCommand
 from services.executor.runtimes.runtime import LogSink

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.executor import Failure, Runtime, RuntimeOffer, StartExperiment
-from schemas.kubernetes import EnginePod
+from schemas.cluster.kubernetes import EnginePod
+from schemas.executor.attempts import Failure, Runtime, RuntimeOffer, StartExperiment
 from services.executor.host.processes import ProcessMark, WorkloadLabel
 from shared.errors import StewardError
 

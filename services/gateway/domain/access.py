@@ -11,7 +11,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.errors import ErrorCode
-from schemas.tokens import Role, TokenView
+from schemas.gateway.tokens import Role, TokenView
 from shared.errors import RefusedError
 from shared.host_header import is_known_host
 

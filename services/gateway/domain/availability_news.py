@@ -1,7 +1,7 @@
 """Which readings are worth another query of the scheduler: those that change what looks idle."""
 
-from schemas.gateway import GpuMetrics, GpuView
-from schemas.gpu_request import GpuRequest
+from schemas.gateway.views import GpuMetrics, GpuView
+from schemas.gpus.gpu_request import GpuRequest
 from shared.gpu.free_memory import needed_free_mb
 
 Idle = dict[str, frozenset[str]]

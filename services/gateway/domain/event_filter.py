@@ -6,7 +6,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.scheduler import held_for_experiment
+from schemas.scheduler.reservations import held_for_experiment
 
 
 class Subjects(Struct, frozen=True, kw_only=True):

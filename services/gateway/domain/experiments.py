@@ -6,12 +6,12 @@ from typing import Any
 from msgspec import convert
 from msgspec.structs import asdict
 
-from schemas.benchmark import BenchmarkResult
-from schemas.gateway import ExperimentDetail, MeasuredMetrics
-from schemas.gpu_info import GpuInfo
-from schemas.orchestrator_views import ExperimentView
-from schemas.results import GpuMemoryTrend, GpuMonitoring, SummaryView
-from schemas.scheduler_views import Explanation
+from schemas.gateway.views import ExperimentDetail, MeasuredMetrics
+from schemas.gpus.gpu_info import GpuInfo
+from schemas.orchestrator.views import ExperimentView
+from schemas.results.measurements import GpuMemoryTrend, GpuMonitoring, SummaryView
+from schemas.scheduler.views import Explanation
+from schemas.task.benchmark import BenchmarkResult
 from shared.gpu.info import gpu_info_of
 
 

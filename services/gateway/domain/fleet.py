@@ -6,11 +6,11 @@ from typing import Final
 
 from msgspec import Struct, convert
 
-from schemas.executor import ExecutorReported
-from schemas.gateway import GpuPodView, GpuProcessView, GpuView, NodeView
-from schemas.scheduler_devices import DeviceState
-from schemas.scheduler_views import AllocationMap, DeviceAllocation, NodeAllocation
-from schemas.telemetry import (
+from schemas.executor.attempts import ExecutorReported
+from schemas.gateway.views import GpuPodView, GpuProcessView, GpuView, NodeView
+from schemas.scheduler.devices import DeviceState
+from schemas.scheduler.views import AllocationMap, DeviceAllocation, NodeAllocation
+from schemas.telemetry.readings import (
     DeviceFacts,
     GpuReading,
     GpuSampled,

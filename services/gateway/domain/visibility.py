@@ -4,10 +4,10 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.gateway import GpuMetrics, GpuProcessView, GpuView
-from schemas.monitoring import GpuDetail
-from schemas.scheduler_views import DeviceAllocation, DeviceHolder, Drift, NodeAllocation
-from schemas.telemetry import GpuProcess
+from schemas.gateway.views import GpuMetrics, GpuProcessView, GpuView
+from schemas.scheduler.views import DeviceAllocation, DeviceHolder, Drift, NodeAllocation
+from schemas.telemetry.monitoring import GpuDetail
+from schemas.telemetry.readings import GpuProcess
 from services.gateway.domain.access import Identity
 
 ANOTHER_NAMESPACE = "another namespace"

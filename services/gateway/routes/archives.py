@@ -11,20 +11,20 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath
 from litestar.response import Stream
 
-from schemas.archives import FORMAT, ArchiveKind, ImportedList, ImportedView, Manifest
 from schemas.base import ListView
-from schemas.engine_metrics import EngineSampleList, ListEngineSamples
-from schemas.engine_samples import EngineReading
 from schemas.errors import ErrorCode
-from schemas.orchestrator import FINISHED_EXPERIMENT_STATES, ExperimentState
-from schemas.orchestrator_views import (
+from schemas.executor.engine_samples import EngineReading
+from schemas.gateway.archives import FORMAT, ArchiveKind, ImportedList, ImportedView, Manifest
+from schemas.orchestrator.experiments import FINISHED_EXPERIMENT_STATES, ExperimentState
+from schemas.orchestrator.views import (
     ExperimentList,
     ExperimentView,
     GetTask,
     ListExperiments,
     TaskView,
 )
-from schemas.results import (
+from schemas.results.engine_metrics import EngineSampleList, ListEngineSamples
+from schemas.results.measurements import (
     GetRequests,
     GetSummary,
     ListSamples,

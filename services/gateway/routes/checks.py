@@ -7,7 +7,7 @@ from litestar.params import JSONBody
 from litestar.typing import FieldDefinition
 from typing_extensions import override
 
-from schemas.checks import AnyCheck, Check, CheckView
+from schemas.gpus.checks import AnyCheck, Check, CheckView
 from services.gateway.request_bodies import StrictBody, decode_strictly
 from services.gateway.routes.common import UNAUDITED, TheGateway, post
 from shared.accelerator_rules.checks import answer

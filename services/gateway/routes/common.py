@@ -28,8 +28,8 @@ from schemas.base import (
     TOKEN_PATTERN,
 )
 from schemas.errors import ErrorCode
-from schemas.gateway import Problem
-from schemas.tokens import Role
+from schemas.gateway.tokens import Role
+from schemas.gateway.views import Problem
 from services.gateway.audit import AUDIT_ID, AUDIT_STATES
 from services.gateway.audited_state import state_of
 from services.gateway.context import Gateway

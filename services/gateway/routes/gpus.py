@@ -5,12 +5,12 @@ from typing import Annotated, Final
 
 from litestar.params import FromQuery, QueryParameter
 
+from schemas.cluster.node_selection import NodeSelection, SelectNode
 from schemas.errors import Accepted
-from schemas.gateway import GpuAllocMap, GpuList, NodeList, NodeView
-from schemas.node_selection import NodeSelection, SelectNode
-from schemas.scheduler_nodes import RemoveNode
-from schemas.scheduler_views import AllocationMap, GetAllocationMap
-from schemas.telemetry import GetSnapshot, GpuSampled
+from schemas.gateway.views import GpuAllocMap, GpuList, NodeList, NodeView
+from schemas.scheduler.nodes import RemoveNode
+from schemas.scheduler.views import AllocationMap, GetAllocationMap
+from schemas.telemetry.readings import GetSnapshot, GpuSampled
 from services.gateway.context import Gateway, unknown_node
 from services.gateway.domain.fleet import allocation_shares, gpu_views, node_views
 from services.gateway.domain.visibility import visible_allocation, visible_gpu

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
-from schemas.engine_metrics import EngineSeriesView, GetEngineSeries
 from schemas.errors import ErrorCode
-from schemas.gateway import CustomEvent, CustomEventRequest, EventList, Published
-from schemas.results import (
+from schemas.gateway.views import CustomEvent, CustomEventRequest, EventList, Published
+from schemas.results.engine_metrics import EngineSeriesView, GetEngineSeries
+from schemas.results.measurements import (
     GetReport,
     GetRequests,
     GetSeries,

@@ -3,10 +3,10 @@
 from typing import Final
 from uuid import UUID
 
-from schemas.gateway import ExperimentDetail, ExperimentDetails
-from schemas.orchestrator import ExperimentState
-from schemas.orchestrator_views import ExperimentList, ExperimentView, ListExperiments
-from schemas.results import (
+from schemas.gateway.views import ExperimentDetail, ExperimentDetails
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.orchestrator.views import ExperimentList, ExperimentView, ListExperiments
+from schemas.results.measurements import (
     GetMemoryTrend,
     GetSummary,
     GpuMemoryTrend,
@@ -15,7 +15,7 @@ from schemas.results import (
     SummaryList,
     SummaryView,
 )
-from schemas.scheduler_views import ExplainReservation, Explanation
+from schemas.scheduler.views import ExplainReservation, Explanation
 from services.gateway.context import Gateway
 from services.gateway.domain.experiments import experiment_detail
 from services.gateway.routes.common import or_none

@@ -7,7 +7,7 @@ from litestar.datastructures import Cookie
 from litestar.params import JSONBody
 
 from schemas.errors import ErrorCode
-from schemas.tokens import Login, Me
+from schemas.gateway.tokens import Login, Me
 from services.gateway import logins
 from services.gateway.domain.access import Identity, cookie_name, csrf_token_of
 from services.gateway.request_bodies import StrictBody

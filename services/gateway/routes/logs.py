@@ -6,8 +6,8 @@ from uuid import UUID
 from litestar.params import FromPath, QueryParameter
 
 from schemas.errors import ErrorCode
-from schemas.executor_logs import LogChunk, ReadLog
-from schemas.orchestrator_views import AttemptView, ExperimentView
+from schemas.executor.logs import LogChunk, ReadLog
+from schemas.orchestrator.views import AttemptView, ExperimentView
 from services.gateway.routes.common import Caller, TheGateway, get, whole_number
 from shared.errors import NodeUnavailableError, RefusedError
 

@@ -5,10 +5,10 @@ from uuid import UUID
 
 from litestar.params import FromPath, FromQuery, JSONBody, PathParameter, QueryParameter
 
-from schemas.available_gpus import AvailableGpus, ListAvailableGpus
 from schemas.errors import Accepted
-from schemas.gateway import BurstRequest, MonitoringRequest, PowerLimitRequest
-from schemas.monitoring import (
+from schemas.gateway.views import BurstRequest, MonitoringRequest, PowerLimitRequest
+from schemas.gpus.available_gpus import AvailableGpus, ListAvailableGpus
+from schemas.telemetry.monitoring import (
     AgentView,
     GetAgent,
     GetGpu,
@@ -17,7 +17,7 @@ from schemas.monitoring import (
     StartMonitoring,
     StopMonitoring,
 )
-from schemas.telemetry import GetSnapshot, GpuSampled, SetBurst, SetPowerLimit
+from schemas.telemetry.readings import GetSnapshot, GpuSampled, SetBurst, SetPowerLimit
 from services.gateway.domain.visibility import visible_detail
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (

@@ -4,11 +4,11 @@ from litestar.params import FromQuery, JSONBody
 from msgspec.structs import replace
 
 from schemas.errors import Accepted
-from schemas.gateway import Cause, NamespaceRules, Relabelling, ReturnToService, Withdrawal
-from schemas.scheduler_devices import Cordon, Drain, Uncordon
-from schemas.scheduler_namespaces import ListNamespaces, NamespaceList, SetNamespace
-from schemas.scheduler_nodes import AdmitNode, LabelNode
-from schemas.scheduler_views import DriftList, ListDrifts
+from schemas.gateway.views import Cause, NamespaceRules, Relabelling, ReturnToService, Withdrawal
+from schemas.scheduler.devices import Cordon, Drain, Uncordon
+from schemas.scheduler.namespaces import ListNamespaces, NamespaceList, SetNamespace
+from schemas.scheduler.nodes import AdmitNode, LabelNode
+from schemas.scheduler.views import DriftList, ListDrifts
 from services.gateway.domain.visibility import visible_drift
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (

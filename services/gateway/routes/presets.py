@@ -8,7 +8,7 @@ from litestar.params import FromQuery, JSONBody, PathParameter
 
 from schemas.base import NAME_FORM, NAME_PATTERN
 from schemas.errors import Accepted
-from schemas.presets import (
+from schemas.orchestrator.presets import (
     DeletePreset,
     ExistingPreset,
     GetPreset,

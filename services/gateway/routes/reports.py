@@ -9,8 +9,8 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from schemas.base import Namespace
 from schemas.errors import ErrorCode
-from schemas.orchestrator_views import ListExperiments
-from schemas.reports import (
+from schemas.orchestrator.views import ListExperiments
+from schemas.results.reports import (
     FailuresView,
     GetFailures,
     GetIdle,
@@ -25,8 +25,8 @@ from schemas.reports import (
     WasteView,
     WaterfallView,
 )
-from schemas.scheduler_idle import IDLE_GRACE_SECONDS, IDLE_WINDOW_SECONDS
-from schemas.task_report import TaskReport
+from schemas.scheduler.idle import IDLE_GRACE_SECONDS, IDLE_WINDOW_SECONDS
+from schemas.task.report import TaskReport
 from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
 from services.gateway.domain.task_report.markdown import markdown

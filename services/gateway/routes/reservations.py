@@ -10,17 +10,17 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from schemas.base import Command
 from schemas.errors import Accepted
-from schemas.gateway import IdleExemption, LeaseRenewal, ReservationRequest
-from schemas.gpu_request import GpuRequest
-from schemas.scheduler import (
+from schemas.gateway.views import IdleExemption, LeaseRenewal, ReservationRequest
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.idle import ExemptReservation
+from schemas.scheduler.reservations import (
     CancelReservation,
     ReleaseReservation,
     RenewReservation,
     RequestReservation,
     ReservationState,
 )
-from schemas.scheduler_idle import ExemptReservation
-from schemas.scheduler_views import (
+from schemas.scheduler.views import (
     AvailabilityView,
     EstimateRequirements,
     EstimateView,

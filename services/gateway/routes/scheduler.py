@@ -6,17 +6,17 @@ from uuid import UUID
 
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
-from schemas.gateway import ClusterDevice, ClusterDeviceList
-from schemas.gpu_request import GpuRequest
-from schemas.node_selection import (
+from schemas.cluster.node_selection import (
     ClusterGpu,
     ClusterStatus,
     GetClusterStatus,
     GetNodeSummaries,
     NodeSummaries,
 )
-from schemas.scheduler_policy import PolicyTrial, TriedPolicy, TryPolicy
-from schemas.scheduler_views import (
+from schemas.gateway.views import ClusterDevice, ClusterDeviceList
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.policy import PolicyTrial, TriedPolicy, TryPolicy
+from schemas.scheduler.views import (
     AvailabilityView,
     DecisionList,
     ListDecisions,

@@ -9,11 +9,11 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from schemas.base import Query
 from schemas.errors import ErrorCode
-from schemas.executor_running import ListRunning, RunningAttempts
-from schemas.gateway import Health
-from schemas.orchestrator_views import ListTasks, TaskList
-from schemas.results import GetReport, ReportView
-from schemas.scheduler_views import AllocationMap, GetAllocationMap
+from schemas.executor.running import ListRunning, RunningAttempts
+from schemas.gateway.views import Health
+from schemas.orchestrator.views import ListTasks, TaskList
+from schemas.results.measurements import GetReport, ReportView
+from schemas.scheduler.views import AllocationMap, GetAllocationMap
 from services.gateway.context import Gateway
 from services.gateway.metrics import text_of
 from services.gateway.routes.common import PROBLEMS, TheGateway

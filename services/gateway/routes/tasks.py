@@ -9,10 +9,10 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec.structs import replace
 
 from schemas.base import Query
-from schemas.deletion import DeleteExperiment, DeleteTask
 from schemas.errors import Accepted, ErrorCode
-from schemas.gateway import Cause, ExperimentDetail, ExperimentDetails
-from schemas.orchestrator import (
+from schemas.gateway.views import Cause, ExperimentDetail, ExperimentDetails
+from schemas.orchestrator.deletion import DeleteExperiment, DeleteTask
+from schemas.orchestrator.experiments import (
     CancelTask,
     ExperimentState,
     PauseTask,
@@ -20,7 +20,7 @@ from schemas.orchestrator import (
     SubmitTask,
     TaskState,
 )
-from schemas.orchestrator_views import (
+from schemas.orchestrator.views import (
     ExperimentView,
     GetExperiment,
     GetTask,
@@ -31,14 +31,14 @@ from schemas.orchestrator_views import (
     TaskView,
     ValidateTask,
 )
-from schemas.results import (
+from schemas.results.measurements import (
     SummaryList,
 )
-from schemas.scheduler_views import (
+from schemas.scheduler.views import (
     AvailabilityView,
     GetAvailability,
 )
-from schemas.task import TaskFile
+from schemas.task.task_file import TaskFile
 from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
 from services.gateway.request_bodies import StrictBody

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
-from schemas.tokens import AuditList, MadeToken, TokenList, TokenRequest, TokenView
+from schemas.gateway.tokens import AuditList, MadeToken, TokenList, TokenRequest, TokenView
 from services.gateway.audit import AuditFilter, AuditPlace
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (

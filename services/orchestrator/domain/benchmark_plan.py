@@ -2,10 +2,10 @@
 
 from typing import Final
 
-from schemas.benchmark import BenchmarkSpec, BenchmarkTool
 from schemas.errors import ErrorCode
-from schemas.task import BenchmarkConfig, Objective, TaskFile
-from schemas.trust import RunInfo, RunRole
+from schemas.task.benchmark import BenchmarkSpec, BenchmarkTool
+from schemas.task.task_file import BenchmarkConfig, Objective, TaskFile
+from schemas.task.trust import RunInfo, RunRole
 from services.orchestrator.domain.quality import quality_probe
 from shared.benchmarks.spec_check import (
     TEXT_TO_TEXT,

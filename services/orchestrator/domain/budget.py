@@ -8,8 +8,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
-from schemas.prices import GpuPrices
-from schemas.task import DeploymentMode, GpuPreferences, OptimizationSpec, StopReason, TaskFile
+from schemas.results.prices import GpuPrices
+from schemas.task.task_file import (
+    DeploymentMode,
+    GpuPreferences,
+    OptimizationSpec,
+    StopReason,
+    TaskFile,
+)
 from services.orchestrator.domain.executor_offers import CLUSTER_MODES
 from shared.errors import RefusedError
 from shared.gpu.prices import price_of

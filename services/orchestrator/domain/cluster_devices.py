@@ -5,9 +5,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.checks import ResourceDefinition
 from schemas.errors import ErrorCode
-from schemas.task import DeploymentMode, GpuPreferences
+from schemas.gpus.checks import ResourceDefinition
+from schemas.task.task_file import DeploymentMode, GpuPreferences
 from services.orchestrator.domain.executor_offers import Offer, named
 from shared.accelerator_rules.device_policies import RESOURCE, DeviceRequest, request_devices
 from shared.errors import RefusedError

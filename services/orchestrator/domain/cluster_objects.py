@@ -7,15 +7,15 @@ from typing import Any, Final
 import msgspec
 
 from schemas.base import NAMESPACE_FORM, NAMESPACE_PATTERN
-from schemas.errors import ErrorCode
-from schemas.kubernetes import (
+from schemas.cluster.kubernetes import (
     OBJECT_NAME_FORM,
     OBJECT_NAME_PATTERN,
     ContainerOverrides,
     KubernetesSpec,
     VolumeClaim,
 )
-from schemas.task import DeploymentMode, PresetConfig, TaskFile
+from schemas.errors import ErrorCode
+from schemas.task.task_file import DeploymentMode, PresetConfig, TaskFile
 from services.orchestrator.domain.engines import engine_of
 from services.orchestrator.domain.executor_offers import CLUSTER_MODES, Offer
 from shared.errors import RefusedError

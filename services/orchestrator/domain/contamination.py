@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from schemas.benchmark import LevelMark, LevelResult
-from schemas.results import GpuDetails, GpuMonitoring
+from schemas.results.measurements import GpuDetails, GpuMonitoring
+from schemas.task.benchmark import LevelMark, LevelResult
 from shared.benchmarks.level_text import load_text
 
 MOST_SHARE: Final = 0.05  # of the measured time that may be throttled, or shared with others

@@ -6,8 +6,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from schemas.executor import AttemptOutcome, Failure, FailureKind
-from schemas.scheduler import CancelReservation
+from schemas.executor.attempts import AttemptOutcome, Failure, FailureKind
+from schemas.scheduler.reservations import CancelReservation
 from services.orchestrator.domain.records import Attempt, Decision, Experiment, Task, command_id
 from shared.failures import RULES
 

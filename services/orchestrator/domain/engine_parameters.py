@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from schemas.engine_rules import EngineRules
 from schemas.errors import ErrorCode
+from schemas.executor.engine_rules import EngineRules
 from services.orchestrator.domain.engines import fields_taken
 from services.orchestrator.domain.expansion import Point
 from services.orchestrator.domain.requirements_check import Missing, missing_field

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from schemas.engine_rules import EngineRules
-from schemas.task import DeploymentMode, TaskFile
+from schemas.executor.engine_rules import EngineRules
+from schemas.task.task_file import DeploymentMode, TaskFile
 
 
 class FieldsTaken(Struct, frozen=True, kw_only=True):

@@ -6,12 +6,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.benchmark import BenchmarkTool
-from schemas.engine_rules import EngineRules, TaskField
 from schemas.errors import ErrorCode
-from schemas.executor import Runtime, RuntimeOffer
-from schemas.model_shape import ModelShape
-from schemas.task import DeploymentMode, TaskFile
+from schemas.executor.attempts import Runtime, RuntimeOffer
+from schemas.executor.engine_rules import EngineRules, TaskField
+from schemas.executor.model_shape import ModelShape
+from schemas.task.benchmark import BenchmarkTool
+from schemas.task.task_file import DeploymentMode, TaskFile
 from shared.accelerator_rules.cuda_versions import CudaVersion, image_cuda, runtime_cuda
 from shared.engine_parameters.models import model_refusal
 from shared.errors import RefusedError

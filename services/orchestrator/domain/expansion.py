@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from schemas.base import LARGEST_INTEGER
 from schemas.errors import ErrorCode
-from schemas.task import ParallelConfig, QuantConfig, TaskFile
-from schemas.task_parameters import Categorical, ContinuousRange, IntegerRange, ParameterValues
+from schemas.task.parameters import Categorical, ContinuousRange, IntegerRange, ParameterValues
+from schemas.task.task_file import ParallelConfig, QuantConfig, TaskFile
 from shared.errors import RefusedError
 
 LARGEST_TASK: Final = 5000

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from schemas.benchmark import LARGEST_CONCURRENCY, LARGEST_LEVELS
 from schemas.errors import ErrorCode
-from schemas.task import BenchmarkConfig, Objective, OptimizationSpec
+from schemas.task.benchmark import LARGEST_CONCURRENCY, LARGEST_LEVELS
+from schemas.task.task_file import BenchmarkConfig, Objective, OptimizationSpec
 from shared.benchmarks.constraints import bounds_a_time, parse_constraints
 from shared.errors import RefusedError
 

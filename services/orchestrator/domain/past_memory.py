@@ -7,9 +7,9 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from schemas.gpu_request import GpuRequest
-from schemas.orchestrator_views import PlannedExperiment
-from schemas.task import GpuPreferences, MemorySource
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.orchestrator.views import PlannedExperiment
+from schemas.task.task_file import GpuPreferences, MemorySource
 from services.orchestrator.domain.records import Experiment
 from shared.gpu.model_names import matches_model
 from shared.gpu.sizing import hyphenated, memory_per_gpu_mb

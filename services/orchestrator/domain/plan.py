@@ -8,14 +8,14 @@ from msgspec import Struct, json
 from msgspec.structs import replace
 
 from schemas.base import LARGEST_INTEGER
-from schemas.benchmark import BenchmarkTool
-from schemas.checks import CudaRules, ResourceDefinition
-from schemas.engine_rules import EngineRules
+from schemas.cluster.kubernetes import KubernetesSpec
 from schemas.errors import ErrorCode
-from schemas.executor import EngineSpec, Runtime
-from schemas.kubernetes import KubernetesSpec
-from schemas.orchestrator_views import PlannedExperiment
-from schemas.task import DeploymentMode, StopReason, Strategy, TaskFile
+from schemas.executor.attempts import EngineSpec, Runtime
+from schemas.executor.engine_rules import EngineRules
+from schemas.gpus.checks import CudaRules, ResourceDefinition
+from schemas.orchestrator.views import PlannedExperiment
+from schemas.task.benchmark import BenchmarkTool
+from schemas.task.task_file import DeploymentMode, StopReason, Strategy, TaskFile
 from services.orchestrator.domain import objective_check
 from services.orchestrator.domain.benchmark_plan import refuse_bad_benchmark, wanted_tool
 from services.orchestrator.domain.cluster_devices import devices_for, devices_offered

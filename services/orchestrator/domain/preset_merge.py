@@ -7,9 +7,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
-from schemas.presets import MergedPresets, PresetConflict, PresetView
-from schemas.task import PresetMerge, TaskFile
-from schemas.task_parameters import ContinuousRange, IntegerRange, ParameterValues
+from schemas.orchestrator.presets import MergedPresets, PresetConflict, PresetView
+from schemas.task.parameters import ContinuousRange, IntegerRange, ParameterValues
+from schemas.task.task_file import PresetMerge, TaskFile
 from services.orchestrator.domain.expansion import MOST_VALUES
 from shared.errors import RefusedError
 from shared.gpu.sizing import degree_named, hyphenated

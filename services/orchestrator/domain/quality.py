@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-from schemas.quality import QualityProbe
-from schemas.task import TaskFile
+from schemas.task.quality import QualityProbe
+from schemas.task.task_file import TaskFile
 from services.orchestrator.domain.expansion import Axis, search_axes
 from shared.gpu.sizing import hyphenated
 

@@ -8,13 +8,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.base import Command, Event, tag_of
-from schemas.benchmark import BenchmarkMetrics, BenchmarkTool
-from schemas.checks import Finding
-from schemas.deletion import ExperimentDeleted
-from schemas.device_grant import ClusterPlacement, DeviceGrant
-from schemas.executor import AttemptOutcome, EngineSpec, Failure, FailureKind
-from schemas.gpu_request import GpuRequest
-from schemas.orchestrator import (
+from schemas.executor.attempts import AttemptOutcome, EngineSpec, Failure, FailureKind
+from schemas.gpus.checks import Finding
+from schemas.gpus.device_grant import ClusterPlacement, DeviceGrant
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.orchestrator.deletion import ExperimentDeleted
+from schemas.orchestrator.experiments import (
     FINISHED_EXPERIMENT_STATES,
     FINISHED_TASK_STATES,
     ExperimentCancelled,
@@ -23,12 +22,13 @@ from schemas.orchestrator import (
     ExperimentSucceeded,
     TaskState,
 )
-from schemas.orchestrator_views import PlannedExperiment
-from schemas.prices import GpuPrices
-from schemas.quality import QualityAnswers
-from schemas.slo import SloVerdict
-from schemas.task import DeploymentMode, MemorySource, StopReason, Strategy, TaskFile
-from schemas.trust import RunInfo, TrustVerdict
+from schemas.orchestrator.views import PlannedExperiment
+from schemas.results.prices import GpuPrices
+from schemas.task.benchmark import BenchmarkMetrics, BenchmarkTool
+from schemas.task.quality import QualityAnswers
+from schemas.task.slo import SloVerdict
+from schemas.task.task_file import DeploymentMode, MemorySource, StopReason, Strategy, TaskFile
+from schemas.task.trust import RunInfo, TrustVerdict
 from services.orchestrator.domain.search.prior import Prior
 from services.orchestrator.domain.search.warm import WarmStart
 

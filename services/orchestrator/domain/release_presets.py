@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from schemas.presets import Preset, PresetView
+from schemas.orchestrator.presets import Preset, PresetView
 
 _AIMS: Final = {
     "memory-efficient": "Memory Efficient: few sequences and a small part of the memory",

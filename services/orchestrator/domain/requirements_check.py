@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from schemas.benchmark import BenchmarkTool
-from schemas.task import DeploymentMode, TaskFile
+from schemas.task.benchmark import BenchmarkTool
+from schemas.task.task_file import DeploymentMode, TaskFile
 from services.orchestrator.domain.engines import engine_of
 from services.orchestrator.domain.executor_offers import (
     CLUSTER_MODES,

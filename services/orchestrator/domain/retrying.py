@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from schemas.executor import AttemptOutcome, FailureKind
+from schemas.executor.attempts import AttemptOutcome, FailureKind
 from services.orchestrator.domain.records import Attempt, Experiment, Task
 from shared.failures import RULES, FailureRule
 

@@ -6,9 +6,8 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from schemas.base import Command
-from schemas.benchmark import BenchmarkMetrics, LevelResult
 from schemas.errors import Accepted, ErrorCode, Reply
-from schemas.executor import (
+from schemas.executor.attempts import (
     AttemptFinished,
     AttemptOutcome,
     AttemptPhaseChanged,
@@ -17,9 +16,10 @@ from schemas.executor import (
     Failure,
     FailureKind,
 )
-from schemas.orchestrator import ExperimentRetrying, ExperimentRunning, ExperimentState
-from schemas.results import GpuMonitoring
-from schemas.slo import SloVerdict
+from schemas.orchestrator.experiments import ExperimentRetrying, ExperimentRunning, ExperimentState
+from schemas.results.measurements import GpuMonitoring
+from schemas.task.benchmark import BenchmarkMetrics, LevelResult
+from schemas.task.slo import SloVerdict
 from services.orchestrator.domain.contamination import of_gpus, of_levels
 from services.orchestrator.domain.deadlines import as_timed_out, with_deadline
 from services.orchestrator.domain.records import (

@@ -6,8 +6,8 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
-from schemas.gpu_request import ClusterRequest, GpuRequest, ShareStrategy
-from schemas.task import DeploymentMode, GpuPreferences, TaskFile
+from schemas.gpus.gpu_request import ClusterRequest, GpuRequest, ShareStrategy
+from schemas.task.task_file import DeploymentMode, GpuPreferences, TaskFile
 from services.orchestrator.domain.executor_offers import CLUSTER_MODES
 from services.orchestrator.domain.expansion import Point
 from shared.accelerator_rules.preflight import Preflight

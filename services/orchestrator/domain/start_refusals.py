@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from schemas.errors import ErrorCode, Refused
-from schemas.executor import AttemptOutcome, Failure, FailureKind
+from schemas.executor.attempts import AttemptOutcome, Failure, FailureKind
 from services.orchestrator.domain.records import Task
 from shared.failures import RULES
 

@@ -8,9 +8,9 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from schemas.base import Event
-from schemas.deletion import TaskDeleted
 from schemas.errors import ErrorCode
-from schemas.orchestrator import (
+from schemas.orchestrator.deletion import TaskDeleted
+from schemas.orchestrator.experiments import (
     FINISHED_EXPERIMENT_STATES,
     ExperimentState,
     TaskAccepted,

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.benchmark import BenchmarkTool
+from schemas.task.benchmark import BenchmarkTool
 from services.orchestrator.domain.executor_offers import Offer, named
 
 # What `auto` may become, the liked first. Executors of every release have the last.

@@ -6,20 +6,20 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
-from schemas.benchmark import BenchmarkTool
-from schemas.device_grant import ClusterPlacement, DeviceGrant
 from schemas.errors import Refused
-from schemas.executor import StartExperiment
-from schemas.gpu_request import GpuRequest
-from schemas.orchestrator import ExperimentStarting, ExperimentState, ExperimentWaiting
-from schemas.reasons import Reason
-from schemas.scheduler import (
+from schemas.executor.attempts import StartExperiment
+from schemas.gpus.device_grant import ClusterPlacement, DeviceGrant
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.orchestrator.experiments import ExperimentStarting, ExperimentState, ExperimentWaiting
+from schemas.scheduler.reasons import Reason
+from schemas.scheduler.reservations import (
     CancelReservation,
     ReleaseReservation,
     RequestReservation,
     ReservationState,
     experiment_holder,
 )
+from schemas.task.benchmark import BenchmarkTool
 from services.orchestrator.domain.benchmark_plan import benchmark_spec
 from services.orchestrator.domain.records import (
     Attempt,

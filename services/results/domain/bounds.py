@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.benchmark import Bound, LevelBound, LevelMark, LevelResult
+from schemas.task.benchmark import Bound, LevelBound, LevelMark, LevelResult
 
 THROTTLED_SHARE: Final = 0.2
 PREEMPTED_SHARE: Final = 0.01

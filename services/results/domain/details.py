@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from schemas.results import CoTenant, GpuDetails, Percentiles
+from schemas.results.measurements import CoTenant, GpuDetails, Percentiles
 from services.results.domain.coverage import covered_seconds, longest_gap_seconds
 from services.results.domain.energy import Energy
 from services.results.domain.reading import Condition, Reading, Span, Tenant

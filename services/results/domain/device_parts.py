@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from schemas.device_grant import DeviceGrant
+from schemas.gpus.device_grant import DeviceGrant
 
 WHOLE: Final = 100  # hundredths of a device
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Final, NamedTuple
 
-from schemas.results import EnergySource
+from schemas.results.measurements import EnergySource
 from services.results.domain.reading import Reading, Span
 
 JOULES_PER_WH: Final = 3600.0

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from schemas.device_grant import DeviceGrant
-from schemas.monitoring import GpuStats
-from schemas.results import EnergySource, GpuDetails, GpuMonitoring
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.results.measurements import EnergySource, GpuDetails, GpuMonitoring
+from schemas.telemetry.monitoring import GpuStats
 from services.results.domain.coverage import covered_seconds, missing_ticks
 from services.results.domain.details import Fault, details_of
 from services.results.domain.device_parts import WHOLE, hundredths_of

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from schemas.telemetry import GpuReading
+from schemas.telemetry.readings import GpuReading
 
 ID: Final = "hw.id"
 NAME: Final = "hw.name"

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from schemas.device_grant import DeviceGrant
-from schemas.kubernetes import EnginePod
-from schemas.telemetry import GpuPod
+from schemas.cluster.kubernetes import EnginePod
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.telemetry.readings import GpuPod
 
 
 class Told(NamedTuple):

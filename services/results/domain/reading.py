@@ -6,8 +6,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.executor import Window
-from schemas.telemetry import GpuPod
+from schemas.executor.attempts import Window
+from schemas.telemetry.readings import GpuPod
 
 
 class Span(NamedTuple):

@@ -11,20 +11,20 @@ from typing import Final
 from uuid import UUID
 
 from schemas.base import Event
-from schemas.device_grant import DeviceGrant
-from schemas.scheduler import (
-    RESERVATION_ENDS,
-    ReservationEnded,
-    ReservationGranted,
-    ReservationQueued,
-)
-from schemas.scheduler_devices import (
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.scheduler.devices import (
     DeviceCordoned,
     DeviceFreed,
     DeviceQuarantined,
     DeviceUncordoned,
 )
-from schemas.scheduler_nodes import NodeRemoved
+from schemas.scheduler.nodes import NodeRemoved
+from schemas.scheduler.reservations import (
+    RESERVATION_ENDS,
+    ReservationEnded,
+    ReservationGranted,
+    ReservationQueued,
+)
 from services.results.domain.device_parts import hundredths_of
 from services.results.ledger.hours import mark
 from shared.clock import utcnow

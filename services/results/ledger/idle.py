@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from schemas.errors import ErrorCode
-from schemas.reports import GetIdle, IdleLine, IdleView
+from schemas.results.reports import GetIdle, IdleLine, IdleView
 from shared.errors import RefusedError
 from shared.messaging.bus import Route, query_route
 from shared.postgres.database import Database

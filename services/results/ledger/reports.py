@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from schemas.errors import ErrorCode
-from schemas.executor import AttemptFinished
-from schemas.reports import (
+from schemas.executor.attempts import AttemptFinished
+from schemas.results.reports import (
     FailureLine,
     FailuresView,
     GetFailures,
@@ -26,7 +26,7 @@ from schemas.reports import (
     WasteLine,
     WasteView,
 )
-from schemas.scheduler_namespaces import ListNamespaces, NamespaceList
+from schemas.scheduler.namespaces import ListNamespaces, NamespaceList
 from services.results.domain.rollup import HOUR, end_of, start_of
 from services.results.ledger.hours import COLUMNS, NOBODY, compute
 from services.results.summaries.memory_trends import trend_of

@@ -9,11 +9,11 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from schemas.device_grant import DeviceGrant
 from schemas.errors import ErrorCode
-from schemas.executor import AttemptPhase, PhaseTiming
-from schemas.prices import GetGpuPrices, GpuPrices
-from schemas.reports import GetWaterfall, WaterfallStep, WaterfallView
+from schemas.executor.attempts import AttemptPhase, PhaseTiming
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.results.prices import GetGpuPrices, GpuPrices
+from schemas.results.reports import GetWaterfall, WaterfallStep, WaterfallView
 from services.results.domain.device_parts import WHOLE, hundredths_of
 from shared.errors import RefusedError
 from shared.gpu.prices import price_of

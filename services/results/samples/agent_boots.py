@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 from typing import Final
 from uuid import UUID
 
-from schemas.telemetry import GpuSampled
+from schemas.telemetry.readings import GpuSampled
 from services.results.domain.rollup import MINUTE, start_of
 from services.results.domain.ticks import Stretch, given_up_gaps, is_in, stretches_of
 from shared.postgres.database import Connection

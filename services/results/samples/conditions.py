@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from schemas.device_grant import DeviceGrant
-from schemas.executor import AttemptFinished, Runtime
+from schemas.executor.attempts import AttemptFinished, Runtime
+from schemas.gpus.device_grant import DeviceGrant
 from services.results.domain import pod_devices
 from services.results.domain.pod_devices import Told
 from services.results.domain.reading import Condition

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Final
 
 from schemas.base import LARGEST_INTEGER
-from schemas.telemetry import GpuReading, GpuSampled
+from schemas.telemetry.readings import GpuReading, GpuSampled
 from services.results.domain.rollup import EPOCH
 
 # What all GPUs of a tick have in common comes first: it is packed once.

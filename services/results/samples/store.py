@@ -11,7 +11,7 @@ from uuid import UUID
 import asyncpg
 
 from schemas.base import LARGEST_INTEGER
-from schemas.telemetry import GpuPod, GpuProcess, GpuReading, GpuSampled
+from schemas.telemetry.readings import GpuPod, GpuProcess, GpuReading, GpuSampled
 from services.results.domain.reading import Condition, Tenant
 from services.results.samples.agent_boots import claim
 from services.results.samples.copied_rows import BEGIN, COLUMNS, END, device_values, tick_values

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.benchmark import BenchmarkResult
+from schemas.task.benchmark import BenchmarkResult
 from services.results.domain.bounds import WindowFacts, bounds_of
 from shared.postgres.database import Connection
 

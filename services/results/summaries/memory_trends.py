@@ -3,8 +3,8 @@
 from datetime import datetime, timedelta
 from typing import Final
 
-from schemas.executor import AttemptFinished, AttemptPhase, Failure, FailureKind
-from schemas.results import GpuMemoryTrend
+from schemas.executor.attempts import AttemptFinished, AttemptPhase, Failure, FailureKind
+from schemas.results.measurements import GpuMemoryTrend
 from services.results.samples.conditions import devices_of
 from shared.failures import findings
 from shared.postgres.database import Connection

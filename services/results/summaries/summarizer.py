@@ -9,9 +9,9 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.benchmark import BenchmarkMetrics
-from schemas.executor import AttemptFinished, Window
-from schemas.results import ExperimentSummarized, GpuMonitoring
+from schemas.executor.attempts import AttemptFinished, Window
+from schemas.results.measurements import ExperimentSummarized, GpuMonitoring
+from schemas.task.benchmark import BenchmarkMetrics
 from services.results.domain.monitoring import MEASURING, WHOLE_RUN, Run, summarize
 from services.results.domain.reading import Span, union_of
 from services.results.samples.conditions import conditions_of, devices_of

@@ -8,11 +8,11 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from schemas.benchmark import RequestColumns
-from schemas.device_grant import DeviceGrant
-from schemas.executor import AttemptFinished, AttemptOutcome, Window
-from schemas.results import GpuMonitoring
-from schemas.telemetry import HealthChanged
+from schemas.executor.attempts import AttemptFinished, AttemptOutcome, Window
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.results.measurements import GpuMonitoring
+from schemas.task.benchmark import RequestColumns
+from schemas.telemetry.readings import HealthChanged
 from services.results.domain.details import Fault
 from services.results.domain.reading import Reading
 from services.results.samples.copied_rows import COLUMNS

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from schemas.errors import ErrorCode
-from schemas.scheduler_views import EstimateView
+from schemas.scheduler.views import EstimateView
 from shared.errors import RefusedError
 from shared.gpu.sizing import degree, degree_named, memory_per_gpu_mb, world_size_of
 

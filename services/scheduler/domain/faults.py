@@ -8,8 +8,14 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.base import DeviceUuid, NodeId
-from schemas.scheduler_devices import LOSSES, CordonCause, CordonState
-from schemas.telemetry import FaultSeen, HealthAction, HealthChanged, HealthKind, InventoryReported
+from schemas.scheduler.devices import LOSSES, CordonCause, CordonState
+from schemas.telemetry.readings import (
+    FaultSeen,
+    HealthAction,
+    HealthChanged,
+    HealthKind,
+    InventoryReported,
+)
 
 OUT_OF_SERVICE: Final = frozenset({HealthAction.DRAIN, HealthAction.RESET})
 

@@ -10,10 +10,10 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.base import NodeId
-from schemas.engine_samples import EngineSampled
-from schemas.scheduler import ReservationState
-from schemas.scheduler_idle import IDLE_GRACE_SECONDS, IDLE_WINDOW_SECONDS, IdleAction
-from schemas.scheduler_views import Idleness
+from schemas.executor.engine_samples import EngineSampled
+from schemas.scheduler.idle import IDLE_GRACE_SECONDS, IDLE_WINDOW_SECONDS, IdleAction
+from schemas.scheduler.reservations import ReservationState
+from schemas.scheduler.views import Idleness
 from services.scheduler.domain.drift.detection import Holding, NodeUse
 
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from schemas.base import DeviceUuid, NodeId
-from schemas.node_selection import ClusterGpu, NodeGpuSummary, NodeSelection
-from schemas.telemetry import HealthState
+from schemas.cluster.node_selection import ClusterGpu, NodeGpuSummary, NodeSelection
+from schemas.telemetry.readings import HealthState
 from services.scheduler.domain.model.fleet import Device, Fleet, Node, Reading, ReadingState
 
 UTILIZATION_THRESHOLD: Final = 30.0

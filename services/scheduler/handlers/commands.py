@@ -7,12 +7,11 @@ from typing import TypeVar
 
 from schemas.base import Command, DeviceUuid, NodeId
 from schemas.errors import Accepted, ErrorCode, Reply
-from schemas.executor import FenceReservation
-from schemas.scheduler import CancelReservation, ReservationState
-from schemas.scheduler_devices import Cordon, Drain, Uncordon
-from schemas.scheduler_idle import ExemptReservation
-from schemas.scheduler_namespaces import NamespaceSet, SetNamespace
-from schemas.scheduler_nodes import (
+from schemas.executor.attempts import FenceReservation
+from schemas.scheduler.devices import Cordon, Drain, Uncordon
+from schemas.scheduler.idle import ExemptReservation
+from schemas.scheduler.namespaces import NamespaceSet, SetNamespace
+from schemas.scheduler.nodes import (
     AdmitNode,
     LabelNode,
     NodeAdmitted,
@@ -20,6 +19,7 @@ from schemas.scheduler_nodes import (
     NodeRemoved,
     RemoveNode,
 )
+from schemas.scheduler.reservations import CancelReservation, ReservationState
 from services.scheduler.domain.model.namespaces import Quota
 from services.scheduler.domain.placement.shares import hundredths
 from services.scheduler.intake import validation

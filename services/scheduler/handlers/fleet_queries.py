@@ -7,7 +7,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.node_selection import (
+from schemas.cluster.node_selection import (
     ClusterGpu,
     ClusterStatus,
     GetClusterStatus,
@@ -17,15 +17,15 @@ from schemas.node_selection import (
     NodeSummaries,
     SelectNode,
 )
-from schemas.scheduler_namespaces import ListNamespaces, NamespaceList, NamespaceUse
-from schemas.scheduler_views import (
+from schemas.scheduler.namespaces import ListNamespaces, NamespaceList, NamespaceUse
+from schemas.scheduler.views import (
     AllocationMap,
     DeviceAllocation,
     DeviceHolder,
     GetAllocationMap,
     NodeAllocation,
 )
-from schemas.telemetry import Source
+from schemas.telemetry.readings import Source
 from services.scheduler.domain.clusters.choice import ClusterFleet
 from services.scheduler.domain.clusters.gpu_status import gpu_status
 from services.scheduler.domain.clusters.room import Thresholds

@@ -12,8 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
-from schemas.scheduler_policy import PolicyTrial, TriedPolicy, TryPolicy
-from schemas.scheduler_views import (
+from schemas.scheduler.policy import PolicyTrial, TriedPolicy, TryPolicy
+from schemas.scheduler.views import (
     DecisionList,
     DecisionRecord,
     Drift,

@@ -6,9 +6,9 @@ from typing import Final
 from uuid import UUID
 
 from schemas.base import NodeId
-from schemas.executor import ExecutorReported
-from schemas.scheduler_devices import DeviceCordoned, DeviceUncordoned
-from schemas.telemetry import HealthChanged, HealthKind, HealthState, InventoryReported
+from schemas.executor.attempts import ExecutorReported
+from schemas.scheduler.devices import DeviceCordoned, DeviceUncordoned
+from schemas.telemetry.readings import HealthChanged, HealthKind, HealthState, InventoryReported
 from services.scheduler.domain.faults import Fault, fault_of_event, faults_of_inventory
 from services.scheduler.ledger.out_of_service import handle_faults
 from services.scheduler.ledger.rows import cluster_rows, mig_rows, node_rows, reservation_rows

@@ -9,12 +9,12 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.available_gpus import AvailableGpus, ListAvailableGpus, ScoredGpu
 from schemas.errors import ErrorCode
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import Reason, ReasonCode
-from schemas.scheduler import ReservationState
-from schemas.scheduler_views import (
+from schemas.gpus.available_gpus import AvailableGpus, ListAvailableGpus, ScoredGpu
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.reasons import Reason, ReasonCode
+from schemas.scheduler.reservations import ReservationState
+from schemas.scheduler.views import (
     AvailabilityView,
     EstimateRequirements,
     EstimateView,

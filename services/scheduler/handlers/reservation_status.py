@@ -2,9 +2,9 @@
 
 from datetime import UTC
 
-from schemas.reasons import Reason, ReasonCode
-from schemas.scheduler_namespaces import PREEMPTION_CAUSES
-from schemas.scheduler_views import Idleness
+from schemas.scheduler.namespaces import PREEMPTION_CAUSES
+from schemas.scheduler.reasons import Reason, ReasonCode
+from schemas.scheduler.views import Idleness
 from services.scheduler.domain.idle import idle_sentence
 from services.scheduler.ledger.rows.reservation_rows import Reservation
 from services.scheduler.ledger.transitions import HELD_ON_LEASE

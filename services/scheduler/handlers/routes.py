@@ -1,20 +1,20 @@
 """Which message goes to which handler."""
 
-from schemas.available_gpus import ListAvailableGpus
-from schemas.executor import ExecutorReported
-from schemas.node_selection import GetClusterStatus, GetNodeSummaries, SelectNode
-from schemas.scheduler import (
+from schemas.cluster.node_selection import GetClusterStatus, GetNodeSummaries, SelectNode
+from schemas.executor.attempts import ExecutorReported
+from schemas.gpus.available_gpus import ListAvailableGpus
+from schemas.scheduler.devices import Cordon, Drain, Uncordon
+from schemas.scheduler.idle import ExemptReservation
+from schemas.scheduler.namespaces import ListNamespaces, SetNamespace
+from schemas.scheduler.nodes import AdmitNode, LabelNode, RemoveNode
+from schemas.scheduler.policy import TryPolicy
+from schemas.scheduler.reservations import (
     CancelReservation,
     ReleaseReservation,
     RenewReservation,
     RequestReservation,
 )
-from schemas.scheduler_devices import Cordon, Drain, Uncordon
-from schemas.scheduler_idle import ExemptReservation
-from schemas.scheduler_namespaces import ListNamespaces, SetNamespace
-from schemas.scheduler_nodes import AdmitNode, LabelNode, RemoveNode
-from schemas.scheduler_policy import TryPolicy
-from schemas.scheduler_views import (
+from schemas.scheduler.views import (
     EstimateRequirements,
     ExplainReservation,
     GetAllocationMap,
@@ -26,7 +26,7 @@ from schemas.scheduler_views import (
     ReplayDecisions,
     WhatIf,
 )
-from schemas.telemetry import HealthChanged, InventoryReported
+from schemas.telemetry.readings import HealthChanged, InventoryReported
 from services.scheduler.handlers.commands import Commands
 from services.scheduler.handlers.fleet_queries import FleetQueries
 from services.scheduler.handlers.history_queries import HistoryQueries

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from schemas.base import Event
 from schemas.errors import Accepted, Reply
-from schemas.scheduler import (
+from schemas.scheduler.reservations import (
     ReleaseReservation,
     RenewReservation,
     RequestReservation,

@@ -11,7 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from schemas.errors import Reply
-from schemas.scheduler import RequestReservation
+from schemas.scheduler.reservations import RequestReservation
 from services.scheduler.domain.placement.shares import ShareRules
 from services.scheduler.intake import apply_batch
 from services.scheduler.intake.apply_batch import Command

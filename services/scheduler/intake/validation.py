@@ -7,7 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from schemas.errors import ErrorCode
-from schemas.gpu_request import (
+from schemas.gpus.gpu_request import (
     ClusterRequest,
     GpuRequest,
     Selector,
@@ -15,7 +15,8 @@ from schemas.gpu_request import (
     SelectorOperator,
     ShareStrategy,
 )
-from schemas.scheduler import (
+from schemas.scheduler.idle import LONGEST_EXEMPTION_DAYS, ExemptReservation
+from schemas.scheduler.reservations import (
     OPEN_STATES,
     CancelReservation,
     ReleaseReservation,
@@ -23,7 +24,6 @@ from schemas.scheduler import (
     RequestReservation,
     ReservationState,
 )
-from schemas.scheduler_idle import LONGEST_EXEMPTION_DAYS, ExemptReservation
 from services.scheduler.domain.clusters.choice import DRIVER_AT_LEAST
 from services.scheduler.domain.model.fleet import WHOLE
 from services.scheduler.domain.placement.selectors import version

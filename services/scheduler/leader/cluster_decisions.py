@@ -12,9 +12,9 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from schemas.base import NodeId
-from schemas.node_selection import NodeSelection
-from schemas.reasons import Reason, ReasonCode
-from schemas.scheduler import ReservationState
+from schemas.cluster.node_selection import NodeSelection
+from schemas.scheduler.reasons import Reason, ReasonCode
+from schemas.scheduler.reservations import ReservationState
 from services.scheduler.domain.clusters.choice import Choice, Cluster, ClusterFleet
 from services.scheduler.domain.model.inputs import QueuedRequest
 from services.scheduler.ledger import events

@@ -20,7 +20,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from schemas.base import NodeId
-from schemas.scheduler import ReservationState
+from schemas.scheduler.reservations import ReservationState
 from services.scheduler.domain.labels import CLUSTER_LABEL
 from services.scheduler.domain.model.fleet import Device, Node
 from services.scheduler.domain.model.inputs import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from schemas.scheduler_devices import CordonState
+from schemas.scheduler.devices import CordonState
 from services.scheduler.domain.drift.detection import foreign_processes
 from services.scheduler.domain.faults import cordon_state
 from services.scheduler.domain.model.fleet import Device, Fleet, ReadingState

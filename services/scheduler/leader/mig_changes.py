@@ -5,8 +5,8 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from schemas.mig import ChangeMig, MigLayout
-from schemas.scheduler_devices import CordonCause
+from schemas.gpus.mig import ChangeMig, MigLayout
+from schemas.scheduler.devices import CordonCause
 from services.scheduler.domain.placement.mig_geometry import Division, divisions
 from services.scheduler.leader.query_engine import QueryEngine
 from services.scheduler.ledger.leader_election import Leadership, LeadershipLost

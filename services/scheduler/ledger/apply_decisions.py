@@ -9,8 +9,8 @@ from typing import Final
 from uuid import UUID
 
 from schemas.base import Event, NodeId
-from schemas.device_grant import CELLS_PER_DEVICE
-from schemas.scheduler import ReservationState
+from schemas.gpus.device_grant import CELLS_PER_DEVICE
+from schemas.scheduler.reservations import ReservationState
 from services.scheduler.domain.model.fleet import Node
 from services.scheduler.domain.model.inputs import CPU_PARTS
 from services.scheduler.domain.placement.decisions import (

@@ -13,11 +13,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.base import DeviceUuid, NodeId
-from schemas.gpu_request import GpuRequest
-from schemas.mig import MigLayout
-from schemas.scheduler import ReservationState
-from schemas.scheduler_devices import CordonCause
-from schemas.telemetry import HealthState, HostFacts
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.gpus.mig import MigLayout
+from schemas.scheduler.devices import CordonCause
+from schemas.scheduler.reservations import ReservationState
+from schemas.telemetry.readings import HealthState, HostFacts
 from services.scheduler.domain.labels import OperatorLabels, effective
 from services.scheduler.domain.model.fleet import WHOLE, Part
 from services.scheduler.domain.model.namespaces import Quota

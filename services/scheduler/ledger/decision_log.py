@@ -11,7 +11,7 @@ from uuid import UUID
 
 import msgspec
 
-from schemas.scheduler_views import DecisionRecord, ListDecisions
+from schemas.scheduler.views import DecisionRecord, ListDecisions
 from shared.postgres.database import Connection, Row
 
 KEYFRAME_EVERY: Final = 1_000  # records

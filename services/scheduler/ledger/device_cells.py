@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final, Self
 
-from schemas.device_grant import CELLS_PER_DEVICE
+from schemas.gpus.device_grant import CELLS_PER_DEVICE
 
 CELLS_PER_HUNDREDTH: Final = 100
 

@@ -7,8 +7,15 @@ from uuid import UUID, uuid5
 
 from msgspec.structs import replace
 
-from schemas.device_grant import ClusterPlacement, DeviceGrant
-from schemas.scheduler import (
+from schemas.gpus.device_grant import ClusterPlacement, DeviceGrant
+from schemas.scheduler.drifts import DriftEvent
+from schemas.scheduler.idle import (
+    ReservationExempted,
+    ReservationFoundActive,
+    ReservationFoundIdle,
+    ReservationMadePreemptible,
+)
+from schemas.scheduler.reservations import (
     RESERVATION_ENDS,
     RequestReservation,
     ReservationActivated,
@@ -18,13 +25,6 @@ from schemas.scheduler import (
     ReservationQueued,
     ReservationRejected,
     ReservationTimedOut,
-)
-from schemas.scheduler_drifts import DriftEvent
-from schemas.scheduler_idle import (
-    ReservationExempted,
-    ReservationFoundActive,
-    ReservationFoundIdle,
-    ReservationMadePreemptible,
 )
 from services.scheduler.domain.drift.lifecycle import Drift
 from services.scheduler.domain.idle import Warned

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from schemas.scheduler import held_for_experiment
+from schemas.scheduler.reservations import held_for_experiment
 from services.scheduler.domain.idle import HeldReservation, Warned
 from services.scheduler.ledger import events
 from services.scheduler.ledger.rows.reservation_rows import Reservation

@@ -10,8 +10,8 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.base import DeviceUuid, NodeId
-from schemas.scheduler import ReservationState
-from schemas.scheduler_devices import CordonCause, DeviceCordoned, DeviceUncordoned
+from schemas.scheduler.devices import CordonCause, DeviceCordoned, DeviceUncordoned
+from schemas.scheduler.reservations import ReservationState
 from services.scheduler.domain.faults import Fault, Recovery
 from services.scheduler.ledger import transitions
 from services.scheduler.ledger.leader_election import pause_decisions

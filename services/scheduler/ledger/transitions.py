@@ -7,12 +7,18 @@ from typing import Final
 from msgspec.structs import replace
 
 from schemas.base import Event, NodeId
-from schemas.device_grant import CELLS_PER_DEVICE, CellRange, DeviceGrant, DeviceShare, ShareKind
-from schemas.executor import FenceReservation
-from schemas.reasons import Reason
-from schemas.scheduler import LIVE_STATES, ReservationState
-from schemas.scheduler_devices import DeviceEvent, DeviceFreed, DeviceQuarantined
-from schemas.scheduler_namespaces import PREEMPTION_CAUSES
+from schemas.executor.attempts import FenceReservation
+from schemas.gpus.device_grant import (
+    CELLS_PER_DEVICE,
+    CellRange,
+    DeviceGrant,
+    DeviceShare,
+    ShareKind,
+)
+from schemas.scheduler.devices import DeviceEvent, DeviceFreed, DeviceQuarantined
+from schemas.scheduler.namespaces import PREEMPTION_CAUSES
+from schemas.scheduler.reasons import Reason
+from schemas.scheduler.reservations import LIVE_STATES, ReservationState
 from services.scheduler.domain.model.fleet import WHOLE, Device
 from services.scheduler.domain.placement.placement import Placed, PlacedNode
 from services.scheduler.ledger import events

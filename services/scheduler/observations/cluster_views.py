@@ -14,8 +14,14 @@ from typing import Final
 from uuid import UUID
 
 from schemas.base import NodeId
-from schemas.cluster import ClusterChanged, ClusterGpuReading, ClusterNode, ClusterView, GetCluster
-from schemas.reasons import Reason, ReasonCode
+from schemas.cluster.nodes import (
+    ClusterChanged,
+    ClusterGpuReading,
+    ClusterNode,
+    ClusterView,
+    GetCluster,
+)
+from schemas.scheduler.reasons import Reason, ReasonCode
 from services.scheduler.domain.clusters.choice import Cluster
 from services.scheduler.domain.clusters.room import NO_METRICS, STALE, GpuLoad, NodeLoad
 from services.scheduler.domain.model.fleet import Reading

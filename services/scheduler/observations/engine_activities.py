@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from schemas.base import NodeId
-from schemas.engine_samples import EngineSampled
+from schemas.executor.engine_samples import EngineSampled
 from services.scheduler.domain.idle import Activity, engine_activity
 from services.scheduler.observations.latest_readings import FRESH_INTERVALS
 

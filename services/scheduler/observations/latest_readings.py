@@ -10,7 +10,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.base import DeviceUuid, NodeId
-from schemas.telemetry import GpuProcess, GpuReading, GpuSampled
+from schemas.telemetry.readings import GpuProcess, GpuReading, GpuSampled
 from services.scheduler.domain.drift.detection import Process
 from services.scheduler.domain.model.fleet import Reading, ReadingState
 

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from schemas.base import DeviceUuid, NodeId
-from schemas.telemetry import GetSnapshot, GpuSampled
+from schemas.telemetry.readings import GetSnapshot, GpuSampled
 from services.scheduler.observations.latest_readings import LatestReadings
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from schemas.cluster import ClusterChanged
-from schemas.engine_samples import EngineSampled
-from schemas.executor import ExecutorReported
-from schemas.telemetry import GpuSampled, InventoryReported
+from schemas.cluster.nodes import ClusterChanged
+from schemas.executor.attempts import ExecutorReported
+from schemas.executor.engine_samples import EngineSampled
+from schemas.telemetry.readings import GpuSampled, InventoryReported
 from services.scheduler.observations.cluster_views import ClusterViews
 from services.scheduler.observations.engine_activities import EngineActivities
 from services.scheduler.observations.latest_readings import LatestReadings

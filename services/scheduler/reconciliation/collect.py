@@ -10,7 +10,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.base import NodeId
-from schemas.executor_running import ListRunning, RunningAttempts
+from schemas.executor.running import ListRunning, RunningAttempts
 from services.scheduler.domain.drift.detection import DeviceUse, Holding, NodeUse, Workload
 from services.scheduler.domain.drift.lifecycle import Limits
 from services.scheduler.domain.faults import Loss

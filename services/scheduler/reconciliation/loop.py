@@ -7,8 +7,8 @@ from datetime import datetime
 from uuid import UUID, uuid5
 
 from schemas.base import Event
-from schemas.executor import FenceReservation
-from schemas.scheduler_drifts import DriftAction, DriftDetected, DriftEvent, DriftResolved
+from schemas.executor.attempts import FenceReservation
+from schemas.scheduler.drifts import DriftAction, DriftDetected, DriftEvent, DriftResolved
 from services.scheduler.domain.drift.detection import compare_ledgers
 from services.scheduler.domain.drift.lifecycle import (
     Drift,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from schemas.telemetry import Buffered, BufferedMetric
+from schemas.telemetry.readings import Buffered, BufferedMetric
 
 
 def summarized(

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.telemetry import GpuReading, HealthAction, HealthKind
+from schemas.telemetry.readings import GpuReading, HealthAction, HealthKind
 
 ECC_STORM_PER_SECOND: Final = 10.0
 STORM_OVER_SECONDS: Final = 60.0

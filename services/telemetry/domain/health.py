@@ -6,7 +6,7 @@ from uuid import UUID
 
 import msgspec
 
-from schemas.telemetry import DeviceFacts, HealthAction, HealthKind, HealthState
+from schemas.telemetry.readings import DeviceFacts, HealthAction, HealthKind, HealthState
 from services.telemetry.domain.faults import Fault
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.scheduler import held_for_experiment
+from schemas.scheduler.reservations import held_for_experiment
 
 MAX_ENDED: Final = 4096
 

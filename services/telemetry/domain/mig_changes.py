@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from schemas.telemetry import DeviceFacts, HealthKind
+from schemas.telemetry.readings import DeviceFacts, HealthKind
 from services.telemetry.domain.health import Change
 
 Devices = Mapping[str, DeviceFacts]

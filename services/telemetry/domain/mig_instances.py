@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
-from schemas.mig import ChangeMig, MigInstance, MigLayout, MigOption
+from schemas.gpus.mig import ChangeMig, MigInstance, MigLayout, MigOption
 from shared.errors import RefusedError
 
 

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from schemas.mig import MigOption
+from schemas.gpus.mig import MigOption
 
 _IN_NAME = re.compile(r"\bMIG ((?:\d+c\.)?\d+g\.\d+gb(?:\+\w+)*)")
 _EIGHTHS: Final = 8

@@ -7,8 +7,8 @@ from typing import Final
 from uuid import UUID
 
 from schemas.errors import ErrorCode
-from schemas.monitoring import GpuStats, MonitoringView, StartMonitoring
-from schemas.telemetry import GpuReading, GpuSampled
+from schemas.telemetry.monitoring import GpuStats, MonitoringView, StartMonitoring
+from schemas.telemetry.readings import GpuReading, GpuSampled
 from shared.errors import RefusedError
 from shared.gpu.stats import GpuTally
 

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from schemas.telemetry import DeviceFacts, GpuPod
+from schemas.telemetry.readings import DeviceFacts, GpuPod
 
 # A share of a device is its name, then `::` and a number. GKE calls devices nvidia0, or nvidia0/gi1
 # for an instance and nvidia0/vgpu1 for a share; an index alone is NVIDIA's `deviceIDStrategy`.

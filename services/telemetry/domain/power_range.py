@@ -1,7 +1,7 @@
 """Which power limit a device takes."""
 
 from schemas.errors import ErrorCode
-from schemas.telemetry import DeviceFacts
+from schemas.telemetry.readings import DeviceFacts
 from shared.errors import RefusedError
 
 

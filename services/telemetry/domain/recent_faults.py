@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 
-from schemas.telemetry import DeviceFacts, FaultSeen
+from schemas.telemetry.readings import DeviceFacts, FaultSeen
 from services.telemetry.domain.faults import Fault
 
 MAX_PER_DEVICE: Final = 8

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Final, NamedTuple
 
-from schemas.telemetry import HealthAction, HealthKind
+from schemas.telemetry.readings import HealthAction, HealthKind
 from services.telemetry.domain.faults import Fault
 
 _CATALOG: Final = "NVIDIA, Xid Errors: Xid catalog, immediate action"

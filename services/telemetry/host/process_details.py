@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
-from schemas.telemetry import GpuProcess
+from schemas.telemetry.readings import GpuProcess
 from services.telemetry.host.processes import ProcessFacts, ProcessTable
 
 K = TypeVar("K", bound=Hashable)

@@ -7,7 +7,7 @@ is passed over, as the format asks of old readers.
 from collections.abc import Iterator
 from typing import Final
 
-from schemas.telemetry import GpuPod
+from schemas.telemetry.readings import GpuPod
 from services.telemetry.domain.pods import ClaimedDevice, PodDevices
 
 _VARINT: Final = 0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
-from schemas.telemetry import DeviceFacts, GpuReading, Source
+from schemas.telemetry.readings import DeviceFacts, GpuReading, Source
 from services.telemetry.domain.holdings import Tenant
 
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
-from schemas.mig import ChangeMig, MigInstance
-from schemas.telemetry import DeviceFacts, GpuSampled
+from schemas.gpus.mig import ChangeMig, MigInstance
+from schemas.telemetry.readings import DeviceFacts, GpuSampled
 from services.telemetry.agent import Agent
 from services.telemetry.domain.holdings import Holdings
 from services.telemetry.domain.mig_instances import MadeInstance, MigRecord, why_not

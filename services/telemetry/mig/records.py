@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from schemas.telemetry import DeviceFacts
+from schemas.telemetry.readings import DeviceFacts
 from services.telemetry.domain.mig_instances import MigRecord
 from services.telemetry.journal_file import replace_journal
 from services.telemetry.sources.source import Inventory

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from schemas.telemetry import DeviceFacts, GpuSampled
+from schemas.telemetry.readings import DeviceFacts, GpuSampled
 from services.telemetry.domain.holdings import Holdings
 from services.telemetry.domain.mps_modes import MpsAction, MpsSeen, mps_action
 from services.telemetry.mps.control import Daemon, MpsControl, MpsFailed

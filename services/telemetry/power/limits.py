@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from schemas.errors import ErrorCode
-from schemas.telemetry import HealthKind, SetPowerLimit
+from schemas.telemetry.readings import HealthKind, SetPowerLimit
 from services.telemetry.agent import Agent
 from services.telemetry.domain.health import Change
 from services.telemetry.event_publisher import EventPublisher

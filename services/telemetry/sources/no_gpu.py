@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from schemas.telemetry import Source
+from schemas.telemetry.readings import Source
 from services.telemetry.sources.source import Inventory, NodeReading, no_power_limit
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import schemas
-from schemas.telemetry import Source
+from schemas.telemetry.readings import Source
 from services.telemetry.domain.holdings import Holdings
 from services.telemetry.settings import TelemetrySettings
 from services.telemetry.sources.amd.source import AmdSource

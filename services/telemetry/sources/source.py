@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 
 from schemas.errors import ErrorCode
-from schemas.telemetry import DeviceFacts, GpuLink, GpuReading, Source
+from schemas.telemetry.readings import DeviceFacts, GpuLink, GpuReading, Source
 from services.telemetry.domain.faults import Fault
 from shared.errors import RefusedError, StewardError
 

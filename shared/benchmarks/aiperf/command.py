@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from schemas.benchmark import BenchmarkSpec
+from schemas.task.benchmark import BenchmarkSpec
 from shared.benchmarks.adapter import Target
 from shared.benchmarks.arrivals import Load, mean_rate_per_s, offsets
 from shared.benchmarks.traffic import (

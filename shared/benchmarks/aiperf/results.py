@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from schemas.benchmark import BenchmarkSpec, LevelResult
+from schemas.task.benchmark import BenchmarkSpec, LevelResult
 from shared.benchmarks.arrivals import Load
 from shared.benchmarks.measured_level import LevelOutcome, PromptTokens, Record, measured_level
 from shared.benchmarks.metrics import FailedRequest, RequestSample, with_unanswered

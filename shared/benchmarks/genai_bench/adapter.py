@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from schemas.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, LevelResult
+from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, LevelResult
 from shared.benchmarks.adapter import (
     BenchmarkFailed,
     LoadPhase,

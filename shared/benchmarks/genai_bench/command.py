@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from schemas.benchmark import BenchmarkSpec
+from schemas.task.benchmark import BenchmarkSpec
 from shared.benchmarks.adapter import Target
 from shared.benchmarks.traffic import (
     request_parameters,

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from schemas.benchmark import LevelResult
+from schemas.task.benchmark import LevelResult
 from shared.benchmarks.adapter import BenchmarkFailed, LoadPhase, Progress, ProgressCallback
 from shared.benchmarks.genai_bench.command import Batch, tool_scenario
 from shared.benchmarks.genai_bench.masking import mask

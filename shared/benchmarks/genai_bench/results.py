@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from schemas.benchmark import Distribution, LevelResult, LevelStats
+from schemas.task.benchmark import Distribution, LevelResult, LevelStats
 from shared.benchmarks import metrics
 from shared.benchmarks.metrics import (
     OTHER,

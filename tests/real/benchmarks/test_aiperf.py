@@ -9,8 +9,8 @@ import psutil
 import pytest
 from aiohttp import web
 
-from schemas.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, CacheReset
-from schemas.executor import AttemptOutcome
+from schemas.executor.attempts import AttemptOutcome
+from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, CacheReset
 from services.executor.domain.verdict import judge
 from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
 from shared.benchmarks.adapter import LoadPhase, Progress, ServerGone, Target

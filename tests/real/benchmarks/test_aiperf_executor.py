@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas.benchmark import BenchmarkSpec, BenchmarkTool
-from schemas.executor import AttemptOutcome, AttemptPhase
+from schemas.executor.attempts import AttemptOutcome, AttemptPhase
+from schemas.task.benchmark import BenchmarkSpec, BenchmarkTool
 from services.executor.app import create_service
 from shared.benchmarks.aiperf.installation import AIPERF
 from shared.testing import eventually

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from schemas.benchmark import BenchmarkResult, BenchmarkSpec, CacheReset, LevelResult
+from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, CacheReset, LevelResult
 from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
 from shared.benchmarks.builtin import run_benchmark
 from tests.support.http_server import serving

@@ -13,8 +13,8 @@ import aiohttp
 import msgspec
 import pytest
 
-from schemas.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, LevelResult
-from schemas.executor import AttemptOutcome, FailureKind
+from schemas.executor.attempts import AttemptOutcome, FailureKind
+from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, LevelResult
 from services.executor.domain.verdict import judge
 from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
 from shared.benchmarks.adapter import LoadPhase, Progress, ServerGone, Target

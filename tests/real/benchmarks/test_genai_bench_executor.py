@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas.benchmark import BenchmarkSpec, BenchmarkTool
-from schemas.executor import AttemptOutcome, AttemptPhase, FailureKind
+from schemas.executor.attempts import AttemptOutcome, AttemptPhase, FailureKind
+from schemas.task.benchmark import BenchmarkSpec, BenchmarkTool
 from services.executor.app import create_service
 from shared.testing import eventually
 from tests.support.benchmark_tools import processes_of, require_genai_bench

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.benchmark import LevelResult
+from schemas.task.benchmark import LevelResult
 from shared.benchmarks.adapter import BenchmarkFailed, LoadPhase, Progress
 from shared.benchmarks.genai_bench.command import Batch
 from shared.benchmarks.genai_bench.process import ToolProcess

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from schemas.benchmark import BenchmarkResult, BenchmarkSpec
+from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec
 from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
 from shared.benchmarks.adapter import LoadPhase, ModelNotServed, Progress, ServerUnreachable
 from shared.benchmarks.builtin import run_benchmark

@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from schemas.benchmark import BenchmarkSpec, LevelResult
+from schemas.task.benchmark import BenchmarkSpec, LevelResult
 from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
 from shared.benchmarks.adapter import BenchmarkFailed
 from shared.benchmarks.arrivals import loads

@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from schemas.benchmark import BenchmarkResult, BenchmarkSpec, CacheReset, LevelMark, LevelResult
+from schemas.task.benchmark import (
+    BenchmarkResult,
+    BenchmarkSpec,
+    CacheReset,
+    LevelMark,
+    LevelResult,
+)
 from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
 from shared.benchmarks import prefix_cache
 from shared.benchmarks.builtin import run_benchmark

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import EXIT_CODE, ErrorCode
-from schemas.orchestrator import ExperimentState, TaskState
-from schemas.scheduler import ReservationState
+from schemas.orchestrator.experiments import ExperimentState, TaskState
+from schemas.scheduler.reservations import ReservationState
 from services.cli.display.tables import short
 from tests.support.fakes.gateway import StubGateway, stub_gateway
 from tests.support.paths import ROOT

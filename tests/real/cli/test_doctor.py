@@ -21,7 +21,7 @@ from aiohttp import web
 from docker.errors import DockerException
 from docker.types import DeviceRequest, Mount
 
-from schemas.executor import FailureKind
+from schemas.executor.attempts import FailureKind
 from services.cli.doctor.check import State
 from services.cli.doctor.examination import DEADLINE_SECONDS
 from services.cli.doctor.host_facts import HostFacts

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.errors import EXIT_CODE, ErrorCode
-from schemas.scheduler import ReservationState
+from schemas.scheduler.reservations import ReservationState
 from services.cli.failures import LEASE_LOST_EXIT_CODE
 from shared.paths import is_process_alive
 from shared.processes.cgroups import Cgroups

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
-from schemas.orchestrator import ExperimentState, TaskState
+from schemas.orchestrator.experiments import ExperimentState, TaskState
 from services.cli.follow import follow_to_end
 from shared.client.discovery import Address
 from shared.client.http import StewardClient

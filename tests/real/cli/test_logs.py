@@ -12,10 +12,10 @@ from uuid import UUID, uuid4
 import pytest
 
 from schemas.errors import EXIT_CODE, ErrorCode
-from schemas.executor import AttemptOutcome
-from schemas.executor_logs import LogChunk
-from schemas.orchestrator import ExperimentState
-from schemas.orchestrator_views import AttemptView
+from schemas.executor.attempts import AttemptOutcome
+from schemas.executor.logs import LogChunk
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.orchestrator.views import AttemptView
 from services.cli.commands import logs
 from services.cli.commands.logs import Wanted, show_log
 from services.executor.logs.engine_log import EngineLog

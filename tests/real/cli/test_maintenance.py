@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from schemas.scheduler_devices import Cordon, DeviceState, Drain, Uncordon
-from schemas.scheduler_drifts import DriftAction, DriftKind
-from schemas.scheduler_nodes import AdmitNode, LabelNode, RemoveNode
-from schemas.scheduler_views import DriftList, ListDrifts
+from schemas.scheduler.devices import Cordon, DeviceState, Drain, Uncordon
+from schemas.scheduler.drifts import DriftAction, DriftKind
+from schemas.scheduler.nodes import AdmitNode, LabelNode, RemoveNode
+from schemas.scheduler.views import DriftList, ListDrifts
 from services.cli.commands.maintenance import DONE, MEANINGS, NEXT
 from services.cli.request_options import user_name
 from shared.ids import new_id

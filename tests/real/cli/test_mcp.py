@@ -14,7 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp_types import CallToolResult, TextContent
 
-from schemas.tokens import Role
+from schemas.gateway.tokens import Role
 from services.cli.mcp_server.tools import TOOLS
 from shared.local_platform.tokens import digest_of
 from shared.testing import eventually

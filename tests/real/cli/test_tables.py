@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.scheduler_devices import DeviceState
+from schemas.scheduler.devices import DeviceState
 from tests.support.fakes.gateway import StubGateway, stub_gateway
 from tests.support.paths import ROOT
 from tests.support.worlds.gateway_views import make_gpu

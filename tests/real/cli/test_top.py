@@ -16,8 +16,8 @@ from textual.pilot import Pilot
 from textual.widgets import Input, Static
 
 from schemas.errors import ErrorCode
-from schemas.gateway import GpuMetrics
-from schemas.scheduler_devices import DeviceState
+from schemas.gateway.views import GpuMetrics
+from schemas.scheduler.devices import DeviceState
 from services.cli.top.fleet_feed import FleetFeed
 from services.cli.top.fleet_rows import FleetState
 from services.cli.top.terminal_view import GpuLines, TopApp

@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from schemas.orchestrator import ExperimentState, TaskState
-from schemas.scheduler import ReservationState
+from schemas.orchestrator.experiments import ExperimentState, TaskState
+from schemas.scheduler.reservations import ReservationState
 from shared.processes.command import CommandOutput, run_command
 from shared.testing import eventually
 from tests.support.fakes.gateway import StubGateway, stub_gateway

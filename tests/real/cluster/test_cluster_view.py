@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from aiohttp import web
 
-from schemas.cluster import ClusterView, GetCluster, GpuSupply, ReadingsSource
+from schemas.cluster.nodes import ClusterView, GetCluster, GpuSupply, ReadingsSource
 from shared.kubernetes import watching
 from shared.kubernetes.requirements import (
     WATCHER_DRA_RIGHTS,

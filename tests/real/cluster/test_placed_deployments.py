@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from schemas.cluster import GpuSupply
-from schemas.executor import FailureKind, Runtime
-from schemas.node_selection import GetNodeSummaries, NodeSummaries
-from schemas.scheduler import ReservationGranted
+from schemas.cluster.node_selection import GetNodeSummaries, NodeSummaries
+from schemas.cluster.nodes import GpuSupply
+from schemas.executor.attempts import FailureKind, Runtime
+from schemas.scheduler.reservations import ReservationGranted
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.runtimes.kubernetes.deployment import EngineDeployment
 from services.executor.runtimes.runtime import EngineRuntime

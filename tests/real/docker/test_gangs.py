@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from schemas.executor import AttemptOutcome, FailureKind, Runtime, StartExperiment
-from schemas.executor_ranks import RankState
+from schemas.executor.attempts import AttemptOutcome, FailureKind, Runtime, StartExperiment
+from schemas.executor.ranks import RankState
 from services.executor.app import create_service
 from tests.support.docker.images import engine_image
 from tests.support.docker.private_engine import PrivateEngine

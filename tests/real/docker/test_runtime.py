@@ -12,8 +12,8 @@ import aiohttp
 import msgspec
 import pytest
 
-from schemas.device_grant import DeviceGrant, DeviceShare, ShareKind
-from schemas.executor import Failure, FailureKind, StartExperiment
+from schemas.executor.attempts import Failure, FailureKind, StartExperiment
+from schemas.gpus.device_grant import DeviceGrant, DeviceShare, ShareKind
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.host.processes import ProcessMark
 from services.executor.runtimes.docker.client import ContainerEngine

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from docker.models.containers import Container
 
-from schemas.device_grant import DeviceGrant
-from schemas.executor import Failure, FailureKind
+from schemas.executor.attempts import Failure, FailureKind
+from schemas.gpus.device_grant import DeviceGrant
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.runtimes.docker.client import ContainerEngine
 from services.executor.runtimes.docker.host import engine_info

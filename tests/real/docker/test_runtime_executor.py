@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.executor import (
+from schemas.executor.attempts import (
     AttemptFinished,
     AttemptOutcome,
     AttemptPhaseChanged,
@@ -18,7 +18,7 @@ from schemas.executor import (
     Runtime,
     StartExperiment,
 )
-from schemas.scheduler import RenewReservation
+from schemas.scheduler.reservations import RenewReservation
 from services.executor.app import create_service
 from services.executor.settings import ExecutorSettings
 from shared.testing import eventually

@@ -8,7 +8,7 @@ import docker.errors
 import msgspec
 import pytest
 
-from schemas.executor import FailureKind, StartExperiment
+from schemas.executor.attempts import FailureKind, StartExperiment
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.runtimes.docker.runtime import DockerRuntime
 from services.executor.settings import ExecutorSettings

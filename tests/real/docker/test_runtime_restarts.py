@@ -14,8 +14,8 @@ import aiohttp
 import docker.errors
 import pytest
 
-from schemas.device_grant import DeviceGrant
-from schemas.executor import FailureKind, StartExperiment
+from schemas.executor.attempts import FailureKind, StartExperiment
+from schemas.gpus.device_grant import DeviceGrant
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.host.processes import running_workload
 from services.executor.runtimes.docker.container import EngineContainer

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from schemas.executor import AttemptOutcome
+from schemas.executor.attempts import AttemptOutcome
 from services.executor.app import create_service
 from services.executor.settings import ExecutorSettings
 from tests.support.worlds.executor import Scheduler, make_settings, make_start, scheduling

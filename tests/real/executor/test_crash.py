@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
-from schemas.executor import AttemptFinished, AttemptOutcome, FailureKind, StartExperiment
+from schemas.executor.attempts import AttemptFinished, AttemptOutcome, FailureKind, StartExperiment
 from services.executor.app import create_service
 from shared.errors import UnavailableError
 from shared.messaging.bus import Bus

@@ -7,7 +7,7 @@ import pytest
 
 from schemas.base import Command
 from schemas.errors import Accepted, Refused
-from schemas.executor import AttemptOutcome, FailureKind
+from schemas.executor.attempts import AttemptOutcome, FailureKind
 from services.executor.app import create_service
 from shared.testing import eventually
 from tests.support.small_disk import fill, small_disk

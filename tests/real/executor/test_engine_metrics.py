@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from schemas.engine_samples import EngineSampled
-from schemas.executor import AttemptOutcome
+from schemas.executor.attempts import AttemptOutcome
+from schemas.executor.engine_samples import EngineSampled
 from services.executor.app import create_service
 from shared.testing import eventually
 from tests.support.worlds.executor import (

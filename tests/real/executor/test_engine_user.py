@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from schemas.executor import Runtime
+from schemas.executor.attempts import Runtime
 from services.executor.engines.engine_table import ENGINES
 from services.executor.host import engine_user as users
 from services.executor.host.engine_user import EngineUser, NoEngineUser, engine_user

@@ -12,9 +12,8 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from schemas.benchmark import BenchmarkSpec, BenchmarkTool, LoadBoundary, LoadKind, LoadSearch
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
-from schemas.executor import (
+from schemas.executor.attempts import (
     AttemptFinished,
     AttemptOutcome,
     AttemptPhase,
@@ -23,7 +22,8 @@ from schemas.executor import (
     FailureKind,
     Runtime,
 )
-from schemas.scheduler import RenewReservation
+from schemas.scheduler.reservations import RenewReservation
+from schemas.task.benchmark import BenchmarkSpec, BenchmarkTool, LoadBoundary, LoadKind, LoadSearch
 from services.executor.app import create_service
 from services.executor.settings import ExecutorSettings
 from shared.testing import eventually

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from schemas.executor import AttemptOutcome, FailureKind
+from schemas.executor.attempts import AttemptOutcome, FailureKind
 from services.executor.app import create_service
 from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
 from services.executor.runtimes import process

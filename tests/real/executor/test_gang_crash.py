@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from schemas.executor import AttemptFinished, AttemptOutcome, FailureKind, StartExperiment
-from schemas.executor_ranks import RankState
+from schemas.executor.attempts import AttemptFinished, AttemptOutcome, FailureKind, StartExperiment
+from schemas.executor.ranks import RankState
 from services.executor.settings import ExecutorSettings
 from shared.testing import NatsServer, eventually
 from tests.support.worlds.executor import executor_process, make_cancel, scheduling, until_answering

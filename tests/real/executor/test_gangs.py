@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from schemas.base import node_speaker
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
-from schemas.executor import AttemptOutcome, AttemptStarted, FailureKind, StartExperiment
-from schemas.executor_ranks import RankState, StartRank
-from schemas.scheduler import RenewReservation
+from schemas.executor.attempts import AttemptOutcome, AttemptStarted, FailureKind, StartExperiment
+from schemas.executor.ranks import RankState, StartRank
+from schemas.scheduler.reservations import RenewReservation
 from services.executor.domain.gang import rank_starts
 from tests.support.processes.inference_engine import require_engine
 from tests.support.worlds.executor import Scheduler, accept, grant, make_cancel, make_start

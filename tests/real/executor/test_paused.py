@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import Accepted
-from schemas.executor import AttemptOutcome, FailureKind
-from schemas.scheduler import RenewReservation
+from schemas.executor.attempts import AttemptOutcome, FailureKind
+from schemas.scheduler.reservations import RenewReservation
 from shared.testing import eventually
 from tests.support.worlds.executor import (
     executor_process,

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from schemas.benchmark import BenchmarkSpec
 from schemas.errors import ErrorCode, Refused
-from schemas.executor import AttemptOutcome, StartExperiment
-from schemas.quality import QualityAnswers, QualityProbe
+from schemas.executor.attempts import AttemptOutcome, StartExperiment
+from schemas.task.benchmark import BenchmarkSpec
+from schemas.task.quality import QualityAnswers, QualityProbe
 from services.executor.app import create_service
 from shared.benchmarks.quality import compare
 from tests.support.processes.inference_engine import require_engine

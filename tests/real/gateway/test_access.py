@@ -11,8 +11,8 @@ from uuid import uuid4
 import aiohttp
 import pytest
 
-from schemas.orchestrator import SubmitTask
-from schemas.orchestrator_views import GetTask, ListTasks, TaskList
+from schemas.orchestrator.experiments import SubmitTask
+from schemas.orchestrator.views import GetTask, ListTasks, TaskList
 from services.gateway.app import create_service
 from services.gateway.settings import GatewaySettings
 from shared.settings import SettingsError

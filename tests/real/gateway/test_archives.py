@@ -13,14 +13,12 @@ import pyarrow.parquet  # type: ignore[import-untyped]  # it has no types
 import pytest
 from msgspec.structs import replace
 
-from schemas.archives import MANIFEST, ArchiveKind
-from schemas.benchmark import BenchmarkMetrics
-from schemas.engine_metrics import EngineSampleList, ListEngineSamples
-from schemas.engine_samples import EngineReading
 from schemas.errors import ErrorCode, Refused
-from schemas.executor import AttemptPhase, Failure, FailureKind
-from schemas.orchestrator import ExperimentState, TaskState
-from schemas.orchestrator_views import (
+from schemas.executor.attempts import AttemptPhase, Failure, FailureKind
+from schemas.executor.engine_samples import EngineReading
+from schemas.gateway.archives import MANIFEST, ArchiveKind
+from schemas.orchestrator.experiments import ExperimentState, TaskState
+from schemas.orchestrator.views import (
     ExperimentList,
     ExperimentView,
     GetExperiment,
@@ -28,7 +26,8 @@ from schemas.orchestrator_views import (
     ListExperiments,
     TaskView,
 )
-from schemas.results import (
+from schemas.results.engine_metrics import EngineSampleList, ListEngineSamples
+from schemas.results.measurements import (
     GetSummary,
     ListSamples,
     ListSummaries,
@@ -36,6 +35,7 @@ from schemas.results import (
     SampleList,
     SummaryList,
 )
+from schemas.task.benchmark import BenchmarkMetrics
 from shared.archives.tar import ArchiveWriter, pack, read_archive
 from shared.client.discovery import Address
 from shared.client.errors import ApiError

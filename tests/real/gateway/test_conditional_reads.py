@@ -7,9 +7,9 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from schemas.deletion import DeleteTask
-from schemas.orchestrator import TaskState
-from schemas.orchestrator_views import GetTask
+from schemas.orchestrator.deletion import DeleteTask
+from schemas.orchestrator.experiments import TaskState
+from schemas.orchestrator.views import GetTask
 from tests.support.worlds.gateway import Api, gateway, make_task_view
 
 

@@ -12,14 +12,18 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.base import Command, subject_for
-from schemas.benchmark import BenchmarkMetrics
-from schemas.deletion import DeleteExperiment, DeleteTask
+from schemas.cluster.node_selection import (
+    ClusterStatus,
+    GetClusterStatus,
+    GetNodeSummaries,
+    NodeSummaries,
+)
 from schemas.errors import Accepted, ErrorCode, Refused
-from schemas.executor import ExecutorReported
-from schemas.executor_running import ListRunning, RunningAttempts
-from schemas.node_selection import ClusterStatus, GetClusterStatus, GetNodeSummaries, NodeSummaries
-from schemas.orchestrator import ExperimentState, SubmitTask
-from schemas.orchestrator_views import (
+from schemas.executor.attempts import ExecutorReported
+from schemas.executor.running import ListRunning, RunningAttempts
+from schemas.orchestrator.deletion import DeleteExperiment, DeleteTask
+from schemas.orchestrator.experiments import ExperimentState, SubmitTask
+from schemas.orchestrator.views import (
     ExperimentList,
     ExperimentView,
     GetExperiment,
@@ -28,9 +32,7 @@ from schemas.orchestrator_views import (
     ListTasks,
     TaskList,
 )
-from schemas.reasons import Reason, ReasonCode
-from schemas.reports import GetWaterfall, WaterfallStep, WaterfallView
-from schemas.results import (
+from schemas.results.measurements import (
     GetMemoryTrend,
     GetReport,
     GetSummary,
@@ -40,7 +42,10 @@ from schemas.results import (
     ReportView,
     SummaryList,
 )
-from schemas.scheduler import (
+from schemas.results.reports import GetWaterfall, WaterfallStep, WaterfallView
+from schemas.scheduler.nodes import NodeRemoved
+from schemas.scheduler.reasons import Reason, ReasonCode
+from schemas.scheduler.reservations import (
     CancelReservation,
     ReleaseReservation,
     RenewReservation,
@@ -48,8 +53,7 @@ from schemas.scheduler import (
     ReservationGranted,
     ReservationState,
 )
-from schemas.scheduler_nodes import NodeRemoved
-from schemas.scheduler_views import (
+from schemas.scheduler.views import (
     AllocationMap,
     DriftList,
     ExplainReservation,
@@ -60,8 +64,9 @@ from schemas.scheduler_views import (
     ListReservations,
     ReservationList,
 )
-from schemas.task_report import TaskReport
-from schemas.telemetry import HostFacts, InventoryReported, Source
+from schemas.task.benchmark import BenchmarkMetrics
+from schemas.task.report import TaskReport
+from schemas.telemetry.readings import HostFacts, InventoryReported, Source
 from services.gateway.domain.task_report.markdown import markdown
 from shared.client.discovery import Address
 from shared.client.http import StewardClient

@@ -9,10 +9,10 @@ from uuid import UUID
 import pytest
 
 from schemas.errors import ErrorCode, Refused
-from schemas.orchestrator import SubmitTask
-from schemas.orchestrator_views import GetTask
-from schemas.scheduler import RequestReservation
-from schemas.scheduler_views import GetAvailability, GetReservation
+from schemas.orchestrator.experiments import SubmitTask
+from schemas.orchestrator.views import GetTask
+from schemas.scheduler.reservations import RequestReservation
+from schemas.scheduler.views import GetAvailability, GetReservation
 from tests.support.worlds.gateway import (
     TASK,
     Api,

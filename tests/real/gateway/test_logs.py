@@ -11,10 +11,10 @@ import pytest
 
 from schemas.base import pattern_for
 from schemas.errors import Accepted, ErrorCode, Refused
-from schemas.executor import StartExperiment
-from schemas.executor_logs import AttemptLogged, LogChunk, ReadLog
-from schemas.orchestrator import ExperimentState
-from schemas.orchestrator_views import AttemptView, ExperimentView, GetExperiment
+from schemas.executor.attempts import StartExperiment
+from schemas.executor.logs import AttemptLogged, LogChunk, ReadLog
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.orchestrator.views import AttemptView, ExperimentView, GetExperiment
 from services.executor.app import create_service as create_executor
 from shared.clock import utcnow
 from shared.testing import eventually

@@ -14,10 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from schemas.backlog import BACKLOG_OF, Backlog, GetExecutorBacklog
 from schemas.base import subject_for
-from schemas.executor import ExecutorReported
-from schemas.scheduler import ReservationGranted
-from schemas.scheduler_namespaces import ListNamespaces, NamespaceList, NamespaceUse
-from schemas.scheduler_views import DriftList, ListDrifts
+from schemas.executor.attempts import ExecutorReported
+from schemas.scheduler.namespaces import ListNamespaces, NamespaceList, NamespaceUse
+from schemas.scheduler.reservations import ReservationGranted
+from schemas.scheduler.views import DriftList, ListDrifts
 from services.telemetry.metrics.dcgm_names import FIELDS
 from shared.clock import utcnow
 from shared.ids import new_id

@@ -7,16 +7,16 @@ from uuid import UUID, uuid4
 from msgspec.structs import replace
 
 from schemas.base import subject_for
-from schemas.executor import AttemptPhase, AttemptProgressed
-from schemas.orchestrator_views import (
+from schemas.executor.attempts import AttemptPhase, AttemptProgressed
+from schemas.orchestrator.views import (
     ExperimentList,
     GetExperiment,
     GetTask,
     ListExperiments,
     ListTasks,
 )
-from schemas.scheduler_namespaces import ListNamespaces, NamespaceList, NamespaceUse
-from schemas.scheduler_views import (
+from schemas.scheduler.namespaces import ListNamespaces, NamespaceList, NamespaceUse
+from schemas.scheduler.views import (
     DriftList,
     GetAllocationMap,
     GetReservation,

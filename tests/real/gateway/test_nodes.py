@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from schemas.available_gpus import AvailableGpus, ListAvailableGpus, ScoredGpu
-from schemas.checks import CudaCheck, PrecisionCheck
-from schemas.scheduler_views import GetAllocationMap, GetReservation
-from schemas.telemetry import SetBurst, SetPowerLimit
+from schemas.gpus.available_gpus import AvailableGpus, ListAvailableGpus, ScoredGpu
+from schemas.gpus.checks import CudaCheck, PrecisionCheck
+from schemas.scheduler.views import GetAllocationMap, GetReservation
+from schemas.telemetry.readings import SetBurst, SetPowerLimit
 from shared.client import Address, StewardClient, aio_telemetry
 from shared.ids import new_id
 from shared.testing import eventually

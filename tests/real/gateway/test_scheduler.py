@@ -10,21 +10,21 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.base import subject_for
-from schemas.checks import ResourceDefinition
-from schemas.executor import EngineSpec, ExecutorReported, Runtime, RuntimeOffer
-from schemas.gateway import ClusterDeviceList
-from schemas.gpu_request import GpuRequest
-from schemas.node_selection import (
+from schemas.cluster.node_selection import (
     ClusterGpu,
     ClusterStatus,
     GetClusterStatus,
     GetNodeSummaries,
     NodeSummaries,
 )
-from schemas.orchestrator_views import PlannedExperiment, ValidateTask
-from schemas.scheduler import ReservationGranted
-from schemas.scheduler_policy import PolicyOutcome, PolicyTrial, TriedPolicy, TryPolicy
-from schemas.scheduler_views import (
+from schemas.executor.attempts import EngineSpec, ExecutorReported, Runtime, RuntimeOffer
+from schemas.gateway.views import ClusterDeviceList
+from schemas.gpus.checks import ResourceDefinition
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.orchestrator.views import PlannedExperiment, ValidateTask
+from schemas.scheduler.policy import PolicyOutcome, PolicyTrial, TriedPolicy, TryPolicy
+from schemas.scheduler.reservations import ReservationGranted
+from schemas.scheduler.views import (
     AvailabilityView,
     DecisionList,
     GetAvailability,

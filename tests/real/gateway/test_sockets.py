@@ -12,13 +12,13 @@ import nats
 import pytest
 
 from schemas.base import subject_for
-from schemas.device_grant import DeviceGrant
-from schemas.executor import AttemptPhase, AttemptProgressed
-from schemas.gateway import StoredEvent
-from schemas.gpu_info import GpuInfo, GpuInfoDetail
-from schemas.orchestrator_views import ExperimentList, GetExperiment, ListExperiments
-from schemas.scheduler import LIVE_STATES, ReservationState
-from schemas.scheduler_views import ListReservations, ReservationList
+from schemas.executor.attempts import AttemptPhase, AttemptProgressed
+from schemas.gateway.views import StoredEvent
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.gpus.gpu_info import GpuInfo, GpuInfoDetail
+from schemas.orchestrator.views import ExperimentList, GetExperiment, ListExperiments
+from schemas.scheduler.reservations import LIVE_STATES, ReservationState
+from schemas.scheduler.views import ListReservations, ReservationList
 from services.gateway import eventlog
 from services.gateway.app import create_service
 from services.gateway.routes.common import query_names

@@ -12,10 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.errors import Accepted
-from schemas.orchestrator import SubmitTask
-from schemas.orchestrator_views import GetTask, ListTasks, TaskList
-from schemas.scheduler import CancelReservation, ReservationState
-from schemas.scheduler_views import GetReservation
+from schemas.orchestrator.experiments import SubmitTask
+from schemas.orchestrator.views import GetTask, ListTasks, TaskList
+from schemas.scheduler.reservations import CancelReservation, ReservationState
+from schemas.scheduler.views import GetReservation
 from services.gateway import tokens as token_store
 from services.gateway.app import API_ROUTES
 from shared.local_platform.tokens import digest_of

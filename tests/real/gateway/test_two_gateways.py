@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from schemas.base import subject_for
-from schemas.orchestrator import TaskStarted
+from schemas.orchestrator.experiments import TaskStarted
 from shared.messaging import routes
 from shared.messaging.codec import encode
 from shared.testing import eventually

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas.cluster import ClusterView, GetCluster
-from schemas.executor import Runtime
+from schemas.cluster.nodes import ClusterView, GetCluster
+from schemas.executor.attempts import Runtime
 from services.cluster.app import create_service
 from services.cluster.settings import ClusterSettings
 from shared.kubernetes.access import ClusterAccess

@@ -8,10 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.benchmark import BenchmarkSpec
-from schemas.device_grant import ClusterPlacement
+from schemas.cluster.kubernetes import KubernetesSpec
 from schemas.errors import Accepted, ErrorCode, Refused
-from schemas.executor import (
+from schemas.executor.attempts import (
     AttemptOutcome,
     AttemptPhase,
     AttemptPhaseChanged,
@@ -19,7 +18,8 @@ from schemas.executor import (
     Runtime,
     StartExperiment,
 )
-from schemas.kubernetes import KubernetesSpec
+from schemas.gpus.device_grant import ClusterPlacement
+from schemas.task.benchmark import BenchmarkSpec
 from services.executor.settings import ExecutorSettings
 from shared.testing import eventually
 from tests.support.kubernetes.api import Api, path_to

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from schemas.checks import RequestsPolicy, ResourceDefinition
-from schemas.device_grant import ClusterPlacement
-from schemas.executor import Runtime, RuntimeOffer
+from schemas.executor.attempts import Runtime, RuntimeOffer
+from schemas.gpus.checks import RequestsPolicy, ResourceDefinition
+from schemas.gpus.device_grant import ClusterPlacement
 from services.executor.runtimes.runtime import EngineRuntime
 from services.orchestrator.domain.executor_offers import Offer
 from services.orchestrator.domain.plan import make_plan

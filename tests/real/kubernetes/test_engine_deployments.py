@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from schemas.cluster import GpuSupply
-from schemas.device_grant import ClusterPlacement
-from schemas.executor import FailureKind, Runtime
-from schemas.kubernetes import KubernetesSpec, VolumeClaim
+from schemas.cluster.kubernetes import KubernetesSpec, VolumeClaim
+from schemas.cluster.nodes import GpuSupply
+from schemas.executor.attempts import FailureKind, Runtime
+from schemas.gpus.device_grant import ClusterPlacement
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.runtimes.kubernetes.objects import workload_name
 from shared.testing import eventually

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from schemas.device_grant import ClusterPlacement
-from schemas.executor import FailureKind, Runtime
+from schemas.executor.attempts import FailureKind, Runtime
+from schemas.gpus.device_grant import ClusterPlacement
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.runtimes.runtime import RunningEngine
 from shared.kubernetes.client import KubernetesClient

@@ -8,10 +8,15 @@ import msgspec
 import pytest
 
 from schemas.base import Command, Event
-from schemas.deletion import DeleteExperiment, DeleteTask, ExperimentDeleted, TaskDeleted
 from schemas.errors import Accepted, ErrorCode, Refused
-from schemas.orchestrator import TaskState
-from schemas.orchestrator_views import (
+from schemas.orchestrator.deletion import (
+    DeleteExperiment,
+    DeleteTask,
+    ExperimentDeleted,
+    TaskDeleted,
+)
+from schemas.orchestrator.experiments import TaskState
+from schemas.orchestrator.views import (
     ExperimentList,
     GetExperiment,
     GetTask,

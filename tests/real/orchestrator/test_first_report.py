@@ -3,8 +3,8 @@
 import asyncio
 
 from schemas.errors import Accepted, ErrorCode, Refused
-from schemas.orchestrator import SubmitTask
-from schemas.orchestrator_views import TaskPlan, ValidateTask
+from schemas.orchestrator.experiments import SubmitTask
+from schemas.orchestrator.views import TaskPlan, ValidateTask
 from services.orchestrator.app import create_service
 from services.orchestrator.settings import OrchestratorSettings
 from shared.ids import new_id

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec.structs import replace
 
-from schemas.executor import AttemptOutcome
-from schemas.orchestrator import ExperimentState, TaskState
-from schemas.scheduler import ReservationState
+from schemas.executor.attempts import AttemptOutcome
+from schemas.orchestrator.experiments import ExperimentState, TaskState
+from schemas.scheduler.reservations import ReservationState
 from services.orchestrator.app import create_service
 from services.orchestrator.settings import OrchestratorSettings
 from shared.testing import eventually

@@ -13,10 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.base import Command, Event
-from schemas.deletion import DeleteTask
 from schemas.errors import Accepted, ErrorCode, Refused
-from schemas.executor import AttemptOutcome, AttemptPhase, StartExperiment
-from schemas.orchestrator import (
+from schemas.executor.attempts import AttemptOutcome, AttemptPhase, StartExperiment
+from schemas.orchestrator.deletion import DeleteTask
+from schemas.orchestrator.experiments import (
     CancelTask,
     ExperimentState,
     PauseTask,
@@ -24,7 +24,7 @@ from schemas.orchestrator import (
     SubmitTask,
     TaskState,
 )
-from schemas.orchestrator_views import (
+from schemas.orchestrator.views import (
     ExperimentList,
     ExperimentView,
     GetExperiment,
@@ -36,8 +36,8 @@ from schemas.orchestrator_views import (
     TaskView,
     ValidateTask,
 )
-from schemas.scheduler import ReservationCancelled, ReservationState
-from schemas.task import MemorySource
+from schemas.scheduler.reservations import ReservationCancelled, ReservationState
+from schemas.task.task_file import MemorySource
 from services.orchestrator.app import create_service
 from services.orchestrator.settings import OrchestratorSettings
 from shared.clock import utcnow

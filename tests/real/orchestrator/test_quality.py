@@ -1,7 +1,7 @@
 """A configuration that is faster because it answers otherwise, over a real Postgres."""
 
-from schemas.executor import AttemptOutcome
-from schemas.orchestrator import TaskState
+from schemas.executor.attempts import AttemptOutcome
+from schemas.orchestrator.experiments import TaskState
 from services.orchestrator.app import create_service
 from services.orchestrator.settings import OrchestratorSettings
 from tests.support.worlds.orchestrator import scripted_world, task_file

@@ -12,12 +12,18 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.base import Command
-from schemas.benchmark import BenchmarkTool
 from schemas.errors import Accepted, ErrorCode
-from schemas.executor import AttemptOutcome, FailureKind, StartExperiment
-from schemas.orchestrator import CancelTask, ExperimentState, PauseTask, ResumeTask, TaskState
-from schemas.orchestrator_views import TaskPlan, ValidateTask
-from schemas.scheduler import ReservationRejected, ReservationState
+from schemas.executor.attempts import AttemptOutcome, FailureKind, StartExperiment
+from schemas.orchestrator.experiments import (
+    CancelTask,
+    ExperimentState,
+    PauseTask,
+    ResumeTask,
+    TaskState,
+)
+from schemas.orchestrator.views import TaskPlan, ValidateTask
+from schemas.scheduler.reservations import ReservationRejected, ReservationState
+from schemas.task.benchmark import BenchmarkTool
 from services.orchestrator import store
 from services.orchestrator.app import create_service
 from services.orchestrator.settings import OrchestratorSettings

@@ -9,9 +9,8 @@ import pytest
 
 from schemas.base import Command
 from schemas.errors import Accepted, ErrorCode, Refused
-from schemas.orchestrator import SubmitTask
-from schemas.orchestrator_views import GetTask, TaskPlan, TaskView, ValidateTask
-from schemas.presets import (
+from schemas.orchestrator.experiments import SubmitTask
+from schemas.orchestrator.presets import (
     DeletePreset,
     ExistingPreset,
     GetPreset,
@@ -21,6 +20,7 @@ from schemas.presets import (
     PresetView,
     SavePresets,
 )
+from schemas.orchestrator.views import GetTask, TaskPlan, TaskView, ValidateTask
 from services.orchestrator.app import create_service
 from services.orchestrator.settings import OrchestratorSettings
 from shared.errors import RefusedError

@@ -8,13 +8,13 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from schemas.benchmark import BenchmarkTool
 from schemas.errors import Refused
-from schemas.executor import Runtime, RuntimeOffer
-from schemas.model_shape import ModelShape
-from schemas.orchestrator import ExperimentState, SubmitTask, TaskState
-from schemas.orchestrator_views import TaskPlan, ValidateTask
-from schemas.task import Objective, StopReason, TaskFile
+from schemas.executor.attempts import Runtime, RuntimeOffer
+from schemas.executor.model_shape import ModelShape
+from schemas.orchestrator.experiments import ExperimentState, SubmitTask, TaskState
+from schemas.orchestrator.views import TaskPlan, ValidateTask
+from schemas.task.benchmark import BenchmarkTool
+from schemas.task.task_file import Objective, StopReason, TaskFile
 from services.orchestrator.app import create_service
 from services.orchestrator.domain.search import tpe
 from services.orchestrator.settings import OrchestratorSettings

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import pytest
 
-from schemas.orchestrator import TaskState
-from schemas.orchestrator_views import ExperimentView
+from schemas.orchestrator.experiments import TaskState
+from schemas.orchestrator.views import ExperimentView
 from services.orchestrator.app import create_service
 from services.orchestrator.settings import OrchestratorSettings
 from shared.errors import UnavailableError

@@ -3,7 +3,7 @@
 import asyncio
 from datetime import timedelta
 
-from schemas.orchestrator import TaskState
+from schemas.orchestrator.experiments import TaskState
 from services.orchestrator import store
 from services.orchestrator.event_handlers import EventHandlers
 from services.orchestrator.migrations import MIGRATIONS

@@ -5,9 +5,9 @@ nats-server and Postgres; what runs them follows a script.
 import msgspec
 import pytest
 
-from schemas.executor import Runtime, RuntimeOffer
-from schemas.orchestrator import ExperimentState, TaskState
-from schemas.task import TaskFile
+from schemas.executor.attempts import Runtime, RuntimeOffer
+from schemas.orchestrator.experiments import ExperimentState, TaskState
+from schemas.task.task_file import TaskFile
 from services.orchestrator.app import create_service
 from services.orchestrator.settings import OrchestratorSettings
 from tests.contract.test_task_files import AUTOTUNER, autotuners

@@ -1,7 +1,7 @@
 """Runs that tell how far a winner can be trusted, over a real nats-server and Postgres."""
 
-from schemas.orchestrator import TaskState
-from schemas.trust import RunRole
+from schemas.orchestrator.experiments import TaskState
+from schemas.task.trust import RunRole
 from services.orchestrator.app import create_service
 from services.orchestrator.settings import OrchestratorSettings
 from tests.support.worlds.orchestrator import scripted_world, task_file

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from schemas.executor import AttemptPhase, AttemptPhaseChanged, EngineSpec, Runtime
-from schemas.kubernetes import EnginePod
-from schemas.telemetry import GpuPod, GpuProcess, GpuSampled, SetBurst
+from schemas.cluster.kubernetes import EnginePod
+from schemas.executor.attempts import AttemptPhase, AttemptPhaseChanged, EngineSpec, Runtime
+from schemas.telemetry.readings import GpuPod, GpuProcess, GpuSampled, SetBurst
 from shared.clock import utcnow
 from shared.ids import new_id
 from tests.support.worlds.results import NODE, World, make_finished, make_sample

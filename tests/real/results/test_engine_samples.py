@@ -8,17 +8,17 @@ import pytest
 from msgspec import convert
 from msgspec.structs import replace
 
-from schemas.benchmark import BenchmarkResult, Bound
-from schemas.deletion import ExperimentDeleted
-from schemas.engine_metrics import (
+from schemas.executor.attempts import AttemptPhase
+from schemas.executor.engine_samples import EngineReading, EngineSampled
+from schemas.orchestrator.deletion import ExperimentDeleted
+from schemas.results.engine_metrics import (
     EngineMetric,
     EngineSampleList,
     EngineSeriesView,
     GetEngineSeries,
     ListEngineSamples,
 )
-from schemas.engine_samples import EngineReading, EngineSampled
-from schemas.executor import AttemptPhase
+from schemas.task.benchmark import BenchmarkResult, Bound
 from shared.benchmarks.metrics import RequestSample, level_result
 from shared.clock import utcnow
 from shared.ids import new_id

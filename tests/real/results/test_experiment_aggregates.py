@@ -9,8 +9,8 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
-from schemas.executor import AttemptFinished
-from schemas.telemetry import GpuSampled
+from schemas.executor.attempts import AttemptFinished
+from schemas.telemetry.readings import GpuSampled
 from shared.clock import utcnow
 from tests.support.worlds.results import World, make_finished, make_sample
 

@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.errors import Accepted
-from schemas.executor import AttemptPhase, AttemptPhaseChanged, AttemptStarted
-from schemas.results import CoTenant, ListSamples, SampleList
-from schemas.telemetry import (
+from schemas.executor.attempts import AttemptPhase, AttemptPhaseChanged, AttemptStarted
+from schemas.results.measurements import CoTenant, ListSamples, SampleList
+from schemas.telemetry.readings import (
     GpuProcess,
     HealthChanged,
     HealthKind,

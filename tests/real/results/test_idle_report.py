@@ -5,8 +5,8 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.reports import GetIdle, IdleLine
-from schemas.telemetry import GpuSampled
+from schemas.results.reports import GetIdle, IdleLine
+from schemas.telemetry.readings import GpuSampled
 from services.results.domain.rollup import HOUR, start_of
 from services.results.ledger.idle import IdleReports
 from services.results.migrations import MIGRATIONS

@@ -14,8 +14,8 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
-from schemas.results import GetSeries, SeriesMetric, SeriesPoint
-from schemas.telemetry import GpuReading, GpuSampled
+from schemas.results.measurements import GetSeries, SeriesMetric, SeriesPoint
+from schemas.telemetry.readings import GpuReading, GpuSampled
 from services.results import history, rollups
 from services.results.domain.rollup import HOUR, MINUTE, Level, start_of
 from services.results.migrations import MIGRATIONS

@@ -13,10 +13,10 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from schemas.device_grant import DeviceGrant, DeviceShare, ShareKind
-from schemas.executor import AttemptOutcome, Failure, FailureKind
-from schemas.gpu_request import GpuRequest
-from schemas.reports import (
+from schemas.executor.attempts import AttemptOutcome, Failure, FailureKind
+from schemas.gpus.device_grant import DeviceGrant, DeviceShare, ShareKind
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.results.reports import (
     FailuresView,
     GetFailures,
     GetUsage,
@@ -27,19 +27,19 @@ from schemas.reports import (
     WaitsView,
     WasteView,
 )
-from schemas.scheduler import (
-    ReservationExpired,
-    ReservationGranted,
-    ReservationQueued,
-    ReservationReleased,
-)
-from schemas.scheduler_devices import (
+from schemas.scheduler.devices import (
     DeviceCordoned,
     DeviceFreed,
     DeviceQuarantined,
     DeviceUncordoned,
 )
-from schemas.telemetry import GpuSampled
+from schemas.scheduler.reservations import (
+    ReservationExpired,
+    ReservationGranted,
+    ReservationQueued,
+    ReservationReleased,
+)
+from schemas.telemetry.readings import GpuSampled
 from services.results.domain.rollup import HOUR, start_of
 from services.results.ledger.facts import Facts, LedgerEvent
 from services.results.ledger.hours import NOBODY, Ledger

@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.base import pattern_for
-from schemas.reports import GetUsage, UsageView
-from schemas.scheduler_namespaces import ListNamespaces, NamespaceList, NamespaceUse
+from schemas.results.reports import GetUsage, UsageView
+from schemas.scheduler.namespaces import ListNamespaces, NamespaceList, NamespaceUse
 from services.results.domain.rollup import HOUR, start_of
 from shared.clock import utcnow
 from shared.ids import new_id

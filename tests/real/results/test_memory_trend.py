@@ -5,9 +5,8 @@ from datetime import datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from schemas.device_grant import DeviceGrant
 from schemas.errors import Refused
-from schemas.executor import (
+from schemas.executor.attempts import (
     AttemptFinished,
     AttemptOutcome,
     AttemptPhase,
@@ -15,9 +14,10 @@ from schemas.executor import (
     FailureKind,
     PhaseTiming,
 )
-from schemas.reports import FailuresView, GetFailures
-from schemas.results import GetMemoryTrend, MemoryTrendView
-from schemas.telemetry import GpuSampled
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.results.measurements import GetMemoryTrend, MemoryTrendView
+from schemas.results.reports import FailuresView, GetFailures
+from schemas.telemetry.readings import GpuSampled
 from shared.clock import utcnow
 from shared.testing import eventually
 from tests.support.worlds.results import NODE, World, make_finished, make_sample

@@ -12,9 +12,9 @@ import asyncpg
 from aiohttp import web
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from schemas.device_grant import DeviceGrant
-from schemas.executor import AttemptPhase, AttemptPhaseChanged, AttemptStarted
-from schemas.scheduler import ReservationGranted
+from schemas.executor.attempts import AttemptPhase, AttemptPhaseChanged, AttemptStarted
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.scheduler.reservations import ReservationGranted
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.testing import eventually

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from schemas.results import GetSeries, SeriesMetric, SeriesPoint
-from schemas.telemetry import GpuPod, GpuSampled
+from schemas.results.measurements import GetSeries, SeriesMetric, SeriesPoint
+from schemas.telemetry.readings import GpuPod, GpuSampled
 from services.results import history
 from services.results.domain.rollup import HOUR, Level, start_of
 from services.results.migrations import MIGRATIONS

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.errors import ErrorCode, Refused
-from schemas.results import GetReport, ReportView
+from schemas.results.measurements import GetReport, ReportView
 from shared.clock import utcnow
 from shared.testing import PostgresServer, eventually
 from tests.support.worlds.results import World, make_sample

@@ -8,11 +8,11 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from schemas.deletion import ExperimentDeleted, TaskDeleted
-from schemas.device_grant import DeviceGrant
 from schemas.errors import ErrorCode, Refused
-from schemas.executor import AttemptFinished, AttemptOutcome
-from schemas.results import (
+from schemas.executor.attempts import AttemptFinished, AttemptOutcome
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.orchestrator.deletion import ExperimentDeleted, TaskDeleted
+from schemas.results.measurements import (
     GetReport,
     GetRequests,
     GetSeries,

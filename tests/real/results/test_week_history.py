@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from schemas.results import GetSeries, GpuKind, SeriesMetric
+from schemas.results.measurements import GetSeries, GpuKind, SeriesMetric
 from services.results import history
 from services.results.domain.rollup import HOUR, Level, start_of
 from services.results.migrations import MIGRATIONS

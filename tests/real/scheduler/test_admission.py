@@ -2,12 +2,12 @@
 
 from schemas.base import NodeId
 from schemas.errors import Accepted, ErrorCode, Reply
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import ReasonCode
-from schemas.scheduler import ReservationGranted
-from schemas.scheduler_devices import DeviceState
-from schemas.scheduler_nodes import AdmitNode, NodeAdmitted, RemoveNode
-from schemas.scheduler_views import AllocationMap, GetAllocationMap, NodeAllocation
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.devices import DeviceState
+from schemas.scheduler.nodes import AdmitNode, NodeAdmitted, RemoveNode
+from schemas.scheduler.reasons import ReasonCode
+from schemas.scheduler.reservations import ReservationGranted
+from schemas.scheduler.views import AllocationMap, GetAllocationMap, NodeAllocation
 from shared.ids import new_id
 from shared.testing import eventually
 from tests.support.worlds.scheduler import World, accepted, refused, scheduler, world

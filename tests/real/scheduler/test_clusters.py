@@ -11,11 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from schemas.cluster import ClusterGpuReading, ReadingsSource
-from schemas.device_grant import ClusterPlacement
-from schemas.errors import Accepted, ErrorCode, Refused
-from schemas.gpu_request import GpuRequest
-from schemas.node_selection import (
+from schemas.cluster.node_selection import (
     ClusterStatus,
     GetClusterStatus,
     GetNodeSummaries,
@@ -23,8 +19,15 @@ from schemas.node_selection import (
     NodeSummaries,
     SelectNode,
 )
-from schemas.reasons import ReasonCode
-from schemas.scheduler import (
+from schemas.cluster.nodes import ClusterGpuReading, ReadingsSource
+from schemas.errors import Accepted, ErrorCode, Refused
+from schemas.gpus.device_grant import ClusterPlacement
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.devices import Drain, Uncordon
+from schemas.scheduler.drifts import DriftDetected
+from schemas.scheduler.nodes import AdmitNode, RemoveNode
+from schemas.scheduler.reasons import ReasonCode
+from schemas.scheduler.reservations import (
     ReservationCancelled,
     ReservationExpired,
     ReservationGranted,
@@ -32,10 +35,7 @@ from schemas.scheduler import (
     ReservationState,
     ReservationTimedOut,
 )
-from schemas.scheduler_devices import Drain, Uncordon
-from schemas.scheduler_drifts import DriftDetected
-from schemas.scheduler_nodes import AdmitNode, RemoveNode
-from schemas.scheduler_views import (
+from schemas.scheduler.views import (
     AllocationMap,
     AvailabilityView,
     ExplainReservation,

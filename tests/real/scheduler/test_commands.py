@@ -11,10 +11,10 @@ from nats.aio.msg import Msg
 
 from schemas.base import PLATFORM, node_speaker, pattern_for, subject_for
 from schemas.errors import ErrorCode, Refused
-from schemas.executor import ExecutorReported
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import ReasonCode
-from schemas.scheduler import (
+from schemas.executor.attempts import ExecutorReported
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.reasons import ReasonCode
+from schemas.scheduler.reservations import (
     CancelReservation,
     ReleaseReservation,
     RenewReservation,
@@ -22,8 +22,8 @@ from schemas.scheduler import (
     ReservationGranted,
     ReservationQueued,
 )
-from schemas.scheduler_views import AllocationMap, GetAllocationMap
-from schemas.telemetry import HealthChanged, HealthKind, HealthState
+from schemas.scheduler.views import AllocationMap, GetAllocationMap
+from schemas.telemetry.readings import HealthChanged, HealthKind, HealthState
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.codec import encode

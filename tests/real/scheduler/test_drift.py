@@ -9,13 +9,13 @@ from uuid import UUID
 import pytest
 
 from schemas.errors import Accepted, ErrorCode
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import ReasonCode
-from schemas.scheduler import ReservationLost, ReservationReleased
-from schemas.scheduler_devices import DeviceCordoned, DeviceFreed, DeviceUncordoned, Uncordon
-from schemas.scheduler_drifts import DriftAction, DriftDetected, DriftKind, DriftResolved
-from schemas.scheduler_views import DriftList, ListDrifts
-from schemas.telemetry import GpuProcess
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.devices import DeviceCordoned, DeviceFreed, DeviceUncordoned, Uncordon
+from schemas.scheduler.drifts import DriftAction, DriftDetected, DriftKind, DriftResolved
+from schemas.scheduler.reasons import ReasonCode
+from schemas.scheduler.reservations import ReservationLost, ReservationReleased
+from schemas.scheduler.views import DriftList, ListDrifts
+from schemas.telemetry.readings import GpuProcess
 from shared.errors import UnavailableError
 from shared.ids import new_id
 from shared.testing import NatsServer, eventually

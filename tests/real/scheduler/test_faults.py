@@ -4,11 +4,9 @@ from typing import Any
 
 from schemas.base import subject_for
 from schemas.errors import ErrorCode
-from schemas.executor import FenceReservation
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import ReasonCode
-from schemas.scheduler import ReservationLost, ReservationState
-from schemas.scheduler_devices import (
+from schemas.executor.attempts import FenceReservation
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.devices import (
     Cordon,
     CordonCause,
     CordonState,
@@ -17,8 +15,10 @@ from schemas.scheduler_devices import (
     DeviceUncordoned,
     Uncordon,
 )
-from schemas.scheduler_views import AllocationMap, GetAllocationMap
-from schemas.telemetry import FaultSeen, HealthAction, HealthChanged, HealthKind
+from schemas.scheduler.reasons import ReasonCode
+from schemas.scheduler.reservations import ReservationLost, ReservationState
+from schemas.scheduler.views import AllocationMap, GetAllocationMap
+from schemas.telemetry.readings import FaultSeen, HealthAction, HealthChanged, HealthKind
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.codec import encode

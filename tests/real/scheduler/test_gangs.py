@@ -4,11 +4,11 @@ import asyncpg
 import pytest
 
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
-from schemas.executor import FenceReservation
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import ReasonCode
-from schemas.scheduler import ReservationGranted, ReservationState
-from schemas.scheduler_devices import DeviceFreed
+from schemas.executor.attempts import FenceReservation
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.devices import DeviceFreed
+from schemas.scheduler.reasons import ReasonCode
+from schemas.scheduler.reservations import ReservationGranted, ReservationState
 from shared.testing import eventually
 from tests.support.worlds.scheduler import World, accepted, ledger
 

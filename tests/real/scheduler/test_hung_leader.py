@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import Accepted
-from schemas.gpu_request import GpuRequest
-from schemas.scheduler import RenewReservation, RequestReservation, ReservationGranted
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.reservations import RenewReservation, RequestReservation, ReservationGranted
 from shared.errors import UnavailableError
 from shared.ids import new_id
 from shared.lease import Lease

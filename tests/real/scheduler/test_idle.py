@@ -6,17 +6,10 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from schemas.engine_samples import EngineReading
 from schemas.errors import ErrorCode
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import ReasonCode
-from schemas.scheduler import (
-    ReservationGranted,
-    ReservationPreempting,
-    ReservationReleased,
-    experiment_holder,
-)
-from schemas.scheduler_idle import (
+from schemas.executor.engine_samples import EngineReading
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.idle import (
     ExemptReservation,
     IdleAction,
     ReservationExempted,
@@ -24,7 +17,14 @@ from schemas.scheduler_idle import (
     ReservationFoundIdle,
     ReservationMadePreemptible,
 )
-from schemas.scheduler_views import ExplainReservation, Explanation
+from schemas.scheduler.reasons import ReasonCode
+from schemas.scheduler.reservations import (
+    ReservationGranted,
+    ReservationPreempting,
+    ReservationReleased,
+    experiment_holder,
+)
+from schemas.scheduler.views import ExplainReservation, Explanation
 from shared.clock import utcnow
 from shared.ids import new_id
 from tests.support.worlds.scheduler import FakeNode, World, accepted, refused, scheduler, world

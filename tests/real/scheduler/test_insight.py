@@ -5,14 +5,19 @@ from uuid import UUID
 
 import pytest
 
-from schemas.available_gpus import AvailableGpus, ListAvailableGpus
+from schemas.cluster.node_selection import (
+    ClusterStatus,
+    GetClusterStatus,
+    GetNodeSummaries,
+    NodeSummaries,
+)
 from schemas.errors import ErrorCode
-from schemas.gpu_request import GpuRequest
-from schemas.node_selection import ClusterStatus, GetClusterStatus, GetNodeSummaries, NodeSummaries
-from schemas.reasons import ChangeKind, ReasonCode
-from schemas.scheduler import ReservationRejected, ReservationState
-from schemas.scheduler_policy import PolicyTrial, TriedPolicy, TryPolicy
-from schemas.scheduler_views import (
+from schemas.gpus.available_gpus import AvailableGpus, ListAvailableGpus
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.policy import PolicyTrial, TriedPolicy, TryPolicy
+from schemas.scheduler.reasons import ChangeKind, ReasonCode
+from schemas.scheduler.reservations import ReservationRejected, ReservationState
+from schemas.scheduler.views import (
     AvailabilityView,
     DecisionList,
     DriftList,

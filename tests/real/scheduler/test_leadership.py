@@ -9,10 +9,14 @@ from uuid import UUID
 
 import pytest
 
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import ReasonCode
-from schemas.scheduler import RequestReservation, ReservationExpired, ReservationGranted
-from schemas.scheduler_views import AvailabilityView, GetAvailability
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.reasons import ReasonCode
+from schemas.scheduler.reservations import (
+    RequestReservation,
+    ReservationExpired,
+    ReservationGranted,
+)
+from schemas.scheduler.views import AvailabilityView, GetAvailability
 from services.scheduler.ledger.leader_election import Leadership
 from services.scheduler.ledger.migrations import MIGRATIONS
 from shared.errors import UnavailableError

@@ -8,10 +8,11 @@ from msgspec.structs import replace
 
 from schemas.base import Event
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
-from schemas.executor import FenceReservation
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import ReasonCode
-from schemas.scheduler import (
+from schemas.executor.attempts import FenceReservation
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.devices import Cordon, DeviceFreed, DeviceQuarantined, Drain, Uncordon
+from schemas.scheduler.reasons import ReasonCode
+from schemas.scheduler.reservations import (
     CancelReservation,
     RequestReservation,
     ReservationCancelled,
@@ -20,7 +21,6 @@ from schemas.scheduler import (
     ReservationReleased,
     ReservationState,
 )
-from schemas.scheduler_devices import Cordon, DeviceFreed, DeviceQuarantined, Drain, Uncordon
 from shared.ids import new_id
 from shared.testing import eventually
 from tests.support.small_disk import every_disk_full

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from schemas.scheduler import ReservationState
+from schemas.scheduler.reservations import ReservationState
 from services.scheduler.ledger import transitions
 from services.scheduler.ledger.change_listener import ChangeListener
 from services.scheduler.ledger.leader_election import Leadership

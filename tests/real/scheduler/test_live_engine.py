@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from schemas.gpu_request import GpuRequest
-from schemas.scheduler_devices import Cordon, DeviceFreed, Uncordon
-from schemas.scheduler_nodes import RemoveNode
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.devices import Cordon, DeviceFreed, Uncordon
+from schemas.scheduler.nodes import RemoveNode
 from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.leader.fleet_reader import FleetReader
 from services.scheduler.leader.live_engine import LiveEngine

@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from schemas.errors import Accepted
-from schemas.gpu_request import GpuRequest
-from schemas.scheduler import ReleaseReservation, ReservationGranted, ReservationState
-from schemas.scheduler_devices import CordonCause
-from schemas.telemetry import HealthState
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.devices import CordonCause
+from schemas.scheduler.reservations import ReleaseReservation, ReservationGranted, ReservationState
+from schemas.telemetry.readings import HealthState
 from services.scheduler.domain.faults import Loss, Recovery
 from services.scheduler.intake import apply_batch
 from services.scheduler.ledger import out_of_service, transitions

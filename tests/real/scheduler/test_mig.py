@@ -2,11 +2,11 @@
 
 import pytest
 
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import ReasonCode
-from schemas.scheduler import RequestReservation, ReservationState
-from schemas.scheduler_devices import DeviceState
-from schemas.scheduler_views import AllocationMap, GetAllocationMap
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.devices import DeviceState
+from schemas.scheduler.reasons import ReasonCode
+from schemas.scheduler.reservations import RequestReservation, ReservationState
+from schemas.scheduler.views import AllocationMap, GetAllocationMap
 from shared.ids import new_id
 from shared.testing import eventually
 from tests.support.worlds.scheduler import FakeGpu, World, accepted, refused

@@ -12,12 +12,12 @@ from nats.aio.msg import Msg
 
 from schemas.base import pattern_for
 from schemas.errors import Accepted
-from schemas.gpu_request import GpuRequest
-from schemas.mig import ChangeMig, MigInstance, MigLayout
-from schemas.reasons import ReasonCode
-from schemas.scheduler import ReservationGranted, ReservationState
-from schemas.scheduler_devices import Uncordon
-from schemas.scheduler_views import AllocationMap, GetAllocationMap
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.gpus.mig import ChangeMig, MigInstance, MigLayout
+from schemas.scheduler.devices import Uncordon
+from schemas.scheduler.reasons import ReasonCode
+from schemas.scheduler.reservations import ReservationGranted, ReservationState
+from schemas.scheduler.views import AllocationMap, GetAllocationMap
 from services.telemetry.app import create_service
 from services.telemetry.domain.mig_profiles import usual_options
 from services.telemetry.settings import TelemetrySettings

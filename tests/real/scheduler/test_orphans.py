@@ -4,8 +4,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from schemas.scheduler import ReservationGranted
-from schemas.scheduler_drifts import DriftDetected, DriftKind, DriftResolved
+from schemas.scheduler.drifts import DriftDetected, DriftKind, DriftResolved
+from schemas.scheduler.reservations import ReservationGranted
 from services.executor.app import create_service
 from shared.testing import eventually
 from tests.real.scheduler.test_drift import QUICK

@@ -1,10 +1,14 @@
 """Reservations that give way to others: announced, ended after the notice, fenced like expired."""
 
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import ReasonCode
-from schemas.scheduler import ReservationPreempted, ReservationPreempting, ReservationReleased
-from schemas.scheduler_devices import DeviceFreed
-from schemas.scheduler_namespaces import PreemptionCause, SetNamespace
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.devices import DeviceFreed
+from schemas.scheduler.namespaces import PreemptionCause, SetNamespace
+from schemas.scheduler.reasons import ReasonCode
+from schemas.scheduler.reservations import (
+    ReservationPreempted,
+    ReservationPreempting,
+    ReservationReleased,
+)
 from shared.ids import new_id
 from tests.support.worlds.scheduler import accepted, scheduler, world
 

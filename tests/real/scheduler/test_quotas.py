@@ -6,16 +6,16 @@ import asyncpg
 import pytest
 
 from schemas.errors import ErrorCode
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import ReasonCode
-from schemas.scheduler import ReservationRejected
-from schemas.scheduler_namespaces import (
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.namespaces import (
     ListNamespaces,
     NamespaceList,
     NamespaceSet,
     NamespaceUse,
     SetNamespace,
 )
+from schemas.scheduler.reasons import ReasonCode
+from schemas.scheduler.reservations import ReservationRejected
 from services.scheduler.ledger.rows import use_rows
 from shared.ids import new_id
 from tests.support.worlds.scheduler import World, accepted, refused, scheduler, world

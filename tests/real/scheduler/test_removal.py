@@ -2,11 +2,11 @@
 
 from schemas.base import NodeId
 from schemas.errors import Accepted, ErrorCode, Reply
-from schemas.gpu_request import GpuRequest
-from schemas.scheduler import ReservationLost
-from schemas.scheduler_devices import DeviceState
-from schemas.scheduler_nodes import NodeRemoved, RemoveNode
-from schemas.scheduler_views import AllocationMap, GetAllocationMap
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.devices import DeviceState
+from schemas.scheduler.nodes import NodeRemoved, RemoveNode
+from schemas.scheduler.reservations import ReservationLost
+from schemas.scheduler.views import AllocationMap, GetAllocationMap
 from shared.ids import new_id
 from shared.testing import eventually
 from tests.support.worlds.scheduler import World, accepted, refused, scheduler, world

@@ -9,10 +9,12 @@ import pytest
 from nats.aio.msg import Msg
 
 from schemas.base import pattern_for
-from schemas.gpu_request import GpuRequest, Selector, SelectorKey
-from schemas.node_selection import NodeSelection, SelectNode
-from schemas.reasons import ReasonCode
-from schemas.scheduler import (
+from schemas.cluster.node_selection import NodeSelection, SelectNode
+from schemas.gpus.gpu_request import GpuRequest, Selector, SelectorKey
+from schemas.scheduler.devices import DeviceState
+from schemas.scheduler.nodes import LabelNode, NodeLabelled
+from schemas.scheduler.reasons import ReasonCode
+from schemas.scheduler.reservations import (
     ReservationGranted,
     ReservationQueued,
     ReservationRejected,
@@ -20,9 +22,7 @@ from schemas.scheduler import (
     ReservationState,
     ReservationTimedOut,
 )
-from schemas.scheduler_devices import DeviceState
-from schemas.scheduler_nodes import LabelNode, NodeLabelled
-from schemas.scheduler_views import (
+from schemas.scheduler.views import (
     AllocationMap,
     AvailabilityView,
     EstimateRequirements,
@@ -34,7 +34,7 @@ from schemas.scheduler_views import (
     ListReservations,
     ReservationList,
 )
-from schemas.telemetry import GetSnapshot, GpuProcess, HealthState
+from schemas.telemetry.readings import GetSnapshot, GpuProcess, HealthState
 from shared.ids import new_id
 from shared.testing import eventually
 from tests.support.worlds.scheduler import FakeGpu, World, accepted, ledger, scheduler, world

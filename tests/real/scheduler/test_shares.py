@@ -7,14 +7,14 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from schemas.device_grant import ShareKind
+from schemas.cluster.node_selection import ClusterStatus, GetClusterStatus
 from schemas.errors import ErrorCode
-from schemas.gpu_request import GpuRequest
-from schemas.node_selection import ClusterStatus, GetClusterStatus
-from schemas.reasons import ReasonCode
-from schemas.scheduler import RequestReservation, ReservationGranted, ReservationState
-from schemas.scheduler_nodes import LabelNode
-from schemas.scheduler_views import AllocationMap, AvailabilityView, GetAllocationMap, WhatIf
+from schemas.gpus.device_grant import ShareKind
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.nodes import LabelNode
+from schemas.scheduler.reasons import ReasonCode
+from schemas.scheduler.reservations import RequestReservation, ReservationGranted, ReservationState
+from schemas.scheduler.views import AllocationMap, AvailabilityView, GetAllocationMap, WhatIf
 from shared.gpu.shares import MPS_LABEL
 from shared.ids import new_id
 from shared.testing import eventually

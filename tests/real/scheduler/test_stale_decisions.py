@@ -9,11 +9,11 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from schemas.device_grant import ShareKind
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import ReasonCode
-from schemas.scheduler_devices import Cordon
-from schemas.telemetry import InventoryReported
+from schemas.gpus.device_grant import ShareKind
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.devices import Cordon
+from schemas.scheduler.reasons import ReasonCode
+from schemas.telemetry.readings import InventoryReported
 from services.scheduler.domain.model.fleet import Device
 from services.scheduler.domain.placement.decisions import Grant
 from services.scheduler.domain.placement.device_choice import Scored

@@ -2,8 +2,8 @@
 
 from itertools import pairwise
 
-from schemas.gpu_request import GpuRequest
-from schemas.telemetry import GpuLink, LinkKind
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.telemetry.readings import GpuLink, LinkKind
 from tests.support.worlds.scheduler import FakeGpu, World
 
 GPUS = [

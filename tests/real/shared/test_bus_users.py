@@ -10,17 +10,17 @@ from nats.aio.client import Client
 
 from schemas.base import PLATFORM, Message, node_speaker, pattern_for
 from schemas.catalog import MESSAGES
-from schemas.executor import AttemptFinished, ExecutorReported, FenceReservation
-from schemas.orchestrator import CancelTask, SubmitTask
-from schemas.scheduler import (
+from schemas.executor.attempts import AttemptFinished, ExecutorReported, FenceReservation
+from schemas.orchestrator.experiments import CancelTask, SubmitTask
+from schemas.scheduler.devices import Cordon, Drain, Uncordon
+from schemas.scheduler.nodes import RemoveNode
+from schemas.scheduler.reservations import (
     CancelReservation,
     ReleaseReservation,
     RenewReservation,
     RequestReservation,
 )
-from schemas.scheduler_devices import Cordon, Drain, Uncordon
-from schemas.scheduler_nodes import RemoveNode
-from schemas.telemetry import GpuSampled, InventoryReported
+from schemas.telemetry.readings import GpuSampled, InventoryReported
 from shared.local_platform.bus_users import BusUsers, NoSuchUser
 from shared.local_platform.embedded import EmbeddedNats
 from shared.messaging.bus import Bus

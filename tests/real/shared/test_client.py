@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import ErrorCode
-from schemas.gpu_request import GpuRequest
-from schemas.scheduler import ReservationState
-from schemas.scheduler_views import AvailabilityView
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.reservations import ReservationState
+from schemas.scheduler.views import AvailabilityView
 from shared import client as steward
 from shared.client import (
     Address,

@@ -10,8 +10,8 @@ import pytest
 
 from schemas.base import Command
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
-from schemas.executor import FenceReservation
-from schemas.scheduler import CancelReservation
+from schemas.executor.attempts import FenceReservation
+from schemas.scheduler.reservations import CancelReservation
 from shared.errors import RefusedError, UnavailableError
 from shared.ids import new_id
 from shared.messaging.bus import Bus, command_route

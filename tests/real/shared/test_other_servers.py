@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from schemas.errors import Accepted, Reply
-from schemas.scheduler import CancelReservation, ReservationReleased, ReservationState
+from schemas.scheduler.reservations import CancelReservation, ReservationReleased, ReservationState
 from services.gateway.migrations import MIGRATIONS as GATEWAY
 from services.orchestrator.migrations import MIGRATIONS as ORCHESTRATOR
 from services.results.migrations import MIGRATIONS as RESULTS

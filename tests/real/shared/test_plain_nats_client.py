@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from schemas.scheduler import ReservationGranted, ReservationState
+from schemas.scheduler.reservations import ReservationGranted, ReservationState
 from shared.local_platform.bus_users import LOCAL_ADMIN
 from shared.testing import NatsServer
 from tests.support.paths import ROOT

@@ -15,9 +15,9 @@ import pytest
 from schemas.backlog import Backlog, GetSchedulerBacklog
 from schemas.base import Command, subject_for
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
-from schemas.scheduler import CancelReservation, ReservationLost, ReservationReleased
-from schemas.scheduler_views import GetReservation, ReservationView
-from schemas.telemetry import GetSnapshot, GpuReading, GpuSampled, Source
+from schemas.scheduler.reservations import CancelReservation, ReservationLost, ReservationReleased
+from schemas.scheduler.views import GetReservation, ReservationView
+from schemas.telemetry.readings import GetSnapshot, GpuReading, GpuSampled, Source
 from shared.clock import utcnow
 from shared.errors import (
     NodeUnavailableError,

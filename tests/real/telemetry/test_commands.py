@@ -12,10 +12,12 @@ from uuid import UUID
 import pytest
 
 from schemas.base import Command
-from schemas.device_grant import DeviceGrant
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
-from schemas.gpu_request import GpuRequest
-from schemas.monitoring import (
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.reservations import ReservationExpired, ReservationState
+from schemas.scheduler.views import GetReservation, ReservationView
+from schemas.telemetry.monitoring import (
     AgentView,
     GetAgent,
     GetGpu,
@@ -24,9 +26,7 @@ from schemas.monitoring import (
     StartMonitoring,
     StopMonitoring,
 )
-from schemas.scheduler import ReservationExpired, ReservationState
-from schemas.scheduler_views import GetReservation, ReservationView
-from schemas.telemetry import HealthChanged, HealthKind, SetBurst, SetPowerLimit
+from schemas.telemetry.readings import HealthChanged, HealthKind, SetBurst, SetPowerLimit
 from services.telemetry.app import TelemetryService, create_service
 from services.telemetry.settings import TelemetrySettings
 from services.telemetry.sources.selection import DEFAULT_FLEET

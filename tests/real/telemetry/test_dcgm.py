@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from schemas.telemetry import HealthKind, HealthState, Source
+from schemas.telemetry.readings import HealthKind, HealthState, Source
 from services.telemetry.app import create_service
 from services.telemetry.settings import TelemetrySettings
 from services.telemetry.sources.dcgm.source import DcgmSource

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import schemas
-from schemas.telemetry import LinkKind
+from schemas.telemetry.readings import LinkKind
 from services.telemetry.app import create_service
 from services.telemetry.settings import TelemetrySettings
 from shared.accelerator_rules.compute_capability import has_capability

@@ -14,9 +14,9 @@ from nats.aio.msg import Msg
 
 from schemas.base import pattern_for
 from schemas.errors import Accepted, Reply
-from schemas.mig import ChangeMig, MigLayout
-from schemas.scheduler_views import ListReservations, ReservationList
-from schemas.telemetry import HealthKind
+from schemas.gpus.mig import ChangeMig, MigLayout
+from schemas.scheduler.views import ListReservations, ReservationList
+from schemas.telemetry.readings import HealthKind
 from services.telemetry.app import create_service
 from services.telemetry.settings import TelemetrySettings
 from shared.errors import UnavailableError

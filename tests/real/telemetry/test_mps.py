@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.telemetry import DeviceFacts, GpuReading, GpuSampled, Source
+from schemas.telemetry.readings import DeviceFacts, GpuReading, GpuSampled, Source
 from services.telemetry.domain.holdings import Holdings
 from services.telemetry.mps.control import MARK, MpsControl
 from services.telemetry.mps.daemons import MpsDaemons

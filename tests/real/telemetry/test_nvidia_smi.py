@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from schemas.errors import ErrorCode
-from schemas.telemetry import GpuProcess, HealthKind, HealthState, Source
+from schemas.telemetry.readings import GpuProcess, HealthKind, HealthState, Source
 from services.telemetry.app import create_service
 from services.telemetry.settings import TelemetrySettings
 from services.telemetry.sources.nvidia_smi.source import NvidiaSmiSource

@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from schemas.telemetry import HealthAction, HealthKind, HealthState, Source
+from schemas.telemetry.readings import HealthAction, HealthKind, HealthState, Source
 from services.telemetry.app import create_service
 from services.telemetry.settings import TelemetrySettings
 from shared.errors import RefusedError

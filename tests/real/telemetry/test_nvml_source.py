@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from schemas.errors import ErrorCode
-from schemas.telemetry import (
+from schemas.telemetry.readings import (
     Buffered,
     BufferedMetric,
     GpuLink,

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from schemas.telemetry import DeviceFacts, GpuReading
+from schemas.telemetry.readings import DeviceFacts, GpuReading
 from services.telemetry.sources.nvml.source import NvmlSource
 from tests.support.fakes.nvml import MEBIBYTE, FakeNvml
 

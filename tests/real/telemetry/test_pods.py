@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.telemetry import GpuPod
+from schemas.telemetry.readings import GpuPod
 from services.telemetry import pods
 from services.telemetry.app import create_service
 from services.telemetry.domain.pods import PodDevices

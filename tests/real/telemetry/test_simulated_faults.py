@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.telemetry import HealthAction, HealthKind, HealthState
+from schemas.telemetry.readings import HealthAction, HealthKind, HealthState
 from services.telemetry.app import create_service
 from services.telemetry.settings import TelemetrySettings
 from shared.testing import eventually

@@ -10,11 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from schemas.device_grant import DeviceGrant
-from schemas.gpu_request import GpuRequest
-from schemas.scheduler import ReservationGranted, ReservationReleased, ReservationState
-from schemas.scheduler_views import ListReservations, ReservationList, ReservationView
-from schemas.telemetry import HealthKind, HealthState, Source
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.reservations import ReservationGranted, ReservationReleased, ReservationState
+from schemas.scheduler.views import ListReservations, ReservationList, ReservationView
+from schemas.telemetry.readings import HealthKind, HealthState, Source
 from services.telemetry.app import create_service
 from services.telemetry.settings import TelemetrySettings
 from shared.clock import utcnow

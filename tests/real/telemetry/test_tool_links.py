@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from schemas.telemetry import LinkKind
+from schemas.telemetry.readings import LinkKind
 from services.telemetry.sources.amd.source import AmdSource
 from services.telemetry.sources.nvidia_smi.source import NvidiaSmiSource
 from tests.support.fakes.amd import LIST, FakeAmd

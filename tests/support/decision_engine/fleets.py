@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from schemas.gpu_request import (
+from schemas.gpus.gpu_request import (
     GpuRequest,
     Placement,
     Preference,
@@ -13,7 +13,7 @@ from schemas.gpu_request import (
     SelectorOperator,
     ShareStrategy,
 )
-from schemas.telemetry import HealthState
+from schemas.telemetry.readings import HealthState
 from services.scheduler.domain.model.fleet import Device, Node, Reading, ReadingState
 from shared.gpu.shares import MPS_LABEL
 

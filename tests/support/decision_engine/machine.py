@@ -11,9 +11,9 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import Reason, ReasonCode
-from schemas.scheduler_namespaces import PreemptionCause
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.namespaces import PreemptionCause
+from schemas.scheduler.reasons import Reason, ReasonCode
 from services.scheduler.domain.advice.suggestions import suggest
 from services.scheduler.domain.model.fleet import Device
 from services.scheduler.domain.model.inputs import (

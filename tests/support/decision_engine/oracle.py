@@ -12,9 +12,9 @@ from itertools import combinations
 from math import inf
 from uuid import UUID
 
-from schemas.gpu_request import GpuRequest, Selector, SelectorKey, SelectorOperator
-from schemas.reasons import ReasonCode
-from schemas.telemetry import HealthState
+from schemas.gpus.gpu_request import GpuRequest, Selector, SelectorKey, SelectorOperator
+from schemas.scheduler.reasons import ReasonCode
+from schemas.telemetry.readings import HealthState
 from services.scheduler.domain.model.fleet import Device, Node, ReadingState
 from services.scheduler.domain.model.inputs import (
     DeviceGone,

@@ -14,23 +14,23 @@ from uuid import UUID
 import msgspec
 from aiohttp import WSMsgType, web
 
-from schemas.archives import ImportedList
-from schemas.available_gpus import AvailableGpus, ScoredGpu
-from schemas.errors import HTTP_STATUS, Accepted, ErrorCode
-from schemas.executor_logs import AttemptLogged, LogChunk
-from schemas.gateway import GpuAllocMap, GpuList, GpuMetrics, GpuView, Problem, StoredEvent
-from schemas.gpu_request import GpuRequest
-from schemas.node_selection import (
+from schemas.cluster.node_selection import (
     ClusterGpu,
     ClusterStatus,
     NodeGpuSummary,
     NodeSelection,
     NodeSummaries,
 )
-from schemas.orchestrator_views import ExperimentList, ExperimentView, TaskList, TaskPlan, TaskView
-from schemas.scheduler import ReservationState
-from schemas.scheduler_devices import DeviceState
-from schemas.scheduler_views import (
+from schemas.errors import HTTP_STATUS, Accepted, ErrorCode
+from schemas.executor.logs import AttemptLogged, LogChunk
+from schemas.gateway.archives import ImportedList
+from schemas.gateway.views import GpuAllocMap, GpuList, GpuMetrics, GpuView, Problem, StoredEvent
+from schemas.gpus.available_gpus import AvailableGpus, ScoredGpu
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.orchestrator.views import ExperimentList, ExperimentView, TaskList, TaskPlan, TaskView
+from schemas.scheduler.devices import DeviceState
+from schemas.scheduler.reservations import ReservationState
+from schemas.scheduler.views import (
     AvailabilityView,
     DeviceAllocation,
     Drift,
@@ -41,7 +41,7 @@ from schemas.scheduler_views import (
     ReservationList,
     ReservationView,
 )
-from schemas.telemetry import Source
+from schemas.telemetry.readings import Source
 from services.executor.logs.engine_log import EngineLog
 from shared.ids import new_id
 from tests.support.http_server import serving

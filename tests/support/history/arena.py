@@ -22,9 +22,9 @@ from nats.aio.msg import Msg
 
 from schemas.base import PREFIX, tag_of
 from schemas.catalog import EVENTS
-from schemas.scheduler import ReservationEvent, ReservationGranted
-from schemas.scheduler_devices import Uncordon
-from schemas.scheduler_views import Replay, ReplayDecisions
+from schemas.scheduler.devices import Uncordon
+from schemas.scheduler.reservations import ReservationEvent, ReservationGranted
+from schemas.scheduler.views import Replay, ReplayDecisions
 from shared.ids import new_id
 from shared.messaging.bus import Bus
 from shared.messaging.streams import EVENTS as EVENT_STREAM

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.scheduler import ReservationState
+from schemas.scheduler.reservations import ReservationState
 from tests.support.history.history import History, Holding, Work
 from tests.support.history.records import (
     ENDS,

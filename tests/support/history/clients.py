@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from schemas.benchmark import BenchmarkSpec
 from schemas.errors import Accepted, Refused
-from schemas.executor import EngineSpec, Runtime, StartExperiment
-from schemas.executor_running import ListRunning, RunningAttempts
-from schemas.gpu_request import GpuRequest, Placement
-from schemas.scheduler import (
+from schemas.executor.attempts import EngineSpec, Runtime, StartExperiment
+from schemas.executor.running import ListRunning, RunningAttempts
+from schemas.gpus.gpu_request import GpuRequest, Placement
+from schemas.scheduler.reservations import (
     OPEN_STATES,
     CancelReservation,
     ReleaseReservation,
@@ -21,7 +20,8 @@ from schemas.scheduler import (
     RequestReservation,
     ReservationGranted,
 )
-from schemas.scheduler_views import GetReservation, ReservationView
+from schemas.scheduler.views import GetReservation, ReservationView
+from schemas.task.benchmark import BenchmarkSpec
 from shared.errors import RefusedError, UnavailableError
 from shared.ids import new_id
 from shared.testing import eventually

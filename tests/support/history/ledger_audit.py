@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 
-from schemas.scheduler import ReservationState
+from schemas.scheduler.reservations import ReservationState
 from tests.support.history.records import Freed, Held, LeaseSet, LedgerRow, Moved, Quarantined
 
 # A function that is found before pg_catalog's gives the scheduler another clock, and nobody else.

@@ -9,7 +9,7 @@ from typing import Any
 
 from schemas.base import Command
 from schemas.errors import Accepted, ErrorCode, Reply
-from schemas.scheduler import ReleaseReservation, RenewReservation, RequestReservation
+from schemas.scheduler.reservations import ReleaseReservation, RenewReservation, RequestReservation
 from shared.errors import UnavailableError
 from shared.messaging.bus import Bus
 from tests.support.history.records import Answered, AnyRecord, Asked, Fault, Verdict

@@ -15,10 +15,15 @@ from nats.aio.msg import Msg
 
 from schemas.base import pattern_for
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
-from schemas.executor import AttemptPhase, ExecutorReported, FenceReservation, StartExperiment
-from schemas.executor_running import ListRunning, RunningAttempt, RunningAttempts
-from schemas.scheduler import ReleaseReservation, RenewReservation
-from schemas.telemetry import (
+from schemas.executor.attempts import (
+    AttemptPhase,
+    ExecutorReported,
+    FenceReservation,
+    StartExperiment,
+)
+from schemas.executor.running import ListRunning, RunningAttempt, RunningAttempts
+from schemas.scheduler.reservations import ReleaseReservation, RenewReservation
+from schemas.telemetry.readings import (
     DeviceFacts,
     GetSnapshot,
     GpuProcess,

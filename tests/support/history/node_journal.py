@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from schemas.executor import StartExperiment
+from schemas.executor.attempts import StartExperiment
 from tests.support.history.records import AnyRecord, Began, Ceased, Confirmed
 
 

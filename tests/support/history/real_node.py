@@ -18,7 +18,7 @@ from nats.aio.msg import Msg
 
 from schemas.base import pattern_for
 from schemas.errors import Accepted, Refused
-from schemas.executor import FenceReservation
+from schemas.executor.attempts import FenceReservation
 from shared.messaging.bus import Bus
 from tests.support.history.processes import Victim
 from tests.support.history.records import AnyRecord, Began, Ceased, Confirmed

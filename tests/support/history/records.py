@@ -8,7 +8,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.scheduler import ReservationState
+from schemas.scheduler.reservations import ReservationState
 
 Device = tuple[str, str]  # node id, device uuid
 

@@ -12,7 +12,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from schemas.base import pattern_for
-from schemas.cluster import ClusterChanged, ClusterNode, ClusterView, GetCluster
+from schemas.cluster.nodes import ClusterChanged, ClusterNode, ClusterView, GetCluster
 from services.cluster.app import create_service
 from services.cluster.settings import ClusterSettings
 from shared.messaging.bus import Bus

@@ -23,10 +23,10 @@ import msgspec
 from aiohttp import web
 from msgspec.structs import replace
 
-from schemas.monitoring import MonitoringView
-from schemas.orchestrator import ExperimentState, TaskState
-from schemas.orchestrator_views import AttemptView, TaskView
-from schemas.scheduler import ReservationState
+from schemas.orchestrator.experiments import ExperimentState, TaskState
+from schemas.orchestrator.views import AttemptView, TaskView
+from schemas.scheduler.reservations import ReservationState
+from schemas.telemetry.monitoring import MonitoringView
 from services.executor.logs.engine_log import EngineLog
 from shared.clock import utcnow
 from shared.ids import new_id

@@ -20,8 +20,8 @@ from uuid import UUID
 
 import msgspec
 
-from schemas.gpu_request import GpuRequest
-from schemas.scheduler import ReservationState
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.reservations import ReservationState
 from services.cli.local_platform.options import default_fleet
 from shared.client.discovery import Address
 from shared.client.http import StewardClient

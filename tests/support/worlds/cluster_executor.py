@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from schemas.device_grant import ClusterPlacement
-from schemas.executor import Runtime, StartExperiment
-from schemas.kubernetes import KubernetesSpec
+from schemas.cluster.kubernetes import KubernetesSpec
+from schemas.executor.attempts import Runtime, StartExperiment
+from schemas.gpus.device_grant import ClusterPlacement
 from services.executor.runtimes.host import cluster_runtimes
 from services.executor.runtimes.kubernetes.cluster import Cluster
 from services.executor.runtimes.runtime import EngineRuntime

@@ -16,10 +16,8 @@ import nats.errors
 from nats.aio.msg import Msg
 
 from schemas.base import PLATFORM, Command, pattern_for, subject_for
-from schemas.benchmark import BenchmarkSpec
-from schemas.device_grant import CELLS_PER_DEVICE, CellRange, DeviceGrant, DeviceShare, ShareKind
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
-from schemas.executor import (
+from schemas.executor.attempts import (
     AttemptFinished,
     AttemptPhase,
     AttemptPhaseChanged,
@@ -32,10 +30,18 @@ from schemas.executor import (
     Runtime,
     StartExperiment,
 )
-from schemas.executor_running import ListRunning, RunningAttempts
-from schemas.gpu_request import GpuRequest
-from schemas.scheduler import ReleaseReservation, RenewReservation, ReservationState
-from schemas.scheduler_views import GetReservation, ReservationView
+from schemas.executor.running import ListRunning, RunningAttempts
+from schemas.gpus.device_grant import (
+    CELLS_PER_DEVICE,
+    CellRange,
+    DeviceGrant,
+    DeviceShare,
+    ShareKind,
+)
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.reservations import ReleaseReservation, RenewReservation, ReservationState
+from schemas.scheduler.views import GetReservation, ReservationView
+from schemas.task.benchmark import BenchmarkSpec
 from services.executor.host.processes import WorkloadLabel, running_workload
 from services.executor.settings import ExecutorSettings
 from shared.clock import utcnow

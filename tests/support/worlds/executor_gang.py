@@ -9,9 +9,9 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.device_grant import DeviceGrant
-from schemas.executor import StartExperiment
-from schemas.executor_ranks import GetRank, RankState, RankView
+from schemas.executor.attempts import StartExperiment
+from schemas.executor.ranks import GetRank, RankState, RankView
+from schemas.gpus.device_grant import DeviceGrant
 from services.executor.app import create_service
 from services.executor.host.processes import WorkloadLabel, running_workload
 from services.executor.settings import ExecutorSettings

@@ -16,27 +16,32 @@ from litestar import Litestar
 from nats.aio.client import Client
 
 from schemas.base import Command, Message, pattern_for, subject_for
-from schemas.benchmark import BenchmarkMetrics
 from schemas.catalog import COMMANDS, QUERIES
+from schemas.cluster.node_selection import ClusterGpu, NodeGpuSummary
 from schemas.errors import Accepted
-from schemas.executor import EngineSpec, Runtime
-from schemas.gpu_request import GpuRequest
-from schemas.node_selection import ClusterGpu, NodeGpuSummary
-from schemas.orchestrator import ExperimentState, ExperimentWaiting, TaskStarted, TaskState
-from schemas.orchestrator_views import ExperimentView, TaskView
-from schemas.results import GpuMonitoring, SummaryView
-from schemas.scheduler import ReservationQueued, ReservationReleased, ReservationState
-from schemas.scheduler_devices import DeviceState
-from schemas.scheduler_drifts import DriftAction, DriftKind
-from schemas.scheduler_views import (
+from schemas.executor.attempts import EngineSpec, Runtime
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.orchestrator.experiments import (
+    ExperimentState,
+    ExperimentWaiting,
+    TaskStarted,
+    TaskState,
+)
+from schemas.orchestrator.views import ExperimentView, TaskView
+from schemas.results.measurements import GpuMonitoring, SummaryView
+from schemas.scheduler.devices import DeviceState
+from schemas.scheduler.drifts import DriftAction, DriftKind
+from schemas.scheduler.reservations import ReservationQueued, ReservationReleased, ReservationState
+from schemas.scheduler.views import (
     AllocationMap,
     DeviceAllocation,
     Drift,
     NodeAllocation,
     ReservationView,
 )
-from schemas.task import DeploymentMode, Objective
-from schemas.telemetry import (
+from schemas.task.benchmark import BenchmarkMetrics
+from schemas.task.task_file import DeploymentMode, Objective
+from schemas.telemetry.readings import (
     GpuReading,
     GpuSampled,
     HealthState,

@@ -4,22 +4,22 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from schemas.benchmark import BenchmarkMetrics
-from schemas.device_grant import DeviceGrant
-from schemas.executor import AttemptPhase, AttemptProgressed, EngineSpec, Runtime
-from schemas.gateway import GpuView, NodeView
-from schemas.gpu_info import GpuInfo, GpuInfoDetail
-from schemas.gpu_request import GpuRequest
-from schemas.monitoring import GpuStats, SampledSpread, Spread
-from schemas.orchestrator import ExperimentState, TaskState
-from schemas.orchestrator_views import AttemptView, ExperimentView, TaskPlan, TaskView
-from schemas.results import GpuMonitoring
-from schemas.scheduler import ReservationState
-from schemas.scheduler_devices import DeviceState
-from schemas.scheduler_drifts import DriftAction, DriftKind
-from schemas.scheduler_views import Drift, ReservationView
-from schemas.task import DeploymentMode, Objective, Strategy
-from schemas.telemetry import Source
+from schemas.executor.attempts import AttemptPhase, AttemptProgressed, EngineSpec, Runtime
+from schemas.gateway.views import GpuView, NodeView
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.gpus.gpu_info import GpuInfo, GpuInfoDetail
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.orchestrator.experiments import ExperimentState, TaskState
+from schemas.orchestrator.views import AttemptView, ExperimentView, TaskPlan, TaskView
+from schemas.results.measurements import GpuMonitoring
+from schemas.scheduler.devices import DeviceState
+from schemas.scheduler.drifts import DriftAction, DriftKind
+from schemas.scheduler.reservations import ReservationState
+from schemas.scheduler.views import Drift, ReservationView
+from schemas.task.benchmark import BenchmarkMetrics
+from schemas.task.task_file import DeploymentMode, Objective, Strategy
+from schemas.telemetry.monitoring import GpuStats, SampledSpread, Spread
+from schemas.telemetry.readings import Source
 from shared.ids import new_id
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -12,16 +12,8 @@ from uuid import UUID
 import msgspec
 
 from schemas.base import Event
-from schemas.benchmark import (
-    BenchmarkMetrics,
-    BenchmarkResult,
-    BenchmarkTool,
-    FailedLevel,
-    LoadBoundary,
-)
-from schemas.device_grant import DeviceGrant
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
-from schemas.executor import (
+from schemas.executor.attempts import (
     AttemptFinished,
     AttemptOutcome,
     AttemptPhase,
@@ -35,19 +27,24 @@ from schemas.executor import (
     RuntimeOffer,
     StartExperiment,
 )
-from schemas.executor_running import ListRunning, RunningAttempt, RunningAttempts
-from schemas.orchestrator import SubmitTask, TaskState
-from schemas.orchestrator_views import (
+from schemas.executor.running import ListRunning, RunningAttempt, RunningAttempts
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.orchestrator.experiments import SubmitTask, TaskState
+from schemas.orchestrator.views import (
     ExperimentList,
     ExperimentView,
     GetTask,
     ListExperiments,
     TaskView,
 )
-from schemas.prices import GetGpuPrices, GpuPrices
-from schemas.quality import QualityAnswers
-from schemas.results import ExperimentSummarized, GetSummary, GpuMonitoring, SummaryView
-from schemas.scheduler import (
+from schemas.results.measurements import (
+    ExperimentSummarized,
+    GetSummary,
+    GpuMonitoring,
+    SummaryView,
+)
+from schemas.results.prices import GetGpuPrices, GpuPrices
+from schemas.scheduler.reservations import (
     CancelReservation,
     ReleaseReservation,
     RenewReservation,
@@ -58,8 +55,16 @@ from schemas.scheduler import (
     ReservationState,
     ReservationTimedOut,
 )
-from schemas.scheduler_views import GetReservation, ReservationView
-from schemas.task import TaskFile
+from schemas.scheduler.views import GetReservation, ReservationView
+from schemas.task.benchmark import (
+    BenchmarkMetrics,
+    BenchmarkResult,
+    BenchmarkTool,
+    FailedLevel,
+    LoadBoundary,
+)
+from schemas.task.quality import QualityAnswers
+from schemas.task.task_file import TaskFile
 from shared.clock import utcnow
 from shared.errors import RefusedError, UnavailableError
 from shared.ids import new_id

@@ -6,12 +6,12 @@ from uuid import UUID
 
 import msgspec
 
-from schemas.benchmark import BenchmarkTool
-from schemas.device_grant import DeviceGrant
-from schemas.executor import EngineSpec, Runtime, RuntimeOffer
-from schemas.gpu_request import GpuRequest
-from schemas.orchestrator import ExperimentState, TaskState
-from schemas.task import DeploymentMode, TaskFile
+from schemas.executor.attempts import EngineSpec, Runtime, RuntimeOffer
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.orchestrator.experiments import ExperimentState, TaskState
+from schemas.task.benchmark import BenchmarkTool
+from schemas.task.task_file import DeploymentMode, TaskFile
 from services.executor.engines.engine_table import ENGINES
 from services.orchestrator.domain.executor_offers import Offer
 from services.orchestrator.domain.records import Attempt, Experiment, Task

@@ -12,12 +12,12 @@ import msgspec
 from nats.aio.client import Client
 
 from schemas.base import Message, Query, subject_for
-from schemas.benchmark import BenchmarkMetrics, BenchmarkResult, BenchmarkTool
-from schemas.device_grant import DeviceGrant
 from schemas.errors import Refused
-from schemas.executor import AttemptFinished, AttemptOutcome, EngineSpec, Runtime, Window
-from schemas.results import ExperimentSummarized, GetSummary, SummaryView
-from schemas.telemetry import GpuReading, GpuSampled, Source
+from schemas.executor.attempts import AttemptFinished, AttemptOutcome, EngineSpec, Runtime, Window
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.results.measurements import ExperimentSummarized, GetSummary, SummaryView
+from schemas.task.benchmark import BenchmarkMetrics, BenchmarkResult, BenchmarkTool
+from schemas.telemetry.readings import GpuReading, GpuSampled, Source
 from services.results.app import create_service
 from services.results.settings import ResultsSettings
 from shared.clock import utcnow

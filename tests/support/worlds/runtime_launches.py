@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import msgspec
 
-from schemas.executor import EngineSpec, Runtime, StartExperiment
+from schemas.executor.attempts import EngineSpec, Runtime, StartExperiment
 from services.executor.host.processes import ProcessMark
 from services.executor.logs.engine_log import EngineLog
 from services.executor.runtimes.runtime import Labels, Launch

@@ -18,14 +18,14 @@ from nats.aio.msg import Msg
 
 from schemas.base import PREFIX, Event, pattern_for, tag_of
 from schemas.catalog import EVENTS
-from schemas.engine_samples import EngineReading, EngineSampled
 from schemas.errors import Accepted, Refused, Reply
-from schemas.executor import AttemptPhase, ExecutorReported, FenceReservation
-from schemas.executor_running import ListRunning, RunningAttempts, RunningWorkload
-from schemas.gpu_request import GpuRequest
-from schemas.mig import MigLayout
-from schemas.reasons import ReasonCode
-from schemas.scheduler import (
+from schemas.executor.attempts import AttemptPhase, ExecutorReported, FenceReservation
+from schemas.executor.engine_samples import EngineReading, EngineSampled
+from schemas.executor.running import ListRunning, RunningAttempts, RunningWorkload
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.gpus.mig import MigLayout
+from schemas.scheduler.reasons import ReasonCode
+from schemas.scheduler.reservations import (
     CancelReservation,
     ReleaseReservation,
     RenewReservation,
@@ -33,8 +33,8 @@ from schemas.scheduler import (
     ReservationGranted,
     ReservationState,
 )
-from schemas.scheduler_views import AllocationMap, GetAllocationMap, GetReservation, ReservationView
-from schemas.telemetry import (
+from schemas.scheduler.views import AllocationMap, GetAllocationMap, GetReservation, ReservationView
+from schemas.telemetry.readings import (
     DeviceFacts,
     FaultSeen,
     GetSnapshot,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nats.aio.msg import Msg
 
 from schemas.base import pattern_for
-from schemas.cluster import (
+from schemas.cluster.nodes import (
     ClusterChanged,
     ClusterNode,
     ClusterView,
@@ -18,7 +18,7 @@ from schemas.cluster import (
     GpuSupply,
     NodeGpus,
 )
-from schemas.gpu_request import ClusterRequest, GpuRequest
+from schemas.gpus.gpu_request import ClusterRequest, GpuRequest
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.bus import Bus

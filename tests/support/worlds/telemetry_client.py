@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-from schemas.telemetry import (
+from schemas.telemetry.readings import (
     GetSnapshot,
     GpuSampled,
     HealthChanged,

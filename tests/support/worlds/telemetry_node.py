@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.base import Event
-from schemas.telemetry import (
+from schemas.telemetry.readings import (
     DeviceFacts,
     GpuReading,
     GpuSampled,

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.archives import FORMAT, MANIFEST, ArchiveKind, Manifest
 from schemas.errors import ErrorCode
+from schemas.gateway.archives import FORMAT, MANIFEST, ArchiveKind, Manifest
 from shared.archives.tar import ArchiveWriter, pack, read_archive
 from shared.clock import utcnow
 from shared.errors import RefusedError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from schemas.benchmark import BenchmarkSpec, LevelMark, LevelResult
+from schemas.task.benchmark import BenchmarkSpec, LevelMark, LevelResult
 from shared.benchmarks.aiperf.results import (
     DamagedResult,
     Ended,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from schemas.benchmark import LARGEST_CONCURRENCY, BenchmarkSpec
+from schemas.task.benchmark import LARGEST_CONCURRENCY, BenchmarkSpec
 from shared.benchmarks.arrivals import Load, loads, offsets
 from shared.benchmarks.traffic import UnsupportedTraffic
 

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from schemas.benchmark import LARGEST_CONCURRENCY, BenchmarkSpec, LevelResult, LoadKind, LoadSearch
+from schemas.task.benchmark import (
+    LARGEST_CONCURRENCY,
+    BenchmarkSpec,
+    LevelResult,
+    LoadKind,
+    LoadSearch,
+)
 from shared.benchmarks.boundary import Probe, boundary_of, next_load
 from shared.benchmarks.constraints import margin_of, parse_constraints
 from shared.benchmarks.level_choice import check_load_search, metrics_of, next_level

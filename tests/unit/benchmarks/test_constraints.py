@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from schemas.benchmark import Distribution, LevelResult, LevelStats
-from schemas.quality import QualityVerdict
-from schemas.slo import ConstraintCheck, LatencySlo, PenaltyForm, SloBound, SloSpec, SloVerdict
-from schemas.task import Objective
+from schemas.task.benchmark import Distribution, LevelResult, LevelStats
+from schemas.task.quality import QualityVerdict
+from schemas.task.slo import ConstraintCheck, LatencySlo, PenaltyForm, SloBound, SloSpec, SloVerdict
+from schemas.task.task_file import Objective
 from shared.benchmarks.constraints import (
     check_constraints,
     excess_of,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from schemas.benchmark import BenchmarkSpec, LevelResult
+from schemas.task.benchmark import BenchmarkSpec, LevelResult
 from services.executor.engines.servers.simulated_batch import BLOCK_TOKENS, BatchSpeed
 from shared.benchmarks.arrivals import loads
 from shared.benchmarks.builtin import Builtin, LoadGenerator

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from schemas.benchmark import BenchmarkSpec, BenchmarkTool
 from schemas.errors import ErrorCode
+from schemas.task.benchmark import BenchmarkSpec, BenchmarkTool
 from shared.benchmarks.document import read_spec
 from shared.errors import RefusedError
 

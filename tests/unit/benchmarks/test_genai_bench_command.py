@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from schemas.benchmark import BenchmarkSpec
+from schemas.task.benchmark import BenchmarkSpec
 from shared.benchmarks.adapter import Target
 from shared.benchmarks.genai_bench.command import (
     Batch,

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.benchmark import LevelResult, LevelStats
+from schemas.task.benchmark import LevelResult, LevelStats
 from shared.benchmarks.genai_bench.results import (
     DamagedResult,
     Observed,

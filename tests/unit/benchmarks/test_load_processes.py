@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from schemas.benchmark import BenchmarkSpec, LevelMark, LevelResult
+from schemas.task.benchmark import BenchmarkSpec, LevelMark, LevelResult
 from shared.benchmarks.arrivals import Load, offsets
 from shared.benchmarks.chat_server import ChatServer
 from shared.benchmarks.load_processes import Crew, merged, parts

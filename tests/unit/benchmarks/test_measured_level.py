@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from schemas.benchmark import LevelMark
+from schemas.task.benchmark import LevelMark
 from shared.benchmarks.arrivals import Load
 from shared.benchmarks.measured_level import LevelOutcome, Record, measured_level
 from shared.benchmarks.metrics import FailedRequest, RequestSample

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from schemas.benchmark import LevelMark, LevelResult
+from schemas.task.benchmark import LevelMark, LevelResult
 from services.executor.engines.servers.simulated_batch import BatchSpeed
 from shared.benchmarks.metrics import distribution
 from tests.support.batch_truth import TrueTimes, open_loop

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.benchmark import BenchmarkMetrics, FailedLevel, LevelResult, LevelStats
+from schemas.task.benchmark import BenchmarkMetrics, FailedLevel, LevelResult, LevelStats
 from shared.benchmarks.metrics import (
     MOST_CODES,
     FailedRequest,

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from schemas.benchmark import BenchmarkMetrics
-from schemas.task import Objective
+from schemas.task.benchmark import BenchmarkMetrics
+from schemas.task.task_file import Objective
 from shared.benchmarks.pareto import Point, front, front_numbers
 from shared.benchmarks.ranking import Scored, by_fronts, goals_of
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas.quality import QualityAnswers, QualityProbe
-from schemas.slo import SloVerdict
+from schemas.task.quality import QualityAnswers, QualityProbe
+from schemas.task.slo import SloVerdict
 from shared.benchmarks.constraints import excess_of, missed_text
 from shared.benchmarks.quality import compare
 from shared.benchmarks.quality_probe import Question, is_right, read_questions

@@ -2,8 +2,8 @@ from uuid import UUID
 
 import pytest
 
-from schemas.benchmark import BenchmarkMetrics, FailedLevel
-from schemas.task import Objective
+from schemas.task.benchmark import BenchmarkMetrics, FailedLevel
+from schemas.task.task_file import Objective
 from shared.benchmarks.ranking import Scored, rank, score
 
 LIGHT, HEAVY, HUGE = 1, 8, 64  # requests at once

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.benchmark import RequestColumns
+from schemas.task.benchmark import RequestColumns
 from shared.benchmarks.metrics import RequestSample, level_result
 from shared.benchmarks.request_columns import (
     DamagedColumns,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.trust import SetAside, TrustVerdict
+from schemas.task.trust import SetAside, TrustVerdict
 from shared.benchmarks.trust import trust_lines, trusted_text
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from schemas.benchmark import (
+from schemas.task.benchmark import (
     BenchmarkResult,
     BenchmarkTool,
     Bound,

@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from schemas.gpu_request import GpuRequest
-from schemas.orchestrator import ExperimentState, TaskState
-from schemas.scheduler import ReservationState
-from schemas.scheduler_devices import DeviceState
-from schemas.task import Objective
-from schemas.telemetry import HealthState
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.orchestrator.experiments import ExperimentState, TaskState
+from schemas.scheduler.devices import DeviceState
+from schemas.scheduler.reservations import ReservationState
+from schemas.task.task_file import Objective
+from schemas.telemetry.readings import HealthState
 from services.cli.commands.maintenance import drift_table
 from services.cli.display.columns import Table, fit, left_out
 from services.cli.display.gpu_tables import gpu_table

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from schemas.gateway import GpuMetrics
-from schemas.scheduler_devices import DeviceState
-from schemas.scheduler_views import DeviceHolder
-from schemas.telemetry import HealthState
+from schemas.gateway.views import GpuMetrics
+from schemas.scheduler.devices import DeviceState
+from schemas.scheduler.views import DeviceHolder
+from schemas.telemetry.readings import HealthState
 from services.cli.display.output import plain_text
 from services.cli.top.fleet_rows import FleetState, SortKey, bar, summary, top_table
 from shared.ids import new_id

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from schemas.errors import Accepted, ErrorCode
-from schemas.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import GpuRequest
 from services.cli.leased_process.lease import HeldLease, LeaseLost
 from shared.client.errors import PlatformUnreachable
 from shared.client.http import StewardClient

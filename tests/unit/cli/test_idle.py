@@ -3,11 +3,11 @@
 from datetime import timedelta
 from uuid import UUID
 
-from schemas.gpu_request import GpuRequest
-from schemas.reports import IdleLine, IdleView
-from schemas.scheduler import ReservationState
-from schemas.scheduler_idle import IdleAction
-from schemas.scheduler_views import Idleness, ReservationView
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.results.reports import IdleLine, IdleView
+from schemas.scheduler.idle import IdleAction
+from schemas.scheduler.reservations import ReservationState
+from schemas.scheduler.views import Idleness, ReservationView
 from services.cli.commands.idle import freed_table, idle_table
 from shared.clock import utcnow
 

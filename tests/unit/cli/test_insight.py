@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from schemas.device_grant import ClusterPlacement
-from schemas.gpu_request import GpuRequest
-from schemas.orchestrator import ExperimentState
-from schemas.reasons import ChangeKind, Reason, ReasonCode, Suggestion
-from schemas.scheduler_views import AvailabilityView, Replay, ReplayedDecision
+from schemas.gpus.device_grant import ClusterPlacement
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.scheduler.reasons import ChangeKind, Reason, ReasonCode, Suggestion
+from schemas.scheduler.views import AvailabilityView, Replay, ReplayedDecision
 from services.cli.commands.insight import print_replay, starting_lines
 from services.cli.display.output import until
 from services.cli.display.tables import help_lines

@@ -9,9 +9,9 @@ import click
 import msgspec
 import pytest
 
-from schemas.gateway import GpuList, GpuPodView
-from schemas.orchestrator_views import ExperimentList, TaskList
-from schemas.scheduler_views import ReservationList
+from schemas.gateway.views import GpuList, GpuPodView
+from schemas.orchestrator.views import ExperimentList, TaskList
+from schemas.scheduler.views import ReservationList
 from services.cli.command_line import cli, main
 from services.cli.commands.listing import is_of_pod
 from services.cli.options import Target

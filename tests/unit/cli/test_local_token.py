@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from schemas.tokens import Role
+from schemas.gateway.tokens import Role
 from services.cli.commands import platform
 from services.cli.commands.platform import up
 from services.cli.failures import CommandFailed

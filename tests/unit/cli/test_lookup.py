@@ -5,8 +5,8 @@ from uuid import UUID
 import pytest
 
 from schemas.errors import ErrorCode
-from schemas.orchestrator import ExperimentState
-from schemas.scheduler import ReservationState, experiment_holder
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.scheduler.reservations import ReservationState, experiment_holder
 from services.cli.display.tables import short
 from services.cli.failures import CommandFailed
 from services.cli.lookup import Found, Named, Sort, choose, named

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from schemas.gpu_request import GpuRequest
-from schemas.task import OptimizationSpec
-from schemas.tokens import Role
+from schemas.gateway.tokens import Role
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.task.task_file import OptimizationSpec
 from services.cli.mcp_server.budget import (
     Budget,
     gpu_seconds_until,

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from schemas.errors import ErrorCode
-from schemas.monitoring import GpuStats, MonitoringView, SampledSpread, Spread
+from schemas.telemetry.monitoring import GpuStats, MonitoringView, SampledSpread, Spread
 from services.cli.commands.nodes import choose_gpu, monitoring_table
 from services.cli.display.output import plain_text
 from services.cli.failures import CommandFailed

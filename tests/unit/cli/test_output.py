@@ -4,14 +4,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from schemas.device_grant import DeviceGrant
-from schemas.gateway import GpuPodView
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import Reason, ReasonCode
-from schemas.scheduler import ReservationState
-from schemas.scheduler_devices import CordonCause, CordonState
-from schemas.scheduler_views import DeviceHolder, ReservationView
-from schemas.telemetry import LinkKind
+from schemas.gateway.views import GpuPodView
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.devices import CordonCause, CordonState
+from schemas.scheduler.reasons import Reason, ReasonCode
+from schemas.scheduler.reservations import ReservationState
+from schemas.scheduler.views import DeviceHolder, ReservationView
+from schemas.telemetry.readings import LinkKind
 from services.cli.commands.reservations import closeness_lines
 from services.cli.display.columns import Table, fit, needs_notes
 from services.cli.display.gpu_tables import gpu_holder, gpu_reason, gpu_table

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from schemas.base import LARGEST_INTEGER
-from schemas.orchestrator_views import TaskPlan
-from schemas.task import DeploymentMode, Objective, Strategy
+from schemas.orchestrator.views import TaskPlan
+from schemas.task.task_file import DeploymentMode, Objective, Strategy
 from services.cli.display.tables import plan_count_text
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import ErrorCode
-from schemas.tokens import Role, Token
+from schemas.gateway.tokens import Role, Token
 from services.cli.failures import CommandFailed
 from services.cli.local_platform.options import (
     cause_of,

@@ -2,9 +2,9 @@
 
 from msgspec.structs import replace
 
-from schemas.device_grant import ClusterPlacement
-from schemas.executor import AttemptPhase
-from schemas.orchestrator import ExperimentState, TaskState
+from schemas.executor.attempts import AttemptPhase
+from schemas.gpus.device_grant import ClusterPlacement
+from schemas.orchestrator.experiments import ExperimentState, TaskState
 from services.cli.display.task_progress import TaskProgress, all_succeeded
 from shared.ids import new_id
 from tests.support.worlds.gateway_views import (

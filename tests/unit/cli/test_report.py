@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from schemas.reports import WaitsLine
+from schemas.results.reports import WaitsLine
 from services.cli.commands.report import forecast_lines
 
 LINE = WaitsLine(

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from schemas.gpu_request import (
+from schemas.gpus.gpu_request import (
     ClusterRequest,
     GpuRequest,
     Placement,

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from schemas.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import GpuRequest
 from services.cli.commands.reservations import reserved
 from shared.client.http import StewardClient
 

@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from schemas.benchmark import FailedLevel, LoadBoundary, LoadKind
-from schemas.checks import Finding, Verdict
-from schemas.executor import AttemptPhase, Failure, FailureKind
-from schemas.orchestrator import ExperimentState
-from schemas.orchestrator_views import ExperimentView
-from schemas.reports import FailureLine, FailuresView
-from schemas.results import GpuMemoryTrend
-from schemas.task import Objective, StopReason
-from schemas.trust import RunInfo, RunRole, SetAside, TrustVerdict
+from schemas.executor.attempts import AttemptPhase, Failure, FailureKind
+from schemas.gpus.checks import Finding, Verdict
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.orchestrator.views import ExperimentView
+from schemas.results.measurements import GpuMemoryTrend
+from schemas.results.reports import FailureLine, FailuresView
+from schemas.task.benchmark import FailedLevel, LoadBoundary, LoadKind
+from schemas.task.task_file import Objective, StopReason
+from schemas.task.trust import RunInfo, RunRole, SetAside, TrustVerdict
 from services.cli.commands.report import failures_table, print_csv
 from services.cli.display.output import plain_text
 from services.cli.display.tables import (

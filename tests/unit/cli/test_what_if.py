@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from click.testing import CliRunner
 
-from schemas.scheduler_policy import NamespaceOutcome, PolicyOutcome, PolicyTrial, TriedPolicy
+from schemas.scheduler.policy import NamespaceOutcome, PolicyOutcome, PolicyTrial, TriedPolicy
 from services.cli.commands.what_if import trial_lines, trial_table, what_if
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,7 +11,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from schemas.cluster import ClusterGpuReading, ClusterNode, GpuSupply, NodeTaint, ReadingsSource
+from schemas.cluster.nodes import (
+    ClusterGpuReading,
+    ClusterNode,
+    GpuSupply,
+    NodeTaint,
+    ReadingsSource,
+)
 from services.cluster.domain.cluster_state import ClusterState, Counted
 from services.cluster.domain.objects import Node, Pod, ResourceClaim, ResourceSlice
 from services.cluster.domain.quantities import mebibytes, whole

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from schemas.checks import LimitsPolicy, RequestsPolicy, ResourceDefinition
+from schemas.gpus.checks import LimitsPolicy, RequestsPolicy, ResourceDefinition
 from services.cluster.domain.custom_devices import ConfigMap, CustomDevices
 from shared.accelerator_rules.device_config import config_map_of
 

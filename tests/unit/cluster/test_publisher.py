@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from schemas.cluster import ClusterChanged, ClusterNode, ClusterView, GetCluster
+from schemas.cluster.nodes import ClusterChanged, ClusterNode, ClusterView, GetCluster
 from services.cluster.domain.cluster_state import ClusterState, Counted
 from services.cluster.domain.objects import Node
 from services.cluster.publisher import ViewPublisher

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from schemas.cluster import ClusterGpuReading
+from schemas.cluster.nodes import ClusterGpuReading
 from services.cluster.domain.objects import Metadata, Pod
 from services.cluster.pod_index import PodIndex
 from services.cluster.readings.pages import from_exporter, from_nvidia_smi, merged

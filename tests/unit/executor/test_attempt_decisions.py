@@ -5,9 +5,9 @@ from uuid import uuid4
 
 import pytest
 
-from schemas.benchmark import BenchmarkResult, BenchmarkTool, LevelResult
 from schemas.errors import ErrorCode
-from schemas.executor import AttemptOutcome, AttemptPhase, FailureKind
+from schemas.executor.attempts import AttemptOutcome, AttemptPhase, FailureKind
+from schemas.task.benchmark import BenchmarkResult, BenchmarkTool, LevelResult
 from services.executor.domain.admission import Remembered, refuse_start
 from services.executor.domain.verdict import (
     Verdict,

@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.device_grant import ClusterPlacement
-from schemas.executor import Runtime
-from schemas.kubernetes import KubernetesSpec
+from schemas.cluster.kubernetes import KubernetesSpec
+from schemas.executor.attempts import Runtime
+from schemas.gpus.device_grant import ClusterPlacement
 from services.executor.domain.admission import gpus_of, refuse_misdirected
 from services.executor.runtimes.host import cluster_runtimes
 from services.executor.runtimes.kubernetes.cluster import Cluster, namespaces_for

@@ -8,10 +8,15 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from schemas.cluster import GpuSupply
-from schemas.device_grant import ClusterPlacement
-from schemas.executor import Runtime
-from schemas.kubernetes import ContainerOverrides, ContainerResources, KubernetesSpec, VolumeClaim
+from schemas.cluster.kubernetes import (
+    ContainerOverrides,
+    ContainerResources,
+    KubernetesSpec,
+    VolumeClaim,
+)
+from schemas.cluster.nodes import GpuSupply
+from schemas.executor.attempts import Runtime
+from schemas.gpus.device_grant import ClusterPlacement
 from services.executor.engines.engine_table import IMAGES
 from services.executor.engines.image import container_command
 from services.executor.runtimes.kubernetes.effective import differences

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.executor import FailureKind
+from schemas.executor.attempts import FailureKind
 from services.executor.runtimes.kubernetes.kinds import Pod, Workload
 from services.executor.runtimes.kubernetes.sight import image_of, sight_of
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.executor import GangPlace
+from schemas.executor.attempts import GangPlace
 from services.executor.attempts.compile_cache import AttemptCache
 from services.executor.engines.compile_cache import (
     CacheKey,

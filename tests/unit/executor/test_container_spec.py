@@ -5,7 +5,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from schemas.device_grant import DeviceGrant, DeviceShare, ShareKind
+from schemas.gpus.device_grant import DeviceGrant, DeviceShare, ShareKind
 from services.executor.engines.engine_table import IMAGES
 from services.executor.engines.image import HostMount, container_command
 from services.executor.runtimes.docker.spec import Abilities, Made, container_settings

@@ -2,8 +2,8 @@
 
 import pytest
 
-from schemas.benchmark import BenchmarkSpec
-from schemas.executor import AttemptPhase, FailureKind
+from schemas.executor.attempts import AttemptPhase, FailureKind
+from schemas.task.benchmark import BenchmarkSpec
 from services.executor.domain.deadlines import (
     SHORTEST_LEVEL_SECONDS,
     PhaseLimits,

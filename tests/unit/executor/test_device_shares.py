@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from schemas.device_grant import DeviceGrant, DeviceShare, ShareKind
+from schemas.gpus.device_grant import DeviceGrant, DeviceShare, ShareKind
 from services.executor.runtimes.device_shares import check_shares
 from services.executor.runtimes.engine_process import engine_environment
 from services.executor.settings import ExecutorSettings

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from schemas.base import PLATFORM, node_speaker
 from schemas.errors import ErrorCode, Refused
-from schemas.executor import AttemptOutcome, Failure, FailureKind, GangPlace, Runtime
-from schemas.executor_ranks import RankState, RankView
+from schemas.executor.attempts import AttemptOutcome, Failure, FailureKind, GangPlace, Runtime
+from schemas.executor.ranks import RankState, RankView
 from services.executor.domain.admission import refuse_misdirected
 from services.executor.domain.gang import (
     TOGETHER_SECONDS,

@@ -12,8 +12,9 @@ from uuid import uuid4
 import msgspec
 import pytest
 
+from schemas.cluster.kubernetes import EnginePod
 from schemas.errors import Accepted, ErrorCode, Refused
-from schemas.executor import (
+from schemas.executor.attempts import (
     AttemptFinished,
     AttemptOutcome,
     AttemptPhase,
@@ -21,7 +22,6 @@ from schemas.executor import (
     AttemptStarted,
     StartExperiment,
 )
-from schemas.kubernetes import EnginePod
 from services.executor.attempts import transitions
 from services.executor.domain.verdict import Verdict, executor_restarted
 from services.executor.host.processes import ProcessMark

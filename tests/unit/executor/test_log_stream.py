@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.executor_logs import AttemptLogged
+from schemas.executor.logs import AttemptLogged
 from services.executor.logs import live_stream
 from services.executor.logs.engine_log import EngineLog
 from services.executor.logs.live_stream import LogStreamer

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.executor import AttemptOutcome
-from schemas.executor_logs import ReadLog
+from schemas.executor.attempts import AttemptOutcome
+from schemas.executor.logs import ReadLog
 from services.executor.domain.log_lines import (
     LINE_BYTES,
     LINE_OVERHEAD_BYTES,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from schemas.errors import ErrorCode
-from schemas.tokens import Role, TokenView
+from schemas.gateway.tokens import Role, TokenView
 from services.gateway.domain.access import (
     Identity,
     check_csrf,

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from schemas.gateway import GpuMetrics, GpuView
-from schemas.gpu_request import GpuRequest
-from schemas.telemetry import Source
+from schemas.gateway.views import GpuMetrics, GpuView
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.telemetry.readings import Source
 from services.gateway.domain.availability_news import Idle, is_news, looks_idle
 
 

@@ -4,10 +4,10 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.device_grant import DeviceGrant
-from schemas.reasons import Reason, ReasonCode
-from schemas.scheduler import ReservationState
-from schemas.scheduler_views import Explanation
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.scheduler.reasons import Reason, ReasonCode
+from schemas.scheduler.reservations import ReservationState
+from schemas.scheduler.views import Explanation
 from services.gateway.domain.experiments import experiment_detail
 from shared.gpu.info import gpu_info_of
 from tests.support.worlds.gateway import make_summary

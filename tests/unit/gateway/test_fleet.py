@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from schemas.reasons import Reason, ReasonCode
-from schemas.scheduler_devices import DeviceState
-from schemas.scheduler_views import AllocationMap, DeviceAllocation, DeviceHolder, NodeAllocation
-from schemas.telemetry import (
+from schemas.scheduler.devices import DeviceState
+from schemas.scheduler.reasons import Reason, ReasonCode
+from schemas.scheduler.views import AllocationMap, DeviceAllocation, DeviceHolder, NodeAllocation
+from schemas.telemetry.readings import (
     DeviceFacts,
     GpuReading,
     GpuSampled,

@@ -4,9 +4,9 @@ from typing import Any, cast
 
 import msgspec
 
-from schemas.gateway import GpuMetrics
-from schemas.telemetry import GpuProcess
-from schemas.tokens import Role
+from schemas.gateway.tokens import Role
+from schemas.gateway.views import GpuMetrics
+from schemas.telemetry.readings import GpuProcess
 from services.gateway.context import Gateway
 from services.gateway.domain.access import EVERYTHING, Identity
 from services.gateway.live_state import Reading

@@ -7,19 +7,19 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from schemas.benchmark import FailedLevel, LoadBoundary, LoadKind
-from schemas.executor import EngineSpec, Failure, FailureKind, Runtime
-from schemas.gateway import ExperimentDetail, MeasuredMetrics
-from schemas.gpu_request import ClusterRequest, GpuRequest
-from schemas.kubernetes import ContainerDevices, KubernetesSpec, VolumeClaim
-from schemas.orchestrator import ExperimentState, TaskState
-from schemas.quality import QualityVerdict
-from schemas.reports import WaterfallStep, WaterfallView
-from schemas.slo import ConstraintCheck, SloVerdict
-from schemas.stop_words import STOPPED
-from schemas.task import Objective, StopReason
-from schemas.task_report import Deployments
-from schemas.trust import RunInfo, RunRole, SetAside, TrustedConfiguration, TrustVerdict
+from schemas.cluster.kubernetes import ContainerDevices, KubernetesSpec, VolumeClaim
+from schemas.executor.attempts import EngineSpec, Failure, FailureKind, Runtime
+from schemas.gateway.views import ExperimentDetail, MeasuredMetrics
+from schemas.gpus.gpu_request import ClusterRequest, GpuRequest
+from schemas.orchestrator.experiments import ExperimentState, TaskState
+from schemas.results.reports import WaterfallStep, WaterfallView
+from schemas.task.benchmark import FailedLevel, LoadBoundary, LoadKind
+from schemas.task.quality import QualityVerdict
+from schemas.task.report import Deployments
+from schemas.task.slo import ConstraintCheck, SloVerdict
+from schemas.task.stop_words import STOPPED
+from schemas.task.task_file import Objective, StopReason
+from schemas.task.trust import RunInfo, RunRole, SetAside, TrustedConfiguration, TrustVerdict
 from services.gateway.domain.task_report.deployments import deployments
 from services.gateway.domain.task_report.importance import importance
 from services.gateway.domain.task_report.markdown import markdown

@@ -6,13 +6,20 @@ from uuid import UUID
 
 import pytest
 
-from schemas.gateway import GpuMetrics, GpuPodView, GpuProcessView, GpuView
-from schemas.monitoring import GpuDetail
-from schemas.scheduler_devices import DeviceState
-from schemas.scheduler_drifts import DriftAction, DriftKind
-from schemas.scheduler_views import DeviceAllocation, DeviceHolder, Drift, NodeAllocation
-from schemas.telemetry import DeviceFacts, GpuPod, GpuProcess, GpuReading, HealthState, Source
-from schemas.tokens import Role
+from schemas.gateway.tokens import Role
+from schemas.gateway.views import GpuMetrics, GpuPodView, GpuProcessView, GpuView
+from schemas.scheduler.devices import DeviceState
+from schemas.scheduler.drifts import DriftAction, DriftKind
+from schemas.scheduler.views import DeviceAllocation, DeviceHolder, Drift, NodeAllocation
+from schemas.telemetry.monitoring import GpuDetail
+from schemas.telemetry.readings import (
+    DeviceFacts,
+    GpuPod,
+    GpuProcess,
+    GpuReading,
+    HealthState,
+    Source,
+)
 from services.gateway.domain.access import EVERYTHING, Identity
 from services.gateway.domain.visibility import (
     ANOTHER_NAMESPACE,

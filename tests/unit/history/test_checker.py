@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from schemas.scheduler import ReservationState as State
+from schemas.scheduler.reservations import ReservationState as State
 from tests.support.history.checker import check
 from tests.support.history.records import (
     Answered,

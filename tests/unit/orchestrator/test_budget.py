@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from schemas.prices import GpuPrices
-from schemas.task import DeploymentMode, OptimizationSpec, StopReason
+from schemas.results.prices import GpuPrices
+from schemas.task.task_file import DeploymentMode, OptimizationSpec, StopReason
 from services.orchestrator.domain.budget import (
     HeldGpus,
     cost_of,

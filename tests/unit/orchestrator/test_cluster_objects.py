@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from schemas.checks import LimitsPolicy, ResourceDefinition, Verdict
-from schemas.executor import Runtime, RuntimeOffer
-from schemas.gpu_request import ClusterRequest
-from schemas.kubernetes import (
+from schemas.cluster.kubernetes import (
     ContainerOverrides,
     ContainerResources,
     KubernetesSpec,
     VolumeClaim,
 )
-from schemas.task import DeploymentMode, TaskFile
+from schemas.executor.attempts import Runtime, RuntimeOffer
+from schemas.gpus.checks import LimitsPolicy, ResourceDefinition, Verdict
+from schemas.gpus.gpu_request import ClusterRequest
+from schemas.task.task_file import DeploymentMode, TaskFile
 from services.orchestrator.domain.cluster_objects import kubernetes_spec
 from services.orchestrator.domain.executor_offers import Offer
 from services.orchestrator.domain.plan import make_plan

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.benchmark import BenchmarkMetrics, LevelMark, LevelResult, Steadiness
-from schemas.gpu_request import GpuRequest
-from schemas.orchestrator import ExperimentState
-from schemas.results import CoTenant, GpuDetails, GpuMonitoring
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.results.measurements import CoTenant, GpuDetails, GpuMonitoring
+from schemas.task.benchmark import BenchmarkMetrics, LevelMark, LevelResult, Steadiness
 from services.orchestrator.domain import running
 from services.orchestrator.domain.contamination import of_gpus, of_levels
 from shared.benchmarks.metrics import distribution

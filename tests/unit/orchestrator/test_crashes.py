@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from schemas.executor import FailureKind
+from schemas.executor.attempts import FailureKind
 from services.orchestrator.domain.plan import make_search
 from services.orchestrator.domain.search.crashes import crash_predictor
 from services.orchestrator.domain.search.history import Trial

@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from schemas.base import Command
-from schemas.executor import AttemptOutcome, CancelExperiment, Failure, FailureKind
-from schemas.orchestrator import ExperimentState
-from schemas.scheduler import CancelReservation
+from schemas.executor.attempts import AttemptOutcome, CancelExperiment, Failure, FailureKind
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.scheduler.reservations import CancelReservation
 from services.orchestrator.domain import deadlines, running
 from services.orchestrator.domain.deadlines import (
     PastHolds,

@@ -8,10 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.base import tag_of
-from schemas.benchmark import BenchmarkMetrics, BenchmarkResult, BenchmarkTool
-from schemas.device_grant import ClusterPlacement
 from schemas.errors import Accepted, ErrorCode, Refused
-from schemas.executor import (
+from schemas.executor.attempts import (
     AttemptFinished,
     AttemptOutcome,
     AttemptPhase,
@@ -22,17 +20,23 @@ from schemas.executor import (
     FailureKind,
     StartExperiment,
 )
-from schemas.gpu_request import GpuRequest
-from schemas.orchestrator import ExperimentRunning, ExperimentSucceeded, ExperimentWaiting
-from schemas.orchestrator import ExperimentState as State
-from schemas.reasons import Reason, ReasonCode
-from schemas.results import GpuMonitoring
-from schemas.scheduler import (
+from schemas.gpus.device_grant import ClusterPlacement
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.orchestrator.experiments import (
+    ExperimentRunning,
+    ExperimentSucceeded,
+    ExperimentWaiting,
+)
+from schemas.orchestrator.experiments import ExperimentState as State
+from schemas.results.measurements import GpuMonitoring
+from schemas.scheduler.reasons import Reason, ReasonCode
+from schemas.scheduler.reservations import (
     CancelReservation,
     ReleaseReservation,
     RequestReservation,
     ReservationState,
 )
+from schemas.task.benchmark import BenchmarkMetrics, BenchmarkResult, BenchmarkTool
 from services.orchestrator.domain import running, waiting
 from services.orchestrator.domain.records import Attempt, Decision
 from services.orchestrator.domain.waiting import ReservationEnd

@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from schemas.orchestrator import ExperimentState
-from schemas.task import Objective
-from schemas.trust import FrontMember, RunInfo, RunRole, TrustVerdict
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.task.task_file import Objective
+from schemas.task.trust import FrontMember, RunInfo, RunRole, TrustVerdict
 from services.orchestrator.domain.search.front_trust import (
     MOST_MEMBERS,
     front_members,

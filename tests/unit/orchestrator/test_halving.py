@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from schemas.benchmark import BenchmarkTool
-from schemas.orchestrator import ExperimentState
-from schemas.task import Objective, StopReason
-from schemas.trust import RunInfo, RunRole
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.task.benchmark import BenchmarkTool
+from schemas.task.task_file import Objective, StopReason
+from schemas.task.trust import RunInfo, RunRole
 from services.orchestrator.domain.benchmark_plan import benchmark_spec
 from services.orchestrator.domain.plan import make_plan, make_search
 from services.orchestrator.domain.search.halving import REDUCTION, rungs_of

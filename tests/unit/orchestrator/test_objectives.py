@@ -6,8 +6,8 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from schemas.orchestrator import ExperimentState
-from schemas.task import Objective, OptimizationSpec
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.task.task_file import Objective, OptimizationSpec
 from services.orchestrator.domain.expansion import search_axes
 from services.orchestrator.domain.plan import make_plan
 from services.orchestrator.domain.search.history import Past, trials_of

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from schemas.executor import FailureKind
-from schemas.orchestrator import ExperimentState
+from schemas.executor.attempts import FailureKind
+from schemas.orchestrator.experiments import ExperimentState
 from shared.postgres.database import from_json, to_json
 from tests.support.worlds.orchestrator_records import (
     make_attempt,

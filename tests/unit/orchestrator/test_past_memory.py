@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from schemas.executor import EngineSpec, Runtime
-from schemas.gpu_request import GpuRequest
-from schemas.orchestrator import ExperimentState
-from schemas.task import GpuPreferences, MemorySource
+from schemas.executor.attempts import EngineSpec, Runtime
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.task.task_file import GpuPreferences, MemorySource
 from services.orchestrator.domain.past_memory import (
     PastRun,
     learned_memory,

@@ -3,12 +3,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from schemas.benchmark import BenchmarkTool
-from schemas.checks import CudaRules, Verdict
-from schemas.engine_rules import EngineRules, TaskField
 from schemas.errors import ErrorCode
-from schemas.executor import Runtime, RuntimeOffer
-from schemas.task import DeploymentMode, TaskFile
+from schemas.executor.attempts import Runtime, RuntimeOffer
+from schemas.executor.engine_rules import EngineRules, TaskField
+from schemas.gpus.checks import CudaRules, Verdict
+from schemas.task.benchmark import BenchmarkTool
+from schemas.task.task_file import DeploymentMode, TaskFile
 from services.orchestrator.domain.benchmark_plan import benchmark_spec
 from services.orchestrator.domain.engines import fields_taken, mode_of
 from services.orchestrator.domain.executor_offers import Offer

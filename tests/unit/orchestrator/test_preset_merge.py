@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from schemas.presets import PresetView
-from schemas.task import PresetMerge, TaskFile
+from schemas.orchestrator.presets import PresetView
+from schemas.task.task_file import PresetMerge, TaskFile
 from services.orchestrator.domain.expansion import expand
 from services.orchestrator.domain.plan import make_plan
 from services.orchestrator.domain.preset_merge import merge, with_parameters_of

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from schemas.executor import Runtime, RuntimeOffer
-from schemas.model_shape import ModelShape
-from schemas.orchestrator import ExperimentState
-from schemas.task import Objective
+from schemas.executor.attempts import Runtime, RuntimeOffer
+from schemas.executor.model_shape import ModelShape
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.task.task_file import Objective
 from services.orchestrator.domain.executor_offers import Offer
 from services.orchestrator.domain.expansion import Point
 from services.orchestrator.domain.plan import make_search

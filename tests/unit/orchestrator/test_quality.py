@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from schemas.benchmark import BenchmarkTool
+from schemas.task.benchmark import BenchmarkTool
 from services.orchestrator.domain.benchmark_plan import benchmark_spec
 from services.orchestrator.domain.plan import make_plan
 from tests.support.worlds.orchestrator_records import OFFERS, make_file

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from schemas.orchestrator import ExperimentState
-from schemas.task import Objective
-from schemas.trust import RunInfo, RunRole
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.task.task_file import Objective
+from schemas.task.trust import RunInfo, RunRole
 from services.orchestrator.domain.search.history import Past
 from services.orchestrator.domain.search.repeated_runs import (
     Configuration,

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from schemas.device_grant import ClusterPlacement
 from schemas.errors import ErrorCode, Refused
-from schemas.executor import AttemptOutcome, Failure, FailureKind
-from schemas.gpu_request import ClusterRequest, GpuRequest
-from schemas.orchestrator import ExperimentRetrying, ExperimentState
+from schemas.executor.attempts import AttemptOutcome, Failure, FailureKind
+from schemas.gpus.device_grant import ClusterPlacement
+from schemas.gpus.gpu_request import ClusterRequest, GpuRequest
+from schemas.orchestrator.experiments import ExperimentRetrying, ExperimentState
 from services.orchestrator.domain import running
 from services.orchestrator.domain.records import Experiment
 from services.orchestrator.domain.retrying import Step, next_step, nodes_to_request

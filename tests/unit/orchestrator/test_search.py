@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from schemas.executor import FailureKind
-from schemas.orchestrator import ExperimentState
-from schemas.task import Objective, StopReason
+from schemas.executor.attempts import FailureKind
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.task.task_file import Objective, StopReason
 from services.orchestrator.domain.expansion import Point
 from services.orchestrator.domain.plan import make_search
 from services.orchestrator.domain.search.crashes import crash_predictor

@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from schemas.gpu_request import ClusterRequest
-from schemas.task import DeploymentMode
+from schemas.gpus.gpu_request import ClusterRequest
+from schemas.task.task_file import DeploymentMode
 from services.orchestrator.domain.expansion import Point
 from services.orchestrator.domain.sizing import (
     LARGEST_GROUP,

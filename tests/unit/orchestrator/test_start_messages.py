@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from schemas.executor import AttemptPhase, AttemptProgressed
+from schemas.executor.attempts import AttemptPhase, AttemptProgressed
 from services.orchestrator.start_messages import REMEMBERED, StartMessages
 from shared.clock import utcnow
 from shared.ids import new_id

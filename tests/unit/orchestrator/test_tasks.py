@@ -5,9 +5,9 @@ import pytest
 
 from schemas.base import tag_of
 from schemas.errors import ErrorCode
-from schemas.orchestrator import ExperimentState as State
-from schemas.orchestrator import TaskCompleted, TaskState
-from schemas.task import StopReason
+from schemas.orchestrator.experiments import ExperimentState as State
+from schemas.orchestrator.experiments import TaskCompleted, TaskState
+from schemas.task.task_file import StopReason
 from services.orchestrator.domain import tasks
 from services.orchestrator.domain.tasks import Tally
 from shared.errors import RefusedError

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from schemas.benchmark import BenchmarkTool
+from schemas.task.benchmark import BenchmarkTool
 from services.orchestrator.domain.executor_offers import Offer, eligible_nodes
 from services.orchestrator.domain.plan import make_plan
 from services.orchestrator.domain.tools import choose_tool, tool_of_old

@@ -7,10 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from schemas.benchmark import FailedLevel
-from schemas.orchestrator import ExperimentState
-from schemas.task import Objective
-from schemas.trust import RunInfo, RunRole, TrustVerdict
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.task.benchmark import FailedLevel
+from schemas.task.task_file import Objective
+from schemas.task.trust import RunInfo, RunRole, TrustVerdict
 from services.orchestrator.domain.search.history import Past, with_images_compared
 from services.orchestrator.domain.search.trust import (
     BASELINE_RUNS,

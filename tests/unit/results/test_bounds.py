@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from schemas.benchmark import Bound, LevelMark, LevelResult
+from schemas.task.benchmark import Bound, LevelMark, LevelResult
 from services.results.domain.bounds import WindowFacts, bounds_of
 from shared.benchmarks.metrics import RequestSample, level_result
 from tests.support.bound_cases import BASE, Case, disturbed, named_of, truth_of

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.device_grant import DeviceGrant, DeviceShare, ShareKind
-from schemas.results import CoTenant, EnergySource, GpuMonitoring, Percentiles
+from schemas.gpus.device_grant import DeviceGrant, DeviceShare, ShareKind
+from schemas.results.measurements import CoTenant, EnergySource, GpuMonitoring, Percentiles
 from services.results.domain.details import Fault, percentiles
 from services.results.domain.monitoring import Run, summarize
 from services.results.domain.reading import Condition, Reading, Span, Tenant

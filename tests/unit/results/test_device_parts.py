@@ -1,6 +1,6 @@
 import pytest
 
-from schemas.device_grant import DeviceGrant, DeviceShare, ShareKind
+from schemas.gpus.device_grant import DeviceGrant, DeviceShare, ShareKind
 from services.results.domain.device_parts import hundredths_of
 
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.device_grant import DeviceGrant
-from schemas.executor import Window
-from schemas.monitoring import Spread
-from schemas.results import GpuMonitoring
+from schemas.executor.attempts import Window
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.results.measurements import GpuMonitoring
+from schemas.telemetry.monitoring import Spread
 from services.results.domain.monitoring import Run, summarize
 from services.results.domain.reading import Reading, Span, union_of
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from schemas.device_grant import DeviceGrant
-from schemas.kubernetes import EnginePod
-from schemas.telemetry import GpuPod
+from schemas.cluster.kubernetes import EnginePod
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.telemetry.readings import GpuPod
 from services.results.domain.pod_devices import Told, devices_of
 
 POD = EnginePod(node_id="n1", namespace="engines", pod="e-1-x", container="ome-container", gpus=2)

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from schemas.device_grant import DeviceGrant, DeviceShare, ShareKind
-from schemas.executor import AttemptPhase, PhaseTiming
+from schemas.executor.attempts import AttemptPhase, PhaseTiming
+from schemas.gpus.device_grant import DeviceGrant, DeviceShare, ShareKind
 from services.results.ledger.waterfall import Attempt, Steps
 from shared.ids import new_id
 

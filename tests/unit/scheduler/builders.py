@@ -7,8 +7,8 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import Reason
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.reasons import Reason
 from services.scheduler.domain.model.fleet import Device, Fleet, Node, Reading, ReadingState
 from services.scheduler.domain.model.inputs import (
     DeviceSeen,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import ReasonCode
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.reasons import ReasonCode
 from services.scheduler.domain.model.fleet import Device, Node
 from services.scheduler.domain.model.inputs import DeviceSeen, LeaseEnded, RequestQueued
 from services.scheduler.domain.placement.decisions import Grant

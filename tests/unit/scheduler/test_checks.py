@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from schemas.gpu_request import (
+from schemas.gpus.gpu_request import (
     GpuRequest,
     Preference,
     Selector,

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from schemas.cluster import ClusterNode, GpuSupply, NodeGpus, NodeTaint
-from schemas.device_grant import ClusterPlacement
-from schemas.gpu_request import GpuRequest, Selector
-from schemas.reasons import Reason, ReasonCode
+from schemas.cluster.nodes import ClusterNode, GpuSupply, NodeGpus, NodeTaint
+from schemas.gpus.device_grant import ClusterPlacement
+from schemas.gpus.gpu_request import GpuRequest, Selector
+from schemas.scheduler.reasons import Reason, ReasonCode
 from services.scheduler.domain.clusters.choice import (
     DRIVER_AT_LEAST,
     Choice,

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from schemas.cluster import ClusterGpuReading
-from schemas.node_selection import ClusterGpu
+from schemas.cluster.node_selection import ClusterGpu
+from schemas.cluster.nodes import ClusterGpuReading
 from services.scheduler.domain.clusters.choice import Cluster, ClusterFleet
 from services.scheduler.domain.clusters.gpu_status import gpu_status
 from services.scheduler.domain.clusters.room import STALE

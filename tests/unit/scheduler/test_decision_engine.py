@@ -6,8 +6,8 @@ from uuid import UUID
 
 from msgspec import json
 
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import ReasonCode
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.reasons import ReasonCode
 from services.scheduler.domain.advice.replay import RecordedCycle, replay_cycles
 from services.scheduler.domain.model.fleet import Node
 from services.scheduler.domain.model.inputs import (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec import json
 from msgspec.structs import replace
 
-from schemas.gpu_request import GpuRequest, Placement
+from schemas.gpus.gpu_request import GpuRequest, Placement
 from services.scheduler.domain.model.demand import DemandClass
 from services.scheduler.domain.model.fleet import Node
 from services.scheduler.domain.model.inputs import DemandSeen, Input, arriving_request

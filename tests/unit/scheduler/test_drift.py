@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from schemas.scheduler_drifts import DriftAction, DriftKind
+from schemas.scheduler.drifts import DriftAction, DriftKind
 from services.scheduler.domain.drift.detection import (
     DeviceUse,
     Holding,

@@ -5,10 +5,10 @@ from uuid import UUID
 
 import pytest
 
-from schemas.gpu_request import GpuRequest, Selector, SelectorKey, SelectorOperator
-from schemas.reasons import ReasonCode
-from schemas.scheduler_devices import CordonCause, CordonState, DeviceState
-from schemas.telemetry import HealthState
+from schemas.gpus.gpu_request import GpuRequest, Selector, SelectorKey, SelectorOperator
+from schemas.scheduler.devices import CordonCause, CordonState, DeviceState
+from schemas.scheduler.reasons import ReasonCode
+from schemas.telemetry.readings import HealthState
 from services.scheduler.domain.model.fleet import Node, ReadingState
 from services.scheduler.domain.placement.eligibility import (
     blocks,

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from schemas.gpu_request import GpuRequest, Selector, SelectorKey, SelectorOperator
-from schemas.reasons import ChangeKind
+from schemas.gpus.gpu_request import GpuRequest, Selector, SelectorKey, SelectorOperator
+from schemas.scheduler.reasons import ChangeKind
 from services.scheduler.domain.advice import evaluation
 from services.scheduler.domain.advice.evaluation import available, evaluate
 from services.scheduler.domain.advice.suggestions import TRIALS

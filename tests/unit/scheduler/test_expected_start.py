@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import Reason
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.reasons import Reason
 from services.scheduler.domain.advice.expected_start import expected_start
 from services.scheduler.domain.model.fleet import Device, ReadingState
 from services.scheduler.domain.model.inputs import (

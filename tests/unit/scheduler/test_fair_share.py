@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from schemas.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import GpuRequest
 from services.scheduler.domain.model.fleet import Node
 from services.scheduler.domain.model.inputs import (
     DeviceSeen,

@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from schemas.scheduler_devices import LOSSES, CordonCause
-from schemas.telemetry import (
+from schemas.scheduler.devices import LOSSES, CordonCause
+from schemas.telemetry.readings import (
     DeviceFacts,
     FaultSeen,
     HealthAction,

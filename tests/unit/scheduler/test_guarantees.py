@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from schemas.gpu_request import GpuRequest
-from schemas.scheduler_namespaces import PreemptionCause
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.namespaces import PreemptionCause
 from services.scheduler.domain.model.fleet import Node
 from services.scheduler.domain.model.inputs import (
     DeviceSeen,

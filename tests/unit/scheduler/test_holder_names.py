@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from schemas.reasons import Reason, ReasonCode
-from schemas.scheduler import experiment_holder
+from schemas.scheduler.reasons import Reason, ReasonCode
+from schemas.scheduler.reservations import experiment_holder
 from services.scheduler.domain.advice.holder_names import Holder, mentioned, with_names
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from schemas.engine_samples import EngineReading, EngineSampled
-from schemas.executor import AttemptPhase
-from schemas.scheduler import ReservationState
-from schemas.scheduler_idle import IdleAction
-from schemas.scheduler_views import Idleness
+from schemas.executor.attempts import AttemptPhase
+from schemas.executor.engine_samples import EngineReading, EngineSampled
+from schemas.scheduler.idle import IdleAction
+from schemas.scheduler.reservations import ReservationState
+from schemas.scheduler.views import Idleness
 from services.scheduler.domain.drift.detection import DeviceUse, Holding, NodeUse, Workload
 from services.scheduler.domain.idle import (
     Activity,

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from schemas.telemetry import GpuProcess, GpuReading, GpuSampled, Source
+from schemas.telemetry.readings import GpuProcess, GpuReading, GpuSampled, Source
 from services.scheduler.domain.model.fleet import ReadingState
 from services.scheduler.observations.latest_readings import LatestReadings
 from tests.unit.scheduler.builders import NOW

@@ -4,9 +4,9 @@ from uuid import UUID
 
 import msgspec
 
-from schemas.reasons import Reason, ReasonCode
-from schemas.scheduler import ReservationState
-from schemas.scheduler_views import Explanation
+from schemas.scheduler.reasons import Reason, ReasonCode
+from schemas.scheduler.reservations import ReservationState
+from schemas.scheduler.views import Explanation
 from services.scheduler.domain.placement.reasons import abridge
 from shared.messaging.paging import REPLY_BYTES, fitting
 

@@ -7,10 +7,10 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from schemas.gpu_request import GpuRequest
-from schemas.mig import MigInstance, MigLayout, MigOption
-from schemas.reasons import ReasonCode
-from schemas.telemetry import HealthState
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.gpus.mig import MigInstance, MigLayout, MigOption
+from schemas.scheduler.reasons import ReasonCode
+from schemas.telemetry.readings import HealthState
 from services.scheduler.domain.model.fleet import Device, Fleet, Reading, ReadingState
 from services.scheduler.domain.placement.eligibility import blocks, can_ever_serve, reason_for
 from services.scheduler.domain.placement.mig_geometry import MOST_AT_ONCE, Division, divisions

@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from schemas.telemetry import HealthState
+from schemas.telemetry.readings import HealthState
 from services.scheduler.domain.model.fleet import Device, Fleet, Host, Node, ReadingState
 from services.scheduler.domain.node_selection import (
     cluster_gpu_status,

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from schemas.gpu_request import GpuRequest, Placement, Preference, Selector, SelectorKey
+from schemas.gpus.gpu_request import GpuRequest, Placement, Preference, Selector, SelectorKey
 from services.scheduler.domain.placement.placement import Weights, place, score
 from tests.unit.scheduler.builders import make_context, make_device
 

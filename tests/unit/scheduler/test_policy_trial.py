@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from schemas.gpu_request import GpuRequest
-from schemas.scheduler_policy import TriedPolicy
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.policy import TriedPolicy
 from services.scheduler.domain.advice.policy_trial import policy_of, serve
 from services.scheduler.domain.advice.recorded_requests import (
     left_out,

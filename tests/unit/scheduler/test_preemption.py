@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from schemas.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import GpuRequest
 from services.scheduler.domain.model.inputs import LeaseEnded, RequestEnded
 from services.scheduler.domain.placement.decisions import Grant, Preempt
 from services.scheduler.domain.queue.decision_engine import DecisionEngine

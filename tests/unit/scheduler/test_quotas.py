@@ -5,8 +5,8 @@ from uuid import UUID
 
 import msgspec
 
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import ReasonCode
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.reasons import ReasonCode
 from services.scheduler.domain.advice.evaluation import evaluate
 from services.scheduler.domain.model.fleet import Node
 from services.scheduler.domain.model.inputs import (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from schemas.reason_counts import counted
-from schemas.reasons import REASON_MEANINGS, ReasonCode
+from schemas.scheduler.reason_counts import counted
+from schemas.scheduler.reasons import REASON_MEANINGS, ReasonCode
 
 
 def test_every_reason_code_is_documented_and_nothing_else_is() -> None:

@@ -6,9 +6,9 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from schemas.gpu_request import GpuRequest, Selector, SelectorKey
-from schemas.reasons import Reason, ReasonCode
-from schemas.scheduler import ReservationState
+from schemas.gpus.gpu_request import GpuRequest, Selector, SelectorKey
+from schemas.scheduler.reasons import Reason, ReasonCode
+from schemas.scheduler.reservations import ReservationState
 from services.scheduler.domain.model.fleet import Device, Fleet, Host, HostResources, Node
 from services.scheduler.domain.placement.placement import PlacementContext
 from services.scheduler.domain.placement.reasons import (

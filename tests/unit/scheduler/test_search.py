@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import json
 
-from schemas.gpu_request import (
+from schemas.gpus.gpu_request import (
     GpuRequest,
     Placement,
     Preference,
@@ -17,7 +17,7 @@ from schemas.gpu_request import (
     SelectorKey,
     SelectorOperator,
 )
-from schemas.telemetry import HealthState
+from schemas.telemetry.readings import HealthState
 from services.scheduler.domain.model.fleet import Device, Node, ReadingState
 from services.scheduler.domain.model.inputs import (
     DeviceSeen,

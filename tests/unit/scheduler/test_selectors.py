@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from schemas.gpu_request import GpuRequest, Selector, SelectorKey, SelectorOperator
-from schemas.reasons import ReasonCode
-from schemas.scheduler_devices import DeviceState
+from schemas.gpus.gpu_request import GpuRequest, Selector, SelectorKey, SelectorOperator
+from schemas.scheduler.devices import DeviceState
+from schemas.scheduler.reasons import ReasonCode
 from services.scheduler.domain.model.fleet import Node
 from services.scheduler.domain.placement.decisions import Grant
 from services.scheduler.domain.placement.eligibility import blocks, reason_for, state_of

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.device_grant import ShareKind
-from schemas.gpu_request import GpuRequest, ShareStrategy
-from schemas.reasons import ReasonCode
+from schemas.gpus.device_grant import ShareKind
+from schemas.gpus.gpu_request import GpuRequest, ShareStrategy
+from schemas.scheduler.reasons import ReasonCode
 from services.scheduler.domain.model.fleet import Fleet, Host, Node, Part
 from services.scheduler.domain.model.inputs import (
     DeviceSeen,

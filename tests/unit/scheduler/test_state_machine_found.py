@@ -3,7 +3,7 @@
 from datetime import timedelta
 from uuid import UUID
 
-from schemas.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import GpuRequest
 from services.scheduler.domain.model.inputs import (
     DeviceGone,
     DeviceSeen,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from schemas.gpu_request import GpuRequest, Selector, SelectorKey
-from schemas.reasons import ChangeKind
+from schemas.gpus.gpu_request import GpuRequest, Selector, SelectorKey
+from schemas.scheduler.reasons import ChangeKind
 from services.scheduler.domain.advice.suggestions import TRIALS, suggest
 
 LABEL = Selector(key=SelectorKey.LABEL, label="zone", values=("a",))

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.device_grant import DeviceGrant
-from schemas.gpu_request import GpuRequest, Placement, Preference, Selector
-from schemas.gpu_request import SelectorKey as Key
-from schemas.telemetry import DeviceFacts, GpuLink, LinkKind
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.gpus.gpu_request import GpuRequest, Placement, Preference, Selector
+from schemas.gpus.gpu_request import SelectorKey as Key
+from schemas.telemetry.readings import DeviceFacts, GpuLink, LinkKind
 from services.scheduler.domain.model.fleet import Device
 from services.scheduler.domain.placement.device_choice import Scored, best_first, choose, rank
 from services.scheduler.domain.placement.placement import Weights, score

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import GpuRequest
 from services.scheduler.domain.placement.decisions import Grant
 from services.scheduler.domain.placement.shares import hundredths
 from services.scheduler.intake.validation import check_wanted

@@ -7,7 +7,7 @@ import pytest
 
 from schemas.base import PLATFORM, Event, Live, Message, Sample, node_speaker, pattern_for, tag_of
 from schemas.catalog import MESSAGES
-from schemas.executor_running import ListRunning
+from schemas.executor.running import ListRunning
 from shared.messaging.permissions import (
     SERVICES,
     Role,

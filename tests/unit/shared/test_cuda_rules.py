@@ -5,8 +5,8 @@ from itertools import product
 
 import pytest
 
-from schemas.checks import CudaCheck, CudaRules, GpuMode, Verdict
-from schemas.telemetry import DeviceFacts, HostFacts, InventoryReported, Source
+from schemas.gpus.checks import CudaCheck, CudaRules, GpuMode, Verdict
+from schemas.telemetry.readings import DeviceFacts, HostFacts, InventoryReported, Source
 from shared.accelerator_rules.checks import answer_cuda
 from shared.accelerator_rules.cuda import CUDA_RULES, check_cuda
 from shared.accelerator_rules.cuda_versions import (

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.checks import (
+from schemas.gpus.checks import (
     DeviceConfigCheck,
     LimitsPolicy,
     RequestsPolicy,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from schemas.checks import LimitsPolicy, RequestsPolicy, ResourceDefinition
-from schemas.kubernetes import ContainerDevices, KubernetesSpec
+from schemas.cluster.kubernetes import ContainerDevices, KubernetesSpec
+from schemas.gpus.checks import LimitsPolicy, RequestsPolicy, ResourceDefinition
 from shared.accelerator_rules.device_policies import (
     AMOUNTS,
     RESOURCE,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from schemas.engine_rules import EngineParameter, EngineRules, ParameterKind
+from schemas.executor.engine_rules import EngineParameter, EngineRules, ParameterKind
 from shared.engine_parameters.check import ALLOW_LISTS, check_parameters, checked_value
 from shared.errors import RefusedError
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.engine_samples import EngineReading
+from schemas.executor.engine_samples import EngineReading
 from shared.engine_metrics import read_page
 
 VLLM = """

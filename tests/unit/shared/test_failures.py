@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from schemas.executor import FailureKind
+from schemas.executor.attempts import FailureKind
 from shared.failures import CATALOGUE, RULES, Known, findings, recognise
 
 

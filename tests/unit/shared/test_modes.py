@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.checks import GpuMode, ModeCheck, PrecisionRules, Verdict
-from schemas.gpu_request import GpuRequest
+from schemas.gpus.checks import GpuMode, ModeCheck, PrecisionRules, Verdict
+from schemas.gpus.gpu_request import GpuRequest
 from shared.accelerator_rules.advice import advised_environment
 from shared.accelerator_rules.modes import (
     FORMS,

@@ -1,6 +1,6 @@
 """The block that tells which node was chosen, as operators know it."""
 
-from schemas.node_selection import NodeGpuSummary, NodeSelection
+from schemas.cluster.node_selection import NodeGpuSummary, NodeSelection
 from shared.gpu.node_selection import selection_lines
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from schemas.checks import PrecisionCheck, PrecisionRules, Verdict
+from schemas.gpus.checks import PrecisionCheck, PrecisionRules, Verdict
 from shared.accelerator_rules.checks import answer_precision
 from shared.accelerator_rules.compute_capability import (
     Capability,

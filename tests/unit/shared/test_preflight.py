@@ -2,8 +2,8 @@
 
 import pytest
 
-from schemas.checks import CudaRules, GpuMode, Verdict
-from schemas.gpu_request import Selector, SelectorKey, SelectorOperator
+from schemas.gpus.checks import CudaRules, GpuMode, Verdict
+from schemas.gpus.gpu_request import Selector, SelectorKey, SelectorOperator
 from shared.accelerator_rules.cuda import check_cuda
 from shared.accelerator_rules.cuda_versions import (
     CudaVersion,

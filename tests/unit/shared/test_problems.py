@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from schemas import catalog
-from schemas.task import TaskFile
+from schemas.task.task_file import TaskFile
 from shared.problems import explain_validation_error
 
 START = '{"task_name": "a", "base_runtime": "vllm", "model": {"id_or_path": "m"}'

@@ -1,6 +1,6 @@
 """What a table of routes hands to FastStream."""
 
-from schemas.scheduler_views import AllocationMap, GetAllocationMap
+from schemas.scheduler.views import AllocationMap, GetAllocationMap
 from shared.messaging.bus import Bus
 from shared.messaging.routes import query_route
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from schemas.checks import GpuMode, Verdict
+from schemas.gpus.checks import GpuMode, Verdict
 from shared.accelerator_rules.scheduler_extenders import (
     CONFIGURATION_PATH,
     PLUGINS,

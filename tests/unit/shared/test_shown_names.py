@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from schemas.base import LabelKey, Name, Namespace, NodeId
-from schemas.gateway import Cause, ReservationRequest, ReturnToService, Withdrawal
-from schemas.gpu_request import GpuRequest
-from schemas.orchestrator import CancelTask
-from schemas.scheduler import RequestReservation
-from schemas.scheduler_devices import Cordon, Drain, Uncordon
-from schemas.scheduler_nodes import LabelNode, RemoveNode
-from schemas.task import TaskFile
+from schemas.gateway.views import Cause, ReservationRequest, ReturnToService, Withdrawal
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.orchestrator.experiments import CancelTask
+from schemas.scheduler.devices import Cordon, Drain, Uncordon
+from schemas.scheduler.nodes import LabelNode, RemoveNode
+from schemas.scheduler.reservations import RequestReservation
+from schemas.task.task_file import TaskFile
 from shared.ids import new_id
 
 TASK = {"task_name": "tune", "base_runtime": "llamacpp", "model": {"id_or_path": "m"}}

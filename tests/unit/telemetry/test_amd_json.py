@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from schemas.telemetry import DeviceFacts, GpuProcess, GpuReading
+from schemas.telemetry.readings import DeviceFacts, GpuProcess, GpuReading
 from services.telemetry.sources.amd import amd_smi, rocm_smi
 from services.telemetry.sources.amd.values import amount, count, memory_mb
 from tests.support.fakes.amd import LIST, METRIC, PROCESS, ROCM, STATIC, value

@@ -1,6 +1,6 @@
 """What a driver has sampled by itself, in brief."""
 
-from schemas.telemetry import Buffered, BufferedMetric
+from schemas.telemetry.readings import Buffered, BufferedMetric
 from services.telemetry.domain.buffered_samples import summarized
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from schemas.telemetry import HealthKind
+from schemas.telemetry.readings import HealthKind
 from services.telemetry.domain.xid import advice
 from services.telemetry.sources.dcgm.page import DcgmPage, parse_page
 from services.telemetry.sources.dcgm.sticky_xids import StickyXids

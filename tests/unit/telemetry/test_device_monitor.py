@@ -3,7 +3,7 @@
 import pytest
 
 from schemas.errors import ErrorCode
-from schemas.telemetry import DeviceFacts, HealthAction, HealthKind, HealthState
+from schemas.telemetry.readings import DeviceFacts, HealthAction, HealthKind, HealthState
 from services.telemetry.domain.faults import Fault
 from services.telemetry.sources.source import NodeReading, ProbeHungError
 from shared.errors import RefusedError

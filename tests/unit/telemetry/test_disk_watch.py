@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.telemetry import HealthKind
+from schemas.telemetry.readings import HealthKind
 from services.telemetry import disk_watch
 from shared.testing import eventually
 from shared.waiting import cancelled

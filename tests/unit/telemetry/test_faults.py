@@ -1,6 +1,6 @@
 """Which faults follow from counters, and which devices they put out of service."""
 
-from schemas.telemetry import GpuReading, HealthKind
+from schemas.telemetry.readings import GpuReading, HealthKind
 from services.telemetry.domain.faults import CounterWatch, failing
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from schemas.telemetry import GpuReading
+from schemas.telemetry.readings import GpuReading
 from services.telemetry.domain.holdings import Holdings
 from services.telemetry.sources.selection import DEFAULT_FLEET
 from services.telemetry.sources.simulated.fleet_file import (

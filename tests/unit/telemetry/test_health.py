@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.telemetry import DeviceFacts, HealthKind, HealthState
+from schemas.telemetry.readings import DeviceFacts, HealthKind, HealthState
 from services.telemetry.domain.health import Change, NodeHealth, changes_between, with_health
 
 WELL = NodeHealth()

@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from schemas.telemetry import DeviceFacts, GpuPod, GpuReading, Source
+from schemas.telemetry.readings import DeviceFacts, GpuPod, GpuReading, Source
 from services.telemetry.domain.holdings import Tenant
 from services.telemetry.metrics.dcgm_names import FIELDS, Node, labels_of
 

@@ -1,6 +1,6 @@
 """What is told when a GPU is partitioned."""
 
-from schemas.telemetry import DeviceFacts, HealthKind
+from schemas.telemetry.readings import DeviceFacts, HealthKind
 from services.telemetry.domain.mig_changes import mig_changes, removed_instances
 
 WHOLE = DeviceFacts(uuid="GPU-0", index=0, name="H100", mig_enabled=False)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from schemas.errors import ErrorCode
-from schemas.mig import ChangeMig, MigInstance, MigLayout
+from schemas.gpus.mig import ChangeMig, MigInstance, MigLayout
 from services.telemetry.domain.mig_instances import (
     MadeInstance,
     MigRecord,

@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from schemas.errors import ErrorCode
-from schemas.monitoring import MonitoringView, SampledSpread, Spread, StartMonitoring
-from schemas.telemetry import GpuReading, GpuSampled, Source
+from schemas.telemetry.monitoring import MonitoringView, SampledSpread, Spread, StartMonitoring
+from schemas.telemetry.readings import GpuReading, GpuSampled, Source
 from services.telemetry.domain.monitoring_sessions import (
     MAX_RUNNING,
     MAX_STORED,

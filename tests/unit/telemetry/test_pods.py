@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.telemetry import DeviceFacts, GpuPod
+from schemas.telemetry.readings import DeviceFacts, GpuPod
 from services.telemetry.domain.pods import ClaimedDevice, PodDevices, pods_of_devices
 from services.telemetry.kubernetes.resource_slices import names_in
 from services.telemetry.kubernetes.wire import pods_of

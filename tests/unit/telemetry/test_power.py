@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from schemas.errors import ErrorCode
-from schemas.telemetry import HealthKind, SetPowerLimit
+from schemas.telemetry.readings import HealthKind, SetPowerLimit
 from services.telemetry.idempotency import AnsweredCommands
 from services.telemetry.power.journal import PowerJournal
 from services.telemetry.power.limits import PowerLimits

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from schemas.errors import ErrorCode
-from schemas.telemetry import DeviceFacts
+from schemas.telemetry.readings import DeviceFacts
 from services.telemetry.domain.power_range import limit_for
 from shared.errors import RefusedError
 

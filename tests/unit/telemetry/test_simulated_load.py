@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.telemetry import DeviceFacts, GpuReading
+from schemas.telemetry.readings import DeviceFacts, GpuReading
 from services.telemetry.sources.simulated.fleet_file import LoadShape
 from services.telemetry.sources.simulated.load import DeviceLoad, load_from, reading_at, warmth_at
 

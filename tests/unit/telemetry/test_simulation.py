@@ -10,7 +10,7 @@ import pytest
 
 import schemas
 from schemas.errors import ErrorCode
-from schemas.telemetry import GpuReading, HealthAction, HealthKind, LinkKind
+from schemas.telemetry.readings import GpuReading, HealthAction, HealthKind, LinkKind
 from services.telemetry.domain.xid import advice
 from services.telemetry.settings import TelemetrySettings
 from services.telemetry.sources.selection import read_simulation

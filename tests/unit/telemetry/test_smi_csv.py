@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from schemas.telemetry import GpuProcess
+from schemas.telemetry.readings import GpuProcess
 from services.telemetry.sources.nvidia_smi.csv import (
     NEEDED_FIELDS,
     QUERY_FIELDS,

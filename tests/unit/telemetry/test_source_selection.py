@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.telemetry import Source
+from schemas.telemetry.readings import Source
 from services.telemetry.domain.holdings import Holdings
 from services.telemetry.settings import TelemetrySettings
 from services.telemetry.sources.no_gpu import NoSource

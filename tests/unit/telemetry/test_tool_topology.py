@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from schemas.telemetry import LinkKind
+from schemas.telemetry.readings import LinkKind
 from services.telemetry.sources.amd.topology import (
     amd_smi_links,
     rocm_smi_links,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.telemetry import HealthAction
+from schemas.telemetry.readings import HealthAction
 from services.telemetry.domain.xid import (
     KernelXid,
     XidDeduplicator,

@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
-from schemas.engine_rules import EngineParameter
-from schemas.engine_rules import ParameterKind as FlagKind
+from schemas.executor.engine_rules import EngineParameter
+from schemas.executor.engine_rules import ParameterKind as FlagKind
 from shared.engine_parameters.values import expected, read_value
 
 __all__ = ["Flag", "FlagKind", "render", "server_parser"]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import docker
 from docker.errors import APIError
 
-from schemas.executor import Failure, FailureKind
+from schemas.executor.attempts import Failure, FailureKind
 from services.executor.domain.verdict import AttemptFailed, engine_exit, failure, is_port_taken
 from services.executor.engines.engine import EngineCommand
 from services.executor.host.processes import ProcessMark, WorkloadLabel

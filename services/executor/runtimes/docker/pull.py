@@ -16,7 +16,7 @@ from docker.errors import APIError
 from docker.types import CancellableStream
 from urllib3.exceptions import ReadTimeoutError
 
-from schemas.executor import FailureKind
+from schemas.executor.attempts import FailureKind
 from services.executor.domain.verdict import AttemptFailed, refused_by_engine
 from services.executor.runtimes.docker.client import QUICK_SECONDS, ContainerEngine, found, text_of
 from services.executor.runtimes.docker.pull_progress import PullProgress, PullRefused

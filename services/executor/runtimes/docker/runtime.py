@@ -14,7 +14,7 @@ from docker.errors import APIError
 from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
-from schemas.executor import Runtime, RuntimeOffer, StartExperiment
+from schemas.executor.attempts import Runtime, RuntimeOffer, StartExperiment
 from services.executor.engines.engine_table import SWITCHED_OFF
 from services.executor.engines.engines_file import load_images
 from services.executor.engines.image import ANY_ADDRESS, EngineImage, container_command

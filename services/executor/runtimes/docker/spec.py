@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from schemas.device_grant import DeviceGrant
-from schemas.executor import StartExperiment
+from schemas.executor.attempts import StartExperiment
+from schemas.gpus.device_grant import DeviceGrant
 from services.executor.engines.compile_cache import cache_variables
 from services.executor.engines.engine import EngineCommand
 from services.executor.engines.image import EngineImage, HostMount

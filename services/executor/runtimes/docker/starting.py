@@ -10,7 +10,7 @@ import docker
 from docker.errors import APIError
 from msgspec.structs import replace
 
-from schemas.executor import FailureKind
+from schemas.executor.attempts import FailureKind
 from services.executor.domain.verdict import AttemptFailed, is_port_taken, refused_by_engine
 from services.executor.host.processes import ProcessMark, mark_of
 from services.executor.runtimes.docker.client import (

@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from schemas.executor import FailureKind, Runtime
+from schemas.executor.attempts import FailureKind, Runtime
 from services.executor.domain.verdict import AttemptFailed, failure
 from services.executor.runtimes.kubernetes.kinds import (
     CLAIM_TEMPLATES,

@@ -9,8 +9,8 @@ from typing import Final
 import aiohttp
 from msgspec.structs import replace
 
-from schemas.executor import Failure, FailureKind, Runtime
-from schemas.kubernetes import EnginePod
+from schemas.cluster.kubernetes import EnginePod
+from schemas.executor.attempts import Failure, FailureKind, Runtime
 from services.executor.domain.verdict import AttemptFailed, engine_exit, failure
 from services.executor.runtimes.kubernetes.cluster import Cluster
 from services.executor.runtimes.kubernetes.effective import differences

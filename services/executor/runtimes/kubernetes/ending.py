@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from schemas.executor import Runtime
+from schemas.executor.attempts import Runtime
 from services.executor.runtimes.kubernetes.cluster import MAIN_KIND, OTHER_KINDS, Cluster, Found
 from services.executor.runtimes.kubernetes.kinds import NODES, PODS, Named, PodList
 from services.executor.runtimes.kubernetes.watched import Watched

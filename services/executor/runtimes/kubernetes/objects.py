@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from msgspec import Struct, to_builtins
 
-from schemas.cluster import GpuSupply
-from schemas.device_grant import ClusterPlacement
-from schemas.executor import Runtime, StartExperiment
-from schemas.kubernetes import ContainerDevices, KubernetesSpec
+from schemas.cluster.kubernetes import ContainerDevices, KubernetesSpec
+from schemas.cluster.nodes import GpuSupply
+from schemas.executor.attempts import Runtime, StartExperiment
+from schemas.gpus.device_grant import ClusterPlacement
 from services.executor.engines.engine import EngineCommand
 from services.executor.engines.image import EngineImage
 from services.executor.runtimes.engine_process import label_environment

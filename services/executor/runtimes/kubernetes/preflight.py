@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec import Struct, to_builtins
 
-from schemas.checks import ResourceDefinition
-from schemas.executor import Runtime
+from schemas.executor.attempts import Runtime
+from schemas.gpus.checks import ResourceDefinition
 from services.executor.engines.image import EngineImage
 from services.executor.runtimes.kubernetes.cluster import Cluster
 from services.executor.runtimes.kubernetes.kinds import (

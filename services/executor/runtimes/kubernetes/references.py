@@ -6,8 +6,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.executor import FailureKind, StartExperiment
-from schemas.kubernetes import KubernetesSpec
+from schemas.cluster.kubernetes import KubernetesSpec
+from schemas.executor.attempts import FailureKind, StartExperiment
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.engines.image import EngineImage
 from services.executor.runtimes.kubernetes.cluster import Cluster

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from uuid import UUID
 
+from schemas.cluster.kubernetes import KubernetesSpec
 from schemas.errors import ErrorCode
-from schemas.executor import Runtime, RuntimeOffer, StartExperiment
-from schemas.kubernetes import KubernetesSpec
+from schemas.executor.attempts import Runtime, RuntimeOffer, StartExperiment
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.engines.engine import EngineCommand
 from services.executor.engines.engine_table import SWITCHED_OFF

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.executor import FailureKind
+from schemas.executor.attempts import FailureKind
 from services.executor.runtimes.kubernetes.kinds import (
     ContainerStatus,
     Pod,

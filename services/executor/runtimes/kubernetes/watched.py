@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
-from schemas.executor import Runtime
+from schemas.executor.attempts import Runtime
 from services.executor.runtimes.kubernetes.cluster import MAIN_KIND
 from services.executor.runtimes.kubernetes.kinds import PODS, WORKLOADS, Metadata, Pod, Workload
 from shared.kubernetes.client import KubernetesClient

@@ -7,10 +7,10 @@ from typing import Any, Final
 import yaml
 from msgspec import json
 
-from schemas.executor import EngineSpec
-from schemas.gpu_request import GpuRequest
-from schemas.kubernetes import KubernetesSpec, VolumeClaim
-from schemas.task_report import Deployments
+from schemas.cluster.kubernetes import KubernetesSpec, VolumeClaim
+from schemas.executor.attempts import EngineSpec
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.task.report import Deployments
 from shared.accelerator_rules.device_policies import devices_of
 from shared.engine_parameters.launch import LAUNCHES, EngineLaunch
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from schemas.task_report import ParameterImportance, ValueMean
+from schemas.task.report import ParameterImportance, ValueMean
 
 FEWEST_EXPERIMENTS: Final = 3
 MOST_RANGES: Final = 4

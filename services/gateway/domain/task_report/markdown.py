@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from schemas.benchmark import LoadBoundary
-from schemas.stop_words import STOPPED
-from schemas.task_report import Deployments, FrontPoint, ParetoPoint, ReportedExperiment, TaskReport
-from schemas.trust import TrustVerdict
+from schemas.task.benchmark import LoadBoundary
+from schemas.task.report import Deployments, FrontPoint, ParetoPoint, ReportedExperiment, TaskReport
+from schemas.task.stop_words import STOPPED
+from schemas.task.trust import TrustVerdict
 from shared.benchmarks.bracket import bracket_text, load_unit, odd_about
 from shared.benchmarks.quality import quality_text
 from shared.benchmarks.trust import trust_lines

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from schemas.benchmark import BenchmarkMetrics
-from schemas.gateway import ExperimentDetail
-from schemas.task import Objective
-from schemas.task_report import FrontPoint, ParetoPoint
+from schemas.gateway.views import ExperimentDetail
+from schemas.task.benchmark import BenchmarkMetrics
+from schemas.task.report import FrontPoint, ParetoPoint
+from schemas.task.task_file import Objective
 from shared.benchmarks.pareto import front
 from shared.benchmarks.ranking import MEASURES, goals_of, score
 

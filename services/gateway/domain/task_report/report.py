@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from schemas.gateway import ExperimentDetail
-from schemas.orchestrator import FINISHED_TASK_STATES, ExperimentState
-from schemas.orchestrator_views import TaskView
-from schemas.reports import WaterfallView
-from schemas.task import Objective, OptimizationSpec
-from schemas.task_report import (
+from schemas.gateway.views import ExperimentDetail
+from schemas.orchestrator.experiments import FINISHED_TASK_STATES, ExperimentState
+from schemas.orchestrator.views import TaskView
+from schemas.results.reports import WaterfallView
+from schemas.task.report import (
     Deployments,
     NotTried,
     ParameterChange,
@@ -15,7 +14,8 @@ from schemas.task_report import (
     SearchCost,
     TaskReport,
 )
-from schemas.trust import RunRole
+from schemas.task.task_file import Objective, OptimizationSpec
+from schemas.task.trust import RunRole
 from services.gateway.domain.task_report.deployments import deployments
 from services.gateway.domain.task_report.importance import importance
 from services.gateway.domain.task_report.pareto import objectives_front, pareto_front

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from schemas.executor import FailureKind
+from schemas.executor.attempts import FailureKind
 from services.orchestrator.domain.search.history import Trial
 from services.orchestrator.domain.search.space import Dimension, Place, Space
 

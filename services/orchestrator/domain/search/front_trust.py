@@ -6,8 +6,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from schemas.task import Objective
-from schemas.trust import FrontMember, GoalStanding
+from schemas.task.task_file import Objective
+from schemas.task.trust import FrontMember, GoalStanding
 from services.orchestrator.domain.search.repeated_runs import Configuration, behind, noise_of
 from shared.benchmarks.pareto import front
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.task import StopReason
+from schemas.task.task_file import StopReason
 from services.orchestrator.domain.search.history import Trial
 from services.orchestrator.domain.search.space import Place, Space, draw_new
 from services.orchestrator.domain.search.stages import Waiting

@@ -7,10 +7,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from schemas.executor import FailureKind
-from schemas.orchestrator import FINISHED_EXPERIMENT_STATES, ExperimentState
-from schemas.task import Objective
-from schemas.trust import RunInfo
+from schemas.executor.attempts import FailureKind
+from schemas.orchestrator.experiments import FINISHED_EXPERIMENT_STATES, ExperimentState
+from schemas.task.task_file import Objective
+from schemas.task.trust import RunInfo
 from services.orchestrator.domain.search.space import Place, Space
 from shared.benchmarks.ranking import Scored, by_fronts, rank
 

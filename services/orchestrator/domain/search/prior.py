@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from schemas.benchmark import BenchmarkMetrics
-from schemas.model_shape import ModelShape
-from schemas.task import Objective, TaskFile
+from schemas.executor.model_shape import ModelShape
+from schemas.task.benchmark import BenchmarkMetrics
+from schemas.task.task_file import Objective, TaskFile
 from services.orchestrator.domain.expansion import Point
 from services.orchestrator.domain.search.space import Place, Space
 from shared.benchmarks.ranking import score

@@ -6,9 +6,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.orchestrator import FINISHED_EXPERIMENT_STATES
-from schemas.task import Objective
-from schemas.trust import RunRole
+from schemas.orchestrator.experiments import FINISHED_EXPERIMENT_STATES
+from schemas.task.task_file import Objective
+from schemas.task.trust import RunRole
 from services.orchestrator.domain.search.history import Past
 from shared.benchmarks.ranking import Scored
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from schemas.task_parameters import ContinuousRange
+from schemas.task.parameters import ContinuousRange
 from services.orchestrator.domain.expansion import Axis, Point, point_of
 
 Place = tuple[int | float, ...]

@@ -11,8 +11,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.task import Objective
-from schemas.trust import RunRole, SetAside, TrustedConfiguration, TrustVerdict
+from schemas.task.task_file import Objective
+from schemas.task.trust import RunRole, SetAside, TrustedConfiguration, TrustVerdict
 from services.orchestrator.domain.search.front_trust import (
     MOST_MEMBERS,
     front_verdict,

@@ -6,9 +6,9 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.benchmark import FailedLevel
-from schemas.orchestrator import ExperimentState
-from schemas.task import OptimizationSpec, Strategy
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.task.benchmark import FailedLevel
+from schemas.task.task_file import OptimizationSpec, Strategy
 from services.orchestrator.domain.search.history import Past, Trial
 from services.orchestrator.domain.search.space import Place
 from shared.benchmarks.ranking import Scored

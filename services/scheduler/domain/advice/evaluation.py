@@ -7,8 +7,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.base import NodeId
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import Reason, Suggestion
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.reasons import Reason, Suggestion
 from services.scheduler.domain.advice.expected_start import expected_start
 from services.scheduler.domain.advice.suggestions import TRIALS, suggest
 from services.scheduler.domain.model.inputs import QueuedRequest, arriving_request

@@ -9,8 +9,8 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
-from schemas.reasons import Reason
-from schemas.scheduler import holder_name
+from schemas.scheduler.reasons import Reason
+from schemas.scheduler.reservations import holder_name
 
 SHORT_ID_CHARACTERS: Final = 12
 _MENTION: Final = re.compile(r"\breservation ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.scheduler_policy import NamespaceOutcome, PolicyOutcome, TriedPolicy
+from schemas.scheduler.policy import NamespaceOutcome, PolicyOutcome, TriedPolicy
 from services.scheduler.domain.advice.recorded_requests import History
 from services.scheduler.domain.model.demand import DemandClass
 from services.scheduler.domain.model.fleet import WHOLE, Device

@@ -14,8 +14,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from schemas.gpu_request import GpuRequest, Selector
-from schemas.reasons import ChangeKind, Suggestion
+from schemas.gpus.gpu_request import GpuRequest, Selector
+from schemas.scheduler.reasons import ChangeKind, Suggestion
 from services.scheduler.domain.model.fleet import WHOLE
 from services.scheduler.domain.placement.reasons import many
 from services.scheduler.domain.placement.selectors import describe

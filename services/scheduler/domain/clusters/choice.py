@@ -14,11 +14,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.base import NodeId
-from schemas.cluster import ClusterNode, GpuSupply, NodeGpus
-from schemas.device_grant import ClusterPlacement
-from schemas.gpu_request import ClusterRequest, GpuRequest, SelectorKey, SelectorOperator
-from schemas.node_selection import NodeGpuSummary
-from schemas.reasons import Reason, ReasonCode
+from schemas.cluster.node_selection import NodeGpuSummary
+from schemas.cluster.nodes import ClusterNode, GpuSupply, NodeGpus
+from schemas.gpus.device_grant import ClusterPlacement
+from schemas.gpus.gpu_request import ClusterRequest, GpuRequest, SelectorKey, SelectorOperator
+from schemas.scheduler.reasons import Reason, ReasonCode
 from services.scheduler.domain.clusters.room import (
     NO_METRICS,
     InFlight,

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from schemas.base import NodeId
-from schemas.cluster import ClusterNode, NodeGpus
-from schemas.node_selection import ClusterGpu
+from schemas.cluster.node_selection import ClusterGpu
+from schemas.cluster.nodes import ClusterNode, NodeGpus
 from services.scheduler.domain.clusters.choice import Cluster, ClusterFleet
 from services.scheduler.domain.clusters.room import NO_METRICS, Thresholds, gpus_of
 

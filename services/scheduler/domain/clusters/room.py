@@ -6,7 +6,7 @@ from uuid import UUID
 
 from msgspec import Struct, field
 
-from schemas.cluster import ClusterNode, NodeGpus
+from schemas.cluster.nodes import ClusterNode, NodeGpus
 from shared.accelerator_rules.modes import DEVICE_CLASS, GPU_RESOURCE
 
 WHOLE_GPUS: Final = (GPU_RESOURCE, DEVICE_CLASS)

@@ -10,7 +10,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.base import DeviceUuid, NodeId
-from schemas.scheduler_drifts import DriftAction, DriftKind
+from schemas.scheduler.drifts import DriftAction, DriftKind
 from services.scheduler.domain.drift.lifecycle import Comparison, DriftKey, Finding, Limits
 
 NAME_LENGTH: Final = 15  # the kernel cuts command names

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.base import DeviceUuid, NodeId
-from schemas.scheduler_drifts import DriftAction, DriftKind
+from schemas.scheduler.drifts import DriftAction, DriftKind
 
 DriftKey = tuple[DriftKind, NodeId, DeviceUuid | None, UUID | None]
 

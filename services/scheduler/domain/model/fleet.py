@@ -10,10 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.base import DeviceUuid, NodeId
-from schemas.gpu_request import GpuRequest
-from schemas.mig import MigLayout
-from schemas.scheduler_devices import CordonState
-from schemas.telemetry import HealthState
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.gpus.mig import MigLayout
+from schemas.scheduler.devices import CordonState
+from schemas.telemetry.readings import HealthState
 
 
 class ReadingState(StrEnum):

@@ -10,7 +10,7 @@ from uuid import UUID
 from msgspec import Struct, field
 
 from schemas.base import NodeId
-from schemas.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import GpuRequest
 from services.scheduler.domain.model.demand import Demand
 from services.scheduler.domain.model.fleet import WHOLE, Device, Node
 from services.scheduler.domain.model.namespaces import Held, Quota, Use

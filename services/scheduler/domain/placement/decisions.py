@@ -5,8 +5,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.reasons import Reason
-from schemas.scheduler_namespaces import PreemptionCause
+from schemas.scheduler.namespaces import PreemptionCause
+from schemas.scheduler.reasons import Reason
 from services.scheduler.domain.placement.placement import Placed
 
 

@@ -13,8 +13,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.gpu_request import GpuRequest
-from schemas.telemetry import HealthState
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.telemetry.readings import HealthState
 from services.scheduler.domain.model.demand import Demand, DemandClass
 from services.scheduler.domain.model.fleet import WHOLE, Device, Host
 from services.scheduler.domain.placement.shares import asked_hundredths

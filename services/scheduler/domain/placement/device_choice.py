@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import GpuRequest
 from services.scheduler.domain.model.fleet import Device
 from services.scheduler.domain.placement.topology import FLAT, Closeness, Topology
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from datetime import UTC
 from typing import Final
 
-from schemas.device_grant import ShareKind
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import Reason, ReasonCode
-from schemas.scheduler_devices import CordonCause, DeviceState
-from schemas.telemetry import HealthState
+from schemas.gpus.device_grant import ShareKind
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.devices import CordonCause, DeviceState
+from schemas.scheduler.reasons import Reason, ReasonCode
+from schemas.telemetry.readings import HealthState
 from services.scheduler.domain.model.fleet import (
     NO_HOST_RESOURCES,
     WHOLE,

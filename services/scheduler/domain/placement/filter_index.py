@@ -3,7 +3,7 @@
 from typing import Final
 
 from schemas.base import NodeId
-from schemas.gpu_request import GpuRequest, SelectorKey
+from schemas.gpus.gpu_request import GpuRequest, SelectorKey
 from services.scheduler.domain.placement.device_choice import Chosen, Scored
 from services.scheduler.domain.placement.eligibility import can_ever_serve, is_eligible
 from services.scheduler.domain.placement.node_index import IndexEntry, NodeIndex

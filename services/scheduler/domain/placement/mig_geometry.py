@@ -11,10 +11,10 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.base import DeviceUuid, NodeId
-from schemas.gpu_request import GpuRequest
-from schemas.mig import MigInstance, MigLayout, MigOption
-from schemas.reasons import ReasonCode
-from schemas.telemetry import HealthState
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.gpus.mig import MigInstance, MigLayout, MigOption
+from schemas.scheduler.reasons import ReasonCode
+from schemas.telemetry.readings import HealthState
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, Device, Fleet, ReadingState
 from services.scheduler.domain.placement.eligibility import blocks, host_blocks
 from services.scheduler.domain.placement.request_shape import Shape, shape_of

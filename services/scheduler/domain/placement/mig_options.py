@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from schemas.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import GpuRequest
 from services.scheduler.domain.model.fleet import Device
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from schemas.base import NodeId
-from schemas.gpu_request import GpuRequest, Placement
+from schemas.gpus.gpu_request import GpuRequest, Placement
 from services.scheduler.domain.placement.device_choice import (
     Chosen,
     Scored,

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from schemas.base import DeviceUuid, NodeId
-from schemas.gpu_request import SelectorKey, SelectorOperator
-from schemas.telemetry import HealthState
+from schemas.gpus.gpu_request import SelectorKey, SelectorOperator
+from schemas.telemetry.readings import HealthState
 from services.scheduler.domain.model.demand import DemandClass
 from services.scheduler.domain.model.fleet import Device, HostResources, Node, ReadingState
 from services.scheduler.domain.model.state import State

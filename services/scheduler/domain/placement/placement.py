@@ -13,8 +13,8 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.base import NodeId
-from schemas.device_grant import ShareKind
-from schemas.gpu_request import GpuRequest, Placement
+from schemas.gpus.device_grant import ShareKind
+from schemas.gpus.gpu_request import GpuRequest, Placement
 from services.scheduler.domain.model.fleet import (
     NO_HOST_RESOURCES,
     WHOLE,

@@ -8,10 +8,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.base import NodeId
-from schemas.gpu_request import GpuRequest
-from schemas.reason_counts import counted
-from schemas.reasons import Reason, ReasonCode
-from schemas.scheduler import ReservationState
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.reason_counts import counted
+from schemas.scheduler.reasons import Reason, ReasonCode
+from schemas.scheduler.reservations import ReservationState
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, WHOLE, Device, Fleet, Host
 from services.scheduler.domain.model.namespaces import Quota
 from services.scheduler.domain.placement.device_choice import BALANCED_SHARE, Scored, choose

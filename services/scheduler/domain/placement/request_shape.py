@@ -4,7 +4,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from schemas.gpu_request import GpuRequest, Selector, ShareStrategy
+from schemas.gpus.gpu_request import GpuRequest, Selector, ShareStrategy
 from services.scheduler.domain.model.fleet import WHOLE, HostResources
 from services.scheduler.domain.placement.shares import (
     asked_hundredths,

@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-from schemas.gpu_request import Selector, SelectorKey, SelectorOperator
-from schemas.reasons import ReasonCode
+from schemas.gpus.gpu_request import Selector, SelectorKey, SelectorOperator
+from schemas.scheduler.reasons import ReasonCode
 from services.scheduler.domain.model.fleet import Device, Node
 from shared.gpu.model_names import matches_model
 

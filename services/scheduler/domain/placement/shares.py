@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from schemas.gpu_request import GpuRequest, ShareStrategy
+from schemas.gpus.gpu_request import GpuRequest, ShareStrategy
 from services.scheduler.domain.model.fleet import WHOLE
 
 

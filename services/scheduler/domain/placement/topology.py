@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple, Self
 
 from schemas.base import DeviceUuid, NodeId
-from schemas.device_grant import DeviceGrant
-from schemas.telemetry import DeviceFacts, GpuLink, HealthState, LinkKind
+from schemas.gpus.device_grant import DeviceGrant
+from schemas.telemetry.readings import DeviceFacts, GpuLink, HealthState, LinkKind
 from services.scheduler.domain.model.fleet import Device
 
 # Nearest first. NVLink counts twice: within a NUMA node, then anywhere.

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from schemas.base import NodeId
-from schemas.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import GpuRequest
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, Device, HostResources
 from services.scheduler.domain.model.state import State
 from services.scheduler.domain.placement.device_choice import Scored, choose

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from schemas.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import GpuRequest
 from services.scheduler.domain.model.inputs import LONG_AGO, QueuedRequest
 from services.scheduler.domain.placement.request_shape import (
     Rank,

@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from schemas.base import NodeId
-from schemas.gpu_request import GpuRequest, Placement
+from schemas.gpus.gpu_request import GpuRequest, Placement
 from services.scheduler.domain.model.demand import Demand
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, HostResources
 from services.scheduler.domain.model.state import State

@@ -14,7 +14,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.base import NodeId
-from schemas.scheduler_namespaces import PreemptionCause
+from schemas.scheduler.namespaces import PreemptionCause
 from services.scheduler.domain.model.fleet import HostResources
 from services.scheduler.domain.model.inputs import LONG_AGO, Lease, QueuedRequest
 from services.scheduler.domain.model.state import State

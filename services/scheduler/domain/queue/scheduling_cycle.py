@@ -29,8 +29,8 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.reasons import Reason, ReasonCode
-from schemas.scheduler_namespaces import PreemptionCause
+from schemas.scheduler.namespaces import PreemptionCause
+from schemas.scheduler.reasons import Reason, ReasonCode
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, WHOLE
 from services.scheduler.domain.model.inputs import (
     FleetComplete,

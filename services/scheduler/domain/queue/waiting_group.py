@@ -9,7 +9,7 @@ from operator import itemgetter
 from msgspec import Struct
 
 from schemas.base import NodeId
-from schemas.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import GpuRequest
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, HostResources
 from services.scheduler.domain.model.inputs import QueuedRequest
 from services.scheduler.domain.placement.filter_index import FilterIndex

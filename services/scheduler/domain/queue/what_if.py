@@ -4,7 +4,7 @@ from collections import deque
 from datetime import datetime
 from uuid import UUID
 
-from schemas.reasons import Reason, ReasonCode
+from schemas.scheduler.reasons import Reason, ReasonCode
 from services.scheduler.domain.model.inputs import QueuedRequest, RequestEnded, RequestQueued
 from services.scheduler.domain.model.state import State
 from services.scheduler.domain.placement.decisions import Grant

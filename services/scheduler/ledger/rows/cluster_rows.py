@@ -8,8 +8,8 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.base import NodeId
-from schemas.device_grant import ClusterPlacement
-from schemas.gpu_request import GpuRequest
+from schemas.gpus.device_grant import ClusterPlacement
+from schemas.gpus.gpu_request import GpuRequest
 from services.scheduler.domain.clusters.choice import ClusterHolding
 from services.scheduler.domain.model.inputs import QueuedRequest
 from shared.postgres.database import Connection, from_json, to_json

@@ -4,7 +4,7 @@ from collections import Counter
 from datetime import datetime
 from typing import Final
 
-from schemas.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import GpuRequest
 from services.scheduler.domain.model.demand import Demand, DemandClass
 from services.scheduler.domain.placement.density import class_of, demand_of
 from shared.postgres.database import Connection, from_json

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from schemas.base import NodeId, UtcDatetime
-from schemas.scheduler_drifts import DriftAction, DriftKind
+from schemas.scheduler.drifts import DriftAction, DriftKind
 from services.scheduler.domain.drift.lifecycle import Drift, Finding
 from shared.postgres.database import Connection, Row
 

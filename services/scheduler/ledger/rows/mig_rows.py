@@ -5,8 +5,8 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.base import DeviceUuid, NodeId
-from schemas.mig import MigLayout
-from schemas.telemetry import InventoryReported
+from schemas.gpus.mig import MigLayout
+from schemas.telemetry.readings import InventoryReported
 from services.scheduler.ledger.lock_order import lock_nodes
 from services.scheduler.ledger.rows.holding_rows import OpenHolding
 from shared.postgres.database import Connection, to_json

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from schemas.base import DeviceUuid, NodeId
 from schemas.errors import ErrorCode
-from schemas.scheduler_devices import LOSSES, CordonCause
-from schemas.telemetry import DeviceFacts, HealthState, InventoryReported, Source
+from schemas.scheduler.devices import LOSSES, CordonCause
+from schemas.telemetry.readings import DeviceFacts, HealthState, InventoryReported, Source
 from services.scheduler.domain.faults import Fault, Loss
 from services.scheduler.domain.labels import CLUSTER_LABEL
 from services.scheduler.domain.placement.topology import link_groups

@@ -8,13 +8,13 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.base import Count, NodeId
-from schemas.device_grant import ClusterPlacement, DeviceGrant
-from schemas.gpu_request import GpuRequest
-from schemas.reasons import Reason
-from schemas.scheduler import RequestReservation, ReservationState
-from schemas.scheduler_idle import IdleAction
-from schemas.scheduler_namespaces import PreemptionCause
-from schemas.scheduler_views import ListReservations
+from schemas.gpus.device_grant import ClusterPlacement, DeviceGrant
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.idle import IdleAction
+from schemas.scheduler.namespaces import PreemptionCause
+from schemas.scheduler.reasons import Reason
+from schemas.scheduler.reservations import RequestReservation, ReservationState
+from schemas.scheduler.views import ListReservations
 from services.scheduler.domain.advice.holder_names import Holder, mentioned, with_names
 from shared.postgres.database import Connection, Row, from_json, to_json
 

@@ -7,7 +7,7 @@ it writes MB, energy is joules.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from schemas.telemetry import DeviceFacts, GpuProcess, GpuReading
+from schemas.telemetry.readings import DeviceFacts, GpuProcess, GpuReading
 from services.telemetry.sources.amd.values import amount, at, count, entries, memory_mb, text
 
 LISTS: Final = ("gpu_data", "gpus")

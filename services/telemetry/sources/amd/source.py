@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from schemas.telemetry import DeviceFacts, GpuLink, GpuProcess, GpuReading, Source
+from schemas.telemetry.readings import DeviceFacts, GpuLink, GpuProcess, GpuReading, Source
 from services.telemetry.host.process_details import with_details
 from services.telemetry.host.processes import ProcessTable
 from services.telemetry.sources.amd import amd_smi, rocm_smi, topology

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from schemas.telemetry import GpuLink, LinkKind
+from schemas.telemetry.readings import GpuLink, LinkKind
 from services.telemetry.sources.amd.amd_smi import LISTS
 from services.telemetry.sources.amd.values import at, count, entries, text
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from schemas.telemetry import DeviceFacts, GpuReading
+from schemas.telemetry.readings import DeviceFacts, GpuReading
 from services.telemetry.domain.throttle import throttle_reasons
 from services.telemetry.domain.tool_values import count
 from shared.gpu.dcgm_values import is_blank, memory_mb, utilization_percent

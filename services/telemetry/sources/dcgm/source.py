@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from schemas.telemetry import Source
+from schemas.telemetry.readings import Source
 from services.telemetry.sources.dcgm.http import http_get
 from services.telemetry.sources.dcgm.page import DcgmPage, parse_page
 from services.telemetry.sources.dcgm.sticky_xids import StickyXids

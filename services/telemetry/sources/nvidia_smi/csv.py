@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from schemas.telemetry import DeviceFacts, GpuReading
+from schemas.telemetry.readings import DeviceFacts, GpuReading
 from services.telemetry.domain.throttle import throttle_reasons
 from services.telemetry.domain.tool_values import amount, claim, count, number, text
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from schemas.telemetry import GpuProcess
+from schemas.telemetry.readings import GpuProcess
 from services.telemetry.domain.tool_values import count, text
 
 # The name comes last: it is a path, and a path may have a comma in it.

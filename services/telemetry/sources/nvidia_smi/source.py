@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from schemas.errors import ErrorCode
-from schemas.telemetry import GpuProcess, Source
+from schemas.telemetry.readings import GpuProcess, Source
 from services.telemetry.domain.power_range import limit_for
 from services.telemetry.host.process_details import with_details
 from services.telemetry.host.processes import ProcessTable

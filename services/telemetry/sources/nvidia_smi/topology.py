@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.telemetry import GpuLink, LinkKind
+from schemas.telemetry.readings import GpuLink, LinkKind
 from services.telemetry.domain.tool_values import count
 
 ARGUMENTS: Final = ("topo", "-m")

@@ -5,7 +5,7 @@ from typing import Final
 
 import pynvml
 
-from schemas.telemetry import DeviceFacts, GpuReading
+from schemas.telemetry.readings import DeviceFacts, GpuReading
 from services.telemetry.host.processes import ProcessTable
 from services.telemetry.sources.nvml.calls import Handle, raise_if_lost
 from services.telemetry.sources.nvml.facts import (

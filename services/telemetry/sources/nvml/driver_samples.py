@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pynvml
 
-from schemas.telemetry import Buffered, BufferedMetric
+from schemas.telemetry.readings import Buffered, BufferedMetric
 from services.telemetry.domain.buffered_samples import summarized
 from services.telemetry.sources.nvml.calls import Handle, known
 

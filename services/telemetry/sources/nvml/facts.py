@@ -4,7 +4,7 @@ from typing import Final
 
 import pynvml
 
-from schemas.telemetry import DeviceFacts, GpuLink, LinkKind
+from schemas.telemetry.readings import DeviceFacts, GpuLink, LinkKind
 from services.telemetry.domain.mig_profiles import mig_profile
 from services.telemetry.sources.nvml.calls import Handle, known
 

@@ -12,7 +12,7 @@ import pynvml
 from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
-from schemas.telemetry import GpuReading
+from schemas.telemetry.readings import GpuReading
 from services.telemetry.sources.nvml.boards import Board
 from services.telemetry.sources.nvml.calls import GpuLostError, Handle, known
 from services.telemetry.sources.nvml.library_state import (

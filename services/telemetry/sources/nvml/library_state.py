@@ -2,7 +2,7 @@
 
 import pynvml
 
-from schemas.telemetry import DeviceFacts, GpuLink
+from schemas.telemetry.readings import DeviceFacts, GpuLink
 from services.telemetry.host.container_labels import ContainerLabels
 from services.telemetry.host.processes import ProcessTable
 from services.telemetry.sources.nvml.boards import Board, BoardReader

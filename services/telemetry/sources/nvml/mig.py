@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import pynvml
 
-from schemas.mig import MigInstance, MigLayout, MigOption
-from schemas.telemetry import DeviceFacts
+from schemas.gpus.mig import MigInstance, MigLayout, MigOption
+from schemas.telemetry.readings import DeviceFacts
 from services.telemetry.domain.mig_profiles import mig_profile
 from services.telemetry.sources.nvml.calls import Handle, known
 

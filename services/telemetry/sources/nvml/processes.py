@@ -6,7 +6,7 @@ from typing import Final
 
 import pynvml
 
-from schemas.telemetry import GpuProcess
+from schemas.telemetry.readings import GpuProcess
 from services.telemetry.host.processes import ProcessTable
 from services.telemetry.sources.nvml.calls import Handle, known, library_function
 

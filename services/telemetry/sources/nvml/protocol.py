@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from schemas.errors import ErrorCode
-from schemas.telemetry import GpuReading
+from schemas.telemetry.readings import GpuReading
 from services.telemetry.sources.source import Inventory
 
 LENGTH: Final = struct.Struct(">I")

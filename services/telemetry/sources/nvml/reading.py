@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pynvml
 
-from schemas.telemetry import GpuReading
+from schemas.telemetry.readings import GpuReading
 from services.telemetry.domain.throttle import throttle_reasons
 from services.telemetry.host.processes import ProcessTable
 from services.telemetry.sources.nvml.calls import Handle, Numbers, known

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-from schemas.telemetry import Source
+from schemas.telemetry.readings import Source
 from services.telemetry.domain.faults import Fault
 from services.telemetry.domain.xid import XidDeduplicator, XidOrigin, xid_fault
 from services.telemetry.sources.nvml.hung_gpus import HungGpuIsolation

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from schemas.base import Count, DeviceUuid, PositiveSeconds
-from schemas.telemetry import GpuReading, HealthAction
+from schemas.telemetry.readings import GpuReading, HealthAction
 
 NotNegative = Annotated[float, Meta(ge=0)]
 NAMING: Final = frozenset({"uuid", "index"})

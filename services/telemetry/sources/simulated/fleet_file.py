@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from schemas.base import Count, DeviceUuid, Percent, PositiveSeconds
-from schemas.telemetry import DeviceFacts, GpuLink, LinkKind
+from schemas.telemetry.readings import DeviceFacts, GpuLink, LinkKind
 from services.telemetry.sources.simulated.fault_script import ScriptedFault, invalid_reason
 from services.telemetry.sources.simulated.recording import ReplayPlan
 from shared.problems import explain_validation_error

@@ -4,7 +4,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 
-from schemas.telemetry import DeviceFacts, GpuReading
+from schemas.telemetry.readings import DeviceFacts, GpuReading
 from services.telemetry.sources.simulated.fleet_file import LoadShape
 
 

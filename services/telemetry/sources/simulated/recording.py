@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from schemas.base import PositiveSeconds
-from schemas.telemetry import DeviceFacts, GpuReading
+from schemas.telemetry.readings import DeviceFacts, GpuReading
 
 MAX_ROWS: Final = 5_000_000
 TIME_COLUMNS: Final = ("t_seconds", "seconds")

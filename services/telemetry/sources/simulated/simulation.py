@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
-from schemas.mig import MigInstance, MigLayout, MigOption
-from schemas.telemetry import DeviceFacts, GpuReading
+from schemas.gpus.mig import MigInstance, MigLayout, MigOption
+from schemas.telemetry.readings import DeviceFacts, GpuReading
 from services.telemetry.domain.faults import Fault
 from services.telemetry.domain.mig_instances import with_another
 from services.telemetry.domain.mig_profiles import usual_options

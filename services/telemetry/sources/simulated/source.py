@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from schemas.telemetry import Source
+from schemas.telemetry.readings import Source
 from services.telemetry.domain.holdings import Holdings
 from services.telemetry.sources.simulated.simulation import Simulation
 from services.telemetry.sources.source import (

@@ -1,0 +1,1 @@
+"""Nodes of a Kubernetes cluster, and what a task may name in one."""

@@ -1,0 +1,90 @@
+"""Which node of a Kubernetes cluster had best be taken: questions, and the answers."""
+
+from msgspec import Struct
+
+from schemas.base import Count, DeviceUuid, Line, ListView, Mebibytes, NodeId, Percent, Query, View
+from schemas.gpus.gpu_request import GpuCount
+
+
+class GetClusterStatus(Query, frozen=True, kw_only=True, tag="scheduler.cluster_status"):
+    """Every GPU as node selection sees it. Answered by `ClusterStatus`.
+
+    As many whole nodes as fit into a message, in order of their names, those after `after_node_id`.
+    """
+
+    after_node_id: Line | None = None
+
+
+class GetNodeSummaries(Query, frozen=True, kw_only=True, tag="scheduler.node_summaries"):
+    """GPUs summed up by node. Answered by `NodeSummaries`. Thresholds are honoured strictly (<)."""
+
+    utilization_threshold: Percent = 30.0
+    memory_threshold: Percent = 50.0
+
+
+class SelectNode(Query, frozen=True, kw_only=True, tag="scheduler.select_node"):
+    """The best node for an InferenceService. Answered by `NodeSelection`."""
+
+    required_gpus: GpuCount = 1
+    utilization_threshold: Percent = 30.0
+    memory_threshold: Percent = 50.0
+
+
+class ClusterGpu(Struct, frozen=True, kw_only=True):
+    """A GPU of a node; None readings are unknown, and count as idle for node selection unless
+    `is_stale`: there were some, too old to decide on.
+
+    With `cluster_id` the node is that Kubernetes cluster's, which counts its GPUs: as many are
+    `allocatable` as it has left, the least used. `gpu_uuid` None: nothing has read it.
+    """
+
+    node_name: str
+    gpu_index: Count
+    gpu_uuid: DeviceUuid | None
+    gpu_model: str
+    allocatable: bool
+    memory_total_mb: Mebibytes | None = None
+    memory_used_mb: Mebibytes | None = None
+    memory_usage_percent: float | None = None
+    utilization_percent: float | None = None
+    temperature_c: float | None = None
+    has_metrics: bool = False
+    is_stale: bool = False
+    cluster_id: Line | None = None
+
+
+class ClusterStatus(ListView, frozen=True, kw_only=True, tag="scheduler.cluster_status_view"):
+    """GPUs by node and index. `next_after_node_id` is the last node's name where more follow."""
+
+    gpus: tuple[ClusterGpu, ...]
+    next_after_node_id: Line | None = None
+
+
+class NodeGpuSummary(Struct, frozen=True, kw_only=True):
+    """A node's GPUs in brief; means count only GPUs with metrics, None if there are none."""
+
+    node_name: str
+    total_gpus: Count
+    allocatable_gpus: Count
+    idle_gpu_count: Count
+    avg_utilization_percent: float | None = None
+    avg_memory_usage_percent: float | None = None
+    has_metrics: bool = False
+    cluster_id: NodeId | None = None
+
+
+class NodeSelection(View, frozen=True, kw_only=True, tag="scheduler.node_selection"):
+    """The chosen node with its GPUs in brief; None leaves the choice to Kubernetes.
+
+    `node_id` is the name that its cluster has for it, or the id of a node without one.
+    """
+
+    node_id: Line | None
+    message: str = ""
+    summary: NodeGpuSummary | None = None
+
+
+class NodeSummaries(ListView, frozen=True, kw_only=True, tag="scheduler.node_summaries_view"):
+    """Summaries by node name."""
+
+    nodes: dict[str, NodeGpuSummary]

@@ -1,0 +1,1 @@
+"""Executors' commands, events and views: attempts, their logs and ranks, what engines tell."""

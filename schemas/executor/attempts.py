@@ -1,0 +1,313 @@
+"""Running experiments on granted devices: commands to a node's executor, facts about attempts."""
+
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar
+from uuid import UUID
+
+from msgspec import Meta, Struct
+
+from schemas.base import (
+    Command,
+    Count,
+    Epoch,
+    Event,
+    Live,
+    Namespace,
+    NodeId,
+    PositiveInt,
+    PositiveSeconds,
+    ScopedCommand,
+    Seconds,
+    UtcDatetime,
+)
+from schemas.cluster.kubernetes import EnginePod, KubernetesSpec
+from schemas.executor.engine_rules import EngineRules
+from schemas.executor.model_shape import ModelShape
+from schemas.gpus.checks import ResourceDefinition
+from schemas.gpus.device_grant import ClusterPlacement, DeviceGrant
+from schemas.gpus.gpu_request import LeaseTtlSeconds
+from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec
+
+
+class Runtime(StrEnum):
+    """Where the inference server runs."""
+
+    PROCESS = "process"
+    DOCKER = "docker"
+    OME = "ome"
+    KUBERNETES = "kubernetes"
+
+
+class AttemptPhase(StrEnum):
+    """An attempt's way; only `measuring` counts for the experiment's window."""
+
+    STARTING = "starting"
+    PULLING = "pulling"
+    LOADING = "loading"
+    WARMING_UP = "warming_up"
+    MEASURING = "measuring"
+    DRAINING = "draining"
+    TEARING_DOWN = "tearing_down"
+
+
+class AttemptOutcome(StrEnum):
+    """How an attempt ended. `interrupted`, by a crash or a lost lease, says nothing about it."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"
+
+
+class FailureKind(StrEnum):
+    """Why an attempt did not succeed; the closed set of causes.
+
+    `out_of_memory` is the host's or the container's, `gpu_out_of_memory` a device's;
+    `parameters_not_applied`: a cluster runs the engine otherwise than it was asked to.
+    """
+
+    ENGINE_MISSING = "engine_missing"
+    BAD_PARAMETER = "bad_parameter"
+    MODEL_MISSING = "model_missing"
+    RUNTIME_UNAVAILABLE = "runtime_unavailable"
+    IMAGE_MISSING = "image_missing"
+    IMAGE_PULL_FAILED = "image_pull_failed"
+    GPU_UNAVAILABLE = "gpu_unavailable"
+    ENGINE_EXITED = "engine_exited"
+    OUT_OF_MEMORY = "out_of_memory"
+    GPU_OUT_OF_MEMORY = "gpu_out_of_memory"
+    CUDA_ERROR = "cuda_error"
+    PORT_TAKEN = "port_taken"
+    DISK_FULL = "disk_full"
+    READINESS_TIMEOUT = "readiness_timeout"
+    UNSCHEDULABLE = "unschedulable"
+    PARAMETERS_NOT_APPLIED = "parameters_not_applied"
+    RANK_FAILED = "rank_failed"
+    NODE_LOST = "node_lost"
+    BENCHMARK_FAILED = "benchmark_failed"
+    TIMEOUT = "timeout"
+    LEASE_LOST = "lease_lost"
+    EXECUTOR_RESTARTED = "executor_restarted"
+    CANCELLED = "cancelled"
+    INTERNAL = "internal"
+
+
+class EngineSpec(Struct, frozen=True, kw_only=True):
+    """What to serve. `parameters` are the engine's flags with one value each; `model` an id or a
+    path. `image_tag` is of the engine's image, None the one that the executor prefers; `kubernetes`
+    of a cluster.
+    """
+
+    runtime: Runtime
+    engine: str
+    model: str
+    parameters: dict[str, Any] = {}
+    image_tag: str | None = None
+    kubernetes: KubernetesSpec | None = None
+
+
+class PhaseTiming(Struct, frozen=True, kw_only=True):
+    """One phase of an attempt."""
+
+    phase: AttemptPhase
+    started_at: UtcDatetime
+    duration_seconds: Seconds
+
+
+class Window(Struct, frozen=True, kw_only=True):
+    """A measured run, by the executing node's clock."""
+
+    started_at: UtcDatetime
+    finished_at: UtcDatetime
+
+
+class Failure(Struct, frozen=True, kw_only=True):
+    """A kind for programs, a sentence for people, and the engine's last log lines.
+
+    `hint` is what to do about it; `phase` is where the attempt was.
+    """
+
+    kind: FailureKind
+    message: str
+    exit_code: int | None = None
+    log_tail: tuple[str, ...] = ()
+    hint: str = ""
+    phase: AttemptPhase | None = None
+
+
+class GangPlace(Struct, frozen=True, kw_only=True):
+    """Which part of an engine over several nodes an executor starts; the coordinator is rank 0."""
+
+    rank: PositiveInt
+    size: Annotated[int, Meta(ge=2)]
+    coordinator_id: NodeId
+
+
+class StartExperiment(ScopedCommand, frozen=True, kw_only=True, tag="executor.start_experiment"):
+    """Run one attempt on granted devices.
+
+    Accepted means journaled: the lease is the executor's from then on. `cpu_count` and
+    `host_memory_mb` bound what the engine may take of each node; None leaves that to the node.
+
+    With `devices` of several nodes it goes to the executor of the first one, without a `gang`; this
+    coordinator sends it on, with one, to each other node, in the order in which they appear.
+
+    With `cluster` there are no `devices`; the executor is the cluster's.
+    """
+
+    key_field: ClassVar[str | None] = "executor_id"
+    executor_id: NodeId
+    experiment_id: UUID
+    attempt_id: UUID
+    attempt_number: PositiveInt
+    task_id: UUID
+    namespace: Namespace
+    reservation_id: UUID
+    epoch: Epoch
+    lease_ttl_seconds: LeaseTtlSeconds
+    devices: tuple[DeviceGrant, ...]
+    engine: EngineSpec
+    benchmark: BenchmarkSpec
+    timeout_seconds: PositiveSeconds
+    cpu_count: Annotated[float, Meta(gt=0)] | None = None
+    host_memory_mb: PositiveInt | None = None
+    gang: GangPlace | None = None
+    cluster: ClusterPlacement | None = None
+
+
+class CancelExperiment(ScopedCommand, frozen=True, kw_only=True, tag="executor.cancel_experiment"):
+    """Stop an attempt.
+
+    Accepted means it will not be started any more and a running one is being stopped. An attempt
+    the executor has never seen is remembered as cancelled, so that a late start is refused.
+    """
+
+    key_field: ClassVar[str | None] = "executor_id"
+    executor_id: NodeId
+    experiment_id: UUID
+    attempt_id: UUID
+    reason: str = ""
+
+
+class FenceReservation(Command, frozen=True, kw_only=True, tag="executor.fence_reservation"):
+    """Stop whatever runs under a reservation.
+
+    Accepted means nothing labelled with it runs, and nothing will start. Refused with
+    `still_running` while the stop is under way.
+    """
+
+    key_field: ClassVar[str | None] = "executor_id"
+    executor_id: NodeId
+    reservation_id: UUID
+    epoch: Epoch
+
+
+class AttemptEvent(Event, frozen=True, kw_only=True):
+    """What all attempt facts carry. `revision` grows within one attempt."""
+
+    speaker_field: ClassVar[str | None] = "executor_id"
+    key_field: ClassVar[str | None] = "experiment_id"
+    experiment_id: UUID
+    attempt_id: UUID
+    attempt_number: PositiveInt
+    task_id: UUID
+    executor_id: NodeId
+    reservation_id: UUID
+    epoch: Epoch
+
+
+class AttemptStarted(AttemptEvent, frozen=True, kw_only=True, tag="executor.attempt_started"):
+    """Journaled, lease confirmed, the engine is about to start."""
+
+    devices: tuple[DeviceGrant, ...]
+
+
+class AttemptPhaseChanged(
+    AttemptEvent, frozen=True, kw_only=True, tag="executor.attempt_phase_changed"
+):
+    """The attempt entered a phase; `pod` as in `AttemptFinished`."""
+
+    phase: AttemptPhase
+    pod: EnginePod | None = None
+
+
+class AttemptFinished(AttemptEvent, frozen=True, kw_only=True, tag="executor.attempt_finished"):
+    """The one outcome of an attempt, after confirmed teardown.
+
+    `benchmark` is there if and only if it succeeded. `windows` are the measured runs, in order;
+    `engine_simulated` marks an engine that only imitates a model, `executor_stopped` an attempt
+    that an orderly stop of its executor cut off. In a cluster `pod` has the GPUs; None: unbound.
+    `image_digest` is of the container image that ran, as its runtime names it.
+    """
+
+    outcome: AttemptOutcome
+    namespace: Namespace
+    devices: tuple[DeviceGrant, ...]
+    engine: EngineSpec
+    started_at: UtcDatetime
+    finished_at: UtcDatetime
+    failure: Failure | None = None
+    benchmark: BenchmarkResult | None = None
+    windows: tuple[Window, ...] = ()
+    phases: tuple[PhaseTiming, ...] = ()
+    engine_simulated: bool = False
+    executor_stopped: bool = False
+    pod: EnginePod | None = None
+    image_digest: str | None = None
+
+
+class RuntimeOffer(Struct, frozen=True, kw_only=True):
+    """A runtime of an executor, the engines it can start, and for the others what is missing.
+
+    `engine_rules` has every engine that the executor knows; `engine_flags` is what older releases
+    read: flags for fields of a task's typed blocks. Models named by a path have to lie below
+    `model_roots`; None: an older release, or a cluster, which has none of this host's.
+    `serving_runtimes` are its ClusterServingRuntimes with the engine of their image. `image_cuda`
+    is what images there tell, as `vllm:v0.8.5` and, for tasks without a tag, `vllm`;
+    `model_precisions` and `model_shapes` what the config.json of models tell, `devices` a cluster's
+    custom ones.
+    """
+
+    runtime: Runtime
+    engines: tuple[str, ...]
+    missing: dict[str, str] = {}
+    version: str | None = None
+    engine_flags: dict[str, dict[str, str]] = {}
+    engine_rules: dict[str, EngineRules] = {}
+    model_roots: tuple[str, ...] | None = None
+    serving_runtimes: dict[str, str] = {}
+    image_cuda: dict[str, str] = {}
+    model_precisions: dict[str, tuple[str, ...]] = {}
+    devices: tuple[ResourceDefinition, ...] = ()
+    model_shapes: dict[str, ModelShape] = {}
+
+
+class ExecutorReported(Event, frozen=True, kw_only=True, tag="executor.executor_reported"):
+    """What an executor offers: at its start and every 30 s.
+
+    `largest_epoch` is of all it was given; `address` is where other nodes reach its engines.
+    """
+
+    key_field: ClassVar[str | None] = "executor_id"
+    executor_id: NodeId
+    boot_id: UUID
+    runtimes: tuple[RuntimeOffer, ...]
+    benchmark_tools: tuple[str, ...]
+    largest_epoch: Count
+    address: str | None = None
+
+
+class AttemptProgressed(Live, frozen=True, kw_only=True, tag="executor.attempt_progressed"):
+    """How far a pull or a benchmark is, from 0 to 1: of the image's bytes, or of all levels."""
+
+    speaker_field: ClassVar[str | None] = "executor_id"
+    key_field: ClassVar[str | None] = "experiment_id"
+    executor_id: NodeId
+    experiment_id: UUID
+    attempt_id: UUID
+    task_id: UUID
+    phase: AttemptPhase
+    fraction: float
+    message: str = ""
+    completed_requests: Count = 0
+    failed_requests: Count = 0

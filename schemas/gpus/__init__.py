@@ -1,0 +1,1 @@
+"""GPUs as they are asked for, granted, divided, and checked before anything runs on them."""

@@ -1,0 +1,158 @@
+"""What may be asked of the scheduler."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from schemas.base import (
+    END,
+    GivenDeviceUuid,
+    Line,
+    Mebibytes,
+    NodeId,
+    Percent,
+    PositiveSeconds,
+    line,
+)
+from schemas.gpus.vgpu import VgpuForm
+
+GpuCount = Annotated[int, Meta(ge=1, le=4096)]
+ComputeCapability = Annotated[
+    str, Meta(pattern=rf"^\d{{1,2}}\.\d{{1,2}}{END}", description="a compute capability, as 9.0")
+]
+Shares = Annotated[float, Meta(gt=0, le=4096)]
+MigProfile = Annotated[
+    str, Meta(pattern=rf"^\d{{1,2}}c?\.?[0-9a-z.+_]{{1,32}}{END}", description="such as 1g.10gb")
+]
+LeaseTtlSeconds = Annotated[float, Meta(ge=3, le=3600)]
+
+
+class Placement(StrEnum):
+    """`pack` fills the fullest node that fits, `spread` takes the emptiest."""
+
+    PACK = "pack"
+    SPREAD = "spread"
+
+
+class ShareStrategy(StrEnum):
+    """How shares that do not fit on one device are divided among those of a node.
+
+    `evenly` takes the fewest devices and of each about the same; one device if that can hold all.
+    `fill` takes all that the emptiest has, then of the next.
+    """
+
+    EVENLY = "evenly"
+    FILL = "fill"
+
+
+class SelectorKey(StrEnum):
+    """What a selector looks at. `label` is a node's label, named by the selector's `label`."""
+
+    NODE = "node"
+    GPU_MODEL = "gpu_model"
+    GPU_UUID = "gpu_uuid"
+    COMPUTE_CAPABILITY = "compute_capability"
+    CUDA_DRIVER_VERSION = "cuda_driver_version"
+    NUMA_NODE = "numa_node"
+    LABEL = "label"
+
+
+class SelectorOperator(StrEnum):
+    """How it is compared. `at_least` and `at_most` compare versions number by number."""
+
+    IN = "in"
+    NOT_IN = "not_in"
+    AT_LEAST = "at_least"
+    AT_MOST = "at_most"
+    EXISTS = "exists"
+
+
+class Selector(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A condition on a device or its node.
+
+    `in` and `not_in` take any number of `values`, `at_least` and `at_most` one, `exists` none.
+    `gpu_model` matches a part of the name, without regard to case. What is unknown matches nothing.
+    """
+
+    key: SelectorKey
+    operator: SelectorOperator = SelectorOperator.IN
+    values: Annotated[tuple[Line, ...], Meta(max_length=64)] = ()
+    label: Annotated[str, line(max_length=253)] | None = None
+
+
+class Preference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A selector that is liked, not needed: devices that match come first, by the sum of
+    weights.
+    """
+
+    selector: Selector
+    weight: Annotated[int, Meta(ge=1, le=100)] = 1
+
+
+class ClusterRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """GPUs of one node of a Kubernetes cluster, which gives them out itself: we choose the node.
+
+    A GPU is idle below both thresholds. Where no node has enough idle ones, and where
+    `selects_node` is false, the cluster's own scheduler chooses, unless `node_names` or the
+    request's `gpu_models` say which nodes may be taken. `resource` is an extended resource's name;
+    None: what NVIDIA's device plugin or DRA driver offers there. `cluster_id` None: any that is
+    connected, of those in the request's `node_ids`, if it has any. A node of `avoided_node_names`
+    is chosen only where no other one has enough idle GPUs.
+    """
+
+    cluster_id: NodeId | None = None
+    selects_node: bool = True
+    utilization_threshold_percent: Percent = 30.0
+    memory_threshold_percent: Percent = 50.0
+    resource: Annotated[str, line(max_length=253)] | None = None
+    node_names: Annotated[tuple[Line, ...], Meta(max_length=4096)] = ()
+    avoided_node_names: Annotated[tuple[Line, ...], Meta(max_length=4096)] = ()
+
+
+class GpuRequest(VgpuForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whole GPUs, exclusively: `gpus` on each of `nodes` nodes, all of them or none. Or `shares`
+    of the GPUs of one node: 0.25 is a quarter of one, 1.2 more than one; exactly as asked. Or, with
+    `mig_profile` ("1g.10gb"), one MIG instance of those that there are.
+
+    Empty selectors match everything. `min_memory_mb` None asks for at least half of the device's
+    memory to be free. `cpu_count` and `host_memory_mb` are held on each node beside the GPUs; None
+    holds none. `min_compute_capability` is asked of NVIDIA's GPUs, known by their name where they
+    do not tell it; other makers' have none and are not refused for it. `require` has to match,
+    `prefer` ranks. `lease_ttl_seconds` is how long a grant lives without renewal;
+    `wait_timeout_seconds` how long the request may queue. With `expected_duration_seconds` it may
+    start early in a gap that it will have left in time. `preemptible` lets a request of higher
+    priority end it, after notice. With `cluster` the GPUs are a Kubernetes cluster's.
+
+    Shares are multiples of the scheduler's quantum, and have as large a part of the memory. GPUs
+    with less than `min_free_shares` free are left out. `unfragmented`: what fits on one GPU is not
+    spread over several, and parts of several are nearly equal. `enforced_shares`: only where
+    something keeps holders to their shares. `min_memory_mb` beside shares is of each whole GPU.
+    """
+
+    gpus: GpuCount = 1
+    min_memory_mb: Mebibytes | None = None
+    max_utilization_percent: Percent = 50.0
+    node_ids: tuple[NodeId, ...] = ()
+    device_uuids: tuple[GivenDeviceUuid, ...] = ()
+    gpu_models: tuple[Line, ...] = ()
+    balanced_memory: bool = False
+    placement: Placement = Placement.PACK
+    priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
+    wait_timeout_seconds: PositiveSeconds = 300.0
+    lease_ttl_seconds: LeaseTtlSeconds = 30.0
+    expected_duration_seconds: PositiveSeconds | None = None
+    preemptible: bool = False
+    nodes: Annotated[int, Meta(ge=1, le=512)] = 1
+    cpu_count: Annotated[float, Meta(ge=0)] | None = None
+    host_memory_mb: Mebibytes | None = None
+    require: Annotated[tuple[Selector, ...], Meta(max_length=32)] = ()
+    prefer: Annotated[tuple[Preference, ...], Meta(max_length=32)] = ()
+    min_compute_capability: ComputeCapability | None = None
+    cluster: ClusterRequest | None = None
+    shares: Shares | None = None
+    share_strategy: ShareStrategy = ShareStrategy.EVENLY
+    min_free_shares: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    unfragmented: bool = False
+    enforced_shares: bool = False
+    mig_profile: MigProfile | None = None

@@ -1,0 +1,1 @@
+"""The orchestrator's commands, events and views: tasks, experiments, presets."""

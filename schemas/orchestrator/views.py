@@ -1,0 +1,221 @@
+"""Queries about tasks and experiments, and their answers."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from msgspec import Meta
+
+from schemas.base import (
+    Count,
+    ListQuery,
+    ListView,
+    Namespace,
+    NodeId,
+    PositiveInt,
+    Query,
+    UtcDatetime,
+    View,
+)
+from schemas.executor.attempts import AttemptOutcome, EngineSpec, Failure
+from schemas.gpus.checks import Finding
+from schemas.gpus.device_grant import ClusterPlacement
+from schemas.gpus.gpu_info import GpuInfo
+from schemas.gpus.gpu_request import GpuRequest
+from schemas.orchestrator.experiments import ExperimentState, TaskState
+from schemas.results.measurements import GpuMonitoring
+from schemas.scheduler.reasons import Reason
+from schemas.task.benchmark import BenchmarkMetrics, BenchmarkTool
+from schemas.task.slo import SloVerdict
+from schemas.task.task_file import (
+    DeploymentMode,
+    MemorySource,
+    Objective,
+    StopReason,
+    Strategy,
+    TaskFile,
+)
+from schemas.task.trust import RunInfo, TrustVerdict
+
+
+class GetTask(Query, frozen=True, kw_only=True, tag="orchestrator.get_task"):
+    """Answered by `TaskView`."""
+
+    task_id: UUID
+
+
+class ListTasks(ListQuery, frozen=True, kw_only=True, tag="orchestrator.list_tasks"):
+    """Answered by `TaskList`, newest first; with `archived` also those that are."""
+
+    namespace: Namespace | None = None
+    states: tuple[TaskState, ...] = ()
+    archived: bool = False
+
+
+class GetExperiment(Query, frozen=True, kw_only=True, tag="orchestrator.get_experiment"):
+    """Answered by `ExperimentView`."""
+
+    experiment_id: UUID
+
+
+class ListExperiments(ListQuery, frozen=True, kw_only=True, tag="orchestrator.list_experiments"):
+    """Experiments, newest task first, then by ordinal. Answered by `ExperimentList`.
+
+    With a `node_id` only those with an attempt on it; those of archived tasks only with `archived`
+    or their `task_id`. `after_experiment_id` is an older form of `cursor`, which goes before it.
+    """
+
+    task_id: UUID | None = None
+    states: tuple[ExperimentState, ...] = ()
+    limit: Annotated[int, Meta(ge=1, le=5000)] = 500
+    after_experiment_id: UUID | None = None
+    archived: bool = False
+    namespace: Namespace | None = None
+    node_id: NodeId | None = None
+
+
+class ValidateTask(Query, frozen=True, kw_only=True, tag="orchestrator.validate_task"):
+    """What would this task become here? Answered by `TaskPlan`; stores nothing."""
+
+    namespace: Namespace = "default"
+    task: TaskFile
+
+
+class PlannedExperiment(View, frozen=True, kw_only=True, tag="orchestrator.planned_experiment"):
+    """One configuration with the GPUs it asks for, and what was known before it takes any."""
+
+    ordinal: PositiveInt
+    parameters: dict[str, Any]
+    engine: EngineSpec
+    request: GpuRequest
+    memory_source: MemorySource = MemorySource.MODEL_NAME
+    preflight: tuple[Finding, ...] = ()
+
+
+class TaskPlan(View, frozen=True, kw_only=True, tag="orchestrator.task_plan"):
+    """A task's expansion. `missing` is what this installation lacks to run it; empty if nothing.
+
+    A search has no `experiments` yet; it tries `experiments_at_most`, of which `samples` have every
+    different request. `benchmark_tool` would measure every experiment; None if no node could run
+    the task.
+    """
+
+    mode: DeploymentMode
+    strategy: Strategy
+    objective: Objective
+    total: Count
+    cut: Count
+    experiments: tuple[PlannedExperiment, ...]
+    missing: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    benchmark_tool: BenchmarkTool | None = None
+    experiments_at_most: Count = 0
+    samples: tuple[PlannedExperiment, ...] = ()
+
+
+class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
+    """A task as the orchestrator has it. `notes` say what was cut or assumed.
+
+    `archived`: it has been finished for so long that lists leave it out unless asked.
+    `benchmark_tool` measures every experiment; None: an older release stored the task, and it is
+    chosen when the next experiment starts. `imported_at`: the gateway has it from an export of
+    another installation. `experiments_at_most`: a search proposes them one by one, and
+    `experiments_total` are those so far; 0: unknown. `cut` configurations of a grid were left out.
+    """
+
+    task_id: UUID
+    namespace: Namespace
+    task_name: str
+    description: str
+    state: TaskState
+    mode: DeploymentMode
+    objective: Objective
+    revision: Count
+    created_at: UtcDatetime
+    started_at: UtcDatetime | None = None
+    finished_at: UtcDatetime | None = None
+    cancel_requested: bool = False
+    experiments_total: Count = 0
+    experiments_by_state: dict[str, int] = {}
+    best_experiment_id: UUID | None = None
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+    task: TaskFile | None = None
+    benchmark_tool: BenchmarkTool | None = None
+    archived: bool = False
+    imported_at: UtcDatetime | None = None
+    experiments_at_most: Count = 0
+    stop_reason: StopReason | None = None
+    cut: Count = 0
+    trust: TrustVerdict | None = None
+
+
+class TaskList(ListView, frozen=True, kw_only=True, tag="orchestrator.tasks"):
+    """Tasks, newest first."""
+
+    tasks: tuple[TaskView, ...]
+
+
+class AttemptView(View, frozen=True, kw_only=True, tag="orchestrator.attempt"):
+    """One attempt; outcome None while it is under way. `message`: what it waits for to be ready."""
+
+    attempt_id: UUID
+    attempt_number: PositiveInt
+    reservation_id: UUID
+    executor_id: NodeId | None = None
+    outcome: AttemptOutcome | None = None
+    phase: str | None = None
+    failure: Failure | None = None
+    started_at: UtcDatetime | None = None
+    finished_at: UtcDatetime | None = None
+    cluster: ClusterPlacement | None = None
+    message: str = ""
+    image_digest: str | None = None
+
+
+class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experiment"):
+    """As the orchestrator has it; the gateway adds the results' `gpu_monitoring`.
+
+    `failed_attempts` are counted apart from interrupted ones. `objective_score` leaves the failed
+    levels of `metrics` out: it compares only experiments that failed at the same loads. `proposal`:
+    why a search chose it. `memory_source` is that of `request.min_memory_mb`; None: unknown.
+    """
+
+    experiment_id: UUID
+    task_id: UUID
+    namespace: Namespace
+    ordinal: PositiveInt
+    state: ExperimentState
+    revision: Count
+    parameters: dict[str, Any]
+    engine: EngineSpec
+    request: GpuRequest
+    created_at: UtcDatetime
+    started_at: UtcDatetime | None = None
+    finished_at: UtcDatetime | None = None
+    reservation_id: UUID | None = None
+    executor_id: NodeId | None = None
+    objective_score: float | None = None
+    metrics: BenchmarkMetrics | None = None
+    gpu_info: GpuInfo | None = None
+    gpu_monitoring: GpuMonitoring | None = None
+    attempts: tuple[AttemptView, ...] = ()
+    interrupted_attempts: Count = 0
+    failure: Failure | None = None
+    waiting_reasons: tuple[Reason, ...] = ()
+    reason: str = ""
+    failed_attempts: Count = 0
+    task_name: str = ""
+    imported_at: UtcDatetime | None = None
+    proposal: str = ""
+    memory_source: MemorySource | None = None
+    slo: SloVerdict | None = None
+    run: RunInfo = RunInfo()
+    preflight: tuple[Finding, ...] = ()
+    predicted_score: float | None = None
+
+
+class ExperimentList(ListView, frozen=True, kw_only=True, tag="orchestrator.experiments"):
+    """Newest task first, then by ordinal. `next_after_experiment_id`: an older `next_cursor`."""
+
+    experiments: tuple[ExperimentView, ...]
+    next_after_experiment_id: UUID | None = None

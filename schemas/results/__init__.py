@@ -1,0 +1,1 @@
+"""Measurements, history of GPUs and engines, reports and prices."""

@@ -1,0 +1,1 @@
+"""The scheduler's commands, events and views: reservations, devices, nodes, namespaces."""

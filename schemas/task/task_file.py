@@ -1,0 +1,350 @@
+"""The task file: the autotuner's JSON, every field typed, unknown names refused."""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+from msgspec.structs import force_setattr
+
+from schemas.base import (
+    PROSE_PATTERN,
+    Integer,
+    Line,
+    Mebibytes,
+    Name,
+    NodeId,
+    Percent,
+    PositiveInt,
+    PositiveSeconds,
+    Seconds,
+    line,
+)
+from schemas.gpus.checks import ResourceKey
+from schemas.gpus.gpu_request import GpuCount, MigProfile, Shares, ShareStrategy
+from schemas.task.benchmark import (
+    MAX_ERROR_RATE,
+    Arrivals,
+    BenchmarkTool,
+    ErrorRate,
+    LoadSearch,
+    TrafficScenario,
+)
+from schemas.task.parameters import ParameterGrid
+from schemas.task.part import TaskPart
+from schemas.task.quality import QualityProbe, Share
+from schemas.task.slo import SloSpec
+from schemas.task.turns import ThinkSeconds, Turns
+
+Text = Annotated[str, line(min_length=1, max_length=512)]
+
+Description = Annotated[
+    str,
+    Meta(
+        pattern=PROSE_PATTERN,
+        description="text without control characters or marks of text direction",
+        max_length=10_000,
+    ),
+]
+
+
+class DeploymentMode(StrEnum):
+    """Where the inference servers of a task run."""
+
+    PROCESS = "process"
+    DOCKER = "docker"
+    OME = "ome"
+    KUBERNETES = "kubernetes"
+
+
+class Strategy(StrEnum):
+    """How the next configuration is chosen."""
+
+    GRID_SEARCH = "grid_search"
+    RANDOM = "random"
+    BAYESIAN = "bayesian"
+    AUTO = "auto"
+    SUCCESSIVE_HALVING = "successive_halving"
+
+
+class StopReason(StrEnum):
+    """Why a task tries no further configuration."""
+
+    SPACE_EXHAUSTED = "space_exhausted"  # every configuration was tried
+    MAX_ITERATIONS = "max_iterations"
+    MAX_GPU_HOURS = "max_gpu_hours"
+    MAX_COST = "max_cost"
+    ONLY_CRASHES_LEFT = "only_crashes_left"  # what was not tried would, by what crashed, too
+
+
+class Objective(StrEnum):
+    """What the best experiment is best at."""
+
+    MINIMIZE_LATENCY = "minimize_latency"  # mean_e2e_latency
+    MAXIMIZE_THROUGHPUT = "maximize_throughput"  # max_total_throughput_per_gpu
+    MAXIMIZE_GOODPUT = "maximize_goodput"  # max_goodput_per_gpu
+    MAXIMIZE_TOKENS_PER_JOULE = "maximize_tokens_per_joule"  # tokens_per_joule
+    MINIMIZE_COST = "minimize_cost"  # cost_per_million_tokens
+    MINIMIZE_TTFT = "minimize_ttft"  # mean_ttft
+    MINIMIZE_TPOT = "minimize_tpot"  # mean_tpot
+    MAXIMIZE_LOAD = "maximize_load"  # of benchmark.load_search
+
+    @property
+    def is_maximized(self) -> bool:
+        """Whether a larger score is better."""
+        return self.value.startswith("maximize_")
+
+
+class PresetMerge(StrEnum):
+    """How presets that give the same parameter become one."""
+
+    LAST_WINS = "last_wins"
+    UNION = "union"  # of the values
+    INTERSECTION = "intersection"  # of the parameters, and of their values
+
+
+Switches = bool | Annotated[tuple[bool, ...], Meta(min_length=1, max_length=2)]
+IntegerValues = PositiveInt | Annotated[tuple[PositiveInt, ...], Meta(min_length=1, max_length=64)]
+# Without a pattern: msgspec 0.22 corrupts memory over a union of one with an array.
+DataType = Annotated[str, Meta(min_length=1, max_length=512)]
+DataTypes = DataType | Annotated[tuple[DataType, ...], Meta(min_length=1, max_length=64)]
+
+
+class ModelSpec(TaskPart, frozen=True, kw_only=True):
+    """The model to serve: a hub id, a name below the executor's model roots, or a path."""
+
+    id_or_path: Text
+    namespace: Line | None = None
+
+
+class StorageSpec(TaskPart, frozen=True, kw_only=True):
+    """A volume claim that holds the model (Kubernetes)."""
+
+    type: Literal["pvc", "hf", "hostpath"]
+    pvc_name: Line | None = None
+    pvc_subpath: Line | None = None
+    mount_path: Line | None = None
+
+
+class PresetConfig(TaskPart, frozen=True, kw_only=True):
+    """A ClusterBaseModel or ClusterServingRuntime to create, from a preset or spelled out."""
+
+    preset: Line | None = None
+    name: Line | None = None
+    config_overrides: dict[str, Any] = {}
+
+
+class ParallelConfig(TaskPart, frozen=True, kw_only=True):
+    """Parallelism to search; one value or a list each. world_size = tp * pp * max(dp, dcp, cp)."""
+
+    preset: Line | None = None
+    presets: tuple[Line, ...] = ()
+    tp: IntegerValues = 1
+    pp: IntegerValues = 1
+    dp: IntegerValues = 1
+    cp: IntegerValues = 1
+    dcp: IntegerValues = 1
+    ep: IntegerValues = 1
+    moe_tp: IntegerValues = 1
+    moe_ep: IntegerValues = 1
+    moe_cluster: IntegerValues = 1
+    moe_dense_tp: IntegerValues = 1
+    enable_expert_parallel: Switches = False
+
+
+class QuantConfig(TaskPart, frozen=True, kw_only=True):
+    """Quantization to search: presets by name, or data types of the parts; one value or a list
+    each.
+    """
+
+    preset: Line | None = None
+    presets: tuple[Line, ...] = ()
+    gemm_dtype: DataTypes | None = None
+    kvcache_dtype: DataTypes | None = None
+    attention_dtype: DataTypes | None = None
+    moe_dtype: DataTypes | None = None
+
+
+class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
+    """The search. `max_parallel` bounds the reservation requests a task has outstanding at once.
+
+    `timeout_per_iteration` is in seconds and bounds a whole attempt; `wait_timeout_seconds` runs
+    only while the task holds no GPU. `max_attempts` bounds how often an experiment is tried whose
+    attempts are interrupted, or fail in a way that may pass. `n_initial_random` and `seed` are of
+    searches that draw configurations; without a seed one follows from the task's id. A search tries
+    `max_iterations` configurations at most, 50 if it is not given (`auto`: those of its stages;
+    `successive_halving`: 27, most with few requests), a grid all. Once the attempts have had their
+    GPUs for `max_gpu_hours` together, or these cost `max_cost` by the operator's prices, nothing
+    further starts.
+
+    With `trust` the baseline and the leaders are measured again, beyond `max_iterations`, until one
+    is ahead by more than chance, runs that something disturbed are set aside and repeated, and the
+    winner is measured with other requests. None: where `strategy` is `auto`.
+
+    With `warm_start` a search begins with what past tasks of the namespace measured of this model
+    and engine, on one GPU model, by the same benchmark, objective, constraints and SLO.
+
+    With a `prior` first proposals are in the order that the limits of the GPUs suggest for a model
+    of which an executor has the config.json.
+
+    With several `objectives` the first is the one by which the best is named, and `objective`; the
+    search looks for configurations that none beats in all of them, which the report lists.
+
+    `constraints` are what the best experiment meets at every load, such as
+    `ttft:p99<300ms, tpot:p95<=20ms, error_rate<1%, goodput>=95%`.
+    """
+
+    strategy: Strategy = Strategy.GRID_SEARCH
+    objective: Objective = Objective.MINIMIZE_LATENCY
+    max_iterations: PositiveInt | None = None
+    timeout_per_iteration: PositiveSeconds = 600.0
+    max_parallel: Annotated[int, Meta(ge=1, le=256)] = 1
+    wait_timeout_seconds: PositiveSeconds = 300.0
+    max_attempts: Annotated[int, Meta(ge=1, le=100)] = 5
+    n_initial_random: PositiveInt | None = None
+    seed: Integer | None = None
+    max_gpu_hours: Annotated[float, Meta(gt=0)] | None = None
+    max_cost: Annotated[float, Meta(gt=0)] | None = None
+    constraints: Annotated[str, line(max_length=1000)] = ""
+    trust: bool | None = None
+    objectives: Annotated[tuple[Objective, ...], Meta(max_length=4)] = ()
+    warm_start: bool = False
+    prior: Literal["roofline"] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.objectives:
+            return
+        if len(set(self.objectives)) < len(self.objectives):
+            raise ValueError("expected each of `objectives` once")
+        if self.objective not in {self.objectives[0], Objective.MINIMIZE_LATENCY}:
+            raise ValueError("expected `objective` to be the first of `objectives`, or not given")
+        force_setattr(self, "objective", self.objectives[0])
+
+    @property
+    def goals(self) -> tuple[Objective, ...]:
+        """All that it is searched for, first what names the best."""
+        return self.objectives or (self.objective,)
+
+    @property
+    def is_trust_asked(self) -> bool:
+        return self.strategy is Strategy.AUTO if self.trust is None else self.trust
+
+
+class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
+    """The benchmark. `max_time_per_iteration` is in minutes, as genai-bench counts.
+
+    `max_error_rate` is the largest share of the requests of one load (a scenario at a concurrency)
+    that may fail, 0 to 1. An experiment in which more fail does not rank above one that served the
+    load, and one that served no load at all has failed.
+
+    With `arrivals` those are the loads instead of `num_concurrency`: `closed(8)` requests at once,
+    or `poisson(20)`, `constant(20)` and `burst(20,5)` requests per second, or `trace`, whose times
+    are `arrival_trace_seconds`; the built-in generator makes them. `prefix_share` of every prompt
+    is the same in all requests of a level. With several `turns` those are loads of conversations,
+    whose every turn is sent with all before it, `think_seconds` after the answer.
+
+    With `load_search` each experiment looks for the greatest load that meets
+    `optimization.constraints`, which is its score (`maximize_load`).
+
+    `quality` absent: answers are compared where the task varies what may change them.
+    """
+
+    task: Text = "text-to-text"
+    model_name: Line | None = None
+    model_tokenizer: Line | None = None
+    traffic_scenarios: Annotated[tuple[TrafficScenario, ...], Meta(min_length=1, max_length=64)] = (
+        "D(100,100)",
+    )
+    num_concurrency: Annotated[tuple[PositiveInt, ...], Meta(min_length=1, max_length=64)] = (1,)
+    max_time_per_iteration: PositiveSeconds = 10.0
+    max_requests_per_iteration: PositiveInt = 100
+    warmup_requests: Annotated[int, Meta(ge=0, le=1000)] = 1
+    additional_params: dict[str, Any] = {}
+    tool: BenchmarkTool = BenchmarkTool.AUTO
+    max_error_rate: ErrorRate = MAX_ERROR_RATE
+    arrivals: Annotated[tuple[Arrivals, ...], Meta(max_length=64)] = ()
+    arrival_trace_seconds: Annotated[tuple[Seconds, ...], Meta(max_length=10_000)] = ()
+    prefix_share: Share = 0.0
+    turns: Turns = 1
+    think_seconds: ThinkSeconds = 0.0
+    load_search: LoadSearch | None = None
+    quality: QualityProbe | None = None
+
+
+class MemorySource(StrEnum):
+    """Where the memory that an experiment asks for comes from."""
+
+    TASK = "task"
+    MODEL_NAME = "model_name"  # the documented heuristic
+    HISTORY = "history"  # the peak of past experiments like it
+
+
+class GpuPreferences(TaskPart, frozen=True, kw_only=True):
+    """What the task file may say about its GPUs; what it does not say is estimated from model and
+    parameters.
+
+    `count` is of all GPUs of an experiment, which `num_nodes` nodes share evenly; `nodes` are those
+    that may be taken, by name. Several GPUs have about the same free memory, unless
+    `balanced_memory` is false. `cpu_count` and `host_memory_mb` are of each node: held beside the
+    GPUs, and the engine's bounds.
+
+    With `shares` each experiment has a part of a GPU instead: 0.25 is a quarter of one, and of its
+    memory. They are on one GPU if one has so much, unless `share_strategy` is `fill`; the rest as
+    in `GpuRequest`. With `mig_profile` it has one MIG instance.
+
+    In a Kubernetes cluster `cluster` says which one, and `nodes` are its own. The node with the
+    most idle GPUs is taken, idle below both thresholds; with `select_node` false, and where no node
+    has enough, the cluster's scheduler chooses. `resource` is an extended resource or a custom
+    device to take in place of NVIDIA's GPUs, and `resource_amounts` how many units of it, and of
+    what its group defines beside it; what is not said gets its definition's default value.
+    """
+
+    count: GpuCount | None = None
+    num_nodes: Annotated[int, Meta(ge=1, le=512)] = 1
+    min_memory_mb: Mebibytes | None = None
+    cpu_count: Annotated[float, Meta(gt=0)] | None = None
+    host_memory_mb: PositiveInt | None = None
+    models: tuple[Line, ...] = ()
+    nodes: tuple[Line, ...] = ()
+    priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
+    balanced_memory: bool = True
+    cluster: NodeId | None = None
+    select_node: bool = True
+    utilization_threshold_percent: Percent = 30.0
+    memory_threshold_percent: Percent = 50.0
+    shares: Shares | None = None
+    share_strategy: ShareStrategy = ShareStrategy.EVENLY
+    min_free_shares: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    enforced_shares: bool = False
+    mig_profile: MigProfile | None = None
+    resource: Annotated[str, line(max_length=253)] | None = None
+    resource_amounts: Annotated[dict[ResourceKey, PositiveInt], Meta(max_length=16)] = {}
+
+
+class TaskFile(TaskPart, frozen=True, kw_only=True):
+    """One tuning task as people write it.
+
+    Its own `parameters` go before those of its `presets`, which are merged by `preset_merge`.
+
+    `deployment_mode` absent: `ome` if a cluster model, serving runtime or volume claim block is
+    there, or if `base_runtime` names no engine we know (it is a ClusterServingRuntime then), else
+    `docker`.
+    """
+
+    task_name: Name
+    description: Description = ""
+    deployment_mode: DeploymentMode | None = None
+    model: ModelSpec
+    base_runtime: Text
+    runtime_image_tag: Line | None = None
+    storage: StorageSpec | None = None
+    clusterbasemodel_config: PresetConfig | None = None
+    clusterservingruntime_config: PresetConfig | None = None
+    presets: Annotated[tuple[Name, ...], Meta(max_length=16)] = ()
+    preset_merge: PresetMerge = PresetMerge.LAST_WINS
+    parameters: ParameterGrid = {}
+    parallel_config: ParallelConfig | None = None
+    quant_config: QuantConfig | None = None
+    slo: SloSpec | None = None
+    gpus: GpuPreferences | None = None
+    optimization: OptimizationSpec = OptimizationSpec()
+    benchmark: BenchmarkConfig = BenchmarkConfig()

@@ -1,0 +1,1 @@
+"""What node agents report, and the questions that they answer."""
