@@ -49,7 +49,7 @@ ENVIRONMENT_READERS = {
     "services/telemetry/sources/nvml/source.py": "the probe's process inherits what its agent has",
     "shared/benchmarks/aiperf": "its tool inherits little of what its caller has",
     "shared/benchmarks/genai_bench": "finds its tool, which inherits what its caller has",
-    "shared/benchmarks/tool_environment.py": "finds the tools that the user means",
+    "shared/benchmarks/tools/environment.py": "finds the tools that the user means",
     "shared/client/discovery.py": "finds the platform that the user means",
     "shared/kubernetes/access.py": "finds the cluster as kubectl does",
     "shared/lifecycle.py": "the supervisor tells where to say that a service is ready",

@@ -9,18 +9,14 @@ from collections.abc import Sequence
 import click
 
 from services.cli.commands import listing
-from services.cli.commands.archives import export, import_command
 from services.cli.commands.bench import bench
-from services.cli.commands.check import check
-from services.cli.commands.check_cluster import check_cluster
 from services.cli.commands.completion import completion
-from services.cli.commands.compose import compose
-from services.cli.commands.credentials import agent_credentials, client_credentials
-from services.cli.commands.demo import demo
-from services.cli.commands.devices import devices
-from services.cli.commands.exec import exec_command
-from services.cli.commands.idle import idle
-from services.cli.commands.insight import (
+from services.cli.commands.gpus.check import check
+from services.cli.commands.gpus.check_cluster import check_cluster
+from services.cli.commands.gpus.devices import devices
+from services.cli.commands.gpus.exec import exec_command
+from services.cli.commands.gpus.idle import idle
+from services.cli.commands.gpus.insight import (
     availability,
     cluster,
     estimate,
@@ -28,21 +24,25 @@ from services.cli.commands.insight import (
     select_node,
     why,
 )
-from services.cli.commands.logs import logs
-from services.cli.commands.maintenance import cordon, drain, drift, uncordon
-from services.cli.commands.mcp import mcp
-from services.cli.commands.namespaces import namespace
-from services.cli.commands.nodes import monitor, node, power
-from services.cli.commands.platform import agent, up
-from services.cli.commands.presets import preset
+from services.cli.commands.gpus.reservations import release, renew, reserve
+from services.cli.commands.gpus.top import top
+from services.cli.commands.gpus.what_if import what_if
+from services.cli.commands.operations.credentials import agent_credentials, client_credentials
+from services.cli.commands.operations.maintenance import cordon, drain, drift, uncordon
+from services.cli.commands.operations.namespaces import namespace
+from services.cli.commands.operations.nodes import monitor, node, power
+from services.cli.commands.operations.token import audit, token
+from services.cli.commands.platform.compose import compose
+from services.cli.commands.platform.demo import demo
+from services.cli.commands.platform.mcp import mcp
+from services.cli.commands.platform.platform import agent, up
 from services.cli.commands.report import report as report_group
-from services.cli.commands.reservations import release, renew, reserve
-from services.cli.commands.task_life import clone, pause, rerun, resume
-from services.cli.commands.tasks import cancel, delete, run, submit, validate
-from services.cli.commands.token import audit, token
-from services.cli.commands.top import top
-from services.cli.commands.watch import watch
-from services.cli.commands.what_if import what_if
+from services.cli.commands.tasks.archives import export, import_command
+from services.cli.commands.tasks.logs import logs
+from services.cli.commands.tasks.presets import preset
+from services.cli.commands.tasks.task_life import clone, pause, rerun, resume
+from services.cli.commands.tasks.tasks import cancel, delete, run, submit, validate
+from services.cli.commands.tasks.watch import watch
 from services.cli.doctor.command import doctor
 from services.cli.failures import report
 from shared.errors import StewardError

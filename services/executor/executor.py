@@ -42,7 +42,7 @@ from services.executor.runtimes.engine_process import own_variables
 from services.executor.runtimes.runtime import Labels
 from services.executor.settings import ExecutorSettings
 from services.executor.workloads import Workloads, by_reservation
-from shared.benchmarks.tools import installed_tools
+from shared.benchmarks.tools.present import installed_tools
 from shared.clock import utcnow
 from shared.errors import RefusedError, StewardError, UnavailableError
 from shared.ids import new_id

@@ -12,38 +12,21 @@ from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.openapi.spec import Tag
 
 from schemas.gateway.tokens import Token
-from services.gateway import server_sent, sockets
-from services.gateway.audit import AuditLog
-from services.gateway.conditional_reads import ConditionalReads
 from services.gateway.context import Gateway
-from services.gateway.eventlog import EventLog
-from services.gateway.guard import Guard
-from services.gateway.imports import Imports
+from services.gateway.http.conditional_reads import ConditionalReads
+from services.gateway.http.guard import Guard
+from services.gateway.http.openapi import StructSchemas, openapi_config
+from services.gateway.http.problems import EXCEPTION_HANDLERS, remember_refusal
+from services.gateway.http.server import HttpServer
+from services.gateway.ledger.audit import AuditLog
+from services.gateway.ledger.eventlog import EventLog
+from services.gateway.ledger.imports import Imports
+from services.gateway.ledger.logins import Logins
+from services.gateway.ledger.migrations import MIGRATIONS
+from services.gateway.ledger.tokens import TokenStore
 from services.gateway.live_state import LiveState
-from services.gateway.logins import Logins
 from services.gateway.measurements import Measurements
-from services.gateway.migrations import MIGRATIONS
-from services.gateway.openapi import StructSchemas, openapi_config
-from services.gateway.problems import EXCEPTION_HANDLERS, remember_refusal
-from services.gateway.routes import (
-    archives,
-    checks,
-    documentation,
-    gpus,
-    history,
-    login,
-    logs,
-    nodes,
-    operations,
-    presets,
-    reports,
-    reservations,
-    scheduler,
-    system,
-    tasks,
-    tokens,
-    web_page,
-)
+from services.gateway.routes import history, reports
 from services.gateway.routes.common import (
     GATEWAY,
     AnyConnection,
@@ -55,9 +38,11 @@ from services.gateway.routes.conditional_changes import (
     heed_if_match,
     provide_expected_revision,
 )
-from services.gateway.server import HttpServer
+from services.gateway.routes.gpus import checks, gpus, nodes, operations, reservations, scheduler
+from services.gateway.routes.platform import documentation, login, system, tokens, web_page
+from services.gateway.routes.tasks import archives, logs, presets, tasks
 from services.gateway.settings import GatewaySettings
-from services.gateway.tokens import TokenStore
+from services.gateway.streams import server_sent, sockets
 from shared.host_header import host_names
 from shared.local_platform.tokens import is_loopback, read_tokens
 from shared.messaging.bus import Bus

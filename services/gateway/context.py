@@ -18,14 +18,14 @@ from schemas.scheduler.views import (
     GetReservation,
     ReservationView,
 )
-from services.gateway.audit import AuditLog
 from services.gateway.domain.access import Identity
-from services.gateway.eventlog import EventLog
-from services.gateway.imports import Imports
+from services.gateway.ledger.audit import AuditLog
+from services.gateway.ledger.eventlog import EventLog
+from services.gateway.ledger.imports import Imports
+from services.gateway.ledger.logins import Logins
+from services.gateway.ledger.tokens import TokenStore
 from services.gateway.live_state import LiveState
-from services.gateway.logins import Logins
 from services.gateway.measurements import Measurements
-from services.gateway.tokens import TokenStore
 from shared.errors import NodeUnavailableError, RefusedError
 from shared.messaging.bus import Bus
 from shared.postgres.database import Database

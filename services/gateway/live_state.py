@@ -19,7 +19,7 @@ from schemas.scheduler.nodes import NodeRemoved
 from schemas.scheduler.reservations import ReservationEvent
 from schemas.telemetry.readings import GpuSampled, InventoryReported
 from services.gateway.domain.fleet import LatestSample, reading_views
-from services.gateway.eventlog import EventLog
+from services.gateway.ledger.eventlog import EventLog
 from shared.messaging.bus import Bus
 
 FORGET_SECONDS: Final = 600.0

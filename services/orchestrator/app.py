@@ -5,14 +5,14 @@ from datetime import timedelta
 from pathlib import Path
 
 from services.orchestrator.event_handlers import EventHandlers, event_routes
-from services.orchestrator.handlers import Handlers, request_routes
+from services.orchestrator.handlers.presets import PresetHandlers, preset_routes
+from services.orchestrator.handlers.start_messages import StartMessages
+from services.orchestrator.handlers.tasks import Handlers, request_routes
 from services.orchestrator.leases import Leases
-from services.orchestrator.migrations import MIGRATIONS
-from services.orchestrator.preset_handlers import PresetHandlers, preset_routes
+from services.orchestrator.ledger.migrations import MIGRATIONS
+from services.orchestrator.planning.search_library import SearchLibrary
 from services.orchestrator.resync import Resync
-from services.orchestrator.search_library import SearchLibrary
 from services.orchestrator.settings import OrchestratorSettings
-from services.orchestrator.start_messages import StartMessages
 from services.orchestrator.task_progress import Progress
 from shared.messaging.bus import Bus
 from shared.postgres.database import Database

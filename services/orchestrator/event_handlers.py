@@ -32,10 +32,10 @@ from schemas.scheduler.reservations import (
     ReservationTimedOut,
 )
 from schemas.task.benchmark import BenchmarkMetrics
-from services.orchestrator import offer_rows, store
-from services.orchestrator.domain import deadlines, running, waiting
+from services.orchestrator.domain.lifecycle import deadlines, running, waiting
+from services.orchestrator.domain.lifecycle.waiting import Grant, ReservationEnd
 from services.orchestrator.domain.records import Attempt, Decision, Experiment, Task
-from services.orchestrator.domain.waiting import Grant, ReservationEnd
+from services.orchestrator.ledger import offer_rows, store
 from services.orchestrator.task_progress import Progress
 from shared.clock import utcnow
 from shared.logging import log

@@ -8,8 +8,8 @@ from uuid import UUID
 
 from schemas.errors import Refused
 from schemas.scheduler.reservations import RenewReservation
-from services.orchestrator import store
 from services.orchestrator.domain.records import Attempt
+from services.orchestrator.ledger import store
 from shared.clock import utcnow
 from shared.errors import UnavailableError
 from shared.ids import new_id

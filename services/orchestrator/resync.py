@@ -11,11 +11,11 @@ from schemas.executor.running import ListRunning, RunningAttempts
 from schemas.results.measurements import GetSummary, SummaryView
 from schemas.scheduler.reservations import OPEN_STATES, ReservationState
 from schemas.scheduler.views import GetReservation, ReservationView
-from services.orchestrator import store
-from services.orchestrator.domain.deadlines import is_overdue
+from services.orchestrator.domain.lifecycle.deadlines import is_overdue
+from services.orchestrator.domain.lifecycle.waiting import Grant, ReservationEnd
 from services.orchestrator.domain.records import Attempt
-from services.orchestrator.domain.waiting import Grant, ReservationEnd
 from services.orchestrator.event_handlers import EventHandlers
+from services.orchestrator.ledger import store
 from shared.clock import utcnow
 from shared.errors import RefusedError, UnavailableError
 from shared.gpu.stats import peak_memory_mb

@@ -14,17 +14,18 @@ from schemas.gpus.gpu_request import GpuRequest
 from schemas.orchestrator.experiments import FINISHED_EXPERIMENT_STATES, ExperimentState
 from schemas.task.task_file import StopReason
 from schemas.task.trust import RunInfo, RunRole
-from services.orchestrator import offer_rows, past_runs, quality_verdicts, search_history, store
-from services.orchestrator.domain import tasks, waiting
-from services.orchestrator.domain.budget import SPENT, spent_budget, with_priced_gpus
-from services.orchestrator.domain.deadlines import (
+from services.orchestrator.domain.lifecycle import tasks, waiting
+from services.orchestrator.domain.lifecycle.budget import SPENT, spent_budget, with_priced_gpus
+from services.orchestrator.domain.lifecycle.deadlines import (
     PastHolds,
     expected_hold_seconds,
     longest_hold_seconds,
 )
-from services.orchestrator.domain.executor_offers import Offer, eligible_nodes, serving_offers
-from services.orchestrator.domain.past_memory import is_learned, with_memory
-from services.orchestrator.domain.plan import make_planner, make_search
+from services.orchestrator.domain.lifecycle.past_memory import is_learned, with_memory
+from services.orchestrator.domain.lifecycle.retrying import nodes_to_request
+from services.orchestrator.domain.plan.executor_offers import Offer, eligible_nodes, serving_offers
+from services.orchestrator.domain.plan.plan import make_planner, make_search
+from services.orchestrator.domain.plan.tools import tool_of_old
 from services.orchestrator.domain.records import (
     Decision,
     Experiment,
@@ -33,17 +34,17 @@ from services.orchestrator.domain.records import (
     new_experiment,
     same_again,
 )
-from services.orchestrator.domain.retrying import nodes_to_request
 from services.orchestrator.domain.search.history import trials_of
 from services.orchestrator.domain.search.prior import predicted_score
 from services.orchestrator.domain.search.propose import propose
 from services.orchestrator.domain.search.stages import Waiting
 from services.orchestrator.domain.search.trust import is_of_winner, next_checks, verdict
 from services.orchestrator.domain.search.warm import past_of
-from services.orchestrator.domain.tools import tool_of_old
+from services.orchestrator.ledger import offer_rows, past_runs, search_history, store
 from services.orchestrator.node_names import with_node_ids
-from services.orchestrator.warm_start import is_on_its_gpu
-from shared.benchmarks.ranking import rank
+from services.orchestrator.planning import quality_verdicts
+from services.orchestrator.planning.warm_start import is_on_its_gpu
+from shared.benchmarks.verdicts.ranking import rank
 from shared.clock import utcnow
 from shared.errors import RefusedError
 from shared.ids import new_id

@@ -13,9 +13,9 @@ from schemas.gpus.gpu_info import GpuInfo
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.orchestrator.views import AttemptView, ExperimentView, TaskPlan, TaskView
 from schemas.task.task_file import TaskFile
-from services.orchestrator.domain.plan import Plan
+from services.orchestrator.domain.plan.plan import Plan
+from services.orchestrator.domain.plan.sizing import world_size_given
 from services.orchestrator.domain.records import Attempt, Experiment, Task
-from services.orchestrator.domain.sizing import world_size_given
 from shared.errors import RefusedError
 from shared.gpu.info import gpu_info_of
 from shared.messaging.codec import encode

@@ -33,7 +33,7 @@ from services.results.samples.partitions import midnight
 from services.results.summaries import memory_trends, summary_rows
 from services.results.summaries.level_bounds import with_bounds
 from services.results.summaries.summary_rows import Summary
-from shared.benchmarks.request_columns import RequestRow, unpack_requests
+from shared.benchmarks.levels.request_columns import RequestRow, unpack_requests
 from shared.clock import utcnow
 from shared.errors import RefusedError
 from shared.messaging.bus import Route, event_route, query_route

@@ -10,10 +10,10 @@ from typing import Any, Final, Self
 import aiohttp
 import msgspec
 
-from shared.benchmarks.adapter import ModelNotServed, ServerUnreachable
-from shared.benchmarks.chat_stream import ChatStream, MalformedStream
-from shared.benchmarks.conversation import Conversation
+from shared.benchmarks.builtin.chat_stream import ChatStream, MalformedStream
+from shared.benchmarks.builtin.conversation import Conversation
 from shared.benchmarks.metrics import RequestSample
+from shared.benchmarks.tools.adapter import ModelNotServed, ServerUnreachable
 from shared.benchmarks.traffic import RequestSize, chat_body, sized_prompt
 from shared.waiting import within
 

@@ -18,7 +18,7 @@ from schemas.task.benchmark import (
     RequestColumns,
 )
 from schemas.task.turns import TurnResult
-from shared.benchmarks.request_columns import RequestRow, pack_requests, unpack_requests
+from shared.benchmarks.levels.request_columns import RequestRow, pack_requests, unpack_requests
 
 Value = TypeVar("Value")
 

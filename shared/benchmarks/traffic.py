@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any, Final
 
 from schemas.errors import ErrorCode
-from shared.benchmarks.words import WORDS
+from shared.benchmarks.builtin.words import WORDS
 from shared.errors import RefusedError
 
 _NUMBERS: Final = r"\((\d+),(\d+)\)"

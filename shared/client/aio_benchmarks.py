@@ -10,12 +10,12 @@ import msgspec
 from msgspec.structs import replace
 
 from schemas.task.benchmark import BenchmarkSpec
-from shared.benchmarks.adapter import ProgressCallback, Target
 from shared.benchmarks.chat_server import ChatServer
 from shared.benchmarks.document import read_spec
+from shared.benchmarks.levels.request_columns import without_requests
 from shared.benchmarks.metrics import with_gpus
-from shared.benchmarks.request_columns import without_requests
-from shared.benchmarks.tools import run_benchmark
+from shared.benchmarks.tools.adapter import ProgressCallback, Target
+from shared.benchmarks.tools.present import run_benchmark
 from shared.client.watch import Watch
 from shared.errors import StewardError
 from shared.waiting import within

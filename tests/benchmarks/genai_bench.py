@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Final
 
 from schemas.task.benchmark import BenchmarkSpec, BenchmarkTool
-from shared.benchmarks.adapter import Target
 from shared.benchmarks.genai_bench.command import arguments, batches, environment
 from shared.benchmarks.genai_bench.installation import GENAI_BENCH
 from shared.benchmarks.genai_bench.results import Observed, read_run
-from shared.benchmarks.tool_environment import TOOLS_VARIABLE
-from shared.benchmarks.tools import run_benchmark
+from shared.benchmarks.tools.adapter import Target
+from shared.benchmarks.tools.environment import TOOLS_VARIABLE
+from shared.benchmarks.tools.present import run_benchmark
 from shared.clock import utcnow
 from tests.support.benchmark_tools import TEST_TOOLS
 from tests.support.processes.inference_engine import running_engine

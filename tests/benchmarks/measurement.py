@@ -35,8 +35,8 @@ from services.executor.engines.compile_cache import CacheKey, CompileCaches, cac
 from services.executor.engines.engine_table import build_command
 from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
 from services.executor.engines.servers.simulated_batch import BatchSpeed
-from shared.benchmarks.builtin import run_benchmark
-from shared.benchmarks.client_ceiling import ceiling_tokens_per_s
+from shared.benchmarks.builtin.client_ceiling import ceiling_tokens_per_s
+from shared.benchmarks.builtin.generator import run_benchmark
 from shared.benchmarks.metrics import distribution
 from tests.support.batch_truth import TrueTimes, open_loop
 from tests.support.bound_cases import cases, disturbed, named_of, truth_of

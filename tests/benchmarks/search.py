@@ -26,11 +26,11 @@ from schemas.executor.attempts import FailureKind
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.task.task_file import Objective, OptimizationSpec, Strategy
 from schemas.task.trust import RunInfo
-from services.orchestrator.domain.expansion import Axis, Point
+from services.orchestrator.domain.plan.expansion import Axis, Point
 from services.orchestrator.domain.search.history import Past, trials_of
 from services.orchestrator.domain.search.propose import Proposal, propose, search_of
 from services.orchestrator.domain.search.space import Space, space_of
-from shared.benchmarks.ranking import Scored, rank
+from shared.benchmarks.verdicts.ranking import Scored, rank
 from tests.benchmarks.search_prior import prior_figures
 from tests.benchmarks.search_trust import winner_figures
 from tests.support.noisy_servers import LARGEST, SEARCH, make_server, search_boundary

@@ -10,12 +10,12 @@ from schemas.executor.attempts import FailureKind
 from schemas.executor.model_shape import ModelShape
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.task.task_file import Objective, OptimizationSpec, Strategy
-from services.orchestrator.domain.expansion import Point
+from services.orchestrator.domain.plan.expansion import Point
 from services.orchestrator.domain.search.history import Past, trials_of
 from services.orchestrator.domain.search.prior import USUAL_GPU, Prior
 from services.orchestrator.domain.search.propose import Proposal, propose, search_of
 from services.orchestrator.domain.search.space import Space
-from shared.benchmarks.ranking import Scored
+from shared.benchmarks.verdicts.ranking import Scored
 
 NEAR: Final = 1.02
 MOST: Final = 120

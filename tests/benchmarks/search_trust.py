@@ -15,10 +15,10 @@ from uuid import UUID
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.task.task_file import Objective
 from schemas.task.trust import RunInfo
-from services.orchestrator.domain.expansion import Point
+from services.orchestrator.domain.plan.expansion import Point
 from services.orchestrator.domain.search.history import Past
 from services.orchestrator.domain.search.trust import next_checks, verdict
-from shared.benchmarks.ranking import Scored
+from shared.benchmarks.verdicts.ranking import Scored
 
 FIXED_REPEATS: Final = 3
 OBJECTIVE: Final = Objective.MINIMIZE_LATENCY

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from schemas.task.benchmark import BenchmarkSpec, BenchmarkTool, LevelResult
-from shared.benchmarks.adapter import Target
-from shared.benchmarks.tool_environment import TOOLS_VARIABLE
-from shared.benchmarks.tools import ADAPTERS, run_benchmark
+from shared.benchmarks.tools.adapter import Target
+from shared.benchmarks.tools.environment import TOOLS_VARIABLE
+from shared.benchmarks.tools.present import ADAPTERS, run_benchmark
 from tests.support.benchmark_tools import TEST_TOOLS
 from tests.support.processes.inference_engine import running_engine
 

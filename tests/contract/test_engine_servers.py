@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from services.executor.engines.engine_table import build_command
-from shared.benchmarks.chat_stream import ChatStream
+from shared.benchmarks.builtin.chat_stream import ChatStream
 from tests.support.processes.inference_engine import EngineProcess, require_engine, running_engine
 
 ENGINES: dict[str, dict[str, Any]] = {

@@ -14,8 +14,8 @@ from schemas.executor.attempts import Runtime, RuntimeOffer
 from schemas.task.benchmark import BenchmarkTool
 from schemas.task.task_file import DeploymentMode, TaskFile
 from services.executor.engines.engine_table import IMAGES
-from services.orchestrator.domain.executor_offers import Offer
-from services.orchestrator.domain.plan import Plan, make_plan
+from services.orchestrator.domain.plan.executor_offers import Offer
+from services.orchestrator.domain.plan.plan import Plan, make_plan
 from shared.problems import explain_validation_error
 from tests.support.paths import ROOT
 from tests.support.worlds.orchestrator_records import OFFERS, make_offer

@@ -18,7 +18,7 @@ from services.executor.engines.servers.simulated_batch import BatchSpeed
 from services.executor.engines.servers.simulated_batch_server import BatchRoutes, BatchRunner
 from services.results.domain.bounds import WindowFacts, bounds_of
 from shared.benchmarks.arrivals import loads
-from shared.benchmarks.builtin import LoadGenerator
+from shared.benchmarks.builtin.generator import LoadGenerator
 from shared.engine_metrics import read_page
 from tests.support.batch_truth import closed_loop
 from tests.support.known_engine import TRAVEL_SECONDS, KnownEngine, NoCache, make_spec

@@ -9,12 +9,12 @@ from schemas.task.benchmark import BenchmarkSpec, CacheReset, LevelResult, Prefi
 from services.executor.engines.servers.simulated_batch import ANSWER_WORD, BatchSpeed
 from services.executor.engines.servers.simulated_batch_server import BatchRunner
 from shared.benchmarks.arrivals import loads
-from shared.benchmarks.builtin import LoadGenerator
+from shared.benchmarks.builtin.conversation import Conversation
+from shared.benchmarks.builtin.generator import LoadGenerator
+from shared.benchmarks.builtin.prefix_cache import Start
 from shared.benchmarks.chat_server import LoadLimits, RequestFailed
-from shared.benchmarks.conversation import Conversation
-from shared.benchmarks.level_choice import next_level
+from shared.benchmarks.levels.level_choice import next_level
 from shared.benchmarks.metrics import RequestSample
-from shared.benchmarks.prefix_cache import Start
 from shared.benchmarks.traffic import RequestSize
 from tests.support.batch_truth import TrueTimes, closed_loop
 from tests.support.virtual_time import run_virtually

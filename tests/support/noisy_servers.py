@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from schemas.task.benchmark import LoadBoundary, LoadSearch
-from shared.benchmarks.boundary import Probe, boundary_of, next_load
+from shared.benchmarks.levels.boundary import Probe, boundary_of, next_load
 
 LARGEST = 1000.0
 SEARCH = LoadSearch(max=4096)

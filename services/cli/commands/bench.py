@@ -235,10 +235,10 @@ def install(tool: str, again: bool, data_dir: Path | None) -> None:
     Every platform on that data directory has it; `auto` prefers genai-bench, the default, from then
     on, and takes aiperf never.
     """
-    from shared.benchmarks import tool_install
     from shared.benchmarks.aiperf.installation import AIPERF
     from shared.benchmarks.genai_bench.installation import GENAI_BENCH
-    from shared.benchmarks.tool_environment import tools_directory
+    from shared.benchmarks.tools import install as tool_install
+    from shared.benchmarks.tools.environment import tools_directory
 
     tools = data_dir.resolve() / "tools" if data_dir is not None else tools_directory()
     try:
@@ -258,7 +258,7 @@ async def _measured(
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
     from services.cli.display.bench_results import shown_progress
-    from shared.benchmarks.adapter import ModelNotServed, ServerUnreachable
+    from shared.benchmarks.tools.adapter import ModelNotServed, ServerUnreachable
     from shared.client.aio_benchmarks import run_benchmark_job
 
     task = asyncio.current_task()

@@ -20,9 +20,9 @@ from schemas.telemetry.monitoring import GpuStats
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import number, print_table
 from services.cli.display.task_results import gpu_cells
-from shared.benchmarks.adapter import LoadPhase, Progress, ProgressCallback
-from shared.benchmarks.level_text import failed_levels_text, load_text, percent_text
+from shared.benchmarks.levels.level_text import failed_levels_text, load_text, percent_text
 from shared.benchmarks.metrics import has_failed
+from shared.benchmarks.tools.adapter import LoadPhase, Progress, ProgressCallback
 
 CLEAR_LINE: Final = "\r\x1b[K"
 _MARK_TEXTS: Final = {

@@ -25,7 +25,7 @@ from schemas.task.task_file import Strategy
 from schemas.telemetry.readings import Source
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, number, settings_text, until
-from shared.benchmarks.level_text import failed_levels_text
+from shared.benchmarks.levels.level_text import failed_levels_text
 from shared.labels import RESERVATION_LABEL
 
 SHORT_ID_CHARACTERS: Final = 12

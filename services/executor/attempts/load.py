@@ -9,11 +9,11 @@ from schemas.task.benchmark import BenchmarkResult
 from services.executor.attempts.benchmark_check import model_place
 from services.executor.attempts.progress import ProgressReporter
 from services.executor.domain.admission import gpus_of
-from shared.benchmarks.adapter import BenchmarkFailed, Target
+from shared.benchmarks.levels.request_columns import thinned
 from shared.benchmarks.metrics import with_gpus
-from shared.benchmarks.quality_probe import probe_quality
-from shared.benchmarks.request_columns import thinned
-from shared.benchmarks.tools import run_benchmark
+from shared.benchmarks.quality.probe import probe_quality
+from shared.benchmarks.tools.adapter import BenchmarkFailed, Target
+from shared.benchmarks.tools.present import run_benchmark
 from shared.errors import RefusedError
 
 

@@ -12,8 +12,8 @@ from uuid import UUID
 from schemas.executor.attempts import AttemptPhase, AttemptProgressed, StartExperiment
 from services.executor.attempts import transitions
 from services.executor.journal.journal import Journal, JournalFull
-from shared.benchmarks.adapter import LoadPhase, Progress
 from shared.benchmarks.progress import overall_fraction
+from shared.benchmarks.tools.adapter import LoadPhase, Progress
 from shared.clock import utcnow
 from shared.logging import log
 from shared.messaging.bus import Bus

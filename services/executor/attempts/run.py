@@ -51,7 +51,7 @@ from services.executor.runtimes.runtime import (
     RunningEngine,
 )
 from services.executor.settings import ExecutorSettings
-from shared.benchmarks.adapter import BenchmarkFailed
+from shared.benchmarks.tools.adapter import BenchmarkFailed
 from shared.clock import utcnow
 from shared.disk import reports_no_room, room_at
 from shared.lease import Lease

@@ -8,7 +8,7 @@ from msgspec import Struct
 from schemas.executor.attempts import AttemptPhase, FailureKind
 from schemas.task.benchmark import BenchmarkSpec
 from services.executor.domain.verdict import Verdict, failed, failure
-from shared.benchmarks.quality import PROBE_SECONDS
+from shared.benchmarks.quality.agreement import PROBE_SECONDS
 
 SHORTEST_LEVEL_SECONDS: Final = 60.0  # genai-bench counts whole minutes
 

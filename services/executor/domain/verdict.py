@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from schemas.executor.attempts import AttemptOutcome, AttemptPhase, Failure, FailureKind, Window
 from schemas.task.benchmark import BenchmarkResult
-from shared.benchmarks.level_text import failed_levels_text, percent_text
+from shared.benchmarks.levels.level_text import failed_levels_text, percent_text
 from shared.errors import StewardError
 from shared.failures import RULES, KnownFailure, findings
 

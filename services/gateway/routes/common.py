@@ -30,12 +30,12 @@ from schemas.base import (
 from schemas.errors import ErrorCode
 from schemas.gateway.tokens import Role
 from schemas.gateway.views import Problem
-from services.gateway.audit import AUDIT_ID, AUDIT_STATES
 from services.gateway.audited_state import state_of
 from services.gateway.context import Gateway
 from services.gateway.domain.access import READING_METHODS, TOKEN_PARAMETER, Identity, is_stream
 from services.gateway.domain.audited import State, difference
-from services.gateway.problems import PROBLEM_JSON
+from services.gateway.http.problems import PROBLEM_JSON
+from services.gateway.ledger.audit import AUDIT_ID, AUDIT_STATES
 from shared.errors import RefusedError
 from shared.ids import new_id
 from shared.messaging.paging import cursor_at

@@ -8,8 +8,8 @@ from litestar.handlers import BaseRouteHandler
 from litestar.types import Scope
 
 from schemas.errors import ErrorCode
-from services.gateway.conditional_reads import tag_of, tags_in
 from services.gateway.domain.access import READING_METHODS
+from services.gateway.http.conditional_reads import tag_of, tags_in
 from services.gateway.routes.common import AnyConnection, Caller
 from shared.errors import RefusedError
 

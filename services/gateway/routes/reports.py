@@ -32,8 +32,8 @@ from services.gateway.domain.access import Identity
 from services.gateway.domain.task_report.markdown import markdown
 from services.gateway.domain.task_report.report import task_report
 from services.gateway.routes.common import Caller, InNamespace, TheGateway, get, or_none
-from services.gateway.routes.joined_experiments import detailed
-from services.gateway.routes.tasks import MOST_EXPERIMENTS, known_task
+from services.gateway.routes.tasks.joined_experiments import detailed
+from services.gateway.routes.tasks.tasks import MOST_EXPERIMENTS, known_task
 from shared.clock import utcnow
 from shared.errors import RefusedError, UnavailableError
 

@@ -16,7 +16,7 @@ from schemas.telemetry.readings import HealthChanged
 from services.results.domain.details import Fault
 from services.results.domain.reading import Reading
 from services.results.samples.copied_rows import COLUMNS
-from shared.benchmarks.request_columns import without_requests
+from shared.benchmarks.levels.request_columns import without_requests
 from shared.messaging.codec import encode
 from shared.postgres.database import Connection, from_json, to_json
 

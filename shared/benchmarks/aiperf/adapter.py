@@ -15,7 +15,18 @@ from typing import Final
 import msgspec
 
 from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, LevelResult
-from shared.benchmarks.adapter import (
+from shared.benchmarks.aiperf import command
+from shared.benchmarks.aiperf.command import Plan
+from shared.benchmarks.aiperf.installation import AIPERF
+from shared.benchmarks.aiperf.process import LevelProcess, Seen
+from shared.benchmarks.aiperf.results import DamagedResult, read_level
+from shared.benchmarks.arrivals import Load
+from shared.benchmarks.builtin.prefix_cache import ServerPrefixCache, level_seed, with_cache_use
+from shared.benchmarks.chat_server import ChatServer
+from shared.benchmarks.genai_bench.tokenizer import write_word_tokenizer
+from shared.benchmarks.levels.level_choice import metrics_of, next_level
+from shared.benchmarks.levels.measured_level import PromptTokens
+from shared.benchmarks.tools.adapter import (
     BenchmarkFailed,
     LoadPhase,
     Progress,
@@ -24,18 +35,7 @@ from shared.benchmarks.adapter import (
     Target,
     server_gone,
 )
-from shared.benchmarks.aiperf import command
-from shared.benchmarks.aiperf.command import Plan
-from shared.benchmarks.aiperf.installation import AIPERF
-from shared.benchmarks.aiperf.process import LevelProcess, Seen
-from shared.benchmarks.aiperf.results import DamagedResult, read_level
-from shared.benchmarks.arrivals import Load
-from shared.benchmarks.chat_server import ChatServer
-from shared.benchmarks.genai_bench.tokenizer import write_word_tokenizer
-from shared.benchmarks.level_choice import metrics_of, next_level
-from shared.benchmarks.measured_level import PromptTokens
-from shared.benchmarks.prefix_cache import ServerPrefixCache, level_seed, with_cache_use
-from shared.benchmarks.spec_check import check_generated
+from shared.benchmarks.tools.spec_check import check_generated
 from shared.benchmarks.traffic import request_parameters
 from shared.clock import utcnow
 from shared.paths import make_directory

@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from schemas.task.benchmark import BenchmarkSpec
-from shared.benchmarks.adapter import Target
 from shared.benchmarks.arrivals import Load, mean_rate_per_s, offsets
+from shared.benchmarks.tools.adapter import Target
 from shared.benchmarks.traffic import (
     RequestSize,
     chat_body,

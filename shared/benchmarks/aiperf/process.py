@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from shared.benchmarks.adapter import BenchmarkFailed
 from shared.benchmarks.aiperf.results import Ended, said_end, says_started
+from shared.benchmarks.tools.adapter import BenchmarkFailed
 from shared.processes.child_process import ChildProcess, describe_exit
 
 POLL_SECONDS: Final = 0.05

@@ -14,7 +14,12 @@ import msgspec
 
 from schemas.task.benchmark import BenchmarkSpec, LevelResult
 from shared.benchmarks.arrivals import Load
-from shared.benchmarks.measured_level import LevelOutcome, PromptTokens, Record, measured_level
+from shared.benchmarks.levels.measured_level import (
+    LevelOutcome,
+    PromptTokens,
+    Record,
+    measured_level,
+)
 from shared.benchmarks.metrics import FailedRequest, RequestSample, with_unanswered
 from shared.benchmarks.traffic import RequestSize
 from shared.errors import StewardError

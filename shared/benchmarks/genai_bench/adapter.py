@@ -12,7 +12,15 @@ from typing import Final
 import msgspec
 
 from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, LevelResult
-from shared.benchmarks.adapter import (
+from shared.benchmarks.builtin.generator import warm_up
+from shared.benchmarks.chat_server import PREFLIGHT_SIZE, ChatServer, ServedModel
+from shared.benchmarks.genai_bench import command
+from shared.benchmarks.genai_bench.command import Batch
+from shared.benchmarks.genai_bench.installation import GENAI_BENCH
+from shared.benchmarks.genai_bench.process import ToolProcess
+from shared.benchmarks.genai_bench.tokenizer import is_local, tokenizer_for
+from shared.benchmarks.metrics import aggregate
+from shared.benchmarks.tools.adapter import (
     BenchmarkFailed,
     LoadPhase,
     Progress,
@@ -21,15 +29,7 @@ from shared.benchmarks.adapter import (
     Target,
     server_gone,
 )
-from shared.benchmarks.builtin import warm_up
-from shared.benchmarks.chat_server import PREFLIGHT_SIZE, ChatServer, ServedModel
-from shared.benchmarks.genai_bench import command
-from shared.benchmarks.genai_bench.command import Batch
-from shared.benchmarks.genai_bench.installation import GENAI_BENCH
-from shared.benchmarks.genai_bench.process import ToolProcess
-from shared.benchmarks.genai_bench.tokenizer import is_local, tokenizer_for
-from shared.benchmarks.metrics import aggregate
-from shared.benchmarks.spec_check import check_genai_bench
+from shared.benchmarks.tools.spec_check import check_genai_bench
 from shared.benchmarks.traffic import DATASET, Scenario, parse_scenario, request_parameters
 from shared.paths import make_directory
 

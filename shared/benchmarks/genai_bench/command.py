@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from schemas.task.benchmark import BenchmarkSpec
-from shared.benchmarks.adapter import Target
+from shared.benchmarks.tools.adapter import Target
 from shared.benchmarks.traffic import (
     request_parameters,
 )

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from shared.benchmarks.tool_environment import Tool
+from shared.benchmarks.tools.environment import Tool
 
 GENAI_BENCH: Final = Tool(
     name="genai-bench",

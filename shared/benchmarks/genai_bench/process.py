@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 
 from schemas.task.benchmark import LevelResult
-from shared.benchmarks.adapter import BenchmarkFailed, LoadPhase, Progress, ProgressCallback
 from shared.benchmarks.genai_bench.command import Batch, tool_scenario
 from shared.benchmarks.genai_bench.masking import mask
 from shared.benchmarks.genai_bench.output import OutputReader, Said
@@ -26,7 +25,8 @@ from shared.benchmarks.genai_bench.results import (
     unanswered,
     with_unanswered,
 )
-from shared.benchmarks.spec_check import TEXT_TO_TEXT
+from shared.benchmarks.tools.adapter import BenchmarkFailed, LoadPhase, Progress, ProgressCallback
+from shared.benchmarks.tools.spec_check import TEXT_TO_TEXT
 from shared.processes.child_process import ChildProcess, describe_exit
 
 POLL_SECONDS: Final = 0.05

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from shared.benchmarks.adapter import BenchmarkFailed
 from shared.benchmarks.genai_bench.gguf import NotGguf, read_metadata
+from shared.benchmarks.tools.adapter import BenchmarkFailed
 from shared.paths import write_atomically
 
 TOKENIZER_FILES: Final = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")

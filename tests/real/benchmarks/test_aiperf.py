@@ -13,10 +13,10 @@ from schemas.executor.attempts import AttemptOutcome
 from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, CacheReset
 from services.executor.domain.verdict import judge
 from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
-from shared.benchmarks.adapter import LoadPhase, Progress, ServerGone, Target
 from shared.benchmarks.aiperf.installation import AIPERF
 from shared.benchmarks.metrics import aggregate
-from shared.benchmarks.tools import chosen_tool, run_benchmark
+from shared.benchmarks.tools.adapter import LoadPhase, Progress, ServerGone, Target
+from shared.benchmarks.tools.present import chosen_tool, run_benchmark
 from shared.testing import eventually
 from tests.support.benchmark_tools import require_tool
 from tests.support.http_server import serving

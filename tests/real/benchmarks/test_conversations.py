@@ -9,7 +9,7 @@ from aiohttp import web
 
 from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, CacheReset, LevelResult
 from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
-from shared.benchmarks.builtin import run_benchmark
+from shared.benchmarks.builtin.generator import run_benchmark
 from tests.support.http_server import serving
 from tests.support.processes.inference_engine import running_engine
 

@@ -17,9 +17,9 @@ from schemas.executor.attempts import AttemptOutcome, FailureKind
 from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, LevelResult
 from services.executor.domain.verdict import judge
 from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
-from shared.benchmarks.adapter import LoadPhase, Progress, ServerGone, Target
 from shared.benchmarks.metrics import aggregate
-from shared.benchmarks.tools import chosen_tool, run_benchmark
+from shared.benchmarks.tools.adapter import LoadPhase, Progress, ServerGone, Target
+from shared.benchmarks.tools.present import chosen_tool, run_benchmark
 from shared.testing import eventually
 from tests.support.benchmark_tools import processes_of, require_genai_bench
 from tests.support.http_server import serving

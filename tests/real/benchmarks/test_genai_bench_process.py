@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from schemas.task.benchmark import LevelResult
-from shared.benchmarks.adapter import BenchmarkFailed, LoadPhase, Progress
 from shared.benchmarks.genai_bench.command import Batch
 from shared.benchmarks.genai_bench.process import ToolProcess
+from shared.benchmarks.tools.adapter import BenchmarkFailed, LoadPhase, Progress
 from shared.testing import eventually
 from tests.support.benchmark_tools import processes_of
 

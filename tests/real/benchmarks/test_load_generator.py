@@ -15,11 +15,11 @@ from aiohttp import web
 
 from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec
 from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
-from shared.benchmarks.adapter import LoadPhase, ModelNotServed, Progress, ServerUnreachable
-from shared.benchmarks.builtin import run_benchmark
+from shared.benchmarks.builtin.generator import run_benchmark
 from shared.benchmarks.chat_server import LoadLimits
+from shared.benchmarks.levels.request_columns import unpack_requests
 from shared.benchmarks.metrics import distribution
-from shared.benchmarks.request_columns import unpack_requests
+from shared.benchmarks.tools.adapter import LoadPhase, ModelNotServed, Progress, ServerUnreachable
 from shared.benchmarks.traffic import UnsupportedTraffic
 from tests.support.http_server import serving
 from tests.support.processes.inference_engine import running_engine

@@ -11,12 +11,12 @@ import pytest
 
 from schemas.task.benchmark import BenchmarkSpec, LevelResult
 from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
-from shared.benchmarks.adapter import BenchmarkFailed
 from shared.benchmarks.arrivals import loads
-from shared.benchmarks.builtin import LoadGenerator
+from shared.benchmarks.builtin.generator import LoadGenerator
+from shared.benchmarks.builtin.load_processes import Crew
+from shared.benchmarks.builtin.prefix_cache import ServerPrefixCache
 from shared.benchmarks.chat_server import ChatServer
-from shared.benchmarks.load_processes import Crew
-from shared.benchmarks.prefix_cache import ServerPrefixCache
+from shared.benchmarks.tools.adapter import BenchmarkFailed
 from shared.testing import eventually
 from tests.support.http_server import serving
 
@@ -43,7 +43,7 @@ def workers() -> list[psutil.Process]:
     return [
         each
         for each in psutil.Process().children(recursive=True)
-        if "shared.benchmarks.load_worker" in each.cmdline()
+        if "shared.benchmarks.builtin.load_worker" in each.cmdline()
     ]
 
 

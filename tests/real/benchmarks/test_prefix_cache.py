@@ -13,8 +13,8 @@ from schemas.task.benchmark import (
     LevelResult,
 )
 from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
-from shared.benchmarks import prefix_cache
-from shared.benchmarks.builtin import run_benchmark
+from shared.benchmarks.builtin import prefix_cache
+from shared.benchmarks.builtin.generator import run_benchmark
 from tests.support.http_server import serving
 
 SPEC = BenchmarkSpec(

@@ -12,7 +12,7 @@ import pytest
 
 from services.cli.command_line import main
 from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
-from shared.benchmarks.adapter import ModelNotServed
+from shared.benchmarks.tools.adapter import ModelNotServed
 from shared.client import aio_benchmarks, aio_telemetry, run_benchmark_job
 from shared.errors import RefusedError
 from shared.testing import eventually

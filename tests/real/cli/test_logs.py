@@ -16,8 +16,8 @@ from schemas.executor.attempts import AttemptOutcome
 from schemas.executor.logs import LogChunk
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.orchestrator.views import AttemptView
-from services.cli.commands import logs
-from services.cli.commands.logs import Wanted, show_log
+from services.cli.commands.tasks import logs
+from services.cli.commands.tasks.logs import Wanted, show_log
 from services.executor.logs.engine_log import EngineLog
 from services.executor.logs.live_stream import LogStreamer
 from shared.client.discovery import Address

@@ -9,7 +9,7 @@ from schemas.scheduler.devices import Cordon, DeviceState, Drain, Uncordon
 from schemas.scheduler.drifts import DriftAction, DriftKind
 from schemas.scheduler.nodes import AdmitNode, LabelNode, RemoveNode
 from schemas.scheduler.views import DriftList, ListDrifts
-from services.cli.commands.maintenance import DONE, MEANINGS, NEXT
+from services.cli.commands.operations.maintenance import DONE, MEANINGS, NEXT
 from services.cli.request_options import user_name
 from shared.ids import new_id
 from tests.real.cli.test_cli import Command

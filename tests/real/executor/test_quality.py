@@ -10,7 +10,7 @@ from schemas.executor.attempts import AttemptOutcome, StartExperiment
 from schemas.task.benchmark import BenchmarkSpec
 from schemas.task.quality import QualityAnswers, QualityProbe
 from services.executor.app import create_service
-from shared.benchmarks.quality import compare
+from shared.benchmarks.quality.agreement import compare
 from tests.support.processes.inference_engine import require_engine
 from tests.support.worlds.executor import make_settings, make_start, scheduling
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.gateway.migrations import MIGRATIONS
+from services.gateway.ledger.migrations import MIGRATIONS
 from shared.testing import PostgresServer
 from tests.support.kept_schema import KeptSchema
 

@@ -4,8 +4,8 @@ import asyncio
 
 from schemas.base import subject_for
 from services.gateway.domain.event_filter import EventFilter
-from services.gateway.eventlog import EventLog, RawEvent
-from services.gateway.migrations import MIGRATIONS
+from services.gateway.ledger.eventlog import EventLog, RawEvent
+from services.gateway.ledger.migrations import MIGRATIONS
 from shared.messaging.codec import encode
 from shared.postgres.database import Database
 from shared.testing import eventually

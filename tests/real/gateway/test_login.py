@@ -8,7 +8,7 @@ from uuid import uuid4
 import aiohttp
 import pytest
 
-from services.gateway import logins
+from services.gateway.ledger import logins
 from tests.real.gateway.test_tokens import Caller, admins
 from tests.support.worlds.gateway import TASK, Api, gateway
 

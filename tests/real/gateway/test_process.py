@@ -9,7 +9,7 @@ from pathlib import Path
 
 import aiohttp
 
-from services.gateway.server import listening_socket
+from services.gateway.http.server import listening_socket
 from shared.paths import is_process_alive
 from shared.testing import eventually
 from shared.waiting import within

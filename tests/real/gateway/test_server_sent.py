@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 
 from schemas.base import subject_for
-from services.gateway import server_sent
-from services.gateway import tokens as token_store
+from services.gateway.ledger import tokens as token_store
+from services.gateway.streams import server_sent
 from shared.local_platform.tokens import digest_of
 from shared.messaging.codec import encode
 from tests.support.worlds.gateway import NODE, Api, gateway, make_sample, make_task_started

@@ -9,8 +9,8 @@ import nats
 import pytest
 from msgspec.structs import replace
 
-from services.gateway import server
 from services.gateway.app import create_service
+from services.gateway.http import server
 from services.gateway.settings import GatewaySettings
 from shared.testing import eventually
 from shared.waiting import within

@@ -19,13 +19,13 @@ from schemas.gpus.gpu_info import GpuInfo, GpuInfoDetail
 from schemas.orchestrator.views import ExperimentList, GetExperiment, ListExperiments
 from schemas.scheduler.reservations import LIVE_STATES, ReservationState
 from schemas.scheduler.views import ListReservations, ReservationList
-from services.gateway import eventlog
 from services.gateway.app import create_service
+from services.gateway.ledger import eventlog
 from services.gateway.routes.common import query_names
 from services.gateway.routes.history import get_series, list_events
-from services.gateway.routes.tasks import list_experiments
+from services.gateway.routes.tasks.tasks import list_experiments
 from services.gateway.settings import GatewaySettings
-from services.gateway.sockets import watch_events, watch_logs, watch_metrics
+from services.gateway.streams.sockets import watch_events, watch_logs, watch_metrics
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.codec import encode

@@ -16,8 +16,8 @@ from schemas.orchestrator.experiments import SubmitTask
 from schemas.orchestrator.views import GetTask, ListTasks, TaskList
 from schemas.scheduler.reservations import CancelReservation, ReservationState
 from schemas.scheduler.views import GetReservation
-from services.gateway import tokens as token_store
 from services.gateway.app import API_ROUTES
+from services.gateway.ledger import tokens as token_store
 from shared.local_platform.tokens import digest_of
 from tests.support.worlds.gateway import (
     TASK,

@@ -13,7 +13,7 @@ from litestar.handlers import HTTPRouteHandler, WebsocketRouteHandler
 from services.gateway.app import create_app
 from services.gateway.context import Gateway
 from services.gateway.domain.access import NOT_THE_PAGE
-from services.gateway.routes import web_page
+from services.gateway.routes.platform import web_page
 from tests.support.worlds.gateway import Api, gateway
 
 NAVIGATION = {"Accept": "text/html,application/xhtml+xml"}

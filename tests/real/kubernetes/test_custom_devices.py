@@ -6,8 +6,8 @@ from schemas.executor.attempts import Runtime, RuntimeOffer
 from schemas.gpus.checks import RequestsPolicy, ResourceDefinition
 from schemas.gpus.device_grant import ClusterPlacement
 from services.executor.runtimes.runtime import EngineRuntime
-from services.orchestrator.domain.executor_offers import Offer
-from services.orchestrator.domain.plan import make_plan
+from services.orchestrator.domain.plan.executor_offers import Offer
+from services.orchestrator.domain.plan.plan import make_plan
 from shared.accelerator_rules.device_config import config_map_of
 from shared.testing import eventually
 from tests.support.kubernetes.api import Api, path_to

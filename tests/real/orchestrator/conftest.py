@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from services.orchestrator.migrations import MIGRATIONS
+from services.orchestrator.ledger.migrations import MIGRATIONS
 from shared.testing import PostgresServer
 from tests.support.kept_schema import KeptSchema
 from tests.support.worlds.orchestrator import World, scripted_world

@@ -25,8 +25,8 @@ from schemas.orchestrator.views import (
     TaskList,
     TaskView,
 )
-from services.orchestrator import handlers
 from services.orchestrator.app import create_service
+from services.orchestrator.handlers import tasks as handlers
 from services.orchestrator.settings import OrchestratorSettings
 from shared.clock import utcnow
 from shared.errors import RefusedError

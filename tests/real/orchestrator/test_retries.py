@@ -24,8 +24,8 @@ from schemas.orchestrator.experiments import (
 from schemas.orchestrator.views import TaskPlan, ValidateTask
 from schemas.scheduler.reservations import ReservationRejected, ReservationState
 from schemas.task.benchmark import BenchmarkTool
-from services.orchestrator import store
 from services.orchestrator.app import create_service
+from services.orchestrator.ledger import store
 from services.orchestrator.settings import OrchestratorSettings
 from shared.clock import utcnow
 from shared.ids import new_id

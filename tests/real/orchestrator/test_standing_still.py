@@ -4,9 +4,9 @@ import asyncio
 from datetime import timedelta
 
 from schemas.orchestrator.experiments import TaskState
-from services.orchestrator import store
 from services.orchestrator.event_handlers import EventHandlers
-from services.orchestrator.migrations import MIGRATIONS
+from services.orchestrator.ledger import store
+from services.orchestrator.ledger.migrations import MIGRATIONS
 from services.orchestrator.task_progress import Progress
 from shared.ids import new_id
 from shared.postgres.database import Database

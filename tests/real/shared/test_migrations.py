@@ -9,8 +9,8 @@ from typing import Any, Final
 import asyncpg
 import pytest
 
-from services.gateway.migrations import MIGRATIONS as GATEWAY
-from services.orchestrator.migrations import MIGRATIONS as ORCHESTRATOR
+from services.gateway.ledger.migrations import MIGRATIONS as GATEWAY
+from services.orchestrator.ledger.migrations import MIGRATIONS as ORCHESTRATOR
 from services.results.migrations import MIGRATIONS as RESULTS
 from services.scheduler.ledger.migrations import MIGRATIONS as SCHEDULER
 from shared.errors import UnavailableError

@@ -10,8 +10,8 @@ import pytest
 
 from schemas.errors import Accepted, Reply
 from schemas.scheduler.reservations import CancelReservation, ReservationReleased, ReservationState
-from services.gateway.migrations import MIGRATIONS as GATEWAY
-from services.orchestrator.migrations import MIGRATIONS as ORCHESTRATOR
+from services.gateway.ledger.migrations import MIGRATIONS as GATEWAY
+from services.orchestrator.ledger.migrations import MIGRATIONS as ORCHESTRATOR
 from services.results.migrations import MIGRATIONS as RESULTS
 from services.scheduler.ledger.migrations import MIGRATIONS as SCHEDULER
 from shared.clock import utcnow

@@ -13,9 +13,9 @@ from schemas.orchestrator.experiments import ExperimentState, TaskState
 from schemas.task.benchmark import BenchmarkTool
 from schemas.task.task_file import DeploymentMode, TaskFile
 from services.executor.engines.engine_table import ENGINES
-from services.orchestrator.domain.executor_offers import Offer
+from services.orchestrator.domain.lifecycle.waiting import Grant
+from services.orchestrator.domain.plan.executor_offers import Offer
 from services.orchestrator.domain.records import Attempt, Experiment, Task
-from services.orchestrator.domain.waiting import Grant
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 TASK_ID, EXPERIMENT_ID, ATTEMPT_ID, RESERVATION_ID = (UUID(int=n) for n in range(1, 5))

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from schemas.task.benchmark import BenchmarkSpec
-from shared.benchmarks.adapter import Target
 from shared.benchmarks.aiperf.adapter import AIPerf
 from shared.benchmarks.aiperf.command import (
     KEY_VARIABLE,
@@ -17,6 +16,7 @@ from shared.benchmarks.aiperf.command import (
     request_lines,
 )
 from shared.benchmarks.arrivals import Load
+from shared.benchmarks.tools.adapter import Target
 from shared.benchmarks.traffic import UnsupportedTraffic
 
 SPEC = BenchmarkSpec(

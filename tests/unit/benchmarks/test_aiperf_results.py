@@ -15,7 +15,7 @@ from shared.benchmarks.aiperf.results import (
     says_started,
 )
 from shared.benchmarks.arrivals import Load
-from shared.benchmarks.request_columns import unpack_requests
+from shared.benchmarks.levels.request_columns import unpack_requests
 from shared.benchmarks.traffic import RequestSize
 
 BEGAN = datetime(2026, 11, 23, 14, 0, tzinfo=UTC)

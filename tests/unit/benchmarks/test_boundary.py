@@ -15,11 +15,11 @@ from schemas.task.benchmark import (
     LoadKind,
     LoadSearch,
 )
-from shared.benchmarks.boundary import Probe, boundary_of, next_load
-from shared.benchmarks.constraints import margin_of, parse_constraints
-from shared.benchmarks.level_choice import check_load_search, metrics_of, next_level
+from shared.benchmarks.levels.boundary import Probe, boundary_of, next_load
+from shared.benchmarks.levels.level_choice import check_load_search, metrics_of, next_level
 from shared.benchmarks.metrics import RequestSample, level_result
 from shared.benchmarks.traffic import UnsupportedTraffic
+from shared.benchmarks.verdicts.constraints import margin_of, parse_constraints
 from tests.support.known_engine import SPEED, make_spec, measure_all
 from tests.support.noisy_servers import make_server, search_boundary
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.benchmarks.chat_stream import (
+from shared.benchmarks.builtin.chat_stream import (
     MAX_EVENT_LINES,
     MAX_LINE_BYTES,
     ChatStream,

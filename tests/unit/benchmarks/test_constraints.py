@@ -11,7 +11,8 @@ from schemas.task.benchmark import Distribution, LevelResult, LevelStats
 from schemas.task.quality import QualityVerdict
 from schemas.task.slo import ConstraintCheck, LatencySlo, PenaltyForm, SloBound, SloSpec, SloVerdict
 from schemas.task.task_file import Objective
-from shared.benchmarks.constraints import (
+from shared.benchmarks.metrics import FailedRequest, RequestSample, level_result
+from shared.benchmarks.verdicts.constraints import (
     check_constraints,
     excess_of,
     margin_of,
@@ -19,9 +20,8 @@ from shared.benchmarks.constraints import (
     parse_constraints,
     worst_excess,
 )
-from shared.benchmarks.metrics import FailedRequest, RequestSample, level_result
-from shared.benchmarks.ranking import Scored, rank
-from shared.benchmarks.slo import penalized, penalty_of, slo_verdict
+from shared.benchmarks.verdicts.ranking import Scored, rank
+from shared.benchmarks.verdicts.slo import penalized, penalty_of, slo_verdict
 from shared.errors import RefusedError
 from shared.ids import new_id
 

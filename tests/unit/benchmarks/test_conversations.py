@@ -11,12 +11,12 @@ import pytest
 from schemas.task.benchmark import BenchmarkSpec, LevelResult
 from services.executor.engines.servers.simulated_batch import BLOCK_TOKENS, BatchSpeed
 from shared.benchmarks.arrivals import loads
-from shared.benchmarks.builtin import Builtin, LoadGenerator
+from shared.benchmarks.builtin.conversation import Conversation
+from shared.benchmarks.builtin.generator import Builtin, LoadGenerator
 from shared.benchmarks.chat_server import RequestFailed
-from shared.benchmarks.conversation import Conversation
 from shared.benchmarks.genai_bench.adapter import GenaiBench
+from shared.benchmarks.levels.request_columns import unpack_requests
 from shared.benchmarks.metrics import RequestSample, pooled
-from shared.benchmarks.request_columns import unpack_requests
 from shared.benchmarks.traffic import RequestSize, UnsupportedTraffic
 from tests.support.known_engine import TRAVEL_SECONDS, KnownEngine, NoCache, make_spec
 from tests.support.virtual_time import run_virtually

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from schemas.task.benchmark import BenchmarkSpec
-from shared.benchmarks.adapter import Target
 from shared.benchmarks.genai_bench.command import (
     Batch,
     arguments,
@@ -18,7 +17,8 @@ from shared.benchmarks.genai_bench.command import (
 )
 from shared.benchmarks.genai_bench.masking import mask
 from shared.benchmarks.genai_bench.output import OutputReader, Said
-from shared.benchmarks.spec_check import check_genai_bench
+from shared.benchmarks.tools.adapter import Target
+from shared.benchmarks.tools.spec_check import check_genai_bench
 from shared.benchmarks.traffic import UnsupportedTraffic
 
 TARGET = Target(base_url="http://127.0.0.1:8000/", model_name="m", api_key="sk-secret")

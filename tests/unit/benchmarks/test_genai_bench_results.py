@@ -21,8 +21,8 @@ from shared.benchmarks.genai_bench.results import (
     unanswered,
     with_unanswered,
 )
+from shared.benchmarks.levels.request_columns import RequestRow, unpack_requests
 from shared.benchmarks.metrics import FailedRequest, RequestSample, aggregate, level_result
-from shared.benchmarks.request_columns import RequestRow, unpack_requests
 
 STARTED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 OBSERVED = Observed(started_at=STARTED, seconds=7.0)

@@ -9,9 +9,9 @@ import pytest
 
 from schemas.task.benchmark import BenchmarkSpec, LevelMark, LevelResult
 from shared.benchmarks.arrivals import Load, offsets
+from shared.benchmarks.builtin.load_processes import Crew, merged, parts
 from shared.benchmarks.chat_server import ChatServer
-from shared.benchmarks.load_processes import Crew, merged, parts
-from shared.benchmarks.measured_level import LevelOutcome, Record
+from shared.benchmarks.levels.measured_level import LevelOutcome, Record
 from shared.benchmarks.metrics import RequestSample
 
 SCENARIO = "D(100,50)"

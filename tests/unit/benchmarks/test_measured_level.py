@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from schemas.task.benchmark import LevelMark
 from shared.benchmarks.arrivals import Load
-from shared.benchmarks.measured_level import LevelOutcome, Record, measured_level
+from shared.benchmarks.levels.measured_level import LevelOutcome, Record, measured_level
 from shared.benchmarks.metrics import FailedRequest, RequestSample
 from tests.support.known_engine import make_spec
 

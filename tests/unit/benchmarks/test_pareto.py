@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from schemas.task.benchmark import BenchmarkMetrics
 from schemas.task.task_file import Objective
-from shared.benchmarks.pareto import Point, front, front_numbers
-from shared.benchmarks.ranking import Scored, by_fronts, goals_of
+from shared.benchmarks.verdicts.pareto import Point, front, front_numbers
+from shared.benchmarks.verdicts.ranking import Scored, by_fronts, goals_of
 
 NUMBERS = st.sampled_from([0.0, 1.0, 2.0, 3.0, math.inf])
 POINTS = st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), max_size=12)

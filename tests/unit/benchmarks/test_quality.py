@@ -6,10 +6,10 @@ import pytest
 
 from schemas.task.quality import QualityAnswers, QualityProbe
 from schemas.task.slo import SloVerdict
-from shared.benchmarks.constraints import excess_of, missed_text
-from shared.benchmarks.quality import compare
-from shared.benchmarks.quality_probe import Question, is_right, read_questions
-from shared.benchmarks.quality_prompts import PROMPTS
+from shared.benchmarks.quality.agreement import compare
+from shared.benchmarks.quality.probe import Question, is_right, read_questions
+from shared.benchmarks.quality.prompts import PROMPTS
+from shared.benchmarks.verdicts.constraints import excess_of, missed_text
 from shared.errors import RefusedError
 
 PROBE = QualityProbe(prompts=4)

@@ -4,7 +4,7 @@ import pytest
 
 from schemas.task.benchmark import BenchmarkMetrics, FailedLevel
 from schemas.task.task_file import Objective
-from shared.benchmarks.ranking import Scored, rank, score
+from shared.benchmarks.verdicts.ranking import Scored, rank, score
 
 LIGHT, HEAVY, HUGE = 1, 8, 64  # requests at once
 

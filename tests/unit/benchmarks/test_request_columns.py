@@ -6,14 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.task.benchmark import RequestColumns
-from shared.benchmarks.metrics import RequestSample, level_result
-from shared.benchmarks.request_columns import (
+from shared.benchmarks.levels.request_columns import (
     DamagedColumns,
     RequestRow,
     pack_requests,
     thinned,
     unpack_requests,
 )
+from shared.benchmarks.metrics import RequestSample, level_result
 from tests.unit.benchmarks.test_metrics import NOW
 
 MICROSECONDS = st.none() | st.integers(0, 4_000_000_000).map(lambda us: us / 1e6)

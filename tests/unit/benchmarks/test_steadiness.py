@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from shared.benchmarks.steadiness import drift, little_error, transient
+from shared.benchmarks.levels.steadiness import drift, little_error, transient
 
 
 def noise(count: int, seed: int) -> list[float]:

@@ -7,14 +7,14 @@ import pytest
 
 from shared.benchmarks.aiperf.installation import AIPERF
 from shared.benchmarks.genai_bench.installation import GENAI_BENCH
-from shared.benchmarks.tool_environment import (
+from shared.benchmarks.tools.environment import (
     Environment,
     Receipt,
     Tool,
     lock_digest,
     tools_directory,
 )
-from shared.benchmarks.tool_install import InstallationFailed, fitting_python, install
+from shared.benchmarks.tools.install import InstallationFailed, fitting_python, install
 
 each_tool = pytest.mark.parametrize("tool", [GENAI_BENCH, AIPERF], ids=lambda tool: tool.name)
 
@@ -117,7 +117,7 @@ def test_an_installation_that_fails_leaves_none(
     failing = tmp_path / "uv"
     failing.write_text("#!/bin/sh\nexit 3\n")
     failing.chmod(0o755)
-    monkeypatch.setattr("shared.benchmarks.tool_install.find_uv", lambda: str(failing))
+    monkeypatch.setattr("shared.benchmarks.tools.install.find_uv", lambda: str(failing))
 
     with pytest.raises(InstallationFailed, match="exit 3"):
         install(GENAI_BENCH, tmp_path, lambda _: None)

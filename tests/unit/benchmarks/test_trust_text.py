@@ -3,7 +3,7 @@
 import pytest
 
 from schemas.task.trust import SetAside, TrustVerdict
-from shared.benchmarks.trust import trust_lines, trusted_text
+from shared.benchmarks.verdicts.trust import trust_lines, trusted_text
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from services.cli.commands.archives import _packed
+from services.cli.commands.tasks.archives import _packed
 from shared.archives.tar import pack
 
 

@@ -17,8 +17,8 @@ from schemas.task.benchmark import (
     PrefixCacheUse,
 )
 from services.cli.display.bench_results import level_table, progress_line, remarks, shown_progress
-from shared.benchmarks.adapter import LoadPhase, Progress
 from shared.benchmarks.metrics import RequestSample, aggregate, level_result
+from shared.benchmarks.tools.adapter import LoadPhase, Progress
 
 NOT_EMPTIED = "prefix cache: not emptied, as this tool draws prompts of its own"
 

@@ -11,7 +11,7 @@ from schemas.scheduler.devices import DeviceState
 from schemas.scheduler.reservations import ReservationState
 from schemas.task.task_file import Objective
 from schemas.telemetry.readings import HealthState
-from services.cli.commands.maintenance import drift_table
+from services.cli.commands.operations.maintenance import drift_table
 from services.cli.display.columns import Table, fit, left_out
 from services.cli.display.gpu_tables import gpu_table
 from services.cli.display.output import plain_text

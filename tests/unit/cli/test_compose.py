@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from schemas.base import node_speaker
-from services.cli.commands.compose import compose
+from services.cli.commands.platform.compose import compose
 from services.cli.failures import CommandFailed
 from services.cli.local_platform.compose import COMPOSE_FILE, TEMPLATES, ComposeDirectory
 from services.cluster.settings import ClusterSettings

@@ -8,7 +8,7 @@ from schemas.results.reports import IdleLine, IdleView
 from schemas.scheduler.idle import IdleAction
 from schemas.scheduler.reservations import ReservationState
 from schemas.scheduler.views import Idleness, ReservationView
-from services.cli.commands.idle import freed_table, idle_table
+from services.cli.commands.gpus.idle import freed_table, idle_table
 from shared.clock import utcnow
 
 

@@ -9,7 +9,7 @@ from schemas.gpus.gpu_request import GpuRequest
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.scheduler.reasons import ChangeKind, Reason, ReasonCode, Suggestion
 from schemas.scheduler.views import AvailabilityView, Replay, ReplayedDecision
-from services.cli.commands.insight import print_replay, starting_lines
+from services.cli.commands.gpus.insight import print_replay, starting_lines
 from services.cli.display.output import until
 from services.cli.display.tables import help_lines
 from tests.support.worlds.gateway_views import NOW, make_attempt, make_experiment

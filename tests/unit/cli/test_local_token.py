@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from schemas.gateway.tokens import Role
-from services.cli.commands import platform
-from services.cli.commands.platform import up
+from services.cli.commands.platform import platform
+from services.cli.commands.platform.platform import up
 from services.cli.failures import CommandFailed
 from services.cli.local_platform import other_users
 from services.cli.local_platform.options import tokens_file

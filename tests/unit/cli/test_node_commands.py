@@ -6,7 +6,7 @@ import pytest
 
 from schemas.errors import ErrorCode
 from schemas.telemetry.monitoring import GpuStats, MonitoringView, SampledSpread, Spread
-from services.cli.commands.nodes import choose_gpu, monitoring_table
+from services.cli.commands.operations.nodes import choose_gpu, monitoring_table
 from services.cli.display.output import plain_text
 from services.cli.failures import CommandFailed
 from tests.support.worlds.gateway_views import NOW, make_gpu

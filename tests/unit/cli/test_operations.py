@@ -3,8 +3,8 @@
 import pytest
 from click.testing import CliRunner
 
-from services.cli.commands.maintenance import cordon, drain, drift, uncordon
-from services.cli.commands.nodes import node
+from services.cli.commands.operations.maintenance import cordon, drain, drift, uncordon
+from services.cli.commands.operations.nodes import node
 
 
 @pytest.mark.parametrize("place", ["", "vm/", "a b", "/0"])

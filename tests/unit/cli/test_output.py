@@ -12,7 +12,7 @@ from schemas.scheduler.reasons import Reason, ReasonCode
 from schemas.scheduler.reservations import ReservationState
 from schemas.scheduler.views import DeviceHolder, ReservationView
 from schemas.telemetry.readings import LinkKind
-from services.cli.commands.reservations import closeness_lines
+from services.cli.commands.gpus.reservations import closeness_lines
 from services.cli.display.columns import Table, fit, needs_notes
 from services.cli.display.gpu_tables import gpu_holder, gpu_reason, gpu_table
 from services.cli.display.output import age, number, plain_text, settings_text, span

@@ -15,7 +15,7 @@ from schemas.gpus.gpu_request import (
     SelectorKey,
     SelectorOperator,
 )
-from services.cli.commands.exec import exec_command
+from services.cli.commands.gpus.exec import exec_command
 from services.cli.request_options import request_options
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from schemas.gpus.gpu_request import GpuRequest
-from services.cli.commands.reservations import reserved
+from services.cli.commands.gpus.reservations import reserved
 from shared.client.http import StewardClient
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import click
 import pytest
 
-from services.cli.commands.task_life import only, with_changes
+from services.cli.commands.tasks.task_life import only, with_changes
 
 TASK: dict[str, Any] = {
     "task_name": "a",

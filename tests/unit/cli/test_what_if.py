@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from schemas.scheduler.policy import NamespaceOutcome, PolicyOutcome, PolicyTrial, TriedPolicy
-from services.cli.commands.what_if import trial_lines, trial_table, what_if
+from services.cli.commands.gpus.what_if import trial_lines, trial_table, what_if
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ import pytest
 from schemas.base import LARGEST_INTEGER
 from services.gateway.app import create_app
 from services.gateway.context import Gateway
-from services.gateway.openapi import StructSchemas
+from services.gateway.http.openapi import StructSchemas
 
 # Whatever a client or an engine puts there.
 FREE = {

@@ -10,7 +10,7 @@ from schemas.telemetry.readings import GpuProcess
 from services.gateway.context import Gateway
 from services.gateway.domain.access import EVERYTHING, Identity
 from services.gateway.live_state import Reading
-from services.gateway.sockets import MetricsFilter
+from services.gateway.streams.sockets import MetricsFilter
 from tests.support.worlds.gateway import NODE, make_sample
 
 NO_GATEWAY = cast(Gateway, None)  # asked only for what an experiment, task or namespace holds

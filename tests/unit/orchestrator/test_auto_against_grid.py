@@ -10,13 +10,13 @@ import pytest
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.task.task_file import Objective, StopReason
 from schemas.task.trust import RunInfo
-from services.orchestrator.domain.expansion import Point
-from services.orchestrator.domain.plan import make_search
+from services.orchestrator.domain.plan.expansion import Point
+from services.orchestrator.domain.plan.plan import make_search
 from services.orchestrator.domain.search.history import Past, trials_of
 from services.orchestrator.domain.search.propose import Search, propose
 from services.orchestrator.domain.search.stages import Waiting
 from services.orchestrator.domain.search.trust import next_checks, verdict
-from shared.benchmarks.ranking import Scored
+from shared.benchmarks.verdicts.ranking import Scored
 from tests.support.worlds.orchestrator_records import make_file
 
 PARAMETERS = {"threads": [1, 2], "parallel": [1, 2, 4, 8], "batch-size": [8, 32, 128, 512]}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from schemas.task.benchmark import BenchmarkTool
-from services.orchestrator.domain.plan import make_plan
+from services.orchestrator.domain.plan.plan import make_plan
 from shared.errors import RefusedError
 from tests.support.worlds.orchestrator_records import OFFERS, make_file, make_offer
 

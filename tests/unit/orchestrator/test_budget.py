@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from schemas.results.prices import GpuPrices
 from schemas.task.task_file import DeploymentMode, OptimizationSpec, StopReason
-from services.orchestrator.domain.budget import (
+from services.orchestrator.domain.lifecycle.budget import (
     HeldGpus,
     cost_of,
     refuse_cost_of_clusters,

@@ -15,9 +15,9 @@ from schemas.executor.attempts import Runtime, RuntimeOffer
 from schemas.gpus.checks import LimitsPolicy, ResourceDefinition, Verdict
 from schemas.gpus.gpu_request import ClusterRequest
 from schemas.task.task_file import DeploymentMode, TaskFile
-from services.orchestrator.domain.cluster_objects import kubernetes_spec
-from services.orchestrator.domain.executor_offers import Offer
-from services.orchestrator.domain.plan import make_plan
+from services.orchestrator.domain.plan.cluster_objects import kubernetes_spec
+from services.orchestrator.domain.plan.executor_offers import Offer
+from services.orchestrator.domain.plan.plan import make_plan
 from shared.errors import RefusedError
 from tests.support.worlds.orchestrator_records import make_file, make_offer
 

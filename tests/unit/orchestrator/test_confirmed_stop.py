@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from schemas.executor.attempts import AttemptOutcome, FailureKind
 from schemas.orchestrator.experiments import ExperimentState as State
-from services.orchestrator.domain import running
+from services.orchestrator.domain.lifecycle import running
 from shared.failures import RULES
 from tests.support.worlds.orchestrator_records import NOW, make_experiment, make_granted, make_task
 

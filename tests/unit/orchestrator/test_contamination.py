@@ -9,8 +9,8 @@ from schemas.gpus.gpu_request import GpuRequest
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.results.measurements import CoTenant, GpuDetails, GpuMonitoring
 from schemas.task.benchmark import BenchmarkMetrics, LevelMark, LevelResult, Steadiness
-from services.orchestrator.domain import running
-from services.orchestrator.domain.contamination import of_gpus, of_levels
+from services.orchestrator.domain.lifecycle import running
+from services.orchestrator.domain.lifecycle.contamination import of_gpus, of_levels
 from shared.benchmarks.metrics import distribution
 from tests.support.worlds.orchestrator_records import (
     NOW,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from schemas.executor.attempts import FailureKind
-from services.orchestrator.domain.plan import make_search
+from services.orchestrator.domain.plan.plan import make_search
 from services.orchestrator.domain.search.crashes import crash_predictor
 from services.orchestrator.domain.search.history import Trial
 from services.orchestrator.domain.search.space import Place, Space

@@ -8,8 +8,8 @@ from schemas.base import Command
 from schemas.executor.attempts import AttemptOutcome, CancelExperiment, Failure, FailureKind
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.scheduler.reservations import CancelReservation
-from services.orchestrator.domain import deadlines, running
-from services.orchestrator.domain.deadlines import (
+from services.orchestrator.domain.lifecycle import deadlines, running
+from services.orchestrator.domain.lifecycle.deadlines import (
     PastHolds,
     as_timed_out,
     expected_hold_seconds,

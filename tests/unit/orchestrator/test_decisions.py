@@ -37,11 +37,11 @@ from schemas.scheduler.reservations import (
     ReservationState,
 )
 from schemas.task.benchmark import BenchmarkMetrics, BenchmarkResult, BenchmarkTool
-from services.orchestrator.domain import running, waiting
+from services.orchestrator.domain.lifecycle import running, waiting
+from services.orchestrator.domain.lifecycle.waiting import ReservationEnd
 from services.orchestrator.domain.records import Attempt, Decision
-from services.orchestrator.domain.waiting import ReservationEnd
-from shared.benchmarks.constraints import excess_of
 from shared.benchmarks.metrics import RequestSample, level_result
+from shared.benchmarks.verdicts.constraints import excess_of
 from tests.support.worlds.orchestrator_records import (
     ATTEMPT_ID,
     DEVICE,

@@ -4,7 +4,7 @@ import pytest
 
 from schemas.base import LARGEST_INTEGER
 from schemas.errors import ErrorCode
-from services.orchestrator.domain.expansion import MOST_VALUES, expand
+from services.orchestrator.domain.plan.expansion import MOST_VALUES, expand
 from shared.errors import RefusedError
 from tests.support.worlds.orchestrator_records import make_file
 

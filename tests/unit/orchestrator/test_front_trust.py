@@ -21,8 +21,8 @@ from services.orchestrator.domain.search.front_trust import (
 from services.orchestrator.domain.search.history import Past
 from services.orchestrator.domain.search.repeated_runs import configurations_of
 from services.orchestrator.domain.search.trust import next_checks, verdict
-from shared.benchmarks.ranking import Scored
-from shared.benchmarks.trust import trust_lines
+from shared.benchmarks.verdicts.ranking import Scored
+from shared.benchmarks.verdicts.trust import trust_lines
 
 GOALS = (Objective.MINIMIZE_LATENCY, Objective.MAXIMIZE_THROUGHPUT)
 Truth = tuple[float, float]  # seconds, tokens per second

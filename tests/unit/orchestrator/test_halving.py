@@ -10,14 +10,14 @@ from schemas.orchestrator.experiments import ExperimentState
 from schemas.task.benchmark import BenchmarkTool
 from schemas.task.task_file import Objective, StopReason
 from schemas.task.trust import RunInfo, RunRole
-from services.orchestrator.domain.benchmark_plan import benchmark_spec
-from services.orchestrator.domain.plan import make_plan, make_search
+from services.orchestrator.domain.plan.benchmark_plan import benchmark_spec
+from services.orchestrator.domain.plan.plan import make_plan, make_search
 from services.orchestrator.domain.search.halving import REDUCTION, rungs_of
 from services.orchestrator.domain.search.history import Past, trials_of
 from services.orchestrator.domain.search.propose import Proposal, Search, propose
 from services.orchestrator.domain.search.stages import Waiting
 from services.orchestrator.domain.search.trust import next_checks
-from shared.benchmarks.ranking import Scored
+from shared.benchmarks.verdicts.ranking import Scored
 from tests.support.worlds.orchestrator_records import OFFERS, make_file
 
 LATENCY = Objective.MINIMIZE_LATENCY

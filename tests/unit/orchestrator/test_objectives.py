@@ -8,11 +8,11 @@ import pytest
 
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.task.task_file import Objective, OptimizationSpec
-from services.orchestrator.domain.expansion import search_axes
-from services.orchestrator.domain.plan import make_plan
+from services.orchestrator.domain.plan.expansion import search_axes
+from services.orchestrator.domain.plan.plan import make_plan
 from services.orchestrator.domain.search.history import Past, trials_of
 from services.orchestrator.domain.search.space import space_of
-from shared.benchmarks.ranking import Scored
+from shared.benchmarks.verdicts.ranking import Scored
 from shared.errors import RefusedError
 from tests.support.worlds.orchestrator_records import OFFERS, make_file
 

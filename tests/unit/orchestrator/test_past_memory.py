@@ -8,7 +8,7 @@ from schemas.executor.attempts import EngineSpec, Runtime
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.task.task_file import GpuPreferences, MemorySource
-from services.orchestrator.domain.past_memory import (
+from services.orchestrator.domain.lifecycle.past_memory import (
     PastRun,
     learned_memory,
     learned_note,

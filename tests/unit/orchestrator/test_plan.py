@@ -9,10 +9,10 @@ from schemas.executor.engine_rules import EngineRules, TaskField
 from schemas.gpus.checks import CudaRules, Verdict
 from schemas.task.benchmark import BenchmarkTool
 from schemas.task.task_file import DeploymentMode, TaskFile
-from services.orchestrator.domain.benchmark_plan import benchmark_spec
-from services.orchestrator.domain.engines import fields_taken, mode_of
-from services.orchestrator.domain.executor_offers import Offer
-from services.orchestrator.domain.plan import Plan, make_plan, refuse_missing
+from services.orchestrator.domain.plan.benchmark_plan import benchmark_spec
+from services.orchestrator.domain.plan.engines import fields_taken, mode_of
+from services.orchestrator.domain.plan.executor_offers import Offer
+from services.orchestrator.domain.plan.plan import Plan, make_plan, refuse_missing
 from services.orchestrator.domain.search.front_trust import MOST_MEMBERS
 from services.orchestrator.domain.search.trust import MOST_CHECKS
 from shared.errors import RefusedError

@@ -7,10 +7,10 @@ import pytest
 
 from schemas.orchestrator.presets import PresetView
 from schemas.task.task_file import PresetMerge, TaskFile
-from services.orchestrator.domain.expansion import expand
-from services.orchestrator.domain.plan import make_plan
-from services.orchestrator.domain.preset_merge import merge, with_parameters_of
-from services.orchestrator.domain.release_presets import RELEASE_PRESETS
+from services.orchestrator.domain.plan.expansion import expand
+from services.orchestrator.domain.plan.plan import make_plan
+from services.orchestrator.domain.presets.merge import merge, with_parameters_of
+from services.orchestrator.domain.presets.release import RELEASE_PRESETS
 from shared.errors import RefusedError
 from tests.support.worlds.orchestrator_records import make_file, make_offer
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.orchestrator.domain.plan import Plan, make_plan
+from services.orchestrator.domain.plan.plan import Plan, make_plan
 from shared.errors import RefusedError
 from tests.support.worlds.orchestrator_records import make_file, make_offer
 

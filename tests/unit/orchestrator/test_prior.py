@@ -10,9 +10,9 @@ from schemas.executor.attempts import Runtime, RuntimeOffer
 from schemas.executor.model_shape import ModelShape
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.task.task_file import Objective
-from services.orchestrator.domain.executor_offers import Offer
-from services.orchestrator.domain.expansion import Point
-from services.orchestrator.domain.plan import make_search
+from services.orchestrator.domain.plan.executor_offers import Offer
+from services.orchestrator.domain.plan.expansion import Point
+from services.orchestrator.domain.plan.plan import make_search
 from services.orchestrator.domain.search.history import trials_of
 from services.orchestrator.domain.search.prior import (
     USUAL_GPU,
@@ -23,7 +23,7 @@ from services.orchestrator.domain.search.prior import (
 )
 from services.orchestrator.domain.search.propose import FORESEEN, Proposal, Search, propose
 from services.orchestrator.domain.search.stages import Waiting
-from services.orchestrator.prior import prior_for
+from services.orchestrator.planning.prior import prior_for
 from shared.errors import RefusedError
 from tests.benchmarks.search import past_of
 from tests.support.worlds.orchestrator_records import make_file

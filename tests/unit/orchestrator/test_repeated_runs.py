@@ -17,7 +17,7 @@ from services.orchestrator.domain.search.repeated_runs import (
     configurations_of,
     noise_of,
 )
-from shared.benchmarks.ranking import Scored
+from shared.benchmarks.verdicts.ranking import Scored
 
 LATENCY, THROUGHPUT = Objective.MINIMIZE_LATENCY, Objective.MAXIMIZE_THROUGHPUT
 SUCCEEDED, FAILED = ExperimentState.SUCCEEDED, ExperimentState.FAILED

@@ -10,10 +10,10 @@ from schemas.executor.attempts import AttemptOutcome, Failure, FailureKind
 from schemas.gpus.device_grant import ClusterPlacement
 from schemas.gpus.gpu_request import ClusterRequest, GpuRequest
 from schemas.orchestrator.experiments import ExperimentRetrying, ExperimentState
-from services.orchestrator.domain import running
+from services.orchestrator.domain.lifecycle import running
+from services.orchestrator.domain.lifecycle.retrying import Step, next_step, nodes_to_request
+from services.orchestrator.domain.lifecycle.start_refusals import failure_of_refusal
 from services.orchestrator.domain.records import Experiment
-from services.orchestrator.domain.retrying import Step, next_step, nodes_to_request
-from services.orchestrator.domain.start_refusals import failure_of_refusal
 from shared.failures import RULES, FailureRule
 from tests.support.worlds.orchestrator_records import (
     NOW,

@@ -10,15 +10,15 @@ import pytest
 from schemas.executor.attempts import FailureKind
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.task.task_file import Objective, StopReason
-from services.orchestrator.domain.expansion import Point
-from services.orchestrator.domain.plan import make_search
+from services.orchestrator.domain.plan.expansion import Point
+from services.orchestrator.domain.plan.plan import make_search
 from services.orchestrator.domain.search.crashes import crash_predictor
 from services.orchestrator.domain.search.history import Past, Trial, trials_of
 from services.orchestrator.domain.search.propose import Proposal, Search, propose
 from services.orchestrator.domain.search.space import Place, Space, draw_new
 from services.orchestrator.domain.search.stages import Waiting
 from services.orchestrator.domain.search.warm import best_untried, is_warmed
-from shared.benchmarks.ranking import Scored
+from shared.benchmarks.verdicts.ranking import Scored
 from tests.support.worlds.orchestrator_records import make_file
 
 GRID: dict[str, Any] = {"tp": [1, 2, 4, 8], "batch": [64, 16, 256], "policy": ["lpm", "fcfs"]}

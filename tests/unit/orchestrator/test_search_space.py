@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.orchestrator.domain.expansion import search_axes
+from services.orchestrator.domain.plan.expansion import search_axes
 from services.orchestrator.domain.search.space import Space, draw_new, middle, space_of
 from tests.support.worlds.orchestrator_records import make_file
 

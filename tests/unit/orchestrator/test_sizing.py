@@ -4,8 +4,8 @@ import pytest
 
 from schemas.gpus.gpu_request import ClusterRequest
 from schemas.task.task_file import DeploymentMode
-from services.orchestrator.domain.expansion import Point
-from services.orchestrator.domain.sizing import (
+from services.orchestrator.domain.plan.expansion import Point
+from services.orchestrator.domain.plan.sizing import (
     LARGEST_GROUP,
     request_for,
     world_size,

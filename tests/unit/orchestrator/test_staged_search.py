@@ -8,12 +8,12 @@ import pytest
 from schemas.executor.attempts import FailureKind
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.task.task_file import Objective, StopReason
-from services.orchestrator.domain.expansion import Point
-from services.orchestrator.domain.plan import make_plan, make_search
+from services.orchestrator.domain.plan.expansion import Point
+from services.orchestrator.domain.plan.plan import make_plan, make_search
 from services.orchestrator.domain.search.history import Past, trials_of
 from services.orchestrator.domain.search.propose import Proposal, Search, propose
 from services.orchestrator.domain.search.stages import Waiting
-from shared.benchmarks.ranking import Scored
+from shared.benchmarks.verdicts.ranking import Scored
 from tests.support.worlds.orchestrator_records import OFFERS, make_file
 
 # In no order of their influence.

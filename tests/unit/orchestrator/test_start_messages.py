@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from schemas.executor.attempts import AttemptPhase, AttemptProgressed
-from services.orchestrator.start_messages import REMEMBERED, StartMessages
+from services.orchestrator.handlers.start_messages import REMEMBERED, StartMessages
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.bus import Bus

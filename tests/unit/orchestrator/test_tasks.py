@@ -8,8 +8,8 @@ from schemas.errors import ErrorCode
 from schemas.orchestrator.experiments import ExperimentState as State
 from schemas.orchestrator.experiments import TaskCompleted, TaskState
 from schemas.task.task_file import StopReason
-from services.orchestrator.domain import tasks
-from services.orchestrator.domain.tasks import Tally
+from services.orchestrator.domain.lifecycle import tasks
+from services.orchestrator.domain.lifecycle.tasks import Tally
 from shared.errors import RefusedError
 from tests.support.worlds.orchestrator_records import NOW, make_file, make_task
 

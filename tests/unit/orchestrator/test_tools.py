@@ -5,9 +5,9 @@ import itertools
 import pytest
 
 from schemas.task.benchmark import BenchmarkTool
-from services.orchestrator.domain.executor_offers import Offer, eligible_nodes
-from services.orchestrator.domain.plan import make_plan
-from services.orchestrator.domain.tools import choose_tool, tool_of_old
+from services.orchestrator.domain.plan.executor_offers import Offer, eligible_nodes
+from services.orchestrator.domain.plan.plan import make_plan
+from services.orchestrator.domain.plan.tools import choose_tool, tool_of_old
 from tests.support.worlds.orchestrator_records import make_file, make_offer
 
 BOTH = ("genai-bench", "builtin")

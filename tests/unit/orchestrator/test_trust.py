@@ -22,7 +22,7 @@ from services.orchestrator.domain.search.trust import (
     next_checks,
     verdict,
 )
-from shared.benchmarks.ranking import Scored
+from shared.benchmarks.verdicts.ranking import Scored
 
 LATENCY, THROUGHPUT = Objective.MINIMIZE_LATENCY, Objective.MAXIMIZE_THROUGHPUT
 Truth = dict[str, float]

@@ -114,12 +114,12 @@ CALLS: Final[Mapping[str, Mapping[str, set[tuple[str, str]]]]] = {
     },
     "shared/kubernetes/pod_exec.py": {"client.websocket(path)": of("create get", "pods/exec")},
     # By who defines devices, and not by this platform.
-    "services/cli/commands/devices.py": {
+    "services/cli/commands/gpus/devices.py": {
         "client.apply(CONFIG_MAPS, _own(each))": NONE,
         "list_objects(client, CONFIG_MAPS)": NONE,
     },
     # By who installs device plugins.
-    "services/cli/commands/check_cluster.py": {
+    "services/cli/commands/gpus/check_cluster.py": {
         "client.version()": NONE,
         **{
             f"list_objects(client, {kind})": NONE

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from services.executor.engines.servers.simulated_ranks import say
-from shared.benchmarks.words import WORDS
+from shared.benchmarks.builtin.words import WORDS
 
 
 def answer_words(prompt: Sequence[str], count: int, drift: float) -> str:

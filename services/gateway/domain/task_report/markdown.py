@@ -8,9 +8,9 @@ from schemas.task.benchmark import LoadBoundary
 from schemas.task.report import Deployments, FrontPoint, ParetoPoint, ReportedExperiment, TaskReport
 from schemas.task.stop_words import STOPPED
 from schemas.task.trust import TrustVerdict
-from shared.benchmarks.bracket import bracket_text, load_unit, odd_about
-from shared.benchmarks.quality import quality_text
-from shared.benchmarks.trust import trust_lines
+from shared.benchmarks.levels.bracket import bracket_text, load_unit, odd_about
+from shared.benchmarks.quality.agreement import quality_text
+from shared.benchmarks.verdicts.trust import trust_lines
 
 UNKNOWN: Final = "-"
 MOST_OTHERS: Final = 20

@@ -6,8 +6,8 @@ from schemas.gateway.views import ExperimentDetail
 from schemas.task.benchmark import BenchmarkMetrics
 from schemas.task.report import FrontPoint, ParetoPoint
 from schemas.task.task_file import Objective
-from shared.benchmarks.pareto import front
-from shared.benchmarks.ranking import MEASURES, goals_of, score
+from shared.benchmarks.verdicts.pareto import front
+from shared.benchmarks.verdicts.ranking import MEASURES, goals_of, score
 
 
 def pareto_front(comparable: Sequence[ExperimentDetail]) -> tuple[ParetoPoint, ...]:

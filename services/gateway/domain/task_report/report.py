@@ -19,10 +19,10 @@ from schemas.task.trust import RunRole
 from services.gateway.domain.task_report.deployments import deployments
 from services.gateway.domain.task_report.importance import importance
 from services.gateway.domain.task_report.pareto import objectives_front, pareto_front
-from shared.benchmarks.constraints import excess_of, missed_text
-from shared.benchmarks.level_text import failed_levels_text
-from shared.benchmarks.ranking import MEASURES, Scored, rank
-from shared.benchmarks.trust import trusted_text
+from shared.benchmarks.levels.level_text import failed_levels_text
+from shared.benchmarks.verdicts.constraints import excess_of, missed_text
+from shared.benchmarks.verdicts.ranking import MEASURES, Scored, rank
+from shared.benchmarks.verdicts.trust import trusted_text
 
 
 def task_report(

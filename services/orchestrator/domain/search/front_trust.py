@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from schemas.task.task_file import Objective
 from schemas.task.trust import FrontMember, GoalStanding
 from services.orchestrator.domain.search.repeated_runs import Configuration, behind, noise_of
-from shared.benchmarks.pareto import front
+from shared.benchmarks.verdicts.pareto import front
 
 MEMBER_RUNS: Final = 2
 MOST_MEMBERS: Final = 6  # of a larger front, spread evenly by the first objective

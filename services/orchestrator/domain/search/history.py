@@ -12,7 +12,7 @@ from schemas.orchestrator.experiments import FINISHED_EXPERIMENT_STATES, Experim
 from schemas.task.task_file import Objective
 from schemas.task.trust import RunInfo
 from services.orchestrator.domain.search.space import Place, Space
-from shared.benchmarks.ranking import Scored, by_fronts, rank
+from shared.benchmarks.verdicts.ranking import Scored, by_fronts, rank
 
 
 class Past(Struct, frozen=True, kw_only=True):

@@ -12,9 +12,9 @@ from msgspec import Struct
 from schemas.executor.model_shape import ModelShape
 from schemas.task.benchmark import BenchmarkMetrics
 from schemas.task.task_file import Objective, TaskFile
-from services.orchestrator.domain.expansion import Point
+from services.orchestrator.domain.plan.expansion import Point
 from services.orchestrator.domain.search.space import Place, Space
-from shared.benchmarks.ranking import score
+from shared.benchmarks.verdicts.ranking import score
 from shared.gpu.gpu_speeds import SPEEDS, GpuSpeed, speed_of
 from shared.gpu.sizing import degree_named, hyphenated
 

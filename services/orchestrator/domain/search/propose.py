@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.task.task_file import OptimizationSpec, StopReason, Strategy
-from services.orchestrator.domain.expansion import LARGEST_TASK, Point
+from services.orchestrator.domain.plan.expansion import LARGEST_TASK, Point
 from services.orchestrator.domain.search import tpe
 from services.orchestrator.domain.search.crashes import Predict, crash_predictor
 from services.orchestrator.domain.search.halving import (

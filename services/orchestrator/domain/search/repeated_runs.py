@@ -10,7 +10,7 @@ from schemas.orchestrator.experiments import FINISHED_EXPERIMENT_STATES
 from schemas.task.task_file import Objective
 from schemas.task.trust import RunRole
 from services.orchestrator.domain.search.history import Past
-from shared.benchmarks.ranking import Scored
+from shared.benchmarks.verdicts.ranking import Scored
 
 # Of a configuration's own variance against that of all, as so many further runs.
 _PRIOR: Final = 4

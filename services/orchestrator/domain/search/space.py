@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from schemas.task.parameters import ContinuousRange
-from services.orchestrator.domain.expansion import Axis, Point, point_of
+from services.orchestrator.domain.plan.expansion import Axis, Point, point_of
 
 Place = tuple[int | float, ...]
 

@@ -27,7 +27,7 @@ from services.orchestrator.domain.search.repeated_runs import (
     configurations_of,
     noise_of,
 )
-from shared.benchmarks.ranking import Scored, rank
+from shared.benchmarks.verdicts.ranking import Scored, rank
 
 BASELINE_RUNS: Final = 3
 LEADER_RUNS: Final = 2  # at least, so that none wins by one lucky run

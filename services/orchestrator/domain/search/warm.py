@@ -11,7 +11,7 @@ from schemas.task.benchmark import FailedLevel
 from schemas.task.task_file import OptimizationSpec, Strategy
 from services.orchestrator.domain.search.history import Past, Trial
 from services.orchestrator.domain.search.space import Place
-from shared.benchmarks.ranking import Scored
+from shared.benchmarks.verdicts.ranking import Scored
 
 MEASURED_AGAIN: Final = 2  # the best of them, before anything else
 

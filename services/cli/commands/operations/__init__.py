@@ -1,0 +1,1 @@
+"""Commands for operators: nodes, maintenance, namespaces, tokens and credentials."""

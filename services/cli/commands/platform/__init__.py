@@ -1,0 +1,1 @@
+"""Commands that start the platform, or a way into it."""

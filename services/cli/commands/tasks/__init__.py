@@ -1,0 +1,1 @@
+"""Commands about tuning tasks: submitting, following, pausing, logs, presets, archives."""

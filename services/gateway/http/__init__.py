@@ -1,0 +1,1 @@
+"""The HTTP server: who comes in, how it is documented, how errors are told."""

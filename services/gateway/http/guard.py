@@ -1,0 +1,312 @@
+"""The outermost layer: who may come in, and with how much."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from schemas.errors import ErrorCode
+from schemas.gateway.tokens import LARGEST_BODY_BYTES, Role
+from services.gateway.domain.access import (
+    CSRF_HEADER,
+    EVERYTHING,
+    READING_METHODS,
+    TOKEN_PARAMETER,
+    Identity,
+    check_csrf,
+    check_host,
+    check_origin,
+    is_stream,
+    is_web_page,
+    login_in,
+    no_token,
+)
+from services.gateway.domain.request_rate import RequestRates
+from services.gateway.http.problems import PROBLEM_JSON, REFUSAL, headers_of, problem_in
+from services.gateway.ledger.audit import AUDIT_ID, AUDIT_STATES, AuditLog
+from services.gateway.ledger.tokens import TokenStore
+from services.gateway.measurements import Measurements
+from shared import tracing
+from shared.errors import RefusedError, StewardError, UnavailableError
+from shared.logging import log
+from shared.waiting import cancelled
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Application = Callable[[Any, Any, Any], Awaitable[None]]
+
+# No body means an object without fields: what a route requires is then missing by name.
+NO_BODY: Final = b"{}"
+# A client that is answered before it has sent everything sees a broken connection, not the answer.
+LARGEST_DRAINED_BYTES: Final = 64 << 20
+# They say nothing of this installation, or are where a browser shows its token first.
+OPEN_PATHS: Final = frozenset(
+    {
+        "/healthz",
+        "/api/v1/login",
+        "/docs",
+        "/docs/start.js",
+        "/docs/swagger-ui-bundle.js",
+        "/docs/swagger-ui.css",
+        "/schema/openapi.json",
+        "/schema/openapi.yaml",
+    }
+)
+IMPORTS: Final = "/api/v1/imports"
+WAITS: Final = b"wait_seconds="
+POLICY_VIOLATION: Final = 1008
+FIRST_ERROR: Final = 400  # of HTTP statuses
+# Of what says nothing else: an answer is data, and no browser is to show or frame it as a page.
+SECURITY_HEADERS: Final = {
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
+    b"x-content-type-options": b"nosniff",
+    b"referrer-policy": b"no-referrer",
+}
+
+
+class ClientGone(StewardError):
+    """The client left before its request was complete; a part of it must not be acted on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """ASGI middleware. Unless it asks for tokens, whoever reaches the gateway without one may do
+    everything.
+    """
+
+    application: Application
+    host_names: frozenset[str] | None
+    tokens: TokenStore
+    audit: AuditLog
+    measurements: Measurements
+    requests_per_second: float = 0.0
+    largest_import_bytes: int = 512 << 20
+    _rates: RequestRates = field(default_factory=RequestRates)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in {"http", "websocket"}:
+            await self.application(scope, receive, send)
+            return
+        if scope["type"] == "http":
+            if not is_stream(scope) and WAITS not in scope["query_string"]:
+                send = self._measured(scope, send)
+            send = _with_security_headers(send)
+        body: Receive = receive
+        try:
+            identity = await self._admit(scope)
+            scope.setdefault("state", {})["identity"] = identity
+            self._heed_rate(identity)
+            if scope["type"] == "http":
+                if scope["path"] == IMPORTS:
+                    limit_bytes = identity.body_limit_bytes or self.largest_import_bytes
+                    body = _stream_within_limit(receive, limit_bytes)
+                else:
+                    limit_bytes = identity.body_limit_bytes or LARGEST_BODY_BYTES
+                    body = await _within_limit(receive, limit_bytes)
+        except ClientGone:
+            return
+        except (RefusedError, UnavailableError) as error:
+            await _refuse(scope, receive, send, error)
+            return
+        if scope["type"] == "websocket":
+            send = _explained(scope, receive, send)
+        if is_stream(scope):
+            await self._serve_stream(identity, scope, body, send)
+            return
+        with tracing.serving(f"HTTP {scope['method']}", scope["headers"]):
+            await self.application(scope, body, self._recorded(scope, send))
+
+    async def _serve_stream(
+        self, identity: Identity, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """A stream ends with its token."""
+        if not identity.caller:
+            await self.application(scope, receive, send)
+            return
+        with self.tokens.stream(identity) as ended:
+            served = asyncio.ensure_future(self.application(scope, receive, send))
+            waited = asyncio.ensure_future(ended.wait())
+            try:
+                await asyncio.wait((served, waited), return_when=asyncio.FIRST_COMPLETED)
+                if not served.done():
+                    await cancelled(served)
+                    reason = "the token counts no more"
+                    close = {"type": "websocket.close", "code": POLICY_VIOLATION, "reason": reason}
+                    end = {"type": "http.response.body", "body": b"", "more_body": False}
+                    await send(close if scope["type"] == "websocket" else end)
+            finally:
+                await cancelled(served, waited)
+
+    def _measured(self, scope: Scope, send: Send) -> Send:
+        began = time.perf_counter()
+
+        async def send_measured(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                seconds = time.perf_counter() - began
+                route = scope.get("path_template")
+                self.measurements.on_request(scope["method"], route, message["status"], seconds)
+            await send(message)
+
+        return send_measured
+
+    def _recorded(self, scope: Scope, send: Send) -> Send:
+        """Has the audit log know the outcome before the client does."""
+
+        async def send_recorded(message: dict[str, Any]) -> None:
+            audit_id = scope["state"].get(AUDIT_ID)
+            if audit_id is not None and message["type"] == "http.response.start":
+                # What was refused has changed nothing that is worth the wait for its owner.
+                has_changed = message["status"] < FIRST_ERROR
+                states = scope["state"].get(AUDIT_STATES) if has_changed else None
+                try:
+                    before, after = await states() if states is not None else (None, None)
+                    await self.audit.end(audit_id, message["status"], before, after)
+                except UnavailableError as error:
+                    log.warning("audit_outcome_lost", audit_id=audit_id, error=str(error))
+            await send(message)
+
+        return send_recorded
+
+    def _heed_rate(self, identity: Identity) -> None:
+        """Raises RefusedError for a token that asks too often."""
+        per_second = identity.requests_per_second or self.requests_per_second
+        if not identity.caller or not per_second:
+            return
+        now = asyncio.get_running_loop().time()
+        if wait_seconds := self._rates.take(identity.caller, per_second, now):
+            raise RefusedError(
+                ErrorCode.TOO_MANY_REQUESTS,
+                f"expected at most {per_second:g} requests per second of this token, found more",
+                details={"retry_after_seconds": round(wait_seconds, 3)},
+            )
+
+    async def _admit(self, scope: Scope) -> Identity:
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        host = headers.get(b"host")
+        check_host(host, self.host_names)
+        if scope["type"] == "websocket" or scope["method"] not in READING_METHODS:
+            check_origin(headers.get(b"origin"), host)
+        if scope["path"] in OPEN_PATHS or is_web_page(scope):
+            return Identity(role=Role.VIEWER)
+        if (presented := _presented(scope, headers)) is not None:
+            return await self.tokens.identify(presented)
+        if not self.tokens.are_required:
+            return EVERYTHING
+        if (login := login_in(headers.get(b"cookie", ""), host)) is None:
+            raise no_token()
+        identity = await self.tokens.identify_login(login)
+        if scope["type"] == "http" and scope["method"] not in READING_METHODS:
+            check_csrf(identity, headers.get(CSRF_HEADER.lower().encode()))
+        return identity
+
+
+def _with_security_headers(send: Send) -> Send:
+    async def send_with_headers(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            named = {name.lower() for name, _ in message["headers"]}
+            further = (each for each in SECURITY_HEADERS.items() if each[0] not in named)
+            message = {**message, "headers": [*message["headers"], *further]}
+        await send(message)
+
+    return send_with_headers
+
+
+def _presented(scope: Scope, headers: dict[bytes, str]) -> str | None:
+    """The bearer token; browsers cannot set headers on a stream and name it in the query."""
+    scheme, _, token = headers.get(b"authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and token:
+        return token.strip()
+    if is_stream(scope):
+        for part in scope["query_string"].decode("latin-1").split("&"):
+            name, _, value = part.partition("=")
+            if name == TOKEN_PARAMETER:
+                return str(value)
+    return None
+
+
+async def _within_limit(receive: Receive, limit_bytes: int) -> Receive:
+    """The whole body, read ahead. Raises RefusedError if it is too large, ClientGone if cut off."""
+    chunks: list[bytes] = []
+    size = 0
+    more = True
+    while more and size <= LARGEST_DRAINED_BYTES:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise ClientGone
+        size += len(message.get("body", b""))
+        if size <= limit_bytes:
+            chunks.append(message.get("body", b""))
+        else:
+            chunks.clear()
+        more = message.get("more_body", False)
+    if size > limit_bytes:
+        raise RefusedError(
+            ErrorCode.TOO_LARGE,
+            f"expected a body of at most {limit_bytes} bytes, found more",
+        )
+    waiting = [{"type": "http.request", "body": b"".join(chunks) or NO_BODY, "more_body": False}]
+
+    async def replay() -> dict[str, Any]:
+        return waiting.pop() if waiting else await receive()
+
+    return replay
+
+
+def _stream_within_limit(receive: Receive, limit_bytes: int) -> Receive:
+    """The body as it comes; reading it raises RefusedError where it is too large or cut off."""
+    size, is_complete = 0, False
+
+    async def limited() -> dict[str, Any]:
+        nonlocal size, is_complete
+        message = await receive()
+        while not is_complete:
+            if message["type"] != "http.request":
+                raise RefusedError(ErrorCode.BAD_REQUEST, "the body was cut off")
+            size += len(message.get("body", b""))
+            is_complete = not message.get("more_body", False)
+            if size <= limit_bytes:
+                break
+            if is_complete or size > limit_bytes + LARGEST_DRAINED_BYTES:
+                raise RefusedError(
+                    ErrorCode.TOO_LARGE,
+                    f"expected an import of at most {limit_bytes} bytes, found more;"
+                    " `gpusteward export experiment` writes each experiment by itself",
+                )
+            message = await receive()
+        return message
+
+    return limited
+
+
+def _explained(scope: Scope, receive: Receive, send: Send) -> Send:
+    """Sends a problem in place of the close of a WebSocket that was never accepted."""
+
+    async def send_explained(message: dict[str, Any]) -> None:
+        error = scope["state"].pop(REFUSAL, None)
+        if message["type"] == "websocket.close" and error is not None:
+            await _refuse(scope, receive, send, error)
+        else:
+            await send(message)
+
+    return send_explained
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send, error: Exception) -> None:
+    problem = problem_in(scope, error)
+    headers = {"content-type": PROBLEM_JSON, **headers_of(problem, error)}
+    encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    kind = "http.response"
+    if scope["type"] == "websocket":
+        await receive()
+        if "websocket.http.response" not in scope.get("extensions", {}):
+            reason = problem.detail[:100]
+            await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": reason})
+            return
+        kind = "websocket.http.response"
+    body = msgspec.json.encode(problem)
+    await send({"type": f"{kind}.start", "status": problem.status, "headers": encoded})
+    await send({"type": f"{kind}.body", "body": body})

@@ -1,0 +1,1 @@
+"""The gateway's rows: events, tokens, logins, the audit log, imports."""

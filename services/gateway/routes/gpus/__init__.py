@@ -1,0 +1,1 @@
+"""Routes of GPUs, nodes, reservations and the scheduler."""

@@ -1,0 +1,152 @@
+"""What a node's telemetry agent answers and does: its GPUs, monitorings, bursts, power limits."""
+
+from typing import Annotated
+from uuid import UUID
+
+from litestar.params import FromPath, FromQuery, JSONBody, PathParameter, QueryParameter
+
+from schemas.errors import Accepted
+from schemas.gateway.views import BurstRequest, MonitoringRequest, PowerLimitRequest
+from schemas.gpus.available_gpus import AvailableGpus, ListAvailableGpus
+from schemas.telemetry.monitoring import (
+    AgentView,
+    GetAgent,
+    GetGpu,
+    GpuDetail,
+    MonitoringView,
+    StartMonitoring,
+    StopMonitoring,
+)
+from schemas.telemetry.readings import GetSnapshot, GpuSampled, SetBurst, SetPowerLimit
+from services.gateway.domain.visibility import visible_detail
+from services.gateway.request_bodies import StrictBody
+from services.gateway.routes.common import (
+    Caller,
+    IdempotencyKey,
+    Node,
+    TheGateway,
+    command_id_of,
+    delete,
+    get,
+    id_for,
+    post,
+    whole_number,
+)
+from services.gateway.routes.gpus.reservations import require_reservation
+
+
+@get("/nodes/{node_id:str}/agent")
+async def get_agent(node_id: Node, gateway: TheGateway) -> AgentView:
+    """Whether and how the node's GPUs can be read."""
+    return await gateway.query_node(GetAgent(node_id=node_id), AgentView)
+
+
+@get("/nodes/{node_id:str}/available-gpus")
+async def list_available_gpus(
+    node_id: Node,
+    gateway: TheGateway,
+    min_memory_mb: Annotated[int | None, whole_number(0)] = None,
+    max_utilization: Annotated[float, QueryParameter(ge=0, le=100)] = 50.0,
+    use_cache: FromQuery[bool] = True,
+) -> AvailableGpus:
+    """The node's GPUs of which a request would be granted any one now, best score first.
+
+    Without `min_memory_mb` however much of their memory is free; `use_cache=false` has them read
+    anew first.
+    """
+    if not use_cache:
+        await gateway.query_node(GetSnapshot(node_id=node_id, use_cache=False), GpuSampled)
+    query = ListAvailableGpus(
+        node_id=node_id, min_memory_mb=min_memory_mb, max_utilization_percent=max_utilization
+    )
+    return await gateway.query_node(query, AvailableGpus)
+
+
+@get("/nodes/{node_id:str}/gpus/{index:int}")
+async def get_gpu(
+    node_id: Node,
+    index: Annotated[int, whole_number(0, parameter=PathParameter)],
+    gateway: TheGateway,
+    identity: Caller,
+    use_cache: FromQuery[bool] = True,
+) -> GpuDetail:
+    """One GPU by its index in the node: all facts, and the newest reading."""
+    query = GetGpu(node_id=node_id, index=index, use_cache=use_cache)
+    return visible_detail(await gateway.query_node(query, GpuDetail), identity)
+
+
+@post("/nodes/{node_id:str}/monitoring", dto=StrictBody[MonitoringRequest])
+async def start_monitoring(
+    node_id: Node,
+    data: JSONBody[MonitoringRequest],
+    gateway: TheGateway,
+    identity: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> MonitoringView:
+    """Watch the node's GPUs; DELETE tells what they did."""
+    identity.require(identity.namespace)
+    query = StartMonitoring(
+        node_id=node_id,
+        monitoring_id=data.monitoring_id or id_for(command_id_of(idempotency_key, identity)),
+        interval_seconds=data.interval_seconds,
+        max_seconds=data.max_seconds,
+    )
+    return await gateway.query_node(query, MonitoringView)
+
+
+@delete("/nodes/{node_id:str}/monitoring/{monitoring_id:uuid}", status_code=200)
+async def stop_monitoring(
+    node_id: Node, monitoring_id: FromPath[UUID], gateway: TheGateway, identity: Caller
+) -> MonitoringView:
+    """End a monitoring; minimum, maximum and mean of what was read. For ten minutes again."""
+    identity.require(identity.namespace)
+    query = StopMonitoring(node_id=node_id, monitoring_id=monitoring_id)
+    return await gateway.query_node(query, MonitoringView)
+
+
+@post("/nodes/{node_id:str}/burst", status_code=200, dto=StrictBody[BurstRequest])
+async def set_burst(
+    node_id: Node,
+    data: JSONBody[BurstRequest],
+    gateway: TheGateway,
+    identity: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> Accepted:
+    """Have the node sample up to ten times per second for a while."""
+    identity.require(identity.namespace)
+    return await gateway.send(
+        SetBurst(
+            command_id=command_id_of(idempotency_key, identity),
+            node_id=node_id,
+            interval_seconds=data.interval_seconds,
+            duration_seconds=data.duration_seconds,
+            experiment_id=data.experiment_id,
+        )
+    )
+
+
+@post("/nodes/{node_id:str}/power-limit", status_code=200, dto=StrictBody[PowerLimitRequest])
+async def set_power_limit(
+    node_id: Node,
+    data: JSONBody[PowerLimitRequest],
+    gateway: TheGateway,
+    identity: Caller,
+    idempotency_key: IdempotencyKey = None,
+) -> Accepted:
+    """Cap a GPU's power until its reservation ends; null takes the cap back.
+
+    Without a reservation until an admin takes it back, or the agent stops.
+    """
+    if data.reservation_id is None:
+        identity.require_admin()
+    else:
+        await require_reservation(gateway, identity, data.reservation_id)
+    return await gateway.send(
+        SetPowerLimit(
+            command_id=command_id_of(idempotency_key, identity),
+            node_id=node_id,
+            device_uuid=data.device_uuid,
+            power_limit_w=data.power_limit_w,
+            reservation_id=data.reservation_id,
+        )
+    )

@@ -1,0 +1,1 @@
+"""Routes of the platform itself: logins, tokens, documentation, the web page."""

@@ -1,0 +1,71 @@
+"""Who is asking, and browsers' logins."""
+
+from typing import Any
+
+from litestar import Request, Response
+from litestar.datastructures import Cookie
+from litestar.params import JSONBody
+
+from schemas.errors import ErrorCode
+from schemas.gateway.tokens import Login, Me
+from services.gateway.domain.access import Identity, cookie_name, csrf_token_of
+from services.gateway.ledger import logins
+from services.gateway.request_bodies import StrictBody
+from services.gateway.routes.common import UNAUDITED, Caller, TheGateway, get, post, record_as
+from shared.errors import RefusedError
+from shared.local_platform.tokens import digest_of
+
+AnyRequest = Request[Any, Any, Any]
+
+
+@get("/me")
+async def show_me(gateway: TheGateway, identity: Caller) -> Me:
+    """Whose token or login this is, and what it may do."""
+    return _me(identity, gateway.tokens.are_required)
+
+
+@post("/login", dto=StrictBody[Login], status_code=200, opt=UNAUDITED)
+async def log_in(data: JSONBody[Login], gateway: TheGateway, request: AnyRequest) -> Response[Me]:
+    """Have a browser's cookie stand for a token, for twelve hours at most; a change then also needs
+    the answer's `csrf_token` as the header X-CSRF-Token.
+    """
+    if not gateway.tokens.are_required:
+        raise RefusedError(ErrorCode.CONFLICT, "this gateway asks for no tokens")
+    identity = await gateway.tokens.identify(data.token)
+    await record_as(identity, request)
+    secret = await gateway.logins.begin(identity)
+    cookie = _cookie(request, secret, logins.LOGIN_SECONDS)
+    me = _me(identity, asks_for_tokens=True, csrf_token=csrf_token_of(digest_of(secret)))
+    return Response(me, cookies=[cookie])
+
+
+@post("/logout", status_code=204)
+async def log_out(gateway: TheGateway, identity: Caller, request: AnyRequest) -> Response[None]:
+    """End the login that this request comes with; without one nothing is changed."""
+    if identity.login_sha256:
+        await gateway.logins.end(identity)
+    return Response(None, cookies=[_cookie(request, "", 0)])
+
+
+def _me(identity: Identity, asks_for_tokens: bool, csrf_token: str | None = None) -> Me:
+    if identity.login_sha256:
+        csrf_token = csrf_token_of(identity.login_sha256)
+    return Me(
+        role=identity.role,
+        namespaces=identity.namespaces,
+        name=identity.name,
+        token_id=identity.token_id,
+        asks_for_tokens=asks_for_tokens,
+        csrf_token=csrf_token,
+    )
+
+
+def _cookie(request: AnyRequest, value: str, seconds: int) -> Cookie:
+    return Cookie(
+        key=cookie_name(request.headers.get("host")),
+        value=value,
+        max_age=seconds,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )

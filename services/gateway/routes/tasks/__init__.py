@@ -1,0 +1,1 @@
+"""Routes of tasks, experiments, presets and archives."""

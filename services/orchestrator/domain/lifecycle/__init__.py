@@ -1,0 +1,1 @@
+"""What follows for a task, an experiment and an attempt from each fact."""

@@ -1,0 +1,320 @@
+"""An experiment on an executor: from the answer to its start to its one outcome."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from schemas.base import Command
+from schemas.errors import Accepted, ErrorCode, Reply
+from schemas.executor.attempts import (
+    AttemptFinished,
+    AttemptOutcome,
+    AttemptPhaseChanged,
+    AttemptStarted,
+    CancelExperiment,
+    Failure,
+    FailureKind,
+)
+from schemas.orchestrator.experiments import ExperimentRetrying, ExperimentRunning, ExperimentState
+from schemas.results.measurements import GpuMonitoring
+from schemas.task.benchmark import BenchmarkMetrics, LevelResult
+from schemas.task.slo import SloVerdict
+from services.orchestrator.domain.lifecycle.contamination import of_gpus, of_levels
+from services.orchestrator.domain.lifecycle.deadlines import as_timed_out, with_deadline
+from services.orchestrator.domain.lifecycle.retrying import Step, next_step
+from services.orchestrator.domain.lifecycle.start_refusals import (
+    failure_of_refusal,
+    outcome_of_refusal,
+)
+from services.orchestrator.domain.lifecycle.waiting import give_back, start_of
+from services.orchestrator.domain.records import (
+    Attempt,
+    Decision,
+    Ended,
+    Experiment,
+    Task,
+    command_id,
+    end,
+    fields_of,
+)
+from shared.benchmarks.levels.level_choice import compared_levels
+from shared.benchmarks.verdicts.constraints import check_constraints, max_goodput, parse_constraints
+from shared.benchmarks.verdicts.ranking import score
+from shared.benchmarks.verdicts.slo import penalized, slo_verdict
+from shared.failures import RULES
+
+
+def on_start_answered(
+    task: Task, experiment: Experiment, attempt: Attempt, reply: Reply, now: datetime
+) -> Decision | None:
+    """Accepted hands the lease over; a refusal means that nothing was started and nothing will."""
+    if attempt.closed_at is not None:
+        return None
+    if isinstance(reply, Accepted):
+        accepted = with_deadline(task, replace(attempt, is_accepted=True), now)
+        return Decision(experiment=experiment, attempt=accepted)
+    if attempt.is_accepted and reply.code is ErrorCode.COMMAND_ID_REUSED:
+        return None  # repeated by another release than the first: the executor knows the attempt
+    refused = as_timed_out(
+        task,
+        replace(
+            attempt,
+            outcome=outcome_of_refusal(task, reply),
+            failure=failure_of_refusal(reply),
+            closed_at=now,
+        ),
+    )
+    release: tuple[Command, ...] = ()
+    if attempt.epoch is not None:
+        release = (give_back(attempt.reservation_id, attempt.epoch, reply.message),)
+    decision = _after_outcome(task, experiment, refused, now)
+    return replace(decision, commands=(*decision.commands, *release))
+
+
+def on_attempt_seen(
+    task: Task,
+    experiment: Experiment,
+    attempt: Attempt,
+    phase: str | None,
+    started_at: datetime | None,
+    now: datetime,
+) -> Decision:
+    """The executor has the attempt under way."""
+    seen = replace(
+        with_deadline(task, attempt, now),
+        is_accepted=True,
+        phase=phase or attempt.phase,
+        started_at=attempt.started_at or started_at,
+    )
+    if experiment.state is not ExperimentState.STARTING:
+        return Decision(experiment=experiment, attempt=seen)
+    return _running(experiment, seen, now)
+
+
+def on_attempt_missing(task: Task, experiment: Experiment, attempt: Attempt) -> Decision | None:
+    """The executor, asked, has nothing of an accepted attempt under way.
+
+    It has ended, and the repeated start has its end published again; an executor that lost its
+    journal takes the start for a new one and finds the lease gone.
+    """
+    start = start_of(task, experiment, attempt)
+    if attempt.closed_at is not None or not attempt.is_accepted or not start:
+        return None
+    # In this order, lest a journal that is new starts what was to stop.
+    stops = stop(experiment, attempt, task.cancel_reason).commands if task.cancel_requested else ()
+    return Decision(experiment=experiment, attempt=attempt, commands=(*stops, *start))
+
+
+def on_stop_confirmed(
+    task: Task, experiment: Experiment, attempt: Attempt, reason: str, now: datetime
+) -> Decision | None:
+    """Its node or an administrator confirmed that nothing of the attempt runs, and the executor
+    that knows how it ended does not answer: its node is lost, and it was interrupted.
+    """
+    if attempt.closed_at is not None or not attempt.reservation_ended:
+        return None
+    kind = FailureKind.NODE_LOST
+    interrupted = replace(
+        attempt,
+        outcome=AttemptOutcome.INTERRUPTED,
+        failure=Failure(kind=kind, message=reason, hint=RULES[kind].hint),
+        finished_at=now,
+        closed_at=now,
+    )
+    return _after_outcome(task, experiment, as_timed_out(task, interrupted), now)
+
+
+def on_attempt_event(
+    task: Task,
+    experiment: Experiment,
+    attempt: Attempt,
+    event: AttemptStarted | AttemptPhaseChanged | AttemptFinished,
+    now: datetime,
+) -> Decision | None:
+    """An event of the executor; one that is older than what is known changes nothing, nor does
+    another node's.
+    """
+    is_foreign = event.executor_id != attempt.executor_id
+    if is_foreign or attempt.closed_at is not None or event.revision <= attempt.attempt_revision:
+        return None
+    newer = replace(attempt, attempt_revision=event.revision)
+    match event:
+        case AttemptStarted():
+            return on_attempt_seen(task, experiment, newer, None, event.occurred_at, now)
+        case AttemptPhaseChanged():
+            return on_attempt_seen(task, experiment, newer, event.phase.value, None, now)
+        case AttemptFinished():
+            return _on_finished(task, experiment, newer, event, now)
+
+
+def on_summary(
+    task: Task,
+    experiment: Experiment,
+    attempt: Attempt,
+    metrics: BenchmarkMetrics,
+    now: datetime,
+    peak_memory_mb: int | None = None,
+    monitoring: GpuMonitoring | None = None,
+) -> Decision | None:
+    """The measurements of an attempt are stored. Their event may come before the attempt's end."""
+    if experiment.is_finished or experiment.summary_attempt_id == attempt.attempt_id:
+        return None
+    measured = replace(experiment, summary_attempt_id=attempt.attempt_id, metrics=metrics)
+    if monitoring is not None:
+        is_shared = experiment.request.shares is not None
+        measured = _disturbed(
+            replace(
+                measured,
+                metrics=replace(
+                    metrics,
+                    tokens_per_joule=monitoring.tokens_per_joule,
+                    cost_per_million_tokens=monitoring.cost_per_million_tokens,
+                ),
+            ),
+            of_gpus(monitoring, is_shared=is_shared),
+        )
+    attempt = replace(attempt, peak_memory_mb=peak_memory_mb)
+    if attempt.outcome is not AttemptOutcome.SUCCEEDED:
+        return Decision(experiment=measured, attempt=attempt)
+    return _succeed(task, measured, attempt, now)
+
+
+def stop(experiment: Experiment, attempt: Attempt, reason: str) -> Decision:
+    """Have the executor stop an attempt; its outcome follows as an event."""
+    commands: tuple[Command, ...] = ()
+    if attempt.executor_id is not None and attempt.closed_at is None:
+        commands = (
+            CancelExperiment(
+                command_id=command_id(attempt.attempt_id, CancelExperiment),
+                executor_id=attempt.executor_id,
+                experiment_id=experiment.experiment_id,
+                attempt_id=attempt.attempt_id,
+                reason=reason,
+            ),
+        )
+    return Decision(experiment=experiment, commands=commands)
+
+
+def _on_finished(
+    task: Task, experiment: Experiment, attempt: Attempt, event: AttemptFinished, now: datetime
+) -> Decision:
+    finished = as_timed_out(
+        task,
+        replace(
+            attempt,
+            outcome=event.outcome,
+            failure=event.failure,
+            executor_stopped=event.executor_stopped,
+            image_digest=event.image_digest,
+            is_accepted=True,
+            started_at=event.started_at,
+            finished_at=event.finished_at,
+            closed_at=now,
+        ),
+    )
+    run = replace(experiment.run, image_digest=event.image_digest or "")
+    experiment = replace(experiment, run=run)
+    if event.benchmark is not None:
+        levels = compared_levels(event.benchmark)
+        experiment = replace(experiment, slo=_judge(task, levels), answers=event.benchmark.quality)
+        experiment = _disturbed(experiment, of_levels(levels))
+    if experiment.state is not ExperimentState.STARTING:
+        return _after_outcome(task, experiment, finished, now)
+    begun = _running(experiment, finished, now)
+    decision = _after_outcome(task, begun.experiment, finished, now)
+    return replace(decision, events=(*begun.events, *decision.events))
+
+
+def _disturbed(experiment: Experiment, reasons: tuple[str, ...]) -> Experiment:
+    run = experiment.run
+    return replace(experiment, run=replace(run, contaminated=(*run.contaminated, *reasons)))
+
+
+def _after_outcome(task: Task, experiment: Experiment, attempt: Attempt, now: datetime) -> Decision:
+    failure = attempt.failure
+    message = failure.message if failure is not None else ""
+    match attempt.outcome:
+        case AttemptOutcome.SUCCEEDED:
+            if experiment.summary_attempt_id == attempt.attempt_id:
+                return _succeed(task, experiment, attempt, now)
+            return Decision(experiment=experiment, attempt=attempt)
+        case AttemptOutcome.CANCELLED:
+            reason = task.cancel_reason or message or "cancelled"
+            ended = Ended(state=ExperimentState.CANCELLED, reason=reason, failure=failure)
+            return end(experiment, ended, now, attempt)
+        case _:
+            return _after_failure(task, experiment, attempt, now)
+
+
+def _after_failure(task: Task, experiment: Experiment, attempt: Attempt, now: datetime) -> Decision:
+    following = next_step(task, experiment, attempt)
+    counted, reason = following.experiment, following.reason
+    if following.step is Step.REPEAT:
+        return _repeat(counted, attempt, reason, now)
+    cancelled = following.step is Step.CANCEL
+    state = ExperimentState.CANCELLED if cancelled else ExperimentState.FAILED
+    return end(counted, Ended(state=state, reason=reason, failure=attempt.failure), now, attempt)
+
+
+def _repeat(experiment: Experiment, attempt: Attempt, reason: str, now: datetime) -> Decision:
+    retrying = replace(experiment, state=ExperimentState.PENDING, revision=experiment.revision + 1)
+    event = ExperimentRetrying(
+        **fields_of(retrying, now),
+        attempt_number=attempt.attempt_number,
+        reason=reason,
+        failure_kind=attempt.failure.kind if attempt.failure is not None else None,
+        avoided_node_ids=retrying.avoided_node_ids,
+    )
+    return Decision(experiment=retrying, attempt=attempt, events=(event,))
+
+
+def _judge(task: Task, levels: Sequence[LevelResult]) -> SloVerdict | None:
+    """How the measured levels stand to what the task asks for; None if it asks for nothing."""
+    slo, text = task.file.slo, task.file.optimization.constraints
+    if slo is None and not text:
+        return None
+    verdict = slo_verdict(slo, levels) if slo is not None else SloVerdict()
+    asked = parse_constraints(text)
+    return replace(
+        verdict,
+        constraints=check_constraints(asked, levels),
+        max_goodput=max_goodput(asked, levels) if asked else None,
+    )
+
+
+def _with_goodput(metrics: BenchmarkMetrics, slo: SloVerdict | None) -> BenchmarkMetrics:
+    total, per_gpu = metrics.max_total_throughput, metrics.max_total_throughput_per_gpu
+    if slo is None or slo.max_goodput is None:
+        return metrics
+    gpus = total / per_gpu if total and per_gpu else 1.0
+    return replace(metrics, max_goodput_per_gpu=slo.max_goodput / gpus)
+
+
+def _succeed(task: Task, experiment: Experiment, attempt: Attempt, now: datetime) -> Decision:
+    objective = task.file.optimization.objective
+    metrics = _with_goodput(experiment.metrics or BenchmarkMetrics(), experiment.slo)
+    experiment = replace(experiment, metrics=metrics)
+    value = score(objective, metrics)
+    if experiment.slo is not None and experiment.slo.failed_because:
+        missed = Ended(state=ExperimentState.FAILED, reason=experiment.slo.failed_because)
+        return end(experiment, missed, now, attempt)
+    if experiment.slo is not None and value is not None:
+        value = penalized(objective, value, experiment.slo.penalty)
+    ended = Ended(state=ExperimentState.SUCCEEDED, objective_score=value)
+    return end(experiment, ended, now, attempt)
+
+
+def _running(experiment: Experiment, attempt: Attempt, now: datetime) -> Decision:
+    running = replace(
+        experiment,
+        state=ExperimentState.RUNNING,
+        revision=experiment.revision + 1,
+        started_at=experiment.started_at or attempt.started_at or now,
+    )
+    event = ExperimentRunning(
+        **fields_of(running, now),
+        executor_id=attempt.executor_id or "",
+        attempt_id=attempt.attempt_id,
+    )
+    return Decision(experiment=running, attempt=attempt, events=(event,))

@@ -1,0 +1,183 @@
+"""How many GPUs one configuration needs, and how much memory on each."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from schemas.errors import ErrorCode
+from schemas.gpus.gpu_request import ClusterRequest, GpuRequest, ShareStrategy
+from schemas.task.task_file import DeploymentMode, GpuPreferences, TaskFile
+from services.orchestrator.domain.plan.executor_offers import CLUSTER_MODES
+from services.orchestrator.domain.plan.expansion import Point
+from shared.accelerator_rules.preflight import Preflight
+from shared.errors import RefusedError
+from shared.gpu.sizing import (
+    SPELLINGS,
+    degree,
+    degree_named,
+    hyphenated,
+    memory_per_gpu_mb,
+    world_size_of,
+)
+
+LARGEST_GROUP: Final = 4096
+NO_NEEDS: Final = Preflight()
+LARGEST_PARALLEL: Final = 64  # of `parallel_config`, as documented
+_NOT_WITH_MIG: Final = {"count": None, "num_nodes": 1}
+_NOT_WITH_SHARES: Final = {**_NOT_WITH_MIG, "min_memory_mb": None, "mig_profile": None}
+
+
+def request_for(
+    task: TaskFile,
+    point: Point,
+    node_ids: tuple[str, ...],
+    needs: Preflight = NO_NEEDS,
+    *,
+    mode: DeploymentMode = DeploymentMode.PROCESS,
+    gpus: int | None = None,
+) -> GpuRequest:
+    """What the configuration asks the scheduler for; the task's `gpus` block goes before estimates.
+
+    In a cluster's mode `node_ids` are clusters, and `gpus` what its definitions of devices come to.
+
+    Raises RefusedError for a degree of parallelism that is no positive whole number, for GPUs that
+    several nodes cannot share evenly, and for what excludes shares.
+    """
+    wanted = task.gpus
+    if wanted is not None and (wanted.shares is not None or wanted.mig_profile is not None):
+        _check_parts(wanted, world_size(point), mode)
+    count = gpus or (wanted.count if wanted and wanted.count else world_size(point))
+    nodes = wanted.num_nodes if wanted else 1
+    memory_mb = wanted.min_memory_mb if wanted else None
+    request = GpuRequest(
+        gpus=_per_node(count, nodes),
+        nodes=nodes,
+        min_memory_mb=memory_per_gpu_mb(task.model.id_or_path) if memory_mb is None else memory_mb,
+        node_ids=node_ids,
+        gpu_models=wanted.models if wanted else (),
+        balanced_memory=count > 1 and (wanted is None or wanted.balanced_memory),
+        priority=wanted.priority if wanted else 0,
+        wait_timeout_seconds=task.optimization.wait_timeout_seconds,
+        cpu_count=wanted.cpu_count if wanted else None,
+        host_memory_mb=wanted.host_memory_mb if wanted else None,
+        min_compute_capability=needs.capability,
+        require=needs.selectors,
+        cluster=_cluster(wanted or GpuPreferences()) if mode in CLUSTER_MODES else None,
+        mig_profile=wanted.mig_profile if wanted else None,
+    )
+    if wanted is None or wanted.shares is None:
+        return request
+    return replace(
+        request,
+        min_memory_mb=None,  # as large a part of it comes with the shares
+        shares=wanted.shares,
+        share_strategy=wanted.share_strategy,
+        min_free_shares=wanted.min_free_shares,
+        unfragmented=wanted.share_strategy is ShareStrategy.EVENLY,
+        enforced_shares=wanted.enforced_shares,
+    )
+
+
+def _check_parts(wanted: GpuPreferences, degree_of_all: int, mode: DeploymentMode) -> None:
+    asked = "shares" if wanted.shares is not None else "mig_profile"
+    unset_beside = _NOT_WITH_SHARES if asked == "shares" else _NOT_WITH_MIG
+    for name, unset in unset_beside.items():
+        if getattr(wanted, name) != unset:
+            raise _refused(f"expected no {name} with {asked}", f"$.gpus.{name}")
+    if degree_of_all > 1:
+        raise _refused(
+            f"expected whole GPUs (`count`) for {degree_of_all} parallel parts, got {asked}",
+            f"$.gpus.{asked}",
+        )
+    if mode in CLUSTER_MODES:
+        raise _refused(f"expected whole GPUs of a cluster, got {asked}", f"$.gpus.{asked}")
+
+
+def _cluster(wanted: GpuPreferences) -> ClusterRequest:
+    if wanted.num_nodes > 1:
+        raise _refused("expected 1 node of a cluster for each experiment", "$.gpus.num_nodes")
+    if not wanted.select_node and (wanted.nodes or wanted.models):
+        raise _refused(
+            "expected no nodes or models where the cluster's own scheduler is to choose",
+            "$.gpus.select_node",
+        )
+    if len(wanted.nodes) > LARGEST_GROUP:
+        raise _refused(
+            f"expected at most {LARGEST_GROUP} nodes of a cluster, got {len(wanted.nodes)}",
+            "$.gpus.nodes",
+        )
+    return ClusterRequest(
+        cluster_id=wanted.cluster,
+        selects_node=wanted.select_node,
+        utilization_threshold_percent=wanted.utilization_threshold_percent,
+        memory_threshold_percent=wanted.memory_threshold_percent,
+        node_names=wanted.nodes,
+        resource=wanted.resource,
+    )
+
+
+def _refused(message: str, path: str) -> RefusedError:
+    return RefusedError(ErrorCode.BAD_REQUEST, message, path=path)
+
+
+def _per_node(gpus: int, nodes: int) -> int:
+    if gpus % nodes:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected a number of nodes that divides the {gpus} GPUs of every experiment evenly, "
+            f"got {nodes}",
+            path="$.gpus.num_nodes",
+        )
+    return gpus // nodes
+
+
+def world_size(point: Point) -> int:
+    """The GPUs of all ranks: `tp * pp * max(dp, cp)`. Raises RefusedError, see `request_for`.
+
+    Unlike the documented estimate: vLLM splits decoding's context (dcp) over the GPUs of tp, and
+    SGLang, with `enable-dp-attention`, attention's replicas (dp) as well.
+    """
+    inside_tp = {"dcp", "dp"} if _has_dp_attention(point) else {"dcp"}
+    size = world_size_of((kind, value) for kind, value in _degrees(point) if kind not in inside_tp)
+    if point.parallel and size > LARGEST_PARALLEL:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected at most {LARGEST_PARALLEL} GPUs for an experiment, got {size}",
+            path="$.parallel_config",
+        )
+    if size > LARGEST_GROUP:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected at most {LARGEST_GROUP} GPUs for an experiment, parameters ask for {size}",
+            path="$.parameters",
+        )
+    return size
+
+
+def _has_dp_attention(point: Point) -> bool:
+    return any(
+        value is True and hyphenated(name) == "enable-dp-attention"
+        for name, value in point.parameters.items()
+    )
+
+
+def world_size_given(parameters: Mapping[str, Any]) -> int:
+    """`tp * pp * max(dp, dcp, cp)` of an experiment's parameters, which were checked before."""
+    named = {name: degree_named(name) for name in parameters}
+    return world_size_of(
+        (kind, degree(parameters[name], f"$.parameters.{name}"))
+        for name, kind in named.items()
+        if kind is not None and parameters[name] is not None
+    )
+
+
+def _degrees(point: Point) -> Iterator[tuple[str, int]]:
+    """A parameter's goes before the one of `parallel_config`."""
+    given = {degree_named(name): name for name in point.parameters}
+    for kind, name in given.items():
+        if kind is not None and point.parameters[name] is not None:
+            yield kind, degree(point.parameters[name], f"$.parameters.{name}")
+    for name, value in point.parallel.items():
+        if name in SPELLINGS and name not in given:
+            yield name, value

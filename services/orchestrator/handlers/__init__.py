@@ -1,0 +1,1 @@
+"""Commands and queries of the orchestrator's routes."""

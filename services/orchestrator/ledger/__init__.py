@@ -1,0 +1,1 @@
+"""The orchestrator's rows, inside a caller's transaction."""

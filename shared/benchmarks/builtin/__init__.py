@@ -1,0 +1,1 @@
+"""The built-in load generator, in one process or several."""

@@ -1,0 +1,111 @@
+"""A process that makes its part of a level's load, by `python -m` and its name.
+
+On stdin: the task, in one line; `go ORIGIN` when all parts are ready; anything once all have
+measured. On stdout: `ready`, `at COMPLETED FAILED` now and then, `over`, and the outcome.
+"""
+
+import asyncio
+import base64
+import random
+import sys
+import time
+from typing import Any, Final
+
+import msgspec
+
+from schemas.task.benchmark import BenchmarkSpec
+from shared.benchmarks.arrivals import Load
+from shared.benchmarks.builtin.level_load import LevelLoad, Part
+from shared.benchmarks.chat_server import ChatServer, LoadLimits
+from shared.benchmarks.levels.measured_level import LevelOutcome
+from shared.benchmarks.traffic import parse_scenario, with_shared_prefix
+from shared.lifecycle import die_with_parent
+
+PROGRESS_SECONDS: Final = 0.25
+
+
+class PartTask(msgspec.Struct, frozen=True, kw_only=True):
+    """`spec` and `load` are this part's own: with its share of requests and of concurrency."""
+
+    base_url: str
+    model_name: str
+    api_key: str | None
+    parameters: dict[str, Any]
+    limits: LoadLimits
+    scenario: str
+    load: Load
+    spec: BenchmarkSpec
+    seed: int
+    number: int
+    of: int
+
+
+def encoded(sent: PartTask | LevelOutcome) -> bytes:
+    """As a line."""
+    return base64.b64encode(msgspec.msgpack.encode(sent)) + b"\n"
+
+
+def decoded(line: bytes) -> LevelOutcome:
+    return msgspec.msgpack.decode(base64.b64decode(line), type=LevelOutcome)
+
+
+async def _run(task: PartTask) -> LevelOutcome:
+    async with ChatServer(
+        base_url=task.base_url,
+        model_name=task.model_name,
+        api_key=task.api_key,
+        parameters=task.parameters,
+        limits=task.limits,
+    ) as server:
+        _say("ready")
+        origin = float((await _line()).split()[1])
+        prefix = random.Random(task.seed)  # noqa: S311  # the same words in every part
+        told = 0.0
+
+        def tell() -> None:
+            nonlocal told
+            if time.monotonic() - told >= PROGRESS_SECONDS and level.started_at is not None:
+                told = time.monotonic()
+                _say(f"at {len(level.records) - level.failed} {level.failed}")
+
+        async def others_over() -> None:
+            _say("over")
+            await _line()
+
+        level = LevelLoad(
+            server=server,
+            load=task.load,
+            sizes=with_shared_prefix(parse_scenario(task.scenario), task.spec.prefix_share, prefix),
+            rng=random.Random(f"{task.seed} {task.number}"),  # noqa: S311  # repeatable, no secret
+            spec=task.spec,
+            on_change=tell,
+            part=Part(number=task.number, of=task.of, seed=task.seed, origin=origin),
+            others_over=others_over,
+        )
+        await asyncio.sleep(max(0.0, origin - asyncio.get_running_loop().time()))
+        await level.run()
+        return level.outcome()
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+async def _line() -> bytes:
+    line: bytes = await asyncio.to_thread(sys.stdin.buffer.readline)
+    if not line:
+        raise EOFError("whoever started this part has gone")
+    return line
+
+
+def main() -> None:
+    die_with_parent()
+    task = msgspec.msgpack.decode(base64.b64decode(sys.stdin.buffer.readline()), type=PartTask)
+    outcome = asyncio.run(_run(task))
+    sys.stdout.buffer.write(encoded(outcome))
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Whether a configuration answers as the baseline does."""
