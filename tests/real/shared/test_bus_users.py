@@ -26,7 +26,7 @@ from shared.local_platform.embedded import EmbeddedNats
 from shared.messaging.bus import Bus
 from shared.messaging.permissions import SERVICES, bus_user, permissions_of
 from shared.testing import eventually
-from tests.unit.shared.test_bus_permissions import USERS, may
+from tests.unit.shared.messaging.test_bus_permissions import USERS, may
 
 NODE = "node_a"
 

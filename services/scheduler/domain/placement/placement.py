@@ -1,7 +1,8 @@
 """The placement rule: nodes by placement policy, within each the devices that score best.
 
 This is the whole rule as a scan over everything, which explanations use. Grants find the same by
-indexes (queue/placement_search.py); tests/unit/scheduler/test_search.py holds the two equal.
+indexes (queue/placement_search.py); the two are held equal by
+tests/unit/scheduler/placement/test_search.py.
 """
 
 import heapq

@@ -1,7 +1,7 @@
 """Where a GPU is chosen: finds by indexes the place that `placement.place` finds by scanning.
 
 Grants use this, explanations the scan: a reason is due for every device, an index skips most.
-tests/unit/scheduler/test_search.py holds the two equal.
+tests/unit/scheduler/placement/test_search.py holds the two equal.
 """
 
 from typing import Final

@@ -17,7 +17,7 @@ from services.scheduler.domain.placement.placement import place
 from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
 from tests.unit.scheduler.builders import NOW, make_device, make_engine, queue, would_grant
-from tests.unit.scheduler.test_search import REQUESTS, histories
+from tests.unit.scheduler.placement.test_search import REQUESTS, histories
 
 SMALL = DemandClass(hundredths=100, cpu_milli=2_000)
 LARGE = DemandClass(hundredths=400, cpu_milli=8_000)
