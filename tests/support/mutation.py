@@ -3,14 +3,17 @@
 Chooses places in the modules that decide on plain data (the contract of that name in
 pyproject.toml), changes one at a time in a copy of the tree and runs the module's unit tests there.
 A mutant that no test fails for has survived: a test is missing, the code is more than is needed, or
-the change makes no difference.
+the change makes no difference. One whose tests do not end is caught, and said to be: that is told
+by processor time, so that a busy machine makes none.
 """
 
 import argparse
 import ast
 import copy
+import math
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -22,6 +25,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import count
 from pathlib import Path
 from queue import SimpleQueue
@@ -66,11 +70,25 @@ COMPARISONS: Final[Operators] = {
 ARITHMETIC: Final[Operators] = {ast.Add: (ast.Sub,), ast.Sub: (ast.Add,)}
 OTHER_EXTREME: Final = {"min": "max", "max": "min"}
 
-PYTEST: Final = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider")
+# What a test may take by the clock says nothing of a mutant on a busy machine.
+PYTEST: Final = (
+    *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"),
+    *("-m", "not long", "--timeout=0"),
+)
+NONE_COLLECTED: Final = 5  # its exit code, where all of a module's own tests are long ones
 
-# What a mutant may take, however it loops or grows.
+# What a mutant may take, however it loops, grows or waits.
 MEMORY_BYTES: Final = 4 << 30
-SPARE_SECONDS: Final = 20.0
+SPARE_CPU_SECONDS: Final = 20
+LONGEST_SECONDS: Final = 1_800.0
+
+
+class Ending(Enum):
+    """Of the tests on a mutant; the value is what is printed."""
+
+    PASSED = "SURVIVED"
+    FAILED = "caught  "
+    NONE = "caught, without an end"
 
 
 @dataclass(frozen=True)
@@ -274,11 +292,21 @@ class Copy:
         """What the last run of tests printed."""
         return self.root.with_suffix(".output")
 
-    def passes(self, tests: Sequence[str], deadline_seconds: float) -> bool:
-        """Whether the tests pass in time. A mutant that loops or grows for ever fails."""
+    def nearest_tests_of(self, path: str) -> list[str]:
+        """Those of the tests that name the module; most mutants fail in them."""
+        named = re.compile(rf"\b{re.escape(path.removesuffix('.py').replace('/', '.'))}\b")
+        return [
+            found.relative_to(self.root).as_posix()
+            for folder in tests_of(path)
+            for found in sorted((self.root / folder).glob("**/test_*.py"))
+            if named.search(found.read_text())
+        ]
+
+    def tested(self, tests: Sequence[str], cpu_seconds: int) -> Ending:
+        """`cpu_seconds` are for the process of the tests; what they start has as much each."""
         with self.output.open("wb") as output:
             process = subprocess.Popen(
-                [*PYTEST, "-m", "not long", *tests],
+                [*PYTEST, *tests],
                 cwd=self.root,
                 env={
                     **os.environ,
@@ -291,22 +319,30 @@ class Copy:
                 start_new_session=True,
             )
         resource.prlimit(process.pid, resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        resource.prlimit(process.pid, resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 10))
         try:
-            return process.wait(deadline_seconds) == 0
+            status = process.wait(LONGEST_SECONDS)
         except subprocess.TimeoutExpired:
-            return False
+            return Ending.NONE
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+        if status in {-signal.SIGXCPU, -signal.SIGKILL}:
+            return Ending.NONE
+        return Ending.PASSED if status in {0, NONE_COLLECTED} else Ending.FAILED
 
-    def survives(self, mutant: Mutant, deadline_seconds: float) -> bool:
+    def tested_mutated(self, mutant: Mutant, cpu_seconds: int) -> Ending:
+        """By the tests that name its module, and if these pass by all."""
         path = self.root / mutant.path
         source = path.read_bytes()
         changed = source[: mutant.start] + mutant.after.encode() + source[mutant.end :]
+        nearest = self.nearest_tests_of(mutant.path)
         try:
             self._write(path, changed)
-            return self.passes(tests_of(mutant.path), deadline_seconds)
+            if nearest and (ending := self.tested(nearest, cpu_seconds)) is not Ending.PASSED:
+                return ending
+            return self.tested(tests_of(mutant.path), cpu_seconds)
         finally:
             self._write(path, source)
 
@@ -325,39 +361,45 @@ def run(mutants: Sequence[Mutant], jobs: int) -> list[Mutant]:
             root = Path(directory) / str(number)
             root.mkdir()
             copies.put(Copy.made_in(root))
-        seconds = _seconds_unchanged(copies, mutants)
+        cpu_seconds = _cpu_seconds_unchanged(copies, mutants)
 
         def survives(mutant: Mutant) -> bool:
             tree = copies.get()
             try:
-                allowed = 3 * seconds[tuple(tests_of(mutant.path))] + SPARE_SECONDS
-                survived = tree.survives(mutant, allowed)
+                allowed = 3 * cpu_seconds[tuple(tests_of(mutant.path))] + SPARE_CPU_SECONDS
+                ending = tree.tested_mutated(mutant, allowed)
             finally:
                 copies.put(tree)
-            print("SURVIVED" if survived else "caught  ", mutant, flush=True)
-            return survived
+            print(ending.value, mutant, flush=True)
+            return ending is Ending.PASSED
 
         with ThreadPoolExecutor(jobs) as pool:
             verdicts = list(pool.map(survives, mutants))
     return [mutant for mutant, survived in zip(mutants, verdicts, strict=True) if survived]
 
 
-def _seconds_unchanged(
+def _cpu_seconds_unchanged(
     copies: "SimpleQueue[Copy]", mutants: Sequence[Mutant]
-) -> dict[tuple[str, ...], float]:
-    """How long the tests take as the tree is, which is how long a mutant may at least take."""
+) -> dict[tuple[str, ...], int]:
+    """What the tests take as the tree is."""
     tree = copies.get()
     taken = {}
     for tests in sorted({tuple(tests_of(mutant.path)) for mutant in mutants}):
-        began = time.monotonic()
-        if not tree.passes(tests, deadline_seconds=600):
+        before = _cpu_seconds()
+        if tree.tested(tests, int(LONGEST_SECONDS)) is not Ending.PASSED:
             sys.exit(
                 f"{tree.output.read_text(errors='replace')[-3000:]}\n"
                 f"{' '.join(tests)}: fails as it is, which would catch every mutant"
             )
-        taken[tests] = time.monotonic() - began
+        taken[tests] = math.ceil(_cpu_seconds() - before)
     copies.put(tree)
     return taken
+
+
+def _cpu_seconds() -> float:
+    """Of all processes that were started here and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> None:
