@@ -100,19 +100,18 @@ def _gpu_view(
     known: tuple[InventoryReported, DeviceFacts] | None,
     held: DeviceAllocation | None,
 ) -> GpuView:
-    latest, gpu = reading or (None, GpuReading(uuid=key[1], index=0))
     inventory, facts = known or (None, None)
+    found = [each for each in (reading[1] if reading else None, facts, held) if each is not None]
+    latest, gpu = reading or (None, GpuReading(uuid=key[1], index=found[0].index))
     source = latest.sample.source if latest else inventory.source if inventory else Source.NONE
-    named = gpu.name or (facts.name if facts else None) or (held.name if held else None)
-    index = gpu.index if latest else facts.index if facts else held.index if held else 0
     total_mb = gpu.memory_total_mb
     if total_mb is None and facts is not None:
         total_mb = facts.memory_total_mb
     return GpuView(
         node_id=key[0],
-        uuid=key[1],
-        index=index,
-        name=named or "unknown",
+        uuid=gpu.uuid,
+        index=gpu.index,
+        name=next((each.name for each in found if each.name), "unknown"),
         source=source,
         simulated=source is Source.SIMULATED or bool(held and held.simulated),
         health=facts.health if facts else held.health if held else HealthState.OK,

@@ -104,7 +104,7 @@ def read_run(content: bytes, observed: Observed) -> LevelResult:
         raise DamagedResult(f"expected a run of genai-bench: {error}") from error
     aggregate = run.aggregated_metrics
     samples, failed = _requests(run, observed)
-    if aggregate.run_duration > 0:
+    if aggregate.run_duration:
         level = level_of(aggregate, observed, time_unit=run.time_unit)
     else:
         # Not aggregated by the tool: by us, from its requests, over the time that we saw.

@@ -63,7 +63,7 @@ def _standing(goal: GoalStanding) -> str:
     if not goal.behind_percent:
         return f"best by {goal.objective}"
     said = f"{_percent(goal.behind_percent)} behind by {goal.objective}"
-    if goal.is_within_noise is None or goal.noise_floor_percent is None:
+    if goal.noise_floor_percent is None:
         return said
     side = "inside" if goal.is_within_noise else "outside"
     return f"{said} ({side} the noise, floor {_percent(goal.noise_floor_percent)})"

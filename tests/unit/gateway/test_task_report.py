@@ -18,7 +18,7 @@ from schemas.task.quality import QualityVerdict
 from schemas.task.report import Deployments
 from schemas.task.slo import ConstraintCheck, SloVerdict
 from schemas.task.stop_words import STOPPED
-from schemas.task.task_file import Objective, StopReason
+from schemas.task.task_file import Objective, StopReason, TaskFile
 from schemas.task.trust import RunInfo, RunRole, SetAside, TrustedConfiguration, TrustVerdict
 from services.gateway.domain.task_report.deployments import deployments
 from services.gateway.domain.task_report.importance import importance
@@ -70,6 +70,47 @@ def test_the_report_names_the_best_and_what_it_sets_otherwise_than_the_first() -
         ("parallel", 1, 2),
     ]
     assert [each.ordinal for each in report.others] == [3, 2, 1]
+
+
+def test_of_two_latencies_the_greater_one_is_worse() -> None:
+    report = task_report(
+        make_task(objective=Objective.MINIMIZE_LATENCY), grid(3.0, 2.5, 2.0, 2.25), None
+    )
+
+    assert report.best is not None
+    assert report.best.ordinal == 3
+    assert [each.worse_percent for each in report.others] == [12.5, 25.0, 50.0]
+
+
+@pytest.mark.parametrize(
+    ("state", "so_far"), [(TaskState.RUNNING, True), (TaskState.COMPLETED, False)]
+)
+def test_while_a_task_runs_its_best_is_so_only_so_far(state: TaskState, so_far: bool) -> None:
+    report = task_report(make_task(state=state), grid(1.0, 2.0, 3.0, 4.0), None)
+
+    assert report.verdict.endswith("so far") is so_far
+
+
+@pytest.mark.parametrize(("engine", "simulated"), [("vllm", False), ("simulated", True)])
+def test_what_a_simulated_engine_measured_is_told_as_such(engine: str, simulated: bool) -> None:
+    measured = detail(
+        1, 1.0, engine=EngineSpec(engine=engine, model="a-model", runtime=Runtime.PROCESS)
+    )
+
+    assert task_report(make_task(), [measured], None).simulated is simulated
+
+
+@pytest.mark.parametrize("trust", [None, TrustVerdict()])
+def test_without_a_winner_that_was_checked_the_best_score_goes_first(
+    trust: TrustVerdict | None,
+) -> None:
+    experiments = grid(2.0, 1.0, 3.0, 4.0)
+    found = experiments[2].experiment_id if trust is None else None
+
+    report = task_report(make_task(trust=trust, best_experiment_id=found), experiments, None)
+
+    assert report.best is not None
+    assert report.best.ordinal == 2
 
 
 def test_importance_is_the_share_of_variance_between_a_parameters_values() -> None:
@@ -175,6 +216,20 @@ def test_a_baseline_that_misses_the_constraints_says_which() -> None:
     assert report.best is not None
     assert report.best.ordinal == 2
     assert "has 1 s: misses ttft:p99<1s by 100 % at D(1,1)." in markdown(report)
+
+
+@pytest.mark.parametrize(
+    ("file", "measure"),
+    [
+        pytest.param(None, "mean_e2e_latency", id="file unknown"),
+        pytest.param(make_file(), "mean_e2e_latency", id="without"),
+        pytest.param(
+            make_file(slo={"ttft": {"threshold": 1.0}}), "with the penalty of slo", id="with"
+        ),
+    ],
+)
+def test_a_score_that_is_penalized_is_told_as_one(file: TaskFile | None, measure: str) -> None:
+    assert task_report(make_task(task=file), [], None).measure.endswith(measure)
 
 
 def test_a_search_for_the_greatest_load_tells_the_bracket_of_each_configuration() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from schemas.executor.attempts import Window
 from schemas.gpus.device_grant import DeviceGrant
-from schemas.results.measurements import GpuMonitoring
+from schemas.results.measurements import EnergySource, GpuMonitoring
 from schemas.telemetry.monitoring import Spread
 from services.results.domain.monitoring import Run, summarize
 from services.results.domain.reading import Reading, Span, union_of
@@ -154,6 +154,57 @@ def test_several_nodes_are_told_apart_in_the_keys() -> None:
     assert monitoring.sample_count == 11
     assert monitoring.coverage_percent == pytest.approx(77.5)
     assert monitoring.simulated
+
+
+def test_the_gpu_that_was_seen_least_is_the_one_that_counts() -> None:
+    devices = [make_device(0), make_device(1)]
+    readings = {KEY: every_second(0, 20), ("node-a", "GPU-1"): every_second(0, 13)}
+
+    both = summarize(Run(devices, [Span(0, 20)]), readings, simulated=False)
+    none = summarize(Run([], [Span(0, 20)]), readings, simulated=False)
+
+    assert both.longest_gap_seconds == both.gpu_details["1"].longest_gap_seconds == 6.5
+    assert both.gpu_details["0"].longest_gap_seconds < 2.0
+    assert "GPU 1 without one for 6.5 s" in both.untrusted_because
+    assert (none.longest_gap_seconds, none.missing_ticks, none.sample_count) == (0.0, 0, 0)
+
+
+@pytest.mark.parametrize(("last", "trusted"), [(18.5, True), (17.5, False)])
+def test_samples_are_trusted_that_cover_nineteen_parts_of_twenty(
+    last: float, trusted: bool
+) -> None:
+    monitoring = monitoring_of(every_second(0.5, last), (0.0, 20.0))
+
+    assert monitoring.trusted is trusted
+    assert ("samples cover 90.0 %" in monitoring.untrusted_because) is not trusted
+
+
+@pytest.mark.parametrize(
+    ("counted", "source"),
+    [((), EnergySource.POWER), ((1,), EnergySource.MIXED), ((0, 1), EnergySource.COUNTER)],
+)
+def test_energy_of_several_gpus_says_what_it_was_read_from(
+    counted: tuple[int, ...], source: EnergySource
+) -> None:
+    readings = {
+        ("node-a", f"GPU-{index}"): [
+            make_reading(at, energy_mj=100_000 * (at + 1) if index in counted else None)
+            for at in range(11)
+        ]
+        for index in range(2)
+    }
+    run = Run([make_device(0), make_device(1)], [Span(0, 10)])
+
+    assert summarize(run, readings, simulated=False).energy_source is source
+
+
+def test_no_energy_is_no_measure_of_tokens() -> None:
+    run = Run([make_device()], [Span(0, 10)], output_tokens=100.0)
+    readings = {KEY: every_second(0, 10, power_draw_w=0.0)}
+
+    monitoring = summarize(run, readings, simulated=False)
+
+    assert (monitoring.energy_wh, monitoring.tokens_per_joule) == (0.0, None)
 
 
 @pytest.mark.parametrize(

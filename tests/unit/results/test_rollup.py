@@ -46,6 +46,10 @@ def test_the_resolution_chooses_itself(span: timedelta, devices: int, level: Lev
     assert planned(NOON, NOON + span, devices=devices).level is level
 
 
+def test_a_bucket_has_at_least_a_millisecond() -> None:
+    assert planned(NOON, NOON + timedelta(milliseconds=10)).bucket == timedelta(milliseconds=1)
+
+
 def test_what_is_not_kept_any_more_is_read_from_what_is() -> None:
     kept = ALWAYS | {Level.RAW: NOON, Level.MINUTE: NOON - 30 * DAY}
 

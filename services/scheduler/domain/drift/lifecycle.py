@@ -152,8 +152,8 @@ def update_drifts(
 def _grace(finding: Finding, limits: Limits, leases: Mapping[UUID, float]) -> float:
     match finding.kind:
         case DriftKind.GHOST_RESERVATION:
-            lease = leases.get(finding.reservation_id, 0.0) if finding.reservation_id else 0.0
-            return max(limits.ghost_seconds, lease)
+            least, whose = limits.ghost_seconds, finding.reservation_id
+            return max(least, leases.get(whose, least)) if whose is not None else least
         case DriftKind.ORPHAN_WORKLOAD:
             return limits.orphan_seconds
         case DriftKind.SQUATTER:

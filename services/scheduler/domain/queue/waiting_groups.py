@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from schemas.base import NodeId
-from services.scheduler.domain.model.fleet import HostResources
+from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, HostResources
 from services.scheduler.domain.model.inputs import QueuedRequest
 from services.scheduler.domain.placement.filter_index import FilterIndex
 from services.scheduler.domain.placement.node_views import NodeView, NodeViews
@@ -254,7 +254,8 @@ class WaitingGroups:
 
     def host_reserved(self, view: NodeView, rank: Rank, ends_at: datetime | None) -> HostResources:
         """The most that one group before this rank reserves of the node's free host resources."""
-        reserved = [
+        reserved = [NO_HOST_RESOURCES]
+        reserved += [
             reservation.host_resources for _, reservation in self._timed_before(view, rank, ends_at)
         ]
         reserved += [
@@ -267,8 +268,8 @@ class WaitingGroups:
             if group_rank < rank
         ]
         return HostResources(
-            cpu_count=max((host_resources.cpu_count for host_resources in reserved), default=0.0),
-            memory_mb=max((host_resources.memory_mb for host_resources in reserved), default=0),
+            cpu_count=max(host_resources.cpu_count for host_resources in reserved),
+            memory_mb=max(host_resources.memory_mb for host_resources in reserved),
         )
 
     def _sharing(self, filter_index: FilterIndex) -> set[FilterIndex]:

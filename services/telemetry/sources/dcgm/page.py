@@ -86,10 +86,10 @@ def parse_page(samples: Iterable[Sample]) -> DcgmPage:
     counts: dict[tuple[str, int], int] = {}
     for sample in samples:
         uuid, number = (
-            sample.labels.get("UUID") or sample.labels.get("uuid"),
+            sample.labels.get("UUID") or sample.labels.get("uuid", ""),
             count(sample.labels.get("gpu", "")),
         )
-        if uuid is None or number is None or not 0 < len(uuid) <= 100:
+        if number is None or not 0 < len(uuid) <= 100:
             continue
         if sample.name == XID_COUNT:
             xid = count(sample.labels.get("xid", ""))

@@ -6,6 +6,7 @@ explains the words (`nvidia-smi topo --help`). GPUs are named by their index.
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 from typing import Final
 
 from msgspec import Struct
@@ -36,7 +37,7 @@ def parse_topology(output: str, uuids: Mapping[int, str]) -> SmiTopology:
         [cell.strip() for cell in _COLOURS.sub("", line).split("\t")]
         for line in output.splitlines()
     ]
-    header = next((row for row in rows if "GPU0" in row[1:] and not row[0]), [])
+    header = next((row for row in rows if not row[0] and any(row)), [])
     table = {row[0]: dict(zip(header[1:], row[1:], strict=False)) for row in rows if row[0]}
     names = {f"GPU{index}": uuid for index, uuid in sorted(uuids.items())}
     return SmiTopology(
@@ -50,16 +51,14 @@ def parse_topology(output: str, uuids: Mapping[int, str]) -> SmiTopology:
 
 
 def _links(table: Mapping[str, Mapping[str, str]], names: Mapping[str, str]) -> Iterator[GpuLink]:
-    order = list(names)
-    for place, first in enumerate(order):
-        for second in order[place + 1 :]:
-            word = table.get(first, {}).get(second, "")
-            nvlinks = _NVLINKS.fullmatch(word)
-            kind = LinkKind.NVLINK if nvlinks is not None else _KINDS.get(word)
-            if kind is not None:
-                yield GpuLink(
-                    first_uuid=names[first],
-                    second_uuid=names[second],
-                    kind=kind,
-                    nvlinks=int(nvlinks[1]) if nvlinks is not None else 0,
-                )
+    for first, second in combinations(names, 2):
+        word = table.get(first, {}).get(second, "")
+        nvlinks = _NVLINKS.fullmatch(word)
+        kind = LinkKind.NVLINK if nvlinks is not None else _KINDS.get(word)
+        if kind is not None:
+            yield GpuLink(
+                first_uuid=names[first],
+                second_uuid=names[second],
+                kind=kind,
+                nvlinks=int(nvlinks[1]) if nvlinks is not None else 0,
+            )

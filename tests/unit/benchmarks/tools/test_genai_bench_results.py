@@ -106,6 +106,22 @@ def test_the_tools_figures_are_taken_as_they_are() -> None:
     assert level.finished_at - level.started_at == timedelta(seconds=4)
 
 
+def test_what_a_file_does_not_say_is_nothing() -> None:
+    empty = read_run(b'{"aggregated_metrics": {}}', OBSERVED)
+    timed = read_run(b'{"aggregated_metrics": {"run_duration": 0.5}}', OBSERVED)
+
+    assert (empty.run_duration, timed.run_duration) == (7.0, 0.5)
+    for level in (empty, timed):
+        assert (level.scenario, level.num_concurrency, level.stats) == ("", 1, LevelStats())
+        assert (level.num_requests, level.num_completed_requests, level.num_error_requests) == (
+            *(0, 0, 0),
+        )
+        assert (level.error_rate, level.requests_per_second) == (0.0, 0.0)
+        assert level.mean_output_throughput_tokens_per_s == 0.0
+        assert level.mean_input_throughput_tokens_per_s == 0.0
+        assert level.mean_total_tokens_throughput_tokens_per_s == 0.0
+
+
 def test_the_error_rate_is_counted_and_not_the_tools() -> None:
     failures = [failed_request(503)] * 3 + [failed_request(500)] * 2
     level = read_run(make_file(make_request(), *failures), OBSERVED)
@@ -131,6 +147,16 @@ def test_requests_whose_times_are_not_known_are_none_of_those_shown() -> None:
     assert [row.ttft for row in unpack_requests(level.requests)] == [0.5]
 
 
+def test_tokens_that_were_not_counted_are_none() -> None:
+    level = read_run(
+        make_file(make_request(num_input_tokens=None, num_output_tokens=None)), OBSERVED
+    )
+
+    assert level.requests is not None
+    (row,) = unpack_requests(level.requests)
+    assert (row.num_input_tokens, row.num_output_tokens) == (0, 0)
+
+
 @pytest.mark.parametrize(
     ("concurrency", "completed", "latency", "unanswered"),
     [
@@ -140,6 +166,8 @@ def test_requests_whose_times_are_not_known_are_none_of_those_shown() -> None:
         pytest.param(4, 120, 1.9, 0, id="a client's own work between requests"),
         pytest.param(64, 64, 40.0, 0, id="long requests cut off at the end"),
         pytest.param(64, 3, 20.0, 63, id="a load that it hardly answers"),
+        pytest.param(4, 110, 1.75, 0, id="no more than is usual"),
+        pytest.param(1, 10, 4.0, 1, id="a part of the time"),
     ],
 )
 def test_requests_without_an_answer_are_errors_although_the_tool_drops_them(

@@ -141,6 +141,12 @@ def kinds(seen: Comparison) -> list[DriftKind]:
         ),
         pytest.param(
             held(),
+            node(device(processes=None, utilization_percent=LIMITS.idle_percent)),
+            [],
+            id="at the limit it is in use",
+        ),
+        pytest.param(
+            held(),
             node(device(Process(pid=1), utilization_percent=2.0)),
             [DriftKind.UNDERUSE],
             id="held and idle is underused",
@@ -286,6 +292,15 @@ def test_a_ghost_is_given_a_whole_lease_at_least() -> None:
 
     assert len(short.began) == 1
     assert not long.began
+
+
+def test_a_silent_agent_is_a_drift_at_once() -> None:
+    seen = compare(at=node(silent_seconds=16.0))
+
+    first = watch(seen)
+
+    assert [drift.finding.kind for drift in first.began] == [DriftKind.STALE_AGENT]
+    assert not first.suspicions
 
 
 def test_where_nothing_was_seen_a_drift_neither_begins_nor_ends() -> None:

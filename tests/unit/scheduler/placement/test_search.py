@@ -25,15 +25,23 @@ from services.scheduler.domain.model.inputs import (
     LeaseEnded,
     NodeGone,
     NodeSeen,
+    RequestQueued,
     arriving_request,
 )
+from services.scheduler.domain.model.state import State
+from services.scheduler.domain.placement.filter_index import FilterIndex
 from services.scheduler.domain.placement.placement import place
+from services.scheduler.domain.placement.policy import Policy
+from services.scheduler.domain.placement.request_shape import shape_of
+from services.scheduler.domain.queue import placement_search
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
+from services.scheduler.domain.queue.scheduling_cycle import SchedulingCycle
 from tests.unit.scheduler.builders import (
     NOW,
     hold,
     make_device,
     make_engine,
+    make_queued,
     queue,
     would_grant,
 )
@@ -218,3 +226,26 @@ def test_among_equally_preferred_nodes_the_index_keeps_to_the_placement(
 
     assert placed is not None
     assert placed.node_id == want
+
+
+@pytest.mark.parametrize("waiting", range(3))
+def test_of_filters_that_nothing_waits_with_a_bounded_number_is_kept(
+    waiting: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three, and one for each filter that is in use and therefore never forgotten."""
+    monkeypatch.setattr(placement_search, "MAX_FILTER_INDEXES", 3)
+    cycle = SchedulingCycle(State(), Policy())
+
+    def indexes(what: str, number: int) -> list[FilterIndex]:
+        asked = [GpuRequest(gpu_models=(f"{what} {each}",)) for each in range(number)]
+        return [cycle.search.filter_index(shape_of(each).filter, each) for each in asked]
+
+    for number in range(waiting):
+        asked = GpuRequest(gpu_models=(f"used {number}",))
+        cycle.apply(RequestQueued(entry=make_queued(number, asked)))
+    used, unused = indexes("used", waiting), indexes("unused", 3 + waiting)
+
+    assert indexes("unused", 3 + waiting) == unused
+    indexes("one more", 1)
+    assert indexes("used", waiting) == used
+    assert indexes("unused", 1) != unused[:1]

@@ -22,7 +22,12 @@ from services.scheduler.domain.placement.decisions import Grant, Rejection
 from services.scheduler.domain.placement.placement import PlacementContext, place
 from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.domain.placement.reasons import blocking_reasons, impossible_reasons
-from services.scheduler.domain.placement.shares import SharesRefused, divide, hundredths
+from services.scheduler.domain.placement.shares import (
+    ShareRules,
+    SharesRefused,
+    divide,
+    hundredths,
+)
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
 from services.scheduler.ledger.device_cells import FreeCells
 from shared.gpu.shares import MPS_LABEL
@@ -226,3 +231,13 @@ def test_requests_above_and_below_one_gpu_are_told_apart() -> None:
     decided = {type(each): each.reservation_id.int for each in engine.decide(NOW)}
 
     assert decided == {Grant: 1, Rejection: 2}
+
+
+@pytest.mark.parametrize(
+    ("named", "insists"),
+    [((), False), (("other",), False), (("other", "mine"), True), (("*",), True)],
+)
+def test_a_namespace_insists_on_enforced_shares_where_it_or_all_are_named(
+    named: tuple[str, ...], insists: bool
+) -> None:
+    assert ShareRules(enforced_namespaces=frozenset(named)).insists("mine") is insists

@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.reasons import ReasonCode
@@ -192,6 +193,48 @@ def test_memory_of_a_host_that_comes_free_later_is_not_given_out_before() -> Non
     assert granted(engine) == set()
     codes = {reason.code for reason in reasons(engine, greedy, NOW)}
     assert ReasonCode.INSUFFICIENT_HOST_MEMORY in codes
+
+
+@pytest.mark.parametrize(
+    ("end", "asked", "code"),
+    [
+        pytest.param(None, GpuRequest(cpu_count=2), ReasonCode.INSUFFICIENT_CPU, id="CPUs"),
+        pytest.param(
+            None,
+            GpuRequest(host_memory_mb=200),
+            ReasonCode.INSUFFICIENT_HOST_MEMORY,
+            id="memory",
+        ),
+        pytest.param(
+            after(60),
+            GpuRequest(host_memory_mb=200),
+            ReasonCode.INSUFFICIENT_HOST_MEMORY,
+            id="memory, for later",
+        ),
+    ],
+)
+def test_of_the_host_the_head_keeps_what_it_will_need_where_it_may_start(
+    end: datetime | None, asked: GpuRequest, code: ReasonCode
+) -> None:
+    """On alpha both of its models, on beta one alone, which is too few for it."""
+    nodes = [Node(node_id=name, cpu_count=8, memory_total_mb=1000) for name in ("alpha", "beta")]
+    h100 = [make_device(1), make_device(2), make_device(4, node_id="beta")]
+    l4 = make_device(3, name="NVIDIA L4")
+    engine = make_engine(*h100, l4, nodes=tuple(nodes))
+    holder = hold(engine, 90, 1, expected_end_at=end)
+    first = GpuRequest(gpus=2, gpu_models=("H100",), cpu_count=7, host_memory_mb=900)
+    head = queue(engine, 1, first)
+    modest = queue(engine, 2, GpuRequest(gpu_models=("L4",), cpu_count=1, host_memory_mb=100))
+    assert granted(engine) == {modest}
+    engine.apply(LeaseEnded(reservation_id=modest))
+    greedy = queue(engine, 3, replace(asked, gpu_models=("L4",)))
+
+    assert granted(engine) == set()
+    assert code in {reason.code for reason in reasons(engine, greedy, NOW)}
+    engine.apply(DeviceSeen(device=make_device(5, node_id="beta", name="NVIDIA L4")))
+    assert granted(engine) == {greedy}
+    engine.apply(LeaseEnded(reservation_id=holder))
+    assert granted(engine) == {head}
 
 
 def test_the_head_waits_for_the_first_of_several_nodes_whose_cpus_come_free_later() -> None:

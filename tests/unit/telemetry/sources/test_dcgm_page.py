@@ -54,6 +54,24 @@ def test_fields_come_in_our_units() -> None:
     assert (facts.mig_enabled, facts.simulated) == (None, False)
 
 
+@pytest.mark.parametrize(
+    ("labels", "uuids"),
+    [
+        ('gpu="3"', []),
+        ('gpu="3",UUID=""', []),
+        ('UUID="GPU-aaaa"', []),
+        ('gpu="x",UUID="GPU-aaaa"', []),
+        ('gpu="3",uuid="GPU-aaaa"', ["GPU-aaaa"]),
+        (f'gpu="3",UUID="{"a" * 100}"', ["a" * 100]),
+        (f'gpu="3",UUID="{"a" * 101}"', []),
+    ],
+)
+def test_what_names_no_gpu_is_left_out(labels: str, uuids: list[str]) -> None:
+    found = page(f"DCGM_FI_DEV_GPU_TEMP{{{labels}}} 40")
+
+    assert [reading.uuid for reading in found.readings] == uuids
+
+
 def test_what_the_exporter_is_not_set_up_to_tell_is_unknown() -> None:
     (reading,) = page('DCGM_FI_DEV_GPU_TEMP{gpu="3",UUID="GPU-aaaa"} 40').readings
 

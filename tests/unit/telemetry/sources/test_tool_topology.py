@@ -51,6 +51,12 @@ def test_the_table_of_nvidia_smi_is_links_and_numa_nodes() -> None:
     assert found.numa_nodes == {"GPU-a": 0, "GPU-b": 0, "GPU-c": 1}
 
 
+def test_what_stands_before_the_table_is_no_part_of_it() -> None:
+    warned = f"WARNING: infoROM is corrupted at gpu 0000:02:00.0\n\n{TABLE}"
+
+    assert parse_topology(warned, UUIDS) == parse_topology(TABLE, UUIDS)
+
+
 def test_a_gpu_that_is_not_listed_is_in_no_pair() -> None:
     found = parse_topology(TABLE, {0: "GPU-a", 3: "GPU-d"})
 
