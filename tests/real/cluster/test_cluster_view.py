@@ -45,7 +45,6 @@ from tests.support.kubernetes.nodes import (
 )
 
 NODES = 200
-EXPORTER_ADDRESS = "127.1.200.1"
 READ = {"apiGroups": ["", "resource.k8s.io"], "verbs": ["list", "watch"]}
 DRA = ["resourceslices", "resourceclaims", "deviceclasses"]
 
@@ -240,14 +239,15 @@ async def test_readings_come_from_the_exporter_and_else_from_our_own_pods(
     smi.chmod(0o755)
     async with empty_cluster.api() as api:
         await make_device_plugin_nodes(api, names(3))
-        labels = {"app": "nvidia-dcgm-exporter", POD_ADDRESS_LABEL: EXPORTER_ADDRESS}
+        address = empty_cluster.networks.pod_address(1)
+        labels = {"app": "nvidia-dcgm-exporter", POD_ADDRESS_LABEL: address}
         await api.create(pod_object("exporter", node_name="node-000", labels=labels))
         for name, owner in (("ours", "us"), ("theirs", "them")):
             number = 1 if owner == "us" else 2
             labels = {INSTALLATION_LABEL: owner}
             await api.create(pod_object(name, gpus=1, node_name=f"node-{number:03}", labels=labels))
         async with (
-            page_at(EXPORTER_ADDRESS, 9400, 'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a"} 42\n'),
+            page_at(address, 9400, 'DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-a"} 42\n'),
             watched_cluster(
                 nats_url,
                 empty_cluster.kubeconfig(),

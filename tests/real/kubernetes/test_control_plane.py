@@ -2,7 +2,8 @@
 
 import secrets
 from collections import Counter
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
+from ipaddress import IPv4Network, ip_address, ip_network
 
 import pytest
 
@@ -10,6 +11,7 @@ from shared.testing import eventually
 from tests.support.kubernetes.api import Api, ApiError, Object
 from tests.support.kubernetes.binaries import KUBERNETES_VERSION
 from tests.support.kubernetes.control_plane import MANY_NODES, ControlPlane
+from tests.support.kubernetes.loopback_networks import LoopbackNetworks
 from tests.support.kubernetes.nodes import (
     claim_template,
     device_uuid,
@@ -24,6 +26,17 @@ async def running_pods(api: Api) -> int:
     return sum(each["status"]["phase"] == "Running" for each in await api.items("api/v1/pods"))
 
 
+def test_control_planes_side_by_side_share_no_address() -> None:
+    with ExitStack() as stack:
+        claimed = [stack.enter_context(closing(LoopbackNetworks())) for _ in range(40)]
+
+        networks = {IPv4Network(each) for one in claimed for each in (one.pods, one.services)}
+
+    assert len(networks) == 80
+    assert all(each.is_loopback for each in networks)
+    assert not any(ip_address("127.0.0.1") in each for each in networks)
+
+
 async def test_pods_that_ask_for_gpus_are_bound_and_run(empty_cluster: ControlPlane) -> None:
     async with empty_cluster.api() as api:
         await make_device_plugin_nodes(api, [f"node-{number}" for number in range(50)])
@@ -36,7 +49,8 @@ async def test_pods_that_ask_for_gpus_are_bound_and_run(empty_cluster: ControlPl
         await eventually(all_run, within_seconds=60, what="90 running pods")
         pods = await api.items("api/v1/pods")
         assert max(Counter(each["spec"]["nodeName"] for each in pods).values()) <= 2
-        assert all(each["status"]["podIP"].startswith("127.1.") for each in pods)
+        network = ip_network(empty_cluster.networks.pods)
+        assert all(ip_address(each["status"]["podIP"]) in network for each in pods)
         assert (await api.get("version"))["gitVersion"] == f"v{KUBERNETES_VERSION}"
 
 

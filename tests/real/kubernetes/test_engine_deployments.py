@@ -96,7 +96,8 @@ async def test_an_engine_answers_logs_and_goes_from_the_chosen_node(
     assert workload.labels == labels_of(command, settings)
     assert workload.container_ids == (pod["metadata"]["name"],)
     assert said[-1].endswith("is ready")
-    assert "listening on http://127.1." in launch.log.tail(10)
+    address = pod["status"]["podIP"]
+    assert f"listening on http://{address}:" in launch.log.tail(10)
     assert await runtime.workloads() == ()
     await nothing_is_left(api, [("v1", "Service")])
 

@@ -3,6 +3,7 @@ tests/unit/support/test_ome_rules.py.
 """
 
 from collections.abc import AsyncIterator
+from ipaddress import ip_address, ip_network
 
 import pytest
 
@@ -75,9 +76,10 @@ async def test_a_service_becomes_pods_and_is_ready_at_the_given_address(
         [pod] = await api.items(PODS, labelSelector="ome.io/inferenceservice=chat")
         assert pod["spec"]["nodeName"] == "node-0"
         assert pod["spec"]["containers"][0]["command"] == ["serve", "--tp-size=2"]
-        assert pod["status"]["podIP"].startswith("127.1.")
+        networks = ome_cluster.networks
+        assert ip_address(pod["status"]["podIP"]) in ip_network(networks.pods)
         front = await api.get("api/v1/namespaces/default/services/chat")
-        assert front["spec"]["clusterIP"].startswith("127.2.")
+        assert ip_address(front["spec"]["clusterIP"]) in ip_network(networks.services)
 
 
 async def test_what_it_made_goes_with_the_service_but_not_while_it_is_paused(

@@ -2,7 +2,7 @@
 of kube-controller-manager that make pods and remove what has lost its owner; kwok pretends to be
 every node and to run every pod that is bound.
 
-Addresses: a pod has one of 127.1.0.0/16 and a Service one of 127.2.0.0/16, so that a server of the
+Addresses: pods and Services have loopback ones (`ControlPlane.networks`), so that a server of the
 test's own may listen where an engine or its Service would. There are no endpoints of Services:
 the apiserver takes no loopback address for one.
 
@@ -32,6 +32,7 @@ from shared.kubernetes.requirements import Right
 from shared.processes.child_process import ChildProcess, NotReady
 from tests.support.kubernetes.api import Api, ApiError, Object, path_of, path_to
 from tests.support.kubernetes.binaries import program
+from tests.support.kubernetes.loopback_networks import LoopbackNetworks
 from tests.support.ports import free_ports
 
 START_SECONDS: Final = 60.0
@@ -40,8 +41,6 @@ MANY_NODES: Final = 400  # to delete them costs more than to start anew
 WIPE_SECONDS: Final = 20.0
 FINALIZER_SECONDS: Final = 0.3  # then nobody comes who would take them away
 USERS: Final = ("admin", "executor", "watcher", "denied")
-POD_NETWORK: Final = "127.1.0.0/16"
-SERVICE_NETWORK: Final = "127.2.0.0/16"
 CONTROLLERS: Final = (
     "deployment-controller",
     "garbage-collector-controller",
@@ -69,6 +68,7 @@ class ControlPlane:
     def __init__(self, directory: Path, *, apiserver_arguments: Sequence[str] = ()) -> None:
         self.directory = directory
         self.apiserver_arguments = tuple(apiserver_arguments)
+        self.networks = LoopbackNetworks()
         self._ports = Ports(*free_ports(4))
         self._tokens = {user: secrets.token_urlsafe(16) for user in USERS}
         self._running: dict[str, ChildProcess] = {}
@@ -123,8 +123,9 @@ class ControlPlane:
         await self.start_apiserver()
 
     async def stop(self) -> None:
-        for name in reversed(tuple(self._running)):
-            await self._kill(name)
+        """For good; its networks are free again."""
+        await self._kill_all()
+        self.networks.close()
 
     async def start_apiserver(self) -> None:
         """Until it is ready, on the port that it had. Its clients begin anew: after 8 s without a
@@ -146,7 +147,7 @@ class ControlPlane:
             f"--service-account-key-file={self.key_file}",
             f"--service-account-signing-key-file={self.key_file}",
             "--service-account-issuer=https://kubernetes.default.svc",
-            f"--service-cluster-ip-range={SERVICE_NETWORK}",
+            f"--service-cluster-ip-range={self.networks.services}",
             "--delete-collection-workers=16",
             *self.apiserver_arguments,
         )
@@ -211,7 +212,7 @@ class ControlPlane:
             if len(await api.metadata("api/v1/nodes")) < MANY_NODES:
                 await _wipe(api)
                 return
-        await self.stop()
+        await self._kill_all()
         shutil.rmtree(self.directory / "etcd")
         await self.start()
 
@@ -275,7 +276,7 @@ class ControlPlane:
             f"--kubeconfig={self.kubeconfig()}",
             f"--config={self.directory}/kwok.yaml",
             "--manage-all-nodes=true",
-            f"--cidr={POD_NETWORK.replace('.0.0/', '.0.1/')}",
+            f"--cidr={self.networks.pods.replace('.0.0/', '.0.1/')}",
             "--node-ip=127.0.0.1",
             f"--node-port={self._ports.kubelet}",
             f"--server-address=127.0.0.1:{self._ports.kubelet}",
@@ -300,6 +301,10 @@ class ControlPlane:
 
     def _log(self, name: str) -> Path:
         return self.directory / f"{name}.log"
+
+    async def _kill_all(self) -> None:
+        for name in reversed(tuple(self._running)):
+            await self._kill(name)
 
     async def _kill(self, name: str) -> None:
         process = self._running.pop(name)
