@@ -185,10 +185,10 @@ class ReservationList(ListView, frozen=True, kw_only=True, tag="scheduler.reserv
 class Explanation(View, frozen=True, kw_only=True, tag="scheduler.explanation"):
     """Every reason that blocks a request; empty if and only if it is granted or active.
 
-    `expected_start_at` is worked out from leases and expected durations; None if one that matters
-    is unknown. `suggestion` is None if nothing that the request can give up would help. On a large
-    fleet some reasons are told with their sentence, every code among them; `reasons_left_out`
-    counts the rest.
+    `expected_start_at`, on `expected_node_ids`, is worked out from leases and expected durations;
+    None if one that matters is unknown. `suggestion` is None if nothing that the request can give
+    up would help. On a large fleet some reasons are told with their sentence, every code among
+    them; `reasons_left_out` counts the rest.
     """
 
     reservation_id: UUID
@@ -200,6 +200,7 @@ class Explanation(View, frozen=True, kw_only=True, tag="scheduler.explanation"):
     expected_start_at: UtcDatetime | None = None
     suggestion: Suggestion | None = None
     reasons_left_out: dict[ReasonCode, PositiveInt] = {}
+    expected_node_ids: tuple[NodeId, ...] = ()
 
 
 class AvailabilityView(View, frozen=True, kw_only=True, tag="scheduler.availability_view"):

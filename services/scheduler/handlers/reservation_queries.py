@@ -28,6 +28,7 @@ from schemas.scheduler.views import (
     WhatIf,
 )
 from services.scheduler.domain.advice.evaluation import Evaluation, available, evaluate
+from services.scheduler.domain.advice.expected_start import ExpectedStart
 from services.scheduler.domain.clusters.choice import Choice
 from services.scheduler.domain.estimate import estimate
 from services.scheduler.domain.model.inputs import QueuedRequest, arriving_request
@@ -108,7 +109,7 @@ class ReservationQueries:
             )
         waits = stored.state is ReservationState.QUEUED and entry is not None
         position = entries.index(entry) + 1 if waits and entry is not None else None
-        shown = abridge(evaluation.reasons)
+        shown, start = abridge(evaluation.reasons), evaluation.expected_start
         return Explanation(
             reservation_id=stored.reservation_id,
             state=stored.state,
@@ -121,6 +122,7 @@ class ReservationQueries:
                 stored.state, stored.request, evaluation.reasons, position, len(entries)
             ),
             expected_start_at=evaluation.expected_start_at,
+            expected_node_ids=start.node_ids if start is not None else (),
             suggestion=evaluation.suggestion,
         )
 
@@ -302,7 +304,8 @@ async def _evaluation_of(
         return Evaluation(reasons=(_NEXT,))
     evaluation = await asyncio.to_thread(evaluate, moment.engine, entry, moment.now)
     if evaluation.placed is not None:
-        return Evaluation(reasons=(_NEXT,), expected_start_at=moment.now)
+        next_ = ExpectedStart(moment.now, evaluation.placed.node_ids)
+        return Evaluation(reasons=(_NEXT,), expected_start=next_)
     return evaluation
 
 

@@ -50,7 +50,7 @@ class StartForecasts:
                 return
             if (entry := moment.waiting(waiting.reservation_id)) is None:
                 return
-            at = await asyncio.to_thread(expected_start, moment.engine, entry, moment.now)
-        if at is not None:
+            start = await asyncio.to_thread(expected_start, moment.engine, entry, moment.now)
+        if start is not None:
             async with self.database.transaction() as connection:
-                await reservation_rows.write_forecast(connection, waiting.reservation_id, at)
+                await reservation_rows.write_forecast(connection, waiting.reservation_id, start.at)

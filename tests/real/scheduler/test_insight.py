@@ -82,6 +82,7 @@ async def test_a_waiting_request_is_told_what_would_help_and_when_it_starts(
     granted_at = (await steward.view(held.reservation_id)).granted_at
     assert granted_at is not None
     assert (told.expected_start_at - granted_at).total_seconds() == 600.0
+    assert told.expected_node_ids == ("alpha",)
     assert instead.available
     assert not arriving_request.available
     assert any("queued for" in reason.message for reason in arriving_request.reasons)

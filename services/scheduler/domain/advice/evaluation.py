@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from schemas.base import NodeId
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.reasons import Reason, Suggestion
-from services.scheduler.domain.advice.expected_start import expected_start
+from services.scheduler.domain.advice.expected_start import ExpectedStart, expected_start
 from services.scheduler.domain.advice.suggestions import TRIALS, suggest
 from services.scheduler.domain.model.inputs import QueuedRequest, arriving_request
 from services.scheduler.domain.placement.device_choice import Scored
@@ -28,8 +28,12 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     placed: Placed | None = None
     reasons: tuple[Reason, ...] = ()
     suggestion: Suggestion | None = None
-    expected_start_at: datetime | None = None
+    expected_start: ExpectedStart | None = None
     impossible: bool = False
+
+    @property
+    def expected_start_at(self) -> datetime | None:
+        return self.expected_start.at if self.expected_start is not None else None
 
 
 def available(
@@ -63,6 +67,6 @@ def evaluate(
     return Evaluation(
         reasons=reasons,
         suggestion=suggestion,
-        expected_start_at=expected_start(engine, asked, now),
+        expected_start=expected_start(engine, asked, now),
         impossible=bool(never),
     )

@@ -1,4 +1,6 @@
-"""When a request is expected to start, by the expected ends of leases and requests before it."""
+"""When and where a request is expected to start, by the expected ends of leases and of requests
+before it.
+"""
 
 import heapq
 from collections.abc import Iterable, Iterator
@@ -6,8 +8,10 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from schemas.base import NodeId
 from services.scheduler.domain.model.fleet import ReadingState
 from services.scheduler.domain.model.inputs import (
     FAR,
@@ -28,10 +32,17 @@ EXACT_ENDS: Final = 8
 EXACT_ENDS_OF_A_GANG: Final = 2
 
 
+class ExpectedStart(Struct, frozen=True):
+    """When, and on which nodes."""
+
+    at: datetime
+    node_ids: tuple[NodeId, ...]
+
+
 def expected_start(
     engine: DecisionEngine, entry: QueuedRequest, now: datetime, *, moments: int = MAX_MOMENTS
-) -> datetime | None:
-    """The moment at which this request would be granted if every lease ended when expected.
+) -> ExpectedStart | None:
+    """Its grant if every lease ended when expected.
 
     Simulated on a copy of the engine. A request that waits already keeps its position, however long
     it wants to wait. A lease without a known end, or past it, never ends here: None if the request
@@ -75,8 +86,7 @@ class _Future:
             entry = arriving_request(self._entry.request, self._now, self._entry.namespace)
             return what_if.place(entry) is not None
 
-    def start(self, moments: int) -> datetime | None:
-        """The moment of the grant."""
+    def start(self, moments: int) -> ExpectedStart | None:
         engine = DecisionEngine(self._policy)
         engine.apply(*self._state, RequestQueued(entry=self._entry))
         exact = EXACT_ENDS if self._entry.request.nodes == 1 else EXACT_ENDS_OF_A_GANG
@@ -85,8 +95,11 @@ class _Future:
             decisions = engine.decide(at, explain=False)
             wanted = self._entry.reservation_id
             about_it = [one for one in decisions if one.reservation_id == wanted]
-            if about_it:
-                return at if isinstance(about_it[0], Grant) else None
+            match about_it:
+                case [Grant(placed=placed), *_]:
+                    return ExpectedStart(at, placed.node_ids)
+                case [_, *_]:
+                    return None
             self._follow(decisions, at)
             following = self._next(engine, at, max(1, self._over // exact))
             if following is None:

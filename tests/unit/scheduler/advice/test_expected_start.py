@@ -60,6 +60,11 @@ def after(seconds: float) -> datetime:
     return NOW + timedelta(seconds=seconds)
 
 
+def start_at(engine: DecisionEngine, entry: QueuedRequest, **given: int) -> datetime | None:
+    start = expected_start(engine, entry, NOW, **given)
+    return start.at if start is not None else None
+
+
 def busy(number: int, **changes: Any) -> Device:
     """What a held device shows is its holder's use."""
     return make_device(number, used=100.0, free_mb=0, **changes)
@@ -73,7 +78,7 @@ def test_a_request_starts_when_enough_leases_have_ended() -> None:
 
     entry = wait(engine, 1, gpus=2)
 
-    assert expected_start(engine, entry, NOW) == after(40)
+    assert start_at(engine, entry) == after(40)
     assert engine.queue_length == 1
 
 
@@ -83,7 +88,7 @@ def test_how_long_it_wants_to_wait_itself_does_not_matter() -> None:
 
     entry = wait(engine, 1, wait_deadline_at=after(300))
 
-    assert expected_start(engine, entry, NOW) == after(600)
+    assert start_at(engine, entry) == after(600)
 
 
 def test_those_ahead_take_their_turn_for_as_long_as_they_say() -> None:
@@ -93,7 +98,7 @@ def test_those_ahead_take_their_turn_for_as_long_as_they_say() -> None:
 
     entry = wait(engine, 2)
 
-    assert expected_start(engine, entry, NOW) == after(660)
+    assert start_at(engine, entry) == after(660)
 
 
 def test_those_ahead_who_give_up_waiting_are_not_waited_for() -> None:
@@ -103,7 +108,7 @@ def test_those_ahead_who_give_up_waiting_are_not_waited_for() -> None:
 
     entry = wait(engine, 2)
 
-    assert expected_start(engine, entry, NOW) == after(60)
+    assert start_at(engine, entry) == after(60)
 
 
 @pytest.mark.parametrize("ends_in", [None, 0, -5], ids=["untold", "due now", "overdue"])
@@ -111,7 +116,7 @@ def test_nobody_can_tell_where_a_lease_that_matters_has_no_known_end(ends_in: fl
     engine = make_engine(busy(1))
     hold(engine, 1, ends_in=ends_in)
 
-    assert expected_start(engine, wait(engine, 1), NOW) is None
+    assert start_at(engine, wait(engine, 1)) is None
 
 
 def test_a_lease_without_an_end_that_does_not_matter_changes_nothing() -> None:
@@ -119,7 +124,22 @@ def test_a_lease_without_an_end_that_does_not_matter_changes_nothing() -> None:
     hold(engine, 1)
     hold(engine, 2, ends_in=5)
 
-    assert expected_start(engine, wait(engine, 1), NOW) == after(5)
+    assert start_at(engine, wait(engine, 1)) == after(5)
+
+
+def test_it_starts_on_the_nodes_whose_leases_end_first() -> None:
+    nodes = ("alpha", "beta", "gamma")
+    engine = make_engine(*(busy(n, node_id=node) for n, node in enumerate(nodes, start=1)))
+    for number, ends_in in ((1, 30), (2, 10), (3, 20)):
+        hold(engine, number, ends_in=ends_in)
+
+    one = expected_start(engine, wait(engine, 1), NOW)
+    gang = expected_start(engine, wait(engine, 2, nodes=2), NOW)
+
+    assert one is not None
+    assert one.node_ids == ("beta",)
+    assert gang is not None
+    assert (gang.at, set(gang.node_ids)) == (after(30), {"alpha", "gamma"})
 
 
 def test_a_request_ahead_that_does_not_say_how_long_it_takes_is_never_over() -> None:
@@ -127,7 +147,7 @@ def test_a_request_ahead_that_does_not_say_how_long_it_takes_is_never_over() -> 
     hold(engine, 1, ends_in=60)
     wait(engine, 1)
 
-    assert expected_start(engine, wait(engine, 2), NOW) is None
+    assert start_at(engine, wait(engine, 2)) is None
 
 
 @pytest.mark.parametrize(
@@ -138,14 +158,14 @@ def test_what_time_does_not_heal_is_not_waited_for(changes: dict[str, Any]) -> N
     engine = make_engine(busy(1, **changes))
     hold(engine, 1, ends_in=60)
 
-    assert expected_start(engine, wait(engine, 1), NOW) is None
+    assert start_at(engine, wait(engine, 1)) is None
 
 
 def test_what_could_start_now_starts_now() -> None:
     engine = make_engine(make_device(1, reading_state=ReadingState.AWAITING))
     arriving_request = make_queued(7, GpuRequest())
 
-    assert expected_start(engine, arriving_request, NOW) == NOW
+    assert start_at(engine, arriving_request) == NOW
     assert engine.queue_length == 0
 
 
@@ -155,12 +175,12 @@ def test_among_many_ends_neighbouring_ones_are_taken_together() -> None:
         hold(engine, number, ends_in=number)
     near, far = make_queued(1, GpuRequest(gpus=8)), make_queued(2, GpuRequest(gpus=30))
 
-    assert expected_start(engine, near, NOW) == after(8)
-    roughly = expected_start(engine, far, NOW)
+    assert start_at(engine, near) == after(8)
+    roughly = start_at(engine, far)
     assert roughly is not None
     assert after(30) <= roughly <= after(33)
-    assert expected_start(engine, far, NOW, moments=25) == roughly, "of 30 ends"
-    assert expected_start(engine, far, NOW, moments=9) is None
+    assert start_at(engine, far, moments=25) == roughly, "of 30 ends"
+    assert start_at(engine, far, moments=9) is None
 
 
 def test_what_no_end_of_a_lease_brings_is_known_without_waiting_for_any() -> None:
@@ -168,14 +188,14 @@ def test_what_no_end_of_a_lease_brings_is_known_without_waiting_for_any() -> Non
     hold(engine, 1, ends_in=60)
     hold(engine, 2)
 
-    assert expected_start(engine, wait(engine, 1, gpus=2), NOW) is None
+    assert start_at(engine, wait(engine, 1, gpus=2)) is None
 
 
 def test_a_device_counts_as_unused_from_the_end_of_its_lease() -> None:
     engine = make_engine(busy(1))
     hold(engine, 1, ends_in=60)
 
-    assert expected_start(engine, wait(engine, 1, max_utilization_percent=0.0), NOW) == after(60)
+    assert start_at(engine, wait(engine, 1, max_utilization_percent=0.0)) == after(60)
 
 
 def test_time_outs_on_the_way_cost_no_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,9 +215,9 @@ def test_time_outs_on_the_way_cost_no_reasons(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(f"{SchedulingCycle.__module__}.blocking_reasons", reasons)
 
-    start_at = expected_start(engine, last, NOW)
+    last_at = start_at(engine, last)
 
-    assert start_at is not None
-    assert start_at > after(100)
+    assert last_at is not None
+    assert last_at > after(100)
     assert explained == []
     assert engine.queue_length == 41
