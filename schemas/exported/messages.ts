@@ -1454,6 +1454,7 @@ export interface ExperimentDetail {
   run: RunInfo;
   preflight: Finding[];
   predicted_score: number | null;
+  prepared: string;
   benchmark: BenchmarkResult | null;
   explanation: Explanation | null;
   missing: string[];
@@ -1595,6 +1596,7 @@ export interface ExperimentSummarized {
  * `failed_attempts` are counted apart from interrupted ones. `objective_score` leaves the failed
  * levels of `metrics` out: it compares only experiments that failed at the same loads. `proposal`:
  * why a search chose it. `memory_source` is that of `request.min_memory_mb`; null: unknown.
+ * `prepared` is what was made ready for it where it may start, while it waits for GPUs.
  */
 export interface ExperimentView {
   type: "orchestrator.experiment";
@@ -1631,6 +1633,7 @@ export interface ExperimentView {
   run: RunInfo;
   preflight: Finding[];
   predicted_score: number | null;
+  prepared: string;
 }
 
 /** Asked for GPUs under this reservation. */
@@ -1657,10 +1660,10 @@ export interface ExplainReservation {
 /**
  * Every reason that blocks a request; empty if and only if it is granted or active.
  *
- * `expected_start_at` is worked out from leases and expected durations; null if one that matters is
- * unknown. `suggestion` is null if nothing that the request can give up would help. On a large
- * fleet some reasons are told with their sentence, every code among them; `reasons_left_out` counts
- * the rest.
+ * `expected_start_at`, on `expected_node_ids`, is worked out from leases and expected durations;
+ * null if one that matters is unknown. `suggestion` is null if nothing that the request can give up
+ * would help. On a large fleet some reasons are told with their sentence, every code among them;
+ * `reasons_left_out` counts the rest.
  */
 export interface Explanation {
   type: "scheduler.explanation";
@@ -1673,6 +1676,7 @@ export interface Explanation {
   expected_start_at: string | null;
   suggestion: Suggestion | null;
   reasons_left_out: Record<string, number>;
+  expected_node_ids: string[];
 }
 
 /**
@@ -4781,6 +4785,18 @@ export interface StartRank {
 }
 
 /**
+ * All that had best be made ready on this executor's node, next first; it replaces what was said
+ * before. Told every 15 s, to every executor that is present.
+ */
+export interface StartsWaiting {
+  type: "orchestrator.starts_waiting";
+  observed_at: string;
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  executor_id: string;
+  starts: WaitingStart[];
+}
+
+/**
  * Whether the level was in a steady state.
  *
  * `little_error` is |N - X R| / N of requests in flight, their rate and their mean time; `drift`
@@ -5343,6 +5359,14 @@ export interface VolumeClaim {
   subpath?: string;
 }
 
+/** What an experiment that waits for GPUs will need: its engine's image, its model. */
+export interface WaitingStart {
+  task_id: string;
+  experiment_id: string;
+  attempt_id: string;
+  engine: EngineSpec;
+}
+
 /**
  * The requests of one namespace that were made in the time. Seconds are of the granted ones;
  * `ended` were neither granted nor wait any more.
@@ -5530,7 +5554,7 @@ export type AnyEvent =
   | ExperimentSummarized
   | CustomEvent;
 
-export type AnyLive = ClusterChanged | AttemptProgressed | AttemptLogged;
+export type AnyLive = ClusterChanged | StartsWaiting | AttemptProgressed | AttemptLogged;
 
 export type MessageType =
   | "telemetry.snapshot"
@@ -5610,6 +5634,7 @@ export type MessageType =
   | "orchestrator.experiment_waiting"
   | "orchestrator.pause_task"
   | "orchestrator.resume_task"
+  | "orchestrator.starts_waiting"
   | "orchestrator.submit_task"
   | "orchestrator.task_accepted"
   | "orchestrator.task_cancelled"

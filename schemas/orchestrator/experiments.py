@@ -4,17 +4,20 @@ from enum import StrEnum
 from typing import ClassVar
 from uuid import UUID
 
+from msgspec import Struct
+
 from schemas.base import (
     Command,
     Count,
     Event,
     GivenReason,
+    Live,
     Namespace,
     NodeId,
     PositiveInt,
     ScopedCommand,
 )
-from schemas.executor.attempts import Failure, FailureKind
+from schemas.executor.attempts import EngineSpec, Failure, FailureKind
 from schemas.gpus.device_grant import ClusterPlacement, DeviceGrant
 from schemas.task.benchmark import BenchmarkMetrics
 from schemas.task.task_file import StopReason, TaskFile
@@ -205,3 +208,22 @@ class ExperimentCancelled(
     """Withdrawn or stopped on request."""
 
     reason: str
+
+
+class WaitingStart(Struct, frozen=True, kw_only=True):
+    """What an experiment that waits for GPUs will need: its engine's image, its model."""
+
+    task_id: UUID
+    experiment_id: UUID
+    attempt_id: UUID
+    engine: EngineSpec
+
+
+class StartsWaiting(Live, frozen=True, kw_only=True, tag="orchestrator.starts_waiting"):
+    """All that had best be made ready on this executor's node, next first; it replaces what was
+    said before. Told every 15 s, to every executor that is present.
+    """
+
+    key_field: ClassVar[str | None] = "executor_id"
+    executor_id: NodeId
+    starts: tuple[WaitingStart, ...]

@@ -178,6 +178,7 @@ class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experime
     `failed_attempts` are counted apart from interrupted ones. `objective_score` leaves the failed
     levels of `metrics` out: it compares only experiments that failed at the same loads. `proposal`:
     why a search chose it. `memory_source` is that of `request.min_memory_mb`; None: unknown.
+    `prepared` is what was made ready for it where it may start, while it waits for GPUs.
     """
 
     experiment_id: UUID
@@ -212,6 +213,7 @@ class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experime
     run: RunInfo = RunInfo()
     preflight: tuple[Finding, ...] = ()
     predicted_score: float | None = None
+    prepared: str = ""
 
 
 class ExperimentList(ListView, frozen=True, kw_only=True, tag="orchestrator.experiments"):

@@ -5,6 +5,7 @@ from services.executor.handlers import Handlers, build_routes
 from services.executor.host.local_executors import Neighbours
 from services.executor.journal.journal import Journal
 from services.executor.journal.outbox import Outbox
+from services.executor.preparations import Preparations
 from services.executor.runtimes.host import cluster_runtimes, host_runtimes
 from services.executor.runtimes.kubernetes.cluster import Cluster
 from services.executor.settings import ExecutorSettings
@@ -40,6 +41,14 @@ def create_service(settings: ExecutorSettings | None = None) -> Service:
         start_loop=lambda name, loop: service.background.start(name, loop),
     )
 
+    preparations = Preparations(
+        settings=settings,
+        bus=bus,
+        runtimes=executor.workloads.runtimes,
+        phases=executor.phases,
+    )
+    prepares = settings.prepare_waiting != "never" and not settings.cluster
+
     async def shut_down() -> None:
         await executor.shut_down()
         if cluster is not None:
@@ -55,6 +64,7 @@ def create_service(settings: ExecutorSettings | None = None) -> Service:
             "send_events": outbox.send_events,
             "send_releases": outbox.send_releases,
             "report": executor.report,
+            **({"prepare": preparations.run} if prepares else {}),
         },
         start=executor.recover,
         stop=shut_down,

@@ -15,7 +15,13 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from schemas.executor.attempts import ExecutorReported, Runtime, RuntimeOffer, StartExperiment
+from schemas.executor.attempts import (
+    AttemptPhase,
+    ExecutorReported,
+    Runtime,
+    RuntimeOffer,
+    StartExperiment,
+)
 from schemas.executor.running import ListRunning, RunningAttempt, RunningAttempts
 from services.executor.attempts import transitions
 from services.executor.attempts.run import AttemptRun
@@ -137,6 +143,10 @@ class Executor:
     def run_of(self, attempt_id: UUID) -> AttemptRun | None:
         """The attempt while it is under way in this life."""
         return self._runs.get(attempt_id)
+
+    def phases(self) -> tuple[AttemptPhase, ...]:
+        """Of the attempts under way in this life."""
+        return tuple(run.phase for run in self._runs.values())
 
     def cancel_attempt(self, attempt_id: UUID, reason: str) -> None:
         """Stop a run whose cancellation is journaled; nothing if there is none."""

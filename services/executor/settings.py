@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 from uuid import UUID
 
-from schemas.base import Count, PositiveInt, PositiveSeconds, Seconds
+from schemas.base import Count, Percent, PositiveInt, PositiveSeconds, Seconds
 from services.executor.domain.deadlines import PhaseLimits
 from shared.mps import DEFAULT_PIPE_DIR
 from shared.settings import CommonSettings
@@ -19,6 +19,12 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     model and driver: by default below the data directory, and for containers only where it is set,
     as the container engine has to find it under the same path. Beyond `compile_cache_mb` (0: none
     is kept), or unused for `compile_cache_days`, it goes.
+
+    What experiments that wait for GPUs will need is made ready on nodes that may run them: their
+    image is pulled, their model's weights are read into the page cache. `prepare_waiting` is when:
+    nothing is begun, and no weights are read, while an engine of this node is measured; always; or
+    never. Of the disk `prepare_spare_disk_percent` stay free, and weights take at most
+    `prepare_memory_percent` of the memory that could be had without swapping.
 
     `address` is where engines of this node are reached from other nodes, by default the one from
     which packets to the bus come.
@@ -62,6 +68,9 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     compile_cache_dir: str = ""
     compile_cache_mb: Count = 51_200
     compile_cache_days: PositiveSeconds = 30.0
+    prepare_waiting: Literal["between_measurements", "always", "never"] = "between_measurements"
+    prepare_spare_disk_percent: Percent = 20.0
+    prepare_memory_percent: Percent = 50.0
     engines_file: str = ""
     engine_user: str = ""
     engine_variables: str = "HF_TOKEN"

@@ -11,6 +11,7 @@ from services.orchestrator.handlers.tasks import Handlers, request_routes
 from services.orchestrator.leases import Leases
 from services.orchestrator.ledger.migrations import MIGRATIONS
 from services.orchestrator.planning.search_library import SearchLibrary
+from services.orchestrator.preparations import Preparations
 from services.orchestrator.resync import Resync
 from services.orchestrator.settings import OrchestratorSettings
 from services.orchestrator.task_progress import Progress
@@ -56,6 +57,7 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
         timedelta(seconds=settings.repair_after_seconds),
         progress.overdue_after,
     )
+    preparations = Preparations(database, bus, progress, settings.preparation_interval_seconds)
 
     async def start() -> None:
         await messages.subscribe()
@@ -70,7 +72,12 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
             *preset_routes(PresetHandlers(database)),
             *event_routes(events),
         ],
-        loops={"leases": leases.run, "resync": resync.run, "search_library": library.run},
+        loops={
+            "leases": leases.run,
+            "resync": resync.run,
+            "search_library": library.run,
+            "preparations": preparations.run,
+        },
         on_reply=events.on_reply,
         on_new_stream=resync.resync_now,
         start=start,

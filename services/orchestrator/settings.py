@@ -17,10 +17,11 @@ class OrchestratorSettings(CommonSettings, frozen=True, kw_only=True):
     reported at all. An attempt that has not ended `overdue_after_seconds` after its task's
     `timeout_per_iteration` is stopped, and as long after that loses its reservation, which states
     the sum of the two as its duration. A failed experiment that is repeated waits for
-    `retry_pause_seconds` first. A task that finished `archive_after_days` ago is archived:
-    lists leave it out unless asked; without, none ever is. By `cuda_rules` an engine's image runs
-    on no driver below its CUDA (`strict`), or on those of its major version as well, as NVIDIA's
-    minor-version compatibility has it (`lenient`).
+    `retry_pause_seconds` first. Every `preparation_interval_seconds` executors are told what waits
+    for GPUs, so that they can make its image and its model ready. A task that finished
+    `archive_after_days` ago is archived: lists leave it out unless asked; without, none ever is. By
+    `cuda_rules` an engine's image runs on no driver below its CUDA (`strict`), or on those of its
+    major version as well, as NVIDIA's minor-version compatibility has it (`lenient`).
     """
 
     offer_ttl_seconds: PositiveSeconds = 300.0
@@ -29,5 +30,6 @@ class OrchestratorSettings(CommonSettings, frozen=True, kw_only=True):
     first_report_seconds: PositiveSeconds = 3.0
     overdue_after_seconds: PositiveSeconds = 300.0
     retry_pause_seconds: Seconds = 10.0
+    preparation_interval_seconds: PositiveSeconds = 15.0
     cuda_rules: CudaRules = CudaRules.STRICT
     archive_after_days: Annotated[float, Meta(gt=0, le=36_500)] | None = None

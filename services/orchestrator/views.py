@@ -71,6 +71,7 @@ def experiment_view(
     granted = [attempt for attempt in attempts if attempt.executor_id is not None]
     newest = attempts[-1] if attempts else None
     is_scored = experiment.state is ExperimentState.SUCCEEDED
+    waiting = newest if experiment.state is ExperimentState.WAITING else None
     return ExperimentView(
         experiment_id=experiment.experiment_id,
         task_id=experiment.task_id,
@@ -104,6 +105,7 @@ def experiment_view(
         run=experiment.run,
         preflight=experiment.preflight,
         predicted_score=experiment.predicted_score,
+        prepared=messages.get(waiting.attempt_id, "") if waiting is not None else "",
     )
 
 

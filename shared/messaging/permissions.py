@@ -49,6 +49,7 @@ from schemas.orchestrator.experiments import (
     ExperimentEvent,
     PauseTask,
     ResumeTask,
+    StartsWaiting,
     SubmitTask,
     TaskEvent,
 )
@@ -187,9 +188,9 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     StopMonitoring: _CHANGERS,
     GetReservation: _READERS | _ORCHESTRATOR | _NODE,
     ListReservations: _READERS | _NODE,
+    ExplainReservation: _READERS | _ORCHESTRATOR,
     **dict.fromkeys(
         (
-            ExplainReservation,
             GetAvailability,
             WhatIf,
             EstimateRequirements,
@@ -254,6 +255,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     TaskEvent: _PEOPLE,
     PresetEvent: _PEOPLE,
     ExperimentEvent: _PEOPLE,
+    StartsWaiting: _PEOPLE | _NODE,
     ExperimentSummarized: _PEOPLE,
     CustomEvent: _PEOPLE,
 }
@@ -289,7 +291,8 @@ CONSUMERS: Final[Mapping[Role, Mapping[str, tuple[str, ...]]]] = {
     Role.GATEWAY: {str(EVENTS.name): ("gateway_event_log",)},
 }
 _NODE_SERVICES: Final = frozenset({"telemetry", "executor", "cluster"})
-_OWN_NODE: Final = (ListRunning,)  # a node asks of itself alone, whether it is there twice
+# A node asks of itself alone, whether it is there twice, and hears only what waits for it.
+_OWN_NODE: Final = (ListRunning, StartsWaiting)
 _NAMES: Final = re.compile(
     rf"(?P<service>{'|'.join(SERVICES)})|{NODE_PREFIX}(?P<node>[A-Za-z0-9_-]{{1,128}})"
     r"|submitter_(?P<namespace>[a-z0-9-]{1,63})_[A-Za-z0-9_-]{1,64}"
@@ -370,11 +373,11 @@ def _own(message: type[Message], user: BusUser) -> str:
 
 
 def _others(message: type[Message], user: BusUser, *, passes: bool) -> str:
+    key = user.scope if user.role is Role.NODE and message in _OWN_NODE else None
     if passes or user.scope is None:
-        return pattern_for(message)
-    if user.role is not Role.NODE:
-        return pattern_for(message, speaker=user.scope)
-    return pattern_for(message, user.scope if message in _OWN_NODE else None, speaker=user.name)
+        return pattern_for(message, key)
+    speaker = user.name if user.role is Role.NODE else user.scope
+    return pattern_for(message, key, speaker=speaker)
 
 
 def _jetstream(user: BusUser) -> Iterator[str]:

@@ -107,6 +107,10 @@ class AttemptRun:
     def attempt_id(self) -> UUID:
         return self.command.attempt_id
 
+    @property
+    def phase(self) -> AttemptPhase:
+        return self._progress.phase
+
     def stop(self, verdict: Verdict) -> None:
         """Have the attempt end with this verdict, unless it has one already."""
         if not self._stopped.done():

@@ -29,9 +29,14 @@ _CACHED: Final = "models--"  # as caches of a hub name the directory of ORGANIZA
 
 def model_directories(settings: ExecutorSettings, variables: Mapping[str, str]) -> tuple[Path, ...]:
     """Where models of this host lie: below the roots, and in the caches of a hub."""
+    return (*settings.model_root_paths, *hub_caches(settings, variables))
+
+
+def hub_caches(settings: ExecutorSettings, variables: Mapping[str, str]) -> tuple[Path, ...]:
+    """Where engines keep what they download of models."""
     homes = (settings.model_cache_dir, variables.get("HF_HOME"))
     caches = (variables.get("HF_HUB_CACHE"), *(f"{home}/hub" for home in homes if home))
-    return (*settings.model_root_paths, *(Path(cache) for cache in caches if cache))
+    return tuple(Path(cache) for cache in caches if cache)
 
 
 class FoundModel(Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from schemas.errors import ErrorCode
-from schemas.executor.attempts import Runtime, RuntimeOffer, StartExperiment
+from schemas.executor.attempts import EngineSpec, Runtime, RuntimeOffer, StartExperiment
 from services.executor.engines.compile_cache import cache_variables
 from services.executor.engines.engine import Engine, EngineCommand
 from services.executor.engines.engine_table import (
@@ -85,6 +85,10 @@ class ProcessRuntime:
             raise RefusedError(ErrorCode.UNSUPPORTED, missing, path="$.engine.engine")
         if engine.simulated and not self.settings.allow_simulated_engine:
             raise RefusedError(ErrorCode.UNSUPPORTED, SWITCHED_OFF, path="$.engine.engine")
+
+    async def prepare(self, _: EngineSpec) -> str:
+        """Nothing, as in `fetch`."""
+        return ""
 
     async def fetch(
         self, command: StartExperiment, on_progress: Callable[[float, str], None]

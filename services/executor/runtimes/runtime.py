@@ -14,7 +14,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.cluster.kubernetes import EnginePod
-from schemas.executor.attempts import Failure, Runtime, RuntimeOffer, StartExperiment
+from schemas.executor.attempts import EngineSpec, Failure, Runtime, RuntimeOffer, StartExperiment
 from services.executor.host.processes import ProcessMark, WorkloadLabel
 from shared.errors import StewardError
 
@@ -131,6 +131,13 @@ class EngineRuntime(Protocol):
 
     def check(self, command: StartExperiment) -> None:
         """Raises RefusedError naming the field, if this host could not run it whatever is free."""
+
+    async def prepare(self, engine: EngineSpec, /) -> str:
+        """Have beforehand what `fetch` would, as far as there is room to spare: what was done, in
+        words, empty for nothing. It takes no device, and may be cancelled at any time.
+
+        Raises AttemptFailed, RuntimeUnavailable or RefusedError.
+        """
 
     async def fetch(
         self, command: StartExperiment, on_progress: Callable[[float, str], None]

@@ -140,6 +140,13 @@ WHERE needs_renewal AND NOT EXISTS (
     WHERE executor_offer.executor_id = attempt.executor_id AND received_at <= $1)
 """
 
+SELECT_WAITING: Final = """
+SELECT attempt.record AS attempt, experiment.record AS experiment
+FROM attempt JOIN experiment USING (experiment_id)
+WHERE closed_at IS NULL AND executor_id IS NULL AND state = 'waiting'
+ORDER BY (experiment.record -> 'request' ->> 'priority')::int DESC NULLS LAST, requested_at LIMIT $1
+"""
+
 SELECT_SILENT: Final = """
 SELECT attempt.record FROM attempt JOIN experiment USING (experiment_id)
 WHERE updated_at <= now() - $1::interval
@@ -361,6 +368,17 @@ async def did_task_hold_gpus(connection: Connection, attempt: Attempt) -> bool:
 async def attempts_to_renew(connection: Connection, reported_since: datetime) -> list[Attempt]:
     """Granted attempts whose lease no executor renews yet, unless theirs has not reported since."""
     return await _all(connection, Attempt, SELECT_TO_RENEW, reported_since)
+
+
+async def waiting_experiments(
+    connection: Connection, limit: int
+) -> list[tuple[Experiment, Attempt]]:
+    """Those that wait for GPUs, of the highest priority and longest first."""
+    rows = await connection.fetch(SELECT_WAITING, limit)
+    return [
+        (from_json(row["experiment"], Experiment), from_json(row["attempt"], Attempt))
+        for row in rows
+    ]
 
 
 async def silent_attempts(connection: Connection, silent_for: timedelta) -> list[Attempt]:

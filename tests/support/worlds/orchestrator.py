@@ -55,7 +55,12 @@ from schemas.scheduler.reservations import (
     ReservationState,
     ReservationTimedOut,
 )
-from schemas.scheduler.views import GetReservation, ReservationView
+from schemas.scheduler.views import (
+    ExplainReservation,
+    Explanation,
+    GetReservation,
+    ReservationView,
+)
 from schemas.task.benchmark import (
     BenchmarkMetrics,
     BenchmarkResult,
@@ -128,6 +133,7 @@ class World:
     executor_gone: bool = False
     peak_memory_mb: int | None = None  # of the next attempts
     asked: int = 0  # about reservations
+    expected_node_ids: tuple[str, ...] = ()  # where whatever waits is expected to start
     prices: dict[str, float] = field(default_factory=dict)
 
     # What the orchestrator asks
@@ -167,6 +173,19 @@ class World:
         if query.reservation_id not in self.reservations:
             raise RefusedError(ErrorCode.NOT_FOUND, "no such reservation")
         return self.reservations[query.reservation_id]
+
+    async def explain(self, query: ExplainReservation) -> Explanation:
+        """Where it is expected to start, after those that were requested before it."""
+        waiting = [key for key in self.requests if key not in self.cancelled]
+        return Explanation(
+            reservation_id=query.reservation_id,
+            state=ReservationState.QUEUED,
+            queue_position=waiting.index(query.reservation_id) + 1,
+            queue_length=len(waiting),
+            reasons=(),
+            summary="",
+            expected_node_ids=self.expected_node_ids,
+        )
 
     async def start(self, command: StartExperiment) -> Reply:
         if self.refuse_start:
@@ -482,6 +501,7 @@ async def scripted_world(url: str, *, reports: bool = True) -> AsyncIterator[Wor
             command_route(world.release, ReleaseReservation),
             command_route(world.renew, RenewReservation),
             query_route(world.get_reservation, GetReservation),
+            query_route(world.explain, ExplainReservation),
             command_route(world.start, StartExperiment, key=NODE),
             command_route(world.stop, CancelExperiment, key=NODE),
             query_route(world.list_running, ListRunning, key=NODE),

@@ -297,14 +297,20 @@ async def _experiments_of(client: "StewardClient", found: Found) -> Sequence[Exp
 
 
 def starting_lines(experiments: Sequence[ExperimentView]) -> list[str]:
-    """What keeps those that have GPUs from being ready, as their executors tell."""
-    return [
+    """What keeps those that have GPUs from being ready, and what was made ready for those that
+    wait, as executors tell.
+    """
+    starting = [
         f"experiment {each.experiment_id}: {each.state.value}"
         f" on {placement_text(attempt.cluster) or attempt.executor_id}: {attempt.message}"
         for each in experiments
         for attempt in each.attempts[-1:]
         if attempt.message and each.state not in FINISHED_EXPERIMENT_STATES
     ]
+    waiting = [
+        f"experiment {each.experiment_id}: {each.prepared}" for each in experiments if each.prepared
+    ]
+    return [*starting, *waiting]
 
 
 async def _reservations_of(client: "StewardClient", found: Found) -> list[UUID]:

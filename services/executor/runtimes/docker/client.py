@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import errno
 import socket
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -54,31 +53,6 @@ class ContainerEngine:
                 return await loop.run_in_executor(self._pool, self._ask, ask, seconds)
         except TimeoutError:
             raise RuntimeUnavailable(f"Docker did not answer within {seconds:g} s") from None
-
-    def apart(self, work: Callable[[], T], name: str) -> "asyncio.Future[T]":
-        """Do what takes long in a thread of its own, which is not waited for at the end."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-
-        def resolve(result: T | None, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(result)  # type: ignore[arg-type]  # without an error it is a T
-
-        def run() -> None:
-            result, error = None, None
-            try:
-                result = work()
-            except BaseException as raised:  # noqa: BLE001  # handed to the future
-                error = raised
-            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-                loop.call_soon_threadsafe(resolve, result, error)
-
-        threading.Thread(target=run, name=name, daemon=True).start()
-        return future
 
     @contextmanager
     def connected(self, seconds: float | None) -> Iterator[docker.APIClient]:

@@ -12,6 +12,7 @@ from docker.errors import APIError
 from schemas.executor.attempts import Failure, FailureKind
 from services.executor.domain.verdict import AttemptFailed, engine_exit, failure, is_port_taken
 from services.executor.engines.engine import EngineCommand
+from services.executor.host.own_thread import in_own_thread
 from services.executor.host.processes import ProcessMark, WorkloadLabel
 from services.executor.runtimes.docker.client import ContainerEngine, inspect
 from services.executor.runtimes.docker.ending import Ending
@@ -59,7 +60,7 @@ class EngineContainer:
         self._follower = LogFollower(
             engine=self.engine, container_id=self.container_id, log=self.log, on_end=changed
         )
-        self._following = self.engine.apart(self._follower.follow, "container_log")
+        self._following = in_own_thread(self._follower.follow, "container_log")
 
     async def until_ready(self, timeout_seconds: float) -> str:
         """As the contract says. A connection is no sign: the engine's proxy takes it at once."""

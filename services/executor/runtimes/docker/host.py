@@ -8,6 +8,9 @@ from typing import Any, Final
 import docker
 from msgspec import Struct
 
+from services.executor.settings import ExecutorSettings
+from shared.disk import DiskRoom, room_at
+
 _NO_GPUS: Final = (
     "containers may not get GPUs here: Docker knows no runtime `nvidia` and no CDI device of "
     "NVIDIA, and nvidia-container-runtime-hook is not installed; install nvidia-container-toolkit"
@@ -32,6 +35,18 @@ def engine_info(api: docker.APIClient) -> EngineInfo:
         version=str(info.get("ServerVersion", "")),
         gpu_warning=None if has_runtime or has_hook or _has_cdi(info) else _NO_GPUS,
     )
+
+
+def images_directory(api: docker.APIClient) -> Path:
+    """Where it keeps its images."""
+    return Path(str(api.info()["DockerRootDir"]))
+
+
+def images_room(directory: Path, settings: ExecutorSettings) -> DiskRoom:
+    """The room of its images' disk. An executor in a container does not see it, but its own data,
+    which are a volume of the same engine.
+    """
+    return room_at(directory if directory.exists() else Path(settings.data_dir))
 
 
 def _has_cdi(info: dict[str, Any]) -> bool:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import docker
@@ -18,6 +19,7 @@ from urllib3.exceptions import ReadTimeoutError
 
 from schemas.executor.attempts import FailureKind
 from services.executor.domain.verdict import AttemptFailed, refused_by_engine
+from services.executor.host.own_thread import in_own_thread
 from services.executor.runtimes.docker.client import QUICK_SECONDS, ContainerEngine, found, text_of
 from services.executor.runtimes.docker.pull_progress import PullProgress, PullRefused
 from services.executor.runtimes.runtime import RuntimeUnavailable
@@ -41,6 +43,10 @@ class Images:
         self._engine = engine
         self._timeout_seconds = timeout_seconds
         self._pulls: dict[str, _Pull] = {}
+
+    async def is_there(self, reference: str) -> bool:
+        """Raises RuntimeUnavailable or APIError."""
+        return await self._engine.call(partial(_is_there, reference))
 
     async def have(self, reference: str, on_progress: OnProgress) -> None:
         """Return once the image is there. Raises AttemptFailed."""
@@ -99,9 +105,9 @@ class _Pull:
         away_since: float | None = None
         while True:
             try:
-                if await self.engine.call(self._is_there):
+                if await self.engine.call(partial(_is_there, self.reference)):
                     return
-                await self.engine.apart(self._pull_once(), f"pull {self.reference}")
+                await in_own_thread(self._pull_once(), f"pull {self.reference}")
                 # A stream that ended in silence may have ended with the engine.
                 away_since = None
             except (APIError, PullRefused) as error:
@@ -117,10 +123,6 @@ class _Pull:
                     message = f"{self.reference} could not be looked for: {error}"
                     raise AttemptFailed.of(FailureKind.RUNTIME_UNAVAILABLE, message) from error
             await asyncio.sleep(AGAIN_SECONDS)
-
-    def _is_there(self, api: docker.APIClient) -> bool:
-        inspect: Any = api.inspect_image
-        return found(lambda: inspect(self.reference)) is not None
 
     def _pull_once(self) -> Callable[[], None]:
         loop = asyncio.get_running_loop()
@@ -170,6 +172,11 @@ class _Pull:
     def _report_later(self) -> None:
         self._later = None
         self._report()
+
+
+def _is_there(reference: str, api: docker.APIClient) -> bool:
+    inspect: Any = api.inspect_image
+    return found(lambda: inspect(reference)) is not None
 
 
 def _open(api: docker.APIClient, reference: str) -> requests.Response:

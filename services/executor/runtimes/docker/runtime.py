@@ -14,7 +14,15 @@ from docker.errors import APIError
 from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
-from schemas.executor.attempts import Runtime, RuntimeOffer, StartExperiment
+from schemas.executor.attempts import (
+    EngineSpec,
+    FailureKind,
+    Runtime,
+    RuntimeOffer,
+    StartExperiment,
+)
+from services.executor.domain.preparation import spares_disk
+from services.executor.domain.verdict import AttemptFailed
 from services.executor.engines.engine_table import SWITCHED_OFF
 from services.executor.engines.engines_file import load_images
 from services.executor.engines.image import ANY_ADDRESS, EngineImage, container_command
@@ -24,7 +32,7 @@ from services.executor.runtimes.device_shares import check_shares
 from services.executor.runtimes.docker.client import ContainerEngine, text_of
 from services.executor.runtimes.docker.container import EngineContainer
 from services.executor.runtimes.docker.ending import end_labelled
-from services.executor.runtimes.docker.host import engine_info
+from services.executor.runtimes.docker.host import engine_info, images_directory, images_room
 from services.executor.runtimes.docker.image_cuda import cuda_of_images
 from services.executor.runtimes.docker.pull import Images
 from services.executor.runtimes.docker.spec import (
@@ -39,6 +47,7 @@ from services.executor.runtimes.docker.starting import Starting
 from services.executor.runtimes.engine_process import own_variables
 from services.executor.runtimes.runtime import Labels, Launch, RuntimeUnavailable, Workload
 from services.executor.settings import ExecutorSettings
+from shared.disk import DiskRoom
 from shared.errors import RefusedError
 from shared.labels import (
     EPOCH_LABEL,
@@ -48,10 +57,12 @@ from shared.labels import (
     written_id,
 )
 from shared.paths import make_directory
+from shared.waiting import cancelled
 
 OFFER_SECONDS: Final = 1.5
 LEAST_CPUS: Final = 0.01  # of Docker itself
 WORKLOADS_SECONDS: Final = 5.0
+ROOM_SECONDS: Final = 1.0
 
 
 class DockerRuntime:
@@ -111,11 +122,30 @@ class DockerRuntime:
         _check_room(command)
         check_shares(command, self._settings)
 
+    async def prepare(self, engine: EngineSpec) -> str:
+        """Pull its image, unless it is there, while the disk has room to spare."""
+        reference = self._image(engine).reference(engine.image_tag)
+        try:
+            if await self._pulled.is_there(reference):
+                return ""
+            room = partial(images_room, await self._engine.call(images_directory), self._settings)
+        except APIError as error:
+            raise RuntimeUnavailable(text_of(error)) from error
+        await self._refuse_narrow(room, is_begun=False)
+        pull = asyncio.create_task(self._pulled.have(reference, lambda *_: None))
+        try:
+            while not (await asyncio.wait({pull}, timeout=ROOM_SECONDS))[0]:
+                await self._refuse_narrow(room, is_begun=True)
+        finally:
+            await cancelled(pull)
+        pull.result()
+        return f"{reference} was pulled"
+
     async def fetch(
         self, command: StartExperiment, on_progress: Callable[[float, str], None]
     ) -> None:
         """Have the image there: pulled unless it is, once for all attempts that want it."""
-        reference = self._image(command).reference(command.engine.image_tag)
+        reference = self._image(command.engine).reference(command.engine.image_tag)
         await self._pulled.have(reference, on_progress)
 
     async def start(self, launch: Launch) -> EngineContainer:
@@ -175,6 +205,14 @@ class DockerRuntime:
                 return
             await asyncio.wait({starting.task for starting in under_way}, timeout=1.0)
 
+    async def _refuse_narrow(self, room_of: Callable[[], DiskRoom], *, is_begun: bool) -> None:
+        """Raises AttemptFailed where the disk has no room to spare."""
+        room = await asyncio.to_thread(room_of)
+        percent = self._settings.prepare_spare_disk_percent
+        if not spares_disk(room.free_bytes, room.total_bytes, percent, is_begun=is_begun):
+            message = f"the image is pulled when it is needed: {room}"
+            raise AttemptFailed.of(FailureKind.DISK_FULL, message)
+
     def _missing(self, image: EngineImage) -> str | None:
         if image.engine.simulated and not self._settings.allow_simulated_engine:
             return SWITCHED_OFF
@@ -194,12 +232,12 @@ class DockerRuntime:
         except (RuntimeUnavailable, APIError):
             return {}
 
-    def _image(self, command: StartExperiment) -> EngineImage:
-        name = command.engine.engine.lower()
+    def _image(self, engine: EngineSpec) -> EngineImage:
+        name = engine.engine.lower()
         image = self._images.get(name)
         if image is None:
             known = ", ".join(self._images)
-            message = f"expected an engine of {known}, got {command.engine.engine!r}"
+            message = f"expected an engine of {known}, got {engine.engine!r}"
             raise RefusedError(ErrorCode.UNSUPPORTED, message, path="$.base_runtime")
         if (missing := self._missing(image)) is not None:
             message = f"{name} cannot run in a container here: {missing}"
@@ -213,7 +251,7 @@ class DockerRuntime:
         rank_parameters: Mapping[str, Any] | None = None,
     ) -> Made:
         """Raises RefusedError."""
-        image = self._image(command)
+        image = self._image(command.engine)
         reference = image.reference(command.engine.image_tag)
         model = locate(command.engine.model, self._settings.model_root_paths)
         # Ranks on several nodes talk to each other at ports that they choose themselves.

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from schemas.cluster.kubernetes import KubernetesSpec
 from schemas.errors import ErrorCode
-from schemas.executor.attempts import Runtime, RuntimeOffer, StartExperiment
+from schemas.executor.attempts import EngineSpec, Runtime, RuntimeOffer, StartExperiment
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.engines.engine import EngineCommand
 from services.executor.engines.engine_table import SWITCHED_OFF
@@ -125,6 +125,10 @@ class KubernetesRuntime:
                 f"expected parameters without {TEMPLATE!r}, which OME takes for a template",
                 path="$.parameters",
             )
+
+    async def prepare(self, _: EngineSpec) -> str:
+        """Nothing: images are the business of a cluster's nodes."""
+        return ""
 
     async def fetch(
         self, command: StartExperiment, on_progress: Callable[[float, str], None]

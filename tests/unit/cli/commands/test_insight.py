@@ -76,3 +76,10 @@ def test_why_says_what_keeps_an_experiment_that_has_its_gpus_from_being_ready() 
 
     said = "running on k8s/gpu-7: 0/3 nodes are available: too little memory"
     assert line == f"experiment {starting.experiment_id}: {said}"
+
+
+def test_why_says_what_was_made_ready_for_an_experiment_that_waits() -> None:
+    said = "while it waited, on n1: vllm/vllm-openai:v1 was pulled"
+    waiting = make_experiment(state=ExperimentState.WAITING, prepared=said)
+
+    assert starting_lines([waiting]) == [f"experiment {waiting.experiment_id}: {said}"]

@@ -8,6 +8,7 @@ import pytest
 from schemas.base import PLATFORM, Event, Live, Message, Sample, node_speaker, pattern_for, tag_of
 from schemas.catalog import MESSAGES
 from schemas.executor.running import ListRunning
+from schemas.orchestrator.experiments import StartsWaiting
 from shared.messaging.permissions import (
     SERVICES,
     Role,
@@ -79,6 +80,7 @@ def test_a_node_speaks_and_answers_for_itself_alone(message: type[Message]) -> N
         for speaker in (PLATFORM, "team", node_speaker("b")):
             assert not may(allowed.publish, pattern_for(message, "x", speaker=speaker))
     assert not may(allowed.publish, pattern_for(ListRunning, "b"))
+    assert not may(allowed.subscribe, pattern_for(StartsWaiting, "b"))
 
 
 @every_message

@@ -1,0 +1,160 @@
+"""Makes ready what experiments that wait for GPUs will need: their image, their model's weights."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from schemas.executor.attempts import AttemptPhase, AttemptProgressed, Runtime
+from schemas.orchestrator.experiments import StartsWaiting, WaitingStart
+from services.executor.domain.preparation import is_measuring, needs, spares_memory
+from services.executor.engines.model_configs import HUB_CACHES, hub_caches
+from services.executor.engines.weight_files import weight_files
+from services.executor.host.own_thread import in_own_thread
+from services.executor.host.page_cache import CHUNK_BYTES, read_into_page_cache
+from services.executor.runtimes.engine_process import own_variables
+from services.executor.runtimes.runtime import EngineRuntime
+from services.executor.settings import ExecutorSettings
+from shared.clock import utcnow
+from shared.logging import log
+from shared.messaging.bus import Bus
+from shared.waiting import cancelled
+
+LOOK_SECONDS: Final = 1.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Preparations:
+    """One at a time, each once as long as it is wanted. What fails is told, and left to the start.
+
+    Nothing is kept: an executor that starts anew is told again what waits, and begins again.
+    `phases` are those of the attempts that run here.
+    """
+
+    settings: ExecutorSettings
+    bus: Bus
+    runtimes: Mapping[Runtime, EngineRuntime]
+    phases: Callable[[], Iterable[AttemptPhase]]
+    _wanted: tuple[WaitingStart, ...] = ()
+    _wanted_before: tuple[WaitingStart, ...] = ()
+    _told: asyncio.Event = field(default_factory=asyncio.Event)
+    _over: set[tuple[str, ...]] = field(default_factory=set)
+    _read_bytes: dict[str, int] = field(default_factory=dict)  # by model
+    _work: asyncio.Task[None] | None = None
+    _start: WaitingStart | None = None
+
+    async def run(self) -> None:
+        """Prepare until cancelled."""
+        heard = await self.bus.listen(StartsWaiting, self.receive, key=self.settings.node_id)
+        try:
+            while True:
+                self._told.clear()
+                over = self._over
+                start = next((one for one in self._wanted if needs(one.engine) not in over), None)
+                if start is None:
+                    await self._told.wait()
+                    continue
+                await self._attend(start)
+        finally:
+            await heard.unsubscribe()
+
+    async def receive(self, told: StartsWaiting) -> None:
+        """What waits now. What is under way ends when it is missing for the second time: granted
+        meanwhile, its attempt has joined the pull by then.
+        """
+        self._wanted_before, self._wanted = self._wanted, told.starts
+        wanted = {needs(each.engine) for each in (*self._wanted, *self._wanted_before)}
+        models = {each.engine.model for each in (*self._wanted, *self._wanted_before)}
+        self._over &= wanted
+        self._read_bytes = {
+            model: size for model, size in self._read_bytes.items() if model in models
+        }
+        start = self._start
+        if self._work is not None and start is not None and needs(start.engine) not in wanted:
+            self._work.cancel()
+        self._told.set()
+
+    async def _attend(self, start: WaitingStart) -> None:
+        self._start = start
+        self._work = asyncio.create_task(self._prepare(start), name="prepare_start")
+        try:
+            await asyncio.wait({self._work})
+        finally:
+            await cancelled(self._work)
+            self._work = None
+        self._over.add(needs(start.engine))
+
+    async def _prepare(self, start: WaitingStart) -> None:
+        engine, began = start.engine, time.monotonic()
+        told: list[str] = []
+        try:
+            await self._until_unmeasured()
+            told.append(await self.runtimes[engine.runtime].prepare(engine))
+            told.append(await self._read_weights(engine.model))
+        except Exception as error:  # noqa: BLE001  # whatever it is, the start may do better
+            log.warning(
+                "preparation_failed", engine=engine.engine, model=engine.model, error=str(error)
+            )
+            told.append(f"not all could be made ready: {error}")
+        sentence = "; ".join(filter(None, told))
+        if not sentence:
+            return
+        seconds = time.monotonic() - began
+        log.info("start_prepared", engine=engine.engine, told=sentence, seconds=round(seconds, 1))
+        await self._publish(start, f"while it waited, on {self.settings.node_id}: {sentence}")
+
+    async def _read_weights(self, model: str) -> str:
+        if model in self._read_bytes:
+            return ""
+        self._read_bytes[model] = 0
+        caches = hub_caches(self.settings, own_variables(HUB_CACHES))
+        roots = self.settings.model_root_paths
+        files = await in_own_thread(partial(weight_files, model, roots, caches), "find_weights")
+        for file in files:
+            if not await self._read(model, file):
+                break
+        size = self._read_bytes.get(model, 0)
+        return f"{size >> 20} MB of weights were read into memory" if size else ""
+
+    async def _read(self, model: str, file: Path) -> bool:
+        """Whether all of the file found room."""
+        offset = 0
+        while True:
+            await self._until_unmeasured()
+            wanted_bytes = sum(self._read_bytes.values()) + CHUNK_BYTES
+            available_bytes = psutil.virtual_memory().available
+            percent = self.settings.prepare_memory_percent
+            if not spares_memory(wanted_bytes, available_bytes, percent):
+                return False
+            count = await in_own_thread(partial(read_into_page_cache, file, offset), "read_weights")
+            if not count:
+                return True
+            offset += count
+            self._read_bytes[model] = self._read_bytes.get(model, 0) + count
+
+    async def _until_unmeasured(self) -> None:
+        if self.settings.prepare_waiting == "always":
+            return
+        while True:
+            if not is_measuring(self.phases()):
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _publish(self, start: WaitingStart, message: str) -> None:
+        await self.bus.publish_live(
+            AttemptProgressed(
+                observed_at=utcnow(),
+                executor_id=self.settings.node_id,
+                experiment_id=start.experiment_id,
+                attempt_id=start.attempt_id,
+                task_id=start.task_id,
+                phase=AttemptPhase.PULLING,
+                fraction=0.0,
+                message=message,
+            )
+        )
