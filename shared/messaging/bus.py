@@ -41,7 +41,14 @@ from schemas.errors import Refused, Reply
 from shared import tracing
 from shared.errors import NodeUnavailableError, RefusedError, UnavailableError
 from shared.logging import log
-from shared.messaging.codec import TypedCodec, check_size, check_subject, decode_reply, encode
+from shared.messaging.codec import (
+    TypedCodec,
+    check_size,
+    check_subject,
+    decode_reply,
+    decoder_of,
+    encode,
+)
 from shared.messaging.routes import (
     DurableRoute,
     Route,
@@ -261,7 +268,7 @@ class Bus:
 
         A failing handler loses that message.
         """
-        decode = msgspec.msgpack.Decoder(message).decode
+        decode = decoder_of(message)
 
         async def on_message(raw: Msg) -> None:
             try:

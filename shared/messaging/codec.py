@@ -1,12 +1,13 @@
 """Messages as msgpack, decoded strictly: a text where a number belongs is an error."""
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 
 from schemas.base import Message, subject_for
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
-from shared.errors import RefusedError
+from shared.errors import LONGEST_MESSAGE, RefusedError, shortened
 
 T = TypeVar("T")
 _encode = msgspec.msgpack.Encoder().encode
@@ -16,6 +17,23 @@ _reply_decoder = msgspec.msgpack.Decoder(Accepted | Refused)
 def encode(message: object) -> bytes:
     """A message's wire form; equal messages give equal bytes."""
     return _encode(message)
+
+
+def decoder_of(message: Any) -> Callable[[bytes], Any]:
+    """Reads one message type or union. Raises msgspec.DecodeError, whose text is short."""
+    decode = msgspec.msgpack.Decoder(message).decode
+
+    def decode_message(body: bytes) -> Any:
+        try:
+            return decode(body)
+        except RecursionError:
+            raise msgspec.DecodeError("expected a message, found too many in each other") from None
+        except msgspec.DecodeError as error:
+            if len(text := str(error)) <= LONGEST_MESSAGE:
+                raise
+            raise type(error)(shortened(text)) from None  # it repeats what came
+
+    return decode_message
 
 
 def decode_reply(body: bytes) -> Reply:
@@ -53,7 +71,7 @@ class TypedCodec:
     __slots__ = ("_decode",)
 
     def __init__(self, message: Any) -> None:
-        self._decode = msgspec.msgpack.Decoder(message).decode
+        self._decode = decoder_of(message)
 
     async def decode(self, msg: Any) -> Any:
         """The message in `msg.body`."""

@@ -14,12 +14,12 @@ from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from schemas.base import Sample, pattern_for
-from shared.errors import UnavailableError
+from shared.errors import UnavailableError, shortened
 from shared.logging import log
 from shared.messaging.bus import Bus
-from shared.messaging.codec import check_subject
+from shared.messaging.codec import check_subject, decoder_of
 from shared.messaging.routes import ACK_WAIT_SECONDS
-from shared.messaging.settlement import RETRY_SECONDS
+from shared.messaging.settlement import HOPELESS, RETRY_SECONDS
 from shared.waiting import within
 
 CHECK_SECONDS: Final = 3.0
@@ -146,7 +146,7 @@ class SampleConsumer(Generic[S]):
 
     async def _hand_over(self, messages: list[Msg]) -> None:
         samples: list[S] = []
-        decode = msgspec.msgpack.Decoder(self.sample).decode
+        decode = decoder_of(self.sample)
         prefix = pattern_for(self.sample).removesuffix("*")
         for message in messages:
             try:
@@ -166,14 +166,30 @@ class SampleConsumer(Generic[S]):
             await message.ack()
 
     async def _handle(self, samples: list[S], messages: list[Msg]) -> None:
-        """Until it is done: while the outside is down, what comes waits in the stream."""
+        """Until it is done: while the outside is down, what comes waits in the stream.
+
+        A batch that fails is handed over one by one, and what still fails is given up: it would
+        come again for ever.
+        """
         clock = asyncio.get_running_loop().time
         told_at = clock()
-        while True:
+        left = [samples] if samples else []
+        while left:
             try:
-                return await self.handler(samples)
+                await self.handler(left[0])
+                del left[0]
+                continue
             except UnavailableError as error:
                 log.warning("samples_postponed", error=str(error))
+            except Exception as error:  # noqa: BLE001  # a message never ends its process
+                failed = left.pop(0)
+                if len(failed) > 1:
+                    left[:0] = [[sample] for sample in failed]
+                else:
+                    cause = None if isinstance(error, HOPELESS) else error
+                    node_id, text = failed[0].node_id, shortened(repr(error))
+                    log.error("sample_given_up", node_id=node_id, error=text, exc_info=cause)
+                continue
             await asyncio.sleep(RETRY_SECONDS)
             if clock() - told_at > ACK_WAIT_SECONDS / 3:
                 for message in messages:

@@ -15,7 +15,7 @@ from nats.aio.msg import Msg
 
 from schemas.errors import ErrorCode, Refused
 from shared import tracing
-from shared.errors import PermanentError, RefusedError, UnavailableError
+from shared.errors import PermanentError, RefusedError, UnavailableError, shortened
 from shared.logging import log
 from shared.messaging.codec import encode
 
@@ -23,6 +23,8 @@ DeadLetter = Callable[[str, bytes, str], Awaitable[None]]
 
 UNKNOWN_ERROR_TRIES: Final = 5
 RETRY_SECONDS: Final = 1.0
+# However often it is tried: a time so far away that nobody reckons with it is among it.
+HOPELESS: Final = (PermanentError, OverflowError)
 
 
 @dataclass(slots=True)
@@ -64,6 +66,9 @@ class SettlementMiddleware(BaseMiddleware[Any, Any]):
             reply = _undecodable(error)
             if not raw.reply:
                 await self._dead_letter(raw.subject, raw.data, str(error))
+        except HOPELESS as error:
+            log.warning("request_refused", error=str(error))
+            reply = Refused(code=ErrorCode.BAD_REQUEST, message=shortened(str(error)))
         except UnavailableError as error:
             log.warning("request_failed", error=str(error))
             reply = Refused(code=ErrorCode.UNAVAILABLE, message=str(error))
@@ -79,7 +84,7 @@ class SettlementMiddleware(BaseMiddleware[Any, Any]):
         except UnavailableError as error:
             log.warning("event_postponed", error=str(error), tries=tries)
             await msg.nack(delay=min(RETRY_SECONDS * tries, 30))
-        except (PermanentError, msgspec.MsgspecError) as error:
+        except (*HOPELESS, msgspec.MsgspecError) as error:
             await self._give_up(msg, raw, str(error))
         except Exception as error:  # noqa: BLE001  # a message never ends its process
             log.exception("event_failed", tries=tries)
@@ -91,6 +96,7 @@ class SettlementMiddleware(BaseMiddleware[Any, Any]):
             await msg.ack()
 
     async def _give_up(self, msg: Any, raw: Msg, error: str) -> None:
+        error = shortened(error)
         try:
             await self._dead_letter(raw.subject, raw.data, error)
         except UnavailableError:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Protocol, TypeVar
 import asyncpg
 import msgspec
 
-from shared.errors import UnavailableError
+from shared.errors import PermanentError, UnavailableError
 from shared.logging import log
 from shared.postgres.roles import role_of
 from shared.settings import CommonSettings, SettingsError
@@ -73,6 +73,9 @@ CREATE TABLE IF NOT EXISTS dead_letter (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, subject text NOT NULL, body bytea NOT NULL,
     error text NOT NULL, created_at timestamptz NOT NULL DEFAULT now());
 """
+# A value that no statement stores: NUL in a text, a number or a time beyond its column, a text too
+# long for an index.
+UNSTORABLE: Final = (asyncpg.DataError, asyncpg.ProgramLimitExceededError)
 
 
 def unavailable(error: BaseException) -> UnavailableError:
@@ -256,13 +259,16 @@ class Database:
     async def statements(self) -> AsyncIterator[Connection]:
         """A connection on which every statement is a transaction of its own; nothing is staged.
 
-        Raises UnavailableError when Postgres is out of reach.
+        Raises UnavailableError when Postgres is out of reach, PermanentError for what it cannot
+        hold.
         """
         try:
             async with self.pool.acquire(timeout=COMMAND_TIMEOUT_SECONDS) as connection:
                 yield connection
         except OUTSIDE_DOWN as error:
             raise unavailable(error) from error
+        except UNSTORABLE as error:
+            raise PermanentError(f"what cannot be stored: {error.args[0]}") from error
 
     @property
     def _role(self) -> str:

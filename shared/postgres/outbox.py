@@ -69,7 +69,7 @@ async def store_dead_letter(database: Database, subject: str, body: bytes, error
     async with database.transaction() as connection:
         await connection.execute(
             "INSERT INTO dead_letter (subject, body, error) VALUES ($1, $2, $3)",
-            *(subject, body, error),
+            *(subject, body, error.replace("\0", "\ufffd")),
         )
 
 

@@ -4,10 +4,12 @@ import random
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import convert
 from msgspec.structs import replace
 
+from schemas.base import subject_for
 from schemas.executor.attempts import AttemptPhase
 from schemas.executor.engine_samples import EngineReading, EngineSampled
 from schemas.orchestrator.deletion import ExperimentDeleted
@@ -22,6 +24,7 @@ from schemas.task.benchmark import BenchmarkResult, Bound
 from shared.benchmarks.metrics import RequestSample, level_result
 from shared.clock import utcnow
 from shared.ids import new_id
+from shared.messaging.codec import encode
 from shared.testing import eventually
 from tests.support.worlds.results import NODE, World, make_finished, make_sample
 
@@ -75,6 +78,22 @@ async def listed(world: World, sample: EngineSampled) -> list[tuple[int, float |
         query = ListEngineSamples(
             experiment_id=sample.experiment_id, limit=7, cursor=page.next_cursor
         )
+
+
+async def test_a_sample_that_nobody_can_store_holds_up_none_beside_it(world: World) -> None:
+    first, hopeless, last = make_samples(3)
+    far = msgspec.msgpack.decode(encode(hopeless))
+    far["observed_at"] = "9999-12-31T23:59:59.999999-23:59"
+    nested = b"\x81\xa1a" * 100_000 + b"\x00"
+    async with world.results():
+        for body in (encode(first), msgspec.msgpack.encode(far), nested, encode(last)):
+            await world.client.jetstream().publish(subject_for(first), body)
+
+        await stored(world, 2)
+        await world.publish(make_sample(utcnow(), 1))
+        await world.stored(2)
+
+        assert [number for number, _ in await listed(world, first)] == [0, 2]
 
 
 async def stored(world: World, rows: int) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
 
@@ -35,6 +36,7 @@ from shared.service import Service
 from shared.testing import NatsServer, eventually
 
 MIGRATIONS = ("CREATE TABLE ended (reservation_id uuid PRIMARY KEY, times int NOT NULL);",)
+FAR_WEST = timezone(-timedelta(hours=23))
 
 
 def make_released(reservation_id: UUID | None = None) -> ReservationReleased:
@@ -234,6 +236,112 @@ async def test_bad_input_is_refused_with_the_place_and_kept_when_nobody_waits(
 
         await eventually(kept)
         await client.close()
+
+
+def untold(field: str) -> bytes:
+    """A command with something else in one field."""
+    return msgspec.msgpack.encode(msgspec.msgpack.decode(encode(cancel())) | {"type": field})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(untold("x" * 1_000_000), id="which its refusal would repeat"),
+        pytest.param(b"\x81\xa1a" * 100_000 + b"\x00", id="nested too deeply"),
+    ],
+)
+async def test_a_refusal_is_short_whatever_came(
+    nats_url: str, postgres_dsn: str, body: bytes
+) -> None:
+    async with owner_service(nats_url, postgres_dsn) as service:
+        raw = await service.bus.nats.request(subject_for(cancel()), body, timeout=30)
+
+    reply = msgspec.msgpack.decode(raw.data, type=Refused)
+    assert reply.code is ErrorCode.BAD_REQUEST
+    assert len(raw.data) < 5_000
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param("a\0b", id="a text with NUL"),
+        pytest.param(2**62, id="a number beyond its column"),
+        pytest.param(datetime.max.replace(tzinfo=FAR_WEST), id="a time beyond the calendar"),
+        pytest.param("".join(map(str, range(9_000))), id="a text too long for an index"),
+    ],
+)
+async def test_what_the_database_cannot_hold_is_refused_and_an_event_with_it_given_up_at_once(
+    nats_url: str, postgres_dsn: str, given: object
+) -> None:
+    async def store(connection: Connection) -> None:
+        await connection.execute(
+            "CREATE TABLE IF NOT EXISTS held"
+            " (a text, b int, c timestamptz, d text);"
+            "CREATE INDEX IF NOT EXISTS held_d ON held (d)"
+        )
+        match given:
+            case int():
+                await connection.execute("INSERT INTO held (b) VALUES ($1)", given)
+            case datetime():
+                await connection.execute("INSERT INTO held (c) VALUES ($1)", given)
+            case _:
+                await connection.execute("INSERT INTO held (d) VALUES ($1)", given)
+
+    database = Database(postgres_dsn, "scheduler", MIGRATIONS)
+    calls: list[object] = []
+
+    async def get(query: GetReservation) -> ReservationView:
+        async with database.transaction() as connection:
+            await store(connection)
+        raise AssertionError
+
+    async def on_released(event: ReservationReleased) -> None:
+        calls.append(event)
+        async with database.transaction() as connection:
+            await store(connection)
+
+    service = Service(
+        "scheduler",
+        bus=Bus("scheduler", nats_url),
+        database=database,
+        routes=[
+            query_route(get, GetReservation),
+            event_route(on_released, ReservationReleased, durable="scheduler_on_released"),
+        ],
+    )
+    async with service.running():
+        with pytest.raises(RefusedError) as refused:
+            await service.bus.query(GetReservation(reservation_id=new_id()), ReservationView)
+        await service.bus.publish_event(make_released())
+
+        await dead_letters(database, 1)
+
+    assert refused.value.code is ErrorCode.BAD_REQUEST
+    assert len(calls) == 1
+
+
+async def dead_letters(database: Database, count: int) -> None:
+    async def are_kept() -> bool:
+        return bool(await database.pool.fetchval("SELECT count(*) = $1 FROM dead_letter", count))
+
+    await eventually(are_kept, what=f"{count} messages that were given up")
+
+
+async def test_an_event_whose_error_repeats_nul_is_given_up_too(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    heard = Heard()
+    async with listener_service(nats_url, postgres_dsn, heard) as service:
+        hopeless, next_one = make_released(), make_released()
+        body = msgspec.msgpack.decode(encode(hopeless)) | {"type": "a\0b"}
+        subject = subject_for(hopeless)
+
+        await service.bus.publish_stored(subject, msgspec.msgpack.encode(body), new_id())
+        await service.bus.publish_event(next_one)
+
+        await eventually(lambda: heard.events == [next_one.reservation_id])
+        assert service.database is not None
+        await dead_letters(service.database, 1)
 
 
 async def test_a_query_is_answered_refused_or_unavailable(nats_url: str, postgres_dsn: str) -> None:
