@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -19,11 +19,16 @@ from schemas.scheduler.nodes import NodeRemoved
 from schemas.scheduler.reservations import ReservationEvent
 from schemas.telemetry.readings import GpuSampled, InventoryReported
 from services.gateway.domain.fleet import LatestSample, reading_views
-from services.gateway.ledger.eventlog import EventLog
+from services.gateway.ledger.eventlog import EventLog, read_event
 from shared.messaging.bus import Bus
+
+R = TypeVar("R", InventoryReported, ExecutorReported)
 
 FORGET_SECONDS: Final = 600.0
 PROGRESS_BUFFERED: Final = 64
+REPORTS: Final[dict[str, type[NodeRemoved | InventoryReported | ExecutorReported]]] = {
+    tag_of(each): each for each in (NodeRemoved, InventoryReported, ExecutorReported)
+}
 RESERVATION_EVENTS: Final = tuple(e for e in EVENTS if issubclass(e, ReservationEvent))
 
 
@@ -106,12 +111,11 @@ class LiveState:
         A report from just before the subscription is in the stream, so it comes through the log.
         """
         log.followers.append(self.on_logged)
-        for body in await log.last_of_each(tag_of(InventoryReported)):
-            await self.on_inventory(msgspec.convert(body, InventoryReported))
-        for body in await log.last_of_each(tag_of(ExecutorReported)):
-            await self.on_executor(msgspec.convert(body, ExecutorReported))
-        for body in await log.last_of_each(tag_of(NodeRemoved)):
-            removed = msgspec.convert(body, NodeRemoved)
+        for inventory in await log.last_of_each(InventoryReported):
+            await self.on_inventory(inventory)
+        for report in await log.last_of_each(ExecutorReported):
+            await self.on_executor(report)
+        for removed in await log.last_of_each(NodeRemoved):
             reports = (self.inventories.get(removed.node_id), self.executors.get(removed.node_id))
             if all(
                 report is None or report.occurred_at < removed.occurred_at for report in reports
@@ -143,16 +147,17 @@ class LiveState:
         """Take a report of a node, or a change of the ledger, from the event log."""
         for watcher in self.watchers:
             watcher.news.set()
-        if event.type == tag_of(NodeRemoved):
-            self.forget(event.event["node_id"])
         if event.type.startswith("scheduler."):
             for watcher in self.watchers:
                 watcher.ledger_changed.set()
                 watcher.wake.set()
-        elif event.type == tag_of(InventoryReported):
-            await self.on_inventory(msgspec.convert(event.event, InventoryReported))
-        elif event.type == tag_of(ExecutorReported):
-            await self.on_executor(msgspec.convert(event.event, ExecutorReported))
+        match _report_in(event):
+            case NodeRemoved() as removed:
+                self.forget(removed.node_id)
+            case InventoryReported() as inventory:
+                await self.on_inventory(inventory)
+            case ExecutorReported() as report:
+                await self.on_executor(report)
 
     def knows(self, node_id: str) -> bool:
         """Whether anything of a node has come; one that was removed is not known."""
@@ -169,12 +174,12 @@ class LiveState:
 
     async def on_inventory(self, inventory: InventoryReported) -> None:
         before = self.inventories.get(inventory.node_id)
-        if before is None or before.occurred_at <= inventory.occurred_at:
+        if before is None or _follows(before, inventory):
             self.inventories[inventory.node_id] = inventory
 
     async def on_executor(self, report: ExecutorReported) -> None:
         before = self.executors.get(report.executor_id)
-        if before is None or before.occurred_at <= report.occurred_at:
+        if before is None or _follows(before, report):
             self.executors[report.executor_id] = report
 
     async def on_progress(self, progress: AttemptProgressed) -> None:
@@ -212,6 +217,17 @@ class LiveState:
             waiting.discard(changed)
             if not waiting:
                 del self._changes[reservation_id]
+
+
+def _report_in(event: StoredEvent) -> NodeRemoved | InventoryReported | ExecutorReported | None:
+    """What is said of a node; None for any other event, and for one that cannot be read."""
+    kind = REPORTS.get(event.type)
+    return None if kind is None else read_event(event.subject, event.event, kind)
+
+
+def _follows(before: R, report: R) -> bool:
+    """By their numbers, as a node's clock may be set back."""
+    return report.boot_id != before.boot_id or report.revision >= before.revision
 
 
 def _is_newer(sample: GpuSampled, before: GpuSampled) -> bool:

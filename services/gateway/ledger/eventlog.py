@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import takewhile
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -17,18 +17,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 from typing_extensions import override
 
-from schemas.base import PREFIX, Kind, tag_of
+from schemas.base import PREFIX, Event, Kind, tag_of
 from schemas.executor.attempts import ExecutorReported
 from schemas.gateway.views import StoredEvent
 from schemas.telemetry.readings import InventoryReported
 from services.gateway.domain.event_filter import EventFilter, Subjects, subjects_of
 from shared.clock import utcnow
-from shared.errors import PermanentError, UnavailableError
-from shared.messaging.codec import TypedCodec
+from shared.errors import PermanentError, UnavailableError, shortened
+from shared.logging import log
+from shared.messaging.codec import TypedCodec, check_subject, decoder_of
 from shared.messaging.routes import DurableRoute, Route, function_of
 from shared.messaging.streams import EVENTS
 from shared.postgres.database import Connection, Database
 from shared.waiting import wait_for
+
+M = TypeVar("M", bound=Event)
 
 # Cursors are drawn while this is held, so that they become visible in their order.
 APPEND_LOCK: Final = 0x6770657600
@@ -38,6 +41,8 @@ LOOK_SECONDS: Final = 1.0  # other gateways append to the same log
 TRIM_SECONDS: Final = 600.0
 REPEATED: Final = (tag_of(InventoryReported), tag_of(ExecutorReported))
 TASK_UNKNOWN_TRIES: Final = 4  # within about six seconds
+
+_decode: Final = decoder_of(Any)
 
 LOCK_APPEND: Final = "SELECT pg_advisory_xact_lock($1)"
 
@@ -75,7 +80,7 @@ ORDER BY cursor LIMIT $7
 """
 
 SELECT_LAST_OF_EACH: Final = """
-SELECT DISTINCT ON (subject) body FROM event
+SELECT DISTINCT ON (subject) subject, body FROM event
 WHERE type = $1 AND stored_at > now() - interval '1 hour' ORDER BY subject, cursor DESC
 """
 
@@ -114,20 +119,34 @@ class _RawCodec(TypedCodec):
 def parse(raw: RawEvent) -> StoredEvent:
     """An event as plain data, without a cursor yet. Raises PermanentError if it is none."""
     try:
-        body = msgspec.msgpack.decode(raw.body)
+        body = _decode(raw.body)
         plain = msgspec.json.decode(msgspec.json.encode(body))
-    except (msgspec.DecodeError, TypeError, ValueError) as error:
+    except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
         raise PermanentError(f"{raw.subject}: {error}") from error
     if not isinstance(plain, dict):
         raise PermanentError(f"{raw.subject}: expected a mapping, found {type(plain).__name__}")
+    type_ = ".".join(raw.subject.split(".")[2:4])
+    if plain.get("type", type_) != type_:
+        raise PermanentError(f"{raw.subject}: expected its type, found {plain['type']!r}")
     return StoredEvent(
         cursor=0,
         subject=raw.subject,
-        type=str(plain.get("type") or ".".join(raw.subject.split(".")[2:4])),
+        type=type_,
         message_id=_message_id(plain, raw),
         occurred_at=_occurred_at(plain),
         event=plain,
     )
+
+
+def read_event(subject: str, body: dict[str, Any], event: type[M]) -> M | None:
+    """A stored event as its type; None where a sender filled it with something else."""
+    try:
+        found = msgspec.convert(body, event)
+        check_subject(found, subject)
+    except msgspec.ValidationError as error:
+        log.warning("undecodable", subject=subject, error=shortened(str(error)))
+        return None
+    return found
 
 
 def _message_id(plain: dict[str, Any], raw: RawEvent) -> UUID:
@@ -194,7 +213,7 @@ class EventLog:
                 INSERT_EVENT,
                 event.message_id,
                 event.subject,
-                event.type.replace("\0", ""),
+                event.type,
                 event.occurred_at,
                 about.task_id,
                 about.experiment_id,
@@ -242,11 +261,14 @@ class EventLog:
             found: str | None = await connection.fetchval(SELECT_NAMESPACE_OF_TASK, str(task_id))
         return found
 
-    async def last_of_each(self, type_: str) -> list[dict[str, Any]]:
-        """The newest event of a type per subject."""
+    async def last_of_each(self, event: type[M]) -> list[M]:
+        """The newest event of a type per subject, where that can be read."""
         async with self.database.transaction() as connection:
-            rows = await connection.fetch(SELECT_LAST_OF_EACH, type_)
-        return [msgspec.json.decode(row["body"]) for row in rows]
+            rows = await connection.fetch(SELECT_LAST_OF_EACH, tag_of(event))
+        found = (
+            read_event(row["subject"], msgspec.json.decode(row["body"]), event) for row in rows
+        )
+        return [each for each in found if each is not None]
 
     async def trim(self) -> None:
         """Delete what is past its retention, and repeated reports that newer ones replaced."""
@@ -262,7 +284,10 @@ class EventLog:
         self.tail.extend(entries)
         for entry in entries:
             for follower in self.followers:
-                await follower(entry.event)
+                try:
+                    await follower(entry.event)
+                except Exception:  # noqa: BLE001  # a message never ends its process
+                    log.exception("follower_failed", subject=entry.event.subject)
         while len(self.tail) > TAIL_EVENTS:
             self.floor = self.tail.popleft().event.cursor
         return len(entries)
