@@ -33,7 +33,7 @@ def create_service(settings: ExecutorSettings | None = None) -> Service:
             runtimes=(
                 host_runtimes(settings, journal)
                 if cluster is None
-                else cluster_runtimes(settings, cluster)
+                else cluster_runtimes(settings, cluster, journal)
             ),
             journal=journal,
             bus=bus,

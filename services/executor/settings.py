@@ -2,13 +2,19 @@
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 from uuid import UUID
+
+from msgspec import Meta
 
 from schemas.base import Count, Percent, PositiveInt, PositiveSeconds, Seconds
 from services.executor.domain.deadlines import PhaseLimits
 from shared.mps import DEFAULT_PIPE_DIR
 from shared.settings import CommonSettings
+
+CacheVolumeName = Annotated[
+    str, Meta(pattern=r"^$|^hostPath:/|^persistentVolumeClaim:[a-z0-9]([-.a-z0-9]*[a-z0-9])?$")
+]
 
 
 class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
@@ -47,7 +53,10 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     is how an engine is reached: by its Service from inside the cluster, else at its pod's address,
     or at a port of its node. With `cluster_cuda_labels` nodes carry `cuda-major-version` and
     `cuda-minor-version`, and where no node was chosen an image whose tag tells its CUDA is bound to
-    one whose driver serves it. `cluster_queue` is Kueue's LocalQueue for engines. An engine whose
+    one whose driver serves it. `cluster_queue` is Kueue's LocalQueue for engines.
+    `cluster_compile_cache` keeps what engines in pods compile, in a directory of their node
+    (`hostPath:/var/lib/compiled`), or in a claim of their namespace
+    (`persistentVolumeClaim:compiled`). An engine whose
     pod is neither bound nor started within `readiness_timeout_seconds` has failed.
     """
 
@@ -87,6 +96,7 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     cluster_access: Literal["service", "pod", "node_port"] = "service"
     cluster_queue: str = ""
     cluster_cuda_labels: bool = False
+    cluster_compile_cache: CacheVolumeName = ""
 
     @property
     def home(self) -> Path:

@@ -32,6 +32,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "SGLANG_DG_CACHE_DIR": "deep_gemm",
     "CUDA_CACHE_PATH": "cuda",
 }
+CONTAINER_TARGET: Final = "/var/cache/compiled"
 MOST_SLOTS: Final = 64
 _FILES: Final = "files"
 _LOCK: Final = "lock"

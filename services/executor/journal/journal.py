@@ -100,6 +100,16 @@ MIGRATIONS: Final[Sequence[str]] = (
     DROP TABLE device_epoch;
     """,
     "ALTER TABLE attempt ADD COLUMN image_digest TEXT;",
+    """
+    CREATE TABLE pod_cache (
+        directory TEXT PRIMARY KEY,
+        key TEXT NOT NULL,
+        begun_at REAL NOT NULL,
+        image_digest TEXT NOT NULL,
+        left_at REAL NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX pod_cache_key ON pod_cache (key, left_at);
+    """,
 )
 
 

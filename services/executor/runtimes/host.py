@@ -7,6 +7,7 @@ from services.executor.engines.engines_file import load_engines, load_images
 from services.executor.journal.journal import Journal
 from services.executor.runtimes.docker.runtime import DockerRuntime
 from services.executor.runtimes.kubernetes.cluster import Cluster
+from services.executor.runtimes.kubernetes.compile_cache import PodCaches
 from services.executor.runtimes.kubernetes.preflight import Preflight
 from services.executor.runtimes.kubernetes.runtime import KubernetesRuntime
 from services.executor.runtimes.process import ProcessRuntime
@@ -27,7 +28,7 @@ def host_runtimes(settings: ExecutorSettings, journal: Journal) -> Mapping[Runti
 
 
 def cluster_runtimes(
-    settings: ExecutorSettings, cluster: Cluster
+    settings: ExecutorSettings, cluster: Cluster, journal: Journal
 ) -> Mapping[Runtime, EngineRuntime]:
     """What a cluster has: an executor of one runs nothing on its own host.
 
@@ -35,5 +36,8 @@ def cluster_runtimes(
     """
     images = load_images(settings.engines_file)
     preflight = Preflight(cluster, images)
-    kinds = (Runtime.OME, Runtime.KUBERNETES)
-    return {kind: KubernetesRuntime(kind, settings, cluster, preflight, images) for kind in kinds}
+    caches = PodCaches(settings, cluster, journal)
+    return {
+        kind: KubernetesRuntime(kind, settings, cluster, preflight, images, caches)
+        for kind in (Runtime.OME, Runtime.KUBERNETES)
+    }

@@ -1,9 +1,11 @@
 """A cluster's API and the runtimes that start engines there."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
+from services.executor.journal.journal import Journal
 from tests.support.kubernetes.api import Api
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.worlds.cluster_executor import ClusterRuntimes, runtimes_of_clusters
@@ -19,3 +21,10 @@ async def api(empty_cluster: ControlPlane) -> AsyncIterator[Api]:
 async def runtimes() -> AsyncIterator[ClusterRuntimes]:
     async with runtimes_of_clusters() as made:
         yield made
+
+
+@pytest.fixture
+async def journal(tmp_path: Path) -> AsyncIterator[Journal]:
+    opened = await Journal(tmp_path / "journal.db").open()
+    yield opened
+    opened.close_nowait()

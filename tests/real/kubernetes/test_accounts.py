@@ -7,12 +7,16 @@ import pytest
 
 from schemas.cluster.nodes import ClusterView, GetCluster
 from schemas.executor.attempts import Runtime
+from schemas.gpus.device_grant import ClusterPlacement
 from services.cluster.app import create_service
 from services.cluster.settings import ClusterSettings
+from services.executor.journal.journal import Journal
 from shared.kubernetes.access import ClusterAccess
 from shared.kubernetes.client import KubernetesClient
 from shared.testing import eventually
 from tests.support.bus import connected_bus
+from tests.support.kubernetes.api import Api
+from tests.support.kubernetes.caches import CLAIM, bound_claim, mounted
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.engines import pod_engines
 from tests.support.kubernetes.manifests import install, token_of
@@ -23,6 +27,7 @@ from tests.support.worlds.cluster_executor import (
     cluster_settings,
     cluster_start,
 )
+from tests.support.worlds.executor import NODE
 from tests.support.worlds.runtime_launches import launch_of
 
 ENGINES = "gpusteward-engines"
@@ -80,25 +85,35 @@ async def test_the_watcher_sees_all_of_a_cluster(
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", [Runtime.KUBERNETES, Runtime.OME])
-async def test_the_executor_runs_engines(
-    ome_cluster: ControlPlane, runtimes: ClusterRuntimes, tmp_path: Path, kind: Runtime
+async def test_the_executor_runs_engines_and_keeps_what_they_compile(
+    ome_cluster: ControlPlane,
+    api: Api,
+    runtimes: ClusterRuntimes,
+    journal: Journal,
+    tmp_path: Path,
+    kind: Runtime,
 ) -> None:
     await install_permissions(ome_cluster)
+    await api.create_all(bound_claim(ENGINES))
     settings = cluster_settings(
         ome_cluster,
         tmp_path,
         kubeconfig=await kubeconfig_of(ome_cluster, "executor", tmp_path),
         cluster_namespace=ENGINES,
+        cluster_compile_cache=CLAIM,
     )
-    runtime = runtimes.make(kind, settings)
+    runtime = runtimes.make(kind, settings, journal)
+    place = ClusterPlacement(cluster_id=NODE, gpus=1, node_name="node-0", hostname="node-0")
 
-    async with pod_engines(ome_cluster), ome_stand_in(ome_cluster):
+    async with pod_engines(ome_cluster, tmp_path / "disks"), ome_stand_in(ome_cluster):
         offer = await runtime.offer()
-        engine = await runtime.start(launch_of(cluster_start(kind), settings))
+        engine = await runtime.start(launch_of(cluster_start(kind, place=place), settings))
         await engine.until_ready(READY_SECONDS)
         [workload] = await runtime.workloads()
+        directories = await mounted(api, ENGINES)
         await engine.stop(1.0)
 
         assert kind.value not in offer.missing, offer.missing
         assert workload.labels.node_id == settings.node_id
+        assert len(directories) == 1
         assert await runtime.workloads() == ()

@@ -1,5 +1,8 @@
 """Engines in pods that kwok only pretends to run: each pod's simulated engine, as a process that
 listens at the pod's address. Its exit becomes its container's, and it ends with its pod.
+
+With `disks` its directories of nodes and claims are there, as kubelet makes them, and the variables
+that name them.
 """
 
 import asyncio
@@ -9,6 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 from aiohttp import ClientError
@@ -24,9 +28,11 @@ RETRY_SECONDS: Final = 0.1
 
 
 @asynccontextmanager
-async def pod_engines(control_plane: ControlPlane) -> "AsyncIterator[PodEngines]":
+async def pod_engines(
+    control_plane: ControlPlane, disks: Path | None = None
+) -> "AsyncIterator[PodEngines]":
     async with control_plane.api() as api:
-        engines = PodEngines(control_plane, api)
+        engines = PodEngines(control_plane, api, disks)
         watching = asyncio.create_task(engines.watch())
         try:
             yield engines
@@ -41,6 +47,7 @@ class PodEngines:
 
     control_plane: ControlPlane
     api: Api
+    disks: Path | None = None
     processes: dict[str, asyncio.subprocess.Process] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
     _of_reservation: dict[str, list[str]] = field(default_factory=dict)
@@ -109,7 +116,12 @@ class PodEngines:
         argv = [sys.executable, *(address if each == "0.0.0.0" else each for each in words[1:])]  # noqa: S104
         process = self.processes[metadata["uid"]] = await asyncio.create_subprocess_exec(
             *argv,
-            env={"PATH": os.defpath, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+            env={
+                **self._mounted(pod, container),
+                "PATH": os.defpath,
+                "PYTHONPATH": str(ROOT),
+                "PYTHONUNBUFFERED": "1",
+            },
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
@@ -128,6 +140,26 @@ class PodEngines:
                 f"{path}/status",
                 {"status": {"containerStatuses": [{**status, "restartCount": 0, "state": state}]}},
             )
+
+    def _mounted(self, pod: Object, container: Object) -> dict[str, str]:
+        """Variables that name what is mounted below a volume, on this host's disk."""
+        named: dict[str, str] = {}
+        volumes = {each["name"]: each for each in pod["spec"]["volumes"]}
+        for mount in container["volumeMounts"] if self.disks is not None else ():
+            volume, target = volumes[mount["name"]], mount["mountPath"]
+            if "hostPath" in volume:
+                root = self.disks / pod["spec"]["nodeName"] / volume["hostPath"]["path"][1:]
+            elif "persistentVolumeClaim" in volume:
+                claim = volume["persistentVolumeClaim"]["claimName"]
+                root = self.disks / pod["metadata"]["namespace"] / claim
+            else:
+                continue
+            directory = root / mount.get("subPath", "")
+            directory.mkdir(parents=True, exist_ok=True)
+            for each in container["env"]:
+                if each["value"].startswith(target):
+                    named[each["name"]] = str(directory) + each["value"].removeprefix(target)
+        return named
 
     def _log(self, line: str) -> None:
         stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")

@@ -11,6 +11,7 @@ import msgspec
 from schemas.cluster.kubernetes import KubernetesSpec
 from schemas.executor.attempts import Runtime, StartExperiment
 from schemas.gpus.device_grant import ClusterPlacement
+from services.executor.journal.journal import Journal
 from services.executor.runtimes.host import cluster_runtimes
 from services.executor.runtimes.kubernetes.cluster import Cluster
 from services.executor.runtimes.runtime import EngineRuntime
@@ -63,13 +64,16 @@ def cluster_start(
 
 @dataclass(slots=True)
 class ClusterRuntimes:
-    """All made here are closed with it."""
+    """All made here are closed with it. A journal is not opened: only compile caches need one."""
 
     clusters: list[Cluster]
 
-    def make(self, kind: Runtime, settings: ExecutorSettings) -> EngineRuntime:
+    def make(
+        self, kind: Runtime, settings: ExecutorSettings, journal: Journal | None = None
+    ) -> EngineRuntime:
         self.clusters.append(cluster := Cluster(settings))
-        return cluster_runtimes(settings, cluster)[kind]
+        journal = journal or Journal(settings.home / "journal.db")
+        return cluster_runtimes(settings, cluster, journal)[kind]
 
 
 @asynccontextmanager

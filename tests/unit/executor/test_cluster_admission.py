@@ -10,6 +10,7 @@ from schemas.cluster.kubernetes import KubernetesSpec
 from schemas.executor.attempts import Runtime
 from schemas.gpus.device_grant import ClusterPlacement
 from services.executor.domain.admission import gpus_of, refuse_misdirected
+from services.executor.journal.journal import Journal
 from services.executor.runtimes.host import cluster_runtimes
 from services.executor.runtimes.kubernetes.cluster import Cluster, namespaces_for
 from services.executor.settings import ExecutorSettings
@@ -79,7 +80,8 @@ def test_what_a_cluster_could_not_run_is_refused_by_its_field(
     tmp_path: Path, kind: Runtime, overrides: dict[str, Any], path: str | None
 ) -> None:
     settings = settings_in(tmp_path)
-    runtime = cluster_runtimes(settings, Cluster(settings))[kind]
+    journal = Journal(tmp_path / "journal.db")
+    runtime = cluster_runtimes(settings, Cluster(settings), journal)[kind]
     start = cluster_start(kind, **overrides)
 
     if path is None:

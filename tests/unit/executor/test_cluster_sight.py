@@ -236,6 +236,27 @@ def test_why_there_is_no_pod(status: dict[str, Any], kind: FailureKind, says: st
     assert (seen.kind, seen.is_final, seen.message) == (kind, False, says)
 
 
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        'pods "e-1" is forbidden: violates PodSecurity "baseline:latest": hostPath volumes',
+        "pods \"e\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: n",
+    ],
+)
+def test_a_pod_that_no_waiting_makes_admissible_is_not_waited_for(refusal: str) -> None:
+    condition = {
+        "type": "ReplicaFailure",
+        "status": "True",
+        "reason": "FailedCreate",
+        "message": refusal,
+    }
+
+    seen = sight_of(workload(conditions=[condition]), [])
+
+    assert (seen.kind, seen.is_final) == (FailureKind.RUNTIME_UNAVAILABLE, True)
+    assert refusal in seen.message
+
+
 def test_what_somebody_else_removed_or_replaced_has_ended() -> None:
     assert sight_of(None, [pod()]).kind is FailureKind.RUNTIME_UNAVAILABLE
     replaced = sight_of(workload(), [pod(engine({"running": {}}, ready=True))], first_uid="p-0")

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from schemas.executor.attempts import StartExperiment
 from schemas.gpus.device_grant import DeviceGrant
-from services.executor.engines.compile_cache import cache_variables
+from services.executor.engines.compile_cache import CONTAINER_TARGET, cache_variables
 from services.executor.engines.engine import EngineCommand
 from services.executor.engines.image import EngineImage, HostMount
 from services.executor.runtimes.engine_process import label_environment
@@ -31,7 +31,6 @@ from shared.mps import is_by_mps, mps_environment
 
 LOOPBACK: Final = "127.0.0.1"
 CACHE_TARGET: Final = "/var/cache/models"
-COMPILED_TARGET: Final = "/var/cache/compiled"
 STACK_BYTES: Final = 64 << 20
 ULIMITS: Final = [
     {"Name": "memlock", "Soft": -1, "Hard": -1},
@@ -185,7 +184,7 @@ def _environment(launch: Launch, made: Made, settings: ExecutorSettings) -> dict
     if settings.model_cache_dir:
         variables |= {"HF_HOME": CACHE_TARGET, "LLAMA_CACHE": f"{CACHE_TARGET}/llama.cpp"}
     if made.compile_cache is not None:
-        variables |= cache_variables(COMPILED_TARGET)
+        variables |= cache_variables(CONTAINER_TARGET)
     variables |= mps_environment(devices, settings.mps_pipe_dir)
     if any(not device.simulated for device in devices):
         variables["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
@@ -226,7 +225,7 @@ def _mounts(
     if made.compile_cache is not None:
         yield {
             "Source": str(made.compile_cache),
-            "Target": COMPILED_TARGET,
+            "Target": CONTAINER_TARGET,
             "ReadOnly": False,
         }
     for directory in mps_environment(devices, settings.mps_pipe_dir).values():

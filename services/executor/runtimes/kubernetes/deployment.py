@@ -13,6 +13,7 @@ from schemas.cluster.kubernetes import EnginePod
 from schemas.executor.attempts import Failure, FailureKind, Runtime
 from services.executor.domain.verdict import AttemptFailed, engine_exit, failure
 from services.executor.runtimes.kubernetes.cluster import Cluster
+from services.executor.runtimes.kubernetes.compile_cache import PodCaches
 from services.executor.runtimes.kubernetes.effective import differences
 from services.executor.runtimes.kubernetes.ending import Ending
 from services.executor.runtimes.kubernetes.kinds import SERVICES, Object, Pod, Service
@@ -30,6 +31,11 @@ from shared.waiting import cancelled
 PROBE_AGAIN_SECONDS: Final = 0.5
 LAST_LINES_SECONDS: Final = 3.0
 SIGNALLED: Final = 128
+_HOST_PATH_HINT: Final = (
+    "the executor keeps what engines compile in a directory of the node, which the security level "
+    "`baseline` of a namespace and policies like it refuse: set "
+    "GPUSTEWARD_EXECUTOR_CLUSTER_COMPILE_CACHE to a persistentVolumeClaim, or to nothing"
+)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -37,6 +43,7 @@ class EngineDeployment:
     """A started engine. `stop` has to be called, whatever happened; it may be called again."""
 
     cluster: Cluster
+    caches: PodCaches
     launch: Launch
     plan: Plan
     name: str
@@ -45,6 +52,8 @@ class EngineDeployment:
     _objects: EngineObjects = field(init=False)
     _first_uid: str | None = None
     _image: str = ""
+    _was_ready: bool = False
+    _is_released: bool = False
     _follower: LogFollower | None = None
     _following: "asyncio.Task[None] | None" = None
     _last: Sight = field(default_factory=lambda: Sight(message="nothing is known of it yet"))
@@ -75,6 +84,7 @@ class EngineDeployment:
                     raise AttemptFailed(await self._failure(sight, "before it was ready"))
                 url = await self._url(sight) if sight.is_ready else ""
                 if url and await is_ready(session, f"{url}{path}"):
+                    self._was_ready = True
                     return url
                 left_seconds = deadline - loop.time()
                 if left_seconds <= 0:
@@ -97,10 +107,16 @@ class EngineDeployment:
             labels=self.labels,
             grace_seconds=grace_seconds,
         ).run()
+        await self._release_cache()
         await self._objects.close()
         await self._last_lines()
         if self._following is not None:
             await cancelled(self._following)
+
+    async def _release_cache(self) -> None:
+        if self.plan.cache is not None and not self._is_released:
+            self._is_released = True
+            await self.caches.release(self.plan.cache, self._image, is_good=self._was_ready)
 
     async def _look(self) -> Sight:
         """How far it is."""
@@ -196,7 +212,8 @@ class EngineDeployment:
         engine = self.plan.command.engine
         if (ended := sight.ended) is None or sight.pod is None:
             text = self.launch.log.tail(LOG_LINES_READ)
-            return failure(sight.kind, f"{engine}: {sight.message}", log_text=text)
+            message = f"{engine}: {sight.message}"
+            return failure(sight.kind, message, log_text=text, hint=self._hint(sight))
         await self._last_lines()
         text = ""
         with suppress(KubernetesError):
@@ -217,7 +234,14 @@ class EngineDeployment:
             f"expected {self.plan.command.engine} to answer {self.plan.command.readiness_path} "
             f"within {timeout_seconds:g} s: {sight.message}{where}",
             log_text=self.launch.log.tail(LOG_LINES_READ),
+            hint=self._hint(sight),
         )
+
+    def _hint(self, sight: Sight) -> str:
+        """What may be why there is no pod; empty where nothing of ours is."""
+        cache = self.plan.cache
+        is_suspect = sight.pod is None and cache is not None and cache.volume.claim is None
+        return _HOST_PATH_HINT if is_suspect else ""
 
     async def _last_lines(self) -> None:
         """Wait a moment for what it wrote in the end."""

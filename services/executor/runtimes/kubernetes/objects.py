@@ -13,6 +13,8 @@ from schemas.cluster.kubernetes import ContainerDevices, KubernetesSpec
 from schemas.cluster.nodes import GpuSupply
 from schemas.executor.attempts import Runtime, StartExperiment
 from schemas.gpus.device_grant import ClusterPlacement
+from services.executor.domain.pod_cache import PodCache
+from services.executor.engines.compile_cache import CONTAINER_TARGET, cache_variables
 from services.executor.engines.engine import EngineCommand
 from services.executor.engines.image import EngineImage
 from services.executor.runtimes.engine_process import label_environment
@@ -44,6 +46,7 @@ ENGINE_CONTAINER: Final = "ome-container"  # by this name OME knows the engine's
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 MODEL_VOLUME: Final = "model"
+COMPILED_VOLUME: Final = "compiled"
 SHARED_MEMORY: Final = "shared-memory"
 CLAIM_NAME: Final = "gpus"
 PROBE_SECONDS: Final = 5
@@ -70,6 +73,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     names: KubernetesSpec
     placement: ClusterPlacement
     model: NamedModel | None = None
+    cache: PodCache | None = None
 
 
 def workload_name(command: StartExperiment) -> str:
@@ -299,6 +303,7 @@ class _Maker:
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             **advised_environment(self._plan.reference, self._plan.placement.resource or ""),
             **self._plan.command.env,
+            **(cache_variables(CONTAINER_TARGET) if self._plan.cache is not None else {}),
             **label_environment(self._launch.labels),
             "GPUSTEWARD_ATTEMPT": str(self._launch.command.attempt_id),
         }
@@ -331,6 +336,9 @@ class _Maker:
         if (claim := self._plan.names.claim) is not None:
             mount = {"name": MODEL_VOLUME, "mountPath": claim.mount_path, "readOnly": True}
             mounts.append({**mount, "subPath": claim.subpath} if claim.subpath else mount)
+        if (cache := self._plan.cache) is not None:
+            mount = {"name": COMPILED_VOLUME, "mountPath": CONTAINER_TARGET}
+            mounts.append({**mount, "subPath": cache.directory})
         return mounts
 
     def _pod_parts(self) -> Object:
@@ -342,6 +350,8 @@ class _Maker:
         if (claim := self._plan.names.claim) is not None:
             source = {"claimName": claim.name, "readOnly": True}
             volumes.append({"name": MODEL_VOLUME, "persistentVolumeClaim": source})
+        if (cache := self._plan.cache) is not None:
+            volumes.append({"name": COMPILED_VOLUME, **cache.volume.source})
         made: Object = {
             "enableServiceLinks": False,
             "automountServiceAccountToken": False,

@@ -12,6 +12,7 @@ from services.executor.engines.engine import EngineCommand
 from services.executor.engines.engine_table import SWITCHED_OFF
 from services.executor.engines.image import EngineImage, container_command
 from services.executor.runtimes.kubernetes.cluster import Cluster, namespaces_for
+from services.executor.runtimes.kubernetes.compile_cache import PodCaches
 from services.executor.runtimes.kubernetes.deployment import EngineDeployment
 from services.executor.runtimes.kubernetes.ending import Ending
 from services.executor.runtimes.kubernetes.kinds import PODS
@@ -57,12 +58,14 @@ class KubernetesRuntime:
         cluster: Cluster,
         preflight: Preflight,
         images: Mapping[str, EngineImage],
+        caches: PodCaches,
     ) -> None:
         self._kind = kind
         self._settings = settings
         self._images = images
         self._cluster = cluster
         self._preflight = preflight
+        self._caches = caches
         self._unmade: set[UUID] = set()
 
     @property
@@ -147,15 +150,17 @@ class KubernetesRuntime:
         placement = command.cluster
         if placement is None:
             raise RuntimeError("a start without a place, which `check` refuses")
+        namespace = self._namespace(command)
         plan = Plan(
             kind=self._kind,
-            namespace=self._namespace(command),
+            namespace=namespace,
             image=image,
             reference=resolved.reference,
             command=self._command(image, command, resolved.model_path, launch.served_model_name),
             names=command.engine.kubernetes or KubernetesSpec(),
             placement=placement,
             model=resolved.model,
+            cache=await self._caches.take(command, namespace, resolved.reference),
         )
         finding = {
             **finding_labels(self._settings, self._kind, launch.labels),
@@ -176,6 +181,7 @@ class KubernetesRuntime:
             raise
         return EngineDeployment(
             cluster=self._cluster,
+            caches=self._caches,
             launch=launch,
             plan=plan,
             name=workload_name(command),

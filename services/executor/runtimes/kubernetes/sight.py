@@ -27,6 +27,9 @@ _PULL_FAILURES: Final = frozenset(
 )
 _NEVER_PULLED: Final = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 _ORDINARY_WAITS: Final = frozenset({"", "ContainerCreating", "PodInitializing"})
+# Of what admission says, what waiting does not change: a security level, a policy in the API.
+# What a webhook or a quota refuses may be taken later.
+_FINAL_REFUSALS: Final = ("violates PodSecurity", "ValidatingAdmissionPolicy")
 _MODEL_FAILURES: Final = frozenset({"BaseModelNotReady", "BaseModelNotFound", "ModelLoadFailed"})
 
 
@@ -101,6 +104,8 @@ def _without_pod(workload: Workload, admission: str) -> Sight:
         return Sight(message=f"OME: {failed.reason}: {failed.message}".strip(": "), kind=kind)
     held = _conditions(workload)
     message = "; ".join(each for each in (admission, held) if each) or "no pod has been made of it"
+    if any(each in held for each in _FINAL_REFUSALS):
+        return Sight(message=message, kind=FailureKind.RUNTIME_UNAVAILABLE, is_final=True)
     return Sight(message=message, kind=FailureKind.UNSCHEDULABLE)
 
 

@@ -17,6 +17,8 @@ from schemas.cluster.kubernetes import (
 from schemas.cluster.nodes import GpuSupply
 from schemas.executor.attempts import Runtime
 from schemas.gpus.device_grant import ClusterPlacement
+from services.executor.domain.pod_cache import CacheVolume, PodCache
+from services.executor.engines.compile_cache import VARIABLES
 from services.executor.engines.engine_table import IMAGES
 from services.executor.engines.image import container_command
 from services.executor.runtimes.kubernetes.effective import differences
@@ -72,6 +74,7 @@ def made(
     model: NamedModel | None = None,
     reference: str = "lmsysorg/sglang:v1",
     env: dict[str, str] | None = None,
+    cache: PodCache | None = None,
     **settings: Any,
 ) -> tuple[list[Object], Object]:
     """The objects, and the container that is intended."""
@@ -99,6 +102,7 @@ def made(
             **{"cluster_id": NODE, "gpus": 2, "node_name": "n1", "hostname": "h1", **(place or {})}
         ),
         model=model,
+        cache=cache,
     )
     return list(objects_of(launch, plan, chosen)), engine_container(launch, plan, chosen)
 
@@ -239,6 +243,48 @@ def test_with_ome_it_is_a_runtime_with_the_whole_command_and_a_service_of_one_re
             "engine": {**replicas, **PLACEMENT},
         },
     }
+
+
+@pytest.mark.parametrize(
+    ("setting", "source"),
+    [
+        (
+            "hostPath:/var/lib/compiled",
+            {"hostPath": {"path": "/var/lib/compiled", "type": "DirectoryOrCreate"}},
+        ),
+        (
+            "persistentVolumeClaim:compiled",
+            {"persistentVolumeClaim": {"claimName": "compiled"}},
+        ),
+    ],
+)
+@pytest.mark.parametrize("kind", [Runtime.KUBERNETES, Runtime.OME])
+def test_what_an_engine_compiles_goes_to_its_own_directory_of_the_volume_and_nowhere_else(
+    tmp_path: Path, kind: Runtime, setting: str, source: Object
+) -> None:
+    volume = CacheVolume.of(setting)
+    assert volume is not None
+    cache = PodCache(volume=volume, key="k", directory="team-a/team/k/a1", begun_at=0.0)
+
+    objects, container = made(tmp_path, kind, cache=cache)
+
+    (without, *_), _ = made(tmp_path, kind)
+    pod = (
+        objects[0]["spec"]["engineConfig"]
+        if kind is Runtime.OME
+        else objects[-1]["spec"]["template"]["spec"]
+    )
+    assert pod["volumes"][-1] == {"name": "compiled", **source}
+    assert container["volumeMounts"][-1] == {
+        "name": "compiled",
+        "mountPath": "/var/cache/compiled",
+        "subPath": "team-a/team/k/a1",
+    }
+    env = {each["name"]: each["value"] for each in container["env"]}
+    assert {name: env[name] for name in VARIABLES} == {
+        name: f"/var/cache/compiled/{folder}" for name, folder in VARIABLES.items()
+    }
+    assert "/var/cache/compiled" not in str(without)
 
 
 def test_the_clusters_own_scheduler_chooses_where_no_node_was_chosen(tmp_path: Path) -> None:
