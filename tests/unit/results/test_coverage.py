@@ -25,6 +25,8 @@ def read_at(at: float, interval: float, *, boot: int = 7, sequence: int = 1) -> 
 @pytest.mark.parametrize(
     ("readings", "seconds"),
     [
+        pytest.param([], 0.0, id="none"),
+        pytest.param([read_at(9.75, 1)], 0.0, id="none within"),
         pytest.param([read_at(15, 2)], 2.0, id="half an interval on both sides"),
         pytest.param([read_at(13, 1), read_at(14, 1)], 2.0, id="of two"),
         pytest.param([read_at(13, 1), read_at(14.5, 1)], 2.5, id="a little late"),

@@ -1,6 +1,40 @@
 """What DCGM's numbers mean."""
 
-from shared.gpu.dcgm_values import is_blank, memory_mb
+import pytest
+
+from shared.gpu.dcgm_values import is_blank, memory_mb, utilization_percent
+
+
+@pytest.mark.parametrize("first", [0x7FFFFFF0, 140737488355328])
+def test_sixteen_numbers_from_the_greatest_on_stand_for_no_value(first: int) -> None:
+    assert [is_blank(float(first + beyond)) for beyond in (-1, 0, 15, 16)] == [
+        *(False, True, True, False)
+    ]
+
+
+def test_every_number_from_the_greatest_whole_one_on_stands_for_no_value() -> None:
+    greatest = float(0x7FFFFFFFFFFFFFF0)
+
+    assert is_blank(greatest)
+    assert is_blank(2 * greatest)
+    assert not is_blank(greatest / 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "is_instance", "percent"),
+    [
+        ({"DCGM_FI_DEV_GPU_UTIL": 37.0, "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.5}, False, 37.0),
+        ({"DCGM_FI_DEV_GPU_UTIL": 37.0, "DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.5}, True, 50.0),
+        ({"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 0.41234}, False, 41.23),
+        ({"DCGM_FI_PROF_GR_ENGINE_ACTIVE": 1.01}, False, 100.0),
+        ({"DCGM_FI_DEV_GPU_UTIL": 37.0}, True, None),
+        ({}, False, None),
+    ],
+)
+def test_an_instance_has_the_time_of_its_engines_alone(
+    values: dict[str, float], is_instance: bool, percent: float | None
+) -> None:
+    assert utilization_percent(values, is_instance=is_instance) == percent
 
 
 def test_nothing_and_little_are_values() -> None:
