@@ -14,6 +14,7 @@ from services.executor.domain.verdict import (
     cancelled,
     engine_exit,
     executor_restarted,
+    executor_stopped,
     failure,
     is_port_taken,
     judge,
@@ -200,6 +201,12 @@ def test_every_failure_leaves_with_its_hint(kind: FailureKind) -> None:
 def test_every_verdict_that_is_no_success_says_what_to_do(verdict: Verdict) -> None:
     assert verdict.failure is not None
     assert verdict.failure.hint
+
+
+def test_an_executor_that_was_stopped_is_told_from_one_that_ended_otherwise() -> None:
+    assert executor_stopped().executor_stopped
+    assert not executor_restarted("it is another one").executor_stopped
+    assert executor_stopped().outcome is executor_restarted("").outcome
 
 
 def test_a_log_tail_is_short_however_long_the_log_is() -> None:

@@ -90,6 +90,8 @@ def test_errors_are_counted_from_before_the_window_to_its_last_sample() -> None:
     faults = [
         Fault("node-a", "GPU-0", 19.0, 79),
         Fault("node-a", "GPU-0", 11.0, 13),
+        Fault("node-a", "GPU-0", 20.0, 74),
+        Fault("node-a", "GPU-0", 10.0, 63),
         Fault("node-a", "GPU-0", 21.0, 31),
         Fault("node-a", "GPU-1", 12.0, 94),
         Fault("node-b", "GPU-0", 12.0, 48),
@@ -98,8 +100,22 @@ def test_errors_are_counted_from_before_the_window_to_its_last_sample() -> None:
     details = measured(readings, faults=faults).gpu_details["0"]
 
     assert (details.ecc_corrected, details.ecc_uncorrected) == (3, 0)
-    assert details.xids == (13, 79)
+    assert details.xids == (63, 13, 79, 74)
     assert measured([make_reading(15.0)]).gpu_details["0"].ecc_corrected is None
+
+
+def test_errors_between_two_windows_count_and_those_long_before_do_not() -> None:
+    counts = {5.0: 1, 9.0: 4, 10.0: 5, 15.0: 6, 23.0: 9, 30.0: 11, 31.0: 20}
+    device = DeviceGrant(node_id="node-a", uuid="GPU-0", index=0, name="A100")
+    readings = [make_reading(at, ecc_corrected=count) for at, count in counts.items()]
+
+    found = summarize(
+        Run([device], [Span(10.0, 20.0), Span(24.0, 30.0)]),
+        {("node-a", "GPU-0"): readings},
+        simulated=False,
+    )
+
+    assert found.gpu_details["0"].ecc_corrected == 11 - 4
 
 
 def test_who_else_was_there_is_named_with_the_time() -> None:

@@ -38,12 +38,27 @@ def planned(start: datetime, end: datetime, **overrides: object) -> Plan:
         (DAY, 1, Level.MINUTE),
         (2 * DAY, 1, Level.MINUTE),
         (2 * DAY, 64, Level.HOUR),
+        (2 * DAY, 10_000, Level.HOUR),
+        (timedelta(hours=2.5), 1, Level.MINUTE),
         (7 * DAY, 1, Level.HOUR),
         (7 * DAY, 10_000, Level.HOUR),
     ],
 )
 def test_the_resolution_chooses_itself(span: timedelta, devices: int, level: Level) -> None:
     assert planned(NOON, NOON + span, devices=devices).level is level
+
+
+@pytest.mark.parametrize(("most_rows", "level"), [(3_600, Level.RAW), (3_599, Level.MINUTE)])
+def test_as_many_rows_are_read_as_may_be(most_rows: int, level: Level) -> None:
+    assert planned(NOON, NOON + HOUR, most_rows=most_rows).level is level
+
+
+def test_a_level_is_kept_from_its_first_moment_on() -> None:
+    first = NOON + timedelta(seconds=30)
+
+    found = planned(first, first + HOUR, kept_from=ALWAYS | {Level.RAW: first})
+
+    assert (found.level, found.origin) == (Level.RAW, first)
 
 
 def test_a_bucket_has_at_least_a_millisecond() -> None:
