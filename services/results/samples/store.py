@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -15,7 +15,8 @@ from schemas.telemetry.readings import GpuPod, GpuProcess, GpuReading, GpuSample
 from services.results.domain.reading import Condition, Tenant
 from services.results.samples.agent_boots import claim
 from services.results.samples.copied_rows import BEGIN, COLUMNS, END, device_values, tick_values
-from services.results.samples.partitions import Partitions
+from services.results.samples.partitions import DAYS_AHEAD, Partitions
+from shared.clock import utcnow
 from shared.errors import UnavailableError
 from shared.logging import log
 from shared.postgres.database import Connection, Database, to_json
@@ -47,7 +48,8 @@ INSERT INTO {{partition}} ({", ".join(COLUMNS)}) SELECT {", ".join(COLUMNS)} FRO
 ORDER BY device_no, observed_at, boot_id, sequence ON CONFLICT DO NOTHING
 """
 
-YEARS: Final = range(1970, 9999)  # a clock beyond these is broken
+FIRST_YEAR: Final = 1970  # a clock before it is broken, as is one so far ahead of ours
+LARGEST_LEAD: Final = timedelta(days=DAYS_AHEAD)
 
 DeviceKey = tuple[str, str]
 DeviceRow = tuple[int, str | None, bool]
@@ -88,7 +90,8 @@ class SampleStore:
 
     async def store(self, batch: list[GpuSampled]) -> None:
         """Store a batch; readings that are there already stay. Raises UnavailableError."""
-        samples = [sample for sample in batch if _is_storable(sample)]
+        latest = utcnow() + LARGEST_LEAD
+        samples = [sample for sample in batch if _is_storable(sample, latest)]
         if len(samples) < len(batch):
             log.warning("samples_unstorable", count=len(batch) - len(samples))
         if not samples:
@@ -211,12 +214,15 @@ def _tenants(processes: tuple[GpuProcess, ...] | None) -> tuple[Tenant, ...] | N
     return tuple(sorted(tenants, key=str))
 
 
-def _is_storable(sample: GpuSampled) -> bool:
-    """Whether Postgres has a place for its identity."""
+def _is_storable(sample: GpuSampled, latest: datetime) -> bool:
+    """Whether Postgres has a place for its identity. The partition of a day that never comes would
+    never be dropped.
+    """
     return (
         math.isfinite(sample.interval_seconds)
         and sample.sequence < LARGEST_INTEGER
-        and sample.observed_at.year in YEARS
+        and sample.observed_at.year >= FIRST_YEAR
+        and sample.observed_at <= latest
         and all("\0" not in gpu.uuid for gpu in sample.gpus)
     )
 

@@ -291,6 +291,16 @@ async def test_what_no_sample_has_any_more_is_forgotten(store: Store) -> None:
     ]
 
 
+async def test_a_clock_far_ahead_makes_no_partition_of_a_day_that_never_comes(store: Store) -> None:
+    ahead = [make_sample(utcnow() + timedelta(days=days), days) for days in (1, 400, 9_000)]
+
+    await store.store(ahead)
+
+    partitions = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'sample'::regclass"
+    assert await ask(store, partitions) == 1
+    assert await ask(store, "SELECT count(*) FROM sample") == 2
+
+
 async def test_raw_samples_outlive_their_days_until_they_are_rolled_up_and_rollups_outlive_them(
     store: Store,
 ) -> None:
