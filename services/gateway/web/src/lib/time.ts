@@ -5,10 +5,11 @@ const MINUTE = 60;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** At most two units: 42 s, 3 min 5 s, 2 h 10 min, 4 d 3 h. */
+/** At most two units: < 0.1 s, 42 s, 3 min 5 s, 2 h 10 min, 4 d 3 h. */
 export function duration(seconds: Maybe): string {
   if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return UNKNOWN;
   const total = Math.max(0, seconds);
+  if (total > 0 && total < 0.05) return "< 0.1 s";
   if (total < 10 && total % 1 >= 0.05) return `${total.toFixed(1)} s`;
   const parts: string[] = [];
   let rest = Math.round(total);
@@ -40,7 +41,7 @@ export function secondsSince(at: string | null | undefined, nowMs: number): numb
 export function moment(at: string | null | undefined, nowMs: number = Date.now()): string {
   if (!at) return UNKNOWN;
   const date = new Date(at);
-  const time = date.toLocaleTimeString(undefined, { hour12: false });
+  const time = date.toLocaleTimeString(undefined, { hourCycle: "h23" });
   if (date.toDateString() === new Date(nowMs).toDateString()) return time;
   return `${date.toLocaleDateString(undefined, { day: "numeric", month: "short" })} ${time}`;
 }

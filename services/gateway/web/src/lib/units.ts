@@ -16,6 +16,18 @@ export function number(value: Maybe): string {
   return (FORMATS[digits] ??= format(digits)).format(value);
 }
 
+const ALIGNED: Intl.NumberFormat[] = [];
+
+/** As `number`, in a column of measurements: 3.70 under 3.69, so that points lie under each other. */
+export function measured(value: Maybe): string {
+  if (!value || !Number.isFinite(value) || Math.abs(value) >= 1000) return number(value);
+  const digits = Math.min(6, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value)))));
+  return (ALIGNED[digits] ??= new Intl.NumberFormat("en-US", {
+    minimumFractionDigits: digits,
+    maximumFractionDigits: digits,
+  })).format(value);
+}
+
 export function whole(value: Maybe): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return UNKNOWN;
   const rounded = Math.round(value);
@@ -32,7 +44,7 @@ export function percent(value: Maybe): string {
 
 export function watts(value: Maybe): string {
   if (value !== null && value !== undefined && Math.abs(value) >= 10_000) {
-    return withUnit(number(value / 1000), "kW");
+    return withUnit(measured(value / 1000), "kW");
   }
   return withUnit(whole(value), "W");
 }
@@ -41,10 +53,16 @@ export function celsius(value: Maybe): string {
   return withUnit(whole(value), "°C");
 }
 
-/** Of mebibytes, as drivers count them. */
+/** Of mebibytes, as drivers count them; to a tenth, where that is not nothing. */
 export function gibibytes(mebibytes: Maybe): string {
   if (mebibytes === null || mebibytes === undefined) return UNKNOWN;
-  return withUnit(number(mebibytes / 1024), "GiB");
+  const gib = mebibytes / 1024;
+  return withUnit(number(gib < 0.1 ? gib : Math.round(gib * 10) / 10), "GiB");
+}
+
+/** Of hours or percents, where a thousandth says no more than that there was some. */
+export function atLeast(least: number, value: Maybe): string {
+  return value && value > 0 && value < least ? `< ${number(least)}` : number(value);
 }
 
 export function share(part: Maybe, total: Maybe): number | null {
