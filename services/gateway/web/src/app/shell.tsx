@@ -9,6 +9,7 @@ import { useIsAnswering } from "@/lib/answering";
 import { api } from "@/lib/api-client";
 import { followEvents, useLiveStatus } from "@/lib/live-events";
 import { followReadings } from "@/lib/live-readings";
+import { paths } from "@/lib/paths";
 import { isLoggedOut, meOptions } from "@/lib/session";
 import { duration, useNow } from "@/lib/time";
 import { useNamespace, useSharedSearch } from "@/lib/url-state";
@@ -16,6 +17,7 @@ import { LoginPage } from "./login-page";
 import { NAVIGATION } from "./navigation";
 import classes from "./shell.module.css";
 
+const GPU_PAGES = "/gpus/";
 const NARROW = "gpusteward-narrow";
 const loadPalette = () => import("./palette");
 const Palette = lazy(async () => ({ default: (await loadPalette()).Palette }));
@@ -50,7 +52,7 @@ function Frame({ isKnown }: { isKnown: boolean }) {
           <span className={classes.wide}>GPU Steward</span>
         </Link>
         <NamespaceSelect />
-        <RangeSelect className={classes.wide} />
+        <TimeRange />
         <LiveIndicator />
         <ActionIcon
           variant="default"
@@ -98,6 +100,13 @@ function Frame({ isKnown }: { isKnown: boolean }) {
       )}
     </div>
   );
+}
+
+/** Where charts follow it. */
+function TimeRange() {
+  const { pathname } = useLocation();
+  const isFollowed = pathname === paths.monitoring() || pathname.startsWith(GPU_PAGES);
+  return isFollowed && <RangeSelect className={classes.wide} />;
 }
 
 /** Another page begins at its top, and the keyboard goes on in it. */

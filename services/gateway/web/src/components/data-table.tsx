@@ -9,6 +9,8 @@ export interface Column<T> {
   unit?: string;
   title?: string;
   isNumber?: boolean;
+  /** Sentences: it wraps, and stays wide enough to be read where the table is wider than its page. */
+  isLong?: boolean;
   cell: (row: T) => ReactNode;
   /** Without one the column does not sort; null comes last. */
   sortBy?: (row: T) => string | number | null | undefined;
@@ -68,7 +70,7 @@ export function DataTable<T>({ label, columns, rows, rowKey, isMarked, firstOrde
           {sorted.map((row) => (
             <tr key={rowKey(row)} data-marked={isMarked?.(row) || undefined}>
               {columns.map((column) => (
-                <td key={column.name} data-number={column.isNumber || undefined}>
+                <td key={column.name} data-number={column.isNumber || undefined} data-long={column.isLong || undefined}>
                   {column.cell(row)}
                 </td>
               ))}

@@ -1,7 +1,7 @@
 import { Button, Group, Select, TextInput } from "@mantine/core";
 import { useState } from "react";
 import { moment } from "@/lib/time";
-import { customRange, customSpan, RANGES, spanOf } from "@/lib/time-range";
+import { customRange, customSpan, RANGES, rangeWords, spanOf } from "@/lib/time-range";
 import { useTimeRange } from "@/lib/url-state";
 import { Dialog } from "./dialog";
 
@@ -23,11 +23,11 @@ export function RangeSelect({ label, className }: RangeSelectProps) {
     <>
       <Select
         size="xs"
-        w={custom ? 190 : 100}
+        w={custom ? 190 : 110}
         label={label}
         aria-label={label ? undefined : "Time range of charts"}
         className={className}
-        data={[...RANGES, ...(custom ? [{ value: range, label: shown.join(" – ") }] : []), CUSTOM]}
+        data={[...RANGES.map((value) => ({ value, label: rangeWords(value) })), ...(custom ? [{ value: range, label: shown.join(" – ") }] : []), CUSTOM]}
         allowDeselect={false}
         value={range}
         onChange={(value) => {

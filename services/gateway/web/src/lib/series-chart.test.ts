@@ -8,7 +8,6 @@ test("what is drawn and what the table says are the same values", () => {
   const view = { devices: [device] } as unknown as SeriesView;
 
   const { option, table } = seriesChart(view, {
-    axis: "GiB",
     unit: "GiB",
     colors: ["#000"],
     scale: (value) => value / 1024,

@@ -4,8 +4,6 @@ import type { Cell } from "./csv";
 import { number, withUnit } from "./units";
 
 export interface SeriesShown {
-  /** Axis title: "power (W), mean with min-max". */
-  axis: string;
   unit: string;
   /** Of a value as the API has it; identity without one. */
   scale?: (value: number, device: SeriesView["devices"][number]) => number;
@@ -23,9 +21,18 @@ const MOST_BANDS = 4;
 /** A legend of more is pages to turn: the crosshair names them, the table has them all. */
 const MOST_NAMED = 16;
 
+/** Above the greatest value, for the names of the bands. */
+function roomForNames(maximum: number | undefined) {
+  if (maximum === undefined) return { boundaryGap: [0, "15%"] as [number, string] };
+  return { max: maximum * 1.15, interval: maximum / 5, axisLabel: { showMaxLabel: false } };
+}
+
 /** Mean of each bucket as a line, its min and max as a band around it. */
 export function seriesChart(view: Pick<SeriesView, "devices">, shown: SeriesShown) {
   const { scale = (value) => value, colors, name } = shown;
+  // Bands of many devices lie over each other and hide all of them.
+  const many = view.devices.length > MOST_BANDS;
+  const hasBands = shown.bands !== undefined && shown.bands.length > 0;
   const lines = view.devices.flatMap((device, index) => {
     const color = colors[index % colors.length] ?? "";
     const points = device.points.map(([at, min, max, mean]) => ({
@@ -43,8 +50,6 @@ export function seriesChart(view: Pick<SeriesView, "devices">, shown: SeriesShow
       lineStyle: { opacity: 0 },
       tooltip: { show: false },
     };
-    // Bands of many devices lie over each other and hide all of them.
-    const many = view.devices.length > MOST_BANDS;
     return [
       ...(many
         ? []
@@ -89,11 +94,12 @@ export function seriesChart(view: Pick<SeriesView, "devices">, shown: SeriesShow
     xAxis: { type: "time", min: shown.bands?.[0]?.startMs, max: shown.bands?.at(-1)?.endMs },
     yAxis: {
       type: "value",
-      name: shown.axis,
+      name: `${shown.unit}, mean${many ? "" : " with min–max"}`,
       nameLocation: "end",
       nameTextStyle: { align: "left" },
       scale: shown.maximum === undefined,
       ...(shown.maximum === undefined ? {} : { min: 0, max: shown.maximum }),
+      ...(hasBands ? roomForNames(shown.maximum) : {}),
     },
     series: lines,
   };

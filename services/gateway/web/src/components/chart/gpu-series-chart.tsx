@@ -30,7 +30,6 @@ export function GpuSeriesChart(props: GpuSeriesChartProps) {
       seriesChart(
         { devices: query.data.devices.filter((device) => !uuid || device.device_uuid === uuid) },
         {
-          axis: `${unit}, mean with min–max`,
           unit,
           maximum,
           colors: seriesColors(),

@@ -1,5 +1,6 @@
 import { Tabs } from "@mantine/core";
 import { Page } from "@/components/page";
+import { TabList } from "@/components/tab-list";
 import { useMe } from "@/lib/session";
 import { useUrlState } from "@/lib/url-state";
 import { AuditLog } from "./components/audit-log";
@@ -32,13 +33,13 @@ export function AdminPage() {
         </p>
       )}
       <Tabs value={tab?.value ?? null} onChange={(value) => value && setTab(value)} keepMounted={false}>
-        <Tabs.List mb="sm" className="tabs">
+        <TabList chosen={tab?.value ?? null}>
           {tabs.map(({ value, word }) => (
             <Tabs.Tab key={value} value={value}>
               {word}
             </Tabs.Tab>
           ))}
-        </Tabs.List>
+        </TabList>
         {tabs.map(({ value, Content }) => (
           <Tabs.Panel key={value} value={value}>
             <Content />

@@ -11,6 +11,7 @@ import { Progress } from "@/components/progress";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { Waterfall } from "@/components/waterfall";
 import { brokenBy } from "@/lib/constraints";
+import { groupBy } from "@/lib/group-by";
 import { useLiveProgress } from "@/lib/live-progress";
 import { paths } from "@/lib/paths";
 import { phaseSpans } from "@/lib/phases";
@@ -84,6 +85,13 @@ function Known({ experiment }: { experiment: ExperimentDetail }) {
   );
 }
 
+/** gpu-01 GPU 0; gpu-02 GPUs 1, 3 */
+function placesText(details: { node_id: string; index: number }[]): string {
+  return [...groupBy(details, (each) => each.node_id)]
+    .map(([node, its]) => `${node} GPU${its.length > 1 ? "s" : ""} ${its.map((each) => each.index).join(", ")}`)
+    .join("; ");
+}
+
 function Headline({ experiment }: { experiment: ExperimentDetail }) {
   const { gpu_info: gpus, metrics } = experiment;
   const broken = brokenBy(experiment);
@@ -96,7 +104,7 @@ function Headline({ experiment }: { experiment: ExperimentDetail }) {
         [
           "GPUs",
           gpus
-            ? `${gpus.count} × ${gpus.model} (${gpus.details.map((each) => `${each.node_id} ${each.index}`).join(", ")})`
+            ? `${gpus.count} × ${gpus.model} (${placesText(gpus.details)})`
             : `${experiment.request.gpus ?? 1} asked for`,
         ],
         ...(experiment.slo?.constraints.length
@@ -105,7 +113,7 @@ function Headline({ experiment }: { experiment: ExperimentDetail }) {
         ["objective score", number(experiment.objective_score), String(experiment.objective_score ?? "")],
         ...(experiment.predicted_score !== null ? [["foreseen by the roofline", number(experiment.predicted_score)] as [string, string]] : []),
         ["max total throughput per GPU, tok/s", number(metrics?.max_total_throughput_per_gpu)],
-        ["p99 e2e latency, s", number(metrics?.p99_e2e_latency)],
+        ["p99 e2e latency, ms", number(metrics?.p99_e2e_latency && metrics.p99_e2e_latency * 1000)],
         ["requests completed", metrics ? `${whole(metrics.total_completed_requests)} of ${whole(metrics.total_requests)}` : UNKNOWN],
         ["engine", `${experiment.engine.engine} (${experiment.engine.runtime})`],
         ...(experiment.image_digest ? [["image", experiment.image_digest] as [string, string]] : []),

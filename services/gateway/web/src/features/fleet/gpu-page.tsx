@@ -5,6 +5,7 @@ import { useParams } from "react-router";
 import type { GpuView, SeriesMetric } from "@schemas/messages";
 import { Holder } from "@/components/holder";
 import { Empty, Loaded, Page } from "@/components/page";
+import { RangeSelect } from "@/components/range-select";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
 import { gpuKey, useLiveReading } from "@/lib/live-readings";
@@ -95,6 +96,7 @@ function Known({ listed, listedAt }: { listed: GpuView; listedAt: number }) {
           </div>
         ))}
       </dl>
+      <RangeSelect label="Time range" className={classes.range} />
       <div className={classes.charts}>
         {METRICS.map((metric) => (
           <SeriesChart key={metric} nodeId={gpu.node_id} uuid={gpu.uuid} metric={metric} range={range} />

@@ -53,7 +53,7 @@ function QueueTable({ waiting }: { waiting: ReservationView[] }) {
                 <Table.Td className="number">{each.queue_position ?? UNKNOWN}</Table.Td>
                 <Table.Td>
                   <UnstyledButton
-                    fz="sm"
+                    fz="inherit"
                     c="var(--gs-accent)"
                     aria-expanded={isOpen}
                     onClick={() => setOpened(isOpen ? "" : each.reservation_id)}

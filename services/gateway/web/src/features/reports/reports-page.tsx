@@ -21,7 +21,8 @@ import { api } from "@/lib/api-client";
 import { csvOf, download, type Cell } from "@/lib/csv";
 import { duration, moment, useNow } from "@/lib/time";
 import { useMe } from "@/lib/session";
-import { number, percent, whole, withUnit } from "@/lib/units";
+import { rangeWords } from "@/lib/time-range";
+import { atLeast, number, percent, whole, withUnit } from "@/lib/units";
 import { useNamespace, useUrlState } from "@/lib/url-state";
 import { paths } from "@/lib/paths";
 import { REPORT_RANGES, startOf } from "./report-range";
@@ -40,9 +41,9 @@ export function ReportsPage() {
         <>
           <Select
             size="xs"
-            w={90}
+            w={110}
             aria-label="Days of the reports"
-            data={REPORT_RANGES}
+            data={REPORT_RANGES.map((value) => ({ value, label: rangeWords(value) }))}
             value={range}
             allowDeselect={false}
             onChange={(value) => value && setRange(value)}
@@ -105,7 +106,7 @@ function MyNamespace({ namespace, range }: { namespace: string; range: string })
               ["held", hours(line?.gpu_hours)],
               ["used", hours(line?.used_hours)],
               ["held and idle", hours(line?.idle_hours)],
-              ["as long before", hours(line?.previous_gpu_hours)],
+              ["held in the period before", hours(line?.previous_gpu_hours)],
               ["of its limit", line?.gpu_limit ? percent(line.limit_percent) : "no limit"],
             ]}
           />
@@ -157,7 +158,7 @@ function Usage({ range, by }: { range: string; by: string }) {
                 ["GPUs", whole(view.gpus)],
                 ...parts.map((part): [string, string] => [
                   part.name,
-                  `${withUnit(number(part.hours), "GPU-h")}, ${percent(part.share * 100)}`,
+                  `${withUnit(atLeast(0.001, part.hours), "GPU-h")}, ${percent(part.share * 100)}`,
                 ]),
               ]}
             />
@@ -191,7 +192,7 @@ function Usage({ range, by }: { range: string; by: string }) {
 
 function usageColumns(view: UsageView, most: number): Column<UsageLine>[] {
   return [
-    { name: view.by, sortBy: (line) => line.name, cell: (line) => line.name },
+    { name: `${view.by.charAt(0).toUpperCase()}${view.by.slice(1)}`, sortBy: (line) => line.name, cell: (line) => line.name },
     {
       name: "Share",
       unit: "used, held and idle, unknown",
@@ -208,22 +209,30 @@ function usageColumns(view: UsageView, most: number): Column<UsageLine>[] {
         </div>
       ),
     },
-    { name: "Held", unit: "GPU-h", isNumber: true, sortBy: (line) => line.gpu_hours, cell: (line) => number(line.gpu_hours) },
-    { name: "Used", unit: "GPU-h", isNumber: true, sortBy: (line) => line.used_hours, cell: (line) => number(line.used_hours) },
-    { name: "Idle", unit: "GPU-h", isNumber: true, sortBy: (line) => line.idle_hours, cell: (line) => number(line.idle_hours) },
-    { name: "Energy", unit: "kWh", isNumber: true, sortBy: (line) => line.energy_wh, cell: (line) => number(line.energy_wh / 1000) },
+    { name: "Held", unit: "GPU-h", isNumber: true, sortBy: (line) => line.gpu_hours, cell: (line) => hoursOf(line.gpu_hours) },
+    { name: "Used", unit: "GPU-h", isNumber: true, sortBy: (line) => line.used_hours, cell: (line) => hoursOf(line.used_hours) },
+    { name: "Idle", unit: "GPU-h", isNumber: true, sortBy: (line) => line.idle_hours, cell: (line) => hoursOf(line.idle_hours) },
+    { name: "Energy", unit: "kWh", isNumber: true, sortBy: (line) => line.energy_wh, cell: (line) => atLeast(0.001, line.energy_wh / 1000) },
     { name: "Cost", unit: view.currency, isNumber: true, sortBy: (line) => line.cost, cell: (line) => number(line.cost) },
-    { name: "As long before", unit: "GPU-h", isNumber: true, cell: (line) => number(line.previous_gpu_hours) },
+    {
+      name: "Period before",
+      unit: "GPU-h held",
+      title: "held in a period as long as this one, before it",
+      isNumber: true,
+      cell: (line) => hoursOf(line.previous_gpu_hours),
+    },
   ];
 }
+
+const hoursOf = (hours: number) => atLeast(0.001, hours);
 
 const WASTE: Column<WasteLine>[] = [
   { name: "Holder", sortBy: (line) => line.holder, cell: (line) => <Holder of={line.holder} /> },
   { name: "Namespace", sortBy: (line) => line.namespace, cell: (line) => line.namespace },
-  { name: "Held", unit: "GPU-h", isNumber: true, sortBy: (line) => line.gpu_hours, cell: (line) => number(line.gpu_hours) },
-  { name: "Idle", unit: "GPU-h", isNumber: true, sortBy: (line) => line.idle_hours, cell: (line) => number(line.idle_hours) },
+  { name: "Held", unit: "GPU-h", isNumber: true, sortBy: (line) => line.gpu_hours, cell: (line) => hoursOf(line.gpu_hours) },
+  { name: "Idle", unit: "GPU-h", isNumber: true, sortBy: (line) => line.idle_hours, cell: (line) => hoursOf(line.idle_hours) },
   { name: "Idle part", unit: "% of held", isNumber: true, cell: (line) => percent(line.idle_percent) },
-  { name: "Memory used", isNumber: true, cell: (line) => percent(line.memory_percent) },
+  { name: "Memory used", unit: "% of its GPUs'", isNumber: true, cell: (line) => percent(line.memory_percent) },
   { name: "Because", cell: (line) => line.because.join("; ") },
 ];
 
@@ -317,7 +326,7 @@ const FAILURES: Column<FailureLine>[] = [
   { name: "Because", sortBy: (line) => line.reason, cell: (line) => line.reason.replaceAll("_", " ") },
   { name: "Count", isNumber: true, sortBy: (line) => line.count, cell: (line) => whole(line.count) },
   { name: "Last", sortBy: (line) => line.last_at, cell: (line) => moment(line.last_at) },
-  { name: "The last one said", cell: (line) => line.message },
+  { name: "The last one said", isLong: true, cell: (line) => line.message },
 ];
 
 function Failures({ range }: { range: string }) {

@@ -9,6 +9,7 @@ import { Failure, Loaded, Page } from "@/components/page";
 import { RunState } from "@/components/run-state";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
+import { TabList } from "@/components/tab-list";
 import { api, textAt } from "@/lib/api-client";
 import { download } from "@/lib/csv";
 import { boundaryNotes } from "@/lib/levels";
@@ -66,13 +67,13 @@ function Known({ task, experiments }: { task: TaskView; experiments: ExperimentD
       <Best task={task} experiments={experiments} />
       <Progressed task={task} experiments={experiments} />
       <Tabs value={tab} onChange={(value) => setTab(value ?? "experiments")} keepMounted={false}>
-        <Tabs.List mb="sm" className="tabs">
+        <TabList chosen={tab}>
           <Tabs.Tab value="experiments">Experiments</Tabs.Tab>
           <Tabs.Tab value="compare">Compare</Tabs.Tab>
           <Tabs.Tab value="timeline">Timeline</Tabs.Tab>
           <Tabs.Tab value="definition">Definition</Tabs.Tab>
           <Tabs.Tab value="events">Events</Tabs.Tab>
-        </Tabs.List>
+        </TabList>
         <Suspense fallback={<Loader size="sm" role="status" aria-label="loading the tab" />}>
           <Tabs.Panel value="experiments">
             <ExperimentsTable task={task} experiments={experiments} />

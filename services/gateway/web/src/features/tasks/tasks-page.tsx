@@ -187,9 +187,11 @@ function TaskGpus({ experiments }: { experiments: ExperimentDetail[] }) {
   const monitored = experiments.filter((each) => each.state === "succeeded").length;
   return (
     <>
-      {text} {experiments.some((each) => each.gpu_info?.simulated) && <SimulatedBadge />}
+      <span className="nowrap">
+        {text} {experiments.some((each) => each.gpu_info?.simulated) && <SimulatedBadge />}
+      </span>
       {monitored > 0 && (
-        <div className="dim" title="GPU measurements are stored of these">
+        <div className="dim nowrap" title="GPU measurements are stored of these">
           ∿ monitored: {monitored}
         </div>
       )}

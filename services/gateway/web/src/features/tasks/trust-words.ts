@@ -14,11 +14,15 @@ export function trustWords(trust: TrustVerdict): string {
     own && `measured ${own.runs} times${spread === null ? "" : ` ± ${number(spread)} %`}`,
     noise === null ? "nothing was measured twice" : `noise floor ${number(noise)} %`,
     trust.worst_score !== null && `at worst ${number(trust.worst_score)} in ${trust.replays} runs with other requests`,
-    trust.improvement_percent !== null && `another may be better by ${number(trust.improvement_percent)} % at most`,
+    trust.improvement_percent !== null && improvementWords(trust.improvement_percent),
     setAside.length > 0 && `${experiments(setAside.map((each) => each.ordinal))} set aside`,
     trust.incomplete_because && `checked in part: ${trust.incomplete_because}`,
   ];
   return words.filter(Boolean).join("; ");
+}
+
+function improvementWords(percent: number): string {
+  return percent > 0 ? `another may be better by ${number(percent)} % at most` : "no other is likely to be better";
 }
 
 const experiments = (ordinals: number[]) =>

@@ -54,8 +54,7 @@ interface Consumer {
 }
 
 const COLUMNS: Column<Consumer>[] = [
-  { name: "Consumer", sortBy: (each) => each.consumer, cell: (each) => each.consumer.replaceAll("_", " ") },
-  { name: "Stream", sortBy: (each) => each.stream, cell: (each) => each.stream },
+  { name: "Consumer", sortBy: (each) => each.consumer, cell: (each) => <span className="nowrap">{each.consumer.replaceAll("_", " ")}</span> },
   { name: "Lag", unit: "messages", isNumber: true, sortBy: (each) => each.lag, cell: (each) => whole(each.lag) },
   {
     name: "Not settled",
@@ -64,6 +63,7 @@ const COLUMNS: Column<Consumer>[] = [
     sortBy: (each) => each.unsettled,
     cell: (each) => whole(each.unsettled),
   },
+  { name: "Stream", sortBy: (each) => each.stream, cell: (each) => each.stream },
 ];
 
 const READ = [

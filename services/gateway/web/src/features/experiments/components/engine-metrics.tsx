@@ -94,7 +94,6 @@ function MetricsChart(props: EngineChart & { view: EngineSeriesView; phases: Pha
       return points?.length ? [{ node_id: view.engine ?? "", device_uuid: metric, index, points }] : [];
     });
     return seriesChart({ devices }, {
-      axis: `${unit}, mean with min–max`,
       unit,
       maximum,
       colors: seriesColors(),

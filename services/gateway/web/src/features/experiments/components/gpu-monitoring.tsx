@@ -113,7 +113,7 @@ function spread(name: string, unit: string, of: (stats: GpuStats) => Spread, sca
 
 const COLUMNS: Column<Row>[] = [
   { name: "GPU", cell: ([index, stats]) => <span title={stats.uuid}>{index}</span> },
-  { name: "Model", cell: ([, stats]) => stats.name },
+  { name: "Model", cell: ([, stats]) => <span className="nowrap">{stats.name}</span> },
   spread("Utilization", "%", (stats) => stats.utilization),
   spread("Memory", "%", (stats) => stats.memory_usage_percent),
   spread("Memory used", "GiB", (stats) => stats.memory_used_mb, 1024),
@@ -149,7 +149,6 @@ function MetricChart(props: Metric & { experiment: ExperimentDetail; phases: Pha
     const own = new Set(experiment.gpu_info?.device_ids);
     const devices = query.data.devices.filter((each) => own.has(each.device_uuid));
     return seriesChart({ ...query.data, devices }, {
-      axis: `${unit}, mean with min–max`,
       unit,
       maximum,
       colors: seriesColors(),

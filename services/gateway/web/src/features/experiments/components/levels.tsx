@@ -7,10 +7,10 @@ import { DataTable, type Column } from "@/components/data-table";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
 import { boundaryNotes, boundaryText, byScenario, halfInterval, levelName, loadAxis, loadOf, loadText } from "@/lib/levels";
-import { number, percent, UNKNOWN, whole } from "@/lib/units";
+import { measured, number, percent, UNKNOWN, whole } from "@/lib/units";
 
 const ms = (seconds: number | null | undefined) =>
-  number(seconds === null || seconds === undefined ? null : seconds * 1000);
+  measured(seconds === null || seconds === undefined ? null : seconds * 1000);
 
 function latency(name: string, of: (level: LevelResult) => Distribution | null): Column<LevelResult> {
   return {
@@ -48,7 +48,7 @@ const COLUMNS: Column<LevelResult>[] = [
     cell: (level) => number(level.mean_total_tokens_throughput_tokens_per_s),
     sortBy: (level) => level.mean_total_tokens_throughput_tokens_per_s,
   },
-  { name: "Requests", unit: "per s", isNumber: true, cell: (level) => number(level.requests_per_second) },
+  { name: "Requests", unit: "per s", isNumber: true, cell: (level) => measured(level.requests_per_second) },
   {
     name: "Completed",
     unit: "of n",
@@ -73,6 +73,7 @@ const COLUMNS: Column<LevelResult>[] = [
   },
   {
     name: "Bound",
+    isLong: true,
     title: "what kept the level from being faster, by the engine's own metrics",
     cell: ({ bound }) =>
       bound ? (
@@ -135,7 +136,7 @@ function latencyChart(benchmark: BenchmarkResult) {
     ),
   );
   const option: EChartsOption = {
-    grid: { left: 56, right: 16, top: 44, bottom: 40 },
+    grid: { left: 56, right: 16, top: 52, bottom: 40 },
     xAxis: axisOf(benchmark),
     yAxis: { type: "value", name: "latency (ms)", nameTextStyle: { align: "left" } },
     series: lines,
@@ -159,7 +160,7 @@ function throughputChart(benchmark: BenchmarkResult) {
     ["output", (level: LevelResult) => level.mean_output_throughput_tokens_per_s],
   ] as const;
   const option: EChartsOption = {
-    grid: { left: 56, right: 16, top: 44, bottom: 40 },
+    grid: { left: 56, right: 16, top: 52, bottom: 40 },
     xAxis: axisOf(benchmark),
     yAxis: { type: "value", name: "throughput, mean of the level (tokens/s)", nameTextStyle: { align: "left" } },
     series: groups.flatMap(([scenario, levels]) =>

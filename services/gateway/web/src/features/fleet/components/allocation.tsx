@@ -1,10 +1,12 @@
 import { useMemo } from "react";
 import { Link } from "react-router";
 import type { GpuView } from "@schemas/messages";
+import { StateMark } from "@/components/state-mark";
 import { paths } from "@/lib/paths";
 import { useNow } from "@/lib/time";
 import { percent } from "@/lib/units";
 import { useSharedSearch } from "@/lib/url-state";
+import { gpuState } from "../gpu-state";
 import { heldUntil } from "../held-until";
 import { slicesOf, type GpuSlices, type Slice } from "../slices";
 import type { Holding } from "./node-row";
@@ -21,6 +23,7 @@ export function Allocation({ gpus, holding }: { gpus: GpuView[]; holding: Holdin
           <Link to={{ pathname: paths.gpu(gpu.node_id, gpu.uuid), search }} aria-label={label({ gpu, slices })}>
             {gpu.index}
           </Link>
+          <Wrong gpu={gpu} />
           <span className={classes.bar} aria-hidden>
             {slices.map((slice) => (
               <Part key={slice.key} slice={slice} holding={holding} />
@@ -30,6 +33,12 @@ export function Allocation({ gpus, holding }: { gpus: GpuView[]; holding: Holdin
       ))}
     </ul>
   );
+}
+
+/** What holders alone do not show. */
+function Wrong({ gpu }: { gpu: GpuView }) {
+  const state = gpuState(gpu);
+  return (state.kind === "attention" || state.kind === "bad") && <StateMark {...state} />;
 }
 
 const told = (slice: Slice) => `${slice.word}, ${percent(slice.share * 100)}`;

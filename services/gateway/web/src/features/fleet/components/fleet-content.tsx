@@ -19,7 +19,7 @@ const VIEW_WORDS: Record<FleetView, string> = { tiles: "Tiles", map: "Heat map",
 /** About what a node measures in each view, before it is drawn. */
 const HEIGHT_PX: Record<FleetView, (gpus: number) => number> = {
   tiles: (gpus) => 48 + 142 * Math.ceil(gpus / 5),
-  map: (gpus) => 20 + 30 * Math.ceil(gpus / 8),
+  map: (gpus) => 20 + 34 * Math.ceil(gpus / 8),
   allocation: (gpus) => 48 + 28 * Math.ceil(gpus / 2),
 };
 

@@ -48,7 +48,7 @@ export const GpuTile = memo(function GpuTile({ listed, listedAt, held, isAlone }
         </span>
         <StateMark {...state} />
       </span>
-      <Reading name="GPU" value={percent(gpu.utilization_percent)} part={share(gpu.utilization_percent, 100)} />
+      <Reading name="utilization" value={percent(gpu.utilization_percent)} part={share(gpu.utilization_percent, 100)} />
       <Reading
         name="memory"
         value={`${gibibytes(gpu.memory_used_mb).replace("\u202fGiB", "")} / ${gibibytes(gpu.memory_total_mb)}`}
@@ -69,7 +69,7 @@ function Reading({ name, value, part }: { name: string; value: string; part: num
     <span className={classes.reading}>
       <span className={classes.values}>
         <span className="dim">{name}</span>
-        <span>{value}</span>
+        <span className={classes.value}>{value}</span>
       </span>
       <Meter label={`${name} ${value}`} parts={part === null ? null : [{ share: part }]} />
     </span>

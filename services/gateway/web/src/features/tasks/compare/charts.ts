@@ -55,6 +55,9 @@ export const isFaint = (each: ExperimentDetail, { picked }: Compared) =>
 
 export const axisName = { nameLocation: "middle" as const, nameGap: 28 };
 
+const KNEE = "knee";
+const FIRST_BREACH = "first SLO breach";
+
 export function latencyChart(compared: Compared, name: LatencyName, statistic: Statistic, scenario: string): Shown {
   const bound = sloBound(compared.slo, name, statistic);
   const shown = compared.experiments.flatMap((each) => each.benchmark?.levels ?? []).filter((level) => level.scenario === scenario);
@@ -114,7 +117,7 @@ export function latencyChart(compared: Compared, name: LatencyName, statistic: S
     ];
   });
   const option: EChartsOption = {
-    grid: { left: 56, right: 24, top: 32, bottom: 44 },
+    grid: { left: 56, right: 24, top: 52, bottom: 44 },
     tooltip: {
       trigger: "item",
       formatter: (at) => {
@@ -122,7 +125,18 @@ export function latencyChart(compared: Compared, name: LatencyName, statistic: S
         return `${seriesName}<br>at ${number(value[0])}: ${number(value[1])} ms`;
       },
     },
-    legend: { show: false },
+    legend: {
+      top: 0,
+      right: 0,
+      selectedMode: false,
+      itemHeight: 10,
+      itemWidth: 10,
+      textStyle: { color: chartToken("dim") },
+      data: [
+        { name: KNEE, icon: "diamond" },
+        { name: FIRST_BREACH, icon: "triangle" },
+      ],
+    },
     xAxis: { type: "value", name: `${loadAxis(shown)}, ${scenario}`, ...axisName },
     yAxis: {
       type: "value",
@@ -131,6 +145,9 @@ export function latencyChart(compared: Compared, name: LatencyName, statistic: S
     },
     series: [
       ...curves,
+      // Without data of their own: the legend names the marks by them.
+      { type: "scatter", name: KNEE, color: chartToken("dim"), data: [] },
+      { type: "scatter", name: FIRST_BREACH, color: chartToken("bad"), data: [] },
       ...(bound === null
         ? []
         : [
@@ -153,9 +170,20 @@ export function latencyChart(compared: Compared, name: LatencyName, statistic: S
   return { option, table: { columns, rows } };
 }
 
-/** Of an axis that has little room beside it: two or three words a line. */
-export function inLines(name: string): string {
-  return name.replaceAll(/(.{12,}?) /g, "$1\n");
+/** Of an axis that has little room beside it: words a line, of at least so many letters. */
+export function inLines(name: string, least = 12): string {
+  return name.replaceAll(new RegExp(`(.{${least},}?) `, "g"), "$1\n");
+}
+
+/** Of more, a parameter's values are a scale of numbers. */
+const MOST_CATEGORIES = 8;
+
+/** The values themselves in their order, where they are few or no numbers: nothing lies between them. */
+export function categoriesOf(values: (number | string)[], isParameter: boolean): string[] | null {
+  const found = [...new Set(values)];
+  const isNumeric = found.every((value) => typeof value === "number");
+  if (isNumeric && (!isParameter || found.length > MOST_CATEGORIES)) return null;
+  return (isNumeric ? found.toSorted((a, b) => Number(a) - Number(b)) : found).map(String);
 }
 
 export function parallelChart(compared: Compared): Shown {
@@ -173,6 +201,9 @@ export function parallelChart(compared: Compared): Shown {
     const value = axes[index]?.of(each);
     return isNumeric[index] ? (value as number) : valueText(value);
   };
+  const categories = axes.map((_, index) =>
+    categoriesOf(scored.map((each) => cell(each, index)), index < names.length),
+  );
   const option: EChartsOption = {
     grid: undefined,
     tooltip: { trigger: "item", formatter: (at) => (at as unknown as { name: string }).name },
@@ -180,13 +211,30 @@ export function parallelChart(compared: Compared): Shown {
     parallel: { left: 56, right: 96, top: 52, bottom: 20 },
     parallelAxis: axes.map(({ name }, dim) => ({
       dim,
+      z: 10,
       name: inLines(name),
       nameTextStyle: { fontSize: 11, lineHeight: 14 },
-      axisLabel: { fontSize: 10, color: chartToken("dim") },
-      ...(isNumeric[dim]
-        ? { type: "value" as const, scale: true }
-        : { type: "category" as const, data: [...new Set(scored.map((each) => String(cell(each, dim))))] }),
+      // Lines lie behind it, and many meet where it is.
+      axisLabel: {
+        fontSize: 11,
+        color: chartToken("text"),
+        textBorderColor: chartToken("bg"),
+        textBorderWidth: 3,
+      },
+      ...(categories[dim]
+        ? { type: "category" as const, boundaryGap: false, data: categories[dim] }
+        : { type: "value" as const, scale: true }),
     })),
+    // On a phone its axes lie below each other: their names would have no room side by side.
+    media: [
+      {
+        query: { maxWidth: 480 },
+        option: {
+          parallel: { layout: "vertical", left: 112, right: 24, top: 16, bottom: 24 },
+          parallelAxis: axes.map(({ name }, dim) => ({ dim, name: inLines(name, 8), nameLocation: "start", nameGap: 8 })),
+        },
+      },
+    ],
     series: [
       {
         type: "parallel",
@@ -194,7 +242,7 @@ export function parallelChart(compared: Compared): Shown {
         data: scored.map((each) => ({
           name: labelOf(each, compared),
           experimentId: each.experiment_id,
-          value: axes.map((_, index) => cell(each, index)),
+          value: axes.map((_, index) => (categories[index] ? String(cell(each, index)) : cell(each, index))),
           lineStyle: {
             color: colorOf(each),
             width: each.experiment_id === bestId ? 4 : 1.6,
@@ -226,7 +274,7 @@ export function historyChart(compared: Compared): Shown {
     return [at, best] as [string, number | null];
   });
   const option: EChartsOption = {
-    grid: { left: 56, right: 24, top: 44, bottom: 28 },
+    grid: { left: 56, right: 24, top: 56, bottom: 28 },
     tooltip: {
       trigger: "item",
       formatter: (at) => {

@@ -53,7 +53,7 @@ export default function Compare({ task, experiments }: CompareProps) {
       {isPending && <Loader size="xs" role="status" aria-label="loading the levels" />}
       <Charts compared={compared} awaited={isPending ? LOADED : isAwaited ? AWAITED : undefined} />
       <h2>
-        {picked.length > 1 ? `${picked.length} picked experiments` : `Pick two to ${MOST_PICKED} experiments above to compare them`}{" "}
+        {picked.length > 1 ? `${picked.length} picked experiments` : `Pick 2 to ${MOST_PICKED} experiments above to compare them`}{" "}
         {picked.length > 0 && (
           <Button size="compact-xs" variant="default" onClick={clear}>
             Pick none
@@ -140,7 +140,7 @@ function Charts({ compared, awaited }: ChartsProps) {
         onSelect={open}
       />
       <Chart
-        title="Latency against load (◆ knee, ▲ SLO breach)"
+        title="Latency against load"
         {...charts.latency}
         terms={[name.split("_")[0] ?? name]}
         choices={

@@ -2,23 +2,23 @@ import type { EChartsOption } from "echarts";
 import type { ExperimentDetail } from "@schemas/messages";
 import { chartToken } from "@/components/chart/theme";
 import { valueText } from "@/lib/parameters";
-import { number } from "@/lib/units";
+import { atLeast, number } from "@/lib/units";
 import { objectiveOf } from "../task-sums";
-import { axisName, colorOf, isFaint, labelOf, type Compared, type Shown } from "./charts";
+import { axisName, categoriesOf, colorOf, isFaint, labelOf, type Compared, type Shown } from "./charts";
 import { importances } from "./points";
 
 export function importanceChart(compared: Compared): Shown {
   const found = importances(compared.experiments, compared.names);
   const option: EChartsOption = {
     grid: { left: 140, right: 64, top: 8, bottom: 44 },
-    tooltip: { trigger: "axis", valueFormatter: (value) => `${number(Number(value))} %` },
+    tooltip: { trigger: "axis", valueFormatter: (value) => `${atLeast(0.1, Number(value))} %` },
     xAxis: { type: "value", max: 100, name: "variance of the score explained by it alone (%)", ...axisName },
     yAxis: { type: "category", inverse: true, data: found.map(([name]) => name) },
     series: [
       {
         type: "bar",
         barMaxWidth: 16,
-        label: { show: true, position: "right", color: chartToken("dim"), formatter: (at) => `${number(Number(at.value))} %` },
+        label: { show: true, position: "right", color: chartToken("dim"), formatter: (at) => `${atLeast(0.1, Number(at.value))} %` },
         data: found.map(([, share]) => share * 100),
       },
     ],
@@ -33,6 +33,7 @@ export function sliceChart(compared: Compared, name: string): Shown {
   const of = (each: ExperimentDetail) => each.parameters[name];
   const isNumeric = scored.every((each) => typeof of(each) === "number");
   const cell = (each: ExperimentDetail) => (isNumeric ? (of(each) as number) : valueText(of(each)));
+  const categories = categoriesOf(scored.map(cell), true);
   const option: EChartsOption = {
     grid: { left: 56, right: 24, top: 32, bottom: 44 },
     tooltip: {
@@ -43,16 +44,16 @@ export function sliceChart(compared: Compared, name: string): Shown {
       },
     },
     legend: { show: false },
-    xAxis: isNumeric
-      ? { type: "value", scale: true, boundaryGap: ["5%", "5%"], name, ...axisName }
-      : { type: "category", data: [...new Set(scored.map((each) => String(cell(each))))], name, ...axisName },
+    xAxis: categories
+      ? { type: "category", data: categories, name, ...axisName }
+      : { type: "value", scale: true, boundaryGap: ["5%", "5%"], name, ...axisName },
     yAxis: { type: "value", scale: true, name: `${word} (${unit})`, nameTextStyle: { align: "left" } },
     series: [
       {
         type: "scatter",
         data: scored.map((each) => ({
           name: labelOf(each, compared),
-          value: [cell(each), each.objective_score as number],
+          value: [categories ? String(cell(each)) : cell(each), each.objective_score as number],
           experimentId: each.experiment_id,
           symbol: each.experiment_id === compared.bestId ? "diamond" : "circle",
           symbolSize: each.experiment_id === compared.bestId ? 13 : 8,

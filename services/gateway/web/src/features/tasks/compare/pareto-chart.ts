@@ -74,6 +74,8 @@ export function paretoChart(compared: Compared): Shown {
         name: "labels of the front",
         silent: true,
         symbolSize: 0.1,
+        // Else its words are as faint as points are.
+        itemStyle: { opacity: 1 },
         labelLayout: { hideOverlap: true },
         data: front.map((point) => ({
           value: [point.perUser, point.perGpu],
@@ -126,6 +128,7 @@ function sloRegion(points: LevelPoint[], within: LevelPoint[], words: string): S
       name: "words of the SLO",
       silent: true,
       symbolSize: 0.1,
+      itemStyle: { opacity: 1 },
       data: [
         {
           // Above all points, whose labels are beside them.

@@ -11,7 +11,7 @@ import { brokenBy } from "@/lib/constraints";
 import { differing, valueText } from "@/lib/parameters";
 import { boundaryNotes, bracketText } from "@/lib/levels";
 import { paths } from "@/lib/paths";
-import { number, percent, UNKNOWN, whole } from "@/lib/units";
+import { measured, percent, UNKNOWN, whole } from "@/lib/units";
 import { useSharedSearch } from "@/lib/url-state";
 import { objectiveOf, ranked } from "../task-sums";
 import { MOST_PICKED, usePicked } from "../picked";
@@ -83,12 +83,12 @@ export function ExperimentsTable({ task, experiments }: ExperimentsTableProps) {
               unit: "tok/s, max",
               isNumber: true,
               sortBy: (each) => each.metrics?.max_total_throughput_per_gpu,
-              cell: (each) => number(each.metrics?.max_total_throughput_per_gpu),
+              cell: (each) => measured(each.metrics?.max_total_throughput_per_gpu),
             } satisfies Column<ExperimentDetail>,
           ]),
-      { name: "TTFT", unit: "ms, mean", isNumber: true, sortBy: (each) => each.metrics?.mean_ttft, cell: (each) => number(ms(each.metrics?.mean_ttft)) },
-      { name: "TPOT", unit: "ms, mean", isNumber: true, sortBy: (each) => each.metrics?.mean_tpot, cell: (each) => number(ms(each.metrics?.mean_tpot)) },
-      { name: "E2E", unit: "ms, p99", isNumber: true, sortBy: (each) => each.metrics?.p99_e2e_latency, cell: (each) => number(ms(each.metrics?.p99_e2e_latency)) },
+      { name: "TTFT", unit: "ms, mean", isNumber: true, sortBy: (each) => each.metrics?.mean_ttft, cell: (each) => measured(ms(each.metrics?.mean_ttft)) },
+      { name: "TPOT", unit: "ms, mean", isNumber: true, sortBy: (each) => each.metrics?.mean_tpot, cell: (each) => measured(ms(each.metrics?.mean_tpot)) },
+      { name: "E2E", unit: "ms, p99", isNumber: true, sortBy: (each) => each.metrics?.p99_e2e_latency, cell: (each) => measured(ms(each.metrics?.p99_e2e_latency)) },
       {
         name: "Levels",
         unit: "served",
@@ -118,7 +118,7 @@ const ms = (seconds: number | null | undefined) =>
 /** Of a search for a load with the bracket that holds it. */
 function Score({ experiment }: { experiment: ExperimentDetail }) {
   const boundary = experiment.metrics?.boundary;
-  if (!boundary) return number(experiment.objective_score);
+  if (!boundary) return measured(experiment.objective_score);
   const notes = boundaryNotes(boundary);
   return (
     <span className="nowrap" title={notes.join("; ") || undefined}>

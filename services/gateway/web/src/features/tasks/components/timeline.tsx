@@ -120,7 +120,7 @@ function timelineChart(bars: Bar[]) {
               {
                 type: "text" as const,
                 z2: 10,
-                style: { text: label, x: left + 3, y: middle - 5, fill: ON_BAR, fontSize: 11 },
+                style: { text: label, x: left + 3, y: middle, verticalAlign: "middle" as const, fill: ON_BAR, fontSize: 11 },
               },
             ]
           : []),
