@@ -1,16 +1,20 @@
 """`make screenshots`: every page of the web page, dark and light, on a desk, a tablet and a phone.
 
 The platform is a real one with a made-up fleet of 16 nodes and 128 GPUs, one of whose nodes is
-lost, a finished task of 24 experiments, a search for loads, holders, and requests that wait. Words
-as arguments choose the pages whose names have one of them.
+lost, a finished task of 24 experiments, a search for loads, holders, and requests that wait; then
+one that has nothing yet, and one of 512 GPUs. Words as arguments choose the pages whose names have
+one of them.
 """
 
 import asyncio
 import logging
 import sys
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
+import aiohttp
 from playwright.async_api import Browser, Page
 from playwright.async_api import TimeoutError as NotInTime
 
@@ -28,6 +32,7 @@ SCHEMES: Final = ("light", "dark")
 GPUS_PER_NODE: Final = 8
 NODES: Final = tuple(f"gpu-{number:02}" for number in range(2, 17))
 LOST: Final = "gpu-07"
+LARGE_NODES: Final = tuple(f"gpu-{number:02}" for number in range(2, 65))
 ENVIRONMENT: Final = {**ADMIT, "GPUSTEWARD_SCHEDULER_NODE_LOST_SECONDS": "20"}
 TALLEST_PX: Final = 4000
 LEASE_SECONDS: Final = 3600
@@ -74,6 +79,27 @@ HOLDERS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("ben", {"shares": 0.25}),
     ("reranker", {"shares": 0.2}),
 )
+# Of the fleet of 512 GPUs, and of a platform without any.
+LARGE_PLACES: Final = {
+    "large-fleet": "/",
+    "large-fleet-tiles": "/?view=tiles",
+    "large-fleet-allocation": "/?view=allocation",
+    "large-monitoring": "/monitoring?range=30m",
+}
+EMPTY_PLACES: Final = {
+    "empty-fleet": "/",
+    "empty-tasks": "/tasks",
+    "empty-new-task": "/tasks/new",
+    "empty-queue": "/queue",
+    "empty-monitoring": "/monitoring",
+    "empty-reports": "/reports",
+    "empty-admin": "/admin",
+    "empty-admin-namespaces": "/admin?tab=namespaces",
+    "empty-admin-drift": "/admin?tab=drift",
+    "empty-admin-tokens": "/admin?tab=tokens",
+    "empty-admin-audit": "/admin?tab=audit",
+    "empty-admin-decisions": "/admin?tab=decisions",
+}
 WAITING: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("weihnachtsmarkt-lasttest", {"gpus": 8, "nodes": 12}),
     ("anna", {"gpus": 8, "gpu_models": ["Simulated H100"], "nodes": 5}),
@@ -107,7 +133,7 @@ async def fill(platform: PlatformProcess) -> dict[str, str]:
     }
     broken = quick_task("engine-that-dies", parameters={"die-after-requests": [3]})
     dead = await platform.submit(broken)
-    await platform.until_finished(dead, within_seconds=300)
+    await platform.until_finished(dead, within_seconds=600)
     loads = quick_task("", **LOADS)
     loads["optimization"] |= {
         "objective": "maximize_load",
@@ -123,9 +149,9 @@ async def fill(platform: PlatformProcess) -> dict[str, str]:
     }
     del loads["benchmark"]["num_concurrency"]
     tell("a search for loads")
-    searched = await platform.until_finished(await platform.submit(loads), within_seconds=600)
+    searched = await platform.until_finished(await platform.submit(loads), within_seconds=1800)
     tell("a task of 24 experiments")
-    finished = await platform.until_finished(await platform.submit(task), within_seconds=900)
+    finished = await platform.until_finished(await platform.submit(task), within_seconds=1800)
     [failed] = await platform.experiments(dead)
     of_it = await platform.request("GET", f"/api/v1/tasks/{finished['task_id']}/experiments")
     picked = ",".join(each["experiment_id"] for each in of_it[1]["experiments"][-3:])
@@ -213,34 +239,93 @@ async def draw(browser: Browser, url: str, places: dict[str, str]) -> list[Path]
     return sorted(drawn)
 
 
+async def draw_filled(browser: Browser, words: list[str], directory: Path) -> list[Path]:
+    """128 GPUs; all of it is made even for one page."""
+    if words and all(word.startswith(("large", "empty")) for word in words):
+        return []
+    platform = with_fleet(directory)
+    try:
+        tell("the platform and its fleet")
+        await platform.start()
+        nodes = dict.fromkeys(NODES, GPUS_PER_NODE)
+        async with agents(platform, nodes, directory) as running:
+            await eventually(platform.is_ready, within_seconds=120, what="a whole fleet")
+            places = await fill(platform)
+            tell("a node is lost")
+            await running[LOST].aclose()
+            await eventually(lambda: is_lost(platform), within_seconds=240, what="a lost node")
+            return await draw(browser, platform.url, chosen(places, words))
+    finally:
+        await platform.stop()
+
+
+async def draw_large(browser: Browser, words: list[str], directory: Path) -> list[Path]:
+    if not (places := chosen(LARGE_PLACES, words)):
+        return []
+    platform = with_fleet(directory)
+    nodes = dict.fromkeys(LARGE_NODES, GPUS_PER_NODE)
+
+    async def is_whole() -> bool:
+        _, found = await platform.request("GET", "/api/v1/gpus?limit=1000")
+        return len(found["gpus"]) == GPUS_PER_NODE * (1 + len(LARGE_NODES))
+
+    try:
+        tell("a fleet of 512 GPUs")
+        await platform.start()
+        async with agents(platform, nodes, directory):
+            await eventually(is_whole, within_seconds=240, what="the whole fleet")
+            for holder, request in HOLDERS:
+                if "node_ids" not in request:
+                    await reserve(platform, holder, {"node_ids": LARGE_NODES} | request)
+            return await draw(browser, platform.url, places)
+    finally:
+        await platform.stop()
+
+
+async def draw_empty(browser: Browser, words: list[str], directory: Path) -> list[Path]:
+    if not (places := chosen(EMPTY_PLACES, words)):
+        return []
+    platform = PlatformProcess(directory / "data", arguments=())
+
+    async def answers() -> bool:
+        try:
+            status, _ = await platform.request("GET", "/readyz")
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            return False
+        return status == HTTPStatus.OK
+
+    try:
+        tell("a platform that has nothing")
+        platform.launch()
+        await eventually(answers, within_seconds=240, what="a ready platform")
+        return await draw(browser, platform.url, places)
+    finally:
+        await platform.stop()
+
+
+def with_fleet(directory: Path) -> PlatformProcess:
+    fleet = write_fleet(directory / "gpu-01.toml", 0, GPUS_PER_NODE)
+    return PlatformProcess(
+        directory / "data",
+        arguments=("--fleet", str(fleet), "--node-id", "gpu-01"),
+        environment=ENVIRONMENT,
+    )
+
+
+def chosen(places: Mapping[str, str], words: Iterable[str]) -> dict[str, str]:
+    return {k: v for k, v in places.items() if not words or any(w in k for w in words)}
+
+
 async def main(words: list[str]) -> None:
     if (reason := missing()) is not None:
         sys.exit(f"make screenshots {reason}")
     configure_logging("screenshots", level=logging.ERROR)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with short_directory() as directory:
-        fleet = write_fleet(Path(directory) / "gpu-01.toml", 0, GPUS_PER_NODE)
-        platform = PlatformProcess(
-            directory / "data",
-            arguments=("--fleet", str(fleet), "--node-id", "gpu-01"),
-            environment=ENVIRONMENT,
-        )
-        try:
-            tell("the platform and its fleet")
-            await platform.start()
-            nodes = dict.fromkeys(NODES, GPUS_PER_NODE)
-            async with agents(platform, nodes, directory) as running, chromium() as browser:
-                await eventually(platform.is_ready, within_seconds=60, what="a whole fleet")
-                places = await fill(platform)
-                tell("a node is lost")
-                await running[LOST].aclose()
-                await eventually(lambda: is_lost(platform), within_seconds=120, what="a lost node")
-                chosen = {
-                    k: v for k, v in places.items() if not words or any(w in k for w in words)
-                }
-                drawn = await draw(browser, platform.url, chosen)
-        finally:
-            await platform.stop()
+    drawn: list[Path] = []
+    async with chromium() as browser:
+        for scene in (draw_filled, draw_large, draw_empty):
+            with short_directory() as directory:
+                drawn += await scene(browser, words, directory)
     sys.stdout.writelines(f"{path.relative_to(ROOT)}\n" for path in drawn)
 
 
