@@ -51,6 +51,10 @@ async def fetch(api: Api, path: str, **headers: str) -> tuple[int, str, Mapping[
         return response.status, await response.text(), response.headers
 
 
+def test_it_is_looked_for_where_it_is_built() -> None:
+    assert (web_page.BUILT.parent / "package.json").is_file()
+
+
 async def test_before_it_is_built_a_plain_page_says_how_and_then_it_is_served_without_a_restart(
     api: Api, built: Path
 ) -> None:

@@ -10,7 +10,7 @@ from litestar import MediaType, Request, Response, get
 from schemas.errors import ErrorCode
 from shared.errors import RefusedError
 
-BUILT: Final = Path(__file__).parents[1] / "web" / "dist"
+BUILT: Final = Path(__file__).parents[2] / "web" / "dist"
 # Their names change with what is in them.
 ASSETS: Final = "assets/"
 FOREVER: Final = "public, max-age=31536000, immutable"
