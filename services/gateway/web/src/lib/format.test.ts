@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { duration, roughly } from "./time";
-import { atLeast, gibibytes, measured, number, percent, share, watts } from "./units";
+import { noLessThan, gibibytes, measured, number, percent, share, watts } from "./units";
 
 test.each([
   [null, "–"],
@@ -25,7 +25,7 @@ test("numbers of a column have their points under each other", () => {
 });
 
 test("what is too little to matter is not told with digits that do not", () => {
-  expect([0.000322, 0.011, 0].map((hours) => atLeast(0.001, hours))).toEqual(["< 0.001", "0.011", "0"]);
+  expect([0.000322, 0.011, 0].map((hours) => noLessThan(0.001, hours))).toEqual(["< 0.001", "0.011", "0"]);
   expect([620, 62, 122_205].map(gibibytes)).toEqual(["0.6\u202fGiB", "0.0605\u202fGiB", "119\u202fGiB"]);
 });
 

@@ -61,7 +61,7 @@ export function gibibytes(mebibytes: Maybe): string {
 }
 
 /** Of hours or percents, where a thousandth says no more than that there was some. */
-export function atLeast(least: number, value: Maybe): string {
+export function noLessThan(least: number, value: Maybe): string {
   return value && value > 0 && value < least ? `< ${number(least)}` : number(value);
 }
 

@@ -22,7 +22,7 @@ import { csvOf, download, type Cell } from "@/lib/csv";
 import { duration, moment, useNow } from "@/lib/time";
 import { useMe } from "@/lib/session";
 import { rangeWords } from "@/lib/time-range";
-import { atLeast, number, percent, whole, withUnit } from "@/lib/units";
+import { noLessThan, number, percent, whole, withUnit } from "@/lib/units";
 import { useNamespace, useUrlState } from "@/lib/url-state";
 import { paths } from "@/lib/paths";
 import { REPORT_RANGES, startOf } from "./report-range";
@@ -158,7 +158,7 @@ function Usage({ range, by }: { range: string; by: string }) {
                 ["GPUs", whole(view.gpus)],
                 ...parts.map((part): [string, string] => [
                   part.name,
-                  `${withUnit(atLeast(0.001, part.hours), "GPU-h")}, ${percent(part.share * 100)}`,
+                  `${withUnit(noLessThan(0.001, part.hours), "GPU-h")}, ${percent(part.share * 100)}`,
                 ]),
               ]}
             />
@@ -212,7 +212,7 @@ function usageColumns(view: UsageView, most: number): Column<UsageLine>[] {
     { name: "Held", unit: "GPU-h", isNumber: true, sortBy: (line) => line.gpu_hours, cell: (line) => hoursOf(line.gpu_hours) },
     { name: "Used", unit: "GPU-h", isNumber: true, sortBy: (line) => line.used_hours, cell: (line) => hoursOf(line.used_hours) },
     { name: "Idle", unit: "GPU-h", isNumber: true, sortBy: (line) => line.idle_hours, cell: (line) => hoursOf(line.idle_hours) },
-    { name: "Energy", unit: "kWh", isNumber: true, sortBy: (line) => line.energy_wh, cell: (line) => atLeast(0.001, line.energy_wh / 1000) },
+    { name: "Energy", unit: "kWh", isNumber: true, sortBy: (line) => line.energy_wh, cell: (line) => noLessThan(0.001, line.energy_wh / 1000) },
     { name: "Cost", unit: view.currency, isNumber: true, sortBy: (line) => line.cost, cell: (line) => number(line.cost) },
     {
       name: "Period before",
@@ -224,7 +224,7 @@ function usageColumns(view: UsageView, most: number): Column<UsageLine>[] {
   ];
 }
 
-const hoursOf = (hours: number) => atLeast(0.001, hours);
+const hoursOf = (hours: number) => noLessThan(0.001, hours);
 
 const WASTE: Column<WasteLine>[] = [
   { name: "Holder", sortBy: (line) => line.holder, cell: (line) => <Holder of={line.holder} /> },

@@ -2,7 +2,7 @@ import type { EChartsOption } from "echarts";
 import type { ExperimentDetail } from "@schemas/messages";
 import { chartToken } from "@/components/chart/theme";
 import { valueText } from "@/lib/parameters";
-import { atLeast, number } from "@/lib/units";
+import { noLessThan, number } from "@/lib/units";
 import { objectiveOf } from "../task-sums";
 import { axisName, categoriesOf, colorOf, isFaint, labelOf, type Compared, type Shown } from "./charts";
 import { importances } from "./points";
@@ -11,14 +11,14 @@ export function importanceChart(compared: Compared): Shown {
   const found = importances(compared.experiments, compared.names);
   const option: EChartsOption = {
     grid: { left: 140, right: 64, top: 8, bottom: 44 },
-    tooltip: { trigger: "axis", valueFormatter: (value) => `${atLeast(0.1, Number(value))} %` },
+    tooltip: { trigger: "axis", valueFormatter: (value) => `${noLessThan(0.1, Number(value))} %` },
     xAxis: { type: "value", max: 100, name: "variance of the score explained by it alone (%)", ...axisName },
     yAxis: { type: "category", inverse: true, data: found.map(([name]) => name) },
     series: [
       {
         type: "bar",
         barMaxWidth: 16,
-        label: { show: true, position: "right", color: chartToken("dim"), formatter: (at) => `${atLeast(0.1, Number(at.value))} %` },
+        label: { show: true, position: "right", color: chartToken("dim"), formatter: (at) => `${noLessThan(0.1, Number(at.value))} %` },
         data: found.map(([, share]) => share * 100),
       },
     ],
