@@ -8,6 +8,7 @@ import pytest
 from schemas.errors import Accepted
 from schemas.executor.attempts import AttemptPhase, AttemptProgressed, EngineSpec, Runtime
 from schemas.orchestrator.experiments import CancelTask, StartsWaiting
+from services.orchestrator import preparations
 from services.orchestrator.app import create_service
 from services.orchestrator.settings import OrchestratorSettings
 from shared.clock import utcnow
@@ -19,7 +20,11 @@ OTHER = "n2"
 
 
 @pytest.fixture
-def settings(nats_url: str, postgres_dsn: str) -> OrchestratorSettings:
+def settings(
+    nats_url: str, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> OrchestratorSettings:
+    """Without the rest after each round, which is long where the machine is busy."""
+    monkeypatch.setattr(preparations, "REST", 0)
     return OrchestratorSettings(
         nats_url=nats_url, postgres_dsn=postgres_dsn, preparation_interval_seconds=0.1
     )
