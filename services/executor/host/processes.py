@@ -1,13 +1,11 @@
-"""Finding and ending what an attempt started, by /proc alone.
+"""Finding and killing what an attempt started, by /proc alone.
 
 A workload is known by the two labels in its environment, which its descendants inherit. Process
 numbers are used only together with the start time and the boot they belong to.
 """
 
-import asyncio
 import os
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +14,6 @@ from typing import Final
 from uuid import UUID
 
 import msgspec
-import structlog
 from msgspec.structs import replace
 
 from shared.labels import (
@@ -31,11 +28,7 @@ from shared.labels import (
 from shared.processes.environment import variables_of
 from shared.processes.signals import signal_if
 
-POLL_SECONDS: Final = 0.05
-COMPLAIN_SECONDS: Final = 5.0
 PROC: Final = Path("/proc")
-
-log = structlog.get_logger()
 
 
 class ProcessMark(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,38 +174,11 @@ def session_marks(leader: ProcessMark) -> tuple[ProcessMark, ...]:
     )
 
 
-async def end_workload(
-    label: WorkloadLabel, marks: tuple[ProcessMark, ...] = (), *, grace_seconds: float = 0.0
-) -> None:
-    """Return once nothing of the workload runs: SIGTERM, `grace_seconds`, then SIGKILL, repeated.
-
-    Takes as long as the kernel needs; complains in the log meanwhile.
-    """
-    kill_at = time.monotonic() + grace_seconds
-    complain_at = kill_at + COMPLAIN_SECONDS
-    asked: set[int] = set()
-    is_ours = partial(_is_of, label=label, marks=marks)
-    while left := await asyncio.to_thread(running_workload, label, marks):
-        now = time.monotonic()
-        for pid in left:
-            if now >= kill_at:
-                signal_if(is_ours, pid, signal.SIGKILL)
-            elif pid not in asked:
-                asked.add(pid)
-                signal_if(is_ours, pid, signal.SIGTERM)
-        if now >= complain_at:
-            complain_at = now + COMPLAIN_SECONDS
-            log.error(
-                "workload_outlives_sigkill", reservation_id=str(label.reservation_id), pids=left
-            )
-        await asyncio.sleep(POLL_SECONDS)
-
-
 def kill_workload(label: WorkloadLabel, marks: tuple[ProcessMark, ...] = ()) -> list[int]:
     """SIGKILL to all of it that runs at this moment; what that was."""
     left = running_workload(label, marks)
     for pid in left:
-        signal_if(partial(_is_of, label=label, marks=marks), pid, signal.SIGKILL)
+        signal_if(partial(is_of, label=label, marks=marks), pid, signal.SIGKILL)
     return left
 
 
@@ -238,7 +204,8 @@ def _label_of(environment: list[bytes], installation_id: str) -> LabelledWorkloa
     )
 
 
-def _is_of(pid: int, label: WorkloadLabel, marks: tuple[ProcessMark, ...]) -> bool:
+def is_of(pid: int, label: WorkloadLabel, marks: tuple[ProcessMark, ...]) -> bool:
+    """Whether a process is one of `running_workload`, while nobody else may have its number."""
     stat = stat_of(pid)
     if stat is None:
         return False

@@ -19,11 +19,11 @@ from services.executor.host.addresses import listens_on
 from services.executor.host.processes import (
     ProcessMark,
     WorkloadLabel,
-    end_workload,
     mark_of,
     running_workload,
     session_marks,
 )
+from services.executor.host.workload_end import end_workload
 from services.executor.runtimes.readiness import LOG_LINES_READ, is_ready, readiness_probe
 from services.executor.runtimes.runtime import Labels, Launch, LogSink, PortTaken
 from services.executor.settings import ExecutorSettings

@@ -28,7 +28,8 @@ from services.executor.host.engine_user import (
     interpreter_paths,
     program_paths,
 )
-from services.executor.host.processes import end_workload, labelled_workloads
+from services.executor.host.processes import labelled_workloads
+from services.executor.host.workload_end import end_workload
 from services.executor.journal import store
 from services.executor.journal.journal import Journal
 from services.executor.runtimes.device_shares import check_shares

@@ -150,3 +150,14 @@ def test_what_is_released_is_no_longer_looked_for() -> None:
     guard.apply(note(Release(reservation_id=reservation_id)))
 
     assert guard.next_at() is None
+
+
+def test_the_guard_imports_what_it_uses_and_no_more() -> None:
+    """One runs beside every executor, and each is started anew with it."""
+    probe = "import sys, services.executor.guard.process as _; print(*sys.modules, sep='\\n')"
+
+    ended = subprocess.run(
+        (sys.executable, "-c", probe), capture_output=True, text=True, check=True
+    )
+
+    assert {"asyncio", "logging", "rich", "structlog"}.isdisjoint(ended.stdout.split())
