@@ -134,18 +134,20 @@ async def test_the_measured_times_are_the_servers() -> None:
 
     spec = make_spec(traffic_scenarios=("D(8,21)",), max_requests_per_level=4, num_concurrency=(2,))
     async with answering(answer) as base_url:
+        began = time.perf_counter()
         stats = (await measure(base_url, spec)).levels[0].stats
+        took = time.perf_counter() - began
 
-    # A loaded machine lets the server sleep longer than it wanted, and holds some requests up.
+    # A loaded machine lets the server sleep longer than it wanted, and holds requests up.
     first, last = statistics.fmean(first_after), statistics.fmean(last_after)
     assert stats.ttft is not None
     assert stats.tpot is not None
     assert stats.e2e_latency is not None
     assert first <= stats.ttft.mean
-    assert stats.ttft.min < first + 0.02
+    assert stats.ttft.min < last
     assert last <= stats.e2e_latency.mean
     assert stats.tpot.mean == pytest.approx((stats.e2e_latency.mean - stats.ttft.mean) / 20)
-    assert stats.e2e_latency.min < last + 0.03
+    assert 4 * stats.e2e_latency.mean <= 2 * took  # four requests, two at once
 
 
 async def test_exactly_the_wanted_number_is_in_flight() -> None:
