@@ -39,6 +39,16 @@ def facts(base: WindowFacts = FREE, **changes: Any) -> WindowFacts:
 
 
 @pytest.mark.parametrize(
+    ("waiting", "running", "waits"),
+    [(None, 8.0, False), (0.0, 0.0, False), (0.5, None, True), (0.5, 8.0, False), (8.0, 8.0, True)],
+)
+def test_an_engine_waits_where_a_good_part_of_what_it_has_does(
+    waiting: float | None, running: float | None, waits: bool
+) -> None:
+    assert WindowFacts(waiting=waiting, running=running).waits is waits
+
+
+@pytest.mark.parametrize(
     ("level", "found", "bound"),
     [
         pytest.param(make_level(), FREE, Bound.DECODE, id="steps of decoding"),

@@ -12,7 +12,12 @@ from msgspec.structs import replace
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.reasons import ReasonCode
 from services.scheduler.domain.model.fleet import Device, Node
-from services.scheduler.domain.model.inputs import DeviceSeen, LeaseEnded, RequestQueued
+from services.scheduler.domain.model.inputs import (
+    DeviceSeen,
+    LeaseEnded,
+    RequestEnded,
+    RequestQueued,
+)
 from services.scheduler.domain.placement.decisions import Grant
 from services.scheduler.domain.queue import backfill
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
@@ -87,6 +92,18 @@ def test_without_known_ends_the_head_keeps_all_that_it_could_use() -> None:
     assert granted(engine) == set()
     codes = {reason.code for reason in reasons(engine, short, NOW)}
     assert ReasonCode.BEHIND_IN_QUEUE in codes
+
+
+def test_who_names_the_heads_nodes_gets_them_once_it_waits_no_more() -> None:
+    engine = make_engine(make_device(1), make_device(2))
+    hold(engine, 90, 1)
+    head = queue(engine, 1, GpuRequest(gpus=2, device_uuids=("GPU-1", "GPU-2")))
+    named = queue(engine, 2, GpuRequest(device_uuids=("GPU-2",)))
+    assert granted(engine) == set()
+
+    engine.apply(RequestEnded(reservation_id=head))
+
+    assert granted(engine) == {named}
 
 
 def test_a_node_that_may_come_free_any_time_is_kept_beside_the_one_that_is_promised() -> None:
