@@ -64,6 +64,16 @@ def claim_port(preferred: int, host: str = "127.0.0.1") -> tuple[int, socket.soc
     return preferred, None
 
 
+def check_port(port: int, host: str) -> None:
+    """Raises CommandFailed for one that is taken: the gateway would find out when all else runs."""
+    if _free_port(port, host) is None:
+        raise CommandFailed(
+            ErrorCode.CONFLICT,
+            f"port {port} of {host} is taken or not yours; `gpusteward doctor` shows whether a"
+            " platform runs already, --port chooses another",
+        )
+
+
 def _free_port(port: int, host: str) -> int | None:
     try:
         address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

@@ -18,6 +18,7 @@ from shared.client.discovery import Address, find_address
 from shared.local_platform.platform import PlatformOptions
 from shared.local_platform.tokens import digest_of, read_tokens
 from shared.paths import DataDirectory, Endpoint
+from tests.support.ports import free_port
 
 LOOPBACK = "127.0.0.1"
 
@@ -141,7 +142,9 @@ def test_up_says_that_the_api_asks_and_where_the_token_is(
     started: list[PlatformOptions] = []
     monkeypatch.setattr(platform, "run_until_stopped", started.append)
 
-    result = CliRunner().invoke(up, ["--data-dir", str(tmp_path), "--port", "8470", *chosen])
+    result = CliRunner().invoke(
+        up, ["--data-dir", str(tmp_path), "--port", str(free_port()), *chosen]
+    )
 
     assert (result.exit_code, says in result.output) == (0, True)
     assert (f"finds yours by itself in {tmp_path}/admin_token" in result.output) is bool(says)

@@ -10,6 +10,7 @@ from schemas.gateway.tokens import Role, Token
 from services.cli.failures import CommandFailed
 from services.cli.local_platform.options import (
     cause_of,
+    check_port,
     claim_port,
     has_gpu_devices,
     host_and_port,
@@ -29,6 +30,18 @@ def test_a_free_port_is_taken_and_a_busy_one_replaced() -> None:
     assert claim is not None
     with claim:
         assert other != port
+
+
+def test_a_busy_port_that_was_asked_for_is_refused() -> None:
+    with socket.socket() as busy:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen()
+        port = busy.getsockname()[1]
+
+        with pytest.raises(CommandFailed, match=f"port {port} of 127.0.0.1 is taken"):
+            check_port(port, "127.0.0.1")
+
+    check_port(port, "127.0.0.1")
 
 
 def test_two_platforms_that_start_at_once_get_two_ports() -> None:

@@ -15,6 +15,7 @@ from services.cli import interruption
 from services.cli.failures import CommandFailed
 from services.cli.local_platform.options import (
     cause_of,
+    check_port,
     claim_port,
     cluster_of,
     default_fleet,
@@ -107,6 +108,8 @@ def up(
     claim = None
     if port is None:
         port, claim = claim_port(DEFAULT_HTTP_PORT, host)
+    else:
+        check_port(port, host)
     with claim or nullcontext():
         run_until_stopped(
             PlatformOptions(
