@@ -23,7 +23,10 @@ SPELLINGS: Final[Mapping[str, frozenset[str]]] = {
 MEMORY_BY_SIZE_MB: Final = (((70, 65), 20_000), ((13, 7), 12_000))
 BASE_MEMORY_MB: Final = 8_000
 
-_BILLIONS: Final = re.compile(r"(?<![\d.])(\d+)b(?![a-z])")
+_BILLIONS: Final = re.compile(r"(?<![\d.])(\d{1,4})b(?![a-z])")
+_WHOLE: Final = re.compile(
+    r"\d{1,4}"
+)  # more digits are beyond LARGEST_DEGREE, or what Python reads
 
 
 def hyphenated(name: str) -> str:
@@ -39,7 +42,7 @@ def degree_named(name: str) -> str | None:
 
 def degree(value: Any, path: str) -> int:
     """A degree of parallelism. Raises RefusedError if it is no whole number within bounds."""
-    number = int(value) if isinstance(value, str) and value.isdecimal() else value
+    number = int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else value
     if not isinstance(number, int) or isinstance(number, bool) or not 0 < number <= LARGEST_DEGREE:
         raise RefusedError(
             ErrorCode.BAD_REQUEST,

@@ -70,12 +70,21 @@ def test_memory_follows_the_models_name(model: str, want: int) -> None:
     assert estimate({"model": {"id_or_path": model}}).min_memory_mb == want
 
 
+def test_a_model_named_by_more_digits_than_python_reads_is_of_unknown_size() -> None:
+    assert estimate({"model": "1" * 5_000 + "b"}).min_memory_mb == 8_000
+
+
 @pytest.mark.parametrize(
     ("config", "path"),
     [
         pytest.param({"parameters": {"tp": ["two"]}}, "$.task_config.parameters.tp", id="a word"),
         pytest.param({"parameters": {"tp": [0]}}, "$.task_config.parameters.tp", id="zero"),
         pytest.param({"parameters": {"tp": [True]}}, "$.task_config.parameters.tp", id="a flag"),
+        pytest.param(
+            {"parameters": {"tp": "1" * 5_000}},
+            "$.task_config.parameters.tp",
+            id="more digits than Python reads",
+        ),
         pytest.param({"parameters": [1]}, "$.task_config.parameters", id="no object"),
     ],
 )
