@@ -112,13 +112,9 @@ function Report({ task }: { task: TaskView }) {
   );
 }
 
-/** The ordinal of its first run: what is measured again is no other configuration. */
-const configurationOf = ({ ordinal, run }: ExperimentDetail) => run.repeats ?? ordinal;
-
 function Best({ task, experiments }: { task: TaskView; experiments: ExperimentDetail[] }) {
   const search = useSharedSearch();
-  const [best, ...others] = ranked(task, experiments);
-  const second = others.find((each) => configurationOf(each) !== (best && configurationOf(best)));
+  const [best, second] = ranked(task, experiments);
   if (!best || best.experiment_id !== task.best_experiment_id) return null;
   const names = differing(experiments.map((each) => each.parameters));
   const text = parametersText(best.parameters, names);

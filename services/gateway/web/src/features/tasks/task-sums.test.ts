@@ -1,14 +1,16 @@
 import { expect, test } from "vitest";
 import type { ExperimentDetail, TaskView } from "@schemas/messages";
-import { gpusText, leadPercent, leadWords, ofTotal, ranked, taskSums } from "./task-sums";
+import { gpusText, leadPercent, leadWords, ofTotal, ranked, runsOf, taskSums } from "./task-sums";
 
 const task = { objective: "minimize_latency", best_experiment_id: "b" } as TaskView;
 const experiment = (experiment_id: string, objective_score: number | null, failed = 0) =>
   ({
     experiment_id,
+    ordinal: experiment_id.charCodeAt(0),
     objective_score,
     metrics: { failed_levels: Array.from({ length: failed }) },
     gpu_info: null,
+    run: { role: "search", repeats: null, contaminated: [] },
     request: { gpus: 2 },
   }) as unknown as ExperimentDetail;
 
@@ -24,6 +26,31 @@ test("what misses a constraint comes after all that keeps it, by how far", () =>
   const all = [missing("a", 1, 0.5), missing("c", 1.5, 0.1), experiment("d", 9), experiment("b", 5)];
 
   expect(ranked(task, all).map((each) => each.experiment_id)).toEqual(["b", "d", "c", "a"]);
+});
+
+const runOf = (id: string, ordinal: number, score: number, run: Partial<ExperimentDetail["run"]> = {}) =>
+  ({ ...experiment(id, score), ordinal, run: { role: "search", repeats: null, contaminated: [], ...run } }) as unknown as ExperimentDetail;
+const again = { role: "repeat", repeats: 1 } as const;
+
+test("runs of one configuration are no rivals: its first has the rank, or the one that the task chose", () => {
+  const all = [runOf("a", 1, 5), runOf("c", 2, 7), runOf("b", 3, 4, again), runOf("d", 4, 1, { role: "screen" })];
+
+  expect(ranked({ ...task, best_experiment_id: "a" }, all).map((each) => each.experiment_id)).toEqual(["a", "c"]);
+  expect(ranked(task, all).map((each) => each.experiment_id)).toEqual(["b", "c"]);
+});
+
+test("what was disturbed, and replays with other requests, do not count for their configuration", () => {
+  const all = [
+    runOf("a", 1, 5),
+    runOf("c", 2, 7),
+    runOf("b", 3, 4, again),
+    runOf("d", 4, 9, { ...again, contaminated: ["throttled"] }),
+    runOf("e", 5, 9, { ...again, role: "replay" }),
+  ];
+
+  const runs = runsOf(ranked(task, all), all);
+
+  expect([...runs].map(([first, its]) => [first, ...its.map((each) => each.experiment_id)])).toEqual([[1, "a", "b"], [2, "c"]]);
 });
 
 test("a lead is counted in the direction of the objective", () => {

@@ -71,19 +71,40 @@ function alternatives(counts: number[]): string {
   return [sorted.slice(0, -1).join(", "), sorted.at(-1)].filter(Boolean).join(" or ");
 }
 
-/** The best, then what keeps all constraints, then by how far they are missed; one that has no score, or failed at a load that others served, has no rank. */
+/** The ordinal of its first run: what is measured again is no other configuration. */
+export const configurationOf = ({ ordinal, run }: ExperimentDetail) => run.repeats ?? ordinal;
+
+/**
+ * One run of each configuration: the best, then what keeps all constraints, then by how far they are missed; one that has no
+ * score, or failed at a load that others served, has no rank.
+ */
 export function ranked(task: TaskView, experiments: ExperimentDetail[]): ExperimentDetail[] {
   const sign = OBJECTIVES[task.objective].isSmallerBetter ? 1 : -1;
-  const fewest = Math.min(...experiments.map(failedLevels));
-  return experiments
+  const isBest = (each: ExperimentDetail) => each.experiment_id === task.best_experiment_id;
+  const best = experiments.find(isBest);
+  const rivals = experiments.filter(
+    (each) => isBest(each) || (each.run.role === "search" && (!best || configurationOf(each) !== configurationOf(best))),
+  );
+  const fewest = Math.min(...rivals.map(failedLevels));
+  return rivals
     .filter((each) => each.objective_score !== null && failedLevels(each) === fewest)
     .toSorted((a, b) => {
-      if (a.experiment_id === task.best_experiment_id) return -1;
-      if (b.experiment_id === task.best_experiment_id) return 1;
+      if (isBest(a)) return -1;
+      if (isBest(b)) return 1;
       const [excess, other] = [excessOf(a), excessOf(b)];
       if (excess !== other) return excess - other;
       return sign * ((a.objective_score ?? 0) - (b.objective_score ?? 0));
     });
+}
+
+/** All that were measured of these configurations and count, by the first run of each. */
+export function runsOf(configurations: ExperimentDetail[], experiments: ExperimentDetail[]): Map<number, ExperimentDetail[]> {
+  const ordinals = new Set(configurations.map(configurationOf));
+  const counts = ({ run }: ExperimentDetail) => (run.role === "search" || run.role === "repeat") && run.contaminated.length === 0;
+  return groupBy(
+    experiments.filter((each) => ordinals.has(configurationOf(each)) && counts(each)),
+    configurationOf,
+  );
 }
 
 function failedLevels(each: ExperimentDetail): number {

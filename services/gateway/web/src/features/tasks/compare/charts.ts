@@ -24,7 +24,10 @@ export interface Shown {
 
 /** What all charts of a comparison share. */
 export interface Compared {
+  /** One of each configuration, and those that are picked. */
   experiments: ExperimentDetail[];
+  /** All that count of each configuration, by its first. */
+  runs: Map<number, ExperimentDetail[]>;
   /** Parameters that differ. */
   names: string[];
   bestId: string | null;

@@ -13,7 +13,7 @@ import { paths } from "@/lib/paths";
 import { useSharedSearch, useUrlState } from "@/lib/url-state";
 import { detailOptions, requestsOptions } from "../api/get-tasks";
 import { MOST_PICKED, usePicked } from "../picked";
-import { ranked } from "../task-sums";
+import { ranked, runsOf } from "../task-sums";
 import {
   cdfChart,
   historyChart,
@@ -66,10 +66,12 @@ export default function Compare({ task, experiments }: CompareProps) {
 }
 
 function useCompared(task: TaskView, experiments: ExperimentDetail[], picked: string[]) {
+  const pickedText = picked.join(",");
   const measured = useMemo(() => {
-    const all = ranked(task, experiments).slice(0, MOST_COMPARED);
-    return all.length > 0 ? all : experiments.filter((each) => each.metrics).slice(0, MOST_COMPARED);
-  }, [experiments, task]);
+    const best = ranked(task, experiments).slice(0, MOST_COMPARED);
+    const all = best.length > 0 ? best : experiments.filter((each) => each.metrics).slice(0, MOST_COMPARED);
+    return [...all, ...experiments.filter((each) => pickedText.includes(each.experiment_id) && !all.includes(each))];
+  }, [experiments, pickedText, task]);
   const { details, isPending } = useQueries({
     queries: measured.map((each) => ({ ...detailOptions(each.experiment_id), staleTime: Infinity })),
     combine: (all) => ({
@@ -77,12 +79,12 @@ function useCompared(task: TaskView, experiments: ExperimentDetail[], picked: st
       isPending: all.some((each) => each.isPending),
     }),
   });
-  const pickedText = picked.join(",");
   const compared = useMemo(
     (): Compared => ({
       experiments: measured.map(
         (each) => details.find((detail) => detail.experiment_id === each.experiment_id) ?? each,
       ),
+      runs: runsOf(measured, experiments),
       names: differing(experiments.map((each) => each.parameters)),
       bestId: task.best_experiment_id,
       picked: pickedText ? pickedText.split(",") : [],
@@ -197,7 +199,7 @@ function Charts({ compared, awaited }: ChartsProps) {
         title="Importance of parameters"
         {...charts.importance}
         heightPx={80 + 32 * Math.max(2, compared.names.length)}
-        empty="It takes three scored experiments that differ."
+        empty="It takes three scored configurations."
       />
       {compared.names.length > 0 && (
         <Chart

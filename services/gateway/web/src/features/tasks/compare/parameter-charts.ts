@@ -8,11 +8,11 @@ import { axisName, categoriesOf, colorOf, isFaint, labelOf, type Compared, type 
 import { importances } from "./points";
 
 export function importanceChart(compared: Compared): Shown {
-  const found = importances(compared.experiments, compared.names);
+  const found = importances([...compared.runs.values()], compared.names);
   const option: EChartsOption = {
     grid: { left: 140, right: 64, top: 8, bottom: 44 },
     tooltip: { trigger: "axis", valueFormatter: (value) => `${noLessThan(0.1, Number(value))} %` },
-    xAxis: { type: "value", max: 100, name: "variance of the score explained by it alone (%)", ...axisName },
+    xAxis: { type: "value", max: 100, name: "variance of the configurations' scores explained by it alone (%)", ...axisName },
     yAxis: { type: "category", inverse: true, data: found.map(([name]) => name) },
     series: [
       {

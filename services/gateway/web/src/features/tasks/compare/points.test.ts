@@ -63,9 +63,17 @@ test("a parameter that decides everything explains everything", () => {
   const run = (slots: number, seed: number, objective_score: number) =>
     ({ parameters: { slots, seed }, objective_score }) as unknown as ExperimentDetail;
 
-  const found = importances([run(1, 1, 10), run(1, 2, 10), run(2, 1, 20), run(2, 2, 20)], ["seed", "slots"]);
+  const found = importances([[run(1, 1, 10)], [run(1, 2, 10)], [run(2, 1, 20)], [run(2, 2, 20)]], ["seed", "slots"]);
 
   expect(found).toEqual([["slots", 1], ["seed", 0]]);
+});
+
+test("a configuration that is measured more often counts once, by its mean", () => {
+  const run = (slots: number, objective_score: number) => ({ parameters: { slots }, objective_score }) as unknown as ExperimentDetail;
+
+  const once = importances([[run(1, 12)], [run(1, 14)], [run(2, 20)]], ["slots"]);
+
+  expect(importances([[run(1, 10), run(1, 14)], [run(1, 14)], [run(2, 20)]], ["slots"])).toEqual(once);
 });
 
 test("a distribution ends at one, however few steps it has", () => {

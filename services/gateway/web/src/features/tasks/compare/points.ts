@@ -89,11 +89,12 @@ export function isSame(one: Distribution, n: number, other: Distribution, m: num
   return Math.abs(one.mean - other.mean) <= Math.hypot(a, b);
 }
 
-/** Share of the scores' variance that each parameter alone explains, greatest first. */
-export function importances(experiments: ExperimentDetail[], names: string[]): [name: string, share: number][] {
-  const scored = experiments.flatMap((each) =>
-    each.objective_score === null ? [] : [{ parameters: each.parameters, score: each.objective_score }],
-  );
+/** Share of the variance of the configurations' mean scores that each parameter alone explains, greatest first. */
+export function importances(configurations: ExperimentDetail[][], names: string[]): [name: string, share: number][] {
+  const scored = configurations.flatMap((runs) => {
+    const scores = runs.flatMap((each) => each.objective_score ?? []);
+    return runs[0] && scores.length > 0 ? [{ parameters: runs[0].parameters, score: average(scores) }] : [];
+  });
   const mean = average(scored.map((each) => each.score));
   const total = scored.reduce((sum, each) => sum + (each.score - mean) ** 2, 0);
   if (scored.length < 3 || total === 0) return [];

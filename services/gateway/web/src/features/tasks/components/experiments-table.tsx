@@ -13,7 +13,7 @@ import { boundaryNotes, bracketText } from "@/lib/levels";
 import { paths } from "@/lib/paths";
 import { measured, percent, UNKNOWN, whole } from "@/lib/units";
 import { useSharedSearch } from "@/lib/url-state";
-import { objectiveOf, ranked } from "../task-sums";
+import { configurationOf, objectiveOf, ranked } from "../task-sums";
 import { MOST_PICKED, usePicked } from "../picked";
 
 interface ExperimentsTableProps {
@@ -27,7 +27,8 @@ export function ExperimentsTable({ task, experiments }: ExperimentsTableProps) {
   const { picked, toggle } = usePicked();
   const columns = useMemo(() => {
     const names = differing(experiments.map((each) => each.parameters));
-    const ranks = new Map(ranked(task, experiments).map((each, index) => [each.experiment_id, index + 1]));
+    const ranks = new Map(ranked(task, experiments).map((each, index) => [configurationOf(each), index + 1]));
+    const rankOf = (each: ExperimentDetail) => ranks.get(configurationOf(each));
     const { word, unit } = objectiveOf(task.objective, experiments);
     const found: Column<ExperimentDetail>[] = [
       {
@@ -43,7 +44,13 @@ export function ExperimentsTable({ task, experiments }: ExperimentsTableProps) {
           />
         ),
       },
-      { name: "Rank", isNumber: true, sortBy: (each) => ranks.get(each.experiment_id), cell: (each) => ranks.get(each.experiment_id) ?? UNKNOWN },
+      {
+        name: "Rank",
+        title: "of its configuration: what measures one again has the rank of its first run",
+        isNumber: true,
+        sortBy: rankOf,
+        cell: (each) => <span className={each.run.repeats === null ? undefined : "dim"}>{rankOf(each) ?? UNKNOWN}</span>,
+      },
       {
         name: "#",
         isNumber: true,
