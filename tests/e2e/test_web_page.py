@@ -16,6 +16,7 @@ from tests.support.browser import (
     PATIENCE_MS,
     Watched,
     axe_findings,
+    chart,
     chart_values,
     chromium,
     is_drawn,
@@ -317,6 +318,36 @@ async def test_the_comparison_names_the_winner_that_the_report_names(
     } == within
 
 
+async def test_every_chart_of_a_comparison_says_its_points_by_arrow_keys(
+    visit: Visit, finished_task: dict[str, Any]
+) -> None:
+    page = (await visit(f"/tasks/{finished_task['task_id']}?tab=compare")).page
+    await expect(page.locator("[aria-label^=loading]")).to_have_count(0)
+    titles = await page.locator("figure[data-chart]").evaluate_all(
+        "all => all.map(each => each.dataset.chart)"
+    )
+
+    for title in titles:
+        figure = page.locator(f'figure[data-chart="{title}"]')
+        await figure.get_by_role("application").focus()
+        await page.keyboard.press("ArrowRight")
+        await expect(figure.locator("[role=status].visually-hidden")).to_contain_text(
+            re.compile(r"\d")
+        )
+    assert len(titles) >= 8
+
+
+async def test_the_bar_of_gpu_time_says_what_its_colours_mean(
+    visit: Visit, finished_task: dict[str, Any]
+) -> None:
+    assert finished_task["state"] == "completed"
+    page = (await visit("/reports")).page
+
+    key = page.get_by_role("list", name="what the colours of GPU time mean").get_by_role("listitem")
+
+    await expect(key).to_have_text(["used", "held and idle", "free", "cordoned", "unknown"])
+
+
 async def test_a_page_says_that_the_gateway_is_away_goes_on_by_itself_and_misses_nothing(
     platform: PlatformProcess, visit: Visit
 ) -> None:
@@ -400,9 +431,12 @@ async def test_a_gpu_is_found_and_cordoned_without_a_mouse(
     await expect(page.locator("a[data-kind]")).to_have_count(2)
     dialog, reason = page.get_by_role("dialog"), page.get_by_label("Reason")
 
-    await tab_to(page, f"{gpu['node_id']} GPU 0")
+    await tab_to(page, gpu["node_id"])
+    await page.keyboard.press("ArrowDown")
     await expect(page.locator("[inert] a")).to_have_count(1)  # the tile of what has the focus
-    await tab_to(page, f"{gpu['node_id']} GPU 1")
+    await page.keyboard.press("ArrowRight")
+    await page.keyboard.press("Shift+Tab")
+    await tab_to(page, f"{gpu['node_id']} GPU 1", most=1)  # the map is one stop, where one left it
     await page.keyboard.press("Enter")
     await page.wait_for_url("**/gpus/**")
     await expect(page.get_by_role("main")).to_be_focused()
@@ -439,6 +473,17 @@ async def test_a_task_is_compared_and_another_submitted_without_a_mouse(
     await tab_to(page, "#")
     await page.keyboard.press("Enter")
     await expect(page.locator("main button[aria-pressed=true]")).to_have_count(1)
+    await tab_to(page, "Throughput per GPU against speed per user: arrow keys")
+    await page.keyboard.press("ArrowRight")
+    await page.keyboard.press("ArrowDown")
+    said = chart(page, "Throughput per GPU").locator("[role=status].visually-hidden")
+    await expect(said).to_contain_text("tok/s per GPU")
+    pointed = (await said.inner_text()).partition(" ")[0]
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/experiments/**")
+    await expect(
+        page.get_by_role("heading", name=f"{finished_task['task_name']} {pointed}")
+    ).to_be_visible()
     await page.keyboard.press("Control+k")
     search = page.get_by_label("Search", exact=True)
     await expect(search).to_be_focused()

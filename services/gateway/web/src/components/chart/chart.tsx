@@ -1,12 +1,16 @@
 import { Button, Loader, useComputedColorScheme } from "@mantine/core";
 import type { EChartsOption } from "echarts";
 import type { ECElementEvent, ECharts } from "echarts/core";
-import { useEffect, useRef, useState, type ReactNode } from "react";
+import { useCallback, useEffect, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
 import { csvOf, download } from "@/lib/csv";
 import { Term } from "../term";
+import { hiddenIn, hidePlace, movedPlace, showPlace, tipText, visited, type ChartPlace } from "./chart-cursor";
 import { ChartRows, type ChartTable } from "./chart-rows";
 import classes from "./chart.module.css";
 import { chartToken, dressed } from "./theme";
+
+/** A point of a series, as the option gave it. */
+export type ChartPoint = Pick<ECElementEvent, "data" | "dataIndex">;
 
 interface ChartProps {
   title: string;
@@ -18,14 +22,14 @@ interface ChartProps {
   heightPx?: number;
   /** Charts of one group share their crosshair and zoom. */
   group?: string;
-  onSelect?: (event: ECElementEvent) => void;
+  onSelect?: (point: ChartPoint) => void;
   /** Words of the title and the axes that the glossary explains. */
   terms?: string[];
   /** What of it is shown, beside its title. */
   choices?: ReactNode;
 }
 
-/** Drag to zoom, a legend that toggles; a table, CSV and PNG of what is shown. */
+/** Drag to zoom, a legend that toggles, a cursor by keys; a table, CSV and PNG of what is shown. */
 export function Chart(props: ChartProps) {
   const { title, option, table, empty, heightPx = 220, group, onSelect, terms, choices } = props;
   const element = useRef<HTMLDivElement>(null);
@@ -33,6 +37,8 @@ export function Chart(props: ChartProps) {
   const scheme = useComputedColorScheme("light");
   const [chart, setChart] = useState<ECharts>();
   const [isTable, setTable] = useState(false);
+  const cursor = useRef<ChartPlace | null>(null);
+  const [said, setSaid] = useState("");
   const isEmpty = table.rows.length === 0;
 
   useEffect(() => {
@@ -51,7 +57,7 @@ export function Chart(props: ChartProps) {
         made.group = group;
         connect(group);
       }
-      made.on("click", (event) => select.current?.(event as ECElementEvent));
+      made.on("click", (event) => select.current?.(event));
       observer.observe(element.current);
       setChart(made);
     });
@@ -71,7 +77,35 @@ export function Chart(props: ChartProps) {
       key: "dataZoomSelect",
       dataZoomSelectActive: true,
     });
+    if (cursor.current) showPlace(chart, option, cursor.current);
   }, [chart, option, scheme, title]);
+
+  const leave = useCallback(() => {
+    if (chart && !chart.isDisposed() && cursor.current) hidePlace(chart);
+    cursor.current = null;
+    setSaid("");
+  }, [chart]);
+
+  const onKeyDown = useCallback(
+    (event: KeyboardEvent) => {
+      if (!chart || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      const at = cursor.current;
+      const to = movedPlace(visited(option, hiddenIn(chart)), at, event.key);
+      if (to) {
+        event.preventDefault();
+        cursor.current = to;
+        showPlace(chart, option, to);
+        setSaid(tipText(chart));
+      } else if (at && event.key === "Enter") {
+        const series = Array.isArray(option.series) ? option.series[at.series] : option.series;
+        const data = (series?.data as ChartPoint["data"][] | undefined)?.[at.point];
+        if (data !== undefined) select.current?.({ data, dataIndex: at.point });
+      } else if (event.key === "Escape") {
+        leave();
+      }
+    },
+    [chart, leave, option],
+  );
 
   return (
     <figure className={classes.chart} data-chart={title}>
@@ -117,11 +151,26 @@ export function Chart(props: ChartProps) {
           {empty}
         </div>
       ) : (
-        <div className={classes.frame} style={{ height: heightPx }}>
+        // Keys reach it as they are, and its points are said as they are shown.
+        // eslint-disable-next-line jsx-a11y/no-noninteractive-element-interactions
+        <div
+          className={classes.frame}
+          style={{ height: heightPx }}
+          role="application"
+          aria-roledescription="chart"
+          aria-label={`${title}: arrow keys go through its values${onSelect ? ", Enter opens one" : ""}`}
+          // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
+          tabIndex={0}
+          onKeyDown={onKeyDown}
+          onBlur={leave}
+        >
           <div ref={element} className={classes.canvas} />
           {!chart && <Loader size="sm" className={classes.loader} role="status" aria-label="loading the chart" />}
         </div>
       )}
+      <div className="visually-hidden" role="status">
+        {said}
+      </div>
       {isTable && !isEmpty && <ChartRows title={title} table={table} />}
     </figure>
   );

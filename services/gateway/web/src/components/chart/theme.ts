@@ -1,4 +1,5 @@
 import type { EChartsOption } from "echarts";
+import { TIP_CLASS } from "./chart-cursor";
 
 /** A colour of the page as it is now, dark or light: `chartToken("bad")`. */
 export function chartToken(name: string): string {
@@ -31,17 +32,19 @@ export function dressed(title: string, option: EChartsOption): EChartsOption {
     color: seriesColors(),
     textStyle: { fontFamily: "system-ui, sans-serif", color: chartToken("text") },
     grid: { left: 56, right: 16, top: 28, bottom: 40 },
+    legend: { top: 0, right: 0, textStyle: { color: chartToken("dim") }, itemHeight: 14, itemWidth: 14, icon: "roundRect", itemGap: 12, type: "scroll", pageIconColor: chartToken("accent"), pageIconInactiveColor: chartToken("line"), pageTextStyle: { color: chartToken("dim") } },
+    // The tool itself is not shown: dragging zooms at once.
+    toolbox: { itemSize: 0, feature: { dataZoom: { yAxisIndex: "none" } } },
+    ...option,
     tooltip: {
       trigger: "axis",
       confine: true,
       backgroundColor: chartToken("bg"),
       borderColor: chartToken("line"),
       textStyle: { color: chartToken("text"), fontSize: 12 },
+      className: TIP_CLASS,
+      ...option.tooltip,
     },
-    legend: { top: 0, right: 0, textStyle: { color: chartToken("dim") }, itemHeight: 14, itemWidth: 14, icon: "roundRect", itemGap: 12, type: "scroll", pageIconColor: chartToken("accent"), pageIconInactiveColor: chartToken("line"), pageTextStyle: { color: chartToken("dim") } },
-    // The tool itself is not shown: dragging zooms at once.
-    toolbox: { itemSize: 0, feature: { dataZoom: { yAxisIndex: "none" } } },
-    ...option,
     ...axes,
   };
 }

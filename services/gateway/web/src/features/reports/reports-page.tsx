@@ -12,6 +12,7 @@ import type {
   WasteLine,
   WasteView,
 } from "@schemas/messages";
+import { ColorKey } from "@/components/color-key";
 import { DataTable, type Column } from "@/components/data-table";
 import { Facts } from "@/components/facts";
 import { Holder } from "@/components/holder";
@@ -163,6 +164,7 @@ function Usage({ range, by }: { range: string; by: string }) {
               ]}
             />
             <Meter label={`GPU time: ${parts.map((part) => `${part.name} ${percent(part.share * 100)}`).join(", ")}`} parts={parts.map((part) => ({ share: part.share, series: part.series, title: part.name }))} />
+            <ColorKey label="what the colours of GPU time mean" parts={parts} />
             <Report
               title={`Usage by ${view.by}`}
               empty="No GPU was held in this time."

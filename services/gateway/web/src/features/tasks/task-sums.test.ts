@@ -39,10 +39,10 @@ test("runs of one configuration are no rivals: its first has the rank, or the on
   expect(ranked(task, all).map((each) => each.experiment_id)).toEqual(["b", "c"]);
 });
 
-test("what was disturbed, and replays with other requests, do not count for their configuration", () => {
+test("what was disturbed, and replays with other requests, do not count for their configuration while it has other runs", () => {
   const all = [
     runOf("a", 1, 5),
-    runOf("c", 2, 7),
+    runOf("c", 2, 7, { contaminated: ["throttled"] }),
     runOf("b", 3, 4, again),
     runOf("d", 4, 9, { ...again, contaminated: ["throttled"] }),
     runOf("e", 5, 9, { ...again, role: "replay" }),

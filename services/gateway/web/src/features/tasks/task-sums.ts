@@ -97,14 +97,16 @@ export function ranked(task: TaskView, experiments: ExperimentDetail[]): Experim
     });
 }
 
-/** All that were measured of these configurations and count, by the first run of each. */
+/** All that were measured of these configurations, without what was disturbed where there is other; by the first run of each. */
 export function runsOf(configurations: ExperimentDetail[], experiments: ExperimentDetail[]): Map<number, ExperimentDetail[]> {
   const ordinals = new Set(configurations.map(configurationOf));
-  const counts = ({ run }: ExperimentDetail) => (run.role === "search" || run.role === "repeat") && run.contaminated.length === 0;
-  return groupBy(
+  const counts = ({ run }: ExperimentDetail) => run.role === "search" || run.role === "repeat";
+  const all = groupBy(
     experiments.filter((each) => ordinals.has(configurationOf(each)) && counts(each)),
     configurationOf,
   );
+  const clean = (runs: ExperimentDetail[]) => runs.filter(({ run }) => run.contaminated.length === 0);
+  return new Map([...all].map(([first, runs]) => [first, clean(runs).length > 0 ? clean(runs) : runs]));
 }
 
 function failedLevels(each: ExperimentDetail): number {

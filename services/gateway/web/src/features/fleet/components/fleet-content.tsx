@@ -4,6 +4,7 @@ import { useMemo } from "react";
 import { useSearchParams } from "react-router";
 import type { GpuView, NodeView } from "@schemas/messages";
 import { Empty } from "@/components/page";
+import { RovingFocus } from "@/components/roving-focus";
 import { WhenNear } from "@/components/when-near";
 import { useUrlState } from "@/lib/url-state";
 import { holdingOptions } from "../api/get-holding";
@@ -45,6 +46,16 @@ export function FleetContent({ gpus, nodes, listedAt }: FleetContentProps) {
   );
   const heat = HEAT_METRICS.find((each) => each === metric) ?? "utilization";
   const view = only && chosen !== "allocation" ? "tiles" : viewOf(chosen, gpus.length);
+  const rows = groups.map((group) => (
+    <WhenNear
+      // What one view measured says nothing of another.
+      key={`${view} ${group.nodeId}`}
+      heightPx={HEIGHT_PX[view](group.gpus.length)}
+      className={view === "map" && group.gpus.length > WIDE_NODE_GPUS ? classes.wide : undefined}
+    >
+      {() => <Node {...group} view={view} metric={heat} listedAt={listedAt} holding={holding} />}
+    </WhenNear>
+  ));
   return (
     <>
       <div className={classes.tools}>
@@ -93,18 +104,16 @@ export function FleetContent({ gpus, nodes, listedAt }: FleetContentProps) {
         )}
       </div>
       {groups.length === 0 && <Empty title="No GPU fits">Take a filter away to see the fleet.</Empty>}
-      <div className={view === "map" ? classes.map : undefined} data-dense={gpus.length > DENSE_GPUS || undefined}>
-        {groups.map((group) => (
-          <WhenNear
-            // What one view measured says nothing of another.
-            key={`${view} ${group.nodeId}`}
-            heightPx={HEIGHT_PX[view](group.gpus.length)}
-            className={view === "map" && group.gpus.length > WIDE_NODE_GPUS ? classes.wide : undefined}
-          >
-            {() => <Node {...group} view={view} metric={heat} listedAt={listedAt} holding={holding} />}
-          </WhenNear>
-        ))}
-      </div>
+      {view === "map" ? (
+        <RovingFocus
+          label="GPUs by node; arrow keys go from one to the next"
+          className={gpus.length > DENSE_GPUS ? `${classes.map} ${classes.dense}` : classes.map}
+        >
+          {rows}
+        </RovingFocus>
+      ) : (
+        rows
+      )}
     </>
   );
 }

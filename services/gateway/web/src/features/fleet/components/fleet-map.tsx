@@ -27,7 +27,7 @@ interface Pointed {
 const TILE_WIDTH_PX = 240;
 const TILE_HEIGHT_PX = 160;
 
-/** A cell for each GPU; pointed at, it shows its tile. */
+/** A cell for each GPU; pointed at or reached by keys, it shows its tile. */
 export function Cells({ gpus, listedAt, holding, metric }: CellsProps) {
   const search = useSharedSearch();
   const navigate = useNavigate();
@@ -100,6 +100,7 @@ const Cell = memo(function Cell({ listed, listedAt, metric, search, onOpen }: Ce
   const holder = listed.holder ? `, ${holderOf(listed.holder).name}` : "";
   return (
     <a
+      tabIndex={-1}
       href={paths.gpu(listed.node_id, listed.uuid) + search}
       onClick={onOpen}
       className={classes.cell}

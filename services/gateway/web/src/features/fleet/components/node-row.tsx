@@ -17,6 +17,7 @@ export interface NodeProps extends NodeGpus {
 interface NodeHeaderProps extends NodeGpus {
   /** Of the address that shows this node alone. */
   search: string;
+  /** Of the map, whose links are one stop of Tab. */
   isShort?: boolean;
 }
 
@@ -25,7 +26,7 @@ export function NodeHeader({ nodeId, node, gpus, search, isShort }: NodeHeaderPr
   if (isShort) {
     return (
       <header className={classes.short}>
-        <Link to={{ search }} title={`${nodeId} alone`}>
+        <Link to={{ search }} title={`${nodeId} alone`} tabIndex={-1}>
           {nodeId}
         </Link>
         <NodeMark node={node} />

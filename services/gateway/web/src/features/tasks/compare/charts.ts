@@ -189,6 +189,8 @@ export function categoriesOf(values: (number | string)[], isParameter: boolean):
   return (isNumeric ? found.toSorted((a, b) => Number(a) - Number(b)) : found).map(String);
 }
 
+const cellText = (cell: number | string | undefined) => (typeof cell === "number" ? number(cell) : (cell ?? ""));
+
 export function parallelChart(compared: Compared): Shown {
   const { experiments, names, bestId, objective } = compared;
   const { word, unit } = objectiveOf(objective, experiments);
@@ -209,7 +211,13 @@ export function parallelChart(compared: Compared): Shown {
   );
   const option: EChartsOption = {
     grid: undefined,
-    tooltip: { trigger: "item", formatter: (at) => (at as unknown as { name: string }).name },
+    tooltip: {
+      trigger: "item",
+      formatter: (at) => {
+        const { name, value } = at as unknown as { name: string; value: (number | string)[] };
+        return [name, ...axes.map((axis, index) => `${axis.name}: ${cellText(value[index])}`)].join("<br>");
+      },
+    },
     legend: { show: false },
     parallel: { left: 56, right: 96, top: 52, bottom: 20 },
     parallelAxis: axes.map(({ name }, dim) => ({

@@ -2,9 +2,8 @@ import { Button, Loader, Select, useComputedColorScheme } from "@mantine/core";
 import { useQueries } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { useNavigate } from "react-router";
-import type { ECElementEvent } from "echarts/core";
 import type { ExperimentDetail, TaskView } from "@schemas/messages";
-import { Chart } from "@/components/chart/chart";
+import { Chart, type ChartPoint } from "@/components/chart/chart";
 import { ChartGrid } from "@/components/chart/chart-grid";
 import { Empty } from "@/components/page";
 import { levelName } from "@/lib/levels";
@@ -128,8 +127,8 @@ function Charts({ compared, awaited }: ChartsProps) {
     // eslint-disable-next-line react-hooks/exhaustive-deps
     [compared, name, scenario, scheme, sliced, statistic],
   );
-  const open = (event: ECElementEvent) => {
-    const { experimentId } = event.data as { experimentId?: string };
+  const open = ({ data }: ChartPoint) => {
+    const { experimentId } = data as { experimentId?: string };
     if (experimentId) void navigate({ pathname: paths.experiment(experimentId), search });
   };
   return (

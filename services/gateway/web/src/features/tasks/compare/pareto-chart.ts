@@ -1,16 +1,28 @@
-import type { EChartsOption, SeriesOption } from "echarts";
+import type { EChartsOption, LabelLayoutOptionCallback, SeriesOption } from "echarts";
 import { chartToken } from "@/components/chart/theme";
 import { levelName, loadText } from "@/lib/levels";
 import { number } from "@/lib/units";
 import { axisName, colorOf, isFaint, labelOf, type Compared, type Shown } from "./charts";
+import { labelPlaces } from "./label-places";
 import { isWithinSlo, levelPoints, paretoFront, sloWords, type LevelPoint } from "./points";
+
+const LABEL_PX = 14;
+/** Of a label without room; the tooltip has its words. */
+const OUT_OF_SIGHT = { x: -1000 };
 
 export function paretoChart(compared: Compared): Shown {
   const { experiments, bestId, slo } = compared;
   const points = levelPoints(experiments);
   const front = paretoFront(points);
+  let place = labelPlaces();
+  const layout: LabelLayoutOptionCallback = ({ dataIndex, rect, labelRect }) => {
+    if (dataIndex === 0) place = labelPlaces();
+    return place(rect, { width: labelRect.width, height: LABEL_PX }) ?? OUT_OF_SIGHT;
+  };
   const words = sloWords(slo, compared.constraints);
   const within = points.filter((point) => isWithinSlo(point.level, point.experiment, slo));
+  // The best has its labels before others take their place.
+  const labelled = front.toSorted((a, b) => Number(b.experiment.experiment_id === bestId) - Number(a.experiment.experiment_id === bestId));
   const option: EChartsOption = {
     grid: { left: 56, right: 24, top: 32, bottom: 44 },
     tooltip: {
@@ -48,7 +60,7 @@ export function paretoChart(compared: Compared): Shown {
           data: points
             .filter((point) => point.experiment === each)
             .map((point) => ({
-              name: `${labelOf(each, compared)}, ${levelName(point.level)}, n=${point.level.num_completed_requests}`,
+              name: `${labelOf(each, compared)}, ${levelName(point.level)}, n=${point.level.num_completed_requests}${front.includes(point) ? ", on the Pareto front" : ""}`,
               value: [point.perUser, point.perGpu],
               experimentId: each.experiment_id,
               itemStyle: {
@@ -76,12 +88,13 @@ export function paretoChart(compared: Compared): Shown {
         symbolSize: 0.1,
         // Else its words are as faint as points are.
         itemStyle: { opacity: 1 },
-        labelLayout: { hideOverlap: true },
-        data: front.map((point) => ({
+        labelLayout: layout,
+        data: labelled.map((point) => ({
           value: [point.perUser, point.perGpu],
           label: {
             show: true,
             position: "right",
+            lineHeight: LABEL_PX,
             color: chartToken("text"),
             fontSize: 11,
             formatter: `#${point.experiment.ordinal}${point.experiment.experiment_id === bestId ? " best" : ""} ×${loadText(point.level)}`,
