@@ -239,6 +239,39 @@ async def test_a_search_for_the_greatest_load_is_described_in_the_form_and_its_b
     assert float(row["greatest load (requests at once)"]) == pytest.approx(greatest, rel=1e-3)
 
 
+async def test_conversations_are_described_in_the_form_and_told_by_turn(
+    platform: PlatformProcess, visit: Visit
+) -> None:
+    page = (await visit("/tasks/new")).page
+
+    await page.get_by_label("Name", exact=True).fill("conversations")
+    await page.get_by_label("ttft-seconds", exact=True).fill("0.005")
+    await page.get_by_label("tpot-seconds", exact=True).fill("0.001")
+    await page.get_by_label("Concurrency levels").fill("2")
+    await page.get_by_label("Turns of a conversation").fill("3")
+    await page.get_by_label("Pause before the next turn (s)").fill("0.01")
+    await page.get_by_label("Requests of a level, at most").fill("30")
+    file = yaml.safe_load(await page.get_by_label("The task as a file").input_value())
+    await page.get_by_role("button", name="Submit").click()
+    await page.wait_for_url("**/tasks/*-*")
+    experiments = page.get_by_role("region", name="Experiments")
+    await expect(experiments.get_by_text("succeeded")).to_have_count(1, timeout=LONG_MS)
+    await page.get_by_role("link", name="experiment 1").last.click()
+
+    assert (file["benchmark"]["turns"], file["benchmark"]["think_seconds"]) == (3, 0.01)
+    values = await chart_values(page, "Time to first token by turn")
+    detail = await get(platform, f"/experiments/{page.url.rpartition('/')[2]}")
+    [level] = detail["benchmark"]["levels"]
+    assert [(int(row["turn"]), float(row["mean (s)"])) for row in values] == [
+        (each["turn"], pytest.approx(each["mean_ttft"])) for each in level["turns"]
+    ]
+    assert len(values) == file["benchmark"]["turns"]
+    shown = page.get_by_role("region", name="Levels of the benchmark")
+    asked = level["prefix_cache"]["asked_share"]
+    assert 0 < asked < 1
+    await expect(shown).to_contain_text(re.compile(r"of [\d.]+.% asked"))
+
+
 async def test_charts_of_an_experiment_contain_what_the_api_says(
     platform: PlatformProcess, visit: Visit, finished_task: dict[str, Any]
 ) -> None:
@@ -335,6 +368,16 @@ async def test_every_chart_of_a_comparison_says_its_points_by_arrow_keys(
             re.compile(r"\d")
         )
     assert len(titles) >= 8
+    await tab_to(page, titles[0], "Shift+Tab")
+    await page.keyboard.press("ArrowRight")
+    await page.keyboard.press("ArrowDown")
+    said = chart(page, titles[0]).locator("[role=status].visually-hidden")
+    await expect(said).to_contain_text("tok/s per GPU")
+    ordinal = (await said.inner_text()).partition(" ")[0]
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/experiments/**")
+    opened = page.get_by_role("heading", name=f"{finished_task['task_name']} {ordinal}")
+    await expect(opened).to_be_visible()
 
 
 async def test_the_bar_of_gpu_time_says_what_its_colours_mean(
@@ -473,17 +516,6 @@ async def test_a_task_is_compared_and_another_submitted_without_a_mouse(
     await tab_to(page, "#")
     await page.keyboard.press("Enter")
     await expect(page.locator("main button[aria-pressed=true]")).to_have_count(1)
-    await tab_to(page, "Throughput per GPU against speed per user: arrow keys")
-    await page.keyboard.press("ArrowRight")
-    await page.keyboard.press("ArrowDown")
-    said = chart(page, "Throughput per GPU").locator("[role=status].visually-hidden")
-    await expect(said).to_contain_text("tok/s per GPU")
-    pointed = (await said.inner_text()).partition(" ")[0]
-    await page.keyboard.press("Enter")
-    await page.wait_for_url("**/experiments/**")
-    await expect(
-        page.get_by_role("heading", name=f"{finished_task['task_name']} {pointed}")
-    ).to_be_visible()
     await page.keyboard.press("Control+k")
     search = page.get_by_label("Search", exact=True)
     await expect(search).to_be_focused()

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { goalsOf, gridSize, isAbout, MAXIMIZE_LOAD, readDraft, valueAt, valuesOf, withGoals, withObjective, withValue, writeDraft } from "./draft";
+import { goalsOf, gridSize, isAbout, MAXIMIZE_LOAD, readDraft, valueAt, valuesOf, withGoals, withObjective, withTurns, withValue, writeDraft } from "./draft";
 
 test("a file survives either form", () => {
   const draft = { task_name: "a", parameters: { slots: [1, 2] }, benchmark: { traffic_scenarios: ["D(1,1)"] } };
@@ -43,6 +43,14 @@ test("several goals take the place of one, in their order, and one that is left 
   expect(several.optimization).toEqual({ objectives: ["minimize_ttft", "minimize_cost"] });
   expect(goalsOf(several)).toEqual(["minimize_ttft", "minimize_cost"]);
   expect(withGoals(several, ["minimize_cost"])).toEqual({ ...draft, optimization: { objective: "minimize_cost" } });
+});
+
+test("the time to think goes with the turns", () => {
+  const talk = withValue(withTurns({ task_name: "a" }, 4), "benchmark.think_seconds", 2);
+
+  expect(talk.benchmark).toEqual({ turns: 4, think_seconds: 2 });
+  expect(withTurns(talk, 1)).toEqual({ task_name: "a" });
+  expect(withTurns(talk, undefined)).toEqual({ task_name: "a" });
 });
 
 test("values read as numbers, booleans and texts", () => {

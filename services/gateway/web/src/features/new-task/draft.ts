@@ -80,6 +80,12 @@ export function withGoals(draft: Draft, goals: string[]): Draft {
   return withValue(cold, "optimization.objectives", [first, ...others]);
 }
 
+/** Of conversations of one turn nobody thinks between two. */
+export function withTurns(draft: Draft, turns: number | undefined): Draft {
+  if (turns !== undefined && turns > 1) return withValue(draft, "benchmark.turns", turns);
+  return withValue(withValue(draft, "benchmark.turns", undefined), "benchmark.think_seconds", undefined);
+}
+
 function isObject(value: unknown): value is Draft {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -7,7 +7,9 @@ import { DataTable, type Column } from "@/components/data-table";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
 import { boundaryNotes, boundaryText, byScenario, halfInterval, levelName, loadAxis, loadOf, loadText } from "@/lib/levels";
+import { hasPrefixShare, prefixShareText } from "@/lib/turns";
 import { measured, number, percent, UNKNOWN, whole } from "@/lib/units";
+import { Turns } from "./turns";
 
 const ms = (seconds: number | null | undefined) =>
   measured(seconds === null || seconds === undefined ? null : seconds * 1000);
@@ -86,9 +88,19 @@ const COLUMNS: Column<LevelResult>[] = [
   },
 ];
 
+const PREFIX: Column<LevelResult> = {
+  name: "Prefix hits",
+  unit: "of prompt tokens",
+  title: "how much of the prompts the engine had in its cache; of what the load had sent or answered before",
+  isNumber: true,
+  sortBy: (level) => level.prefix_cache?.hit_share,
+  cell: (level) => prefixShareText(level.prefix_cache) ?? UNKNOWN,
+};
+
 export function Levels({ benchmark, boundary }: { benchmark: BenchmarkResult; boundary: LoadBoundary | null | undefined }) {
   const latencies = useMemo(() => latencyChart(benchmark), [benchmark]);
   const rates = useMemo(() => throughputChart(benchmark), [benchmark]);
+  const columns = benchmark.levels.some(hasPrefixShare) ? [...COLUMNS.slice(0, -1), PREFIX, ...COLUMNS.slice(-1)] : COLUMNS;
   return (
     <section>
       <h2>
@@ -103,11 +115,12 @@ export function Levels({ benchmark, boundary }: { benchmark: BenchmarkResult; bo
           <span className="dim">{[`; found in ${boundary.levels} levels`, ...boundaryNotes(boundary)].join("; ")}</span>
         </p>
       )}
-      <DataTable label="Levels of the benchmark" columns={COLUMNS} rows={benchmark.levels} rowKey={(level) => `${levelName(level)} ${level.started_at}`} />
+      <DataTable label="Levels of the benchmark" columns={columns} rows={benchmark.levels} rowKey={(level) => `${levelName(level)} ${level.started_at}`} />
       <ChartGrid>
         <Chart title="Latency by load" {...latencies} empty="No level was served." />
         <Chart title="Throughput by load" {...rates} empty="No level was served." />
       </ChartGrid>
+      <Turns benchmark={benchmark} />
     </section>
   );
 }

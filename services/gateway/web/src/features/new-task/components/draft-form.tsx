@@ -1,5 +1,5 @@
 import { NativeSelect } from "@mantine/core";
-import { goalsOf, MAXIMIZE_LOAD, valueAt, withGoals, withValue } from "../draft";
+import { goalsOf, MAXIMIZE_LOAD, valueAt, withGoals, withTurns, withValue } from "../draft";
 import classes from "./draft-form.module.css";
 import { Choice, errorOf, ListField, NumberField, TextField, type FormProps } from "./fields";
 import { Parameters } from "./parameters";
@@ -67,8 +67,12 @@ export function DraftForm(props: FormProps) {
         {isLoadSearched ? (
           <LoadSearchFields {...props} />
         ) : (
-          <ListField {...props} path="benchmark.num_concurrency" label="Concurrency levels" />
+          <>
+            <ListField {...props} path="benchmark.num_concurrency" label="Concurrency levels" />
+            <ListField {...props} path="benchmark.arrivals" label="Loads in their place: poisson(20), burst(20,5), closed(8)" isText isOptional />
+          </>
         )}
+        <Conversations {...props} />
         <NumberField {...props} path="benchmark.max_time_per_iteration" label="Time of a level, at most (min)" min={0} />
         <NumberField {...props} path="benchmark.max_requests_per_iteration" label="Requests of a level, at most" min={1} placeholder="100" />
         <QualityProbe {...props} />
@@ -164,6 +168,27 @@ function QualityProbe(props: FormProps) {
           <NumberField {...props} path={at("max_accuracy_loss")} label="Of them lost, at most (0 to 1)" min={0} placeholder="0.02" />
         </>
       )}
+    </>
+  );
+}
+
+/** Of how much of a prompt the engine may have in its cache. */
+function Conversations(props: FormProps) {
+  const turns = valueAt(props.draft, "benchmark.turns");
+  return (
+    <>
+      <NumberField
+        {...props}
+        path="benchmark.turns"
+        label="Turns of a conversation"
+        min={1}
+        placeholder="1: single requests"
+        onPick={(value) => props.onChange(withTurns(props.draft, value))}
+      />
+      {typeof turns === "number" && turns > 1 && (
+        <NumberField {...props} path="benchmark.think_seconds" label="Pause before the next turn (s)" min={0} placeholder="0" />
+      )}
+      <NumberField {...props} path="benchmark.prefix_share" label="Prompts begin alike (0 to 1 of their tokens)" min={0} placeholder="0" />
     </>
   );
 }

@@ -32,8 +32,16 @@ export function TextField({ draft, problem, onChange, path, label, placeholder }
   );
 }
 
-export function NumberField(props: FieldProps & { min: number; placeholder?: string }) {
+interface NumberFieldProps extends FieldProps {
+  min: number;
+  placeholder?: string;
+  /** Where a number changes more than its field. */
+  onPick?: (value: number | undefined) => void;
+}
+
+export function NumberField(props: NumberFieldProps) {
   const { draft, problem, onChange, path, label, min, placeholder } = props;
+  const { onPick = (value) => onChange(withValue(draft, path, value)) } = props;
   const value = valueAt(draft, path);
   return (
     <NumberInput
@@ -43,7 +51,7 @@ export function NumberField(props: FieldProps & { min: number; placeholder?: str
       placeholder={placeholder}
       value={typeof value === "number" ? value : ""}
       error={errorOf({ problem, path })}
-      onChange={(entered) => onChange(withValue(draft, path, typeof entered === "number" ? entered : undefined))}
+      onChange={(entered) => onPick(typeof entered === "number" ? entered : undefined)}
     />
   );
 }
@@ -98,14 +106,20 @@ export function ListText(props: {
   );
 }
 
-export function ListField({ draft, problem, onChange, path, label, isText }: FieldProps & { isText?: boolean }) {
+interface ListFieldProps extends FieldProps {
+  isText?: boolean;
+  /** Left out of the file where it is empty. */
+  isOptional?: boolean;
+}
+
+export function ListField({ draft, problem, onChange, path, label, isText, isOptional }: ListFieldProps) {
   return (
     <ListText
       label={label}
       values={valueAt(draft, path)}
       error={errorOf({ problem, path })}
       isText={isText}
-      onChange={(values) => onChange(withValue(draft, path, values))}
+      onChange={(values) => onChange(withValue(draft, path, isOptional && values.length === 0 ? undefined : values))}
     />
   );
 }

@@ -1,0 +1,87 @@
+import { useMemo } from "react";
+import type { EChartsOption } from "echarts";
+import type { BenchmarkResult } from "@schemas/messages";
+import { Chart } from "@/components/chart/chart";
+import { DataTable, type Column } from "@/components/data-table";
+import { levelName } from "@/lib/levels";
+import { turnLines, type TurnLine } from "@/lib/turns";
+import { number, whole } from "@/lib/units";
+
+const ms = (seconds: number | null) => number(seconds === null ? null : seconds * 1000);
+
+const COLUMNS: Column<TurnLine>[] = [
+  { name: "Level", sortBy: ({ level }) => levelName(level), cell: ({ level }) => levelName(level) },
+  { name: "Turn", isNumber: true, sortBy: ({ turn }) => turn.turn, cell: ({ turn }) => whole(turn.turn) },
+  { name: "Completed", isNumber: true, cell: ({ turn }) => whole(turn.num_completed_requests) },
+  {
+    name: "Input",
+    unit: "tokens, mean",
+    title: "with all that was said before",
+    isNumber: true,
+    sortBy: ({ turn }) => turn.mean_input_tokens,
+    cell: ({ turn }) => number(turn.mean_input_tokens),
+  },
+  {
+    name: "TTFT",
+    unit: "ms, mean (p50, p99)",
+    isNumber: true,
+    sortBy: ({ turn }) => turn.mean_ttft,
+    cell: ({ turn }) => (
+      <>
+        {ms(turn.mean_ttft)}{" "}
+        <span className="dim">
+          ({ms(turn.p50_ttft)}, {ms(turn.p99_ttft)})
+        </span>
+      </>
+    ),
+  },
+  { name: "TPOT", unit: "ms, mean", isNumber: true, sortBy: ({ turn }) => turn.mean_tpot, cell: ({ turn }) => ms(turn.mean_tpot) },
+  {
+    name: "E2E",
+    unit: "ms, mean",
+    isNumber: true,
+    sortBy: ({ turn }) => turn.mean_e2e_latency,
+    cell: ({ turn }) => ms(turn.mean_e2e_latency),
+  },
+];
+
+/** Of conversations: what each turn took, which carries all before it. */
+export function Turns({ benchmark }: { benchmark: BenchmarkResult }) {
+  const lines = useMemo(() => turnLines(benchmark), [benchmark]);
+  const chart = useMemo(() => turnsChart(benchmark), [benchmark]);
+  if (lines.length === 0) return null;
+  return (
+    <>
+      <h2>Turns of conversations</h2>
+      <DataTable label="Turns of conversations" columns={COLUMNS} rows={lines} rowKey={({ level, turn }) => `${levelName(level)} ${level.started_at} ${turn.turn}`} />
+      <Chart title="Time to first token by turn" {...chart} empty="No turn was answered." />
+    </>
+  );
+}
+
+function turnsChart(benchmark: BenchmarkResult) {
+  const levels = benchmark.levels.filter((level) => level.turns.length > 0);
+  const option: EChartsOption = {
+    grid: { left: 56, right: 16, top: 44, bottom: 40 },
+    xAxis: { type: "value", minInterval: 1, min: 1, name: "turn of the conversation", nameLocation: "middle", nameGap: 26 },
+    yAxis: { type: "value", name: "time to first token, mean (ms)", nameTextStyle: { align: "left" } },
+    series: levels.map((level) => ({
+      type: "line" as const,
+      name: levelName(level),
+      symbolSize: 6,
+      tooltip: { valueFormatter: (value: unknown) => `${number(Number(value))} ms` },
+      data: level.turns.map((turn) => [turn.turn, turn.mean_ttft * 1000]),
+    })),
+  };
+  const rows = turnLines(benchmark).map(({ level, turn }) => [
+    levelName(level),
+    turn.turn,
+    turn.mean_ttft,
+    turn.p50_ttft,
+    turn.p99_ttft,
+    turn.mean_input_tokens,
+    turn.num_completed_requests,
+  ]);
+  const columns = ["level", "turn", "mean (s)", "p50 (s)", "p99 (s)", "input tokens, mean", "n"];
+  return { option, table: { columns, rows } };
+}
