@@ -8,6 +8,7 @@ import { PHASE_SERIES } from "@/lib/phases";
 import { duration } from "@/lib/time";
 import { Chart } from "./chart/chart";
 import { seriesColors } from "./chart/theme";
+import { tip } from "./chart/tip";
 import { Loaded } from "./page";
 
 interface WaterfallProps {
@@ -58,7 +59,7 @@ function stepsChart(view: WaterfallView) {
       formatter: (at) => {
         const step = bars[(at as { dataIndex: number }).dataIndex];
         if (!step) return "";
-        return `${words(step.step)}<br>${duration(step.gpu_seconds)} of GPU time<br>${duration(step.seconds)} of wall time`;
+        return tip(words(step.step), `${duration(step.gpu_seconds)} of GPU time`, `${duration(step.seconds)} of wall time`);
       },
     },
     xAxis: { type: "value", name: "GPU time, summed (s)", nameLocation: "middle", nameGap: 28 },

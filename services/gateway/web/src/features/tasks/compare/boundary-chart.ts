@@ -1,5 +1,6 @@
 import type { EChartsOption } from "echarts";
 import { chartToken } from "@/components/chart/theme";
+import { tip } from "@/components/chart/tip";
 import type { Cell } from "@/lib/csv";
 import { boundaryText, LOAD_UNITS } from "@/lib/levels";
 import { axisName, colorOf, isFaint, labelOf, type Compared, type Shown } from "./charts";
@@ -15,7 +16,7 @@ export function boundaryChart(compared: Compared): Shown {
   const unit = found[0] ? LOAD_UNITS[found[0].boundary.load] : "";
   const option: EChartsOption = {
     grid: { left: 8, right: 24, top: 8, bottom: 44, containLabel: true },
-    tooltip: { trigger: "item", formatter: (at) => (at as unknown as { name: string }).name },
+    tooltip: { trigger: "item", formatter: (at) => tip(...(at as unknown as { name: string }).name.split("\n")) },
     legend: { show: false },
     xAxis: { type: "value", scale: true, name: `greatest load within the constraints (${unit}), with its bracket`, ...axisName },
     yAxis: { type: "category", inverse: true, data: found.map(({ each }) => labelOf(each, compared)), axisLabel: { fontSize: 11, color: chartToken("dim") } },
@@ -35,7 +36,7 @@ export function boundaryChart(compared: Compared): Shown {
         name: "estimate",
         symbolSize: 10,
         data: found.map(({ each, boundary, estimate }, row) => ({
-          name: `${labelOf(each, compared)}<br>${boundaryText(boundary)}`,
+          name: `${labelOf(each, compared)}\n${boundaryText(boundary)}`,
           value: [estimate, row],
           experimentId: each.experiment_id,
           label: { show: boundary.high === null, position: "right", formatter: "or more", fontSize: 11, color: chartToken("dim"), textBorderWidth: 0 },

@@ -1,6 +1,7 @@
 import type { EChartsOption } from "echarts";
 import type { ExperimentDetail, Objective, RequestsView, SloSpec } from "@schemas/messages";
 import { chartToken, seriesColors } from "@/components/chart/theme";
+import { tip } from "@/components/chart/tip";
 import { brokenBy } from "@/lib/constraints";
 import type { Cell } from "@/lib/csv";
 import { halfInterval, loadAxis, loadOf } from "@/lib/levels";
@@ -125,7 +126,7 @@ export function latencyChart(compared: Compared, name: LatencyName, statistic: S
       trigger: "item",
       formatter: (at) => {
         const { seriesName, value } = at as unknown as { seriesName: string; value: number[] };
-        return `${seriesName}<br>at ${number(value[0])}: ${number(value[1])} ms`;
+        return tip(seriesName, `at ${number(value[0])}: ${number(value[1])} ms`);
       },
     },
     legend: {
@@ -215,7 +216,7 @@ export function parallelChart(compared: Compared): Shown {
       trigger: "item",
       formatter: (at) => {
         const { name, value } = at as unknown as { name: string; value: (number | string)[] };
-        return [name, ...axes.map((axis, index) => `${axis.name}: ${cellText(value[index])}`)].join("<br>");
+        return tip(name, ...axes.map((axis, index) => `${axis.name}: ${cellText(value[index])}`));
       },
     },
     legend: { show: false },
@@ -290,7 +291,7 @@ export function historyChart(compared: Compared): Shown {
       trigger: "item",
       formatter: (at) => {
         const { name, value } = at as unknown as { name: string; value: [string, number] };
-        return `${name || "best so far"}<br>${number(value[1])} ${unit}, ${moment(value[0])}`;
+        return tip(name || "best so far", `${number(value[1])} ${unit}, ${moment(value[0])}`);
       },
     },
     xAxis: { type: "time" },

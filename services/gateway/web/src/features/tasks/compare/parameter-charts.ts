@@ -1,6 +1,7 @@
 import type { EChartsOption } from "echarts";
 import type { ExperimentDetail } from "@schemas/messages";
 import { chartToken } from "@/components/chart/theme";
+import { tip } from "@/components/chart/tip";
 import { valueText } from "@/lib/parameters";
 import { noLessThan, number } from "@/lib/units";
 import { objectiveOf } from "../task-sums";
@@ -40,7 +41,7 @@ export function sliceChart(compared: Compared, name: string): Shown {
       trigger: "item",
       formatter: (at) => {
         const { name: of, value } = at as unknown as { name: string; value: [unknown, number] };
-        return `${of}<br>${number(value[1])} ${unit}`;
+        return tip(of, `${number(value[1])} ${unit}`);
       },
     },
     legend: { show: false },

@@ -1,5 +1,6 @@
 import type { EChartsOption, LabelLayoutOptionCallback, SeriesOption } from "echarts";
 import { chartToken } from "@/components/chart/theme";
+import { tip } from "@/components/chart/tip";
 import { levelName, loadText } from "@/lib/levels";
 import { number } from "@/lib/units";
 import { axisName, colorOf, isFaint, labelOf, type Compared, type Shown } from "./charts";
@@ -29,7 +30,7 @@ export function paretoChart(compared: Compared): Shown {
       trigger: "item",
       formatter: (at) => {
         const { name, value } = at as unknown as { name: string; value: number[] };
-        return `${name}<br>${number(value[0])} tok/s per user, ${number(value[1])} tok/s per GPU`;
+        return tip(name, `${number(value[0])} tok/s per user, ${number(value[1])} tok/s per GPU`);
       },
     },
     legend: { show: false },

@@ -6,6 +6,7 @@ import type { CustomSeriesRenderItem, EChartsOption } from "echarts";
 import type { ExperimentDetail, StoredEvent, TaskView } from "@schemas/messages";
 import { Chart } from "@/components/chart/chart";
 import { chartToken } from "@/components/chart/theme";
+import { tip } from "@/components/chart/tip";
 import { Loaded } from "@/components/page";
 import { Waterfall } from "@/components/waterfall";
 import { paths } from "@/lib/paths";
@@ -134,7 +135,7 @@ function timelineChart(bars: Bar[]) {
       formatter: (at) => {
         const bar = bars[(at as { dataIndex: number }).dataIndex];
         return bar
-          ? `experiment ${bar.ordinal}, ${bar.row}<br>${bar.phase.replaceAll("_", " ")}: ${duration((bar.endMs - bar.startMs) / 1000)}`
+          ? tip(`experiment ${bar.ordinal}, ${bar.row}`, `${bar.phase.replaceAll("_", " ")}: ${duration((bar.endMs - bar.startMs) / 1000)}`)
           : "";
       },
     },
