@@ -355,6 +355,8 @@ async def test_every_chart_of_a_comparison_says_its_points_by_arrow_keys(
     visit: Visit, finished_task: dict[str, Any]
 ) -> None:
     page = (await visit(f"/tasks/{finished_task['task_id']}?tab=compare")).page
+    for last in ("Distribution of time to first", "Distribution of time per output"):
+        await chart(page, last).locator("canvas").wait_for()
     await expect(page.locator("[aria-label^=loading]")).to_have_count(0)
     titles = await page.locator("figure[data-chart]").evaluate_all(
         "all => all.map(each => each.dataset.chart)"

@@ -43,6 +43,8 @@ export function dressed(title: string, option: EChartsOption): EChartsOption {
       borderColor: chartToken("line"),
       textStyle: { color: chartToken("text"), fontSize: 12 },
       className: TIP_CLASS,
+      // One that fades in has no words yet as the cursor reads it.
+      transitionDuration: 0,
       ...option.tooltip,
     },
     ...axes,
