@@ -1,0 +1,8 @@
+"""Where the gateway looks for the page that `make web` builds."""
+
+from services.gateway.routes.platform.web_page import BUILT
+
+
+def test_the_built_page_is_served_from_the_folder_it_is_built_in() -> None:
+    assert BUILT.name == "dist"
+    assert (BUILT.parent / "package.json").is_file()
