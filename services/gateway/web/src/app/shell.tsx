@@ -161,7 +161,9 @@ function LiveIndicator() {
     : isLost
     ? `connection lost${retrySeconds === null ? ", trying again" : `, again in ${retrySeconds} s`}`
     : age === null
-      ? "connecting"
+      ? connection === "open"
+        ? "connected"
+        : "connecting"
       : age < 3
         ? "live"
         : `quiet for ${duration(Math.round(age))}`;
@@ -169,7 +171,7 @@ function LiveIndicator() {
     <span
       className={classes.live}
       data-lost={isLost || undefined}
-      data-waiting={age === null || undefined}
+      data-waiting={(age === null && connection !== "open") || undefined}
       role="status"
     >
       <span className={classes.dot} aria-hidden />

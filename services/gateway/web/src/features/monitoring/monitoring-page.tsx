@@ -91,14 +91,24 @@ export function MonitoringPage() {
       </div>
       <ChartGrid>
         {METRICS.map((metric) => (
-          <History key={metric.metric} {...metric} range={range} filters={filters} />
+          <History
+            key={metric.metric}
+            {...metric}
+            range={range}
+            filters={filters}
+            empty={
+              gpus.data?.length === 0
+                ? "No GPU has reported yet: gpusteward agent joins a host, gpusteward up --simulate makes up a fleet."
+                : "No sample fits: take a filter away, or a longer range."
+            }
+          />
         ))}
       </ChartGrid>
     </Page>
   );
 }
 
-type HistoryProps = (typeof METRICS)[number] & { range: string; filters: Filters };
+type HistoryProps = (typeof METRICS)[number] & { range: string; filters: Filters; empty: string };
 
 function History({ range, filters, ...shown }: HistoryProps) {
   const { metric } = shown;
@@ -115,7 +125,6 @@ function History({ range, filters, ...shown }: HistoryProps) {
       query={query}
       group="monitoring"
       heightPx={260}
-      empty="No sample fits: take a filter away, or a longer range."
     />
   );
 }
