@@ -57,6 +57,10 @@ CALLS: Final[Mapping[str, Mapping[str, set[tuple[str, str]]]]] = {
         "client.call('GET', path)": NONE,
         "client.apply(resource, {**made, 'metadata': metadata})": of("get create patch", *MADE),
     },
+    "services/executor/runtimes/kubernetes/compile_cache.py": {
+        "cluster.read(CLAIMS, volume.claim)": of("get", "persistentvolumeclaims"),
+        "cluster.read(NODES, name)": of("get", "nodes"),
+    },
     "services/executor/runtimes/kubernetes/runtime.py": {
         "cluster.found_of(self._kind, finding)": of("list", *MAIN, *OTHERS, "pods"),
         "cluster.found_of(self._kind, own_labels(self._settings, self._kind))": of(
