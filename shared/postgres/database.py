@@ -12,6 +12,7 @@ import msgspec
 
 from shared.errors import PermanentError, UnavailableError
 from shared.logging import log
+from shared.postgres.known_types import TypeKnowingConnection
 from shared.postgres.roles import role_of
 from shared.settings import CommonSettings, SettingsError
 from shared.waiting import within
@@ -212,6 +213,7 @@ class Database:
                 await asyncio.sleep(TABLE_LOCK_RETRY_SECONDS)
         self._pool = await asyncpg.create_pool(
             self.dsn,
+            connection_class=TypeKnowingConnection,
             min_size=1,
             max_size=self.max_connections,
             command_timeout=COMMAND_TIMEOUT_SECONDS,

@@ -1,0 +1,52 @@
+"""Types of Postgres are described to a process once, and those of a database by that database."""
+
+from typing import Final
+from uuid import UUID
+
+from shared.postgres.database import Database
+from shared.testing import PostgresServer, database_of
+
+ID: Final = UUID(int=7)
+# asyncpg's question what a type is; nothing else here is recursive.
+QUESTIONS: Final = """
+SELECT count(*) FROM pg_prepared_statements WHERE ltrim(statement, E' \\n') LIKE 'WITH RECURSIVE%'
+"""
+
+
+def database(dsn: str, colours: str) -> Database:
+    return Database(dsn, "paint", [f"CREATE TYPE colour AS ENUM ({colours})"])
+
+
+async def test_a_second_connection_reads_arrays_and_ranges_without_asking_what_they_are(
+    postgres_dsn: str,
+) -> None:
+    questions = []
+    for _ in range(2):
+        opened = database(postgres_dsn, "'red'")
+        await opened.open()
+        async with opened.statements() as connection:
+            found = await connection.fetchrow(
+                "SELECT $1::uuid[], '{[1,3),[5,6)}'::int8multirange AS cells", [ID]
+            )
+            questions.append(await connection.fetchval(QUESTIONS))
+        await opened.close()
+
+        assert found is not None
+        assert found[0] == [ID]
+        assert [(each.lower, each.upper) for each in found["cells"]] == [(1, 3), (5, 6)]
+    assert questions[1] == 0
+
+
+async def test_types_of_one_database_are_not_taken_for_anothers(
+    postgres_server: PostgresServer,
+) -> None:
+    for before, colours in (("SELECT 1", "'red'"), ("CREATE TYPE other AS ENUM ('x');", "'blue'")):
+        async with database_of(postgres_server) as dsn:
+            await postgres_server.execute(before, dsn=dsn)
+            opened = database(dsn, colours)
+            await opened.open()
+            async with opened.statements() as connection:
+                found = await connection.fetchval("SELECT enum_range(NULL::colour)")
+            await opened.close()
+
+        assert [f"'{each}'" for each in found] == [colours]
