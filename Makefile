@@ -52,7 +52,7 @@ test: install ## Run the tests that need no special hardware (ARGS="-k word" add
 	@"$(BIN)/python" -m pytest -m "not long" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-long: install $(STAMPS)/tools ## Run the long property and fault tests
-	@"$(BIN)/python" -m pytest -m long --hypothesis-profile=default --numprocesses $(LONG_WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS) $(LONG_TESTS)
+	@"$(BIN)/python" -m pytest -m "long or hypothesis" --hypothesis-profile=thorough --numprocesses $(LONG_WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS) $(LONG_TESTS)
 
 test-kubernetes: install ## Run the tests on a real Kubernetes control plane, built once by Go
 	@"$(BIN)/python" -m tests.support.kubernetes.build

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Takes the benchmark tool out of the environment before anything looks there.
 import tests.support.benchmark_tools  # noqa: F401  # for that alone
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from tests.support.docker.private_engine import PrivateEngine
     from tests.support.kept_schema import KeptSchema
     from tests.support.kubernetes.control_plane import ControlPlane
+
+# A few examples, the same in every run; or many new ones, however long a machine takes for one.
+settings.register_profile("quick", settings.get_profile("ci"), max_examples=25)
+settings.register_profile(
+    "thorough", max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 ON_CONTROL_PLANE: Final = ("tests/real/cluster/", "tests/real/kubernetes/")
 

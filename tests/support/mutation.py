@@ -73,7 +73,7 @@ OTHER_EXTREME: Final = {"min": "max", "max": "min"}
 # What a test may take by the clock says nothing of a mutant on a busy machine.
 PYTEST: Final = (
     *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"),
-    *("-m", "not long", "--timeout=0"),
+    *("-m", "not long", "--timeout=0", "--hypothesis-profile=ci"),
 )
 NONE_COLLECTED: Final = 5  # its exit code, where all of a module's own tests are long ones
 

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schemas.cluster.nodes import (
@@ -454,7 +454,6 @@ def test_memory_is_in_mebibytes() -> None:
 NODES = ("a", "b", "c")
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**32))
 @example(1340)  # two claims share a device
 def test_any_order_of_events_gives_what_a_count_of_all_objects_gives(seed: int) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.executor.attempts import AttemptOutcome
@@ -132,7 +132,6 @@ def play(path: Path, given_steps: list[Step]) -> tuple[EngineLog, bytearray, set
     return log, written, lost
 
 
-@settings(deadline=None, max_examples=80)
 @given(given_steps=steps)
 def test_what_is_kept_lies_at_its_offset_and_the_rest_is_told_as_missing(
     given_steps: list[Step],
@@ -154,7 +153,6 @@ def test_what_is_kept_lies_at_its_offset_and_the_rest_is_told_as_missing(
         assert kept(again) == pieces or again.end < log.end
 
 
-@settings(deadline=None, max_examples=60)
 @given(sizes=st.lists(st.integers(min_value=1, max_value=2 * LIMIT), max_size=12))
 def test_a_log_never_takes_more_than_its_limit_and_keeps_the_newest(sizes: list[int]) -> None:
     with short_directory() as directory:
@@ -338,7 +336,6 @@ def test_a_very_long_line_comes_in_pieces_between_characters(tmp_path: Path) -> 
     assert offset == log.end
 
 
-@settings(deadline=None, max_examples=50)
 @given(
     chunks=st.lists(st.sampled_from([b"a", b"bc\n", b"\r", b"\n", b"\xff", b"z" * 40_000])),
     max_lines=st.integers(min_value=1, max_value=4),

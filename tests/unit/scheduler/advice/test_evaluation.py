@@ -135,7 +135,6 @@ def decides(engine: DecisionEngine, entry: QueuedRequest, kind: type[Grant | Rej
     )
 
 
-@settings(max_examples=60, deadline=None)
 @given(engines(), REQUESTS)
 def test_what_is_said_of_a_request_is_so(engine: DecisionEngine, request: GpuRequest) -> None:
     check(engine, request)
@@ -143,7 +142,7 @@ def test_what_is_said_of_a_request_is_so(engine: DecisionEngine, request: GpuReq
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-@settings(max_examples=2_000, deadline=None)
+@settings(max_examples=2_000)
 @given(engines(), REQUESTS)
 def test_what_is_said_of_many_requests_is_so(engine: DecisionEngine, request: GpuRequest) -> None:
     check(engine, request)
@@ -166,7 +165,6 @@ def check(engine: DecisionEngine, request: GpuRequest) -> None:
     assert engine.state() == before
 
 
-@settings(max_examples=60, deadline=None)
 @given(engines(), st.sampled_from([0, 30_000, 60_000]), st.sampled_from([10.0, 50.0, 100.0]))
 def test_a_device_is_available_exactly_if_a_request_for_it_would_be_granted(
     engine: DecisionEngine, min_memory_mb: int, limit: float
@@ -186,7 +184,6 @@ def test_a_device_is_available_exactly_if_a_request_for_it_would_be_granted(
     assert found == granted
 
 
-@settings(max_examples=60, deadline=None)
 @given(engines())
 def test_a_request_that_still_waits_after_a_turn_has_reasons_and_one_that_is_granted_none(
     engine: DecisionEngine,

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -333,7 +333,6 @@ _STEPS = st.lists(
 )
 
 
-@settings(max_examples=300)
 @given(nodes=_NODES, steps=_STEPS)
 def test_no_node_is_ever_promised_more_than_it_has(
     nodes: list[tuple[int, int, bool]], steps: list[tuple[str, int]]

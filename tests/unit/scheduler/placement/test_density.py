@@ -3,7 +3,7 @@
 from datetime import timedelta
 from uuid import UUID
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import json
 from msgspec.structs import replace
@@ -38,7 +38,6 @@ DEMANDS = st.dictionaries(
 ).map(demand_of)
 
 
-@settings(max_examples=100, deadline=None)
 @given(histories(), REQUESTS_TOO, DEMANDS)
 def test_the_indexes_find_the_place_that_a_look_at_everything_finds(
     history: tuple[DecisionEngine, int], request: GpuRequest, demand: object
@@ -56,7 +55,6 @@ def test_the_indexes_find_the_place_that_a_look_at_everything_finds(
         assert (what_if.reasons(entry) == ()) == (found is not None)
 
 
-@settings(max_examples=40, deadline=None)
 @given(histories(), REQUESTS_TOO, DEMANDS)
 def test_an_engine_built_anew_from_what_was_recorded_decides_the_same(
     history: tuple[DecisionEngine, int], request: GpuRequest, demand: object

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import json
 
@@ -149,7 +149,6 @@ def histories(draw: st.DrawFn) -> tuple[DecisionEngine, int]:
     return engine, int((now - NOW).total_seconds())
 
 
-@settings(max_examples=120, deadline=None)
 @given(histories(), REQUESTS)
 def test_the_indexes_find_the_place_that_a_look_at_everything_finds(
     history: tuple[DecisionEngine, int], request: GpuRequest
@@ -164,7 +163,6 @@ def test_the_indexes_find_the_place_that_a_look_at_everything_finds(
         assert (what_if.reasons(entry) == ()) == (found is not None)
 
 
-@settings(max_examples=60, deadline=None)
 @given(histories(), REQUESTS)
 def test_an_engine_built_anew_from_the_state_decides_the_same(
     history: tuple[DecisionEngine, int], request: GpuRequest

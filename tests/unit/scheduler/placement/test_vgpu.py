@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.gpus.gpu_request import GpuRequest
@@ -71,7 +71,6 @@ def test_what_no_vgpu_can_be_is_refused(asked: dict[str, Any], message: str) -> 
     st.lists(st.integers(0, 80_000), min_size=1, max_size=8),
     st.integers(1, 6),
 )
-@settings(max_examples=60, deadline=None)
 def test_a_whole_number_of_gpus_reserves_the_same_devices_in_every_form(
     free: list[int], gpus: int
 ) -> None:

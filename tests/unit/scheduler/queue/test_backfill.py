@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -357,7 +357,6 @@ def start_of_head(
         engine.apply(*(LeaseEnded(reservation_id=reservation_id) for _, reservation_id in over))
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     fleets(),
     st.lists(st.sampled_from([5.0, 10.0, 15.0, 30.0, 50.0]), max_size=8),

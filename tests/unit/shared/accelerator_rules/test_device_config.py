@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.gpus.checks import (
@@ -181,7 +181,6 @@ def test_what_is_no_config_map_at_all_is_told_and_not_raised() -> None:
 NAMES = st.lists(st.sampled_from(["a", "vcuda", "7", "b-c"]), min_size=1, max_size=3)
 
 
-@settings(deadline=None)
 @given(
     st.builds(
         ResourceDefinition,

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.gpus.checks import GpuMode, ModeCheck, PrecisionRules, Verdict
@@ -68,7 +68,6 @@ def test_limits_that_no_plugin_serves_are_refused(resources: dict[str, int], sai
 
 
 @given(st.integers(1, 4096))
-@settings(max_examples=50)
 def test_a_whole_number_of_gpus_is_the_same_request_in_every_form(gpus: int) -> None:
     forms = {form.mode: form for form in reversed(FORMS)}
     modes = (GpuMode.PGPU, GpuMode.VGPU, GpuMode.MPS)
