@@ -180,7 +180,7 @@ class Handlers:
             return Refused(
                 code=ErrorCode.TOO_LARGE,
                 message=f"expected a start of at most {LARGEST_START_BYTES >> 10} KiB, since its "
-                "end tells it again",
+                "end repeats it",
                 command_id=command.command_id,
             )
         try:

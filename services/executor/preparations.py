@@ -25,14 +25,14 @@ from shared.logging import log
 from shared.messaging.bus import Bus
 from shared.waiting import cancelled
 
-LOOK_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
 class Preparations:
-    """One at a time, each once as long as it is wanted. What fails is told, and left to the start.
+    """One at a time, each once while it is wanted. What fails is reported, and left to the start.
 
-    Nothing is kept: an executor that starts anew is told again what waits, and begins again.
+    Nothing is stored: an executor that was restarted receives again what waits, and begins again.
     `phases` are those of the attempts that run here.
     """
 
@@ -42,7 +42,7 @@ class Preparations:
     phases: Callable[[], Iterable[AttemptPhase]]
     _wanted: tuple[WaitingStart, ...] = ()
     _wanted_before: tuple[WaitingStart, ...] = ()
-    _told: asyncio.Event = field(default_factory=asyncio.Event)
+    _received: asyncio.Event = field(default_factory=asyncio.Event)
     _over: set[tuple[str, ...]] = field(default_factory=set)
     _read_bytes: dict[str, int] = field(default_factory=dict)  # by model
     _work: asyncio.Task[None] | None = None
@@ -50,24 +50,24 @@ class Preparations:
 
     async def run(self) -> None:
         """Prepare until cancelled."""
-        heard = await self.bus.listen(StartsWaiting, self.receive, key=self.settings.node_id)
+        subscription = await self.bus.listen(StartsWaiting, self.receive, key=self.settings.node_id)
         try:
             while True:
-                self._told.clear()
+                self._received.clear()
                 over = self._over
                 start = next((one for one in self._wanted if needs(one.engine) not in over), None)
                 if start is None:
-                    await self._told.wait()
+                    await self._received.wait()
                     continue
                 await self._attend(start)
         finally:
-            await heard.unsubscribe()
+            await subscription.unsubscribe()
 
-    async def receive(self, told: StartsWaiting) -> None:
+    async def receive(self, waiting: StartsWaiting) -> None:
         """What waits now. What is under way ends when it is missing for the second time: granted
         meanwhile, its attempt has joined the pull by then.
         """
-        self._wanted_before, self._wanted = self._wanted, told.starts
+        self._wanted_before, self._wanted = self._wanted, waiting.starts
         wanted = {needs(each.engine) for each in (*self._wanted, *self._wanted_before)}
         models = {each.engine.model for each in (*self._wanted, *self._wanted_before)}
         self._over &= wanted
@@ -77,7 +77,7 @@ class Preparations:
         start = self._start
         if self._work is not None and start is not None and needs(start.engine) not in wanted:
             self._work.cancel()
-        self._told.set()
+        self._received.set()
 
     async def _attend(self, start: WaitingStart) -> None:
         self._start = start
@@ -91,21 +91,21 @@ class Preparations:
 
     async def _prepare(self, start: WaitingStart) -> None:
         engine, began = start.engine, time.monotonic()
-        told: list[str] = []
+        notes: list[str] = []
         try:
             await self._until_unmeasured()
-            told.append(await self.runtimes[engine.runtime].prepare(engine))
-            told.append(await self._read_weights(engine.model))
+            notes.append(await self.runtimes[engine.runtime].prepare(engine))
+            notes.append(await self._read_weights(engine.model))
         except Exception as error:  # noqa: BLE001  # whatever it is, the start may do better
             log.warning(
                 "preparation_failed", engine=engine.engine, model=engine.model, error=str(error)
             )
-            told.append(f"not all could be made ready: {error}")
-        sentence = "; ".join(filter(None, told))
+            notes.append(f"not all could be made ready: {error}")
+        sentence = "; ".join(filter(None, notes))
         if not sentence:
             return
         seconds = time.monotonic() - began
-        log.info("start_prepared", engine=engine.engine, told=sentence, seconds=round(seconds, 1))
+        log.info("start_prepared", engine=engine.engine, did=sentence, seconds=round(seconds, 1))
         await self._publish(start, f"while it waited, on {self.settings.node_id}: {sentence}")
 
     async def _read_weights(self, model: str) -> str:
@@ -143,7 +143,7 @@ class Preparations:
         while True:
             if not is_measuring(self.phases()):
                 return
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def _publish(self, start: WaitingStart, message: str) -> None:
         await self.bus.publish_live(

@@ -52,7 +52,7 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     for tasks of our namespace OURS alone; without any it is `cluster_namespace`. `cluster_access`
     is how an engine is reached: by its Service from inside the cluster, else at its pod's address,
     or at a port of its node. With `cluster_cuda_labels` nodes carry `cuda-major-version` and
-    `cuda-minor-version`, and where no node was chosen an image whose tag tells its CUDA is bound to
+    `cuda-minor-version`, and where no node was chosen an image whose tag names its CUDA is bound to
     one whose driver serves it. `cluster_queue` is Kueue's LocalQueue for engines.
     `cluster_compile_cache` keeps what engines in pods compile, in a directory of their node
     (`hostPath:/var/lib/compiled`), or in a claim of their namespace

@@ -135,7 +135,7 @@ class Workloads:
         )
 
     async def _has_ended(self, reservation_id: UUID) -> bool:
-        """Whether the scheduler says so; not if it does not answer, or does not know of it."""
+        """By the scheduler's answer; False without one, or if it does not know of it."""
         try:
             view = await self.bus.query(
                 GetReservation(reservation_id=reservation_id),

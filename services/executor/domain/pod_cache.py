@@ -54,7 +54,7 @@ class CacheNode(Struct, frozen=True, kw_only=True):
     boot_id: str
 
     def traits(self) -> tuple[str, ...]:
-        """GPU model and driver; of a node whose labels do not tell both, this node since its boot:
+        """GPU model and driver; of a node whose labels do not name both, this node since its boot:
         its hardware and, without a driver's operator, which labels nodes, its driver stay until
         the next.
         """
@@ -85,11 +85,11 @@ class CacheUse(Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> str:
         place = self.node.name if self.volume.claim is None else ""
-        told = (
+        parts = (
             *(self.volume.kind, self.volume.name, place, self.namespace, self.pod_namespace),
             *(self.engine, self.reference, self.resource, *self.node.traits()),
         )
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
     def new_directory(self, name: str) -> str:
         """Below the volume's root. A pod sees this directory alone."""

@@ -19,8 +19,8 @@ def spares_memory(weights_bytes: int, available_bytes: int, percent: float) -> b
 
 
 def spares_disk(free_bytes: int, total_bytes: int, percent: float, *, is_begun: bool) -> bool:
-    """Whether an image may be pulled that nobody needs yet. What is begun may take half of what is
-    to stay free, so that it is not broken off for the last of it.
+    """Whether an image may be pulled that no attempt needs yet. What is begun may take half of what
+    is to stay free, so that it is not broken off for the last of it.
     """
     return free_bytes >= total_bytes * percent / (200 if is_begun else 100)
 

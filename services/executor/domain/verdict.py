@@ -28,7 +28,7 @@ _SIGNALS: Final = {
     "`sudo dmesg | grep -i 'killed process'` tells",
     11: "the engine crashed (SIGSEGV), which is its own fault or its driver's: try another version "
     "or image",
-    15: "somebody asked the engine to end (SIGTERM), not GPU Steward",
+    15: "the engine was sent SIGTERM, not by GPU Steward",
 }
 _EXIT_CODES: Final = {
     126: FailureKind.ENGINE_MISSING,  # by custom of shells: it may not be executed

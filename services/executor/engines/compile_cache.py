@@ -58,8 +58,8 @@ class CacheKey:
 
     @property
     def path(self) -> Path:
-        told = json.dumps([self.engine, self.image, self.devices, self.driver])
-        return Path(self.namespace, hashlib.sha256(told.encode()).hexdigest()[:24])
+        parts = json.dumps([self.engine, self.image, self.devices, self.driver])
+        return Path(self.namespace, hashlib.sha256(parts.encode()).hexdigest()[:24])
 
 
 def cache_variables(directory: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What the models of this host tell in their config.json."""
+"""What the models of this host have in their config.json."""
 
 import asyncio
 import os
@@ -71,14 +71,14 @@ class ModelConfigs:
 
 
 def scan(roots: tuple[Path, ...]) -> dict[str, FoundModel]:
-    """Models that tell something which is known: at most 300, one or two levels below a root."""
+    """Models whose config.json is understood: at most 300, one or two levels below a root."""
     found: dict[str, FoundModel] = {}
     for root in roots:
         for name, directory in islice(_models(root), MOST_ENTRIES):
             if len(found) == MOST_MODELS:
                 return found
-            if name.isprintable() and name not in found and (told := _told(directory)):
-                found[name] = told
+            if name.isprintable() and name not in found and (model := _read(directory)):
+                found[name] = model
     return found
 
 
@@ -99,7 +99,7 @@ def _directories(above: Path) -> list[Path]:
     return []
 
 
-def _told(directory: Path) -> FoundModel | None:
+def _read(directory: Path) -> FoundModel | None:
     """None: nothing that is known."""
     try:
         with (directory / CONFIG).open("rb") as file:

@@ -145,7 +145,7 @@ class Coordinator:
         if address is None:
             raise AttemptFailed.of(
                 FailureKind.RANK_FAILED,
-                "nobody knows where other nodes reach this one: "
+                "it is unknown where other nodes reach this one: "
                 "set GPUSTEWARD_EXECUTOR_ADDRESS here",
             )
         return address, await asyncio.to_thread(free_port_at, address)
@@ -210,7 +210,7 @@ class Coordinator:
 
 
 def _is_gone(status: RankStatus) -> bool:
-    """Whether nothing of the rank runs: it says so, or it never knew of the attempt."""
+    """Whether nothing of the rank runs: it reports that, or it never knew of the attempt."""
     if status.view is not None:
         return status.view.state is RankState.ENDED
     return status.refusal is not None

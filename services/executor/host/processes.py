@@ -76,14 +76,14 @@ class WorkloadLabel(msgspec.Struct, frozen=True, kw_only=True):
         wanted = {INSTALLATION_VARIABLE: self.installation_id}
         if self.node_id is not None:
             wanted[NODE_VARIABLE] = self.node_id
-        return all(_says(found, name, value) for name, value in wanted.items())
+        return all(_has_no_other(found, name, value) for name, value in wanted.items())
 
 
-def _says(environment: list[bytes], name: str, value: str) -> bool:
-    """Whether a variable has this value, or is not there."""
+def _has_no_other(environment: list[bytes], name: str, value: str) -> bool:
+    """Whether a variable has this value alone, or is not there."""
     begin = os.fsencode(f"{name}=")
-    said = {variable for variable in environment if variable.startswith(begin)}
-    return said <= {begin + os.fsencode(value)}
+    found = {variable for variable in environment if variable.startswith(begin)}
+    return found <= {begin + os.fsencode(value)}
 
 
 def kernel_boot_id() -> str:
@@ -132,7 +132,7 @@ def running_workload(label: WorkloadLabel, marks: tuple[ProcessMark, ...] = ()) 
     ]
 
 
-class LabelledWorkload(msgspec.Struct, frozen=True, kw_only=True):
+class LabelledProcesses(msgspec.Struct, frozen=True, kw_only=True):
     """The processes of one reservation. `names_installation`: this one, by its id."""
 
     reservation_id: UUID
@@ -143,12 +143,12 @@ class LabelledWorkload(msgspec.Struct, frozen=True, kw_only=True):
     node_id: str | None = None
 
 
-def labelled_workloads(installation_id: str) -> list[LabelledWorkload]:
+def labelled_processes(installation_id: str) -> list[LabelledProcesses]:
     """Everything on this host that is labelled, by reservation and epoch.
 
     Leaves out what names another installation.
     """
-    found: dict[LabelledWorkload, list[int]] = {}  # by what they have in common
+    found: dict[LabelledProcesses, list[int]] = {}  # by what they have in common
     for stat in _every_process():
         if not stat.is_running or stat.pid == os.getpid():
             continue
@@ -182,7 +182,7 @@ def kill_workload(label: WorkloadLabel, marks: tuple[ProcessMark, ...] = ()) -> 
     return left
 
 
-def _label_of(environment: list[bytes], installation_id: str) -> LabelledWorkload | None:
+def _label_of(environment: list[bytes], installation_id: str) -> LabelledProcesses | None:
     marked = os.fsencode(f"{RESERVATION_VARIABLE}=")
     if not any(variable.startswith(marked) for variable in environment):
         return None
@@ -195,7 +195,7 @@ def _label_of(environment: list[bytes], installation_id: str) -> LabelledWorkloa
     reservation_id = written_id(named[RESERVATION_VARIABLE])
     if reservation_id is None:
         return None
-    return LabelledWorkload(
+    return LabelledProcesses(
         reservation_id=reservation_id,
         epoch=written_epoch(named.get(EPOCH_VARIABLE)),
         names_installation=installation is not None,

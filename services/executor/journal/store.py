@@ -156,7 +156,7 @@ def insert_attempt(connection: sqlite3.Connection, command: StartExperiment, now
         for device in _own_devices(command)
         for cells in device.cells
     ]
-    # What lies within is told by the new row, so that there are never many.
+    # The new row stands for what lies within, so that there are never many.
     connection.executemany(
         "DELETE FROM cell_epoch"
         " WHERE device_uuid = ? AND first_cell >= ? AND end_cell <= ? AND epoch <= ?",

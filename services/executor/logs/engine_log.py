@@ -6,7 +6,7 @@ executor 10 ms of CPU a megabyte. A program that only appends cannot be asked to
 the log is one file in which every byte lies at its offset among all that the engine ever wrote.
 What is dropped from its beginning becomes a hole, and so does what a full disk could not take:
 holes take no space, and an executor that has been killed finds every offset as it was.
-`<name>.index` beside the file tells holes from zeros.
+`<name>.index` beside the file distinguishes holes from zeros.
 """
 
 import asyncio

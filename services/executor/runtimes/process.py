@@ -28,7 +28,7 @@ from services.executor.host.engine_user import (
     interpreter_paths,
     program_paths,
 )
-from services.executor.host.processes import labelled_workloads
+from services.executor.host.processes import labelled_processes
 from services.executor.host.workload_end import end_workload
 from services.executor.journal import store
 from services.executor.journal.journal import Journal
@@ -130,7 +130,7 @@ class ProcessRuntime:
 
     async def workloads(self) -> tuple[Workload, ...]:
         """Everything with a label of ours in its environment, also what others started."""
-        found = await asyncio.to_thread(labelled_workloads, self.settings.installation_id)
+        found = await asyncio.to_thread(labelled_processes, self.settings.installation_id)
         return tuple(
             Workload(
                 labels=Labels(

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from services.executor.host.processes import labelled_workloads
+from services.executor.host.processes import labelled_processes
 from services.executor.runtimes.runtime import Labels
 from shared.processes.cgroups import Cgroup, CgroupLimits, Cgroups
 from shared.testing import eventually
@@ -61,7 +61,7 @@ async def test_children_without_a_label_end_with_the_group(cgroups: Cgroups) -> 
     parent = started(group, ["sh", "-c", two], {"PATH": os.environ["PATH"]})
     try:
         await eventually(lambda: len(group.pids()) == 3, what="all three in the group")
-        found_by_label = labelled_workloads(whose.installation_id)
+        found_by_label = labelled_processes(whose.installation_id)
         await cgroups.end(whose.cgroup_names)
     finally:
         parent.kill()

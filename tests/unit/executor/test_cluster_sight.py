@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from schemas.executor.attempts import FailureKind
-from services.executor.runtimes.kubernetes.kinds import Pod, Workload
+from services.executor.runtimes.kubernetes.kinds import EngineObject, Pod
 from services.executor.runtimes.kubernetes.sight import image_of, sight_of
 
 SERVICE: dict[str, Any] = {"metadata": {"name": "s", "uid": "u"}}
@@ -26,8 +26,8 @@ def pod(
     return msgspec.convert(given, Pod)
 
 
-def workload(**status: Any) -> Workload:
-    return msgspec.convert({**SERVICE, "status": status}, Workload)
+def workload(**status: Any) -> EngineObject:
+    return msgspec.convert({**SERVICE, "status": status}, EngineObject)
 
 
 def engine(state: dict[str, Any], **rest: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from services.executor.host.processes import LabelledWorkload, labelled_workloads
+from services.executor.host.processes import LabelledProcesses, labelled_processes
 from shared.ids import new_id
 
 MINE = "0190a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b"
@@ -26,8 +26,8 @@ def labelled(**variables: str) -> Iterator[int]:
             process.kill()
 
 
-def under(reservation_id: UUID) -> list[LabelledWorkload]:
-    return [w for w in labelled_workloads("ours") if w.reservation_id == reservation_id]
+def under(reservation_id: UUID) -> list[LabelledProcesses]:
+    return [w for w in labelled_processes("ours") if w.reservation_id == reservation_id]
 
 
 def test_a_workload_is_told_with_its_epoch_and_all_its_processes() -> None:
@@ -42,7 +42,7 @@ def test_a_workload_is_told_with_its_epoch_and_all_its_processes() -> None:
         found = under(mine)
 
     assert found == [
-        LabelledWorkload(
+        LabelledProcesses(
             reservation_id=mine,
             epoch=7,
             pids=tuple(sorted((first, second))),
@@ -66,7 +66,7 @@ def test_what_names_no_installation_is_told_as_such_and_another_one_s_is_not() -
 @pytest.mark.parametrize("label", ["x", MINE.upper(), f"{{{MINE}}}", f"urn:uuid:{MINE}"])
 def test_a_label_that_is_no_reservation_as_we_write_it_is_nobody_s(label: str) -> None:
     with labelled(GPUSTEWARD_RESERVATION=label, GPUSTEWARD_EPOCH="x") as pid:
-        assert all(pid not in workload.pids for workload in labelled_workloads("ours"))
+        assert all(pid not in workload.pids for workload in labelled_processes("ours"))
 
 
 def test_an_epoch_that_no_message_can_carry_hides_nothing() -> None:

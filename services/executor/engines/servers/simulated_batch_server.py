@@ -109,7 +109,7 @@ class BatchRunner:
             for request in step.emitting:
                 if (tokens := self._tokens.get(request)) is not None:
                     tokens.put_nowait(None)
-            # Whoever got a last token may send the next request before the next step.
+            # A client that got its last token may send the next request before the next step.
             await asyncio.sleep(0)
 
 

@@ -15,8 +15,8 @@ from services.executor.engines.engine import EngineCommand
 from services.executor.host.own_thread import in_own_thread
 from services.executor.host.processes import ProcessMark, WorkloadLabel
 from services.executor.runtimes.docker.client import ContainerEngine, inspect
-from services.executor.runtimes.docker.ending import Ending
-from services.executor.runtimes.docker.logs import LogFollower
+from services.executor.runtimes.docker.ending import ContainerEnding
+from services.executor.runtimes.docker.logs import ContainerLogFollower
 from services.executor.runtimes.readiness import LOG_LINES_READ, is_ready, readiness_probe
 from services.executor.runtimes.runtime import LogSink, PortTaken, RuntimeUnavailable
 from shared.waiting import wait_for
@@ -45,7 +45,7 @@ class EngineContainer:
     ends_when: str
     marks: tuple[ProcessMark, ...] = ()
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _follower: LogFollower = field(init=False)
+    _follower: ContainerLogFollower = field(init=False)
     _following: "asyncio.Future[None]" = field(init=False)
     _was_away: bool = False
     _inspected_at: float = float("-inf")
@@ -57,7 +57,7 @@ class EngineContainer:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._changed.set)
 
-        self._follower = LogFollower(
+        self._follower = ContainerLogFollower(
             engine=self.engine, container_id=self.container_id, log=self.log, on_end=changed
         )
         self._following = in_own_thread(self._follower.follow, "container_log")
@@ -82,7 +82,7 @@ class EngineContainer:
             await wait_for(self._changed, INSPECT_SECONDS)
 
     async def stop(self, grace_seconds: float) -> None:
-        await Ending(
+        await ContainerEnding(
             engine=self.engine,
             container_id=self.container_id,
             label=self.label,

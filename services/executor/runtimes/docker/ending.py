@@ -75,7 +75,7 @@ async def _end_labelled(
             return
         are_gone = await asyncio.gather(
             *(
-                Ending(
+                ContainerEnding(
                     engine=engine,
                     container_id=container_id,
                     label=label,
@@ -117,7 +117,7 @@ def found_ids(api: docker.APIClient, labels: Mapping[str, str]) -> list[str]:
 
 
 @dataclass(slots=True, kw_only=True)
-class Ending:
+class ContainerEnding:
     """One container's. While the engine is away, its processes are ended through the kernel, where
     this executor may; the container is removed as soon as the engine is back.
     """

@@ -14,7 +14,7 @@ def cuda_of_images(
     repositories: Mapping[str, tuple[str, str]], api: docker.APIClient
 ) -> dict[str, str]:
     """By engine and tag (`vllm:v0.8.5`), and by engine for its usual tag, of each repository and
-    usual tag; those that do not tell it are left out.
+    usual tag; those that do not have it are left out.
     """
     found: dict[str, str] = {}
     for engine, (repository, usual) in repositories.items():

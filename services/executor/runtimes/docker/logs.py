@@ -29,7 +29,7 @@ class Gone(StewardError):
 
 
 @dataclass(slots=True, kw_only=True)
-class LogFollower:
+class ContainerLogFollower:
     """Follows one container until it has ended and all of its log is there, or it is gone.
 
     To be run in a thread of its own. A stream that ends says nothing: it does so when the container

@@ -87,7 +87,7 @@ class DockerRuntime:
         return Runtime.DOCKER
 
     async def offer(self) -> RuntimeOffer:
-        """Every engine with an image; that one cannot be given GPUs is said, and stops nothing.
+        """Every engine with an image; that one cannot be given GPUs is reported, and stops nothing.
 
         Whether GPUs can be given shows for certain only when a container asks for one, and
         simulated devices need none.

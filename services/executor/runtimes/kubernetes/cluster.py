@@ -1,4 +1,4 @@
-"""One cluster, as this executor may use it: listing what is ours, making it, telling why not."""
+"""One cluster, as this executor may use it: listing what is ours, making it, reporting why not."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -148,7 +148,7 @@ class Cluster:
         there = await self.read(resource, metadata["name"], Named, namespace=metadata["namespace"])
         if there is not None:
             _require_ours(there, made, finding, epoch)
-            # Nobody may have changed it since it was looked at.
+            # Refused if it was changed since it was read.
             metadata = {**metadata, "resourceVersion": there.metadata.resource_version}
         await self.client.apply(
             resource,

@@ -15,9 +15,9 @@ from services.executor.domain.verdict import AttemptFailed, engine_exit, failure
 from services.executor.runtimes.kubernetes.cluster import Cluster
 from services.executor.runtimes.kubernetes.compile_cache import PodCaches
 from services.executor.runtimes.kubernetes.effective import differences
-from services.executor.runtimes.kubernetes.ending import Ending
+from services.executor.runtimes.kubernetes.ending import ObjectsEnding
 from services.executor.runtimes.kubernetes.kinds import SERVICES, Object, Pod, Service
-from services.executor.runtimes.kubernetes.logs import LogFollower, tail_of
+from services.executor.runtimes.kubernetes.logs import PodLogFollower, tail_of
 from services.executor.runtimes.kubernetes.objects import ENGINE_CONTAINER, Plan
 from services.executor.runtimes.kubernetes.sight import Sight, image_of, sight_of
 from services.executor.runtimes.kubernetes.watched import EngineObjects
@@ -54,7 +54,7 @@ class EngineDeployment:
     _image: str = ""
     _was_ready: bool = False
     _is_released: bool = False
-    _follower: LogFollower | None = None
+    _follower: PodLogFollower | None = None
     _following: "asyncio.Task[None] | None" = None
     _last: Sight = field(default_factory=lambda: Sight(message="nothing is known of it yet"))
 
@@ -78,7 +78,7 @@ class EngineDeployment:
         self._objects.follow()
         async with aiohttp.ClientSession(timeout=timeout, trust_env=False) as session:
             while True:
-                sight = await self._look()
+                sight = await self._sight()
                 self.launch.report(sight.message)
                 if sight.is_final:
                     raise AttemptFailed(await self._failure(sight, "before it was ready"))
@@ -89,19 +89,19 @@ class EngineDeployment:
                 left_seconds = deadline - loop.time()
                 if left_seconds <= 0:
                     raise AttemptFailed(await self._late(sight, url, timeout_seconds))
-                # What leads to it (a Service, a gateway) follows its readiness, untold.
+                # What leads to it (a Service, a gateway) follows its readiness, unreported.
                 pause = PROBE_AGAIN_SECONDS if sight.is_ready else left_seconds
                 await self._objects.change(min(pause, left_seconds))
 
     async def until_ended(self) -> Failure:
         """As the contract says; that the cluster's API does not answer is not its end."""
         self._objects.follow()
-        while not (sight := await self._look()).is_final:
+        while not (sight := await self._sight()).is_final:
             await self._objects.change()
         return await self._failure(sight, self.launch.ends_when)
 
     async def stop(self, grace_seconds: float) -> None:
-        await Ending(
+        await ObjectsEnding(
             cluster=self.cluster,
             kind=self.plan.kind,
             labels=self.labels,
@@ -118,7 +118,7 @@ class EngineDeployment:
             self._is_released = True
             await self.caches.release(self.plan.cache, self._image, is_good=self._was_ready)
 
-    async def _look(self) -> Sight:
+    async def _sight(self) -> Sight:
         """How far it is."""
         objects = self._objects
         if objects.error is not None:
@@ -205,7 +205,7 @@ class EngineDeployment:
         """Its log, once there is a container that may write one."""
         if self._follower is not None or not pod.status.container_statuses:
             return
-        self._follower = LogFollower(cluster=self.cluster, pod=pod, log=self.launch.log)
+        self._follower = PodLogFollower(cluster=self.cluster, pod=pod, log=self.launch.log)
         self._following = asyncio.create_task(self._follower.follow(), name="follow_pod_log")
 
     async def _failure(self, sight: Sight, when: str) -> Failure:

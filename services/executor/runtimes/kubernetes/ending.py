@@ -1,4 +1,4 @@
-"""Ending what is ours in a cluster for certain: asked, and looked for until it is gone."""
+"""Ending what is ours in a cluster for certain: asked, and polled until it is gone."""
 
 import asyncio
 import time
@@ -16,13 +16,13 @@ from shared.logging import log
 from shared.waiting import cancelled, wait_for
 
 SOON_SECONDS: Final = 0.2
-AGAIN_SECONDS: Final = 2.0  # a watch tells sooner
+AGAIN_SECONDS: Final = 2.0  # a watch reports sooner
 COMPLAIN_SECONDS: Final = 5.0
 PATIENCE_SECONDS: Final = 5.0  # with a node that has gone with its pods
 
 
 @dataclass(slots=True, kw_only=True)
-class Ending:
+class ObjectsEnding:
     """Removes everything with these labels; a pod is ended by its kubelet, which alone knows that
     nothing of it runs any more, except where its node has left the cluster.
     """
@@ -71,7 +71,7 @@ class Ending:
         return [asyncio.create_task(each.run(), name="watch_ending") for each in watched]
 
     async def _step(self) -> float | None:
-        """When to look again for what is left, if nothing tells of it before; None: all is gone."""
+        """When to poll again for what is left, if no watch reports it before; None: all is gone."""
         main = await self._found(MAIN_KIND[self.kind])
         for each in main:
             await self._delete(each, foreground=True)

@@ -169,7 +169,7 @@ class ModelStatus(Struct, frozen=True, rename="camel"):
     last_failure_info: ModelFailure | None = None
 
 
-class WorkloadStatus(Struct, frozen=True, rename="camel"):
+class EngineObjectStatus(Struct, frozen=True, rename="camel"):
     """Of an InferenceService or a Deployment."""
 
     url: str = ""
@@ -178,9 +178,9 @@ class WorkloadStatus(Struct, frozen=True, rename="camel"):
     model_status: ModelStatus | None = None
 
 
-class Workload(Struct, frozen=True):
+class EngineObject(Struct, frozen=True):
     metadata: Metadata
-    status: WorkloadStatus = WorkloadStatus()
+    status: EngineObjectStatus = EngineObjectStatus()
 
 
 class ModelFormat(Struct, frozen=True, omit_defaults=True):

@@ -21,7 +21,7 @@ LONGEST_LINE: Final = 64 << 10
 
 
 @dataclass(slots=True, kw_only=True)
-class LogFollower:
+class PodLogFollower:
     """Follows the engine's container of one pod until it has ended, or the pod is gone.
 
     A stream that ends says nothing: it does so when the container ends, and when the kubelet or the

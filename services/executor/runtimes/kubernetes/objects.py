@@ -229,7 +229,7 @@ class _Maker:
             "securityContext": {
                 "allowPrivilegeEscalation": False,
                 "privileged": False,
-                # As in a container of ours elsewhere: models belong to whoever put them there.
+                # As in a container of ours elsewhere: models belong to other users.
                 "capabilities": {"drop": ["ALL"], "add": ["DAC_OVERRIDE"]},
             },
         }

@@ -47,7 +47,7 @@ from shared.waiting import within
 
 OFFER_SECONDS: Final = 1.8
 FRESH_SECONDS: Final = 20.0
-LOOK_SECONDS: Final = 15.0
+INSPECT_SECONDS: Final = 15.0
 
 # In each namespace of engines, and in the cluster as a whole.
 RIGHTS: Final[Mapping[Runtime, tuple[Right, ...]]] = {
@@ -80,32 +80,32 @@ class _ServedList(Struct):
 
 @dataclass(slots=True)
 class Preflight:
-    """Looks again when what it has seen is older than 20 s, beside whoever asks."""
+    """Inspects again when what it has seen is older than 20 s, beside its callers."""
 
     cluster: Cluster
     images: Mapping[str, EngineImage]
     _seen: dict[Runtime, tuple[float, Seen]] = field(default_factory=dict)
-    _looking: "dict[Runtime, asyncio.Task[None]]" = field(default_factory=dict)
+    _running: "dict[Runtime, asyncio.Task[None]]" = field(default_factory=dict)
 
-    async def look(self, kind: Runtime) -> Seen:
+    async def inspect(self, kind: Runtime) -> Seen:
         """Within 2 s; never raises."""
         now = asyncio.get_running_loop().time()
         known = self._seen.get(kind)
         if known is None or now - known[0] > FRESH_SECONDS:
-            looking = self._looking.get(kind)
-            if looking is None or looking.done():
-                looking = asyncio.create_task(self._look(kind), name="look_at_cluster")
-                self._looking[kind] = looking
-            await asyncio.wait({looking}, timeout=OFFER_SECONDS)
+            inspecting = self._running.get(kind)
+            if inspecting is None or inspecting.done():
+                inspecting = asyncio.create_task(self._inspect(kind), name="inspect_cluster")
+                self._running[kind] = inspecting
+            await asyncio.wait({inspecting}, timeout=OFFER_SECONDS)
             known = self._seen.get(kind)
         if known is None:
             return Seen(says="the cluster has not answered yet", is_unable=True)
         return known[1]
 
-    async def _look(self, kind: Runtime) -> None:
+    async def _inspect(self, kind: Runtime) -> None:
         try:
-            async with within(LOOK_SECONDS):
-                seen = await self._look_at(kind)
+            async with within(INSPECT_SECONDS):
+                seen = await self._seen_of(kind)
         except (KubernetesError, TimeoutError) as error:
             seen = Seen(
                 says=f"the cluster's API does not answer: {str(error) or 'too slow'}; check its "
@@ -114,7 +114,7 @@ class Preflight:
             )
         self._seen[kind] = (asyncio.get_running_loop().time(), seen)
 
-    async def _look_at(self, kind: Runtime) -> Seen:
+    async def _seen_of(self, kind: Runtime) -> Seen:
         version = await self.cluster.client.version()
         unable = list(_too_old(version))
         runtimes: dict[str, str] = {}

@@ -14,7 +14,7 @@ from services.executor.engines.image import EngineImage, container_command
 from services.executor.runtimes.kubernetes.cluster import Cluster, namespaces_for
 from services.executor.runtimes.kubernetes.compile_cache import PodCaches
 from services.executor.runtimes.kubernetes.deployment import EngineDeployment
-from services.executor.runtimes.kubernetes.ending import Ending
+from services.executor.runtimes.kubernetes.ending import ObjectsEnding
 from services.executor.runtimes.kubernetes.kinds import PODS
 from services.executor.runtimes.kubernetes.objects import (
     Plan,
@@ -74,7 +74,7 @@ class KubernetesRuntime:
 
     async def offer(self) -> RuntimeOffer:
         """Every engine with an image, unless the cluster lacks something that all of them need."""
-        seen = await self._preflight.look(self._kind)
+        seen = await self._preflight.inspect(self._kind)
         reasons = {name: self._missing(image) for name, image in self._images.items()}
         missing = {name: reason for name, reason in reasons.items() if reason is not None}
         if seen.says:
@@ -92,9 +92,9 @@ class KubernetesRuntime:
         )
 
     def _cuda_of_tags(self) -> dict[str, str]:
-        """By engine, of those whose usual tag tells it: nobody here can read the images."""
-        told = {name: image_cuda(image.tag, (), {}) for name, image in self._images.items()}
-        return {name: cuda for name, cuda in told.items() if cuda is not None}
+        """By engine, of those whose usual tag names it: the images cannot be read here."""
+        found = {name: image_cuda(image.tag, (), {}) for name, image in self._images.items()}
+        return {name: cuda for name, cuda in found.items() if cuda is not None}
 
     def check(self, command: StartExperiment) -> None:
         """As the contract says."""
@@ -216,8 +216,8 @@ class KubernetesRuntime:
             await ending.run()
         self._unmade.discard(labels.reservation_id)
 
-    def _ending(self, labels: dict[str, str], grace_seconds: float = 0.0) -> Ending:
-        return Ending(
+    def _ending(self, labels: dict[str, str], grace_seconds: float = 0.0) -> ObjectsEnding:
+        return ObjectsEnding(
             cluster=self._cluster, kind=self._kind, labels=labels, grace_seconds=grace_seconds
         )
 

@@ -8,10 +8,10 @@ from msgspec import Struct
 from schemas.executor.attempts import FailureKind
 from services.executor.runtimes.kubernetes.kinds import (
     ContainerStatus,
+    EngineObject,
     Pod,
     Terminated,
     Waiting,
-    Workload,
 )
 from services.executor.runtimes.kubernetes.objects import ENGINE_CONTAINER
 from shared.failures import recognise
@@ -49,7 +49,7 @@ class Sight(Struct, frozen=True, kw_only=True):
 
 
 def sight_of(
-    workload: Workload | None,
+    workload: EngineObject | None,
     pods: Collection[Pod],
     *,
     admission: str = "",
@@ -93,7 +93,7 @@ def _newest(pods: Collection[Pod]) -> Pod | None:
     )
 
 
-def _without_pod(workload: Workload, admission: str) -> Sight:
+def _without_pod(workload: EngineObject, admission: str) -> Sight:
     status = workload.status
     model = status.model_status
     failed = model.last_failure_info if model is not None else None
@@ -109,7 +109,7 @@ def _without_pod(workload: Workload, admission: str) -> Sight:
     return Sight(message=message, kind=FailureKind.UNSCHEDULABLE)
 
 
-def _conditions(workload: Workload) -> str:
+def _conditions(workload: EngineObject) -> str:
     """Those that say why nothing happens; ReplicaFailure alone is bad when it is true."""
     return "; ".join(
         f"{each.type}: {each.reason}: {each.message}".replace(": :", ":").strip(": ")
@@ -118,7 +118,7 @@ def _conditions(workload: Workload) -> str:
     )
 
 
-def _of_pod(pod: Pod, workload: Workload, admission: str) -> Sight:
+def _of_pod(pod: Pod, workload: EngineObject, admission: str) -> Sight:
     name = f"pod {pod.metadata.name}"
     status = pod.status
     if pod.metadata.deletion_timestamp is not None:
@@ -178,10 +178,10 @@ def _unbound(pod: Pod, name: str, admission: str) -> Sight:
         why = f": {admission}" if admission else ""
         message = f"{name} is held back by {', '.join(gates)}{why}"
         return Sight(message=message, kind=FailureKind.UNSCHEDULABLE, pod=pod)
-    said = next(
+    why = next(
         (c.message for c in pod.status.conditions if c.type == "PodScheduled" and c.message), ""
     )
-    message = f"{name} cannot be scheduled: {said}" if said else f"{name} waits to be scheduled"
+    message = f"{name} cannot be scheduled: {why}" if why else f"{name} waits to be scheduled"
     return Sight(message=message, kind=FailureKind.UNSCHEDULABLE, pod=pod)
 
 
