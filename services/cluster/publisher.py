@@ -20,7 +20,7 @@ GATHER_SECONDS: Final = 0.02  # what changes meanwhile goes together
 
 
 class _FirstPage(NamedTuple):
-    """The view as it was when somebody began to read it."""
+    """The view as it was when a client began to read its pages."""
 
     revision: int
     is_complete: bool

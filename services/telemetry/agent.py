@@ -133,7 +133,7 @@ class Agent:
             return await self.devices.set_power_limit(uuid, watts)
 
     async def change_devices(self, change: Callable[[], Awaitable[None]]) -> None:
-        """Change what devices there are, between two inventories of which the second tells it.
+        """Change what devices there are, between two inventories, the second of which reports it.
 
         Raises RefusedError (unavailable) while the source does not answer.
         """

@@ -1,4 +1,4 @@
-"""A small file that outlives the agent, on disk before what it tells of is done."""
+"""A small file that outlives the agent, on disk before what it records is done."""
 
 import asyncio
 from pathlib import Path

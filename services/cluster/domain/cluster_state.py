@@ -58,7 +58,7 @@ class _Readings(Struct, frozen=True):
 
 
 class ClusterState:
-    """Applies objects in the order in which the API tells them; each as a whole, again and again.
+    """Applies objects in the order in which the API lists them; each as a whole, again and again.
 
     A node is built anew when something that concerns it has changed, and is only reported by
     `take_changes` if it then differs. `node_id_of` is under which an agent on a node reports.

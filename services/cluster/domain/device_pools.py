@@ -201,7 +201,7 @@ class DevicePools:
 
     def _taken(self, key: PoolKey) -> dict[str, UUID | None]:
         """Allocated devices of a pool, and for whom: by claims in the order of their names, so that
-        one which several claims share has the same holder however they were told.
+        one which several claims share has the same holder in whatever order they came.
         """
         return {
             device: given.reservation_id or self._by_pods(given.consumers)

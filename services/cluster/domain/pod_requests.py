@@ -19,7 +19,7 @@ def effective_request(pod: Pod, is_counted: Callable[[str], bool]) -> dict[str, 
 
     Init containers run one after another before the containers; those that restart always run from
     then on beside all that follow. What a claim stands for is counted with the claim. A part of a
-    GPU counts as all of it: which parts share one is not told.
+    GPU counts as all of it: which parts share one is not known.
     """
     claim = pod.status.extended_resource_claim_status
     by_claim = {each.resource_name for each in claim.request_mappings} if claim else set()

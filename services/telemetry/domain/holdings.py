@@ -45,7 +45,7 @@ class Holdings:
 
     @property
     def is_known(self) -> bool:
-        """Whether the scheduler was ever heard of what is held."""
+        """Whether the scheduler has ever reported what is held."""
         return self._is_known
 
     @property

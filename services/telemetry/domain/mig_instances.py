@@ -30,7 +30,7 @@ class MigRecord(Struct, frozen=True, kw_only=True):
         return MadeInstance(instance.profile, instance.start) in self.made
 
     def present(self, layout: MigLayout) -> "MigRecord":
-        """Without what is gone: whoever makes such an instance there next, it is another."""
+        """Without what is gone: an instance that is made there next is another one."""
         there = {MadeInstance(each.profile, each.start) for each in layout.instances}
         return replace(self, made=tuple(each for each in self.made if each in there))
 

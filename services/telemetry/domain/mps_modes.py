@@ -15,7 +15,7 @@ class MpsSeen(Struct, frozen=True, kw_only=True):
     """A device and its daemon. `is_ours` is alive and was started by an agent of this node.
 
     `has_died`: one of ours ran since this agent began, and does not any more. `idle_seconds` is for
-    how long nothing has held or used the device; None if something does, or nobody knows.
+    how long nothing has held or used the device; None if something does, or if it is unknown.
     """
 
     is_wanted: bool
@@ -35,7 +35,7 @@ def mps_action(seen: MpsSeen, settle_seconds: float) -> tuple[MpsAction, str]:
     """
     if seen.is_ours and not _should_run(seen):
         if seen.idle_seconds is None:
-            return MpsAction.NONE, "the device is in use, or nobody knows"
+            return MpsAction.NONE, "the device is in use, or that is unknown"
         is_due = seen.idle_seconds >= settle_seconds
         return (MpsAction.STOP, "") if is_due else (MpsAction.NONE, "the device was in use")
     if seen.is_ours or not seen.is_wanted:
@@ -44,9 +44,9 @@ def mps_action(seen: MpsSeen, settle_seconds: float) -> tuple[MpsAction, str]:
     if seen.is_listening or seen.host_listens:
         return MpsAction.NONE, "an MPS daemon that is not the agent's listens"
     if seen.mig_enabled is not False:
-        return MpsAction.NONE, "the device is divided into MIG instances, or nobody knows"
+        return MpsAction.NONE, "the device is divided into MIG instances, or that is unknown"
     if seen.idle_seconds is None and not seen.has_died:
-        return MpsAction.NONE, "the device is in use, or nobody knows"
+        return MpsAction.NONE, "the device is in use, or that is unknown"
     return MpsAction.START, ""
 
 

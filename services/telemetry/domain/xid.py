@@ -120,7 +120,7 @@ _ADVICE: Final = {
         Advice(
             HealthAction.IGNORE,
             "an NVLink reports an error whose weight is in its sub code",
-            f"{_CATALOG} WORKFLOW_NVLINK5_ERR; Xid 154 beside it tells what to do",
+            f"{_CATALOG} WORKFLOW_NVLINK5_ERR; Xid 154 beside it says what to do",
         ),
     ),
     154: Advice(

@@ -12,7 +12,7 @@ from shared.accelerator_rules.node_labels import cuda_labels
 from shared.errors import RefusedError
 from shared.logging import log
 
-LOOK_SECONDS: Final = 60.0
+POLL_SECONDS: Final = 60.0
 
 
 class CudaLabels:
@@ -26,15 +26,15 @@ class CudaLabels:
         """Until cancelled."""
         while True:
             await self.write()
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def write(self) -> None:
         """Once; a refusal is tried again a minute later."""
-        told = self._cuda()
-        if told is None:
+        cuda = self._cuda()
+        if cuda is None:
             return
         try:
-            labels = cuda_labels(driver_cuda(told))
+            labels = cuda_labels(driver_cuda(cuda))
             if labels == self._written:
                 return
             body = json.dumps({"metadata": {"labels": labels}})

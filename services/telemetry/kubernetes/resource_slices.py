@@ -25,7 +25,7 @@ MISSING_AGAIN_SECONDS: Final = 10.0
 ANSWER_SECONDS: Final = 5.0
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 VERSIONS: Final = ("v1", "v1beta2", "v1beta1")  # since Kubernetes 1.34, 1.33 and 1.32
-# By which name a driver tells what the device is, the surest first.
+# Names under which a driver publishes what the device is, the surest first.
 ATTRIBUTES: Final = ("uuid", "pciBusID", "pciAddr")
 
 

@@ -80,19 +80,19 @@ class MigChanges:
         if facts is None:
             return f"there is no device {command.device_uuid}"
         if facts.mig_layout is None or not facts.mig_layout.options:
-            return "it is not in MIG mode, or its driver does not tell what it can make"
+            return "it is not in MIG mode, or its driver does not report what it can make"
         return why_not(command, facts.mig_layout, record, self._use)
 
     def _facts(self, uuid: str) -> DeviceFacts | None:
         return next((each for each in self.agent.devices.facts if each.uuid == uuid), None)
 
     def _use(self, instance: MigInstance) -> str:
-        """By what it is used, as the end of a sentence. Raises RefusedError if nobody knows."""
+        """By what it is used, as the end of a sentence. Raises RefusedError if that is unknown."""
         sample = self.fresh()
         readings = {} if sample is None else {gpu.uuid: gpu for gpu in sample.gpus}
         for uuid in instance.device_uuids:
             if not self.holdings.is_known or (gpu := readings.get(uuid)) is None:
-                raise RefusedError(ErrorCode.UNAVAILABLE, f"nobody knows whether {uuid} is in use")
+                raise RefusedError(ErrorCode.UNAVAILABLE, f"it is unknown whether {uuid} is in use")
             if uuid in self.holdings.devices:
                 return "is held by a reservation"
             if gpu.processes is None:

@@ -37,7 +37,7 @@ class MpsFailed(StewardError):
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """A process that carries our mark; the descriptor is its alone, whoever gets its number."""
+    """A process that carries our mark; its descriptor stays valid, whatever gets its number."""
 
     pid: int
     descriptor: int
@@ -112,7 +112,7 @@ class MpsControl:
         make_directory(log_dir, 0o700)
         for directory in (Path(self.pipe_dir), Path(pipe_dir)):
             directory.mkdir(mode=0o755, exist_ok=True)
-            # Whoever owns it decides who listens there: clients would connect to him.
+            # Its owner decides which process listens there, and clients would connect to that.
             if directory.is_symlink() or directory.stat().st_uid != os.geteuid():
                 raise PermissionError(f"expected {directory} to be the agent's, found another's")
 
@@ -143,7 +143,7 @@ class MpsControl:
             raise MpsFailed(f"{self.program} ended with {process.returncode}; see {log}")
 
     def _environment(self, device_uuid: str) -> Mapping[str, str]:
-        """No more of ours than this: servers and whoever debugs them can read it."""
+        """No more of ours than this: servers, and debuggers of them, can read it."""
         return {
             "PATH": os.defpath,
             "CUDA_VISIBLE_DEVICES": device_uuid,

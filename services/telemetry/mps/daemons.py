@@ -31,7 +31,7 @@ class _Watched:
     retry_at: float = 0.0
     pause_seconds: float = FIRST_RETRY_SECONDS
     began_at: float = 0.0
-    said: str = ""
+    logged: str = ""
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class MpsDaemons:
             await asyncio.sleep(POLL_SECONDS)
 
     async def poll(self) -> None:
-        """One look at every device; what is due is done."""
+        """Inspect every device once; what is due is done."""
         sample = self.fresh()
         for facts in list(self._devices()):
             watched = self._watched.setdefault(facts.uuid, _Watched())
@@ -86,9 +86,9 @@ class MpsDaemons:
                 idle_seconds=None if watched.idle_since is None else now - watched.idle_since,
             )
             action, why_not = mps_action(seen, self.settle_seconds)
-            if why_not and why_not != watched.said:
+            if why_not and why_not != watched.logged:
                 log.info("mps_mode_stays", device=facts.uuid, wanted=self.is_wanted, why=why_not)
-            watched.said = why_not
+            watched.logged = why_not
             if action is not MpsAction.NONE and now >= watched.retry_at:
                 await self._act(action, facts.uuid, watched)
 
@@ -121,7 +121,7 @@ class MpsDaemons:
                 watched.daemon, watched.has_died = None, False
         except MpsFailed as error:
             log.warning("mps_daemon_failed", device=uuid, action=action.value, error=str(error))
-            # What was started and never listened is found at the next look.
+            # What was started and never listened is found at the next poll.
             watched.is_adopted = watched.daemon is not None
             _back_off(watched)
 

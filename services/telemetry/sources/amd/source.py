@@ -121,7 +121,7 @@ class AmdSource:
         }
 
     async def _find_links(self, uuids: Mapping[int, str]) -> None:
-        """Once for the same GPUs; while they are not told nobody knows what is near."""
+        """Once for the same GPUs; while they are unknown, so is what is near."""
         self._links, self._numa_nodes, self._linked = (), {}, {}
         try:
             if self._uses_amd_smi:

@@ -1,6 +1,6 @@
 """How AMD's GPUs are connected, as `amd-smi topology --json` and `rocm-smi --showtopo --json` say.
 
-Both tell xGMI links from the PCIe bus, which adds nothing to NUMA nodes, a fact of each GPU.
+Both distinguish xGMI links from the PCIe bus, which adds nothing to NUMA nodes, a fact of each GPU.
 amd-smi lists the `links` of each GPU, and before ROCm 6.1.1 `link_type` by the other's name
 (CHANGELOG of amdsmi); rocm-smi has sentences with the numbers of two cards under `system`, one way
 only.

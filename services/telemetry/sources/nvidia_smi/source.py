@@ -134,7 +134,7 @@ class NvidiaSmiSource:
         self._process_table.forget_ended(())
 
     async def _find_links(self, uuids: Mapping[int, str]) -> None:
-        """Once for the same GPUs; while they are not told nobody knows what is near."""
+        """Once for the same GPUs; while they are unknown, so is what is near."""
         self._topology, self._connected = SmiTopology(), {}
         try:
             output = await self._run(*TOPOLOGY_ARGUMENTS)
@@ -167,8 +167,8 @@ class NvidiaSmiSource:
             return await self._report()
         self._log_problems(report.problems)
         if not report.gpus and not self._lost and not reports_no_devices(output):
-            said = " ".join(output.split())[:300] or "nothing"
-            raise SourceFailedError(f"{self._path} said: {said}")
+            printed = " ".join(output.split())[:300] or "nothing"
+            raise SourceFailedError(f"{self._path} said: {printed}")
         return report
 
     def _log_problems(self, problems: tuple[str, ...]) -> None:

@@ -22,7 +22,7 @@ _NAME: Final = re.compile(r"\d+g\.\d+gb(?:\+\w+)*")
 
 
 def mig_layout(handle: Handle, devices: Sequence[DeviceFacts]) -> MigLayout | None:
-    """None where the driver does not tell all of it: room that is not known is not free.
+    """None where the driver does not report all of it: room that is not known is not free.
 
     Raises GpuLostError, and NVMLError when NVML as a whole does not work.
     """
@@ -89,7 +89,7 @@ def profiles(handle: Handle) -> Iterator[tuple[Any, str]]:
 
 
 def gpu_instances(handle: Handle, info: Any) -> list[Handle] | None:
-    """Of one profile; None where the driver does not tell them."""
+    """Of one profile; None where the driver does not report them."""
     found = (pynvml.c_nvmlGpuInstance_t * max(1, info.instanceCount))()
     count = c_uint(len(found))
     if known(pynvml.nvmlDeviceGetGpuInstances, handle, info.id, found, byref(count)) is None:
@@ -98,7 +98,7 @@ def gpu_instances(handle: Handle, info: Any) -> list[Handle] | None:
 
 
 def placements(handle: Handle, profile_id: int) -> list[Any] | None:
-    """Where instances of a profile may begin; None where the driver does not tell it."""
+    """Where instances of a profile may begin; None where the driver does not report it."""
     count = c_uint(0)
     call = pynvml.nvmlDeviceGetGpuInstancePossiblePlacements
     if known(call, handle, profile_id, None, byref(count)) is None:

@@ -69,7 +69,7 @@ def _make(handle: Handle, profile: str, start: int) -> ProbeReply:
         try:
             pynvml.nvmlGpuInstanceCreateComputeInstance(instance, _whole(instance, info.sliceCount))
         except pynvml.NVMLError:
-            # Without one it serves nobody and takes room.
+            # Without one it is of no use and takes room.
             pynvml.nvmlGpuInstanceDestroy(instance)
             raise
     return Done()

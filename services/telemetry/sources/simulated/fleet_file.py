@@ -23,7 +23,7 @@ _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)?\s*$", re.IGNO
 _FACTOR: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 _PROFILE: Final = re.compile(r"[1-7]g\.\d+gb")
-# Of the form, and said elsewhere in this platform.
+# Of the form, and configured elsewhere in this platform.
 _ELSEWHERE: Final = {
     "quantum_size": "the scheduler says it for all nodes: GPUSTEWARD_SCHEDULER_SHARE_QUANTUM",
     "device_plugin_name": "label the node: GPUSTEWARD_TELEMETRY_LABELS=device-plugin=NAME",
@@ -112,8 +112,8 @@ class MockAttributes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 class _FleetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`device_mask` are uuids, separated by commas, that are not there. Of a GPU whose parts are
-    given (`fractional`) `reserved_memory` is nobody's, and `unit_mem` and `unit_proc` are what one
-    share has of its memory and multiprocessors: all of them, because a GPU is one share here.
+    given (`fractional`) no device has the `reserved_memory`, and `unit_mem` and `unit_proc` are
+    what one share has of its memory and multiprocessors: all of them, as a GPU is one share here.
     """
 
     devices: Annotated[list[MockDevice], Meta(min_length=1, max_length=1024)]
@@ -316,10 +316,10 @@ def _refuse_unused(file: _FleetFile) -> None:
                 )
     elif file.unit_mem is not None or file.unit_proc is not None:
         _refuse_other_units(file)
-    told = file.attributes
+    attributes = file.attributes
     others = ("amd_driver",) if file.slot_name == "cuda" else _NVIDIAS
     for name in others:
-        if getattr(told, name) is not None:
+        if getattr(attributes, name) is not None:
             raise FleetError(f"expected none of slot {file.slot_name!r} - at `$.attributes.{name}`")
 
 

@@ -203,7 +203,7 @@ class Simulation:
                 memory_used_mb=used,
                 memory_free_mb=total - used,
                 name=facts.name,
-                processes=(),  # as it tells no utilization, this says that it is idle
+                processes=(),  # without a utilization, only this shows that it is idle
             )
         limit = self._limits.get(facts.uuid, self.fleet.load.power_limit_w)
         if self._replay is not None:
