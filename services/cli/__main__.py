@@ -5,7 +5,7 @@ import signal
 
 
 def _leave(*_: object) -> None:
-    """At once: whoever has something to put in order takes SIGINT over (`interruption.py`)."""
+    """At once: commands that have something to put in order handle SIGINT (`interruption.py`)."""
     if os.isatty(2):
         os.write(2, b"\n")
     os._exit(130)

@@ -93,6 +93,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _drop_unwritten() -> None:
-    """Nobody reads it, or not yet: the interpreter must not try again at its end."""
+    """Its reader is gone or slow: the interpreter must not try again at its end."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -37,7 +37,7 @@ def report(error: StewardError | OSError, arguments: Sequence[str]) -> int:
 
 
 def problem_of(error: StewardError | OSError) -> Problem:
-    """The error as the API would tell it."""
+    """The error as the API would report it."""
     if isinstance(error, ApiError) and error.problem.code in {code.value for code in ErrorCode}:
         return error.problem
     code, path = ErrorCode.INTERNAL, None

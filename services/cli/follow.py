@@ -180,9 +180,9 @@ async def _subscribed(
 
 async def _cancel_when(interrupted: asyncio.Event, client: StewardClient, task_id: UUID) -> None:
     await interrupted.wait()
-    telling = say("cancelling the task; press Ctrl-C again to leave at once", err=True)
+    notice = say("cancelling the task; press Ctrl-C again to leave at once", err=True)
     with suppress(StewardError):
-        await asyncio.gather(telling, client.cancel_task(task_id, "interrupted by its user"))
+        await asyncio.gather(notice, client.cancel_task(task_id, "interrupted by its user"))
 
 
 @contextmanager

@@ -67,9 +67,9 @@ class Target:
 
 
 def confirm(question: str) -> None:
-    """Ask on the terminal; whoever does not say yes ends the command here.
+    """Ask on the terminal; any answer but yes ends the command here.
 
-    Raises UsageError where nobody can be asked.
+    Raises UsageError without a terminal.
     """
     if not sys.stdin.isatty():
         raise click.UsageError(f"{question} There is no terminal to ask on: add --yes.")

@@ -54,10 +54,10 @@ def gpu_reason(gpu: GpuView) -> str:
     """Why nothing is granted on a GPU, apart from who holds it; empty if nothing keeps it."""
     if gpu.state is None and gpu.health is not HealthState.OK:  # not known to the scheduler
         return f"{gpu.health.value}: {gpu.health_detail}" if gpu.health_detail else gpu.health.value
-    is_told = {ReasonCode.CORDONED}
+    shown = {ReasonCode.CORDONED}
     if gpu.cordon is not None and gpu.cordon.cause is CordonCause.NODE_LOST:
-        is_told.add(ReasonCode.NODE_LOST)
-    others = [reason.message for reason in gpu.reasons if reason.code not in is_told]
+        shown.add(ReasonCode.NODE_LOST)
+    others = [reason.message for reason in gpu.reasons if reason.code not in shown]
     cordoned = [cordon_text(gpu.cordon)] if gpu.cordon is not None else []
     return "; ".join([*cordoned, *others])
 

@@ -147,7 +147,7 @@ def plain_text(table: Table, width: int | None = None, style: Style = _unstyled)
     columns = fit(table, width)
     headings = [table.headings[column.number] for column in columns]
 
-    def lines(cells: Iterable[list[str]], said: Sequence[str | None]) -> Iterator[str]:
+    def lines(cells: Iterable[list[str]], texts: Sequence[str | None]) -> Iterator[str]:
         for parts in zip_longest(*cells, fillvalue=""):
             padded = [
                 part.rjust(column.width) if heading in table.numeric else part.ljust(column.width)
@@ -156,7 +156,7 @@ def plain_text(table: Table, width: int | None = None, style: Style = _unstyled)
             while len(padded) > 1 and not padded[-1].strip():
                 padded.pop()
             padded[-1] = padded[-1].rstrip()
-            yield (" " * GAP).join(map(style, padded, said))
+            yield (" " * GAP).join(map(style, padded, texts))
 
     text = [table.title] if table.title else []
     text += lines(
@@ -164,13 +164,13 @@ def plain_text(table: Table, width: int | None = None, style: Style = _unstyled)
         [None] * len(columns),
     )
     for row in table.rows:
-        said = [row[column.number] for column in columns]
+        texts = [row[column.number] for column in columns]
         text += lines(
             (
                 cell_lines(table, heading, cell, column.width)
-                for heading, cell, column in zip(headings, said, columns, strict=True)
+                for heading, cell, column in zip(headings, texts, columns, strict=True)
             ),
-            said,
+            texts,
         )
     return "\n".join(text)
 

@@ -171,9 +171,9 @@ def cordon_text(cordon: CordonState, now: datetime | None = None) -> str:
     by = {CordonCause.OPERATOR: cordon.set_by or "an operator", CordonCause.FAULT: "a fault"}
     who = f"by {by[cordon.cause]}" if cordon.cause in by else ""
     since = f"{age(cordon.since_at, now)} ago" if cordon.since_at is not None else ""
-    told = ", ".join(filter(None, (who, since)))
+    details = ", ".join(filter(None, (who, since)))
     reason = cordon.reason or "cordoned"
-    return f"{reason}{f' ({told})' if told else ''}, until {cordon.until}"
+    return f"{reason}{f' ({details})' if details else ''}, until {cordon.until}"
 
 
 def reservation_table(reservations: Sequence[ReservationView]) -> Table:

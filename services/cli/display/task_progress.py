@@ -62,11 +62,11 @@ class TaskProgress:
         self._gpus.update({(gpu.node_id, gpu.uuid): gpu for gpu in gpus})
 
     def fraction_of(self, experiment: ExperimentView) -> float:
-        """1 for what has ended, else what the benchmark last said."""
+        """1 for what has ended, else what the benchmark last reported."""
         if experiment.state in FINISHED_EXPERIMENT_STATES:
             return 1.0
-        said = self._said(experiment)
-        return said.fraction if said is not None else 0.0
+        progress = self._progress_of(experiment)
+        return progress.fraction if progress is not None else 0.0
 
     def status_of(self, experiment: ExperimentView) -> str:
         """State with queue position while it waits, phase while it runs."""
@@ -81,9 +81,9 @@ class TaskProgress:
         """The running attempt's phase."""
         if experiment.state is not ExperimentState.RUNNING:
             return None
-        said = self._said(experiment)
-        if said is not None:
-            return said.phase.value
+        progress = self._progress_of(experiment)
+        if progress is not None:
+            return progress.phase.value
         return experiment.attempts[-1].phase if experiment.attempts else None
 
     def gpus_of(self, experiment: ExperimentView) -> list[GpuView]:
@@ -119,19 +119,19 @@ class TaskProgress:
         attempt = experiment.attempts[-1] if experiment.attempts else None
         if attempt is None or experiment.state in FINISHED_EXPERIMENT_STATES:
             return ""
-        said = self._said(experiment)
-        is_ready = said is not None and said.phase not in NOT_READY
-        message = "" if said is None or is_ready else said.message
+        progress = self._progress_of(experiment)
+        is_ready = progress is not None and progress.phase not in NOT_READY
+        message = "" if progress is None or is_ready else progress.message
         where = placement_text(attempt.cluster)
         return (f" in {where}" + (f": {message}" if message else "")) if where else ""
 
-    def _said(self, experiment: ExperimentView) -> AttemptProgressed | None:
-        said = self._progress.get(experiment.experiment_id)
+    def _progress_of(self, experiment: ExperimentView) -> AttemptProgressed | None:
+        progress = self._progress.get(experiment.experiment_id)
         attempts = experiment.attempts
         # Of an attempt before the present one it says nothing any more.
-        if said is None or (attempts and attempts[-1].attempt_id != said.attempt_id):
+        if progress is None or (attempts and attempts[-1].attempt_id != progress.attempt_id):
             return None
-        return said
+        return progress
 
 
 def gpu_line(gpu: GpuView) -> str:

@@ -232,7 +232,7 @@ def gpu_result_table(experiments: Sequence[ExperimentView]) -> Table | None:
 
 
 def untrusted_lines(experiments: Sequence[ExperimentView]) -> list[str]:
-    """Whose GPU numbers tell too little of their runs, or are missing, and why."""
+    """Whose GPU numbers cover too little of their runs, or are missing, and why."""
     return [
         f"experiment {each.ordinal}: {what}: {seen.untrusted_because}"
         for each in experiments
@@ -277,8 +277,8 @@ def failure_lines(experiments: Sequence[ExperimentView], *, log_lines: int) -> l
     for hint, alike in by_hint.items():
         for each in alike:
             lines.append(_failure_line(each))
-            said = each.failure.log_tail if each.failure is not None else ()
-            lines.extend(f"    {line}" for line in said[-log_lines:])
+            tail = each.failure.log_tail if each.failure is not None else ()
+            lines.extend(f"    {line}" for line in tail[-log_lines:])
         if hint:
             lines.append(f"  what to do: {hint}")
     return lines

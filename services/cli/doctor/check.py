@@ -53,11 +53,11 @@ class Check(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """How one thing is looked at. `look` may block, fail or hang: it is given up on then."""
+    """How one thing is inspected. `inspect` may block, fail or hang: it is given up on then."""
 
     name: str
     why: str
-    look: Callable[[HostFacts], Seen]
+    inspect: Callable[[HostFacts], Seen]
     needed: bool = False
 
     def check(self, seen: Seen) -> Check:

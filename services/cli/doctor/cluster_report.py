@@ -42,7 +42,7 @@ class ClusterReport(Struct, frozen=True, kw_only=True):
     """`counted` and `devices` are GPUs by extended resource and by DRA driver; None: this login may
     not see them. `ome_versions` is empty without OME, and None where that could not be asked.
     `unknown_fields` is None where no definition of a kind may be read. `missing_rights` are
-    `verb/verb place`, `untold` what is not known for want of others, with these in parentheses.
+    `verb/verb place`, `unknown` what cannot be read for want of others, with these in parentheses.
     """
 
     error: str | None = None
@@ -53,7 +53,7 @@ class ClusterReport(Struct, frozen=True, kw_only=True):
     unknown_fields: Mapping[str, tuple[str, ...]] | None = None
     namespace: str = "default"
     missing_rights: tuple[str, ...] = ()
-    untold: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 class _NodeStatus(Struct, frozen=True):
@@ -111,10 +111,10 @@ async def _ask(kubeconfig: str | None, namespace: str, timeout_seconds: float) -
     ):
         await client.version()
         nodes, slices, group, kueue = await asyncio.gather(
-            _told(client, "/api/v1/nodes", _Nodes),
-            _told(client, "/apis/resource.k8s.io/v1/resourceslices", _Slices),
-            _told(client, f"/apis/{OME_VERSION.partition('/')[0]}", _Group),
-            _told(client, f"/apis/{KUEUE_VERSION.partition('/')[0]}", _Group),
+            _read(client, "/api/v1/nodes", _Nodes),
+            _read(client, "/apis/resource.k8s.io/v1/resourceslices", _Slices),
+            _read(client, f"/apis/{OME_VERSION.partition('/')[0]}", _Group),
+            _read(client, f"/apis/{KUEUE_VERSION.partition('/')[0]}", _Group),
         )
         has_ome = isinstance(group, _Group) and bool(group.versions)
         rights, engine_rights = [*WATCHER_RIGHTS, *EXECUTOR_RIGHTS], [*ENGINE_RIGHTS]
@@ -129,7 +129,7 @@ async def _ask(kubeconfig: str | None, namespace: str, timeout_seconds: float) -
             engine_rights += OME_RIGHTS
         if isinstance(kueue, _Group):
             engine_rights += KUEUE_RIGHTS
-        missing, untold = await _missing(
+        missing, unknown = await _missing(
             client,
             [(each, None) for each in rights]
             + [(each, NAMESPACE) for each in DEVICE_RIGHTS]
@@ -143,11 +143,11 @@ async def _ask(kubeconfig: str | None, namespace: str, timeout_seconds: float) -
             unknown_fields=await _unknown_fields(client) if has_ome else None,
             namespace=namespace,
             missing_rights=missing,
-            untold=untold,
+            unknown=unknown,
         )
 
 
-async def _told(client: KubernetesClient, path: str, type_: type[T]) -> T | int:
+async def _read(client: KubernetesClient, path: str, type_: type[T]) -> T | int:
     """What is there, or the code of the refusal."""
     try:
         return decoded(await client.call("GET", path), type_)

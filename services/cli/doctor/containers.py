@@ -34,15 +34,15 @@ def docker_engine(facts: HostFacts) -> Seen:
     report = facts.docker.get()
     if report.error is not None:
         return _absent_engine(facts, report)
-    driver = report.said("Driver") or "unknown"
+    driver = report.text("Driver") or "unknown"
     found = (
         f"Docker {report.version.get('Version', 'of unknown version')} "
         f"(API {report.version.get('ApiVersion', '?')}) at {report.address}, storage {driver}, "
-        f"cgroup {report.said('CgroupVersion') or '?'} by {report.said('CgroupDriver') or '?'}"
+        f"cgroup {report.text('CgroupVersion') or '?'} by {report.text('CgroupDriver') or '?'}"
     )
-    free = _free_gib(report.said("DockerRootDir"))
+    free = _free_gib(report.text("DockerRootDir"))
     if free is not None:
-        found = f"{found}, {free:.0f} GiB free in {report.said('DockerRootDir')}"
+        found = f"{found}, {free:.0f} GiB free in {report.text('DockerRootDir')}"
     if driver == "vfs":
         return warn(
             found,
@@ -55,25 +55,25 @@ def docker_engine(facts: HostFacts) -> Seen:
 
 
 def _absent_engine(facts: HostFacts, report: DockerReport) -> Seen:
-    told = f"{report.address}: {report.error}"
+    failure = f"{report.address}: {report.error}"
     is_chosen = any(facts.environment.get(name) for name in ADDRESS_VARIABLES)
-    if "ermission denied" in told:
+    if "ermission denied" in failure:
         return error(
-            told,
+            failure,
             "`sudo usermod -aG docker $USER`, then log in again (members of that group are as good "
             "as root)",
         )
     own = Path(facts.environment.get("XDG_RUNTIME_DIR") or "/nonexistent") / "docker.sock"
     if not is_chosen and own.exists():
         return error(
-            told, f"this user has an engine of their own: `export DOCKER_HOST=unix://{own}`"
+            failure, f"this user has an engine of their own: `export DOCKER_HOST=unix://{own}`"
         )
     if not is_chosen and facts.program("dockerd") is None:
         return missing("no Docker engine is installed", INSTALL_DOCKER)
     if is_chosen:
-        return error(told, f"DOCKER_HOST names no engine that answers: correct it, or {START}")
-    known = recognise(told)
-    return error(told, known.hint if known is not None else START)
+        return error(failure, f"DOCKER_HOST names no engine that answers: correct it, or {START}")
+    known = recognise(failure)
+    return error(failure, known.hint if known is not None else START)
 
 
 def _free_gib(directory: str) -> float | None:
@@ -175,16 +175,16 @@ def _is_specification(name: str, text: str | None) -> bool:
 
 
 PROBES: Final = (
-    Probe(name="docker", why="engines of docker tasks run there", look=docker_engine),
+    Probe(name="docker", why="engines of docker tasks run there", inspect=docker_engine),
     Probe(
         name="container-toolkit",
         why="without it Docker says `could not select device driver` for every GPU",
-        look=container_toolkit,
+        inspect=container_toolkit,
     ),
-    Probe(name="docker-gpus", why="containers get exactly the granted GPUs", look=docker_gpus),
+    Probe(name="docker-gpus", why="containers get exactly the granted GPUs", inspect=docker_gpus),
     Probe(
         name="cdi",
         why="the other way to name GPUs to a container, and the only one for some engines",
-        look=cdi,
+        inspect=cdi,
     ),
 )

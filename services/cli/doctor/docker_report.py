@@ -18,7 +18,7 @@ class DockerReport(Struct, frozen=True, kw_only=True):
     info: dict[str, Any] = {}
     version: dict[str, Any] = {}
 
-    def said(self, key: str) -> str:
+    def text(self, key: str) -> str:
         """A text of `info`, empty if it has none."""
         value = self.info.get(key)
         return value if isinstance(value, str) else ""

@@ -1,4 +1,4 @@
-"""Has every check looked at once, and waits for none of them longer than the deadline."""
+"""Runs every check at once, and waits for none of them longer than the deadline."""
 
 import threading
 import time
@@ -17,18 +17,18 @@ def examine(
 ) -> tuple[Check, ...]:
     """A check for every probe, in their order, whatever they do."""
     deadline = time.monotonic() + deadline_seconds
-    running = [_Looking(probe, facts) for probe in probes]
+    running = [_Inspection(probe, facts) for probe in probes]
     return tuple(each.check(deadline, deadline_seconds) for each in running)
 
 
-class _Looking:
+class _Inspection:
     """One probe in a thread of its own, which the process does not wait for at its end."""
 
     def __init__(self, probe: Probe, facts: HostFacts) -> None:
         self._probe = probe
         self._facts = facts
         self._seen: Seen | None = None
-        self._thread = threading.Thread(target=self._look, daemon=True, name=probe.name)
+        self._thread = threading.Thread(target=self._inspect, daemon=True, name=probe.name)
         self._thread.start()
 
     def check(self, deadline: float, deadline_seconds: float) -> Check:
@@ -42,9 +42,9 @@ class _Looking:
             )
         )
 
-    def _look(self) -> None:
+    def _inspect(self) -> None:
         try:
-            self._seen = self._probe.look(self._facts)
+            self._seen = self._probe.inspect(self._facts)
         except Exception as failure:  # noqa: BLE001  # one check's fault is not the others'
             self._seen = error(
                 f"the check itself failed: {failure!r}", "report this: it is a fault of GPU Steward"

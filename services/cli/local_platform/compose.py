@@ -29,7 +29,7 @@ IMAGE_USER: Final = 10001  # of compose/Containerfile
 DOCKER_SOCKET: Final = Path("/var/run/docker.sock")
 NODE_VARIABLE: Final = "STEWARD_NODE_ID"
 CLUSTER_VARIABLE: Final = "STEWARD_CLUSTER_ID"
-# What only the server of `compose/compose.yaml` is told.
+# Only for the server of `compose/compose.yaml`.
 _NATS_ALSO: Final = """\
 # For the health check; nobody else reaches it.
 http: "127.0.0.1:8222"

@@ -143,10 +143,10 @@ def cause_of(log_path: Path | None) -> str:
         return ""
     try:
         entry = json.loads(lines[-1])
-        said = str(entry.get("exception") or entry.get("event") or "").splitlines()
+        logged = str(entry.get("exception") or entry.get("event") or "").splitlines()
     except (ValueError, AttributeError):
-        said = lines
-    return said[-1] if said else ""
+        logged = lines
+    return logged[-1] if logged else ""
 
 
 def cluster_of(

@@ -14,7 +14,7 @@ OF_PEOPLE: Final = (Path("/home"), Path("/run/user"))
 
 
 def other_users() -> list[str]:
-    """Names of people who may log in here, beside whoever runs this, also through sudo."""
+    """Names of people who may log in here, beside the user who runs this, also through sudo."""
     own = {os.getuid(), int(os.environ.get("SUDO_UID") or os.getuid())}
     accounts = {account.pw_uid: account for account in pwd.getpwall()}
     for uid in _owners() - accounts.keys():

@@ -1,4 +1,4 @@
-"""Tools that change something, within a budget; each is a dry run unless told otherwise."""
+"""Tools that change something, within a budget; each is a dry run unless `dry_run` is false."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final

@@ -188,8 +188,8 @@ def _namespaces(gpu: GpuView) -> set[str | None]:
 
 def _searched(gpu: GpuView) -> str:
     state = gpu.state.value if gpu.state is not None else ""
-    said = (gpu.node_id, gpu.name, gpu_holder(gpu), gpu.namespace or "", state, gpu.health.value)
-    return "\n".join(said).casefold()
+    texts = (gpu.node_id, gpu.name, gpu_holder(gpu), gpu.namespace or "", state, gpu.health.value)
+    return "\n".join(texts).casefold()
 
 
 def _rank(row: GpuRow, sort: SortKey) -> tuple[bool, float]:

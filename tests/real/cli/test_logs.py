@@ -17,7 +17,7 @@ from schemas.executor.logs import LogChunk
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.orchestrator.views import AttemptView
 from services.cli.commands.tasks import logs
-from services.cli.commands.tasks.logs import Wanted, show_log
+from services.cli.commands.tasks.logs import LogRequest, show_log
 from services.executor.logs.engine_log import EngineLog
 from services.executor.logs.live_stream import LogStreamer
 from shared.client.discovery import Address
@@ -29,7 +29,7 @@ from tests.support.paths import ROOT
 from tests.support.worlds.executor import make_start
 from tests.support.worlds.gateway_views import make_experiment
 
-FOLLOWED = Wanted(attempt=None, lines=200, from_beginning=False, follow=True)
+FOLLOWED = LogRequest(attempt=None, lines=200, from_beginning=False, follow=True)
 
 
 class World:
@@ -61,7 +61,7 @@ class World:
         self.stub.ended_attempts.add(1)
         await self.stub.tell("executor.attempt_finished")
 
-    async def show(self, wanted: Wanted = FOLLOWED) -> None:
+    async def show(self, wanted: LogRequest = FOLLOWED) -> None:
         async with StewardClient(Address(self.url, None)) as client, asyncio.timeout(40):
             await show_log(client, self.experiment, wanted, self.take)
 
@@ -189,14 +189,18 @@ async def test_following_what_has_left_nothing_behind_ends_with_the_reason(world
 @pytest.mark.parametrize(
     ("wanted", "want"),
     [
-        pytest.param(Wanted(1, 2, False, False), ["line 1998", "line 1999"], id="the last lines"),
-        pytest.param(Wanted(1, 2, True, False), [f"line {n}" for n in range(2000)], id="all"),
-        pytest.param(Wanted(1, 2, True, True), [f"line {n}" for n in range(2000)], id="follow all"),
-        pytest.param(Wanted(None, 9, False, False), ["the second"], id="the newest attempt"),
+        pytest.param(
+            LogRequest(1, 2, False, False), ["line 1998", "line 1999"], id="the last lines"
+        ),
+        pytest.param(LogRequest(1, 2, True, False), [f"line {n}" for n in range(2000)], id="all"),
+        pytest.param(
+            LogRequest(1, 2, True, True), [f"line {n}" for n in range(2000)], id="follow all"
+        ),
+        pytest.param(LogRequest(None, 9, False, False), ["the second"], id="the newest attempt"),
     ],
 )
 async def test_what_is_shown_is_what_was_asked_for(
-    world: World, wanted: Wanted, want: list[str], tmp_path: Path
+    world: World, wanted: LogRequest, want: list[str], tmp_path: Path
 ) -> None:
     world.log.append(b"".join(b"line %d\n" % number for number in range(2000)))
     second = EngineLog(tmp_path / "second.log", 1 << 20)

@@ -252,8 +252,8 @@ def resource_table(resources: Iterable[ResourceDefinition]) -> Table:
 
 def _description(resource: ResourceDefinition) -> str:
     """In the reader's language, else in the other one."""
-    told = (os.environ.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
-    is_chinese = next(filter(None, told), "").startswith("zh")
+    locales = (os.environ.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
+    is_chinese = next(filter(None, locales), "").startswith("zh")
     english, chinese = resource.description_en, resource.description_zh
     return (chinese or english) if is_chinese else (english or chinese)
 

@@ -45,7 +45,7 @@ NEWEST: Final = (99, 0)  # of a version that cannot be read
 UNKNOWN_APISERVER: Final = "APISERVER:6443"
 
 
-class _Metadata(Struct, frozen=True):
+class _ObjectMetadata(Struct, frozen=True):
     name: str = ""
 
 
@@ -67,7 +67,7 @@ class _Spec(Struct, frozen=True):
 class _Object(Struct, frozen=True):
     """Of any of these kinds, what is read of it."""
 
-    metadata: _Metadata
+    metadata: _ObjectMetadata
     spec: _Spec = _Spec()
     status: _Status = _Status()
 
@@ -81,7 +81,7 @@ class _Port(Struct, frozen=True):
 
 
 class _EndpointSlice(Struct, frozen=True):
-    metadata: _Metadata
+    metadata: _ObjectMetadata
     endpoints: tuple[_Endpoint, ...] | None = ()
     ports: tuple[_Port, ...] | None = ()
 

@@ -29,14 +29,14 @@ CONFIG_MAPS: Final = Resource("v1", "configmaps")
 MANAGER: Final = "gpusteward"
 
 
-class _Metadata(Struct):
+class _ConfigMapMetadata(Struct):
     name: str = ""
     namespace: str = ""
     labels: dict[str, str] = {}
 
 
 class _ConfigMap(Struct):
-    metadata: _Metadata
+    metadata: _ConfigMapMetadata
     data: dict[str, str] = {}
 
 

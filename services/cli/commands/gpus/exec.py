@@ -40,7 +40,7 @@ KILLED: Final = 128 + signal.SIGKILL
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ExecRequest:
     """What is to be run on what."""
 
     request: GpuRequest
@@ -107,11 +107,11 @@ def exec_command(
     """
     request = replace(request, node_ids=(host_id or host_node_id(),), lease_ttl_seconds=ttl)
     holder = f"exec/{user_name()}"
-    wanted = Wanted(request, argv, holder, _installation_id(target))
+    wanted = ExecRequest(request, argv, holder, _installation_id(target))
     leave(target.ask(lambda client: _execute(client, wanted), patience_seconds=PATIENCE_SECONDS))
 
 
-async def _execute(client: "StewardClient", wanted: Wanted) -> int:
+async def _execute(client: "StewardClient", wanted: ExecRequest) -> int:
     held = _Held(new_id())
     interruption = Interruption()
     try:
@@ -134,7 +134,7 @@ async def _execute(client: "StewardClient", wanted: Wanted) -> int:
         await _give_back(client, held)
 
 
-async def _run_on(client: "StewardClient", view: ReservationView, wanted: Wanted) -> int:
+async def _run_on(client: "StewardClient", view: ReservationView, wanted: ExecRequest) -> int:
     from services.cli.leased_process.lease import HeldLease
     from shared.processes.cgroups import CgroupLimits, Cgroups
 
@@ -152,7 +152,7 @@ async def _run_on(client: "StewardClient", view: ReservationView, wanted: Wanted
 
 
 async def _run_in(
-    cgroup: "Cgroup | None", lease: "HeldLease", environment: Mapping[str, str], wanted: Wanted
+    cgroup: "Cgroup | None", lease: "HeldLease", environment: Mapping[str, str], wanted: ExecRequest
 ) -> int:
     from services.cli.leased_process.lease import LeaseLost
 
@@ -226,7 +226,7 @@ def _say_lost(error: Exception, what: str) -> int:
     return LEASE_LOST_EXIT_CODE
 
 
-def _say_not_started(wanted: Wanted, why: str, code: int) -> int:
+def _say_not_started(wanted: ExecRequest, why: str, code: int) -> int:
     click.echo(f"gpusteward: {wanted.argv[0]}: {why}", err=True)
     return code
 

@@ -281,7 +281,7 @@ def print_replay(found: Replay) -> None:
 
 
 def _outcomes_text(outcomes: Any) -> str:
-    """`grant 0c21…, time_out 77ab…`; what was too much to tell comes as counts by kind."""
+    """`grant 0c21…, time_out 77ab…`; what was too much to record comes as counts by kind."""
     if isinstance(outcomes, dict):
         return ", ".join(f"{kind} x{count}" for kind, count in outcomes.items()) or "nothing"
     ended = [f"{one['type']} {short(UUID(one['reservation_id']))}" for one in outcomes]

@@ -74,7 +74,7 @@ async def reserved(client: "StewardClient", request: GpuRequest, holder: str) ->
             )
         )
     except asyncio.CancelledError:
-        # Granted to nobody, it would keep others waiting for a whole lease.
+        # Granted to a client that has left, it would keep others waiting for a whole lease.
         with contextlib.suppress(StewardError):
             await client.cancel_reservation(reservation_id)
             await say(f"gpusteward: reservation {reservation_id} withdrawn", err=True)
@@ -115,12 +115,12 @@ def release(target: Target, identifier: str) -> None:
 
 def closeness_lines(view: ReservationView) -> list[str]:
     """How near several GPUs are to each other, and how alike in free memory."""
-    said = []
+    parts = []
     if view.nearness is not None:
-        said.append(f"joined by {view.nearness.value}")
+        parts.append(f"joined by {view.nearness.value}")
     if view.memory_balance is not None:
-        said.append(f"memory balance {view.memory_balance:.2f}")
-    return [", ".join(said)] if said else []
+        parts.append(f"memory balance {view.memory_balance:.2f}")
+    return [", ".join(parts)] if parts else []
 
 
 def granted(view: ReservationView) -> ReservationView:

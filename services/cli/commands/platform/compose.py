@@ -45,7 +45,7 @@ def init(directory: Path, node_id: str | None) -> None:
         made.make_platform(node_id or host_node_id())
     except NotOurs as error:
         raise CommandFailed(ErrorCode.CONFLICT, str(error)) from error
-    _tell(made)
+    _report(made)
     place, settings = shlex.quote(str(made.root)), made.environment
     image, source = shlex.quote(settings["STEWARD_IMAGE"]), shlex.quote(str(SOURCE_ROOT))
     address = f"{settings['STEWARD_API_ADDRESS']}:{settings['STEWARD_API_PORT']}"
@@ -98,7 +98,7 @@ def add_node(node: str, nats_url: str, metrics_address: str | None, directory: P
         message = f"{platform.root} has no .env; `gpusteward compose init` makes one"
         raise CommandFailed(ErrorCode.NOT_FOUND, message)
     made = platform.make_node(node, nats_url, metrics_address)
-    _tell(made)
+    _report(made)
     click.echo(f"""\
 next:
   cd {shlex.quote(str(platform.root))}
@@ -110,7 +110,7 @@ next:
   gpusteward node admit {node}             # here, once it has reported""")
 
 
-def _tell(made: "ComposeDirectory") -> None:
+def _report(made: "ComposeDirectory") -> None:
     if made.made:
         click.echo(f"made {len(made.made)} files in {made.root}")
     if made.kept:

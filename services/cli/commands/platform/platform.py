@@ -101,7 +101,7 @@ def up(
     others = other_users() if loopback_asks == "auto" else []
     on_loopback = loopback_asks == "always" or bool(others)
     tokens = tokens_file(host, data_dir, os.environ, on_loopback=on_loopback)
-    _tell_of_token(DataDirectory(data_dir.resolve()), tokens, others)
+    _print_token_notice(DataDirectory(data_dir.resolve()), tokens, others)
     nats_host, nats_port = host_and_port(nats_listen) if nats_listen else ("127.0.0.1", None)
     if simulate and fleet is None and not has_gpu_devices():
         fleet = default_fleet()
@@ -130,7 +130,9 @@ def up(
         )
 
 
-def _tell_of_token(directory: DataDirectory, tokens: Path | None, others: Sequence[str]) -> None:
+def _print_token_notice(
+    directory: DataDirectory, tokens: Path | None, others: Sequence[str]
+) -> None:
     if tokens is None or directory.read_admin_token() is None:
         return
     if others:
@@ -183,7 +185,7 @@ def agent(
 
 
 def _node_of(credentials: Path, node_id: str | None) -> str | None:
-    """The node whose credentials these are; another one would be heard by nobody."""
+    """The node whose credentials these are; nothing receives what another one publishes."""
     import json
 
     try:

@@ -38,7 +38,7 @@ Show = Callable[[LogChunk], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LogRequest:
     """What of which log is to be shown; no attempt means the newest."""
 
     attempt: int | None
@@ -76,7 +76,7 @@ def logs(
     EXPERIMENT is TASK#3 for a task's third one, the task's name if only one of it goes on, a whole
     id, or its beginning or end if only one has it.
     """
-    wanted = Wanted(attempt, lines, from_beginning, follow)
+    wanted = LogRequest(attempt, lines, from_beginning, follow)
     show = _printing(as_json=target.as_json, as_stream=follow or from_beginning)
 
     async def ask(client: "StewardClient") -> None:
@@ -88,7 +88,7 @@ def logs(
 
 
 async def show_log(
-    client: "StewardClient", experiment: ExperimentView, wanted: Wanted, show: Show
+    client: "StewardClient", experiment: ExperimentView, wanted: LogRequest, show: Show
 ) -> None:
     """Show what is wanted, piece by piece; every kept line once and in order.
 
@@ -171,7 +171,7 @@ def _printing(*, as_json: bool, as_stream: bool) -> Show:
 
 
 async def _until_there(
-    client: "StewardClient", experiment: ExperimentView, wanted: Wanted, news: News
+    client: "StewardClient", experiment: ExperimentView, wanted: LogRequest, news: News
 ) -> tuple[int, LogChunk]:
     """The number of the attempt that is meant and what it wrote, once there is something."""
     is_announced = False
@@ -206,7 +206,7 @@ def _chosen(experiment: ExperimentView, number: int | None) -> AttemptView | Non
 
 
 async def _first(
-    client: "StewardClient", experiment_id: UUID, attempt: int | None, wanted: Wanted
+    client: "StewardClient", experiment_id: UUID, attempt: int | None, wanted: LogRequest
 ) -> LogChunk:
     if wanted.from_beginning:
         return await client.experiment_log(

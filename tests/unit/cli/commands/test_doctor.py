@@ -86,8 +86,8 @@ def fake(tmp_path: Path) -> FakeHost:
     return FakeHost(tmp_path)
 
 
-def make_probe(name: str, look: Callable[[HostFacts], Seen], *, needed: bool = False) -> Probe:
-    return Probe(name=name, why="a test", look=look, needed=needed)
+def make_probe(name: str, inspect: Callable[[HostFacts], Seen], *, needed: bool = False) -> Probe:
+    return Probe(name=name, why="a test", inspect=inspect, needed=needed)
 
 
 def test_a_check_that_hangs_or_breaks_takes_nothing_of_the_others(fake: FakeHost) -> None:

@@ -27,7 +27,7 @@ METHODS: Final = frozenset(
     {"apply", "call", "create", "delete", "found", "found_of", "get", "listed", "may", "read"}
     | {"stream", "version", "websocket"}
 )
-FUNCTIONS: Final = frozenset({"_told", "list_objects", "run_in_pod", "watch"})
+FUNCTIONS: Final = frozenset({"_read", "list_objects", "run_in_pod", "watch"})
 
 
 def names(*resources: Resource) -> tuple[str, ...]:
@@ -133,10 +133,10 @@ CALLS: Final[Mapping[str, Mapping[str, set[tuple[str, str]]]]] = {
     "services/cli/doctor/kubernetes.py": {"cluster.get()": NONE},  # what the report below says
     "services/cli/doctor/cluster_report.py": {
         "client.version()": NONE,
-        "_told(client, '/api/v1/nodes')": of("list", "nodes"),
-        "_told(client, '/apis/resource.k8s.io/v1/resourceslices')": of("list", SLICES),
-        "_told(client, f\"/apis/{OME_VERSION.partition('/')[0]}\")": NONE,
-        "_told(client, f\"/apis/{KUEUE_VERSION.partition('/')[0]}\")": NONE,
+        "_read(client, '/api/v1/nodes')": of("list", "nodes"),
+        "_read(client, '/apis/resource.k8s.io/v1/resourceslices')": of("list", SLICES),
+        "_read(client, f\"/apis/{OME_VERSION.partition('/')[0]}\")": NONE,
+        "_read(client, f\"/apis/{KUEUE_VERSION.partition('/')[0]}\")": NONE,
         "client.call('GET', path)": of("get", DEFINITIONS),
         "client.may(verb, right.resource)": NONE,
     },
