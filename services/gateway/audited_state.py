@@ -17,7 +17,7 @@ ANSWER_SECONDS: Final = 2.0  # a change does not wait longer for its record
 
 
 async def state_of(gateway: Gateway, places: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Of what a path names; None if it is not there, or not told in time."""
+    """Of what a path names; None if it is not there, or not answered in time."""
     try:
         async with within(ANSWER_SECONDS):
             found = await _find(gateway, places)

@@ -87,7 +87,7 @@ class Gateway:
         return view
 
     async def query_node(self, query: Query, view: type[T]) -> T:
-        """Ask a node's service. Raises RefusedError also for a node that nobody has heard of."""
+        """Ask a node's service. Raises RefusedError also for an unknown node."""
         try:
             return await self.bus.query(query, view)
         except NodeUnavailableError:

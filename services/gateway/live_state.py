@@ -220,7 +220,7 @@ class LiveState:
 
 
 def _report_in(event: StoredEvent) -> NodeRemoved | InventoryReported | ExecutorReported | None:
-    """What is said of a node; None for any other event, and for one that cannot be read."""
+    """The report of a node; None for any other event, and for one that cannot be read."""
     kind = REPORTS.get(event.type)
     return None if kind is None else read_event(event.subject, event.event, kind)
 

@@ -38,7 +38,7 @@ class _Lag(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """What owners said; None of those who did not in time."""
+    """What owners answered; None of those that did not in time."""
 
     namespaces: tuple[NamespaceUse, ...] | None
     drifts: tuple[Drift, ...] | None

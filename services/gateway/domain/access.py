@@ -110,7 +110,7 @@ EVERYTHING: Final = Identity(role=Role.ADMIN)
 
 
 def identify(token: TokenView | None, digest: str, now: datetime) -> Identity:
-    """Whose token this is. Raises RefusedError for None, which nobody knows, and for one that
+    """Whose token this is. Raises RefusedError for None, an unknown one, and for one that
     counts no more.
     """
     if token is None:
@@ -159,7 +159,7 @@ def login_in(cookies: str, host_header: str | None) -> str | None:
 
 
 def csrf_token_of(login_sha256: str) -> str:
-    """What only a page of this gateway can know of a login: it is told to no other."""
+    """What only a page of this gateway can know of a login: no other receives it."""
     return sha256(f"csrf {login_sha256}".encode()).hexdigest()
 
 

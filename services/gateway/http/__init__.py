@@ -1,1 +1,1 @@
-"""The HTTP server: who comes in, how it is documented, how errors are told."""
+"""The HTTP server: who comes in, how it is documented, how errors are answered."""

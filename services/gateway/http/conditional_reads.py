@@ -19,7 +19,7 @@ _OF_A_BODY: Final = frozenset({b"content-length", b"content-type"})
 
 @dataclass(frozen=True, slots=True)
 class ConditionalReads:
-    """ASGI middleware. A tag is of the bytes of one answer, whoever made it: the same on every
+    """ASGI middleware. A tag is a hash of the bytes of an answer: the same on every
     gateway.
     """
 

@@ -74,8 +74,8 @@ class ClientGone(StewardError):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """ASGI middleware. Unless it asks for tokens, whoever reaches the gateway without one may do
-    everything.
+    """ASGI middleware. Unless it asks for tokens, a client that reaches the gateway without one
+    may do everything.
     """
 
     application: Application

@@ -52,7 +52,7 @@ class StructSchemas(OpenAPISchemaPlugin):
         found = sorted(self.structs, key=lambda struct: struct.__name__)
         _, schemas = msgspec.json.schema_components(found, ref_template=REFERENCE)
         components = document.get("components", {})
-        merged = {**components.get("schemas", {}), **_said(schemas)}
+        merged = {**components.get("schemas", {}), **_described(schemas)}
         paths = {
             path: _with_conditions(_with_summaries(item))
             for path, item in document["paths"].items()
@@ -60,15 +60,15 @@ class StructSchemas(OpenAPISchemaPlugin):
         return {**document, "paths": paths, "components": {**components, "schemas": merged}}
 
 
-def _said(schema: Any) -> Any:
+def _described(schema: Any) -> Any:
     """Objects whose fields are free say so: tools take a bare `object` for one without fields."""
     if isinstance(schema, list):
-        return [_said(inner) for inner in schema]
+        return [_described(inner) for inner in schema]
     if not isinstance(schema, dict):
         return schema
-    said = {name: _said(inner) for name, inner in schema.items()}
+    parts = {name: _described(inner) for name, inner in schema.items()}
     is_bare = schema.get("type") == "object" and not schema.keys() & {"properties", "$ref"}
-    return {"additionalProperties": True, **said} if is_bare else said
+    return {"additionalProperties": True, **parts} if is_bare else parts
 
 
 def _with_conditions(item: dict[str, Any]) -> dict[str, Any]:
@@ -87,12 +87,12 @@ def _with_summaries(item: dict[str, Any]) -> dict[str, Any]:
 
     Litestar gives a 204 content where its handler returns a `Response[None]`.
     """
-    said: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     for method, operation in item.items():
         operation["responses"].get("204", {}).pop("content", None)
         first, _, more = operation.get("description", "").partition("\n")
-        said[method] = {**operation, "summary": first.rstrip("."), "description": more.strip()}
-    return said
+        parts[method] = {**operation, "summary": first.rstrip("."), "description": more.strip()}
+    return parts
 
 
 class _Json(JsonRenderPlugin):

@@ -56,14 +56,14 @@ class _Http(_HeedsStuckClients, H11Protocol):
     nothing of a body for as long.
     """
 
-    _look: asyncio.TimerHandle | None = None
+    _check: asyncio.TimerHandle | None = None
     _has_spoken = False
     _cycle_before: Any = None
 
     @override
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
-        self._look = self.loop.call_later(STUCK_SECONDS, self._look_for_progress)
+        self._check = self.loop.call_later(STUCK_SECONDS, self._check_progress)
 
     @override
     def data_received(self, data: bytes) -> None:
@@ -72,15 +72,15 @@ class _Http(_HeedsStuckClients, H11Protocol):
 
     @override
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        self._look_no_more()  # the connection is another protocol's from now on
+        self._stop_checks()  # the connection is another protocol's from now on
         super().handle_websocket_upgrade(event)
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        self._look_no_more()
+        self._stop_checks()
         super().connection_lost(exc)
 
-    def _look_for_progress(self) -> None:
+    def _check_progress(self) -> None:
         state = self.conn.their_state
         is_kept_alive = self.timeout_keep_alive_task is not None  # uvicorn ends it in seconds
         asks_nothing = state is h11.IDLE and self.cycle is self._cycle_before and not is_kept_alive
@@ -88,11 +88,11 @@ class _Http(_HeedsStuckClients, H11Protocol):
             self.transport.abort()
             return
         self._has_spoken, self._cycle_before = False, self.cycle
-        self._look = self.loop.call_later(STUCK_SECONDS, self._look_for_progress)
+        self._check = self.loop.call_later(STUCK_SECONDS, self._check_progress)
 
-    def _look_no_more(self) -> None:
-        if self._look is not None:
-            self._look.cancel()
+    def _stop_checks(self) -> None:
+        if self._check is not None:
+            self._check.cancel()
 
 
 class _WebSocket(_HeedsStuckClients, WebSocketsSansIOProtocol):

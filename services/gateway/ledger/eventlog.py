@@ -37,7 +37,7 @@ M = TypeVar("M", bound=Event)
 APPEND_LOCK: Final = 0x6770657600
 TAIL_EVENTS: Final = 1000
 PAGE: Final = 500
-LOOK_SECONDS: Final = 1.0  # other gateways append to the same log
+POLL_SECONDS: Final = 1.0  # other gateways append to the same log
 TRIM_SECONDS: Final = 600.0
 REPEATED: Final = (tag_of(InventoryReported), tag_of(ExecutorReported))
 TASK_UNKNOWN_TRIES: Final = 4  # within about six seconds
@@ -235,7 +235,7 @@ class EventLog:
             self.appended.clear()
             while await self._take_page() == PAGE:
                 pass
-            await wait_for(self.appended, LOOK_SECONDS)
+            await wait_for(self.appended, POLL_SECONDS)
 
     async def read(
         self, after: int, wanted: EventFilter, limit: int

@@ -24,7 +24,7 @@ from shared.local_platform.tokens import digest_of
 from shared.postgres.database import Database
 
 USED_SECONDS: Final = 60  # how exactly the last use is known
-LOOK_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 1.0
 FILE: Final = "the file of tokens"
 
 COLUMNS: Final = """
@@ -113,7 +113,7 @@ class TokenStore:
 
     @property
     def are_required(self) -> bool:
-        """Whether this gateway asks for tokens; else whoever shows none is an admin."""
+        """Whether this gateway asks for tokens; else a client that shows none is an admin."""
         return bool(self.from_file)
 
     async def identify(self, presented: str) -> Identity:
@@ -199,7 +199,7 @@ class TokenStore:
         cancelled.
         """
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
             if not self._streams:
                 continue
             async with self.database.statements() as connection:

@@ -170,7 +170,7 @@ PROBLEMS: Final = _problems(
 CHANGE_PROBLEMS: Final = PROBLEMS | _problems({412: "Changed since If-Match was read"})
 
 get = partial(litestar.get, responses=PROBLEMS)
-# Of a route that only asks, or is too frequent to tell anything: not in the audit log.
+# A route that only reads, or is too frequent to be of use in the audit log.
 UNAUDITED: Final = {"audited": False}
 
 post = partial(litestar.post, responses=CHANGE_PROBLEMS, return_dto=None)
@@ -193,10 +193,10 @@ async def refuse_bad_parameters(connection: AnyConnection, handler: BaseRouteHan
     accepted = {*known, TOKEN_PARAMETER} if is_stream(connection.scope) else known
     for name, value in connection.query_params.multi_items():
         if name not in accepted:
-            told = f"known: {', '.join(sorted(known))}" if known else "it takes none"
+            hint = f"known: {', '.join(sorted(known))}" if known else "it takes none"
             raise RefusedError(
                 ErrorCode.BAD_REQUEST,
-                f"this route has no such parameter; {told}",
+                f"this route has no such parameter; {hint}",
                 path=f"query.{name}",
             )
         if "\0" in value:
@@ -235,7 +235,7 @@ async def record_change(connection: AnyConnection, handler: BaseRouteHandler) ->
 
 
 async def record_as(identity: Identity, connection: AnyConnection) -> None:
-    """Record what is about to be done on somebody's behalf. Raises UnavailableError."""
+    """Record what is about to be done on a caller's behalf. Raises UnavailableError."""
     scope: Any = connection.scope
     gateway: Gateway = connection.app.state[GATEWAY]
     address = connection.client.host if connection.client is not None else ""
@@ -271,7 +271,7 @@ def command_id_of(
 ) -> UUID:
     """The command's id: the same again for the same key of the same caller in a namespace.
 
-    Nobody else's key leads to it, so that no caller can spend the key of another.
+    No other caller's key leads to it, so that no caller can spend the key of another.
     """
     if idempotency_key is None:
         return new_id()

@@ -88,7 +88,7 @@ async def test_a_wrong_filter_is_refused(api: Api) -> None:
 async def test_a_stream_needs_a_token_and_ends_with_it(
     nats_url: str, postgres_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_store, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(token_store, "POLL_SECONDS", 0.05)
     path = tmp_path / "tokens.json"
     path.write_text(json.dumps([{"token_sha256": digest_of("sse-admin"), "role": "admin"}]))
     async with gateway(nats_url, postgres_dsn, tokens_file=str(path)) as api:

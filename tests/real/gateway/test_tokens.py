@@ -132,7 +132,7 @@ async def test_a_shown_token_counts_where_none_is_asked_for(
 async def test_a_stream_ends_with_the_token_that_opened_it(
     nats_url: str, postgres_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(token_store, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(token_store, "POLL_SECONDS", 0.05)
     async with admins(nats_url, postgres_dsn, tmp_path, gateways=2) as (here, there):
         made = await here.make(role="viewer")
         user = Caller(here.api, made["secret"])

@@ -55,10 +55,10 @@ class _Forms:
         self._claim: VolumeClaim | None = kubernetes.claim if kubernetes is not None else None
 
     def notes(self) -> tuple[str, ...]:
-        said = [f"the image is that of this release, {self._image}: an operator may have another"]
+        notes = [f"the image is that of this release, {self._image}: an operator may have another"]
         if self._request.shares is not None or self._request.mig_profile is not None:
-            said.append("it ran on a part of a GPU; this asks for whole ones")
-        return (*said, *self.model_notes())
+            notes.append("it ran on a part of a GPU; this asks for whole ones")
+        return (*notes, *self.model_notes())
 
     def model_notes(self) -> tuple[str, ...]:
         model = self._engine.model

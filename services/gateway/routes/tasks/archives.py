@@ -237,7 +237,7 @@ async def _samples(gateway: Gateway, experiment_id: UUID) -> AsyncIterator[bytes
 
 
 async def _engine_samples(gateway: Gateway, experiment_id: UUID) -> bytes | None:
-    """None where its engine told nothing."""
+    """None where its engine has no metrics."""
     file = ParquetFile(ENGINE_COLUMNS)
     query = ListEngineSamples(experiment_id=experiment_id)
     async for page in _pages(gateway, query, EngineSampleList):
