@@ -6,12 +6,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from schemas import catalog, export
 from schemas.base import tag_of
 from tests.contract.make_golden import DIRECTORY as GOLDEN
 from tests.contract.make_golden import covered
+from tests.support.tables import for_each
 
 EXPORTED = Path(export.__file__).parent / "exported"
 WRITE = "python -m schemas.export schemas/exported"
@@ -41,7 +40,7 @@ def test_the_command_writes_the_files_and_needs_a_directory(tmp_path: Path) -> N
     assert {p.name for p in (tmp_path / "out").iterdir()} == set(texts())
 
 
-@pytest.mark.parametrize("name", list(covered()))
+@for_each("name", covered())
 def test_every_golden_message_fits_its_schema(name: str) -> None:
     document = document_of("schema.json")
     message = json.loads((GOLDEN / f"{name}.json").read_text())

@@ -45,6 +45,7 @@ from shared.messaging.streams import STREAMS
 from tests.contract import make_golden
 from tests.contract.make_golden import DIRECTORY, covered, golden_name, make
 from tests.support.paths import ROOT
+from tests.support.tables import for_each
 
 MAKE = "python -m tests.contract.make_golden"
 OWNERS = {
@@ -78,8 +79,8 @@ OWNERS = {
     gateway: "gateway",
 }
 
-every_type = pytest.mark.parametrize("name", list(covered()))
-every_message = pytest.mark.parametrize("cls", catalog.MESSAGES, ids=tag_of)
+every_type = for_each("name", covered())
+every_message = for_each("cls", catalog.MESSAGES, name=tag_of)
 
 
 def golden_bytes(name: str, suffix: str) -> bytes:
@@ -304,7 +305,7 @@ def captures(pattern: str, subject: str) -> bool:
     )
 
 
-@pytest.mark.parametrize("view", catalog.REPLIES.values(), ids=lambda view: view.__name__)
+@for_each("view", catalog.REPLIES.values(), name=lambda view: view.__name__)
 def test_a_view_belongs_to_the_owner_that_is_asked(view: type[Struct]) -> None:
     asked: list[type[Query]] = [query for query, reply in catalog.REPLIES.items() if reply is view]
 

@@ -7,6 +7,7 @@ from schemas.errors import EXIT_CODE, HTTP_STATUS, ErrorCode
 from schemas.gateway.views import Problem
 from services.cli.failures import CommandFailed, report, wants_json
 from shared.client.errors import ApiError, PlatformUnreachable
+from tests.support.tables import for_each
 
 
 def make_problem(code: ErrorCode, **changes: str) -> Problem:
@@ -14,7 +15,7 @@ def make_problem(code: ErrorCode, **changes: str) -> Problem:
     return msgspec.convert({"status": HTTP_STATUS[code], **given, **changes}, Problem)
 
 
-@pytest.mark.parametrize("code", list(ErrorCode))
+@for_each("code", ErrorCode)
 def test_the_exit_code_of_a_refusal_is_that_of_the_table(
     code: ErrorCode, capsys: pytest.CaptureFixture[str]
 ) -> None:

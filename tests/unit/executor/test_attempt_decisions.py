@@ -27,6 +27,7 @@ from services.executor.domain.verdict import (
 from shared.benchmarks.metrics import RequestSample, aggregate, level_result
 from shared.failures import RULES
 from shared.postgres.commands import OWNER_DOWN
+from tests.support.tables import for_each
 from tests.support.worlds.executor import make_start
 
 
@@ -182,7 +183,7 @@ def test_an_error_of_the_container_engine_has_the_kind_that_its_text_means() -> 
     )
 
 
-@pytest.mark.parametrize("kind", FailureKind)
+@for_each("kind", FailureKind)
 def test_every_failure_leaves_with_its_hint(kind: FailureKind) -> None:
     assert failure(kind, "it failed").hint == RULES[kind].hint
 

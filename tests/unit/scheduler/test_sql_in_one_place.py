@@ -4,9 +4,8 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 from services import scheduler
+from tests.support.tables import for_each
 
 SERVICE = Path(scheduler.__file__).parent
 SQL = re.compile(r"^\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH|SET|LISTEN|NOTIFY)\s[\w*]")
@@ -25,7 +24,7 @@ def statements(tree: ast.AST) -> set[int]:
     }
 
 
-@pytest.mark.parametrize("module", MODULES)
+@for_each("module", MODULES)
 def test_sql_is_a_constant_of_the_ledger(module: str) -> None:
     tree = ast.parse((SERVICE / module).read_text())
     constants = [

@@ -6,6 +6,7 @@ import pytest
 
 from schemas.executor.attempts import FailureKind
 from shared.failures import CATALOGUE, RULES, Known, findings, recognise
+from tests.support.tables import for_each
 
 
 def test_every_kind_of_failure_has_a_rule_and_a_hint() -> None:
@@ -45,7 +46,7 @@ def test_what_a_node_causes_is_repeated_on_another() -> None:
     assert not RULES[FailureKind.PORT_TAKEN].elsewhere
 
 
-@pytest.mark.parametrize("known", CATALOGUE, ids=lambda known: known.failure.title)
+@for_each("known", CATALOGUE, name=lambda known: known.failure.title)
 def test_every_text_of_the_catalogue_is_recognised_as_what_it_is(known: Known) -> None:
     log = f"INFO starting\n{known.example}\nINFO the end"
 

@@ -18,6 +18,7 @@ from services.cli.mcp_server.budget import (
 from services.cli.mcp_server.server import Budgets, may_call
 from services.cli.mcp_server.tools import TOOLS
 from shared.errors import RefusedError
+from tests.support.tables import for_each
 from tests.support.worlds.gateway_views import NOW, make_reservation
 
 READING = {
@@ -66,7 +67,7 @@ def test_every_tool_has_a_rule_here() -> None:
     assert {name for name, tool in TOOLS.items() if tool.is_change} == CHANGING
 
 
-@pytest.mark.parametrize("name", sorted(TOOLS))
+@for_each("name", sorted(TOOLS))
 @pytest.mark.parametrize("role", list(Role))
 def test_a_viewer_changes_nothing_and_nobody_without_a_budget(name: str, role: Role) -> None:
     tool = TOOLS[name]
@@ -75,7 +76,7 @@ def test_a_viewer_changes_nothing_and_nobody_without_a_budget(name: str, role: R
     assert may_call(tool, role, Budget(1.0)) == (name in READING or role is not Role.VIEWER)
 
 
-@pytest.mark.parametrize("name", sorted(TOOLS))
+@for_each("name", sorted(TOOLS))
 def test_its_schemas_are_objects_and_it_says_what_it_does(name: str) -> None:
     tool = TOOLS[name]
     taken: dict[str, Any] = tool.input_schema()

@@ -15,6 +15,7 @@ from services.orchestrator.domain.lifecycle.retrying import Step, next_step, nod
 from services.orchestrator.domain.lifecycle.start_refusals import failure_of_refusal
 from services.orchestrator.domain.records import Experiment
 from shared.failures import RULES, FailureRule
+from tests.support.tables import for_each
 from tests.support.worlds.orchestrator_records import (
     NOW,
     make_experiment,
@@ -213,7 +214,7 @@ def test_avoiding_never_leaves_too_few_nodes(
     assert nodes_to_request(experiment, nodes) == want
 
 
-@pytest.mark.parametrize("kind", FailureKind)
+@for_each("kind", FailureKind)
 def test_what_every_kind_of_failure_means_for_the_experiment(kind: FailureKind) -> None:
     """The rules as they are: one event, and the counters that it leaves."""
     attempt = make_granted(outcome=FAILED, failure=Failure(kind=kind, message="so it was"))

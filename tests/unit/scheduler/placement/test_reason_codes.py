@@ -1,16 +1,15 @@
 """The closed set of reasons is documented, every code of it."""
 
-import pytest
-
 from schemas.scheduler.reason_counts import counted
 from schemas.scheduler.reasons import REASON_MEANINGS, ReasonCode
+from tests.support.tables import for_each
 
 
 def test_every_reason_code_is_documented_and_nothing_else_is() -> None:
     assert set(REASON_MEANINGS) == set(ReasonCode)
 
 
-@pytest.mark.parametrize("code", list(ReasonCode))
+@for_each("code", ReasonCode)
 def test_a_meaning_is_one_sentence(code: ReasonCode) -> None:
     meaning = REASON_MEANINGS[code]
 
@@ -20,7 +19,7 @@ def test_a_meaning_is_one_sentence(code: ReasonCode) -> None:
     assert len(set(REASON_MEANINGS.values())) == len(ReasonCode)
 
 
-@pytest.mark.parametrize("code", list(ReasonCode))
+@for_each("code", ReasonCode)
 def test_a_count_of_a_code_is_words(code: ReasonCode) -> None:
     one, several = counted({code: 1}), counted({code: 3})
 

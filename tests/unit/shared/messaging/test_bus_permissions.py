@@ -17,6 +17,7 @@ from shared.messaging.permissions import (
     permissions_of,
     rule_of,
 )
+from tests.support.tables import for_each
 
 USERS = {
     **{role: str(role) for role in SERVICES},
@@ -25,7 +26,7 @@ USERS = {
     Role.SUBMITTER: "submitter_team_sue",
     Role.ADMIN: "admin_ann",
 }
-every_message = pytest.mark.parametrize("message", MESSAGES, ids=tag_of)
+every_message = for_each("message", MESSAGES, name=tag_of)
 every_role = pytest.mark.parametrize("role", list(Role))
 
 

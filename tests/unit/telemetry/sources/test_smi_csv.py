@@ -1,7 +1,5 @@
 """nvidia-smi's CSV: what cannot be read is unknown, and hides nothing else."""
 
-from itertools import product
-
 import pytest
 
 from schemas.telemetry.readings import GpuProcess
@@ -17,6 +15,7 @@ from services.telemetry.sources.nvidia_smi.csv import (
 )
 from services.telemetry.sources.nvidia_smi.processes import parse_processes
 from tests.support.fakes.nvidia_smi import GPU
+from tests.support.tables import for_each
 
 VALUES = {name: GPU[name] for name in QUERY_FIELDS}
 OPTIONAL = [name for name in QUERY_FIELDS if name not in NEEDED_FIELDS]
@@ -59,7 +58,8 @@ def test_every_field_is_read() -> None:
     assert gpu.driver_version == "550.54.15"
 
 
-@pytest.mark.parametrize(("field", "text"), list(product(OPTIONAL, UNREADABLE)))
+@pytest.mark.parametrize("text", UNREADABLE)
+@for_each("field", OPTIONAL)
 def test_an_unreadable_field_is_unknown_and_the_others_stay(field: str, text: str) -> None:
     spoilt, whole = parse_report(f"{make_line_with(field, text)}\n").gpus, parse_report(make_line())
 
