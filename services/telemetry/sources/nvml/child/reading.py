@@ -9,9 +9,9 @@ import pynvml
 from schemas.telemetry.readings import GpuReading
 from services.telemetry.domain.throttle import throttle_reasons
 from services.telemetry.host.processes import ProcessTable
-from services.telemetry.sources.nvml.calls import Handle, Numbers, known
-from services.telemetry.sources.nvml.driver_samples import DriverSamples
-from services.telemetry.sources.nvml.processes import running_processes
+from services.telemetry.sources.nvml.child.calls import Handle, Numbers, known
+from services.telemetry.sources.nvml.child.driver_samples import DriverSamples
+from services.telemetry.sources.nvml.child.processes import running_processes
 
 MEBIBYTE: Final = 1 << 20
 

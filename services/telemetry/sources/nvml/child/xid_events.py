@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pynvml
 
-from services.telemetry.sources.nvml.calls import Handle, known
+from services.telemetry.sources.nvml.child.calls import Handle, known
 
 MAX_AT_ONCE: Final = 64
 

@@ -5,11 +5,11 @@ import pynvml
 from schemas.telemetry.readings import DeviceFacts, GpuLink
 from services.telemetry.host.container_labels import ContainerLabels
 from services.telemetry.host.processes import ProcessTable
-from services.telemetry.sources.nvml.boards import Board, BoardReader
-from services.telemetry.sources.nvml.calls import GpuLostError, known
-from services.telemetry.sources.nvml.facts import links_between
+from services.telemetry.sources.nvml.child.boards import Board, BoardReader
+from services.telemetry.sources.nvml.child.calls import GpuLostError, known
+from services.telemetry.sources.nvml.child.facts import links_between
+from services.telemetry.sources.nvml.child.xid_events import XidEvents
 from services.telemetry.sources.nvml.protocol import Absent, Done, ProbeReply
-from services.telemetry.sources.nvml.xid_events import XidEvents
 
 
 class LibraryState:

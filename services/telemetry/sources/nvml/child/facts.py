@@ -6,7 +6,7 @@ import pynvml
 
 from schemas.telemetry.readings import DeviceFacts, GpuLink, LinkKind
 from services.telemetry.domain.mig_profiles import mig_profile
-from services.telemetry.sources.nvml.calls import Handle, known
+from services.telemetry.sources.nvml.child.calls import Handle, known
 
 MEBIBYTE: Final = 1 << 20
 _NEARNESS: Final = {

@@ -7,10 +7,10 @@ from typing import Any, Final
 import pynvml
 
 from schemas.errors import ErrorCode
-from services.telemetry.sources.nvml.calls import GpuLostError, Handle, known, raise_if_lost
-from services.telemetry.sources.nvml.jobs import Job
-from services.telemetry.sources.nvml.library_state import LibraryState
-from services.telemetry.sources.nvml.mig import gpu_instances, placements, profiles
+from services.telemetry.sources.nvml.child.calls import GpuLostError, Handle, known, raise_if_lost
+from services.telemetry.sources.nvml.child.jobs import Job
+from services.telemetry.sources.nvml.child.library_state import LibraryState
+from services.telemetry.sources.nvml.child.mig import gpu_instances, placements, profiles
 from services.telemetry.sources.nvml.protocol import (
     Done,
     MakeMig,

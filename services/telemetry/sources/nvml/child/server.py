@@ -4,16 +4,15 @@ Started by `probe.py`; `protocol.py` explains requests, replies and the rescue p
 """
 
 import os
-import sys
 import threading
 import time
 from typing import Any, Final
 
 import pynvml
 
-from services.telemetry.sources.nvml.jobs import InventoryJob, Job, PowerLimitJob, ReadingJob
-from services.telemetry.sources.nvml.library_state import LibraryState
-from services.telemetry.sources.nvml.mig_job import MigJob
+from services.telemetry.sources.nvml.child.jobs import InventoryJob, Job, PowerLimitJob, ReadingJob
+from services.telemetry.sources.nvml.child.library_state import LibraryState
+from services.telemetry.sources.nvml.child.mig_job import MigJob
 from services.telemetry.sources.nvml.protocol import (
     LENGTH,
     SECONDS,
@@ -30,7 +29,6 @@ from services.telemetry.sources.nvml.protocol import (
     decode_request,
     framed,
 )
-from shared.lifecycle import die_with_parent, give_back_memory
 
 REQUESTS: Final = 0
 _REQUEST_BYTES: Final = 65536
@@ -148,17 +146,3 @@ def _send(replies: int, reply: ProbeReply) -> None:
     data = memoryview(framed(reply))
     while data:
         data = data[os.write(replies, data) :]
-
-
-def main() -> None:
-    """Serve on stdin and stdout; what the library prints goes to stderr instead."""
-    parent_pid, rescues, engine_socket = sys.argv[1:4]
-    die_with_parent(parent_pid=int(parent_pid))
-    replies = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    give_back_memory()
-    ProbeServer(LibraryState(engine_socket or None), replies, int(rescues)).run()
-
-
-if __name__ == "__main__":
-    main()

@@ -7,15 +7,15 @@ import pynvml
 
 from schemas.telemetry.readings import DeviceFacts, GpuReading
 from services.telemetry.host.processes import ProcessTable
-from services.telemetry.sources.nvml.calls import Handle, raise_if_lost
-from services.telemetry.sources.nvml.facts import (
+from services.telemetry.sources.nvml.child.calls import Handle, raise_if_lost
+from services.telemetry.sources.nvml.child.facts import (
     gpu_facts,
     instance_facts,
     mig_enabled,
     mig_handles,
     uuid_of,
 )
-from services.telemetry.sources.nvml.reading import DeviceReader
+from services.telemetry.sources.nvml.child.reading import DeviceReader
 
 INSTANCES_PER_GPU: Final = 8
 

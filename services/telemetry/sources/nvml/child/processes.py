@@ -8,7 +8,7 @@ import pynvml
 
 from schemas.telemetry.readings import GpuProcess
 from services.telemetry.host.processes import ProcessTable
-from services.telemetry.sources.nvml.calls import Handle, known, library_function
+from services.telemetry.sources.nvml.child.calls import Handle, known, library_function
 
 MEBIBYTE: Final = 1 << 20
 _ENTRY: Final = Struct("I4xQII")  # nvmlProcessInfo_t: PID, bytes, GPU instance, compute instance

@@ -16,7 +16,7 @@ import pynvml
 from schemas.gpus.mig import MigInstance, MigLayout, MigOption
 from schemas.telemetry.readings import DeviceFacts
 from services.telemetry.domain.mig_profiles import mig_profile
-from services.telemetry.sources.nvml.calls import Handle, known
+from services.telemetry.sources.nvml.child.calls import Handle, known
 
 _NAME: Final = re.compile(r"\d+g\.\d+gb(?:\+\w+)*")
 

@@ -13,14 +13,15 @@ from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
 from schemas.telemetry.readings import GpuReading
-from services.telemetry.sources.nvml.boards import Board
-from services.telemetry.sources.nvml.calls import GpuLostError, Handle, known
-from services.telemetry.sources.nvml.library_state import (
+from services.telemetry.sources.nvml.child.boards import Board
+from services.telemetry.sources.nvml.child.calls import GpuLostError, Handle, known
+from services.telemetry.sources.nvml.child.library_state import (
     LibraryState,
     cuda_driver_version,
     driver_version,
 )
-from services.telemetry.sources.nvml.mig import mig_layout
+from services.telemetry.sources.nvml.child.mig import mig_layout
+from services.telemetry.sources.nvml.child.xid_events import XidEvents
 from services.telemetry.sources.nvml.protocol import (
     CapRefused,
     CapSet,
@@ -30,7 +31,6 @@ from services.telemetry.sources.nvml.protocol import (
     SetCap,
     TakeInventory,
 )
-from services.telemetry.sources.nvml.xid_events import XidEvents
 from services.telemetry.sources.source import Inventory
 
 EVENTS: Final = -1  # stands for the event set where GPUs stand by their index

@@ -8,7 +8,7 @@ import pynvml
 
 from schemas.telemetry.readings import Buffered, BufferedMetric
 from services.telemetry.domain.buffered_samples import summarized
-from services.telemetry.sources.nvml.calls import Handle, known
+from services.telemetry.sources.nvml.child.calls import Handle, known
 
 _KINDS: Final = {
     BufferedMetric.UTILIZATION_PERCENT: (pynvml.NVML_GPU_UTILIZATION_SAMPLES, 1.0),
