@@ -40,7 +40,7 @@ async def test_a_killed_executor_leaves_no_engine_and_the_next_one_says_interrup
             pids = await scheduler.until_measuring(start)
             first.kill()
             first.wait()
-            await eventually(lambda: not scheduler.pids(start.reservation_id), what="no engine")
+            await scheduler.until_no_engine(start)
         released_by_the_dead = list(scheduler.releases)
         with executor_process(settings):
             finished = await scheduler.finished(start)
@@ -171,7 +171,7 @@ async def test_what_a_dead_bus_did_not_take_is_sent_later_even_by_the_next_execu
             await scheduler.ask(start)
             await scheduler.until_measuring(start)
             await server.crash()
-            await eventually(lambda: not scheduler.pids(start.reservation_id), what="no engine")
+            await scheduler.until_no_engine(start)
             first.kill()
             first.wait()
         await server.start()

@@ -23,7 +23,12 @@ from tests.support.worlds.executor import (
     ("parameters", "engine"),
     [
         pytest.param({"step-seconds": 0.01, "kv-tokens": 4096}, "vllm", id="as vLLM"),
-        pytest.param({"step-seconds": 0.01, "dialect": "sglang"}, "sglang", id="as SGLang"),
+        pytest.param(
+            {"step-seconds": 0.01, "dialect": "sglang"},
+            "sglang",
+            id="as SGLang",
+            marks=pytest.mark.long,
+        ),
         pytest.param(ENDLESS, None, id="it has none, and that is said"),
     ],
 )

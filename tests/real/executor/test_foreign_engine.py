@@ -74,7 +74,13 @@ def install_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
     return install
 
 
-@pytest.mark.parametrize("before", ["", FAIL_ONCE], ids=["at once", "on the second port"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param("", id="at once", marks=pytest.mark.long),
+        pytest.param(FAIL_ONCE, id="on the second port"),
+    ],
+)
 async def test_an_engine_that_is_told_its_port_is_measured(
     nats_url: str, tmp_path: Path, install_vllm: Callable[[str], None], before: str
 ) -> None:

@@ -10,7 +10,6 @@ import pytest
 from schemas.errors import Accepted
 from schemas.executor.attempts import AttemptOutcome, FailureKind
 from schemas.scheduler.reservations import RenewReservation
-from shared.testing import eventually
 from tests.support.worlds.executor import (
     executor_process,
     make_endless_start,
@@ -43,11 +42,7 @@ async def test_engines_end_before_the_lease_does_although_their_executor_does_no
             await scheduler.ask(start)
             pids = await scheduler.until_measuring(start)
             os.kill(executor.pid, how)
-            await eventually(
-                lambda: not scheduler.pids(start.reservation_id),
-                within_seconds=TTL_SECONDS + 5,
-                what="no engine",
-            )
+            await scheduler.until_no_engine(start, within_seconds=TTL_SECONDS + 5)
             gone_after_seconds = time.monotonic() - renewed_at
             if how is signal.SIGSTOP:
                 os.kill(executor.pid, signal.SIGCONT)

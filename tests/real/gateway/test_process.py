@@ -35,22 +35,32 @@ async def start(
     )
 
 
-async def test_sigterm_ends_it_cleanly_with_a_client_connected(
+def kill(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.kill()
+
+
+async def test_it_serves_more_clients_than_files_it_was_allowed_and_sigterm_ends_it_cleanly(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
     port = free_port()
-    process = await start(nats_url, postgres_dsn, tmp_path, port)
-    await eventually((tmp_path / "ready").exists, within_seconds=30, what="readiness")
-
-    async with (
-        aiohttp.ClientSession() as session,
-        session.ws_connect(f"http://127.0.0.1:{port}/ws/events") as socket,
-    ):
+    process = await start(nats_url, postgres_dsn, tmp_path, port, open_files=64)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(process.wait)
+        stack.callback(kill, process)
+        await eventually((tmp_path / "ready").exists, within_seconds=60, what="readiness")
+        connector = aiohttp.TCPConnector(limit=0)
+        session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
+        url = f"http://127.0.0.1:{port}/ws/events"
+        async with within(60):
+            sockets = [await stack.enter_async_context(session.ws_connect(url)) for _ in range(100)]
+        open_at_once = sum(not socket.closed for socket in sockets)
         process.send_signal(signal.SIGTERM)
-        message = await socket.receive(timeout=30)
-        async with asyncio.timeout(30):
+        message = await sockets[0].receive(timeout=30)
+        async with within(30):
             status = await process.wait()
 
+    assert open_at_once == 100
     assert message.type in {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED}
     assert status == 0
     assert not is_process_alive(process.pid)
@@ -66,22 +76,3 @@ async def test_a_taken_address_ends_it_with_a_failure(
 
     assert status == 1
     assert not (tmp_path / "ready").exists()
-
-
-async def test_it_serves_more_clients_than_the_files_it_was_allowed(
-    nats_url: str, postgres_dsn: str, tmp_path: Path
-) -> None:
-    port = free_port()
-    process = await start(nats_url, postgres_dsn, tmp_path, port, open_files=64)
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(process.wait)
-        stack.callback(process.kill)
-        await eventually((tmp_path / "ready").exists, within_seconds=60, what="readiness")
-        connector = aiohttp.TCPConnector(limit=0)
-        session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
-        url = f"http://127.0.0.1:{port}/ws/events"
-        async with within(60):
-            sockets = [await stack.enter_async_context(session.ws_connect(url)) for _ in range(100)]
-        open_at_once = sum(not socket.closed for socket in sockets)
-
-    assert open_at_once == 100

@@ -394,6 +394,7 @@ async def test_an_interrupted_initdb_is_begun_again() -> None:
         assert not unfinished.exists()
 
 
+@pytest.mark.long
 async def test_servers_die_with_the_process_that_started_them() -> None:
     script = (
         "import asyncio, sys\n"

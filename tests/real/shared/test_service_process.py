@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from shared.lifecycle import READY_FILE_VARIABLE
 from shared.testing import eventually
 from tests.support.paths import ROOT
@@ -53,6 +55,7 @@ async def test_a_loop_that_fails_ends_the_process_with_status_1(
     assert b'"loop": "fail_when_told"' in log
 
 
+@pytest.mark.long
 async def test_a_service_that_is_told_to_stop_ends_with_status_0(
     nats_url: str, tmp_path: Path
 ) -> None:

@@ -566,7 +566,9 @@ async def test_a_platform_comes_back_with_its_data_after_sigkill(directory: Data
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "sent", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
+)
 async def test_a_signal_stops_servers_and_services_in_order(
     directory: DataDirectory, sent: signal.Signals
 ) -> None:
@@ -583,10 +585,13 @@ async def test_a_signal_stops_servers_and_services_in_order(
     assert "database system is shut down" in directory.log_path("postgres").read_text()
 
 
-async def test_killed_servers_come_back_on_the_same_addresses(directory: DataDirectory) -> None:
+async def test_killed_servers_come_back_on_the_same_addresses_nats_even_without_its_store(
+    directory: DataDirectory,
+) -> None:
     process, nats_url, dsn = start_platform(directory)
     before = {known.name: known.pid for known in read_states(directory)}
     try:
+        shutil.rmtree(directory.nats / "jetstream")
         for name in ("nats", "postgres"):
             pid = before[name]
             assert pid is not None
@@ -601,35 +606,13 @@ async def test_killed_servers_come_back_on_the_same_addresses(directory: DataDir
 
         await eventually(are_back, what="both servers to be back")
         client = await nats.connect(nats_url)
+        await client.jetstream().add_stream(name="FACTS", subjects=["facts.>"])
         await client.close()
         connection = await asyncpg.connect(dsn)
         assert await connection.fetchval("SELECT 1") == 1
         await connection.close()
         after = {known.name: known.pid for known in read_states(directory)}
         assert (after["one"], after["two"]) == (before["one"], before["two"])
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=45)
-
-
-async def test_the_store_of_nats_can_be_lost_while_everything_runs(
-    directory: DataDirectory,
-) -> None:
-    process, nats_url, _ = start_platform(directory)
-    try:
-        pid = next(known.pid for known in read_states(directory) if known.name == "nats")
-        assert pid is not None
-        shutil.rmtree(directory.nats / "jetstream")
-        os.kill(pid, signal.SIGKILL)
-
-        def is_back() -> bool:
-            known = next(known for known in read_states(directory) if known.name == "nats")
-            return known.state is State.READY and known.pid != pid
-
-        await eventually(is_back, what="nats to be back")
-        client = await nats.connect(nats_url)
-        await client.jetstream().add_stream(name="FACTS", subjects=["facts.>"])
-        await client.close()
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=45)

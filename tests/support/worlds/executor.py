@@ -65,6 +65,11 @@ def phases_of(facts: Iterable[Fact]) -> list[AttemptPhase]:
     return [fact.phase for fact in facts if isinstance(fact, AttemptPhaseChanged)]
 
 
+def subject_of(start: StartExperiment) -> str:
+    """Of the events of its experiment."""
+    return f"gpusteward.evt.executor.*.*.{start.experiment_id}"
+
+
 def make_settings(nats_url: str, data_dir: Path, **overrides: Any) -> ExecutorSettings:  # any field
     given: dict[str, Any] = {
         "nats_url": nats_url,
@@ -229,13 +234,11 @@ class Scheduler:
 
     async def facts(self, start: StartExperiment) -> list[Fact]:
         """The stored events of the attempt, in their order; none while the stream is away."""
-        stream, subject = str(EVENTS.name), f"gpusteward.evt.executor.*.*.{start.experiment_id}"
         try:
-            info = await self.bus.jetstream.stream_info(stream, subjects_filter=subject)
+            stored = await self._stored(start)
             subscription = await self.bus.jetstream.subscribe(
-                subject, stream=stream, ordered_consumer=True
+                subject_of(start), stream=str(EVENTS.name), ordered_consumer=True
             )
-            stored = sum((info.state.subjects or {}).values())
             messages = [await subscription.next_msg(timeout=5) for _ in range(stored)]
             await subscription.unsubscribe()
         except (nats.errors.Error, OSError):
@@ -243,33 +246,73 @@ class Scheduler:
         events = [_fact.decode(message.data) for message in messages]
         return [event for event in events if event.attempt_id == start.attempt_id]
 
+    async def _stored(self, start: StartExperiment) -> int:
+        """How many events of its experiment are stored."""
+        info = await self.bus.jetstream.stream_info(
+            str(EVENTS.name), subjects_filter=subject_of(start)
+        )
+        return sum((info.state.subjects or {}).values())
+
+    async def _until_stored(
+        self,
+        start: StartExperiment,
+        is_wanted: Callable[[Fact], bool],
+        *,
+        within_seconds: float = DEADLINE_SECONDS,
+        what: str,
+    ) -> list[Fact]:
+        """Those events of the attempt that are wanted, once there is one. To read events takes a
+        consumer, so they are only when there are others.
+        """
+        found: list[Fact] = []
+        read = 0
+
+        async def is_stored() -> bool:
+            nonlocal read
+            try:
+                stored = await self._stored(start)
+            except (nats.errors.Error, OSError):
+                return False  # the stream is away
+            if stored != read:
+                read = stored
+                found[:] = [fact for fact in await self.facts(start) if is_wanted(fact)]
+            return bool(found)
+
+        await eventually(is_stored, within_seconds=within_seconds, what=what)
+        return found
+
     async def finished(
         self, start: StartExperiment, *, within_seconds: float = DEADLINE_SECONDS
     ) -> AttemptFinished:
         """The one outcome, waited for."""
-        found: list[AttemptFinished] = []
-
-        async def is_told() -> bool:
-            found[:] = [
-                fact for fact in await self.facts(start) if isinstance(fact, AttemptFinished)
-            ]
-            return bool(found)
-
-        await eventually(is_told, within_seconds=within_seconds, what="an attempt_finished")
-        assert len(found) == 1
-        return found[0]
+        [finished] = await self._until_stored(
+            start,
+            lambda fact: isinstance(fact, AttemptFinished),
+            within_seconds=within_seconds,
+            what="an attempt_finished",
+        )
+        assert isinstance(finished, AttemptFinished)
+        return finished
 
     async def until_measuring(self, start: StartExperiment) -> list[int]:
         """Wait until the attempt measures; the processes of its engine."""
 
-        async def is_measuring() -> bool:
-            return any(
-                isinstance(fact, AttemptPhaseChanged) and fact.phase == "measuring"
-                for fact in await self.facts(start)
-            )
+        def measures(fact: Fact) -> bool:
+            return isinstance(fact, AttemptPhaseChanged) and fact.phase is AttemptPhase.MEASURING
 
-        await eventually(is_measuring, what="the phase measuring")
+        await self._until_stored(start, measures, what="the phase measuring")
         return self.pids(start.reservation_id)
+
+    async def until_no_engine(
+        self, start: StartExperiment, *, within_seconds: float = DEADLINE_SECONDS
+    ) -> None:
+        """Wait until nothing runs of the attempt. Each look reads every process of the host."""
+        await eventually(
+            lambda: not self.pids(start.reservation_id),
+            within_seconds=within_seconds,
+            every_seconds=0.1,
+            what="no engine",
+        )
 
     async def until_released(self, start: StartExperiment) -> ReleaseReservation:
         def releases() -> list[ReleaseReservation]:
