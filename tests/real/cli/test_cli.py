@@ -7,7 +7,6 @@ import pty
 import resource
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,8 @@ from schemas.errors import EXIT_CODE, ErrorCode
 from schemas.orchestrator.experiments import ExperimentState, TaskState
 from schemas.scheduler.reservations import ReservationState
 from services.cli.display.tables import short
-from tests.support.fakes.gateway import StubGateway, stub_gateway
-from tests.support.paths import ROOT
+from tests.support.fakes.gateway import stub_gateway
+from tests.support.processes.command_line import Command
 from tests.support.worlds.gateway_views import (
     make_experiment,
     make_metrics,
@@ -25,46 +24,6 @@ from tests.support.worlds.gateway_views import (
     make_plan,
     make_task,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-class Command:
-    """Runs the command with the stub's address."""
-
-    def __init__(self, stub: StubGateway, url: str, data_dir: Path) -> None:
-        self.stub = stub
-        self.url = url
-        self.environment = {
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": str(ROOT),
-            "GPUSTEWARD_URL": url,
-            "GPUSTEWARD_DATA_DIR": str(data_dir),
-        }
-
-    async def start(self, *arguments: str, stdin: int | None = None) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "services.cli"),
-            *arguments,
-            stdin=stdin if stdin is not None else asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=self.environment,
-        )
-
-    async def __call__(self, *arguments: str, text: str | None = None) -> Ended:
-        pipe = asyncio.subprocess.PIPE if text is not None else None
-        process = await self.start(*arguments, stdin=pipe)
-        out, err = await process.communicate(text.encode() if text is not None else None)
-        return Ended(process.returncode or 0, out.decode(), err.decode())
 
 
 @pytest.fixture
@@ -83,13 +42,17 @@ async def test_help_answers_quickly_and_without_the_slow_libraries(command: Comm
         *(sys.executable, "-c", probe), stdout=asyncio.subprocess.PIPE, env=command.environment
     )
     out, _ = await process.communicate()
-    ended = await command("--help")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    await command("--help")
+    helping = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "services.cli", "--help"),
+        stdout=asyncio.subprocess.PIPE,
+        env=command.environment,
+    )
+    shown, _ = await helping.communicate()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
 
     assert out.decode().strip() == "[]"
-    assert "demo" in ended.out
+    assert (helping.returncode, b"demo" in shown) == (0, True)
     assert after.ru_utime - before.ru_utime < 1.0  # of a core, whatever else runs; 0.3 s is usual
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import EXIT_CODE, ErrorCode
-from tests.real.cli.test_cli import Command
 from tests.support.fakes.gateway import StubGateway
+from tests.support.processes.command_line import Command
 from tests.support.worlds.gateway import gateway
 from tests.support.worlds.scheduler import scheduler, world
 from tests.support.worlds.scheduler_cluster import FakeCluster, make_cluster_node

@@ -18,8 +18,8 @@ from services.cli.failures import LEASE_LOST_EXIT_CODE
 from shared.paths import is_process_alive
 from shared.processes.cgroups import Cgroups
 from shared.testing import eventually
-from tests.real.cli.test_cli import Command
 from tests.support.fakes.gateway import stub_gateway
+from tests.support.processes.command_line import Command, CommandProcess
 from tests.support.worlds.gateway_views import NOW
 
 HAS_CGROUPS = bool(Cgroups.of_this_host().hierarchies)
@@ -37,7 +37,7 @@ async def command(tmp_path: Path) -> AsyncIterator[Command]:
 
 async def started(
     command: Command, tmp_path: Path, *options: str, script: str = SLEEPER
-) -> tuple[asyncio.subprocess.Process, int]:
+) -> tuple[CommandProcess, int]:
     """The command with a child that sleeps, and the child's process id."""
     pid_file = tmp_path / "pid"
     arguments = ["exec", "--gpus", "1", *options, "--", sys.executable, "-c", script]

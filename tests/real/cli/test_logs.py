@@ -2,8 +2,8 @@
 
 import asyncio
 import json
+import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from shared.client.errors import ApiError
 from shared.client.http import StewardClient
 from shared.testing import eventually
 from tests.support.fakes.gateway import StubGateway, stub_gateway
-from tests.support.paths import ROOT
+from tests.support.processes.command_line import CommandProcess, start_command
 from tests.support.worlds.executor import make_start
 from tests.support.worlds.gateway_views import make_experiment
 
@@ -75,15 +75,8 @@ class World:
         """Wait until the log was read so often."""
         await eventually(lambda: len(self.asked) >= count, what=f"{count} answers")
 
-    async def run(self, *arguments: str) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "services.cli", "logs", "--url", self.url),
-            *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=ROOT,
-        )
+    async def run(self, *arguments: str) -> CommandProcess:
+        return await start_command("logs", "--url", self.url, *arguments, environment=os.environ)
 
 
 def make_attempt(number: int, **overrides: Any) -> AttemptView:  # any field

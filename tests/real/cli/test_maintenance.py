@@ -12,8 +12,8 @@ from schemas.scheduler.views import DriftList, ListDrifts
 from services.cli.commands.operations.maintenance import DONE, MEANINGS, NEXT
 from services.cli.request_options import user_name
 from shared.ids import new_id
-from tests.real.cli.test_cli import Command
 from tests.support.fakes.gateway import stub_gateway
+from tests.support.processes.command_line import Command
 from tests.support.worlds.gateway import gateway
 from tests.support.worlds.gateway_views import make_drift, make_gpu
 

@@ -9,8 +9,8 @@ import pytest
 from schemas.errors import EXIT_CODE, ErrorCode
 from services.orchestrator.app import create_service
 from services.orchestrator.settings import OrchestratorSettings
-from tests.real.cli.test_cli import Command
 from tests.support.fakes.gateway import StubGateway
+from tests.support.processes.command_line import Command
 from tests.support.worlds.gateway import gateway
 
 

@@ -4,7 +4,6 @@ import asyncio
 import os
 import pty
 import re
-import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from schemas.scheduler.devices import DeviceState
 from tests.support.fakes.gateway import StubGateway, stub_gateway
 from tests.support.paths import ROOT
+from tests.support.processes.command_line import start_command
 from tests.support.worlds.gateway_views import make_gpu
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -35,12 +35,11 @@ class Terminal:
     async def __call__(self, *arguments: str, columns: int = 80) -> list[str]:
         master, slave = pty.openpty()
         try:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "services.cli", *arguments),
-                stdin=asyncio.subprocess.DEVNULL,
+            process = await start_command(
+                *arguments,
+                environment={**self.environment, "COLUMNS": str(columns)},
                 stdout=slave,
                 stderr=slave,
-                env={**self.environment, "COLUMNS": str(columns)},
             )
         finally:
             os.close(slave)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from services.cli.command_line import cli
 from shared.local_platform.tokens import digest_of, read_tokens
-from shared.processes.command import CommandOutput, run_command
+from tests.support.processes.command_line import Ended, run_command
 from tests.support.worlds.gateway import gateway
 
 SECRET = "an-admins"
@@ -35,30 +34,27 @@ async def test_a_token_is_made_shown_used_and_revoked(
     path.write_text(json.dumps([{"token_sha256": digest_of(SECRET), "role": "admin"}]))
     async with gateway(nats_url, postgres_dsn, tokens_file=str(path)) as api:
 
-        async def ask(*arguments: str, token: str = SECRET) -> CommandOutput:
-            return await run_command(
-                (sys.executable, "-m", "services.cli", *arguments),
-                deadline_seconds=60,
-                environment={**os.environ, "GPUSTEWARD_URL": api.url, "GPUSTEWARD_TOKEN": token},
-            )
+        async def ask(*arguments: str, token: str = SECRET) -> Ended:
+            known = {"GPUSTEWARD_URL": api.url, "GPUSTEWARD_TOKEN": token}
+            return await run_command(*arguments, environment={**os.environ, **known})
 
         named = ("--name", "cli-ci", "--namespace", "a", "--namespace", "b", "--expires", "30d")
         made = await ask("token", "create", "--role", "submitter", *named)
-        secret = made.stdout.strip()
+        secret = made.out.strip()
         refused = await ask("token", "list", token=secret)
         listed = await ask("token", "list")
         revoked = await ask("token", "revoke", "cli-ci")
         unknown = await ask("audit", token=secret)
         log = await ask("audit", "--limit", "1")
 
-    (line,) = (line.split() for line in listed.stdout.splitlines() if "cli-ci" in line)
+    (line,) = (line.split() for line in listed.out.splitlines() if "cli-ci" in line)
     assert line[1:6] == ["cli-ci", "submitter", "a,b", "ok", "30d"]
-    assert secret not in listed.stdout
-    assert (made.exit_code, refused.exit_code, unknown.exit_code) == (0, 4, 4)
-    assert "expected an admin's token" in refused.stderr
-    assert revoked.stdout == f"token {line[0]} (cli-ci) counts no more\n"
-    assert "was revoked" in unknown.stderr
-    assert "DELETE /tokens/" in log.stdout
+    assert secret not in listed.out
+    assert (made.code, refused.code, unknown.code) == (0, 4, 4)
+    assert "expected an admin's token" in refused.err
+    assert revoked.out == f"token {line[0]} (cli-ci) counts no more\n"
+    assert "was revoked" in unknown.err
+    assert "DELETE /tokens/" in log.out
 
 
 def test_without_a_platform_a_token_goes_into_the_file(tmp_path: Path) -> None:

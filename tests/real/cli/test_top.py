@@ -6,7 +6,6 @@ import os
 import pty
 import signal
 import struct
-import sys
 import termios
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -25,7 +24,7 @@ from shared.client.discovery import Address
 from shared.client.http import StewardClient
 from shared.testing import eventually
 from tests.support.fakes.gateway import StubGateway, stub_gateway
-from tests.support.paths import ROOT
+from tests.support.processes.command_line import run_command, start_command
 from tests.support.worlds.gateway_views import NODE, NOW, make_gpu
 
 pytestmark = pytest.mark.timeout(180)  # processes that start, on whatever machine
@@ -143,14 +142,8 @@ async def test_the_terminal_is_afterwards_as_it_was(
     async with stub_gateway() as (_, url):
         environment = {**os.environ, "TERM": "xterm", "GPUSTEWARD_URL": url}
         environment["GPUSTEWARD_DATA_DIR"] = str(tmp_path)
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "services.cli", "top"),
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            cwd=ROOT,
-            env=environment,
-            start_new_session=True,
+        process = await start_command(
+            "top", environment=environment, stdin=theirs, stdout=theirs, stderr=theirs
         )
         try:
             await eventually(lambda: NODE.encode() in seen, within_seconds=60, what="a row")
@@ -172,14 +165,7 @@ async def test_the_terminal_is_afterwards_as_it_was(
 
 
 async def test_without_a_terminal_it_says_what_prints_the_gpus_once(tmp_path: Path) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "services.cli", "top", "--data-dir", str(tmp_path)),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=ROOT,
-    )
-    _, err = await process.communicate()
+    ended = await run_command("top", "--data-dir", str(tmp_path), environment=os.environ)
 
-    assert process.returncode == 2
-    assert b"gpusteward gpus" in err
+    assert ended.code == 2
+    assert "gpusteward gpus" in ended.err

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from uuid import UUID
@@ -13,10 +12,14 @@ from msgspec.structs import replace
 
 from schemas.orchestrator.experiments import ExperimentState, TaskState
 from schemas.scheduler.reservations import ReservationState
-from shared.processes.command import CommandOutput, run_command
 from shared.testing import eventually
 from tests.support.fakes.gateway import StubGateway, stub_gateway
-from tests.support.paths import ROOT
+from tests.support.processes.command_line import (
+    CommandProcess,
+    Ended,
+    run_command,
+    start_command,
+)
 from tests.support.worlds.gateway_views import make_experiment, make_reservation, make_task
 
 pytestmark = pytest.mark.timeout(180)  # processes that start, on whatever machine
@@ -32,15 +35,11 @@ async def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         yield stub
 
 
-async def start(*arguments: str) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "services.cli", *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        cwd=ROOT,
-    )
+async def start(*arguments: str) -> CommandProcess:
+    return await start_command(*arguments, environment=os.environ)
 
 
-async def ended(process: asyncio.subprocess.Process) -> tuple[int | None, str]:
+async def ended(process: CommandProcess) -> tuple[int | None, str]:
     async with asyncio.timeout(DEADLINE_SECONDS):
         out, _ = await process.communicate()
     return process.returncode, out.decode()
@@ -100,15 +99,12 @@ async def completed(words: str, **environment: str) -> list[str]:
             **environment,
         }
     )
-    return [line.removeprefix("plain,") for line in output.stdout.split()]
+    return [line.removeprefix("plain,") for line in output.out.split()]
 
 
-async def typed(environment: Mapping[str, str], *arguments: str) -> CommandOutput:
-    return await run_command(
-        (sys.executable, "-m", "services.cli", *arguments),
-        deadline_seconds=DEADLINE_SECONDS,
-        environment={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-    )
+async def typed(environment: Mapping[str, str], *arguments: str) -> Ended:
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        return await run_command(*arguments, environment={**os.environ, **environment})
 
 
 async def test_a_shell_completes_commands_names_and_ids(stub: StubGateway) -> None:
@@ -134,5 +130,5 @@ async def test_without_a_platform_a_shell_is_offered_nothing_and_shown_no_error(
 async def test_the_script_for_a_shell_is_printed(shell: str) -> None:
     output = await typed({}, "completion", shell)
 
-    assert output.exit_code == 0
-    assert f"_GPUSTEWARD_COMPLETE={shell}_complete" in output.stdout
+    assert output.code == 0
+    assert f"_GPUSTEWARD_COMPLETE={shell}_complete" in output.out

@@ -12,7 +12,7 @@ import struct
 import sys
 import termios
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +36,7 @@ from tests.support.fakes.gateway import StubGateway
 from tests.support.http_server import serving
 from tests.support.interruption import pending_signals
 from tests.support.paths import ROOT
+from tests.support.processes.command_line import CommandProcess, start_command
 from tests.support.worlds.gateway_views import make_experiment, make_task
 
 PIPE_BYTES: Final = 50_000  # of 16 pages: a line goes into the next one where it does not fit
@@ -105,7 +106,11 @@ async def interrupted(
             gateway.outcome = ReservationState.QUEUED
         gateway.ends_cancelled = name != "cancel"
         ours, theirs = os.pipe()
-        process = await _start(name, directory, places, theirs)
+        process = await start_command(
+            *_arguments(name, places),
+            environment=_environment(name, directory, places),
+            stdout=theirs,
+        )
         os.close(theirs)
         complaint = asyncio.create_task(process.communicate())
         reading = asyncio.create_task(_read_slowly(ours)) if is_read else None
@@ -147,7 +152,14 @@ async def interrupted_early(name: str, directory: Path, dice: random.Random) -> 
     """Start a follower and interrupt it at any moment of its start, or soon after it."""
     async with _gateway(directory) as (gateway, places):
         gateway.outcome = ReservationState.QUEUED
-        process = await _start(name, directory, places, asyncio.subprocess.DEVNULL)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "services.cli", *_arguments(name, places)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=ROOT,
+            env=_environment(name, directory, places),
+        )
         complaint = asyncio.create_task(process.communicate())
         try:
             await _until_ran(process.pid, dice.uniform(PYTHON_SECONDS, 1.0))
@@ -176,7 +188,8 @@ async def _until_ran(pid: int, seconds: float) -> None:
 
 
 async def _seconds_until_ended(
-    process: asyncio.subprocess.Process, end: "asyncio.Task[tuple[bytes, bytes]]"
+    process: asyncio.subprocess.Process | CommandProcess,
+    end: "asyncio.Task[tuple[bytes, bytes]]",
 ) -> float:
     """Without the time that it, or who watches it here, only waited for a processor."""
     began = time.monotonic()
@@ -194,22 +207,16 @@ async def _seconds_until_ended(
     return max(0.0, time.monotonic() - began - max(waited.values()))
 
 
-async def _start(
-    name: str, directory: Path, places: dict[str, str], stdout: int
-) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "services.cli"),
-        *(each.format(**places) for each in FOLLOWERS[name].arguments),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=stdout,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=ROOT,
-        env={
-            "PATH": os.environ["PATH"],
-            "GPUSTEWARD_DATA_DIR": str(directory),
-            **({} if name == "demo" else {"GPUSTEWARD_URL": places["url"]}),
-        },
-    )
+def _arguments(name: str, places: Mapping[str, str]) -> list[str]:
+    return [each.format(**places) for each in FOLLOWERS[name].arguments]
+
+
+def _environment(name: str, directory: Path, places: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "PATH": os.environ["PATH"],
+        "GPUSTEWARD_DATA_DIR": str(directory),
+        **({} if name == "demo" else {"GPUSTEWARD_URL": places["url"]}),
+    }
 
 
 def summary(all_interrupted: Sequence[Interrupted]) -> dict[str, float]:

@@ -1,0 +1,54 @@
+"""A command that tests fork does as one in a new interpreter does."""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import ErrorCode
+from tests.support.fakes.gateway import stub_gateway
+from tests.support.paths import ROOT
+from tests.support.processes.command_line import Command, Ended
+
+
+async def in_new_interpreter(command: Command, *arguments: str, text: str) -> Ended:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "services.cli", *arguments),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+        env=command.environment,
+    )
+    out, err = await process.communicate(text.encode())
+    return Ended(await process.wait(), out.decode(), err.decode())
+
+
+@pytest.mark.parametrize("arguments", [("gpus", "--wide"), ("submit", "-")])
+async def test_it_reads_prints_and_ends_the_same(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    async with stub_gateway() as (stub, url):
+        stub.refusal = ErrorCode.BAD_REQUEST if arguments[0] == "submit" else None
+        command = Command(stub, url, tmp_path)
+
+        forked = await command(*arguments, text='{"task_name": "é"}')
+        started = await in_new_interpreter(command, *arguments, text='{"task_name": "é"}')
+
+    assert forked == started
+    assert stub.calls[0] == stub.calls[len(stub.calls) // 2]
+
+
+async def test_it_has_its_own_descriptors_and_ends_by_its_signal(tmp_path: Path) -> None:
+    async with stub_gateway() as (stub, url):
+        command = Command(stub, url, tmp_path)
+        listed = await command("exec", "--gpus", "1", "--", "ls", "/proc/self/fd")
+        process = await command.start("exec", "--gpus", "1", "--", "sleep", "60")
+        process.kill()
+        code = await process.wait()
+
+    assert listed.out.split()[:3] == ["0", "1", "2"]
+    assert len(listed.out.split()) == 4  # and the directory that it lists
+    assert code == -signal.SIGKILL
