@@ -40,7 +40,7 @@ from services.executor.engines.model_configs import (
 from services.executor.gangs.ranks import ranks_of
 from services.executor.guard.client import LeaseGuard
 from services.executor.host.addresses import engine_address
-from services.executor.journal import store
+from services.executor.journal import outbox_rows, store
 from services.executor.journal.journal import Journal, JournalFull
 from services.executor.journal.outbox import Outbox
 from services.executor.journal.store import AttemptRecord
@@ -157,7 +157,7 @@ class Executor:
     async def publish_end_again(self, attempt_id: UUID) -> None:
         """Publish the stored end again: a sender that starts an ended attempt has missed it."""
         await self.journal.transact(
-            lambda connection: store.publish_end_again(connection, attempt_id)
+            lambda connection: outbox_rows.publish_end_again(connection, attempt_id)
         )
         self.outbox.wake()
 

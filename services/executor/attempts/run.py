@@ -331,7 +331,7 @@ class AttemptRun:
             report=self._progress.start_progressed,
             take_cache=self._cache.take,
             bound=lambda pod: self._record(store.record_pod, pod),
-            image_known=lambda digest: self._record(transitions.record_image, digest),
+            image_known=lambda digest: self._record(store.record_image, digest),
         )
 
     async def _record(self, record: Callable[[Connection, UUID, T], None], found: T) -> None:

@@ -20,7 +20,7 @@ from schemas.executor.attempts import (
 from schemas.scheduler.reservations import ReleaseReservation
 from services.executor.domain.verdict import Verdict, cancelled
 from services.executor.engines.engine_table import ENGINES
-from services.executor.journal import store
+from services.executor.journal import outbox_rows, store
 from services.executor.journal.store import AttemptRecord
 from shared.ids import new_id
 
@@ -47,7 +47,7 @@ def record_start(connection: sqlite3.Connection, attempt_id: UUID, now: datetime
         return
     store.mark_started(connection, attempt_id, now)
     if record.command.gang is None:
-        store.stage_event(
+        outbox_rows.stage_event(
             connection,
             AttemptStarted(**_fields(connection, record, now), devices=record.command.devices),
         )
@@ -62,16 +62,10 @@ def record_phase(
         return
     store.change_phase(connection, record, phase, now)
     if record.command.gang is None:
-        store.stage_event(
+        outbox_rows.stage_event(
             connection,
             AttemptPhaseChanged(**_fields(connection, record, now), phase=phase, pod=record.pod),
         )
-
-
-def record_image(connection: sqlite3.Connection, attempt_id: UUID, digest: str) -> None:
-    connection.execute(
-        "UPDATE attempt SET image_digest = ? WHERE attempt_id = ?", (digest, attempt_id.bytes)
-    )
 
 
 def record_finish(
@@ -91,8 +85,8 @@ def record_finish(
     command = record.command
     if command.gang is not None:
         return verdict.outcome
-    store.stage_event(connection, _finished_event(connection, record, verdict, now))
-    store.stage_release(
+    outbox_rows.stage_event(connection, _finished_event(connection, record, verdict, now))
+    outbox_rows.stage_release(
         connection,
         ReleaseReservation(
             command_id=new_id(),

@@ -7,7 +7,7 @@ from typing import Final
 
 from schemas.errors import Refused
 from schemas.scheduler.reservations import ReleaseReservation
-from services.executor.journal import store
+from services.executor.journal import outbox_rows
 from services.executor.journal.journal import Journal
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
@@ -20,7 +20,6 @@ IDLE_SECONDS: Final = 1.0
 FIRST_BACKOFF_SECONDS: Final = 0.2
 LAST_BACKOFF_SECONDS: Final = 5.0
 REQUEST_TIMEOUT_SECONDS: Final = 5.0
-SELECT_OLDEST: Final = "SELECT min(staged_at) FROM event WHERE sent_at IS NULL"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,15 +39,13 @@ class Outbox:
 
     async def age_seconds(self, now: float) -> float:
         """Of the oldest event that the bus has not stored, by the clock of time.time(); 0: none."""
-        [oldest] = await self.journal.transact(
-            lambda connection: connection.execute(SELECT_OLDEST).fetchone()
-        )
+        oldest = await self.journal.transact(outbox_rows.oldest_unsent_at)
         return 0.0 if oldest is None else max(0.0, now - oldest)
 
     async def stream_seen(self, stream: str, created_at: datetime) -> None:
         """Publish stored events again if this is another stream than the one they went to."""
         if stream == EVENTS.name and await self.journal.transact(
-            lambda connection: store.is_new_stream(connection, created_at.isoformat())
+            lambda connection: outbox_rows.is_new_stream(connection, created_at.isoformat())
         ):
             self.wake()
 
@@ -83,7 +80,7 @@ class Outbox:
     async def _send_events(self) -> None:
         async with self._sending_events:
             while events := await self.journal.transact(
-                lambda connection: store.unsent_events(connection, BATCH)
+                lambda connection: outbox_rows.unsent_events(connection, BATCH)
             ):
                 for number, event in events:
                     try:
@@ -94,12 +91,12 @@ class Outbox:
                     await self._mark_sent(number)
 
     async def _mark_sent(self, number: int) -> None:
-        await self.journal.transact(lambda connection: store.mark_sent(connection, (number,)))
+        await self.journal.transact(lambda connection: outbox_rows.mark_sent(connection, (number,)))
 
     async def _send_releases(self) -> bool:
         """Whether nothing is left to be sent."""
         async with self._sending_releases:
-            releases = await self.journal.transact(store.unsent_releases)
+            releases = await self.journal.transact(outbox_rows.unsent_releases)
             answered = await asyncio.gather(*(self._send_release(one) for one in releases))
         return all(answered)
 
@@ -114,6 +111,6 @@ class Outbox:
             if reply.retryable:
                 return False
         await self.journal.transact(
-            lambda connection: store.forget_release(connection, release.reservation_id)
+            lambda connection: outbox_rows.forget_release(connection, release.reservation_id)
         )
         return True

@@ -3,7 +3,6 @@
 import hashlib
 import sqlite3
 import time
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -13,11 +12,8 @@ import msgspec
 from schemas.cluster.kubernetes import EnginePod
 from schemas.errors import Reply
 from schemas.executor.attempts import (
-    AttemptFinished,
     AttemptOutcome,
     AttemptPhase,
-    AttemptPhaseChanged,
-    AttemptStarted,
     CancelExperiment,
     Failure,
     FenceReservation,
@@ -27,12 +23,10 @@ from schemas.executor.attempts import (
 )
 from schemas.executor.ranks import StartRank
 from schemas.gpus.device_grant import DeviceGrant
-from schemas.scheduler.reservations import ReleaseReservation
 from services.executor.domain.admission import Remembered, share_cells
 from services.executor.host.processes import ProcessMark
 from shared.messaging.codec import decode_reply
 
-AttemptFact = AttemptStarted | AttemptPhaseChanged | AttemptFinished
 NodeCommand = StartExperiment | CancelExperiment | FenceReservation | StartRank
 
 KEEP_EVENTS_SECONDS: Final = 24 * 3600.0
@@ -40,9 +34,7 @@ KEEP_MEMORY_SECONDS: Final = 30 * 24 * 3600.0
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _canonical: Final = msgspec.msgpack.Encoder(order="deterministic")
-_events: Final = msgspec.msgpack.Decoder(AttemptFact)
 _starts: Final = msgspec.msgpack.Decoder(StartExperiment)
-_releases: Final = msgspec.msgpack.Decoder(ReleaseReservation)
 _marks: Final = msgspec.msgpack.Decoder(ProcessMark)
 _failures: Final = msgspec.msgpack.Decoder(Failure)
 _pods: Final = msgspec.msgpack.Decoder(EnginePod)
@@ -224,6 +216,12 @@ def record_process(connection: sqlite3.Connection, attempt_id: UUID, process: Pr
     )
 
 
+def record_image(connection: sqlite3.Connection, attempt_id: UUID, digest: str) -> None:
+    connection.execute(
+        "UPDATE attempt SET image_digest = ? WHERE attempt_id = ?", (digest, attempt_id.bytes)
+    )
+
+
 def record_pod(connection: sqlite3.Connection, attempt_id: UUID, pod: EnginePod) -> None:
     connection.execute(
         "UPDATE attempt SET pod = ? WHERE attempt_id = ?", (_encoder.encode(pod), attempt_id.bytes)
@@ -308,67 +306,6 @@ def mark_finished(
             now.isoformat(),
             attempt_id.bytes,
         ),
-    )
-
-
-def stage_event(connection: sqlite3.Connection, event: AttemptFact) -> None:
-    connection.execute(
-        "INSERT INTO event (body, staged_at) VALUES (?, ?)", (_encoder.encode(event), time.time())
-    )
-
-
-def unsent_events(connection: sqlite3.Connection, limit: int) -> list[tuple[int, AttemptFact]]:
-    """The oldest events that the bus has not acknowledged, in their order."""
-    rows = connection.execute(
-        "SELECT event_no, body FROM event WHERE sent_at IS NULL ORDER BY event_no LIMIT ?", (limit,)
-    )
-    return [(row["event_no"], _events.decode(row["body"])) for row in rows]
-
-
-def mark_sent(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
-    connection.executemany(
-        "UPDATE event SET sent_at = ? WHERE event_no = ?",
-        [(time.time(), number) for number in numbers],
-    )
-
-
-def publish_end_again(connection: sqlite3.Connection, attempt_id: UUID) -> None:
-    """Have the end of an attempt published once more; nothing if it has not ended."""
-    record = attempt(connection, attempt_id)
-    if record is None or record.outcome is None:
-        return
-    connection.execute(
-        "UPDATE event SET sent_at = NULL WHERE event_no ="
-        " (SELECT max(event_no) FROM event WHERE instr(body, ?) > 0)",
-        (str(attempt_id).encode(),),
-    )
-
-
-def is_new_stream(connection: sqlite3.Connection, created_at: str) -> bool:
-    """Whether the stream is another than last time; stored events then count as unsent."""
-    row = connection.execute("SELECT stream_created_at FROM node").fetchone()
-    if row["stream_created_at"] == created_at:
-        return False
-    connection.execute("UPDATE event SET sent_at = NULL")
-    connection.execute("UPDATE node SET stream_created_at = ?", (created_at,))
-    return True
-
-
-def stage_release(connection: sqlite3.Connection, release: ReleaseReservation) -> None:
-    connection.execute(
-        "INSERT OR IGNORE INTO unsent_release (reservation_id, body) VALUES (?, ?)",
-        (release.reservation_id.bytes, _encoder.encode(release)),
-    )
-
-
-def unsent_releases(connection: sqlite3.Connection) -> list[ReleaseReservation]:
-    rows = connection.execute("SELECT body FROM unsent_release")
-    return [_releases.decode(row["body"]) for row in rows]
-
-
-def forget_release(connection: sqlite3.Connection, reservation_id: UUID) -> None:
-    connection.execute(
-        "DELETE FROM unsent_release WHERE reservation_id = ?", (reservation_id.bytes,)
     )
 
 

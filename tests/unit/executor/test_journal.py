@@ -25,7 +25,7 @@ from schemas.executor.attempts import (
 from services.executor.attempts import transitions
 from services.executor.domain.verdict import Verdict, executor_restarted
 from services.executor.host.processes import ProcessMark
-from services.executor.journal import store
+from services.executor.journal import outbox_rows, store
 from services.executor.journal.journal import MIGRATIONS, Journal, JournalTooNew
 from services.executor.journal.outbox import Outbox
 from shared.errors import UnavailableError
@@ -90,7 +90,7 @@ async def test_the_pod_that_was_bound_is_told_after_a_restart(tmp_path: Path) ->
         partial(transitions.record_finish, verdict=RESTARTED),
     ):
         await second.transact(partial(step, attempt_id=start.attempt_id, now=NOW))
-    told = [event for _, event in await second.transact(lambda c: store.unsent_events(c, 10))]
+    told = [event for _, event in await second.transact(lambda c: outbox_rows.unsent_events(c, 10))]
     second.close_nowait()
 
     assert [type(event) for event in told] == [AttemptPhaseChanged, AttemptFinished]
@@ -230,8 +230,10 @@ async def test_each_step_stages_its_event_with_the_next_revision(journal: Journa
         lambda c: transitions.record_finish(c, start.attempt_id, RESTARTED, end)
     )
 
-    events = [event for _, event in await journal.transact(lambda c: store.unsent_events(c, 10))]
-    [release] = await journal.transact(store.unsent_releases)
+    events = [
+        event for _, event in await journal.transact(lambda c: outbox_rows.unsent_events(c, 10))
+    ]
+    [release] = await journal.transact(outbox_rows.unsent_releases)
     assert [type(event) for event in events] == [
         AttemptStarted,
         AttemptPhaseChanged,
@@ -274,21 +276,21 @@ async def test_events_stay_until_they_are_sent_and_come_back_with_a_new_stream(
     )
 
     async def unsent() -> list[int]:
-        return [n for n, _ in await journal.transact(lambda c: store.unsent_events(c, 10))]
+        return [n for n, _ in await journal.transact(lambda c: outbox_rows.unsent_events(c, 10))]
 
     async def age_seconds() -> float:
         outbox = Outbox(journal=journal, bus=Bus("executor", "nats://127.0.0.1:1"))
         return await outbox.age_seconds(time.time() + 60)
 
     age_of_two = await age_seconds()
-    first_stream = await journal.transact(lambda c: store.is_new_stream(c, "one"))
+    first_stream = await journal.transact(lambda c: outbox_rows.is_new_stream(c, "one"))
     both = await unsent()
-    await journal.transact(lambda c: store.mark_sent(c, both[:1]))
+    await journal.transact(lambda c: outbox_rows.mark_sent(c, both[:1]))
     after_one = await unsent()
-    await journal.transact(lambda c: store.mark_sent(c, after_one))
-    same_stream = await journal.transact(lambda c: store.is_new_stream(c, "one"))
+    await journal.transact(lambda c: outbox_rows.mark_sent(c, after_one))
+    same_stream = await journal.transact(lambda c: outbox_rows.is_new_stream(c, "one"))
     after_all, age_of_none = await unsent(), await age_seconds()
-    new_stream = await journal.transact(lambda c: store.is_new_stream(c, "two"))
+    new_stream = await journal.transact(lambda c: outbox_rows.is_new_stream(c, "two"))
 
     assert (first_stream, same_stream, new_stream) == (True, False, True)
     assert (len(both), after_one, after_all) == (2, both[1:], [])
@@ -302,17 +304,17 @@ async def test_the_end_of_an_attempt_is_told_again_once_it_has_ended(journal: Jo
         each = one.attempt_id
         await insert(journal, one)
         await journal.transact(partial(transitions.record_start, attempt_id=each, now=NOW))
-        await journal.transact(partial(store.publish_end_again, attempt_id=each))
+        await journal.transact(partial(outbox_rows.publish_end_again, attempt_id=each))
         await journal.transact(
             partial(transitions.record_finish, attempt_id=each, verdict=RESTARTED, now=NOW)
         )
-    staged = await journal.transact(lambda c: store.unsent_events(c, 10))
-    await journal.transact(lambda c: store.mark_sent(c, [number for number, _ in staged]))
+    staged = await journal.transact(lambda c: outbox_rows.unsent_events(c, 10))
+    await journal.transact(lambda c: outbox_rows.mark_sent(c, [number for number, _ in staged]))
 
-    await journal.transact(lambda c: store.publish_end_again(c, start.attempt_id))
-    await journal.transact(lambda c: store.publish_end_again(c, uuid4()))
+    await journal.transact(lambda c: outbox_rows.publish_end_again(c, start.attempt_id))
+    await journal.transact(lambda c: outbox_rows.publish_end_again(c, uuid4()))
 
-    [(number, event)] = await journal.transact(lambda c: store.unsent_events(c, 10))
+    [(number, event)] = await journal.transact(lambda c: outbox_rows.unsent_events(c, 10))
     assert (number, event) in staged
     assert isinstance(event, AttemptFinished)
     assert event.attempt_id == start.attempt_id
@@ -338,11 +340,11 @@ async def test_pruning_keeps_what_is_unsent_or_young(journal: Journal) -> None:
     reply = Accepted(command_id=start.command_id)
     await journal.transact(lambda c: store.store_reply(c, start, reply))
     await journal.transact(lambda c: c.execute("UPDATE event SET staged_at = 0"))
-    await journal.transact(lambda c: store.mark_sent(c, [1]))
+    await journal.transact(lambda c: outbox_rows.mark_sent(c, [1]))
 
     await journal.transact(store.prune)
 
-    assert [n for n, _ in await journal.transact(lambda c: store.unsent_events(c, 10))] == [2]
+    assert [n for n, _ in await journal.transact(lambda c: outbox_rows.unsent_events(c, 10))] == [2]
     assert await journal.transact(lambda c: store.attempt(c, start.attempt_id)) is not None
     assert await journal.transact(lambda c: store.stored_reply(c, start.command_id)) is not None
     await journal.transact(

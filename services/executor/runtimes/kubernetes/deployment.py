@@ -119,7 +119,6 @@ class EngineDeployment:
             await self.caches.release(self.plan.cache, self._image, is_good=self._was_ready)
 
     async def _sight(self) -> Sight:
-        """How far it is."""
         objects = self._objects
         if objects.error is not None:
             return replace(
