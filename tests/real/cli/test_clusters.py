@@ -1,6 +1,5 @@
 """GPUs of a Kubernetes cluster, asked for by the command."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from tests.support.fakes.gateway import StubGateway
 from tests.support.processes.command_line import Command
 from tests.support.worlds.gateway import gateway
 from tests.support.worlds.scheduler import scheduler, world
-from tests.support.worlds.scheduler_cluster import FakeCluster, make_cluster_node
+from tests.support.worlds.scheduler_cluster import reporting
 
 
 @pytest.fixture
@@ -20,17 +19,8 @@ async def command(nats_url: str, postgres_dsn: str, tmp_path: Path) -> AsyncIter
         world(nats_url) as around,
         scheduler(nats_url, postgres_dsn),
         gateway(nats_url, postgres_dsn) as api,
+        reporting(around),
     ):
-        cluster = FakeCluster(around.bus, "k8s")
-        cluster.nodes = {f"gpu.{n}": make_cluster_node(f"gpu.{n}") for n in range(2)}
-        await cluster.answer()
-
-        async def keep_telling() -> None:
-            while True:
-                await cluster.tell()
-                await asyncio.sleep(0.2)
-
-        around.running.append(around.tasks.create_task(keep_telling()))
         yield Command(StubGateway(), api.url, tmp_path)
 
 

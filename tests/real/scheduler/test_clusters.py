@@ -4,8 +4,7 @@ executor confirms.
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -50,30 +49,13 @@ from shared.testing import eventually
 from tests.support.processes.scheduler import scheduler_process
 from tests.support.worlds.scheduler import FakeNode, World, accepted, ledger, refused, scheduler
 from tests.support.worlds.scheduler import world as make_world
-from tests.support.worlds.scheduler_cluster import FakeCluster, make_cluster_node, of_cluster
+from tests.support.worlds.scheduler_cluster import (
+    make_cluster_node,
+    of_cluster,
+    reporting,
+)
 
 LABEL = "gpusteward.io/cluster"
-
-
-@asynccontextmanager
-async def told_of(
-    around: World, cluster_id: str = "k8s", nodes: int = 2
-) -> AsyncIterator[FakeCluster]:
-    """A cluster of nodes with 8 GPUs each that reports every 0.2 s."""
-    cluster = FakeCluster(around.bus, cluster_id, page=3)
-    cluster.nodes = {f"gpu.{n}": make_cluster_node(f"gpu.{n}") for n in range(nodes)}
-    await cluster.answer()
-
-    async def keep_telling() -> None:
-        while True:
-            await cluster.tell()
-            await asyncio.sleep(0.2)
-
-    task = around.tasks.create_task(keep_telling())
-    try:
-        yield cluster
-    finally:
-        task.cancel()
 
 
 async def place(around: World, request: GpuRequest | None = None) -> ClusterPlacement:
@@ -95,7 +77,7 @@ async def explain(around: World, reservation_id: UUID) -> Explanation:
 
 
 async def test_gpus_of_a_cluster_are_granted_renewed_and_given_back(steward: World) -> None:
-    async with told_of(steward) as cluster:
+    async with reporting(steward) as cluster:
         await cluster.tell(make_cluster_node("gpu.0", requested=3))
         reservation_id = await steward.request(of_cluster(6, lease_ttl_seconds=60.0))
         granted = await steward.granted(reservation_id)
@@ -123,7 +105,7 @@ async def test_gpus_of_a_cluster_are_granted_renewed_and_given_back(steward: Wor
 
 
 async def test_fifty_requests_at_once_take_no_node_beyond_what_it_has(steward: World) -> None:
-    async with told_of(steward, nodes=10):
+    async with reporting(steward, nodes=10):
         ids = await asyncio.gather(*(steward.request(of_cluster(1 + n % 3)) for n in range(50)))
         granted = [await steward.granted(each) for each in ids]
 
@@ -139,7 +121,7 @@ async def test_fifty_requests_at_once_take_no_node_beyond_what_it_has(steward: W
 
 
 async def test_a_bound_pod_is_counted_once_and_its_holding_until_the_end(steward: World) -> None:
-    async with told_of(steward, nodes=1) as cluster:
+    async with reporting(steward, nodes=1) as cluster:
         request = await steward.request(of_cluster(5, lease_ttl_seconds=60.0))
         granted = await steward.granted(request)
         await cluster.bind(request, "gpu.0", 5)
@@ -159,7 +141,7 @@ async def test_a_request_waits_only_for_a_view_and_says_so(steward: World) -> No
     explained = await explain(steward, waiting)
     asked = await steward.bus.query(GetAvailability(request=of_cluster()), AvailabilityView)
     out = await steward.event(ReservationTimedOut, never)
-    async with told_of(steward) as cluster:
+    async with reporting(steward) as cluster:
         cluster.is_complete = False
         incomplete = await eventually_waits(steward, waiting, "not complete")
         cluster.is_complete = True
@@ -187,7 +169,7 @@ async def eventually_waits(around: World, reservation_id: UUID, text: str) -> bo
 
 
 async def test_a_gap_and_a_new_boot_have_everything_asked_anew(steward: World) -> None:
-    async with told_of(steward, nodes=7) as cluster:
+    async with reporting(steward, nodes=7) as cluster:
         await place(steward)
         asked = cluster.asked
         cluster.revision += 3
@@ -210,7 +192,7 @@ async def test_an_expired_holding_stays_closed_until_the_executor_confirms(
     async with (
         scheduler(nats_url, postgres_dsn),
         make_world(nats_url) as around,
-        told_of(around, nodes=1),
+        reporting(around, nodes=1),
     ):
         node = await executor(around)
         node.answer_fence = lambda command: Refused(
@@ -240,7 +222,7 @@ async def test_an_expired_holding_stays_closed_until_the_executor_confirms(
 
 
 async def test_cancelling_and_draining_end_what_is_held_there(steward: World) -> None:
-    async with told_of(steward, nodes=1):
+    async with reporting(steward, nodes=1):
         node = await executor(steward)
         first, second = [
             await steward.granted(await steward.request(of_cluster(2, lease_ttl_seconds=60.0)))
@@ -274,7 +256,7 @@ async def test_a_new_cluster_has_to_be_admitted(nats_url: str, postgres_dsn: str
     async with (
         scheduler(nats_url, postgres_dsn, admit_nodes=""),
         make_world(nats_url) as around,
-        told_of(around),
+        reporting(around),
     ):
         waiting = await around.request(of_cluster(lease_ttl_seconds=60.0))
         view = await around.waiting(waiting, ReasonCode.NOT_ADMITTED)
@@ -292,7 +274,7 @@ async def test_gpus_of_a_node_of_a_cluster_are_granted_to_no_one_else(steward: W
     await steward.known("gpu-0", 8)
     waiting = await steward.request(GpuRequest(gpus=1))
     view = await steward.waiting(waiting, ReasonCode.GIVEN_OUT_BY_CLUSTER)
-    async with told_of(steward) as cluster:
+    async with reporting(steward) as cluster:
         granted = await place(steward, of_cluster(8))
         await cluster.tell(make_cluster_node("gpu.0", requested=6))
         status = await steward.bus.query(GetClusterStatus(), ClusterStatus)
@@ -310,7 +292,7 @@ async def test_the_nodes_of_a_cluster_are_asked_for_as_our_own(steward: World) -
     await steward.add_node("alpha", 1)
     await steward.known("alpha", 1)
     own = await steward.bus.query(SelectNode(), NodeSelection)
-    async with told_of(steward) as cluster:
+    async with reporting(steward) as cluster:
         reading = ClusterGpuReading(
             index=3, uuid="GPU-3", utilization_percent=60.0, memory_used_mb=1, memory_total_mb=10
         )
@@ -354,7 +336,7 @@ async def test_what_its_executor_runs_under_a_holding_is_no_orphan_and_nothing_i
     async with (
         scheduler(nats_url, postgres_dsn, **quick),
         make_world(nats_url) as around,
-        told_of(around, nodes=1) as cluster,
+        reporting(around, nodes=1) as cluster,
     ):
         node = await executor(around)
         used, by_hand, unused = [
@@ -400,7 +382,7 @@ async def test_what_a_cluster_cannot_be_asked_for_is_refused(
 async def test_a_new_leader_counts_what_the_one_before_has_granted(
     nats_url: str, postgres_dsn: str
 ) -> None:
-    async with make_world(nats_url) as around, told_of(around, nodes=1):
+    async with make_world(nats_url) as around, reporting(around, nodes=1):
         async with scheduler(nats_url, postgres_dsn):
             first = await place(around, of_cluster(5, lease_ttl_seconds=60.0))
         waiting = new_id()
@@ -420,7 +402,7 @@ async def test_a_scheduler_that_starts_asks_every_cluster_that_it_knows(
     nats_url: str, postgres_dsn: str
 ) -> None:
     async with make_world(nats_url) as around:
-        async with scheduler(nats_url, postgres_dsn), told_of(around):
+        async with scheduler(nats_url, postgres_dsn), reporting(around):
             await place(around)
         # From here on it answers and tells nothing by itself.
         async with scheduler(nats_url, postgres_dsn):
@@ -444,7 +426,7 @@ async def test_a_leader_killed_among_its_grants_leaves_no_node_with_more_than_it
             scheduler_process(nats_url, postgres_dsn, tmp_path, leader_ttl_seconds=60)
         )
         around = await start(make_world(nats_url))
-        await start(told_of(around, nodes=9))
+        await start(reporting(around, nodes=9))
         await place(around)
         await start(scheduler(nats_url, postgres_dsn, leader_ttl_seconds=60))
         asking = asyncio.gather(*(request(around, each) for each in ids))

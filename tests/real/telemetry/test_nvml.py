@@ -3,7 +3,6 @@
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from schemas.telemetry.readings import HealthAction, HealthKind, HealthState, Source
@@ -11,7 +10,7 @@ from services.telemetry.app import create_service
 from services.telemetry.settings import TelemetrySettings
 from shared.errors import RefusedError
 from shared.testing import eventually
-from tests.support.fakes.nvml import FakeNvml
+from tests.support.fakes.nvml import FakeNvml, nvml_children
 from tests.support.worlds.telemetry_client import NODE, Watcher, watching
 
 INTERVAL_SECONDS = 0.5
@@ -29,16 +28,6 @@ def fake_driver(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     for name in ("LD_LIBRARY_PATH", "FAKE_NVML_STATE"):
         monkeypatch.setenv(name, fake.environ[name])
     return fake
-
-
-def children() -> set[int]:
-    """NVML children of this process that are alive."""
-    return {
-        child.pid
-        for child in psutil.Process().children()
-        if child.status() != psutil.STATUS_ZOMBIE
-        and any("nvml.child" in word for word in child.cmdline())
-    }
 
 
 async def test_an_agent_outlives_a_hung_driver_and_notices_when_it_works_again(
@@ -77,7 +66,7 @@ async def test_an_agent_outlives_a_hung_driver_and_notices_when_it_works_again(
     assert len({sample.boot_id for sample in watcher.samples}) == 1
     assert watcher.changes[0] == HealthKind.AGENT_STARTED
     assert watcher.changes[-1] == HealthKind.AGENT_STOPPED
-    assert children() == set()
+    assert nvml_children() == set()
 
 
 async def test_a_driver_that_hangs_from_the_start_does_not_keep_the_agent_from_starting(
@@ -93,7 +82,7 @@ async def test_a_driver_that_hangs_from_the_start_does_not_keep_the_agent_from_s
             await watcher.snapshot()
         await _until(watcher, HealthKind.PROBE_HUNG)
 
-    assert children() == set()
+    assert nvml_children() == set()
 
 
 async def test_auto_prefers_a_real_gpu_to_a_fleet_that_is_allowed(

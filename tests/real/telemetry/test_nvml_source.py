@@ -44,6 +44,7 @@ from tests.support.fakes.nvml import (
     TOPOLOGY_SINGLE,
     UNKNOWN,
     FakeNvml,
+    nvml_children,
 )
 from tests.support.paths import ROOT
 
@@ -76,16 +77,6 @@ async def opened(
         yield source
     finally:
         await source.close()
-
-
-def children() -> set[int]:
-    """NVML children of this process that are alive."""
-    return {
-        child.pid
-        for child in psutil.Process().children()
-        if child.status() != psutil.STATUS_ZOMBIE
-        and any("nvml.child" in word for word in child.cmdline())
-    }
 
 
 async def test_every_value_is_read_in_its_unit(fake: FakeNvml) -> None:
@@ -217,12 +208,12 @@ async def test_a_hanging_call_ends_at_its_deadline_and_the_child_is_gone(fake: F
         assert time.monotonic() - began < 15
         await source.close()
 
-    assert children() == set()
+    assert nvml_children() == set()
 
 
 async def test_a_child_that_dies_is_a_failure_of_the_source(fake: FakeNvml) -> None:
     async with opened(fake) as source:
-        (pid,) = children()
+        (pid,) = nvml_children()
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(SourceFailedError, match="probe ended"):
             await source.read()
@@ -398,7 +389,7 @@ async def test_a_driver_that_hangs_as_a_whole_is_left_with_all_gpus_but_the_culp
         fake.clear_rules()
         await read_until(source, lambda reading: len(reading.gpus) == 2 and not reading.hung)
 
-    assert children() == set()
+    assert nvml_children() == set()
 
 
 async def test_a_stopped_child_is_a_hung_probe(fake: FakeNvml) -> None:
@@ -408,7 +399,7 @@ async def test_a_stopped_child_is_a_hung_probe(fake: FakeNvml) -> None:
         with pytest.raises(ProbeHungError, match=r"within 0\.3 s"):
             await source.read()
 
-    assert children() == set()
+    assert nvml_children() == set()
 
 
 async def test_an_xid_is_told_once_whoever_tells_of_it(fake: FakeNvml, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+import psutil
 import pytest
 
 MEBIBYTE: Final = 1 << 20
@@ -245,3 +246,13 @@ def _compiled() -> bytes:
         ]
         subprocess.run([compiler, *options, str(SOURCE), "-o", str(library)], check=True)
         return library.read_bytes()
+
+
+def nvml_children() -> set[int]:
+    """NVML children of this process that are alive."""
+    return {
+        child.pid
+        for child in psutil.Process().children()
+        if child.status() != psutil.STATUS_ZOMBIE
+        and any("nvml.child" in word for word in child.cmdline())
+    }

@@ -1,6 +1,8 @@
 """A Kubernetes cluster as its service tells of it: nodes, what bound pods hold, and an executor."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -23,6 +25,7 @@ from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.bus import Bus
 from shared.messaging.codec import encode
+from tests.support.worlds.scheduler import World
 
 
 def make_cluster_node(
@@ -123,3 +126,24 @@ class FakeCluster:
             by_reservation={key: count for key, count in held.items() if count},
         )
         await self.tell(replace(node, gpus=(bound,)))
+
+
+@asynccontextmanager
+async def reporting(
+    around: World, cluster_id: str = "k8s", nodes: int = 2
+) -> AsyncIterator[FakeCluster]:
+    """A cluster of nodes with 8 GPUs each that reports every 0.2 s."""
+    cluster = FakeCluster(around.bus, cluster_id, page=3)
+    cluster.nodes = {f"gpu.{n}": make_cluster_node(f"gpu.{n}") for n in range(nodes)}
+    await cluster.answer()
+
+    async def keep_reporting() -> None:
+        while True:
+            await cluster.tell()
+            await asyncio.sleep(0.2)
+
+    task = around.tasks.create_task(keep_reporting())
+    try:
+        yield cluster
+    finally:
+        task.cancel()

@@ -41,8 +41,6 @@ KILLED: Final = 128 + signal.SIGKILL
 
 @dataclass(frozen=True, slots=True)
 class ExecRequest:
-    """What is to be run on what."""
-
     request: GpuRequest
     argv: tuple[str, ...]
     holder: str

@@ -42,7 +42,6 @@ def readings(document: Any) -> tuple[GpuReading, ...]:
 
 
 def driver_version(document: Any) -> str | None:
-    """The version of the kernel driver."""
     system = document.get("system") if isinstance(document, Mapping) else None
     return text(at(_named(system), "driver version")) if isinstance(system, Mapping) else None
 

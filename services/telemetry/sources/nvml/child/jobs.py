@@ -167,8 +167,6 @@ class ReadingJob(Job):
 
 
 class PowerLimitJob(Job):
-    """Sets a power limit."""
-
     def __init__(self, host: LibraryState, request: SetCap) -> None:
         super().__init__(CapRefused(ErrorCode.NOT_FOUND, f"no GPU {request.uuid} answers"))
         self._host = host
