@@ -96,7 +96,7 @@ def named_of(case: Case) -> Bound | None:
 
 def disturbed() -> Iterator[tuple[Bound, Bound | None]]:
     """Levels whose client or GPUs are scripted: the truth, and what the product says."""
-    level, facts = _measured(Case(BASE, (100, 100), 16))
+    level, facts = _measured(Case(BASE, (100, 100), 4))
     late = msgspec.structs.replace(level, marks=(LevelMark.CLIENT_LIMITED,))
     yield Bound.CLIENT, _only(late, facts)
     for share in (0.3, 1.0):

@@ -58,6 +58,7 @@ KEPT = timedelta(days=7)
 HOURS = 2
 GPUS = 2
 MS = timedelta(milliseconds=1)
+NOT_HELD = ("unknown", "free", "cordoned")
 Amounts = dict[tuple[datetime, str, UUID], Counter[str]]
 
 
@@ -207,11 +208,11 @@ class Truth:
         found: Amounts = defaultdict(Counter)
         for gpu in range(GPUS):
             told = self._told(gpu)
-            cordoned = bytearray(self.length)
+            state = told.translate(bytes([0] + [1] * 255))  # an index of NOT_HELD
             for of, begin, finish in self.cordoned:
                 if of == gpu:
                     first, last = self._ms(begin), self._ms(finish)
-                    cordoned[first:last] = b"c" * (last - first)
+                    state[first:last] = b"\2" * (last - first)
             free = bytearray([100]) * self.length
             for of, reservation_id, part, begin, finish in self.held:
                 if of != gpu:
@@ -224,11 +225,16 @@ class Truth:
                     used, idle = told.count(b"b", a, b), told.count(b"i", a, b)
                     amounts.update(used=used * part, idle=idle * part)
                     amounts["unknown"] += (b - a - used - idle) * part
+            # A byte of each millisecond: which of the amounts left, and in what state.
+            numbers = {left: number for number, left in enumerate(sorted(set(free)))}
+            coded = free.translate(bytes(4 * numbers.get(left, 0) for left in range(256)))
+            both = int.from_bytes(coded, "big") | int.from_bytes(state, "big")
+            each = both.to_bytes(self.length, "big")
             for hour, a, b in self._hours(self.first(gpu), self.length):
-                each = Counter(zip(free[a:b], cordoned[a:b], told[a:b], strict=True))
-                for (left, is_cordoned, is_told), count in each.items():
-                    name = "cordoned" if is_cordoned else "free" if is_told else "unknown"
-                    found[hour, f"GPU-{gpu}", NOBODY][name] += left * count
+                for left, number in numbers.items():
+                    for index, name in enumerate(NOT_HELD):
+                        count = each.count(4 * number + index, a, b)
+                        found[hour, f"GPU-{gpu}", NOBODY][name] += left * count
         return {key: +amounts for key, amounts in found.items() if +amounts}
 
     def _hours(self, first: int, last: int) -> Iterator[tuple[datetime, int, int]]:

@@ -485,7 +485,7 @@ async def test_a_grant_over_the_bus_takes_milliseconds(
     loop = asyncio.get_running_loop()
     seconds: list[float] = []
 
-    for _ in range(100):
+    for _ in range(41):
         began = loop.time()
         granted = await steward.granted(await steward.request())
         seconds.append(steward.received_at(granted) - began)
@@ -494,7 +494,7 @@ async def test_a_grant_over_the_bus_takes_milliseconds(
     seconds.sort()
     with capsys.disabled():
         print(  # noqa: T201  # a measurement
-            f"\n  request to grant: p50 {seconds[50] * 1000:.1f} ms,"
-            f" p99 {seconds[98] * 1000:.1f} ms"
+            f"\n  request to grant: p50 {seconds[20] * 1000:.1f} ms,"
+            f" p95 {seconds[38] * 1000:.1f} ms"
         )
-    assert seconds[50] <= 1.0
+    assert seconds[20] <= 1.0

@@ -36,7 +36,7 @@ def assert_true(level: LevelResult, truth: Sequence[TrueTimes]) -> None:
     assert level.stats.e2e_latency.p99 == pytest.approx(p99([each.e2e for each in truth]), rel=0.05)
 
 
-@pytest.mark.parametrize("clients", [2, 8, 32])
+@pytest.mark.parametrize("clients", [2, pytest.param(8, marks=pytest.mark.long), 32])
 def test_a_closed_loop_measures_the_truth_from_idle_to_saturation(clients: int) -> None:
     truth = varied_closed_loop(clients)
 
@@ -52,7 +52,7 @@ def test_a_closed_loop_measures_the_truth_from_idle_to_saturation(clients: int) 
     assert level.requests_per_second == pytest.approx(rate, rel=0.03)
 
 
-@pytest.mark.parametrize("rate", [2, 25, 45])
+@pytest.mark.parametrize("rate", [2, pytest.param(25, marks=pytest.mark.long), 45])
 @pytest.mark.parametrize("kind", ["poisson({})", "constant({})", "burst({},4)"])
 def test_timed_arrivals_measure_the_truth_from_idle_to_saturation(kind: str, rate: float) -> None:
     sent: list[float] = []

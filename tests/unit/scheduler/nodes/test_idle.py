@@ -283,7 +283,7 @@ def test_in_a_week_nearly_all_idle_time_is_freed_and_no_working_job_is_ended() -
     """Jobs that work in bursts with pauses below the window, and jobs that were busy once and then
     idle for days: an average over the week says the same of some of both.
     """
-    step = 30
+    step = 60
     steps = 7 * 24 * 3600 // step
     policy = IdlePolicy(window_seconds=1800, grace_seconds=1800, action=IdleAction.RELEASE)
     allowed = (1800 + 1800) // step

@@ -120,7 +120,7 @@ class Cluster:
     [
         pytest.param((300, 300), id="alike"),
         pytest.param((30, 450), id="short and long"),
-        pytest.param((60, 90), id="often and less often"),
+        pytest.param((60, 90), id="often and less often", marks=pytest.mark.long),
     ],
 )
 def test_equal_weights_and_endless_demand_get_equal_gpu_hours_in_every_hour(
@@ -172,8 +172,8 @@ def test_priority_comes_before_use_and_waiting_makes_up_for_it() -> None:
 def test_a_burst_is_forgotten() -> None:
     """After an hour alone it gets less for a while, and as much as the other some hours later."""
     cluster = Cluster()
-    cluster.go_on(HOUR, {"bursty": (60, 30)})
-    both = {"bursty": (60, 30), "steady": (60, 30)}
+    cluster.go_on(HOUR, {"bursty": (300, 20)})
+    both = {"bursty": (300, 20), "steady": (300, 20)}
     cluster.go_on(6 * HOUR, both)
     first, last = cluster.gpu_hours(HOUR, 2 * HOUR), cluster.gpu_hours(5 * HOUR, 6 * HOUR)
     assert 0.15 < first["bursty"] / first["steady"] < 1
