@@ -34,7 +34,7 @@ OLDEST_KUBERNETES: Final = (1, 25)
 
 
 class GpuForm(Struct, frozen=True, kw_only=True):
-    """`per_gpu` units of `resource` are a whole GPU, fewer a part of one where it `has_parts`.
+    """`per_gpu` units of `resource` are a whole GPU, fewer a part of one.
 
     `memory_resource` comes with it, in units of `memory_unit_mb`; None: the guide does not say.
     """
@@ -45,10 +45,6 @@ class GpuForm(Struct, frozen=True, kw_only=True):
     memory_resource: str | None = None
     memory_unit_mb: int | None = None
     source: str
-
-    @property
-    def has_parts(self) -> bool:
-        return self.per_gpu > 1
 
 
 FORMS: Final = (

@@ -29,17 +29,10 @@ BETWEEN_WATCHES_SECONDS: Final = 0.05  # also where a server ends each of them a
 REFUSED_RETRY_SECONDS: Final = 10.0  # a permission or a kind of object may be added
 
 
-class HasVersion(Protocol):
-    """Of an object's metadata."""
-
-    @property
-    def resource_version(self) -> str: ...
-
-
 class KubernetesObject(Protocol):
     @property
     def metadata(self) -> Any:
-        """With `name`, and a `resource_version` as `HasVersion` has it."""
+        """With `name` and `resource_version`."""
 
 
 T = TypeVar("T", bound=KubernetesObject)

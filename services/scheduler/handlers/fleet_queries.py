@@ -28,7 +28,7 @@ from schemas.scheduler.views import (
 from schemas.telemetry.readings import Source
 from services.scheduler.domain.clusters.choice import ClusterFleet
 from services.scheduler.domain.clusters.gpu_status import gpu_status
-from services.scheduler.domain.clusters.room import Thresholds
+from services.scheduler.domain.clusters.node_gpus import Thresholds
 from services.scheduler.domain.model.fleet import WHOLE, Device, Fleet, Host, Node, Part
 from services.scheduler.domain.model.inputs import NO_RESERVATION
 from services.scheduler.domain.node_selection import (

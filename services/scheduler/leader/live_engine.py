@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from schemas.base import NodeId
@@ -53,7 +53,7 @@ class InputJournal:
     """
 
     is_keyframe: bool = True
-    _inputs: dict[Any, Input] = field(default_factory=dict)
+    _inputs: dict[Key, Input] = field(default_factory=dict)
 
     def record(self, inputs: Iterable[Input]) -> None:
         """Add inputs that the engine was given."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
+import asyncpg
+
 from services.scheduler.ledger.session import session
 from shared.errors import StewardError
 from shared.ids import new_id
@@ -120,7 +122,7 @@ class Succession:
             async with session(self.leadership.database.dsn, "succession") as connection:
                 await self._queue(connection)
 
-    async def _queue(self, connection: Any) -> None:
+    async def _queue(self, connection: "asyncpg.Connection[Any]") -> None:
         await connection.execute(_QUEUE, timeout=None)
         if not await self.leadership.hold(succeeds=True):
             return

@@ -12,7 +12,7 @@ CONNECT_SECONDS: Final = 10.0
 
 
 @contextlib.asynccontextmanager
-async def session(dsn: str, name: str) -> AsyncIterator[Any]:
+async def session(dsn: str, name: str) -> AsyncIterator["asyncpg.Connection[Any]"]:
     """A connection of its own. Raises UnavailableError if Postgres is away, also from the block."""
     try:
         connection = await asyncpg.connect(

@@ -23,7 +23,7 @@ from schemas.cluster.nodes import (
 )
 from schemas.scheduler.reasons import Reason, ReasonCode
 from services.scheduler.domain.clusters.choice import Cluster
-from services.scheduler.domain.clusters.room import NO_METRICS, STALE, GpuLoad, NodeLoad
+from services.scheduler.domain.clusters.node_gpus import NO_METRICS, STALE, GpuLoad, NodeLoad
 from services.scheduler.domain.model.fleet import Reading
 from services.scheduler.observations.latest_readings import LatestReadings, NodeReading
 from services.scheduler.observations.node_liveness import NodeLiveness

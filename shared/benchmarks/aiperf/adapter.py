@@ -19,7 +19,7 @@ from shared.benchmarks.aiperf import command
 from shared.benchmarks.aiperf.command import Plan
 from shared.benchmarks.aiperf.installation import AIPERF
 from shared.benchmarks.aiperf.process import LevelProcess, Seen
-from shared.benchmarks.aiperf.results import DamagedResult, read_level
+from shared.benchmarks.aiperf.results import read_level
 from shared.benchmarks.arrivals import Load
 from shared.benchmarks.builtin.prefix_cache import ServerPrefixCache, level_seed, with_cache_use
 from shared.benchmarks.chat_server import ChatServer
@@ -28,6 +28,7 @@ from shared.benchmarks.levels.level_choice import metrics_of, next_level
 from shared.benchmarks.levels.measured_level import PromptTokens
 from shared.benchmarks.tools.adapter import (
     BenchmarkFailed,
+    DamagedResult,
     LoadPhase,
     Progress,
     ProgressCallback,

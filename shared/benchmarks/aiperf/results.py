@@ -21,8 +21,8 @@ from shared.benchmarks.levels.measured_level import (
     measured_level,
 )
 from shared.benchmarks.metrics import FailedRequest, RequestSample, with_unanswered
+from shared.benchmarks.tools.adapter import DamagedResult
 from shared.benchmarks.traffic import RequestSize
-from shared.errors import StewardError
 
 _STARTED: Final = re.compile(r"Phase profiling .*started")
 _ENDED: Final = re.compile(
@@ -39,10 +39,6 @@ CODES: Final = {
     "ServerTimeoutError": "timeout",
     "SocketTimeoutError": "timeout",
 }
-
-
-class DamagedResult(StewardError):
-    """The file is not what AIPerf writes."""
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):

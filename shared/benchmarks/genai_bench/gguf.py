@@ -43,12 +43,12 @@ def read_metadata(path: Path) -> dict[str, Any]:
             raise NotGguf(f"{path} is empty") from error
         with mapped:
             try:
-                return _Reader(mapped).metadata()
+                return _HeaderReader(mapped).metadata()
             except (struct.error, IndexError, UnicodeDecodeError) as error:
                 raise NotGguf(f"the header of {path} is damaged: {error}") from error
 
 
-class _Reader:
+class _HeaderReader:
     def __init__(self, content: mmap.mmap) -> None:
         self._content = content
         self._at = 0

@@ -17,7 +17,6 @@ from shared.benchmarks.genai_bench.command import Batch, tool_scenario
 from shared.benchmarks.genai_bench.masking import mask
 from shared.benchmarks.genai_bench.output import OutputReader, Said
 from shared.benchmarks.genai_bench.results import (
-    DamagedResult,
     Observed,
     debug_file_name,
     file_pattern,
@@ -25,7 +24,13 @@ from shared.benchmarks.genai_bench.results import (
     unanswered,
     with_unanswered,
 )
-from shared.benchmarks.tools.adapter import BenchmarkFailed, LoadPhase, Progress, ProgressCallback
+from shared.benchmarks.tools.adapter import (
+    BenchmarkFailed,
+    DamagedResult,
+    LoadPhase,
+    Progress,
+    ProgressCallback,
+)
 from shared.benchmarks.tools.spec_check import TEXT_TO_TEXT
 from shared.processes.child_process import ChildProcess, describe_exit
 

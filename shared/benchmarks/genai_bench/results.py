@@ -22,7 +22,7 @@ from shared.benchmarks.metrics import (
     columns_of,
     level_result,
 )
-from shared.errors import StewardError
+from shared.benchmarks.tools.adapter import DamagedResult
 
 LATENCIES: Final = frozenset({"ttft", "tpot", "e2e_latency", "output_latency"})
 SECONDS_IN: Final = {"s": 1.0, "ms": 0.001}
@@ -31,10 +31,6 @@ OF_OUTPUT: Final = ("tpot", "output_latency", "output_inference_speed", "output_
 # What clients may take beyond completed requests: between two, and for the one that is cut off.
 BETWEEN_SECONDS: Final = 0.25
 CUT_OFF_SECONDS: Final = 5.0
-
-
-class DamagedResult(StewardError):
-    """The file is not what genai-bench writes."""
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,10 @@ class BenchmarkFailed(StewardError):
     """The tool gave no result; the text says why, in a sentence for people."""
 
 
+class DamagedResult(StewardError):
+    """A file is not what the tool writes."""
+
+
 class ServerUnreachable(BenchmarkFailed):
     """The server did not tell which models it serves, or did not answer a first request."""
 

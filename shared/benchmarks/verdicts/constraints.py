@@ -74,12 +74,12 @@ def parse_constraints(text: str) -> tuple[Constraint, ...]:
     found = []
     start = 0
     for part in text.split(",") if text.strip() else ():
-        found.append(_Reader(text, start, start + len(part)).constraint())
+        found.append(_Parser(text, start, start + len(part)).constraint())
         start += len(part) + 1
     return tuple(found)
 
 
-class _Reader:
+class _Parser:
     def __init__(self, text: str, start: int, end: int) -> None:
         self._text, self._at, self._end = text, start, end
 

@@ -19,15 +19,15 @@ from schemas.cluster.nodes import ClusterNode, GpuSupply, NodeGpus
 from schemas.gpus.device_grant import ClusterPlacement
 from schemas.gpus.gpu_request import ClusterRequest, GpuRequest, SelectorKey, SelectorOperator
 from schemas.scheduler.reasons import Reason, ReasonCode
-from services.scheduler.domain.clusters.room import (
+from services.scheduler.domain.clusters.node_gpus import (
     NO_METRICS,
+    FreeGpus,
     InFlight,
     NodeLoad,
-    Room,
     Thresholds,
     bound_gpus,
+    free_gpus_of,
     gpus_of,
-    room_of,
     takes_pods,
 )
 from services.scheduler.domain.node_selection import sentence
@@ -81,13 +81,13 @@ class _Candidate(NamedTuple):
     cluster: Cluster
     node: ClusterNode
     gpus: NodeGpus
-    room: Room
+    free_gpus: FreeGpus
 
     @property
     def rank(self) -> tuple[int, float, str]:
         """More idle GPUs first, then less use on average."""
         load = self.cluster.loads.get(self.node.name, NO_METRICS)
-        return -self.room.idle, load.mean_utilization_percent or 0.0, self.node.name
+        return -self.free_gpus.idle, load.mean_utilization_percent or 0.0, self.node.name
 
 
 @dataclass(slots=True)
@@ -161,14 +161,14 @@ class ClusterFleet:
             anywhere = replace(wanted, avoided_node_names=())
             return self.choose(replace(request, cluster=anywhere))
         suitable = list(self._candidates(request, wanted, usable, 0))
-        most = max((each.room.idle for each in suitable), default=0)
+        most = max((each.free_gpus.idle for each in suitable), default=0)
         why = f"no node has {_idle_gpus(request.gpus)}; the most that one has is {most}"
         if not _names_nodes(request, wanted):
             return _leave(request, wanted, usable, why)
         # The choice is not all Kubernetes': the best of those that may be taken, idle or not.
         if suitable:
-            ready = max(each.room.free >= request.gpus for each in suitable)
-            able = [each for each in suitable if ready is (each.room.free >= request.gpus)]
+            ready = max(each.free_gpus.free >= request.gpus for each in suitable)
+            able = [each for each in suitable if ready is (each.free_gpus.free >= request.gpus)]
             return _place(min(able, key=lambda each: each.rank), request.gpus, f"{why}; ")
         code = ReasonCode.NODE_MISMATCH if wanted.node_names else ReasonCode.MODEL_MISMATCH
         names = ", ".join(each.cluster_id for each in usable)
@@ -181,19 +181,19 @@ class ClusterFleet:
             for node in cluster.nodes.values():
                 gpus = gpus_of(node, None)
                 if gpus is not None:
-                    room = self.room(cluster, node, gpus, thresholds)
+                    free_gpus = self.free_gpus(cluster, node, gpus, thresholds)
                     name = f"{cluster.cluster_id}/{node.name}" if node.name in found else node.name
-                    found[name] = _summary(cluster, node, gpus, room)
+                    found[name] = _summary(cluster, node, gpus, free_gpus)
         return found
 
-    def room(
+    def free_gpus(
         self, cluster: Cluster, node: ClusterNode, gpus: NodeGpus, thresholds: Thresholds
-    ) -> Room:
+    ) -> FreeGpus:
         """What is left of a node; nothing of one that takes no pods."""
         if not takes_pods(node):
-            return Room(0, 0)
+            return FreeGpus(0, 0)
         in_flight = self._held.get((cluster.cluster_id, node.name, gpus.resource), _NOTHING)
-        return room_of(gpus, cluster.loads.get(node.name, NO_METRICS), in_flight, thresholds)
+        return free_gpus_of(gpus, cluster.loads.get(node.name, NO_METRICS), in_flight, thresholds)
 
     def _candidates(
         self, request: GpuRequest, wanted: ClusterRequest, clusters: Iterable[Cluster], least: int
@@ -223,15 +223,15 @@ class ClusterFleet:
                 ):
                     continue
                 in_flight = held.get((cluster_id, name, gpus.resource), _NOTHING)
-                room = room_of(gpus, loads.get(name, NO_METRICS), in_flight, thresholds)
-                if room.idle >= least:
-                    least = room.idle if is_best_wanted else 0
-                    yield _Candidate(cluster, node, gpus, room)
+                free_gpus = free_gpus_of(gpus, loads.get(name, NO_METRICS), in_flight, thresholds)
+                if free_gpus.idle >= least:
+                    least = free_gpus.idle if is_best_wanted else 0
+                    yield _Candidate(cluster, node, gpus, free_gpus)
 
 
 def _place(chosen: _Candidate, gpus: int, why: str = "") -> Choice:
-    cluster, node, offered, room = chosen
-    summary = _summary(cluster, node, offered, room)
+    cluster, node, offered, free_gpus = chosen
+    summary = _summary(cluster, node, offered, free_gpus)
     placement = ClusterPlacement(
         cluster_id=cluster.cluster_id,
         gpus=gpus,
@@ -323,13 +323,15 @@ def _left(gpus: NodeGpus | None) -> int:
     return gpus.allocatable - gpus.requested if gpus is not None else -1
 
 
-def _summary(cluster: Cluster, node: ClusterNode, gpus: NodeGpus, room: Room) -> NodeGpuSummary:
+def _summary(
+    cluster: Cluster, node: ClusterNode, gpus: NodeGpus, free_gpus: FreeGpus
+) -> NodeGpuSummary:
     load = cluster.loads.get(node.name, NO_METRICS)
     return NodeGpuSummary(
         node_name=node.name,
         total_gpus=gpus.capacity,
-        allocatable_gpus=room.free,
-        idle_gpu_count=room.idle,
+        allocatable_gpus=free_gpus.free,
+        idle_gpu_count=free_gpus.idle,
         avg_utilization_percent=load.mean_utilization_percent,
         avg_memory_usage_percent=load.mean_memory_percent,
         has_metrics=bool(load.gpus),

@@ -9,7 +9,7 @@ from schemas.base import NodeId
 from schemas.cluster.node_selection import ClusterGpu
 from schemas.cluster.nodes import ClusterNode, NodeGpus
 from services.scheduler.domain.clusters.choice import Cluster, ClusterFleet
-from services.scheduler.domain.clusters.room import NO_METRICS, Thresholds, gpus_of
+from services.scheduler.domain.clusters.node_gpus import NO_METRICS, Thresholds, gpus_of
 
 _ANY = Thresholds(100.0, 100.0)
 
@@ -28,7 +28,7 @@ def gpu_status(own: Sequence[ClusterGpu], fleet: ClusterFleet) -> list[ClusterGp
             gpus = gpus_of(node, None)
             by_agent = read.pop(node.node_id, [])
             if gpus is not None:
-                free = fleet.room(cluster, node, gpus, _ANY).free
+                free = fleet.free_gpus(cluster, node, gpus, _ANY).free
                 found += _of_node(cluster, node, gpus, by_agent, free)
     found += (gpu for gpus in read.values() for gpu in gpus)
     return sorted(

@@ -8,7 +8,6 @@ import pytest
 
 from schemas.task.benchmark import BenchmarkSpec, LevelMark, LevelResult
 from shared.benchmarks.aiperf.results import (
-    DamagedResult,
     Ended,
     read_level,
     said_end,
@@ -16,6 +15,7 @@ from shared.benchmarks.aiperf.results import (
 )
 from shared.benchmarks.arrivals import Load
 from shared.benchmarks.levels.request_columns import unpack_requests
+from shared.benchmarks.tools.adapter import DamagedResult
 from shared.benchmarks.traffic import RequestSize
 
 BEGAN = datetime(2026, 11, 23, 14, 0, tzinfo=UTC)

@@ -11,7 +11,6 @@ import pytest
 
 from schemas.task.benchmark import LevelResult, LevelStats
 from shared.benchmarks.genai_bench.results import (
-    DamagedResult,
     Observed,
     RunAggregate,
     debug_file_name,
@@ -23,6 +22,7 @@ from shared.benchmarks.genai_bench.results import (
 )
 from shared.benchmarks.levels.request_columns import RequestRow, unpack_requests
 from shared.benchmarks.metrics import FailedRequest, RequestSample, aggregate, level_result
+from shared.benchmarks.tools.adapter import DamagedResult
 
 STARTED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 OBSERVED = Observed(started_at=STARTED, seconds=7.0)

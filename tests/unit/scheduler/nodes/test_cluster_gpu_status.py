@@ -6,7 +6,7 @@ from schemas.cluster.node_selection import ClusterGpu
 from schemas.cluster.nodes import ClusterGpuReading
 from services.scheduler.domain.clusters.choice import Cluster, ClusterFleet
 from services.scheduler.domain.clusters.gpu_status import gpu_status
-from services.scheduler.domain.clusters.room import STALE
+from services.scheduler.domain.clusters.node_gpus import STALE
 from tests.support.worlds.scheduler_cluster import make_cluster_node
 from tests.unit.scheduler.builders import NOW
 

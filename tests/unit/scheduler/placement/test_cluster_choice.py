@@ -21,7 +21,13 @@ from services.scheduler.domain.clusters.choice import (
     ClusterFleet,
     ClusterHolding,
 )
-from services.scheduler.domain.clusters.room import STALE, GpuLoad, NodeLoad, Thresholds, gpus_of
+from services.scheduler.domain.clusters.node_gpus import (
+    STALE,
+    GpuLoad,
+    NodeLoad,
+    Thresholds,
+    gpus_of,
+)
 from shared.ids import new_id
 from tests.support.worlds.scheduler_cluster import make_cluster_node as node
 from tests.support.worlds.scheduler_cluster import of_cluster

@@ -77,7 +77,7 @@ class InFlight(NamedTuple):
     unsettled: int = 0
 
 
-class Room(NamedTuple):
+class FreeGpus(NamedTuple):
     """GPUs that no pod and no reservation has, and how many of them are idle."""
 
     free: int
@@ -105,7 +105,9 @@ def gpus_of(node: ClusterNode, resource: str | None) -> NodeGpus | None:
     return max(whole, key=lambda each: each.allocatable - each.requested, default=None)
 
 
-def room_of(gpus: NodeGpus, load: NodeLoad, in_flight: InFlight, thresholds: Thresholds) -> Room:
+def free_gpus_of(
+    gpus: NodeGpus, load: NodeLoad, in_flight: InFlight, thresholds: Thresholds
+) -> FreeGpus:
     """What is left of a node that takes pods.
 
     A GPU without metrics counts as idle, one with stale ones does not. Which GPUs a pod will get is
@@ -113,10 +115,10 @@ def room_of(gpus: NodeGpus, load: NodeLoad, in_flight: InFlight, thresholds: Thr
     """
     free = gpus.allocatable - gpus.requested - in_flight.unbound
     if load.is_stale or free <= 0:
-        return Room(max(0, free), 0)
+        return FreeGpus(max(0, free), 0)
     known = len(load.gpus)
     idle = max(known, gpus.capacity) - load.busy(thresholds) - in_flight.unsettled
-    return Room(free, max(0, min(free, idle)))
+    return FreeGpus(free, max(0, min(free, idle)))
 
 
 def bound_gpus(node: ClusterNode | None, resource: str, reservation_id: UUID) -> int:
