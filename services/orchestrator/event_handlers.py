@@ -35,7 +35,7 @@ from schemas.task.benchmark import BenchmarkMetrics
 from services.orchestrator.domain.lifecycle import deadlines, running, waiting
 from services.orchestrator.domain.lifecycle.waiting import Grant, ReservationEnd
 from services.orchestrator.domain.records import Attempt, Decision, Experiment, Task
-from services.orchestrator.ledger import offer_rows, store
+from services.orchestrator.ledger import attempt_rows, experiment_rows, offer_rows, task_rows
 from services.orchestrator.task_progress import Progress
 from shared.clock import utcnow
 from shared.logging import log
@@ -48,7 +48,7 @@ Decide = Callable[[Task, Experiment, Attempt], Awaitable[Decision | None] | Deci
 
 @dataclass(frozen=True, slots=True)
 class EventHandlers:
-    """`on_*` take an event; `apply_*` what an event or the answer to a query says.
+    """`on_*` take an event; `apply_*` what an event or the answer to a query reports.
 
     Reservations and attempts of others than the orchestrator are ignored. `lease_wake` is set when
     a grant has been stored whose lease the orchestrator has to renew.
@@ -136,7 +136,7 @@ class EventHandlers:
         for task_id in due:
             async with self.database.transaction() as connection:
                 # It may have ended, and been deleted, since it was found.
-                if await store.lock_task(connection, task_id) is not None:
+                if await task_rows.lock(connection, task_id) is not None:
                     await self.progress.advance(connection, task_id)
 
     async def apply_grant(self, reservation_id: UUID, grant: Grant) -> None:
@@ -150,7 +150,7 @@ class EventHandlers:
         async with self.database.transaction() as connection:
 
             async def decide(_: Task, experiment: Experiment, attempt: Attempt) -> Decision | None:
-                held = await store.did_task_hold_gpus(connection, attempt)
+                held = await attempt_rows.did_task_hold_gpus(connection, attempt)
                 return waiting.on_reservation_end(
                     experiment, attempt, end, utcnow(), task_held_gpus=held
                 )
@@ -213,10 +213,10 @@ class EventHandlers:
         found = await find(connection)
         if found is None:
             return
-        task = await store.lock_task(connection, found.task_id)
-        experiment = await store.experiment_by_id(connection, found.experiment_id)
+        task = await task_rows.lock(connection, found.task_id)
+        experiment = await experiment_rows.find(connection, found.experiment_id)
         # Read again: another event may have changed it before the lock was taken.
-        attempt = await store.attempt_by_id(connection, found.attempt_id)
+        attempt = await attempt_rows.find(connection, found.attempt_id)
         if task is None or experiment is None or attempt is None:
             return
         decided = decide(task, experiment, attempt)
@@ -237,11 +237,11 @@ def _closes(attempt: Attempt, decision: Decision) -> bool:
 
 
 def _by_reservation(reservation_id: UUID) -> Find:
-    return partial(store.attempt_of_reservation, reservation_id=reservation_id)
+    return partial(attempt_rows.of_reservation, reservation_id=reservation_id)
 
 
 def _by_attempt(attempt_id: UUID) -> Find:
-    return partial(store.attempt_by_id, attempt_id=attempt_id)
+    return partial(attempt_rows.find, attempt_id=attempt_id)
 
 
 def event_routes(handlers: EventHandlers) -> list[Route]:

@@ -9,7 +9,7 @@ from uuid import UUID
 from schemas.errors import Refused
 from schemas.scheduler.reservations import RenewReservation
 from services.orchestrator.domain.records import Attempt
-from services.orchestrator.ledger import store
+from services.orchestrator.ledger import attempt_rows
 from shared.clock import utcnow
 from shared.errors import UnavailableError
 from shared.ids import new_id
@@ -49,7 +49,7 @@ class Leases:
     async def renew_due(self) -> float:
         """Renew what is due; the seconds until something is due again."""
         async with self.database.transaction() as connection:
-            granted = await store.attempts_to_renew(connection, utcnow() - self.executor_ttl)
+            granted = await attempt_rows.to_renew(connection, utcnow() - self.executor_ttl)
         ids = {attempt.reservation_id for attempt in granted}
         self._next_at = {key: at for key, at in self._next_at.items() if key in ids}
         self._lost &= ids

@@ -1,4 +1,4 @@
-"""Tells executors what waits for GPUs, so that its image and its model are at hand by then."""
+"""Publishes to executors what waits for GPUs, so that its image and model are there by then."""
 
 import asyncio
 import time
@@ -9,21 +9,21 @@ from schemas.orchestrator.experiments import StartsWaiting
 from schemas.scheduler.views import ExplainReservation, Explanation
 from services.orchestrator.domain.lifecycle.waiting_starts import WaitingExperiment, starts_by_node
 from services.orchestrator.domain.records import Attempt, Experiment
-from services.orchestrator.ledger import store
+from services.orchestrator.ledger import experiment_rows
 from services.orchestrator.task_progress import Progress
 from shared.clock import utcnow
 from shared.errors import RefusedError
 from shared.messaging.bus import Bus
 from shared.postgres.database import Database
 
-MOST_ASKED: Final = 16
-REST: Final = 20  # for each second of asking: an explanation takes the scheduler's time
+MOST_EXPLAINED: Final = 16
+REST: Final = 20  # for each second of queries: an explanation takes the scheduler's time
 LONGEST_REST_SECONDS: Final = 120.0
 
 
 @dataclass(slots=True)
 class Preparations:
-    """Nothing of it is stored: what is told counts until the next time, and may be lost."""
+    """Nothing of it is stored: what is published counts until the next time, and may be lost."""
 
     database: Database
     bus: Bus
@@ -31,38 +31,38 @@ class Preparations:
     interval_seconds: float
 
     async def run(self) -> None:
-        """Tell until cancelled. Raises UnavailableError without Postgres or the scheduler:
-        executors go on with what they were told last.
+        """Publish until cancelled. Raises UnavailableError without Postgres or the scheduler:
+        executors go on with what they received last.
         """
         while True:
             began = time.monotonic()
-            await self.tell()
+            await self.publish()
             took_seconds = time.monotonic() - began
             pause_seconds = min(REST * took_seconds, LONGEST_REST_SECONDS)
             await asyncio.sleep(max(self.interval_seconds, pause_seconds))
 
-    async def tell(self) -> None:
-        """Tell every executor that is present, those for which nothing waits too."""
+    async def publish(self) -> None:
+        """To every executor that is present, those for which nothing waits too."""
         async with self.database.transaction() as connection:
-            waiting = await store.waiting_experiments(connection, MOST_ASKED)
+            waiting = await experiment_rows.waiting(connection, MOST_EXPLAINED)
             offers = await self.progress.offers(connection)
-        asked = [await self._asked(*each) for each in waiting]
-        starts = starts_by_node(asked, (offer.executor_id for offer in offers))
+        explained = [await self._explained(*each) for each in waiting]
+        starts = starts_by_node(explained, (offer.executor_id for offer in offers))
         for executor_id, some in starts.items():
             await self.bus.publish_live(
                 StartsWaiting(observed_at=utcnow(), executor_id=executor_id, starts=some)
             )
 
-    async def _asked(self, experiment: Experiment, attempt: Attempt) -> WaitingExperiment:
+    async def _explained(self, experiment: Experiment, attempt: Attempt) -> WaitingExperiment:
         waiting = WaitingExperiment(experiment=experiment, attempt=attempt)
         query = ExplainReservation(reservation_id=attempt.reservation_id)
         try:
-            told = await self.bus.query(query, Explanation)
+            explanation = await self.bus.query(query, Explanation)
         except RefusedError:  # the request may still be on its way to the scheduler
             return waiting
         return WaitingExperiment(
             experiment=experiment,
             attempt=attempt,
-            queue_position=told.queue_position,
-            expected_node_ids=told.expected_node_ids,
+            queue_position=explanation.queue_position,
+            expected_node_ids=explanation.expected_node_ids,
         )

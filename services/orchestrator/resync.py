@@ -15,7 +15,7 @@ from services.orchestrator.domain.lifecycle.deadlines import is_overdue
 from services.orchestrator.domain.lifecycle.waiting import Grant, ReservationEnd
 from services.orchestrator.domain.records import Attempt
 from services.orchestrator.event_handlers import EventHandlers
-from services.orchestrator.ledger import store
+from services.orchestrator.ledger import attempt_rows
 from shared.clock import utcnow
 from shared.errors import RefusedError, UnavailableError
 from shared.gpu.stats import peak_memory_mb
@@ -70,7 +70,7 @@ class Resync:
         """
         await self.handlers.advance_due()
         async with self.database.transaction() as connection:
-            silent = await store.silent_attempts(connection, silent_for)
+            silent = await attempt_rows.silent(connection, silent_for)
         by_executor: dict[str, list[Attempt]] = defaultdict(list)
         for attempt in silent:
             if attempt.outcome is AttemptOutcome.SUCCEEDED:

@@ -17,7 +17,7 @@ class OrchestratorSettings(CommonSettings, frozen=True, kw_only=True):
     reported at all. An attempt that has not ended `overdue_after_seconds` after its task's
     `timeout_per_iteration` is stopped, and as long after that loses its reservation, which states
     the sum of the two as its duration. A failed experiment that is repeated waits for
-    `retry_pause_seconds` first. Every `preparation_interval_seconds` executors are told what waits
+    `retry_pause_seconds` first. Every `preparation_interval_seconds` executors receive what waits
     for GPUs, so that they can make its image and its model ready. A task that finished
     `archive_after_days` ago is archived: lists leave it out unless asked; without, none ever is. By
     `cuda_rules` an engine's image runs on no driver below its CUDA (`strict`), or on those of its

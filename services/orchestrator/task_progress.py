@@ -40,7 +40,14 @@ from services.orchestrator.domain.search.propose import propose
 from services.orchestrator.domain.search.stages import Waiting
 from services.orchestrator.domain.search.trust import is_of_winner, next_checks, verdict
 from services.orchestrator.domain.search.warm import past_of
-from services.orchestrator.ledger import offer_rows, past_runs, search_history, store
+from services.orchestrator.ledger import (
+    attempt_rows,
+    experiment_rows,
+    offer_rows,
+    past_runs,
+    search_history,
+    task_rows,
+)
 from services.orchestrator.node_names import with_node_ids
 from services.orchestrator.planning import quality_verdicts
 from services.orchestrator.planning.warm_start import is_on_its_gpu
@@ -76,10 +83,10 @@ class Progress:
         """Store decisions about experiments of a locked task, with their events and commands."""
         # A decision may follow from the one before it: the last one on an experiment counts.
         newest = {d.experiment.experiment_id: d.experiment for d in decisions}
-        await store.save_experiments(connection, newest.values())
+        await experiment_rows.save(connection, newest.values())
         for decision in decisions:
             if decision.attempt is not None:
-                await store.save_attempt(connection, decision.attempt)
+                await attempt_rows.save(connection, decision.attempt)
         await stage(connection, *(event for d in decisions for event in d.events))
         for decision in decisions:
             for command in decision.commands:
@@ -88,7 +95,7 @@ class Progress:
     async def write_task(self, connection: Connection, decision: TaskDecision | None) -> None:
         """Store a decision about a task and publish its events; None changes nothing."""
         if decision is not None:
-            await store.save_task(connection, decision.task)
+            await task_rows.save(connection, decision.task)
             await stage(connection, *decision.events)
 
     async def advance(self, connection: Connection, task_id: UUID) -> Task:
@@ -110,7 +117,7 @@ class Progress:
             if is_requested:
                 await self.write_task(connection, tasks.start(task, utcnow()))
                 task = await self._require(connection, task_id)
-        tally = (await store.tallies(connection, [task_id]))[task_id]
+        tally = (await experiment_rows.tallies(connection, [task_id]))[task_id]
         leader = await self._best(connection, task, tally.get(ExperimentState.SUCCEEDED, 0))
         ending = tasks.finish(task, tally, leader, utcnow())
         if ending is not None:
@@ -118,21 +125,21 @@ class Progress:
             return ending.task
         if leader != task.best_experiment_id:
             task = replace(task, best_experiment_id=leader)
-            await store.save_task(connection, task)
+            await task_rows.save(connection, task)
         return task
 
     async def tasks_to_advance(self, connection: Connection) -> list[UUID]:
         """Those with a failed experiment that has paused for long enough, and searches of which
         nothing is under way.
         """
-        return await store.tasks_to_advance(connection, utcnow() - self.retry_pause)
+        return await task_rows.to_advance(connection, utcnow() - self.retry_pause)
 
     async def _propose(self, connection: Connection, task: Task) -> Task:
         """Store the next experiment of a search, or why there is none.
 
         One that waits for GPUs is enough: what is proposed later knows more.
         """
-        tally = (await store.tallies(connection, [task.task_id]))[task.task_id]
+        tally = (await experiment_rows.tallies(connection, [task.task_id]))[task.task_id]
         unfinished = sum(tally[state] for state in tally if state not in FINISHED_EXPERIMENT_STATES)
         is_waiting = tally.get(ExperimentState.WAITING, 0) > 0
         if is_waiting or unfinished >= task.file.optimization.max_parallel:
@@ -146,7 +153,7 @@ class Progress:
             planner = make_planner(file, await self.offers(connection), self.cuda_rules)
         except RefusedError as error:
             log.info("proposal_postponed", task_id=task.task_id, reason=str(error))
-            return task  # no executor present knows the engine; looked at again by the next sweep
+            return task  # no executor present knows the engine; checked again by the next sweep
         goals = task.file.optimization.goals
         past = await search_history.tried(connection, task.task_id, goals=goals)
         past = [each for each in past if each.run.role in {RunRole.SEARCH, RunRole.SCREEN}]
@@ -159,7 +166,7 @@ class Progress:
             return task
         if isinstance(proposal, StopReason):
             task = replace(task, stop_reason=proposal)
-            await store.save_task(connection, task)
+            await task_rows.save(connection, task)
             return task
         planned, _, _ = planner.experiment(proposal.ordinal, proposal.point)
         run = None
@@ -169,11 +176,11 @@ class Progress:
         experiment = new_experiment(
             task, planned, new_id(), utcnow(), proposal.reason, run, foreseen
         )
-        await store.save_experiments(connection, [experiment])
+        await experiment_rows.save(connection, [experiment])
         return task
 
     async def _check(self, connection: Connection, task: Task) -> Task:
-        """Store the runs that tell how far the best experiment can be trusted, or what they told.
+        """Store the runs that show how far the best experiment can be trusted, or their result.
 
         All of the runs before them have ended, so that one after the other is interleaved.
         """
@@ -185,16 +192,16 @@ class Progress:
         checks = [] if because else next_checks(wanted.objective, past, wanted.max_parallel)
         if not checks:
             task = replace(task, trust=verdict(wanted.objective, past, because, wanted.goals))
-            await store.save_task(connection, task)
+            await task_rows.save(connection, task)
             return task
         firsts = {each.ordinal: each.scored.experiment_id for each in past if each.scored}
         ordinal = past[-1].ordinal
         for number, check in enumerate(checks, start=1):
-            first = await store.experiment_by_id(connection, firsts[check.repeats])
+            first = await experiment_rows.find(connection, firsts[check.repeats])
             if first is not None:
                 run = RunInfo(role=check.role, repeats=check.repeats, seed=check.seed)
                 again = same_again(first, ordinal + number, run, new_id(), utcnow(), check.reason)
-                await store.save_experiments(connection, [again])
+                await experiment_rows.save(connection, [again])
         return task
 
     async def _within_budget(self, connection: Connection, task: Task) -> Task:
@@ -209,8 +216,8 @@ class Progress:
             return task
         stop_reason, reason = spent
         task = replace(task, stop_reason=stop_reason)
-        await store.save_task(connection, task)
-        unfinished = await store.unfinished_experiments(connection, task.task_id)
+        await task_rows.save(connection, task)
+        unfinished = await experiment_rows.unfinished(connection, task.task_id)
         pending = [each for each in unfinished if each.state is ExperimentState.PENDING]
         await self.write(
             connection, [waiting.cancel_unstarted(each, reason, utcnow()) for each in pending]
@@ -218,12 +225,12 @@ class Progress:
         return task
 
     async def _request_next(self, connection: Connection, task: Task) -> bool:
-        free = task.file.optimization.max_parallel - await store.open_attempts(
+        free = task.file.optimization.max_parallel - await attempt_rows.count_open(
             connection, task.task_id
         )
         if free <= 0:
             return False
-        pending = await store.pending_experiments(
+        pending = await experiment_rows.pending(
             connection, task.task_id, free, utcnow() - self.retry_pause
         )
         if not pending:
@@ -276,7 +283,7 @@ class Progress:
 
     async def _with_tool(self, connection: Connection, task: Task) -> Task:
         """The task of an older release with the tool that it is measured with from now on."""
-        pending = await store.pending_experiments(connection, task.task_id, 1, utcnow())
+        pending = await experiment_rows.pending(connection, task.task_id, 1, utcnow())
         if not pending:
             return task
         offers = serving_offers(
@@ -285,11 +292,11 @@ class Progress:
             pending[0].engine.engine,
             await self.offers(connection),
         )
-        has_started = await store.was_started(connection, task.task_id)
+        has_started = await attempt_rows.was_started(connection, task.task_id)
         choice = tool_of_old(task.file.benchmark.tool, offers, has_started=has_started)
         notes = (*task.notes, choice.note) if choice.note else task.notes
         chosen = replace(task, benchmark_tool=choice.tool, notes=notes)
-        await store.save_task(connection, chosen)
+        await task_rows.save(connection, chosen)
         return chosen
 
     async def _best(self, connection: Connection, task: Task, succeeded: int) -> UUID | None:
@@ -305,7 +312,7 @@ class Progress:
         return ranked[0].experiment_id if ranked and not ranked[0].excess else None
 
     async def _require(self, connection: Connection, task_id: UUID) -> Task:
-        task = await store.lock_task(connection, task_id)
+        task = await task_rows.lock(connection, task_id)
         if task is None:
             raise LookupError(f"task {task_id} has experiments but no row")
         return task

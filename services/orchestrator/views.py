@@ -66,7 +66,7 @@ def experiment_view(
 ) -> ExperimentView:
     """`attempts` are all reservations of the experiment, oldest first; only granted ones show.
 
-    `messages` are what executors told of attempts that are not ready yet.
+    `messages` are what executors reported of attempts that are not ready yet.
     """
     granted = [attempt for attempt in attempts if attempt.executor_id is not None]
     newest = attempts[-1] if attempts else None
@@ -110,7 +110,7 @@ def experiment_view(
 
 
 def plan_view(task: TaskFile, plan: Plan) -> TaskPlan:
-    """The plan with at most 500 of its experiments, which its notes say."""
+    """The plan with at most 500 of its experiments, as its notes state."""
     shown = plan.experiments[:SHOWN_PLANNED]
     hidden = len(plan.experiments) - len(shown)
     notes = (f"{hidden} further experiments are not shown",) if hidden else ()

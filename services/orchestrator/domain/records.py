@@ -76,13 +76,13 @@ class Task(Struct, frozen=True, kw_only=True):
 
     @property
     def may_check(self) -> bool:
-        """Whether runs may follow that tell how far its best experiment can be trusted."""
+        """Whether runs may follow that show how far its best experiment can be trusted."""
         is_asked = self.file.optimization.is_trust_asked and self.trust is None
         return is_asked and not self.cancel_requested
 
     @property
     def may_start_experiments(self) -> bool:
-        """Whether further experiments may ask for GPUs."""
+        """Whether further experiments may request GPUs."""
         return self.state in {TaskState.ACCEPTED, TaskState.RUNNING} and not self.cancel_requested
 
 

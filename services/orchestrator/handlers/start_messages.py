@@ -1,4 +1,4 @@
-"""What executors tell of attempts that are not ready yet, such as what keeps a pod waiting."""
+"""What executors report of attempts that are not ready yet, such as why a pod waits."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ _NOT_READY: Final = frozenset({AttemptPhase.STARTING, AttemptPhase.PULLING, Atte
 
 @dataclass(frozen=True, slots=True)
 class StartMessages:
-    """In memory alone, by attempt: told again as soon as it changes."""
+    """In memory alone, by attempt: reported again as soon as it changes."""
 
     bus: Bus
     _newest: OrderedDict[UUID, str] = field(default_factory=OrderedDict)

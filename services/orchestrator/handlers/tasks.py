@@ -45,9 +45,10 @@ from services.orchestrator.domain.records import (
     delete,
     new_experiment,
 )
-from services.orchestrator.ledger import past_runs, store
+from services.orchestrator.ledger import attempt_rows, experiment_rows, past_runs, task_rows
+from services.orchestrator.ledger.experiment_rows import ExperimentPlace
 from services.orchestrator.ledger.preset_rows import with_presets
-from services.orchestrator.ledger.store import ExperimentPlace, TaskPlace
+from services.orchestrator.ledger.task_rows import TaskPlace
 from services.orchestrator.planning.gpu_prices import make_priced_plan, prices_for
 from services.orchestrator.planning.prior import prior_for
 from services.orchestrator.planning.search_library import SearchLibrary
@@ -125,9 +126,9 @@ class Handlers:
             cancelling = tasks.request_cancel(task, command.reason)
             if cancelling is None:
                 return Accepted(command_id=command.command_id, revision=task.revision)
-            await store.save_task(connection, cancelling)
+            await task_rows.save(connection, cancelling)
             decisions: list[Decision] = []
-            for experiment in await store.unfinished_experiments(connection, task.task_id):
+            for experiment in await experiment_rows.unfinished(connection, task.task_id):
                 decisions += await _cancel(connection, experiment, cancelling.cancel_reason)
             await self.progress.write(connection, decisions)
             task = await self.progress.advance(connection, task.task_id)
@@ -144,9 +145,9 @@ class Handlers:
             await self.progress.write_task(connection, paused)
             decisions = [
                 waiting.withdraw(experiment, attempt, "the task was paused", utcnow())
-                for experiment in await store.unfinished_experiments(connection, task.task_id)
+                for experiment in await experiment_rows.unfinished(connection, task.task_id)
                 if experiment.state is ExperimentState.WAITING
-                and (attempt := await store.open_attempt(connection, experiment.experiment_id))
+                and (attempt := await attempt_rows.open_of(connection, experiment.experiment_id))
             ]
             await self.progress.write(connection, decisions)
             return _accepted(command.command_id, task, paused)
@@ -171,9 +172,9 @@ class Handlers:
         async def apply(connection: Connection) -> Accepted:
             task = await _locked(connection, command.task_id, command)
             require_revision(command.expected_revision, task.revision)
-            tally = (await store.tallies(connection, [task.task_id]))[task.task_id]
+            tally = (await experiment_rows.tallies(connection, [task.task_id]))[task.task_id]
             event = tasks.delete(task, experiments=sum(tally.values()), now=utcnow())
-            await store.delete_task(connection, task.task_id)
+            await task_rows.delete(connection, task.task_id)
             await stage(connection, event)
             return Accepted(command_id=command.command_id, revision=event.revision)
 
@@ -183,13 +184,13 @@ class Handlers:
         """Forget one experiment of a finished task; another may be its best then."""
 
         async def apply(connection: Connection) -> Accepted:
-            experiment = await store.experiment_by_id(connection, command.experiment_id)
+            experiment = await experiment_rows.find(connection, command.experiment_id)
             if experiment is None:
                 raise _unknown("experiment", command.experiment_id)
             tasks.require_finished(await _locked(connection, experiment.task_id, command))
             require_revision(command.expected_revision, experiment.revision)
             event = delete(experiment, utcnow())
-            await store.delete_experiment(connection, experiment)
+            await experiment_rows.delete(connection, experiment)
             await stage(connection, event)
             await self.progress.advance(connection, experiment.task_id)
             return Accepted(command_id=command.command_id, revision=event.revision)
@@ -199,20 +200,20 @@ class Handlers:
     async def get_task(self, query: GetTask) -> TaskView:
         """One task with its file."""
         async with self.database.transaction() as connection:
-            task = await store.task_by_id(connection, query.task_id)
+            task = await task_rows.find(connection, query.task_id)
             if task is None:
                 raise _unknown("task", query.task_id)
-            tally = (await store.tallies(connection, [task.task_id]))[task.task_id]
+            tally = (await experiment_rows.tallies(connection, [task.task_id]))[task.task_id]
         return self._task_view(task, tally, with_file=True)
 
     async def list_tasks(self, query: ListTasks) -> TaskList:
         """Tasks without their files, as many as one answer carries."""
         after = place_at(query.cursor, TaskPlace)
         async with self.database.transaction() as connection:
-            found = await store.tasks(
+            found = await task_rows.page(
                 connection, query, after, query.limit + 1, self._finished_since(query.archived)
             )
-            tallies = await store.tallies(connection, [task.task_id for task in found])
+            tallies = await experiment_rows.tallies(connection, [task.task_id for task in found])
         page, next_cursor = page_of(
             [
                 (
@@ -228,10 +229,10 @@ class Handlers:
     async def get_experiment(self, query: GetExperiment) -> ExperimentView:
         """One experiment with its attempts."""
         async with self.database.transaction() as connection:
-            experiment = await store.experiment_by_id(connection, query.experiment_id)
+            experiment = await experiment_rows.find(connection, query.experiment_id)
             if experiment is None:
                 raise _unknown("experiment", query.experiment_id)
-            attempts = await store.attempts_of(connection, [query.experiment_id])
+            attempts = await attempt_rows.of_experiments(connection, [query.experiment_id])
         own = attempts[query.experiment_id]
         return experiment_view(experiment, own, with_logs=True, messages=self.messages)
 
@@ -241,12 +242,14 @@ class Handlers:
         after = place_at(query.cursor, ExperimentPlace)
         async with self.database.transaction() as connection:
             if after is None and query.after_experiment_id is not None:
-                after = await store.place_of_experiment(connection, query.after_experiment_id)
+                after = await experiment_rows.place_of(connection, query.after_experiment_id)
                 if after is None:
                     raise _unknown("experiment", query.after_experiment_id)
             since = self._finished_since(query.archived or query.task_id is not None)
-            found = await store.experiments(connection, query, after, most + 1, since)
-            attempts = await store.attempts_of(connection, [e.experiment_id for e, _ in found])
+            found = await experiment_rows.page(connection, query, after, most + 1, since)
+            attempts = await attempt_rows.of_experiments(
+                connection, [e.experiment_id for e, _ in found]
+            )
         page, next_cursor = page_of(
             [
                 (
@@ -322,19 +325,19 @@ class Handlers:
         )
         accepted = tasks.accept(task, experiments=plan.experiments_at_most, cut=plan.cut, now=now)
         try:
-            await store.insert_task(connection, accepted.task)
+            await task_rows.insert(connection, accepted.task)
         except asyncpg.UniqueViolationError as error:
             raise _taken(command, error) from error
         await self.progress.write_task(connection, accepted)
         experiments = [new_experiment(task, planned, new_id(), now) for planned in plan.experiments]
-        await store.save_experiments(connection, experiments)
+        await experiment_rows.save(connection, experiments)
 
 
 async def _cancel(connection: Connection, experiment: Experiment, reason: str) -> list[Decision]:
     """What cancelling means for an unfinished experiment; a measured one awaits its summary."""
     if experiment.state is ExperimentState.PENDING:
         return [waiting.cancel_unstarted(experiment, reason, utcnow())]
-    attempt = await store.open_attempt(connection, experiment.experiment_id)
+    attempt = await attempt_rows.open_of(connection, experiment.experiment_id)
     if attempt is None:
         return []
     if experiment.state is ExperimentState.WAITING:
@@ -345,7 +348,7 @@ async def _cancel(connection: Connection, experiment: Experiment, reason: str) -
 
 
 async def _locked(connection: Connection, task_id: UUID, command: ScopedCommand) -> Task:
-    task = await store.lock_task(connection, task_id)
+    task = await task_rows.lock(connection, task_id)
     if task is None:
         raise _unknown("task", task_id)
     require_speaker(command.speaker, task.namespace)

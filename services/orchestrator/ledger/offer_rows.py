@@ -7,7 +7,7 @@ from schemas.executor.attempts import ExecutorReported
 from services.orchestrator.domain.plan.executor_offers import Offer
 from shared.postgres.database import Connection, from_json, to_json
 
-# Revisions count within one life of an executor, which its boot id tells.
+# Revisions count within one life of an executor, which its boot id identifies.
 UPSERT_OFFER: Final = """
 INSERT INTO executor_offer AS known
     (executor_id, boot_id, revision, occurred_at, received_at, offer)

@@ -42,7 +42,7 @@ numbered AS (
 SELECT same, seconds FROM numbered WHERE place <= $5
 """
 
-# The same of one GPU's memory, for all parameters. A part of a GPU says nothing of a whole one.
+# The same of one GPU's memory, for all parameters. A part of a GPU is no measure of a whole one.
 SELECT_PEAKS: Final = """
 SELECT e.record -> 'engine' -> 'parameters' AS parameters,
     a.record #>> '{devices,0,name}' AS gpu_model,
@@ -90,7 +90,7 @@ async def past_peaks(
 
 
 async def with_memory_learned(connection: Connection, task: TaskFile, plan: Plan) -> Plan:
-    """The plan with the memory that its experiments would ask for now."""
+    """The plan with the memory that its experiments would request now."""
     past: dict[int, list[PastRun]] = {}
     experiments, notes = [], list(plan.notes)
     learned: list[LearnedMemory] = []

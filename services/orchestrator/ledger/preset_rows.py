@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from services.orchestrator.domain.presets.merge import merge, with_parameters_of
 from services.orchestrator.domain.presets.release import RELEASE_PRESETS
 from services.orchestrator.node_names import with_node_ids
 from shared.errors import RefusedError
-from shared.postgres.database import Connection, from_json, to_json
+from shared.postgres.database import Connection, Row, from_json, to_json
 
 # Changes of one namespace's presets are made one after the other: a name that is not there yet has
 # no row to lock.
@@ -137,7 +137,7 @@ async def with_presets(
     return changed, tuple(notes)
 
 
-def _view(row: Any) -> PresetView:
+def _view(row: Row) -> PresetView:
     preset = from_json(row["record"], Preset)
     return PresetView(
         namespace=row["namespace"],

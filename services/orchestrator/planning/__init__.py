@@ -1,1 +1,1 @@
-"""What a search is told beside its own history: prices, a prior, past tasks, quality."""
+"""What a search is given beside its own history: prices, a prior, past tasks, quality."""

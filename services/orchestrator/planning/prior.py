@@ -1,4 +1,4 @@
-"""The prior that a task asks for, from what executors tell of its model."""
+"""The prior that a task requests, from what executors report of its model."""
 
 import statistics
 from collections.abc import Sequence

@@ -6,15 +6,10 @@ from typing import Final
 
 from schemas.task.task_file import OptimizationSpec, Strategy
 from services.orchestrator.domain.search import tpe
+from services.orchestrator.ledger import task_rows
 from shared.postgres.database import Database
 
 _WITHOUT: Final = (Strategy.GRID_SEARCH, Strategy.RANDOM, Strategy.SUCCESSIVE_HALVING)
-
-SELECT_SEARCHES: Final = """
-SELECT EXISTS (
-    SELECT FROM task WHERE state IN ('accepted', 'running', 'paused')
-      AND record #>> '{file,optimization,strategy}' <> ALL ($1::text[]))
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +27,7 @@ class SearchLibrary:
     async def load_for_stored(self) -> None:
         """Import it if a task that goes on needs it."""
         async with self.database.transaction() as connection:
-            is_wanted = await connection.fetchval(
-                SELECT_SEARCHES, [each.value for each in _WITHOUT]
-            )
+            is_wanted = await task_rows.has_searches(connection, other_than=_WITHOUT)
         if is_wanted:
             await asyncio.to_thread(tpe.load)
 

@@ -25,7 +25,7 @@ from schemas.orchestrator.views import TaskPlan, ValidateTask
 from schemas.scheduler.reservations import ReservationRejected, ReservationState
 from schemas.task.benchmark import BenchmarkTool
 from services.orchestrator.app import create_service
-from services.orchestrator.ledger import store
+from services.orchestrator.ledger import attempt_rows
 from services.orchestrator.settings import OrchestratorSettings
 from shared.clock import utcnow
 from shared.ids import new_id
@@ -285,7 +285,7 @@ async def test_the_lease_of_an_executor_that_fell_silent_before_it_started_is_le
     assert service.database is not None
 
     async with service.database.transaction() as connection:
-        kept = await store.attempts_to_renew(connection, utcnow() - timedelta(minutes=5))
-        let_go = await store.attempts_to_renew(connection, utcnow() + timedelta(seconds=1))
+        kept = await attempt_rows.to_renew(connection, utcnow() - timedelta(minutes=5))
+        let_go = await attempt_rows.to_renew(connection, utcnow() + timedelta(seconds=1))
 
     assert ([a.task_id for a in kept], let_go) == ([task_id], [])

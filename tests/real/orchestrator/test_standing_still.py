@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from schemas.orchestrator.experiments import TaskState
 from services.orchestrator.event_handlers import EventHandlers
-from services.orchestrator.ledger import store
+from services.orchestrator.ledger import task_rows
 from services.orchestrator.ledger.migrations import MIGRATIONS
 from services.orchestrator.task_progress import Progress
 from shared.ids import new_id
@@ -27,18 +27,18 @@ async def test_one_that_is_deleted_before_its_turn_holds_up_nothing(postgres_dsn
     try:
         async with database.transaction() as connection:
             for task in tasks:
-                await store.insert_task(connection, task)
+                await task_rows.insert(connection, task)
             due = await progress.tasks_to_advance(connection)
         first, second, third = due
         async with asyncio.TaskGroup() as group, database.transaction() as other:
-            await store.lock_task(other, first)
+            await task_rows.lock(other, first)
             group.create_task(handlers.advance_due())
             async with database.statements() as observer:
                 await eventually(lambda: observer.fetchval(IS_WAITING))
-                await store.delete_task(observer, second)
+                await task_rows.delete(observer, second)
 
         async with database.transaction() as connection:
-            last = await store.task_by_id(connection, third)
+            last = await task_rows.find(connection, third)
             assert last is not None
             assert last.state is TaskState.FAILED
     finally:

@@ -38,7 +38,7 @@ class HeldGpus(Struct, frozen=True, kw_only=True):
 def with_priced_gpus(task: TaskFile, prices: GpuPrices | None) -> tuple[TaskFile, tuple[str, ...]]:
     """The task on GPUs with a price alone, with notes, if it has a `max_cost`.
 
-    Raises RefusedError where no price is known of what it asks for.
+    Raises RefusedError where no price is known of what it requests.
     """
     most = task.optimization.max_cost
     if most is None or prices is None:
@@ -64,13 +64,13 @@ def with_priced_gpus(task: TaskFile, prices: GpuPrices | None) -> tuple[TaskFile
 
 
 def refuse_cost_of_clusters(spec: OptimizationSpec, mode: DeploymentMode) -> None:
-    """A cluster does not tell which devices an experiment has had. Raises RefusedError."""
+    """A cluster does not report which devices an experiment has had. Raises RefusedError."""
     if spec.max_cost is not None and mode in CLUSTER_MODES:
         raise _refused(f"no max_cost in mode {mode.value!r}, whose GPUs have no known price")
 
 
 def cost_of(held: Sequence[HeldGpus], hourly: Mapping[str, float]) -> float:
-    """A model without a price, which none asked for, counts as the dearest."""
+    """A model without a price, which no task requested, counts as the dearest."""
     dearest = max(hourly.values(), default=0.0)
     total = 0.0
     for each in held:

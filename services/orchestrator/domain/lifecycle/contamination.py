@@ -1,4 +1,4 @@
-"""What happened beside a measurement, by which it says less about its configuration."""
+"""What happened beside a measurement and makes it less typical of its configuration."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -30,7 +30,7 @@ def of_levels(levels: Sequence[LevelResult]) -> tuple[str, ...]:
 
 def _is_only_short(level: LevelResult) -> bool:
     """Whether requests that the window's ends cut explain what does not fit: every run of so few
-    requests shows the same, and equal runs tell how far they differ.
+    requests shows the same, and equal runs show how far they differ.
     """
     error = level.steadiness.little_error if level.steadiness is not None else None
     latency = level.stats.e2e_latency
@@ -42,7 +42,7 @@ def _is_only_short(level: LevelResult) -> bool:
 
 
 def of_gpus(monitoring: GpuMonitoring, *, is_shared: bool) -> tuple[str, ...]:
-    """By the samples of its GPUs; `is_shared`: it asked for shares, so others may be beside it."""
+    """By the samples of its GPUs; `is_shared`: it has shares, so others may be beside it."""
     found = [] if monitoring.trusted is not False else [monitoring.untrusted_because]
     most = MOST_SHARE * monitoring.monitoring_duration_seconds
     for name, details in monitoring.gpu_details.items():

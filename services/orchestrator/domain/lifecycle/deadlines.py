@@ -21,7 +21,7 @@ def longest_hold_seconds(task: Task, grace: timedelta) -> float | None:
 
     Loading the model and all levels are within the task's timeout. `grace`, after which the stop is
     sent from here, is for the way to the executor and for its teardown. An attempt that takes still
-    longer keeps its GPUs: the scheduler only stops counting on its end.
+    longer still holds its GPUs: the scheduler only stops counting on its end.
     """
     seconds = task.file.optimization.timeout_per_iteration + grace.total_seconds()
     return seconds if seconds <= LONGEST_STATED.total_seconds() else None
@@ -40,7 +40,7 @@ def expected_hold_seconds(past: PastHolds, longest: float | None) -> float | Non
     """The longest of past holds, where there are enough of them; else, and at most, `longest`.
 
     Too long an expectation only leaves GPUs to fewer short requests; too short a one promises them
-    to requests that then wait longer than they were told.
+    to requests that then wait longer than was forecast.
     """
     known = next((each for each in (past.same, past.alike) if len(each) >= ENOUGH_HOLDS), None)
     if known is None:

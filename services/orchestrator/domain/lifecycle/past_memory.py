@@ -15,7 +15,7 @@ from shared.gpu.model_names import matches_model
 from shared.gpu.sizing import hyphenated, memory_per_gpu_mb
 
 MARGIN_PERCENT: Final = 10  # a peak between two samples is not seen
-FILLED: Final = 0.8  # of a GPU: an engine that takes what there is says nothing of what it needs
+FILLED: Final = 0.8  # of a GPU: an engine that takes what there is does not show what it needs
 
 # Parameters that move no memory of a GPU.
 _WITHOUT_EFFECT: Final = frozenset(
@@ -43,7 +43,7 @@ class PastRun(Struct, frozen=True, kw_only=True):
 
 
 class LearnedMemory(Struct, frozen=True, kw_only=True):
-    """What to ask for of each GPU, and what that was learned from."""
+    """What to request of each GPU, and what that was learned from."""
 
     min_memory_mb: int
     peak_memory_mb: int
@@ -71,14 +71,14 @@ def learned_memory(
 
 
 def is_learned(request: GpuRequest, wanted: GpuPreferences | None) -> bool:
-    """Whether past experiments say how much memory is asked for. A MIG instance has what it has."""
+    """Whether past experiments decide the requested memory. A MIG instance has what it has."""
     return not _is_given(request, wanted) and request.mig_profile is None
 
 
 def with_memory(
     planned: E, wanted: GpuPreferences | None, past: Sequence[PastRun]
 ) -> tuple[E, LearnedMemory | None]:
-    """The experiment asking for the memory that is learned, unless its task says how much."""
+    """The experiment with a request for the learned memory, unless its task sets how much."""
     request, engine = planned.request, planned.engine
     if _is_given(request, wanted):
         return replace(planned, memory_source=MemorySource.TASK), None
@@ -94,7 +94,7 @@ def with_memory(
 
 
 def learned_note(model: str, learned: Collection[LearnedMemory]) -> str:
-    """What a plan's notes say of the experiments for which memory is learned, which are some."""
+    """A plan's note on the experiments for which memory is learned, which are some."""
     least = min(each.min_memory_mb for each in learned)
     most = max(learned, key=lambda each: each.min_memory_mb)
     asked = f"{least} to {most.min_memory_mb}" if least < most.min_memory_mb else f"{least}"

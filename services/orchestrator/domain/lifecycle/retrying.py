@@ -40,8 +40,8 @@ def next_step(
 ) -> NextStep:
     """What follows from an attempt that failed or was interrupted.
 
-    An interruption says nothing about the experiment, so that it is repeated; a failure is as often
-    as the rule of its kind says. `max_attempts` of the task bounds both together, but for what an
+    An interruption is not the experiment's fault, so that it is repeated; a failure is as often
+    as the rule of its kind allows. `max_attempts` of the task bounds both together, but for what an
     executor that was stopped in order cut off, and a task that is being cancelled repeats nothing.
     """
     counted = _counted(experiment, attempt)
@@ -104,7 +104,7 @@ def _may_pass(counted: Experiment, attempt: Attempt, rules: Rules) -> bool:
 
 
 def _elsewhere(experiment: Experiment, attempt: Attempt, rules: Rules) -> Experiment:
-    """The experiment that keeps off where it failed: a cluster's node, if that was our choice."""
+    """The experiment that avoids where it failed: a cluster's node, if that was our choice."""
     failure, place, request = attempt.failure, attempt.cluster, experiment.request
     if failure is None or not rules[failure.kind].elsewhere:
         return experiment

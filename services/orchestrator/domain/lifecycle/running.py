@@ -93,7 +93,7 @@ def on_attempt_seen(
 
 
 def on_attempt_missing(task: Task, experiment: Experiment, attempt: Attempt) -> Decision | None:
-    """The executor, asked, has nothing of an accepted attempt under way.
+    """The executor answered that nothing of an accepted attempt is under way.
 
     It has ended, and the repeated start has its end published again; an executor that lost its
     journal takes the start for a new one and finds the lease gone.
@@ -270,7 +270,7 @@ def _repeat(experiment: Experiment, attempt: Attempt, reason: str, now: datetime
 
 
 def _judge(task: Task, levels: Sequence[LevelResult]) -> SloVerdict | None:
-    """How the measured levels stand to what the task asks for; None if it asks for nothing."""
+    """How the measured levels compare to the task's objectives; None if it has none."""
     slo, text = task.file.slo, task.file.optimization.constraints
     if slo is None and not text:
         return None

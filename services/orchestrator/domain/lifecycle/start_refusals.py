@@ -1,4 +1,4 @@
-"""What an executor's refusal to start an attempt says about the attempt."""
+"""What an executor's refusal to start an attempt means for the attempt."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -32,7 +32,7 @@ _LACKING: Final = (
 
 
 def outcome_of_refusal(task: Task, refused: Refused) -> AttemptOutcome:
-    """A lost lease says nothing about the attempt; a cancelled one is not started any more."""
+    """A lost lease is not the attempt's fault; a cancelled one is not started any more."""
     if refused.code in {ErrorCode.LEASE_LOST, ErrorCode.STALE_EPOCH}:
         return AttemptOutcome.INTERRUPTED
     if refused.code is ErrorCode.CONFLICT and task.cancel_requested:

@@ -12,7 +12,7 @@ from services.orchestrator.domain.records import Attempt, Experiment
 
 # An image or a model for each that waits would fill a disk.
 MOST_STARTS: Final = 3
-# Where nobody can tell the node, all that are allowed make ready, if they are as few.
+# Where the node is not known, all that are allowed prepare, if they are as few.
 FEW_NODES: Final = 4
 OF_HOSTS: Final = frozenset({Runtime.DOCKER, Runtime.PROCESS})
 

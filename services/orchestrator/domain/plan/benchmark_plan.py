@@ -48,7 +48,7 @@ def benchmark_spec(task: TaskFile, tool: BenchmarkTool, run: RunInfo = WHOLE_RUN
 
 
 def wanted_tool(config: BenchmarkConfig) -> BenchmarkTool:
-    """As the task says; for `auto` the one that can, where not every tool can."""
+    """The task's; for `auto` the one that can, where not every tool can."""
     if config.tool is not BenchmarkTool.AUTO:
         return config.tool
     if beyond_genai_bench(config):
@@ -57,7 +57,7 @@ def wanted_tool(config: BenchmarkConfig) -> BenchmarkTool:
 
 
 def refuse_bad_benchmark(task: TaskFile) -> None:
-    """Raises RefusedError for a benchmark that no tool could run, or not the one that is asked for:
+    """Raises RefusedError for a benchmark that no tool could run, or not the requested one:
     every executor would refuse every experiment of it.
     """
     _refuse_bad_load_search(task)

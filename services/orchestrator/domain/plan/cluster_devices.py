@@ -1,4 +1,4 @@
-"""What an experiment asks of a cluster's custom devices, by what the cluster defines."""
+"""What an experiment requests of a cluster's custom devices, by what the cluster defines."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,7 +18,7 @@ Definitions = tuple[ResourceDefinition, ...]
 
 
 class DevicesOffered(Struct, frozen=True, kw_only=True):
-    """The group of the resource that a task asks for, in the clusters that have it."""
+    """The group of the resource that a task requests, in the clusters that have it."""
 
     definitions: Definitions = ()
     node_ids: tuple[str, ...]
@@ -56,7 +56,7 @@ def devices_offered(
 def devices_for(
     wanted: GpuPreferences | None, world_size: int, definitions: Definitions
 ) -> DeviceRequest | None:
-    """None: nothing defines what is asked for. Raises RefusedError with the rule that is broken."""
+    """None: nothing defines what is requested. Raises RefusedError with the rule that is broken."""
     if wanted is None or wanted.resource is None:
         if wanted is not None and wanted.resource_amounts:
             raise RefusedError(

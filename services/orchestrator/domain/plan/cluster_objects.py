@@ -65,7 +65,7 @@ def serving_runtime(task: TaskFile, known: Sequence[str]) -> str | None:
 
 
 def engine_of_runtime(name: str | None, offers: Sequence[Offer]) -> str | None:
-    """The engine of the ClusterServingRuntime, as executors of clusters tell."""
+    """The engine of the ClusterServingRuntime, as executors of clusters report."""
     return next(
         (
             runtime.serving_runtimes[name]

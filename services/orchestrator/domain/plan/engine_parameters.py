@@ -1,4 +1,4 @@
-"""A task's typed blocks and parameters, in its engine's words."""
+"""A task's typed blocks and parameters, by its engine's names."""
 
 from typing import Any
 

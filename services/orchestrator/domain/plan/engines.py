@@ -1,6 +1,6 @@
 """Which engine a task names, and how its typed blocks become parameters of that engine.
 
-The executors' offers say which engines there are and what a task may give them.
+The executors' offers list the engines and what a task may give them.
 """
 
 from collections.abc import Collection, Mapping
@@ -33,7 +33,7 @@ def engine_of(base_runtime: str, known: Collection[str]) -> str | None:
 
 
 def mode_of(task: TaskFile, known: Collection[str]) -> DeploymentMode:
-    """The deployment mode that the task says or, saying none, means."""
+    """The deployment mode that the task sets or, setting none, implies."""
     if task.deployment_mode is not None:
         return task.deployment_mode
     has_cluster_block = (

@@ -37,7 +37,7 @@ class Offer(Struct, frozen=True, kw_only=True):
         return tool.value in self.benchmark_tools
 
     def opens(self, model: str, mode: DeploymentMode) -> bool:
-        """Whether it would read this model, as far as the name says."""
+        """Whether it would read this model, as far as the name shows."""
         return any(
             runtime.model_roots is None or model_refusal(model, runtime.model_roots) is None
             for runtime in self.in_mode(mode)
@@ -63,7 +63,7 @@ def known_engines(offers: Sequence[Offer]) -> tuple[str, ...]:
 
 
 def engine_rules(engine: str, mode: DeploymentMode, offers: Sequence[Offer]) -> EngineRules:
-    """What a task may give the engine, as the first executor says; in this mode, if any knows."""
+    """What a task may give the engine, by the first executor; in this mode, if any offers it."""
     ordered = sorted(offers, key=lambda offer: offer.executor_id)
     for runtime in (
         *(runtime for offer in ordered for runtime in offer.in_mode(mode)),
@@ -99,7 +99,7 @@ def cuda_offered(
     engine: str, tag: str | None, offers: Sequence[Offer], mode: DeploymentMode
 ) -> CudaVersion | None:
     """The CUDA of the engine's image: the newest that an executor has under that tag, else what
-    the tag itself tells.
+    the tag itself names.
     """
     name = f"{engine}:{tag}" if tag else engine
     runtimes = (runtime for offer in offers for runtime in offer.in_mode(mode))
@@ -166,7 +166,7 @@ def eligible_nodes(
 def reasons_why_not(
     names: set[str], mode: DeploymentMode, offers: Sequence[Offer]
 ) -> Mapping[str, tuple[str, ...]]:
-    """What executors say that they lack for any of `names` in this mode, and who says so."""
+    """What executors report missing for any of `names` in this mode, and which of them."""
     found: dict[str, list[str]] = {}
     for offer in offers:
         for runtime in offer.in_mode(mode):

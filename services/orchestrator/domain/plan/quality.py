@@ -18,7 +18,7 @@ _ALTERING: Final = re.compile(
 
 
 def quality_probe(task: TaskFile) -> QualityProbe | None:
-    """What the task says, else the usual one if it varies what may change answers."""
+    """The task's, else the usual one if it varies what may change answers."""
     wanted = task.benchmark.quality
     if wanted is None:
         wanted = QualityProbe() if altering_axes(task) else None

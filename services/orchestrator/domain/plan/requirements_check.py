@@ -28,7 +28,7 @@ class Missing(Struct, frozen=True, kw_only=True):
 def missing_nodes(
     task: TaskFile, mode: DeploymentMode, engine: str, offers: Sequence[Offer], tool: BenchmarkTool
 ) -> Iterator[Missing]:
-    """Why fewer nodes can run the task than it asks for; nothing if enough can."""
+    """Why fewer nodes can run the task than it needs; nothing if enough can."""
     nodes = eligible_nodes(task, mode, engine, offers, tool)
     wanted = task.gpus.num_nodes if task.gpus else 1
     if len(nodes) >= wanted:

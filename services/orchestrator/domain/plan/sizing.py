@@ -37,7 +37,7 @@ def request_for(
     mode: DeploymentMode = DeploymentMode.PROCESS,
     gpus: int | None = None,
 ) -> GpuRequest:
-    """What the configuration asks the scheduler for; the task's `gpus` block goes before estimates.
+    """The configuration's request for GPUs; the task's `gpus` block goes before estimates.
 
     In a cluster's mode `node_ids` are clusters, and `gpus` what its definitions of devices come to.
 

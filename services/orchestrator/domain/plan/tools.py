@@ -18,7 +18,7 @@ INSTALL_HINTS: Final = {
 
 
 class ToolChoice(Struct, frozen=True, kw_only=True):
-    """The tool, None if there is none to choose, and why it was chosen; said in a note."""
+    """The tool, None if there is none to choose, and why it was chosen, for a note."""
 
     tool: BenchmarkTool | None
     note: str = ""

@@ -39,7 +39,7 @@ _QUANTIZED: Final = re.compile(
 
 
 def quantization_named(model: str) -> str | None:
-    """What a model's name says that it is quantized by."""
+    """What it is quantized by, according to a model's name."""
     found = _QUANTIZED.search(model.lower().replace("_", "-"))
     return found.group(1) if found else None
 

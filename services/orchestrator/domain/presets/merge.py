@@ -18,7 +18,7 @@ MOST_PARAMETERS: Final = 64  # of a task
 
 
 class _Given(Struct, frozen=True):
-    """What one preset says of a parameter, and how it spells it."""
+    """One preset's values of a parameter, and how it spells it."""
 
     preset: str
     name: str

@@ -47,7 +47,7 @@ def _fit(space: Space, history: Sequence[Trial], kind: FailureKind) -> Predict:
     ]
     crashed = sum(has_crashed for _, has_crashed in samples)
     if crashed == len(samples):
-        return lambda _: False  # nothing was measured yet: nothing tells the places apart
+        return lambda _: False  # nothing was measured yet to distinguish the places by
     # Both sides weigh the same, or few crashes among many measured would be taken for chance.
     share = {True: 0.5 / crashed, False: 0.5 / (len(samples) - crashed)}
     weights = [0.0] * len(samples[0][0])
@@ -70,7 +70,7 @@ def _probability(weights: Sequence[float], features: Sequence[float]) -> float:
 def _features(space: Space, place: Place) -> list[float]:
     """1, then a number from -1 to 1 for what is ordered, and one for each value of what is not.
 
-    What has one value only tells no places apart.
+    What has one value only distinguishes no places.
     """
     found = [1.0]
     for dimension, at in zip(space.dimensions, place, strict=True):

@@ -1,4 +1,4 @@
-"""What a search will do, said before it begins."""
+"""Notes on what a search will do, made before it begins."""
 
 from collections.abc import Iterator
 

@@ -19,7 +19,7 @@ from shared.gpu.gpu_speeds import SPEEDS, GpuSpeed, speed_of
 from shared.gpu.sizing import degree_named, hyphenated
 
 USUAL_GPU: Final = SPEEDS[4]  # H100
-_COUNTED: Final = 2_000  # configurations of which the best predicted is looked for
+_COUNTED: Final = 2_000  # configurations of which the best predicted is chosen
 _USABLE: Final = 0.9  # of a GPU's memory
 _ALL_REDUCE_SECONDS: Final = 1e-5  # between GPUs, twice a layer
 _BATCH_FLAGS: Final = frozenset({"max-num-seqs", "max-running-requests", "parallel"})
@@ -87,7 +87,7 @@ def make_prior(
 
 
 def predicted_score(prior: Prior, point: Point) -> float | None:
-    """By the task's objective; None for what a roofline tells nothing of, as joules."""
+    """By the task's objective; None for what a roofline does not predict, as joules."""
     found = [predict(prior, point, load) for load in prior.loads]
     if not all(each.fits for each in found):
         return None

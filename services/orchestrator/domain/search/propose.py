@@ -176,7 +176,7 @@ def _planned(
     random: Random,
     is_wanted: Callable[[Place], bool],
 ) -> Proposal | StopReason | Waiting | None:
-    """What rungs or stages say; None: there are none, or all stages are over."""
+    """What rungs or stages propose; None: there are none, or all stages are over."""
     if search.rungs:
         found = next_in_rungs(search.rungs, search.space, history, random, is_wanted)
         if not isinstance(found, Promotion):

@@ -30,7 +30,7 @@ def suggest(
     """A new place by the standing of those in the history, 0 the best; None: still measured, and
     taken for a bad one.
 
-    The study is made anew from the history each time, so that nothing else has to be kept: the
+    The study is made anew from the history each time, so that nothing else has to be stored: the
     estimator reads no more of the values than their order. None if it proposes nothing new.
     """
     load()

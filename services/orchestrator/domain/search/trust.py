@@ -195,7 +195,7 @@ def _winner(
     compared: Sequence[Configuration],
     noise: Noise | None,
 ) -> tuple[Configuration, list[Configuration]]:
-    """And those that it cannot be told from, itself included."""
+    """And those that it does not differ from measurably, itself included."""
     leader = compared[0]
     if noise is None:
         return leader, [leader]

@@ -1,4 +1,4 @@
-"""What a search begins with of past tasks: told apart from its own by ordinals below 1."""
+"""What a search begins with of past tasks: distinguished from its own by ordinals below 1."""
 
 from collections.abc import Sequence
 from typing import Any, Final

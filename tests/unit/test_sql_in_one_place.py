@@ -1,4 +1,4 @@
-"""Every SQL statement of the scheduler is a constant of a module in `ledger/`."""
+"""Every SQL statement of orchestrator and scheduler is a constant of a module in `ledger/`."""
 
 import ast
 import re
@@ -7,9 +7,13 @@ from pathlib import Path
 from services import scheduler
 from tests.support.tables import for_each
 
-SERVICE = Path(scheduler.__file__).parent
+SERVICES = Path(scheduler.__file__).parents[1]
 SQL = re.compile(r"^\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH|SET|LISTEN|NOTIFY)\s[\w*]")
-MODULES = sorted(path.relative_to(SERVICE).as_posix() for path in SERVICE.rglob("*.py"))
+MODULES = sorted(
+    path.relative_to(SERVICES).as_posix()
+    for service in ("orchestrator", "scheduler")
+    for path in (SERVICES / service).rglob("*.py")
+)
 
 
 def statements(tree: ast.AST) -> set[int]:
@@ -26,11 +30,11 @@ def statements(tree: ast.AST) -> set[int]:
 
 @for_each("module", MODULES)
 def test_sql_is_a_constant_of_the_ledger(module: str) -> None:
-    tree = ast.parse((SERVICE / module).read_text())
+    tree = ast.parse((SERVICES / module).read_text())
     constants = [
         node
         for node in tree.body
-        if module.startswith("ledger/") and isinstance(node, ast.AnnAssign | ast.Assign)
+        if "/ledger/" in module and isinstance(node, ast.AnnAssign | ast.Assign)
     ]
 
     inside = set().union(*(statements(constant) for constant in constants), set())
