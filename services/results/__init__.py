@@ -1,4 +1,4 @@
-"""Keeps what experiments measured and what their GPUs did meanwhile.
+"""Stores what experiments measured and what their GPUs did meanwhile.
 
 Consumes samples of GPUs and engines, and `executor.attempt_finished`; publishes
 `results.experiment_summarized`;

@@ -55,7 +55,14 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
     raw = Partitions(database, Table.RAW, samples_kept.days)
     minutes = Partitions(database, Table.MINUTE, minutes_kept.days)
     hours = Partitions(database, Table.HOUR, hours_kept.days)
-    samples = SampleStore(database, raw, handlers.on_samples_stored)
+    export = None
+    if settings.otlp_endpoint:
+        from services.results.otlp_export import OtlpExport
+
+        export = OtlpExport(database, settings.otlp_endpoint)
+    samples = SampleStore(
+        database, raw, handlers.on_samples_stored, export.put if export is not None else None
+    )
     engine_samples = EngineSamples(database)
     bursts = Bursts(bus, database, settings.burst_interval_seconds, settings.burst_seconds)
     loops = {
@@ -82,12 +89,8 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
         "minutes_partitions": minutes.run,
         "hours_partitions": hours.run,
     }
-    if settings.otlp_endpoint:
-        from services.results.otlp_export import OtlpExport
-
-        otlp = OtlpExport(database, settings.otlp_endpoint)
-        samples.forward = otlp.put
-        loops["otlp_export"] = otlp.run
+    if export is not None:
+        loops["otlp_export"] = export.run
     return Service(
         "results",
         bus=bus,

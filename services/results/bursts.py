@@ -20,7 +20,7 @@ from shared.logging import log
 from shared.messaging.bus import Bus, Route, event_route
 from shared.postgres.database import Database
 
-# From the load on: the phases after it are told up to a quarter of a second late.
+# From the load on: the phases after it are published up to a quarter of a second late.
 PHASES: Final = frozenset({AttemptPhase.LOADING, AttemptPhase.WARMING_UP, AttemptPhase.MEASURING})
 ANSWER_SECONDS: Final = 2.0
 

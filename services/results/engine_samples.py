@@ -1,8 +1,8 @@
-"""What attempts' engines told: stored once, and shown as history."""
+"""Samples of attempts' engines: stored once, and shown as history."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
@@ -173,9 +173,7 @@ async def _with_series(
     bucket = max((end_at - span["first_at"]) / points, SMALLEST_BUCKET)
     while span["first_at"] + bucket * points < end_at:
         bucket += bucket.resolution
-    rows: Any = await connection.fetch(
-        SELECT_BUCKETS, view.attempt_id, bucket, span["first_at"], end_at
-    )
+    rows = await connection.fetch(SELECT_BUCKETS, view.attempt_id, bucket, span["first_at"], end_at)
     series: dict[EngineMetric, list[SeriesPoint]] = {}
     for row in rows:
         point = SeriesPoint(at=row["at"], min=row["min"], max=row["max"], mean=row["mean"])

@@ -14,8 +14,8 @@ INSERT_DELETED: Final = "INSERT INTO deleted VALUES ($1, $2) ON CONFLICT DO NOTH
 IS_DELETED: Final = "SELECT EXISTS (SELECT FROM deleted WHERE subject_id = ANY ($1))"
 
 # What usage reports need stays: GPUs, times and energy. No sample opens an emptied summary again.
-# It comes first and waits for whoever computes one: the samples copied for it are seen then. In the
-# order in which late samples open them.
+# It comes first and waits for a transaction that computes one: the samples copied for that are seen
+# then. In the order in which late samples open them.
 EMPTY_SUMMARIES: Final = """
 WITH emptied AS MATERIALIZED (
     SELECT summary.attempt_id FROM summary JOIN attempt USING (attempt_id)

@@ -66,7 +66,7 @@ class Handlers:
         self.summaries_wake.set()
 
     async def record_health(self, event: HealthChanged) -> None:
-        """Keep the XIDs of devices: they tell of experiments on these."""
+        """Store the XIDs of devices: they belong to experiments on these."""
         if event.change is not HealthKind.XID or event.device_uuid is None or event.xid is None:
             return
         async with self.database.transaction() as connection:
@@ -76,7 +76,7 @@ class Handlers:
         self.summaries_wake.set()
 
     async def record_inventory(self, event: InventoryReported) -> None:
-        """Keep a node's driver, where it is another one than before."""
+        """Store a node's driver, where it is another one than before."""
         async with self.database.transaction() as connection:
             await driver_versions.record(connection, event)
 

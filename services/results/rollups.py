@@ -34,7 +34,7 @@ WHERE minute < newest OR minute <= $1 GROUP BY 1, 2
 ORDER BY date_bin('1 hour', minute, '2000-01-01Z'), node_id, minute LIMIT $2
 """
 
-# Whoever stores samples of these nodes has committed, or waits.
+# A transaction that stores samples of these nodes has committed, or waits.
 LOCK_BOOTS: Final = """
 SELECT node_id, boot_id FROM agent_boot WHERE node_id = ANY ($1)
 ORDER BY node_id, boot_id FOR UPDATE
@@ -92,7 +92,7 @@ WHERE at >= hour AND at < hour + interval '1 hour' AND at >= $3 AND at < $4
 GROUP BY 1, 2 {_replacing(_COLUMNS)}
 """
 
-# Most installations have no pods, and are spared a second look at every sample.
+# Most installations have no pods, and are spared a second read of every sample.
 HAS_PODS: Final = "SELECT EXISTS (SELECT FROM condition WHERE facts LIKE '%\"]]]')"
 # Joined as rollups are, and to conditions afterwards: a plan that begins with those is slow.
 SELECT_IN_PODS: Final = """
@@ -142,7 +142,7 @@ FORGET_SECONDS: Final = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Rollups:
-    """Keeps the rollups as new as the samples. One instance does, whichever finds the lock free."""
+    """Updates the rollups as samples come. One instance does, whichever finds the lock free."""
 
     database: Database
     minutes: Partitions
@@ -195,7 +195,7 @@ async def _roll_up(connection: Connection, nodes: list[str], minutes: list[datet
     first, last = min(minutes), max(minutes)
     await connection.execute(ROLL_UP_MINUTES, nodes, minutes, first, last + MINUTE)
     await connection.execute(ROLL_UP_HOURS, nodes, minutes, first - HOUR, last + HOUR)
-    await _note_pods(connection, nodes, minutes)
+    await _record_pods(connection, nodes, minutes)
     await connection.execute(UPDATE_BOOTS, nodes, minutes, *boots)
     since: dict[str, datetime] = {}
     for node_id, minute in zip(nodes, minutes, strict=True):
@@ -203,7 +203,7 @@ async def _roll_up(connection: Connection, nodes: list[str], minutes: list[datet
     await mark(connection, since, utcnow())
 
 
-async def _note_pods(connection: Connection, nodes: list[str], minutes: list[datetime]) -> None:
+async def _record_pods(connection: Connection, nodes: list[str], minutes: list[datetime]) -> None:
     if not await connection.fetchval(HAS_PODS):
         return
     first, last = min(minutes), max(minutes)

@@ -11,8 +11,8 @@ from shared.settings import CommonSettings, SettingsError, variable_of
 
 
 class ResultsSettings(CommonSettings, frozen=True, kw_only=True):
-    """`retention_days` is how long raw samples are kept; an experiment's own outlive that. Their
-    rollups by minutes and by hours are kept for `minutes_retention_days` and
+    """`retention_days` is how long raw samples are stored; an experiment's own outlive that. Their
+    rollups by minutes and by hours are stored for `minutes_retention_days` and
     `hours_retention_days`, which are no shorter.
 
     While an experiment loads, warms up and measures, its nodes sample every

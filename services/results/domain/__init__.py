@@ -1,1 +1,1 @@
-"""What an experiment's GPU samples say, computed from plain data."""
+"""Figures of an experiment's GPU samples, computed from plain data."""

@@ -39,7 +39,7 @@ def longest_gap_seconds(readings: Sequence[Reading], spans: Sequence[Span]) -> f
 
 
 def missing_ticks(readings: Sequence[Reading], spans: Sequence[Span]) -> int:
-    """How many ticks the numbers of the readings say are missing beside or within the spans."""
+    """How many ticks are missing beside or within the spans, by the numbers of the readings."""
     return sum(
         max(0, after.sequence - before.sequence - 1)
         for before, after in pairwise(readings)

@@ -10,14 +10,14 @@ from services.results.domain.coverage import covered_seconds, longest_gap_second
 from services.results.domain.energy import Energy
 from services.results.domain.reading import Condition, Reading, Span, Tenant
 
-# Reasons for lower clocks that say nothing of trouble.
+# Reasons for lower clocks that are no sign of trouble.
 HARMLESS: Final = frozenset(
     {"gpu_idle", "applications_clocks_setting", "sync_boost", "display_clock_setting"}
 )
 
 
 class Fault(NamedTuple):
-    """An XID that the driver told of a device, in seconds since the epoch."""
+    """An XID that the driver reported of a device, in seconds since the epoch."""
 
     node_id: str
     device_uuid: str
@@ -105,7 +105,7 @@ def _harmful_reasons(conditions: Mapping[int, Condition]) -> dict[str, frozenset
 def _others(
     conditions: Mapping[int, Condition], reservation_id: UUID | None
 ) -> dict[Tenant, frozenset[int]]:
-    """In which of the conditions somebody else was there."""
+    """In which of the conditions the device was in use by others."""
     tenants = {tenant for c in conditions.values() for tenant in c.tenants or ()}
     return {
         tenant: frozenset(n for n, c in conditions.items() if tenant in (c.tenants or ()))

@@ -25,7 +25,7 @@ DeviceKey = tuple[str, str]
 class Run(NamedTuple):
     """An experiment's part of the readings: what it was given and where it was measured.
 
-    `devices_unknown` says why it has no devices, where it had some. `prices` are of an hour of a
+    `devices_unknown` is why it has no devices, where it had some. `prices` are of an hour of a
     GPU, by parts of its model's name.
     """
 

@@ -1,4 +1,4 @@
-"""Which GPUs the pod of an engine had, by what the agent on its node was told by kubelet."""
+"""Which GPUs the pod of an engine had, by what kubelet reported to the agent on its node."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -8,21 +8,23 @@ from schemas.gpus.device_grant import DeviceGrant
 from schemas.telemetry.readings import GpuPod
 
 
-class Told(NamedTuple):
-    """A device of the node, and whose it was in some samples; None: kubelet was not asked."""
+class ReportedDevice(NamedTuple):
+    """A device of the node, and whose it was in some samples; None: kubelet was not queried."""
 
     device: DeviceGrant
     pods: tuple[GpuPod, ...] | None
 
 
-def devices_of(pod: EnginePod, told: Iterable[Told]) -> tuple[tuple[DeviceGrant, ...], str]:
+def devices_of(
+    pod: EnginePod, reported: Iterable[ReportedDevice]
+) -> tuple[tuple[DeviceGrant, ...], str]:
     """By index; or none, and why they are not known.
 
-    `told` is all of the attempt's time. What a pod has does not change while it lives, but may
-    become known device by device: fewer or more than it asked for is no answer.
+    `reported` is all of the attempt's time. What a pod has does not change while it lives, but may
+    become known device by device: fewer or more than it requested is no answer.
     """
     own = GpuPod(pod.namespace, pod.pod, pod.container)
-    seen = list(told)
+    seen = list(reported)
     if not seen:
         return (), f"no telemetry agent reported from node {pod.node_id}"
     if all(pods is None for _, pods in seen):

@@ -60,7 +60,7 @@ def plan(
     """At most `points` buckets, from about `most_rows` rows at most.
 
     The coarsest level that still fills half of the points; a coarser one where that would be too
-    many rows, or where the finer ones are not kept as long. Minutes that are `due` are read raw.
+    many rows, or where the finer ones are not stored as long. Minutes that are `due` are read raw.
     """
     level = _level(start, end, points, devices, most_rows, kept_from)
     finest = next((at for at in Level if start >= kept_from[at]), Level.HOUR)

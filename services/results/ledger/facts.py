@@ -123,14 +123,14 @@ async def _record(connection: Connection, event: LedgerEvent) -> Iterable[str]:
         case ReservationEnded():
             await _upsert(connection, event)
             column = "reservation_ended_at"
-            await _note_time(connection, column, event, event.reservation_id, event.devices)
+            await _record_time(connection, column, event, event.reservation_id, event.devices)
             return {device.node_id for device in event.devices}
         case DeviceQuarantined() | DeviceFreed():
             if event.reservation_id is None:
                 return ()
             device = DeviceGrant(node_id=event.node_id, uuid=event.device_uuid, index=0, name="")
             column = "freed_at" if isinstance(event, DeviceFreed) else "quarantined_at"
-            await _note_time(connection, column, event, event.reservation_id, [device])
+            await _record_time(connection, column, event, event.reservation_id, [device])
         case DeviceCordoned() | DeviceUncordoned():
             await connection.execute(
                 INSERT_CORDON,
@@ -192,7 +192,7 @@ def _memory_of(device: DeviceGrant) -> int | None:
     return share.reserved_memory_mb if share is not None else device.memory_total_mb
 
 
-async def _note_time(
+async def _record_time(
     connection: Connection,
     column: str,
     event: Event,
@@ -211,7 +211,7 @@ async def _note_time(
 
 
 async def _insert_devices(connection: Connection, devices: Iterable[DeviceGrant]) -> None:
-    """Samples tell more of them, and whatever they tell replaces this."""
+    """Samples show more of them, and what they show replaces this."""
     found = list(devices)
     await connection.execute(
         INSERT_DEVICES,

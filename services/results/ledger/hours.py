@@ -2,10 +2,10 @@
 
 Times count in whole milliseconds and devices in hundredths, so that amounts are whole numbers of
 GPU-microseconds, 10 for a hundredth of a device for a millisecond. What a device was follows from
-the intervals of its holdings and cordons, and from the time that its samples tell of:
+the intervals of its holdings and cordons, and from the time that its samples cover:
 
-- held: used, idle, or unknown where no sample with a utilization tells;
-- not held: cordoned; else free where any sample tells, unknown where none does.
+- held: used, idle, or unknown where no sample with a utilization covers it;
+- not held: cordoned; else free where any sample covers it, unknown where none does.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ MOST_NODE_HOURS: Final = 100  # in one transaction
 ABSENT: Final = timedelta(days=7)
 NOBODY: Final = UUID(int=0)  # in place of a reservation, for what is not held
 
-# How much time each sample of a minute tells of: from the one before it, the last one also up to
+# How much time each sample of a minute covers: from the one before it, the last one also up to
 # the minute's end; never more than two intervals, or two seconds where these are shorter. It needs
 # no sample of another minute, so that a minute can be counted by itself. `date_bin` and `date_part`
 # because `date_trunc` asks for the time zone and `extract` counts in decimals: half of its cost.
@@ -60,7 +60,7 @@ LOCK_PROGRESS: Final = "SELECT closed_until FROM ledger_progress FOR UPDATE"
 UPDATE_PROGRESS: Final = "UPDATE ledger_progress SET closed_until = $1"
 SELECT_NODES: Final = "SELECT DISTINCT node_id FROM device ORDER BY node_id"
 
-# Taken in one statement and computed by the next: what was committed by whoever marked is seen.
+# Taken in one statement and computed by the next: what was committed by what marked them is seen.
 TAKE_DUE: Final = """
 DELETE FROM ledger_due WHERE (node_id, hour) IN (
     SELECT node_id, hour FROM ledger_due WHERE hour < $1
@@ -99,9 +99,10 @@ WHERE device.node_id = due.node_id AND ledger_hour.device_no = device.device_no
 """
 
 # The steps: 1. each hour of a device is cut wherever a holding or a cordon begins or ends. 2. Of
-# each segment between two cuts it is counted what samples tell: by minutes that were rolled up
-# where these lie in it as a whole, by raw samples for the others. 3. What is told is divided among
-# those who hold the device, the eldest first (clocks may let two of them overlap), and the rest.
+# each segment between two cuts it is counted what samples cover: by minutes that were rolled up
+# where these lie in it as a whole, by raw samples for the others. 3. What is covered is divided
+# among those who hold the device, the eldest first (clocks may let two of them overlap), and the
+# rest.
 COMPUTE: Final = f"""
 WITH frame AS MATERIALIZED (
     SELECT device_no, hour, least(start_at, $3::timestamptz) AS start_at,
@@ -284,7 +285,7 @@ class Ledger:
 async def mark(connection: Connection, since: Mapping[str, datetime], until: datetime) -> None:
     """Have hours of nodes computed, each from a time on; last in a transaction.
 
-    A row is updated even if it is there: whoever computes it now must not miss this transaction.
+    A row is updated even if it is there: a transaction that computes it now must not miss this one.
     """
     if since:
         starts = [start_of(at, HOUR) for at in since.values()]

@@ -8,7 +8,7 @@ import msgspec
 from schemas.executor.attempts import AttemptFinished, Runtime
 from schemas.gpus.device_grant import DeviceGrant
 from services.results.domain import pod_devices
-from services.results.domain.pod_devices import Told
+from services.results.domain.pod_devices import ReportedDevice
 from services.results.domain.reading import Condition
 from shared.postgres.database import Connection, from_json
 
@@ -45,7 +45,7 @@ async def devices_of(
     return pod_devices.devices_of(
         event.pod,
         (
-            Told(
+            ReportedDevice(
                 msgspec.convert(row, DeviceGrant),
                 condition.pods if (condition := conditions.get(row["condition_no"])) else None,
             )

@@ -90,7 +90,7 @@ class Partitions:
             await asyncio.sleep(UPKEEP_SECONDS)
 
     def oldest_kept(self) -> date:
-        """The first day that the retention keeps."""
+        """The first day within the retention."""
         return utcnow().date() - timedelta(days=self.retention_days)
 
     async def make_ahead(self) -> None:

@@ -67,7 +67,7 @@ Insert = Callable[[Connection, str, bytes], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    """What a batch tells that has no number yet, or has changed."""
+    """What of a batch has no number yet, or has changed."""
 
     devices: dict[DeviceKey, DeviceRow] = field(default_factory=dict)
     conditions: dict[Found, GpuReading] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class SampleStore:
     database: Database
     partitions: Partitions
     stored: Callable[[Connection, Spans], Awaitable[None]]
-    forward: Callable[[list[GpuSampled]], None] = lambda _: None
+    forward: Callable[[list[GpuSampled]], None] | None = None
     readings_stored: int = 0
     _devices: dict[DeviceKey, tuple[int, DeviceRow]] = field(default_factory=dict)
     _conditions: dict[Found, int | None] = field(default_factory=dict)
@@ -122,7 +122,8 @@ class SampleStore:
             self.partitions.known.clear()
             raise UnavailableError(f"a partition is missing: {error}") from error
         self.readings_stored += sum(len(sample.gpus) for sample in fresh)
-        self.forward(fresh)
+        if self.forward is not None:
+            self.forward(fresh)
 
     async def _insert(
         self, samples: list[GpuSampled], rows: Mapping[int, bytes], insert: Insert

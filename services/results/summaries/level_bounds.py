@@ -1,4 +1,4 @@
-"""What of stored samples says what bounded an attempt's levels."""
+"""What bounded an attempt's levels, by stored samples."""
 
 from typing import Final
 from uuid import UUID
@@ -42,7 +42,7 @@ THERMAL_REASONS: Final = ("sw_thermal_slowdown", "hw_thermal_slowdown")
 async def with_bounds(
     connection: Connection, attempt_id: UUID, benchmark: BenchmarkResult
 ) -> BenchmarkResult:
-    """Its levels with what bounded them, where the engine told enough for it."""
+    """Its levels with what bounded them, where the engine reported enough for it."""
     levels = benchmark.levels
     rows = await connection.fetch(
         SELECT_FACTS,

@@ -28,7 +28,7 @@ from shared.waiting import wait_for
 
 POLL_SECONDS: Final = 0.5
 RETRY_SECONDS: Final = 30.0
-# What comes of the time after an attempt's end tells of its last moments.
+# What comes of the time after an attempt's end belongs to its last moments.
 TAIL: Final = timedelta(seconds=1)
 
 

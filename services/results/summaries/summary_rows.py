@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -18,7 +18,7 @@ from services.results.domain.reading import Reading
 from services.results.samples.copied_rows import COLUMNS
 from shared.benchmarks.levels.request_columns import without_requests
 from shared.messaging.codec import encode
-from shared.postgres.database import Connection, from_json, to_json
+from shared.postgres.database import Connection, Row, from_json, to_json
 
 # How far around its window an attempt's samples are copied: neighbours say what happens at its
 # edges, and the first one after it shows that it is complete.
@@ -351,7 +351,7 @@ async def summaries_of_task(
     return [_summary(row) for row in rows]
 
 
-def _summary(row: Any) -> Summary:
+def _summary(row: Row) -> Summary:
     return Summary(
         event=_decode_event(row["event"]),
         version=row["version"],

@@ -5,7 +5,7 @@ import pytest
 from schemas.cluster.kubernetes import EnginePod
 from schemas.gpus.device_grant import DeviceGrant
 from schemas.telemetry.readings import GpuPod
-from services.results.domain.pod_devices import Told, devices_of
+from services.results.domain.pod_devices import ReportedDevice, devices_of
 
 POD = EnginePod(node_id="n1", namespace="engines", pod="e-1-x", container="ome-container", gpus=2)
 OWN = GpuPod("engines", "e-1-x", "ome-container")
@@ -18,12 +18,12 @@ def gpu(index: int) -> DeviceGrant:
 
 def test_a_device_is_a_pods_from_any_time_of_its_life() -> None:
     told = [
-        Told(gpu(2), None),
-        Told(gpu(2), ()),
-        Told(gpu(2), (*OTHERS, OWN)),
-        Told(gpu(1), (OWN,)),
-        Told(gpu(1), None),
-        Told(gpu(0), OTHERS),
+        ReportedDevice(gpu(2), None),
+        ReportedDevice(gpu(2), ()),
+        ReportedDevice(gpu(2), (*OTHERS, OWN)),
+        ReportedDevice(gpu(1), (OWN,)),
+        ReportedDevice(gpu(1), None),
+        ReportedDevice(gpu(0), OTHERS),
     ]
 
     assert devices_of(POD, told) == ((gpu(1), gpu(2)), "")
@@ -33,13 +33,19 @@ def test_a_device_is_a_pods_from_any_time_of_its_life() -> None:
     ("told", "why"),
     [
         ([], "no telemetry agent reported from node n1"),
-        ([Told(gpu(0), None)], "the agent on node n1 could not ask kubelet which pod has"),
-        ([Told(gpu(0), OTHERS)], "kubelet on node n1 told of 0 of the 2 GPUs of pod engines/e-1-x"),
-        ([Told(gpu(0), (OWN,)), Told(gpu(1), None)], "told of 1 of the 2 GPUs"),
-        ([Told(gpu(i), (OWN,)) for i in range(3)], "told of 3 of the 2 GPUs"),
+        (
+            [ReportedDevice(gpu(0), None)],
+            "the agent on node n1 could not ask kubelet which pod has",
+        ),
+        (
+            [ReportedDevice(gpu(0), OTHERS)],
+            "kubelet on node n1 told of 0 of the 2 GPUs of pod engines/e-1-x",
+        ),
+        ([ReportedDevice(gpu(0), (OWN,)), ReportedDevice(gpu(1), None)], "told of 1 of the 2 GPUs"),
+        ([ReportedDevice(gpu(i), (OWN,)) for i in range(3)], "told of 3 of the 2 GPUs"),
     ],
 )
-def test_what_is_not_certain_is_not_guessed(told: list[Told], why: str) -> None:
+def test_what_is_not_certain_is_not_guessed(told: list[ReportedDevice], why: str) -> None:
     devices, because = devices_of(POD, told)
 
     assert devices == ()
