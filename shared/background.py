@@ -38,7 +38,7 @@ class Background:
                     for task in tuple(self._tasks):
                         task.cancel()
         except BaseExceptionGroup as errors:
-            # One error is the rule; its own type is what callers and tests look for.
+            # One error is the rule; its own type is what callers and tests expect.
             if len(errors.exceptions) == 1:
                 raise errors.exceptions[0] from None
             raise
@@ -58,12 +58,14 @@ class Background:
 
     async def _run(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
         try:
-            await self._keep_running(name, loop)
+            await self._restart_while_unavailable(name, loop)
         except Exception:
             log.exception("loop_failed", loop=name)
             raise
 
-    async def _keep_running(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
+    async def _restart_while_unavailable(
+        self, name: str, loop: Callable[[], Awaitable[None]]
+    ) -> None:
         pause = FIRST_RETRY_SECONDS
         while True:
             began = asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""What engines' `/metrics` say, under our names: one table for all engines and versions."""
+"""Engines' `/metrics` under our names: one table for all engines and versions."""
 
 import math
 from collections import defaultdict
@@ -14,7 +14,7 @@ from shared.prometheus_text import samples
 class EngineNames:
     """An engine's names of the fields of `EngineReading`, newest release first.
 
-    `drafts` and `accepted_tokens` give the accept length where it is counted and not told;
+    `drafts` and `accepted_tokens` give the accept length where it is counted and not reported;
     `reset_path` empties the prefix cache.
     """
 

@@ -1,4 +1,4 @@
-"""Under which names a server may be asked.
+"""Under which names a server answers.
 
 A web page whose name was rebound to this machine sends that name as its Host.
 """

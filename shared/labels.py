@@ -55,7 +55,7 @@ def written_id(text: str | None) -> UUID | None:
 
 
 def written_epoch(text: str | None) -> int | None:
-    """None for what no message can carry: anybody may set it, and it must hide nothing."""
+    """None for what no message can carry: any process may set it, and it must hide nothing."""
     if text is None or not (text.isascii() and text.isdigit()) or len(text) > EPOCH_DIGITS:
         return None
     return int(text) or None

@@ -1,4 +1,4 @@
-"""What a process owes the processes around it: it dies with its parent, says when it is ready,
+"""What a process owes the processes around it: it dies with its parent, reports when it is ready,
 holds its data alone.
 """
 
@@ -30,10 +30,10 @@ def die_with_parent(
 ) -> str | None:
     """Have the kernel send `death_signal` here when the parent ends; return why it cannot, or None.
 
-    The parent is the *thread* that started this process: whoever starts processes that must live on
-    does it from its main thread. Setting another user id forgets the request, so it comes after
-    that. With `parent_pid` given, a parent that was gone before the request ends this process at
-    once.
+    The parent is the *thread* that started this process: a thread that starts processes which must
+    live on does it from its main thread. Setting another user id forgets the request, so it comes
+    after that. With `parent_pid` given, a parent that was gone before the request ends this process
+    at once.
     """
     if _libc is None:
         return f"processes cannot be tied to their parent on {sys.platform}"
@@ -67,7 +67,7 @@ def give_back_memory() -> None:
 
 
 def notify_ready() -> None:
-    """Tell the supervisor that this process answers. Without a supervisor nothing happens.
+    """Report to the supervisor that this process answers. Without a supervisor nothing happens.
 
     By a link to the process, which a full disk takes, as it does not take a file's content.
     """
@@ -79,7 +79,7 @@ def notify_ready() -> None:
 
 
 def forget_ready() -> None:
-    """Take back what an earlier process said at the same place, as in a container started again."""
+    """Take back what an earlier process reported at the same place, as in a restarted container."""
     if path := os.environ.get(READY_FILE_VARIABLE):
         Path(path).unlink(missing_ok=True)
 
@@ -102,7 +102,7 @@ class LockHolder(Struct, frozen=True, kw_only=True):
 
 
 class DataDirectoryBusy(StewardError):
-    """Another process holds the data directory. `holder` is None if it has not said who it is."""
+    """Another process holds the data directory. `holder` None: it has not written who it is."""
 
     def __init__(self, directory: Path, holder: LockHolder | None) -> None:
         self.directory = directory
@@ -159,7 +159,7 @@ class DataDirectoryLock:
             self._descriptor = None
 
     def current_holder(self) -> LockHolder | None:
-        """What the lock file says, or None if it says nothing readable."""
+        """What the lock file holds, or None if that is not readable."""
         try:
             return msgspec.json.decode(self.directory.lock_path.read_bytes(), type=LockHolder)
         except (OSError, msgspec.DecodeError):

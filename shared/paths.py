@@ -1,4 +1,4 @@
-"""Where an installation keeps its things, and what clients on the same machine read."""
+"""Where an installation's files are, and what clients on the same machine read."""
 
 import contextlib
 import fcntl
@@ -100,7 +100,7 @@ def write_if_changed(path: Path, content: bytes) -> None:
 
 
 def give_to_owner_above(path: Path) -> None:
-    """What root writes into a directory of somebody else is theirs, or they could not read it."""
+    """What root writes into another user's directory is theirs, or they could not read it."""
     owner = path.parent.stat()
     if os.geteuid() == 0 and owner.st_uid != 0:
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)

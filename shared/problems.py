@@ -1,4 +1,4 @@
-"""What was wrong with an input, told so that a person can mend it."""
+"""What was wrong with an input, so that a person can mend it."""
 
 import enum
 import re
@@ -56,7 +56,7 @@ def explain_validation_error(
 def in_words(sentence: str, *, choices: Sequence[str] = (), form: str | None = None) -> str:
     """A decoder's sentence as people read it: with the choices there are, without a pattern.
 
-    `form` says in words what a pattern asks for.
+    `form` describes what a pattern matches.
     """
     if choice := _CHOICE.fullmatch(sentence):
         return f"expected one of: {', '.join(choices)}; found {choice['found']}"
@@ -125,7 +125,7 @@ def _choices(options: Iterable[inspect.Type]) -> list[str]:
 
 
 def _form(options: Iterable[inspect.Type]) -> str | None:
-    """What the description of a text says."""
+    """A text's description."""
     described = (
         found.extra_json_schema for found in options if isinstance(found, inspect.Metadata)
     )
@@ -156,7 +156,7 @@ def _types_at(type_: Any, path: str) -> list[inspect.Type]:
 
 
 def _options(type_: inspect.Type) -> list[inspect.Type]:
-    """What a type may be; only of texts with what their description says."""
+    """What a type may be; only of texts with their description."""
     if isinstance(type_, inspect.Metadata) and not isinstance(type_.type, inspect.StrType):
         return _options(type_.type)
     if isinstance(type_, inspect.UnionType):

@@ -51,7 +51,7 @@ class Service:
     Order of a start: database, bus, `start`, subscriptions, loops, `ready`; of a stop: `stop`,
     loops, subscriptions, bus, database. A service with a database also runs the relay of its outbox
     and the sender of its durable commands, whose answers go to `on_reply`. The streams' events go
-    to `on_stream_seen` and `on_new_stream`, as `StreamDeclaration` says.
+    to `on_stream_seen` and `on_new_stream`, as of `StreamDeclaration`.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Service:
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self.app.run(sleep_time=0.05))
-        except Exception:  # noqa: BLE001  # the process's own edge: the status tells of it
+        except Exception:  # noqa: BLE001  # the process's own edge: the status shows it
             log.exception("service_failed", name=self.name)
             sys.exit(1)
 

@@ -58,7 +58,7 @@ async def eventually(
     every_seconds: float = 0.02,
     what: str = "the condition",
 ) -> None:
-    """Ask until `claim` holds. Raises AssertionError at the deadline."""
+    """Repeat until `claim` holds. Raises AssertionError at the deadline."""
     deadline = time.monotonic() + within_seconds
     while True:
         holds = claim()

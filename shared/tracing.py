@@ -107,7 +107,7 @@ def headers(traceparent: str | None) -> dict[str, str]:
     return {} if traceparent is None else {TRACEPARENT: traceparent}
 
 
-def asking(subject: str, message: object) -> AbstractContextManager[None]:
+def requesting(subject: str, message: object) -> AbstractContextManager[None]:
     """Around a request that is sent."""
     if _tracing is None:
         return nullcontext()

@@ -9,7 +9,7 @@ CANCEL_AGAIN_SECONDS: Final = 0.5
 
 
 def heed_cancellation() -> None:
-    """Raise CancelledError if this task was cancelled and something it awaited forgot to say so.
+    """Raise CancelledError if this task was cancelled and something it awaited lost that.
 
     asyncio.wait_for does, which nats-py is full of, when its result comes together with the
     cancellation. Drop with Python 3.11.

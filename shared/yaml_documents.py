@@ -1,4 +1,4 @@
-"""YAML as JSON: what people write with less punctuation, and nothing that JSON cannot say."""
+"""YAML as JSON: what people write with less punctuation, and nothing that JSON cannot hold."""
 
 import json
 import re

@@ -30,7 +30,7 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     every node); any other waits for `gpusteward node admit`. Unset, it is every node where the bus
     is on loopback, else none; `up` adds this machine's own.
 
-    `leader_ttl_seconds` is how long a silent leader keeps others from deciding. A fleet that is
+    `leader_ttl_seconds` is how long no other decides after a leader fell silent. A fleet that is
     empty, or a node that has not reported its devices, rules nothing out for
     `inventory_grace_seconds`.
 
@@ -40,7 +40,7 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     process under none; underuse is a held device below `idle_percent`; an agent is stale that sends
     nothing. A node that sends nothing at all for `node_lost_seconds` is lost. The cordon of a lost
     GPU or node lifts itself once it was well for `recovery_quiet_seconds`. Processes named in
-    `system_processes`, separated by commas, never keep a GPU from being granted.
+    `system_processes`, separated by commas, never prevent the grant of a GPU.
     `aging_seconds` of waiting count as one point of priority, 0 turns that off; a preempted holder
     has `preemption_grace_seconds` to stop. Ended reservations stay for `retention_days`; of the
     decision log `decisions_kept` records, none longer than `decision_retention_days`.
@@ -52,12 +52,12 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     requests asked for, instead of to the fullest node.
 
     A reservation whose GPUs all stay below `idle_percent` for `idle_window_seconds`, and of whose
-    experiment nothing runs, is told of as idle. If it stays so for `idle_grace_seconds` more,
+    experiment nothing runs, is reported as idle. If it stays so for `idle_grace_seconds` more,
     `idle_action` follows: `warn` is nothing, `preemptible` lets any request that waits have its
     GPUs, `release` ends it. `idle_actions` has other actions for namespaces:
     `research=release, ci=preemptible`.
 
-    Shares of a GPU are asked for in multiples of `share_quantum`, of which 1 is one. Namespaces
+    Shares of a GPU are requested in multiples of `share_quantum`, of which 1 is one. Namespaces
     named in `enforced_share_namespaces`, separated by commas (`*` is all), are granted only shares
     that something enforces.
     """
@@ -103,7 +103,7 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
 
     @property
     def share_rules(self) -> ShareRules:
-        """What requests for shares have to keep to."""
+        """What requests for shares have to meet."""
         named = self.enforced_share_namespaces.split(",")
         return ShareRules(
             quantum=hundredths(self.share_quantum) or 1,
@@ -135,7 +135,7 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
         )
 
     def admits(self, node_id: NodeId) -> bool:
-        """Whether a new node is granted on without an operator's word."""
+        """Whether a new node is granted on before an operator admits it."""
         if self.admit_nodes is None:
             return is_loopback(urlsplit(self.nats_url).hostname or "")
         named = {name.strip() for name in self.admit_nodes.split(",")}

@@ -7,8 +7,8 @@ Capability = tuple[int, int]
 
 _FORM: Final = re.compile(r"(\d{1,2})\.(\d{1,2})")
 _SEPARATORS: Final = re.compile(r"[\s_-]+")
-# For GPUs whose source does not tell it. NVIDIA, https://developer.nvidia.com/cuda-gpus; the first
-# that matches counts.
+# For GPUs whose source does not report it. NVIDIA, https://developer.nvidia.com/cuda-gpus; the
+# first that matches counts.
 _BY_NAME: Final = tuple(
     (re.compile(rf"\b(?:{names})\b", re.IGNORECASE), capability)
     for names, capability in (

@@ -30,7 +30,7 @@ _WHOLE_CARD: Final = "give it whole cards (tencent.com/vcuda-core: 100 or a mult
 
 
 class Versions(Struct, frozen=True, kw_only=True):
-    """`baseline` None: the virtual GPU's library does not tell it."""
+    """`baseline` None: the virtual GPU's library does not name it."""
 
     driver: CudaVersion
     runtime: CudaVersion

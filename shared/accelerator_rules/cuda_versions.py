@@ -29,7 +29,8 @@ _TELLING: Final = (
     re.compile(r"cuda(?:[_ ]version)?[-_:=v\s]*(\d{1,2})\.(\d{1,2})"),
     re.compile(r"(?<![a-z0-9])cu(1\d|[89])(\d)(?!\d)"),
 )
-# Of an image. What the container toolkit demands of the driver goes before what is told of it.
+# Of an image. What the container toolkit demands of the driver goes before what is written about
+# it.
 _IMAGE_VARIABLES: Final = ("NVIDIA_REQUIRE_CUDA", "CUDA_VERSION")
 _IMAGE_LABEL: Final = "com.nvidia.cuda.version"
 _DRIVER_VERSION: Final = re.compile(r"\d{3,4}\.\d{1,4}(?:\.\d{1,4})?")
@@ -87,7 +88,7 @@ def runtime_cuda(text: str, *, path: str = "$.runtime") -> CudaVersion:
 def image_cuda(reference: str, variables: Iterable[str], labels: Mapping[str, str]) -> str | None:
     """The CUDA that an image is of, by its environment (NAME=VALUE), its labels, or its tag.
 
-    None if none of them tells it.
+    None if none of them names it.
     """
     environment = dict(each.partition("=")[::2] for each in variables)
     told = (*(environment.get(name) for name in _IMAGE_VARIABLES), labels.get(_IMAGE_LABEL))
@@ -101,7 +102,7 @@ def image_cuda(reference: str, variables: Iterable[str], labels: Mapping[str, st
 
 
 def cuda_of_driver(version: str | None) -> str | None:
-    """That of an NVIDIA driver's version, for sources that tell no more; None if it is none."""
+    """That of an NVIDIA driver's version, for sources that report no more; None if it is none."""
     if version is None or not _DRIVER_VERSION.fullmatch(version.strip()):
         return None
     try:

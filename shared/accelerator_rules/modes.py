@@ -22,7 +22,7 @@ from shared.errors import RefusedError
 # Whole GPUs of NVIDIA: of the device plugin, and the class of the DRA driver's devices.
 GPU_RESOURCE: Final = "nvidia.com/gpu"
 DEVICE_CLASS: Final = "gpu.nvidia.com"
-# What counts as a GPU in a cluster where nobody says otherwise; `*` stands for any ending.
+# What counts as a GPU in a cluster unless configured; `*` stands for any ending.
 COUNTED: Final = (
     *(GPU_RESOURCE, "nvidia.com/gpu.shared", "nvidia.com/mig-*", "nvidia.com/mps-core"),
     *("tencent.com/vcuda-core", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe"),
@@ -258,7 +258,7 @@ def _of_vgpu(form: GpuForm, resources: Mapping[str, int]) -> GpuRequest:
 
 
 def _refuse_memory(resources: Mapping[str, int], form: GpuForm | None) -> None:
-    """Raises RefusedError for memory of another form, and of one whose unit nobody tells."""
+    """Raises RefusedError for memory of another form, and of one whose unit is not known."""
     for name in _MEMORY.keys() & resources.keys():
         if form is None or name != form.memory_resource:
             raise _refused(f"expected no {name} with what it does not belong to")

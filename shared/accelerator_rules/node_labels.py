@@ -1,4 +1,4 @@
-"""Labels of Kubernetes nodes that tell their driver's CUDA, and affinity by them.
+"""Labels of Kubernetes nodes with their driver's CUDA, and affinity by them.
 
 Accelerator guide, Node Labeling Strategy.
 """
@@ -19,7 +19,7 @@ def cuda_labels(driver: CudaVersion) -> dict[str, str]:
 
 
 def cuda_of(labels: Mapping[str, str]) -> CudaVersion | None:
-    """What the driver of a node serves; None: its labels do not tell it."""
+    """What the driver of a node serves; None: its labels do not have it."""
     major, minor = labels.get(MAJOR_LABEL, ""), labels.get(MINOR_LABEL, "")
     is_told = all(each.isdecimal() and len(each) <= _DIGITS for each in (major, minor))
     return CudaVersion(int(major), int(minor)) if is_told else None

@@ -243,7 +243,7 @@ class _Text(Struct, frozen=True):
 
 
 class _Config(Struct, frozen=True):
-    """What of a model's config.json tells its precisions; `dtype` is its newer spelling."""
+    """What of a model's config.json names its precisions; `dtype` is its newer spelling."""
 
     torch_dtype: str | None = None
     dtype: str | None = None

@@ -25,7 +25,7 @@ class Preflight(Struct, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> list[str]:
-        """What keeps GPUs out."""
+        """What excludes GPUs."""
         return [each.message for each in self.findings if each.verdict is Verdict.SUPPORTED]
 
 
@@ -39,9 +39,9 @@ def preflight(
     image_cuda: CudaVersion | None = None,
     rules: CudaRules = CudaRules.STRICT,
 ) -> Preflight:
-    """`model_precisions` are of the model's config.json; empty: nothing was found that tells them.
+    """`model_precisions` are of the model's config.json; empty: nothing was found that names them.
 
-    `image_cuda` is what the image was built with; None: it does not tell.
+    `image_cuda` is what the image was built with; None: it does not state it.
     """
     demand = demand_of(parameters, model_precisions)
     findings = [_of_precision(demand)] if demand is not None else []

@@ -237,7 +237,7 @@ def _configured(plugin: Plugin, place: str, given: Mapping[str, Any]) -> Finding
 def _readable(
     given: Mapping[str, Any], kubernetes: tuple[int, int], place: str
 ) -> tuple[Finding, ...]:
-    """What keeps this Kubernetes from reading it."""
+    """Why this Kubernetes does not read it."""
     version, kind = str(given.get("apiVersion")), given.get("kind")
     if kind != KIND:
         says = f"expected a {KIND}, got {kind!r}"

@@ -1,4 +1,4 @@
-"""Archives as tar files: written file by file, read only if every byte is what it says."""
+"""Archives as tar files: written file by file, read only if every byte is as its headers state."""
 
 import hashlib
 import io
@@ -101,7 +101,7 @@ def read_archive(
 
 
 class _InParts(io.RawIOBase):
-    """A file that gives no more than a part at once: a tar file's headers say how much is read."""
+    """A file that gives no more than a part at once: a tar file's headers set how much is read."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -121,7 +121,7 @@ class _InParts(io.RawIOBase):
 def _members(tar: bytes | BinaryIO) -> Iterator[tuple[str, IO[bytes]]]:
     """Plain files alone: no links, devices, or sparse files, whose sizes say nothing.
 
-    Each is to be read before the next is asked for.
+    Each is to be read before the next is taken.
     """
     opened = io.BytesIO(tar) if isinstance(tar, bytes) else tar
     seen: set[str] = set()

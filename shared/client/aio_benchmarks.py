@@ -1,4 +1,4 @@
-"""A benchmark of a running server with a look at its GPUs, for asynchronous programs."""
+"""A benchmark of a running server with monitoring of its GPUs, for asynchronous programs."""
 
 import tempfile
 from collections.abc import Mapping, Sequence

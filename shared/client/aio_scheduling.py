@@ -1,7 +1,7 @@
 """What would be granted, for asynchronous programs, by the names that tuning scripts know.
 
-Each asks the platform once, takes no lock and holds nothing; a program that needs GPUs for
-itself requests a reservation. `min_memory_mb` None asks for no particular amount of memory.
+Each queries the platform once, takes no lock and holds nothing; a program that needs GPUs for
+itself requests a reservation. `min_memory_mb` None requires no particular amount of memory.
 Several GPUs are meant for tensor parallelism: their free memory is balanced unless
 `balanced_memory` is false.
 """
@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from schemas.cluster.node_selection import ClusterGpu, NodeGpuSummary
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.views import AvailabilityView
-from shared.client.asking import ask_in_loop
 from shared.client.devices import node_of_indices
 from shared.client.http import StewardClient
+from shared.client.platform_query import query_platform
 from shared.gpu.node_selection import selection_lines
 
 log: Final = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ SHORTEST_CHECK_SECONDS: Final = 0.1
 
 async def estimate_gpu_requirements(task_config: dict[str, Any]) -> tuple[int, int]:
     """GPUs that the largest combination of a task configuration needs, and MiB per GPU; logged."""
-    estimate = await ask_in_loop(lambda client: client.estimate(task_config))
+    estimate = await query_platform(lambda client: client.estimate(task_config))
     log.info("Estimated requirements: %d GPUs, %d MB each", estimate.gpus, estimate.min_memory_mb)
     return estimate.gpus, estimate.min_memory_mb
 
@@ -38,9 +38,9 @@ async def estimate_gpu_requirements(task_config: dict[str, Any]) -> tuple[int, i
 async def check_gpu_availability(
     required_gpus: int, min_memory_mb: int | None = None, *, balanced_memory: bool = True
 ) -> tuple[bool, str]:
-    """Whether so many GPUs would be granted now, and the sentence that says why or why not."""
+    """Whether so many GPUs would be granted now, and why or why not, in a sentence."""
     request = _group(required_gpus, min_memory_mb, balanced_memory)
-    view = await ask_in_loop(lambda client: client.availability(request))
+    view = await query_platform(lambda client: client.availability(request))
     return view.available, view.message
 
 
@@ -52,7 +52,7 @@ async def wait_for_gpu_availability(
     *,
     balanced_memory: bool = True,
 ) -> tuple[bool, str]:
-    """Wait until so many GPUs would be granted; the sentence says why or why not.
+    """Wait until so many GPUs would be granted; why or why not, in a sentence.
 
     What the fleet can never give is answered at once. The platform answers as soon as something
     changes; `check_interval` is only how many seconds apart the status is logged meanwhile.
@@ -72,7 +72,7 @@ async def wait_for_gpu_availability(
                 *(required_gpus, time.monotonic() - began, timeout_seconds, view.message),
             )
 
-    view = await ask_in_loop(wait)
+    view = await query_platform(wait)
     return view.available, view.message
 
 
@@ -96,7 +96,7 @@ async def select_gpus_for_task(
             replace(request, node_ids=(node,) if node is not None else ())
         )
 
-    view = await ask_in_loop(choose)
+    view = await query_platform(choose)
     if not view.available:
         raise RuntimeError(f"expected {required_gpus} GPUs: {view.message}")
     return [device.index for device in view.devices]
@@ -104,7 +104,7 @@ async def select_gpus_for_task(
 
 async def get_cluster_gpu_status() -> list[ClusterGpu]:
     """Every GPU of every node, by node and index; None is unknown."""
-    return list((await ask_in_loop(lambda client: client.cluster_status())).gpus)
+    return list((await query_platform(lambda client: client.cluster_status())).gpus)
 
 
 async def get_node_gpu_summaries(
@@ -112,7 +112,7 @@ async def get_node_gpu_summaries(
     memory_threshold: float = MEMORY_THRESHOLD,
 ) -> dict[str, NodeGpuSummary]:
     """GPUs summed up by node name; idle are those below both thresholds, or without metrics."""
-    found = await ask_in_loop(
+    found = await query_platform(
         lambda client: client.node_summaries(utilization_threshold, memory_threshold)
     )
     return found.nodes
@@ -124,7 +124,7 @@ async def find_best_node_for_deployment(
     memory_threshold: float = MEMORY_THRESHOLD,
 ) -> str | None:
     """The name of the node with the most idle GPUs; None leaves the choice to Kubernetes."""
-    found = await ask_in_loop(
+    found = await query_platform(
         lambda client: client.select_node(required_gpus, utilization_threshold, memory_threshold)
     )
     log.info("\n".join(selection_lines(required_gpus, found)))
@@ -135,5 +135,5 @@ select_best_node = find_best_node_for_deployment
 
 
 def _group(gpus: int, min_memory_mb: int | None, balanced_memory: bool) -> GpuRequest:
-    """GPUs for one engine. A request without a wish would ask for half of each GPU's memory."""
+    """GPUs for one engine. Unless set, a request needs half of each GPU's memory."""
     return GpuRequest(gpus=gpus, min_memory_mb=min_memory_mb or 0, balanced_memory=balanced_memory)

@@ -1,6 +1,6 @@
 """What the GPUs do, for asynchronous programs, by the names that tuning scripts know.
 
-Each asks the platform once, takes no lock and holds nothing; a program that needs GPUs for
+Each queries the platform once, takes no lock and holds nothing; a program that needs GPUs for
 itself requests a reservation.
 """
 
@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from schemas.errors import ErrorCode
 from schemas.gateway.views import GpuView
-from shared.client.asking import ask_in_loop
 from shared.client.devices import node_of_indices, of_one_node
 from shared.client.errors import ApiError, PlatformUnreachable
 from shared.client.http import StewardClient
+from shared.client.platform_query import query_platform
 from shared.client.watch import Watch
 
 DEFAULT_MAX_UTILIZATION: Final = 50
@@ -48,7 +48,7 @@ class GPUSnapshot:
 async def is_available() -> bool:
     """Whether a platform answers and the readings of any GPU are fresh."""
     try:
-        views = await ask_in_loop(lambda client: _gpus(client, use_cache=True))
+        views = await query_platform(lambda client: _gpus(client, use_cache=True))
     except PlatformUnreachable:
         return False
     return any(view.fresh for view in views)
@@ -57,7 +57,7 @@ async def is_available() -> bool:
 async def query_gpus(use_cache: bool = True) -> GPUSnapshot | None:
     """Readings at most 5 s old; fresh ones without cache. None if no platform answers."""
     try:
-        views = await ask_in_loop(lambda client: _gpus(client, use_cache=use_cache))
+        views = await query_platform(lambda client: _gpus(client, use_cache=use_cache))
     except PlatformUnreachable:
         return None
     return GPUSnapshot(datetime.now(UTC), [_info(view) for view in views])
@@ -85,12 +85,12 @@ async def get_available_gpus(
         )
         return [gpu.index for gpu in found.gpus]
 
-    return await ask_in_loop(choose)
+    return await query_platform(choose)
 
 
 async def get_gpu_info(gpu_index: int, *, node_id: str | None = None) -> GPUInfo | None:
     """One node's GPU by its index, None if there is none."""
-    views = await ask_in_loop(lambda client: _gpus(client, use_cache=True))
+    views = await query_platform(lambda client: _gpus(client, use_cache=True))
     matching = [view for view in of_one_node(views, node_id) if view.index == gpu_index]
     return _info(matching[0]) if matching else None
 

@@ -1,4 +1,4 @@
-"""One gateway over HTTP and WebSocket: asking it, decoding what it says, naming what went wrong."""
+"""One gateway over HTTP and WebSocket: requests, decoded answers, errors by what went wrong."""
 
 import asyncio
 import io
@@ -97,7 +97,7 @@ class GatewayConnection:
         *,
         timeout_seconds: float | None = None,
     ) -> T:
-        """Ask for something below the API's root; `reply` is what it is decoded as."""
+        """Request something below the API's root; `reply` is what it is decoded as."""
         body = await self.send("GET", path, None, parameters, timeout_seconds=timeout_seconds)
         return self.decoded(body, reply)
 
@@ -159,7 +159,7 @@ class GatewayConnection:
     def _retried_seconds(
         self, error: PlatformUnreachable | ApiError, limit_seconds: float
     ) -> float:
-        """For how long to ask again what failed so."""
+        """For how long to repeat what failed so."""
         if isinstance(error, PlatformUnreachable):
             is_passing = self.address.is_supervised
         elif error.problem.status in _RETRIED:

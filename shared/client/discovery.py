@@ -1,4 +1,4 @@
-"""Where the platform answers: as told, else what a platform on this machine wrote down."""
+"""Where the platform answers: as configured, else what a platform on this machine wrote down."""
 
 import os
 from collections.abc import Mapping

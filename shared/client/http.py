@@ -196,7 +196,7 @@ class StewardClient(
         """The answer as soon as the request would be granted, or as it is at the time-out.
 
         What the fleet can never give is answered at once. The gateway holds each question until
-        there is something to tell; nothing is polled.
+        there is something to answer; nothing is polled.
         """
         deadline = time.monotonic() + timeout_seconds
         while True:
@@ -235,7 +235,7 @@ class StewardClient(
         namespace: str | None = None,
         reservation_id: UUID | None = None,
     ) -> UUID:
-        """Ask for GPUs; return the reservation's id. `await_reservation` awaits the grant."""
+        """Request GPUs; return the reservation's id. `await_reservation` awaits the grant."""
         reservation_id = reservation_id or new_id()
         document: dict[str, Any] = {
             "reservation_id": reservation_id,
@@ -270,7 +270,7 @@ class StewardClient(
     ) -> ReservationView:
         """The reservation as soon as it is not queued any more, or as it is at the time-out.
 
-        The gateway holds each question until there is something to tell; nothing is polled.
+        The gateway holds each request until there is something to answer; nothing is polled.
         """
         deadline = time.monotonic() + timeout_seconds
         while True:
@@ -287,7 +287,7 @@ class StewardClient(
     async def renew_reservation(
         self, reservation_id: UUID, epoch: int, *, activate: bool = False
     ) -> Accepted:
-        """Keep a lease; `activate` before anything starts on the devices."""
+        """Renew a lease; `activate` before anything starts on the devices."""
         document = {"epoch": epoch, "activate": activate}
         return await self.post(f"/reservations/{reservation_id}/renew", document, Accepted)
 
@@ -314,7 +314,7 @@ class StewardClient(
         return await self.get(f"/reservations/{reservation_id}/explain", Explanation)
 
     async def what_if(self, reservation_id: UUID, request: GpuRequest) -> AvailabilityView:
-        """Whether a waiting reservation would be granted now if it had asked for this instead."""
+        """Whether a waiting reservation would be granted now with this request instead."""
         return await self.post(f"/reservations/{reservation_id}/what-if", request, AvailabilityView)
 
     async def decisions(

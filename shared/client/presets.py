@@ -53,5 +53,5 @@ class PresetClient(GatewayConnection):
         )
 
     async def delete_preset(self, name: str, *, namespace: str | None = None) -> None:
-        """Delete one; tasks that took it keep its parameters."""
+        """Delete one; tasks that took it still have its parameters."""
         await self.send("DELETE", f"/presets/{quote(name)}", None, {"namespace": namespace})

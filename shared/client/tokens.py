@@ -10,7 +10,7 @@ class TokenClient(GatewayConnection):
     """The part of `StewardClient` that is about tokens."""
 
     async def create_token(self, request: TokenRequest) -> MadeToken:
-        """Make a token; its secret is told this once."""
+        """Make a token; its secret is shown this once."""
         return await self.post("/tokens", request, MadeToken)
 
     async def tokens(self) -> tuple[TokenView, ...]:

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import msgspec
 
-from shared.client.asking import ask_in_loop
 from shared.client.devices import node_of_indices
 from shared.client.http import StewardClient
+from shared.client.platform_query import query_platform
 from shared.ids import new_id
 
 SEEN: Final = ("monitoring_duration_seconds", "sample_count", "missed_count", "gpu_stats")
@@ -40,11 +40,11 @@ class Watch:
             )
             return watch
 
-        return await ask_in_loop(ask)
+        return await query_platform(ask)
 
     async def stop(self) -> dict[str, Any]:
         """What was seen: duration, number of samples, and per GPU minimum, maximum and mean."""
-        view = await ask_in_loop(
+        view = await query_platform(
             lambda client: client.stop_monitoring(self.node_id, self.monitoring_id)
         )
         document = msgspec.to_builtins(view)

@@ -1,4 +1,4 @@
-"""All known failures in the order in which they are looked for, and the search for them."""
+"""All known failures in the order in which they are searched, and the search for them."""
 
 import re
 from typing import Final
@@ -29,28 +29,28 @@ CATALOGUE: Final[tuple[Known, ...]] = (
 )
 
 LONGEST: Final = 32 << 10  # characters: less than 0.1 s
-# Patterns look at a line as a whole, some of them at each of its beginnings.
+# Patterns match a line as a whole, some of them at each of its beginnings.
 _LONG_LINE: Final = re.compile(r"[^\n]{1000}(?=[^\n])")
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """A known failure, and the first line of the text that tells it."""
+    """A known failure, and the first line of the text that shows it."""
 
     failure: KnownFailure
     line: str
 
 
 def recognise(text: str) -> KnownFailure | None:
-    """The cause that a log or an error message tells, None if it is none of the known ones."""
+    """The cause that a log or an error message shows, None if it is none of the known ones."""
     text = _within(text, LONGEST)
     return next((each.failure for each in CATALOGUE if each.pattern.search(text)), None)
 
 
 def findings(text: str, *, longest: int = LONGEST) -> tuple[Finding, ...]:
-    """Everything known that a log or an error message tells, causes before consequences.
+    """Everything known that a log or an error message shows, causes before consequences.
 
-    A line tells one of them. Looked at are the last `longest` characters, long lines in pieces:
-    whoever writes a log must not choose how long it is searched.
+    A line shows one of them. Searched are the last `longest` characters, long lines in pieces:
+    the writer of a log must not choose how long it is searched.
     """
     text = _within(text, longest)
     found: dict[str, Finding] = {}

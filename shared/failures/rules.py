@@ -12,7 +12,7 @@ class FailureRule(Struct, frozen=True, kw_only=True):
     """`retries` is how often an experiment may be repeated for this kind of failure.
 
     `elsewhere`: on a node on which it has not failed so yet, as long as the fleet has one. `hint`
-    is the sentence for whoever looks at the failure, where nothing more exact is known.
+    is the sentence for people, where nothing more exact is known.
     """
 
     retries: int
@@ -32,7 +32,7 @@ def _elsewhere(retries: int, hint: str) -> FailureRule:
     return FailureRule(retries=retries, elsewhere=True, hint=hint)
 
 
-# Repeated is what a second look may change: a network, a port, another node's hardware or disk.
+# Repeated is what a second try may change: a network, a port, another node's hardware or disk.
 # What the task itself asks for, or its model needs, fails the same way everywhere and every time.
 RULES: Final[Mapping[FailureKind, FailureRule]] = {
     FailureKind.ENGINE_MISSING: _never(

@@ -6,7 +6,7 @@ DEFAULT_FREE_SHARE: Final = 0.5
 
 
 def needed_free_mb(min_memory_mb: int | None, total_mb: int | None) -> float | None:
-    """What is asked for, else half of the total; None if that is unknown."""
+    """What is requested, else half of the total; None if that is unknown."""
     if min_memory_mb is not None:
         return min_memory_mb
     return total_mb * DEFAULT_FREE_SHARE if total_mb is not None else None

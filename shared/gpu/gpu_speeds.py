@@ -11,7 +11,7 @@ from shared.gpu.model_names import matches_model
 
 
 class GpuSpeed(Struct, frozen=True):
-    """`model` is a part of the name that the driver tells."""
+    """`model` is a part of the name that the driver reports."""
 
     model: str
     memory_gb: int

@@ -32,7 +32,7 @@ class _Config(Struct, frozen=True):
 
 
 def shape_of_model(config: bytes) -> ModelShape | None:
-    """None if it does not tell. Grouped-query attention and a gated MLP, as of Llama and Qwen."""
+    """None if it is incomplete. Grouped-query attention and a gated MLP, as of Llama and Qwen."""
     try:
         read = msgspec.json.decode(config, type=_Config)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""How a choice of a node for an inference service is told, in the form that operators know."""
+"""A choice of a node for an inference service as text, in the form that operators know."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -9,7 +9,7 @@ TITLE: Final = "=== GPU Node Selection ==="
 
 
 def selection_lines(required_gpus: int, selection: NodeSelection) -> Iterator[str]:
-    """The block that says what was looked for, what was found, and with what room."""
+    """The block with what was requested, what was found, and what is free there."""
     yield TITLE
     yield f"Looking for node with {required_gpus} idle GPU(s)..."
     if selection.node_id is None:

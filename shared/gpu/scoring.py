@@ -1,7 +1,7 @@
 """How available a device is, 0 to 1; pure, as a domain is.
 
-The rule is the requirements': `0.6 * free share of memory + 0.4 * idle share`. Whoever ranks or
-shows devices uses this one function.
+The rule is the requirements': `0.6 * free share of memory + 0.4 * idle share`. A service that ranks
+or shows devices uses this one function.
 """
 
 from typing import Final

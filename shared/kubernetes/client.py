@@ -336,7 +336,7 @@ async def _pieces(answer: "aiohttp.ClientResponse") -> AsyncIterator[bytes]:
 
 @contextmanager
 def _silence_as_error() -> Iterator[None]:
-    """Whatever keeps an answer from coming, as KubernetesUnavailable."""
+    """Whatever prevents an answer, as KubernetesUnavailable."""
     import aiohttp
 
     try:

@@ -11,7 +11,7 @@ from msgspec import Struct
 LONGEST_LABEL: Final = 63
 _VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?")
 _KEY: Final = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
-_DIGITS: Final = 8  # of the digest that keeps two shortened names apart
+_DIGITS: Final = 8  # of the digest that makes two shortened names differ
 
 
 def label_value(text: str) -> str:

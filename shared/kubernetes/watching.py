@@ -1,4 +1,4 @@
-"""Lists objects of one kind, then says what becomes of them, for as long as somebody listens."""
+"""Lists objects of one kind, then yields what becomes of them, for as long as it is iterated."""
 
 import asyncio
 import random

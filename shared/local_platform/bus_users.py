@@ -1,4 +1,4 @@
-"""The users of a NATS server, as files: what each logs in with, and what the server is told."""
+"""The users of a NATS server, as files: what each logs in with, and the server's part of it."""
 
 import contextlib
 import fcntl

@@ -45,12 +45,12 @@ class ClusterOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformOptions:
-    """What `gpusteward up` and `gpusteward agent` are asked for.
+    """The options of `gpusteward up` and `gpusteward agent`.
 
     `nats_url` and `postgres_dsn` name servers that exist; None runs an embedded one.
     `nats_credentials_path` is a user's file for all, or a directory with one for each.
     `simulate` has telemetry make up a fleet, `fleet` being the file that describes it. With a
-    `tokens_file` the API asks for tokens. With a `cluster` its adapter and executor run as well.
+    `tokens_file` the API requires tokens. With a `cluster` its adapter and executor run as well.
     """
 
     data_dir: Path

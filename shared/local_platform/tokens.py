@@ -27,12 +27,12 @@ def is_loopback(host: str) -> bool:
 
 
 def digest_of(token: str) -> str:
-    """What is kept of a token."""
+    """What is stored of a token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def tokens_path(directory: DataDirectory, environ: Mapping[str, str]) -> Path:
-    """Where tokens are kept: where the operator says, else in the data directory."""
+    """Where tokens are stored: as configured, else in the data directory."""
     chosen = environ.get(TOKENS_FILE_VARIABLE)
     return Path(chosen) if chosen else directory.root / "tokens.json"
 

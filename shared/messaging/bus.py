@@ -1,7 +1,7 @@
 """The bus: FastStream routes for commands, queries and durable events; plain NATS for what is hot.
 
 Commands and queries are core requests, answered by their owner. Durable events come from the EVENTS
-stream; `settlement` says what becomes of those whose handler fails.
+stream; `settlement` decides what becomes of those whose handler fails.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ __all__ = ["Bus", "DurableRoute", "Route", "command_route", "event_route", "quer
 
 PUBLISH_TIMEOUT_SECONDS: Final = 5.0
 HEADERS_BYTES: Final = 256  # they count as part of a stored message
-ASK_AGAIN_SECONDS: Final = 0.1
+RETRY_SECONDS: Final = 0.1
 DOCTOR: Final = "`gpusteward doctor` shows what runs here and what does not"
 BUS_AWAY: Final = f"the message bus (NATS) does not answer; {DOCTOR}"
 
@@ -142,7 +142,7 @@ class Bus:
     def from_settings(
         cls, name: str, settings: CommonSettings, *, awaits_services: bool = False
     ) -> "Bus":
-        """A bus for the service `name`, which is traced from now on if the settings say so."""
+        """A bus for the service `name`, which is traced from now on if the settings enable it."""
         if settings.traces_endpoint is not None:
             tracing.start(name, settings.traces_endpoint)
         return cls(name, settings.nats_url, settings.nats_credentials, awaits_services)
@@ -211,7 +211,7 @@ class Bus:
     async def request(self, command: Command, *, timeout_seconds: float = 5.0) -> Reply:
         """Send a command and wait for its owner's answer. Raises UnavailableError without one."""
         try:
-            data = await self._ask(command, timeout_seconds)
+            data = await self._request(command, timeout_seconds)
             reply = decode_reply(data)
         except RefusedError as error:
             return error.refused(command.command_id)
@@ -220,8 +220,8 @@ class Bus:
         return reply
 
     async def query(self, query: Query, reply: type[V], *, timeout_seconds: float = 5.0) -> V:
-        """Ask an owner. Raises RefusedError, or UnavailableError without an answer."""
-        data = await self._ask(query, timeout_seconds)
+        """Request an answer of an owner. Raises RefusedError, or UnavailableError without one."""
+        data = await self._request(query, timeout_seconds)
         try:
             return msgspec.msgpack.decode(data, type=reply)
         except msgspec.MsgspecError as error:
@@ -284,26 +284,26 @@ class Bus:
 
         return await self.nats.subscribe(pattern_for(message, key), cb=on_message)
 
-    async def _ask(self, message: Message, timeout_seconds: float) -> bytes:
+    async def _request(self, message: Message, timeout_seconds: float) -> bytes:
         give_up_at = time.monotonic() + timeout_seconds
         while True:
             try:
-                return await self._ask_once(message, max(0.0, give_up_at - time.monotonic()))
+                return await self._request_once(message, max(0.0, give_up_at - time.monotonic()))
             except _NotDelivered as error:
                 is_away = not self.is_connected
                 may_return = self.awaits_services and (is_away or message.key_field is None)
-                if not may_return or time.monotonic() + ASK_AGAIN_SECONDS >= give_up_at:
+                if not may_return or time.monotonic() + RETRY_SECONDS >= give_up_at:
                     silent = _silent(message, "does not answer")
                     raise UnavailableError(BUS_AWAY) if is_away else silent from error
-            await asyncio.sleep(ASK_AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
 
-    async def _ask_once(self, message: Message, timeout_seconds: float) -> bytes:
+    async def _request_once(self, message: Message, timeout_seconds: float) -> bytes:
         subject, body = subject_for(message), encode(message)
         if not self.is_connected:
             raise _NotDelivered
         check_size(f"a message to {_owner(message)}", body, self.nats.max_payload)
         try:
-            with tracing.asking(subject, message):
+            with tracing.requesting(subject, message):
                 reply = await self.nats.request(
                     subject,
                     body,

@@ -54,7 +54,7 @@ def check_size(what: str, body: bytes, limit_bytes: int) -> None:
 def check_subject(message: Any, subject: str) -> None:
     """Raises msgspec.ValidationError unless `message` came on its own subject.
 
-    The server holds senders to subjects, so what a message says of its sender is true only then.
+    The server holds senders to subjects, so a message's fields about its sender are true only then.
     """
     if isinstance(message, Message) and subject != (own := subject_for(message)):
         raise msgspec.ValidationError(f"expected it on {own}, found it on {subject}")

@@ -1,7 +1,7 @@
 """Who may send and receive what on the bus: the one table of which every server's users are made.
 
 A service owns what its messages' tags name: it publishes these events, and receives these commands
-and queries. `RULES` says who else takes part. A user's name says what it is: `scheduler`,
+and queries. `RULES` lists who else takes part. A user's name is of what it is: `scheduler`,
 `node_<id>`, `viewer_<name>`, `submitter_<namespace>_<name>`, `admin_<name>`.
 """
 
@@ -132,7 +132,7 @@ class Role(StrEnum):
 
 
 class BusUser(Struct, frozen=True):
-    """Who a user's name says it is. `scope`: a node's id, a submitter's namespace."""
+    """Who a user is, by its name. `scope`: a node's id, a submitter's namespace."""
 
     name: str
     role: Role
@@ -140,7 +140,7 @@ class BusUser(Struct, frozen=True):
 
 
 class Permissions(Struct, frozen=True):
-    """Subjects, as a NATS server takes them. `answers`: also to the inbox of who asked."""
+    """Subjects, as a NATS server takes them. `answers`: also to the inbox of who requested."""
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
@@ -291,7 +291,7 @@ CONSUMERS: Final[Mapping[Role, Mapping[str, tuple[str, ...]]]] = {
     Role.GATEWAY: {str(EVENTS.name): ("gateway_event_log",)},
 }
 _NODE_SERVICES: Final = frozenset({"telemetry", "executor", "cluster"})
-# A node asks of itself alone, whether it is there twice, and hears only what waits for it.
+# A node queries itself alone, whether it is there twice, and receives only what waits for it.
 _OWN_NODE: Final = (ListRunning, StartsWaiting)
 _NAMES: Final = re.compile(
     rf"(?P<service>{'|'.join(SERVICES)})|{NODE_PREFIX}(?P<node>[A-Za-z0-9_-]{{1,128}})"
@@ -301,7 +301,7 @@ _NAMES: Final = re.compile(
 
 
 def bus_user(name: str) -> BusUser:
-    """Raises ValueError for a name that says nothing."""
+    """Raises ValueError for a name of no such form."""
     found = _NAMES.fullmatch(name)
     if found is None:
         raise ValueError(f"expected the name of a user of the bus, got {name!r}")

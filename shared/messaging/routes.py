@@ -52,7 +52,7 @@ class Route:
 
 
 def function_of(handler: Handler) -> Handler:
-    """The same as a plain function. FastStream asks for the text of every handler, twice, and that
+    """The same as a plain function. FastStream reads the source of every handler, twice, and that
     of a dataclass's method is the text of all it holds: half of what a service's start cost.
     """
 

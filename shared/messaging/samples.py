@@ -60,7 +60,7 @@ class _Inbox:
     under_way: _Pull = field(init=False)
 
     async def pull(self) -> None:
-        """Ask for the next messages."""
+        """Request the next messages."""
         self.under_way = _Pull(self.size)
         request = {"batch": self.size, "expires": int(self.linger_seconds * 1e9)}
         await self.bus.nats.publish(

@@ -23,7 +23,7 @@ DeadLetter = Callable[[str, bytes, str], Awaitable[None]]
 
 UNKNOWN_ERROR_TRIES: Final = 5
 RETRY_SECONDS: Final = 1.0
-# However often it is tried: a time so far away that nobody reckons with it is among it.
+# However often it is tried: a time too far away to compute with is among it.
 HOPELESS: Final = (PermanentError, OverflowError)
 
 

@@ -79,9 +79,9 @@ async def _stored_reply(connection: Connection, command: Command, digest: bytes)
 
 
 async def send_later(connection: Connection, command: Command) -> None:
-    """Keep a command for another service; it is repeated with back-off until it is answered.
+    """Store a command for another service; it is repeated with back-off until it is answered.
 
-    Commands to one owner (for node services: one node) are sent in the order they were kept.
+    Commands to one owner (for node services: one node) are sent in the order they were stored.
     """
     subject = subject_for(command)
     owner = subject.split(".")[2]
@@ -105,7 +105,7 @@ class _ForgottenError(Exception):
 
 @dataclass(slots=True)
 class Sender:
-    """Sends what `send_later` kept. An owner that does not answer holds up its own lane only."""
+    """Sends what `send_later` stored. An owner that does not answer holds up its own lane only."""
 
     database: Database
     bus: Bus
@@ -182,7 +182,7 @@ class Sender:
         """Apply the reply, then forget the command; neither, if another sender already has.
 
         In this order, or two transactions wait for each other: this one for what `on_reply` locks,
-        and one that has locked that and keeps the same command again for the end of the deletion.
+        and one that has locked that and stores the same command again for the end of the deletion.
         """
         with suppress(_ForgottenError):
             async with self.database.transaction() as connection:

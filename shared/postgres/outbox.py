@@ -1,4 +1,4 @@
-"""Events that commit with the state they tell of, and the relay that publishes them."""
+"""Events that commit with the state change they report, and the relay that publishes them."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -64,7 +64,7 @@ async def stage(connection: Connection, *events: Event) -> None:
 
 
 async def store_dead_letter(database: Database, subject: str, body: bytes, error: str) -> None:
-    """Keep a message that was given up for people to read. Raises UnavailableError."""
+    """Store a message that was given up for people to read. Raises UnavailableError."""
     log.error("dead_letter", subject=subject, error=error)
     async with database.transaction() as connection:
         await connection.execute(
@@ -95,7 +95,7 @@ def _waves(rows: Sequence[Row]) -> Iterator[list[Row]]:
 
 @dataclass(slots=True)
 class Relay:
-    """Publishes staged events, keeps them 24 h, publishes them again into a new stream.
+    """Publishes staged events, stores them for 24 h, publishes them again into a new stream.
 
     Those of one aggregate go one after another, in order.
 

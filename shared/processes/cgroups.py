@@ -87,7 +87,7 @@ class Cgroup:
         return left
 
     def _has(self, pid: int) -> bool:
-        """By what the process says of itself: the groups' own lists may be long."""
+        """By the process's own file: the groups' own lists may be long."""
         inside = {f"/{each.relative_to(each.parents[3]).as_posix()}" for each in self.directories}
         groups = (line.split(":", 2)[-1] for line in _lines(PROC / str(pid) / "cgroup"))
         return any(group.endswith(name) for group in groups for name in inside)

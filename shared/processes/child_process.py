@@ -51,7 +51,7 @@ def last_lines(path: Path, count: int = 15) -> str:
 def rotate_log(path: Path, limit_bytes: int = LOG_LIMIT_BYTES) -> None:
     """Move a log that has grown past the limit to `<name>.log.1`.
 
-    Copied and cut, because its writer keeps the file open in append mode. Where the disk has no
+    Copied and cut, because its writer has the file open in append mode. Where the disk has no
     room for the copy, it stays as it is.
     """
     moved = path.with_name(f"{path.name}.1")
@@ -103,7 +103,7 @@ class ChildProcess:
         """Start it with its output appended to `log_path`. Raises OSError if it cannot start.
 
         `before_exec` runs in the child, where hardly more than system calls is safe.
-        `rotates_log` False: the caller keeps the log bounded.
+        `rotates_log` False: the caller bounds the log.
         """
         if rotates_log:
             rotate_log(log_path)
@@ -134,7 +134,7 @@ class ChildProcess:
     def returncode(self) -> int | None:
         """None while it runs; negative is the number of the signal that ended it."""
         if self._process.returncode is None and self._has_ended():
-            # The leader is still a zombie here, so its group's number cannot be anybody else's.
+            # The leader is still a zombie here, so its group's number cannot be another's.
             self._signal_group(signal.SIGKILL)
             self._process.wait()
         return self._process.returncode
@@ -153,7 +153,7 @@ class ChildProcess:
         then: signal.Signals | None = None,
         then_timeout_seconds: float = 2.0,
     ) -> int:
-        """Ask with `stop_signal`, then with `then`, each with its deadline, then kill the group."""
+        """Send `stop_signal`, then `then`, each with its deadline, then kill the group."""
         steps = [(stop_signal, timeout_seconds)]
         if then is not None:
             steps.append((then, then_timeout_seconds))

@@ -23,7 +23,7 @@ _SUMMARY_CHARACTERS: Final = 300
 class CommandOutput(Struct, frozen=True, kw_only=True):
     """What a program wrote and how it ended; `stderr` is empty where it was merged into `stdout`.
 
-    `failure` says that it did not start, did not end in time or wrote too much. Then `exit_code` is
+    `failure`: it did not start, did not end in time or wrote too much. Then `exit_code` is
     None, and the texts are what it wrote until it was killed.
     """
 

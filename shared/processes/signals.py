@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 def signal_if(is_meant: Callable[[int], bool], pid: int, sent: signal.Signals) -> None:
-    """Signal a process, checked again while a descriptor keeps its number from another's."""
+    """Signal a process, checked again while a descriptor holds its number against reuse."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:

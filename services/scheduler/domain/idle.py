@@ -39,7 +39,7 @@ class IdlePolicy(Struct, frozen=True, kw_only=True):
 
 
 class HeldReservation(Struct, frozen=True, kw_only=True):
-    """One that holds GPUs on a lease, with what the ledger says of its idleness.
+    """One that holds GPUs on a lease, with the ledger's record of its idleness.
 
     `of_experiment`: an executor knows whether something of it is under way.
     """
@@ -152,7 +152,7 @@ def update_idle(
     elapsed_seconds: float,
     policy: IdlePolicy,
 ) -> IdleUpdate:
-    """Count the quiet time of reservations on, and say what follows of it.
+    """Add to the quiet time of reservations, and decide what follows of it.
 
     `quiet_seconds` is what the comparison before gave; `elapsed_seconds` were watched since. Time
     counts only while it is watched without a gap, so that a new leader, who knows of no quiet, ends

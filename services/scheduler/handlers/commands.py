@@ -121,7 +121,7 @@ class Commands:
         await pause_decisions(connection)
         await node_rows.check_known(connection, node_id)
         has_stopped = await node_rows.has_stopped(connection, node_id)
-        if self.liveness.was_heard(node_id, self.left_seconds, agent=not has_stopped):
+        if self.liveness.has_reported(node_id, self.left_seconds, agent=not has_stopped):
             raise RefusedError(
                 ErrorCode.CONFLICT,
                 f"{node_id} still reports; stop its agent and executor first, and"

@@ -95,7 +95,7 @@ class FleetQueries:
             next_after_node_id=page[-1].node_id if page and len(page) < len(wanted) else None,
         )
 
-    async def namespaces(self, query: ListNamespaces) -> NamespaceList:  # noqa: ARG002  # asks all
+    async def namespaces(self, query: ListNamespaces) -> NamespaceList:  # noqa: ARG002  # always all
         """Every namespace that has rules, holds something or waits."""
         async with self.query_engine.moment() as moment:
             shares = (
@@ -166,7 +166,7 @@ class FleetQueries:
         return cluster_gpu_status(replace(fleet, nodes=seen), temperatures), clusters
 
     def _with_shared_use(self, device: Device) -> Device:
-        """With what its parts use together: no decision looks at that, but people do."""
+        """With what its parts use together: for people, no decision reads it."""
         newest = self.reader.readings.newest(device.node_id) if device.parts else None
         return device if newest is None else replace(device, reading=newest.gpus.get(device.uuid))
 

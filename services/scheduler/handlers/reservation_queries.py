@@ -34,8 +34,8 @@ from services.scheduler.domain.estimate import estimate
 from services.scheduler.domain.model.inputs import QueuedRequest, arriving_request
 from services.scheduler.domain.placement.reasons import (
     abridge,
-    asked,
     availability_sentence,
+    request_text,
     summary_sentence,
 )
 from services.scheduler.domain.placement.shares import ShareRules
@@ -159,7 +159,7 @@ class ReservationQueries:
         )
 
     async def what_if(self, query: WhatIf) -> AvailabilityView:
-        """Whether a waiting reservation would be granted now if it had asked for something else."""
+        """Whether a waiting reservation would be granted now with another request."""
         check_wanted(query.request, self.share_rules)
         stored = await self._known(query.reservation_id)
         if (stored.request.cluster is None) is not (query.request.cluster is None):
@@ -267,7 +267,7 @@ class ReservationQueries:
             found = (await read_fleet(connection, self.clusters)).choose(request)
         if isinstance(found, Choice):
             where = found.placement
-            message = f"{asked(request)} of cluster {where.cluster_id}: {where.message}"
+            message = f"{request_text(request)} of cluster {where.cluster_id}: {where.message}"
             return AvailabilityView(available=True, message=message)
         return AvailabilityView(
             available=False, message=availability_sentence(request, found, ()), reasons=found

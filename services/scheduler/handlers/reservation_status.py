@@ -1,4 +1,4 @@
-"""What is said of a reservation's situation: that it is idle, has to give way, or is over."""
+"""What people read of a reservation: that it is idle, has to give way, or is over."""
 
 from datetime import UTC
 

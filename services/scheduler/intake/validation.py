@@ -90,7 +90,7 @@ def check_request(command: RequestReservation, rules: ShareRules = ANY_SHARES) -
 
 
 def check_wanted(request: GpuRequest, rules: ShareRules = ANY_SHARES) -> None:
-    """That a request means something, whether it is to be reserved or only asked about."""
+    """That a request means something, whether it is to be reserved or only tried."""
     for name in _NUMBERS:
         value = getattr(request, name)
         if value is not None and not math.isfinite(value):
@@ -143,14 +143,14 @@ def _check_mig(request: GpuRequest) -> None:
 
 
 def _check_unset(request: GpuRequest, unset: Mapping[str, object], message: str) -> None:
-    """That fields have the values which mean that nothing is asked by them."""
+    """That fields have the values which set no condition."""
     for name, value in unset.items():
         if getattr(request, name) != value:
             raise _bad(message.format(name=name), f"$.request.{name}")
 
 
 def _check_cluster(request: GpuRequest, cluster: ClusterRequest) -> None:
-    """That it asks for nothing which Kubernetes would give out and we do not choose."""
+    """That it needs nothing which Kubernetes would give out and we do not choose."""
     if request.nodes > 1:
         raise _bad(f"expected 1 node of a cluster, got {request.nodes}", "$.request.nodes")
     for name in _NOT_OF_CLUSTERS:
@@ -199,7 +199,7 @@ def _check_value(selector: Selector, value: str, path: str) -> None:
 
 
 def same(stored: Stored, command: RequestReservation) -> Reservation:
-    """The reservation that is asked for again, as before."""
+    """The reservation that is requested again, as before."""
     found = stored[command.reservation_id]
     before = (found.namespace, found.holder, found.request)
     if before != (command.namespace, command.holder, command.request):

@@ -1,7 +1,7 @@
 """Requests for GPUs of Kubernetes clusters, decided beside the engine on what the ledger holds.
 
 All of it is read and written in one transaction that has locked the leader's row, so one choice
-sees what the one before has taken, and an operator's word comes before or after it.
+sees what the one before has taken, and an operator's command comes before or after it.
 """
 
 from dataclasses import dataclass
@@ -135,7 +135,7 @@ def _decide(
 
 
 def _with_status(cluster: Cluster, status: ClusterStatus | None) -> Cluster:
-    """With what operators have said about it; one that is not registered is not known yet."""
+    """With what operators have set for it; one that is not registered is not known yet."""
     cluster_id = cluster.cluster_id
     if status is None:
         return replace(cluster, blocked=cluster.blocked or _unheard(cluster_id).blocked)

@@ -52,7 +52,7 @@ class EngineFeed:
 
     A held device's reading is its holder's use; the engine gets none before the device is free,
     and of a shared one only how old it is.
-    Queued requests for GPUs of clusters are told apart, and never given to it.
+    Queued requests for GPUs of clusters are separate, and never given to it.
     """
 
     reader: FleetReader

@@ -82,7 +82,7 @@ class FleetReader:
         if row.reservation_id is not None:
             holders.add(row.reservation_id)
         if reading is not None and reading.utilization_percent is None:
-            # Drivers tell none of a MIG instance; without a process there is none.
+            # Drivers report none of a MIG instance; without a process there is none.
             is_idle = row.parent_uuid is not None and processes == ()
             reading = replace(reading, utilization_percent=0.0) if is_idle else reading
         foreign = foreign_processes(processes, holders, self.system_processes)

@@ -23,7 +23,7 @@ REST: Final = 4  # for each second of work
 
 @dataclass(frozen=True, slots=True)
 class MigChanges:
-    """Asks while this process leads. A change is over when the node's inventory says so.
+    """Requests changes while this process leads. One is over when the node's inventory shows it.
 
     Until then the instances that it removes are cordoned, and its command is repeated.
     """
@@ -33,14 +33,14 @@ class MigChanges:
     query_engine: QueryEngine
 
     async def run(self) -> None:
-        """Ask until cancelled. Raises UnavailableError while Postgres is away."""
+        """Request until cancelled. Raises UnavailableError while Postgres is away."""
         pause = POLL_SECONDS
         while True:
             await asyncio.sleep(pause)
             began = time.monotonic()
             if self.leadership.term is not None:
                 for division in await self._due():
-                    await self._ask(division)
+                    await self._request(division)
             pause = max(POLL_SECONDS, REST * (time.monotonic() - began))
 
     async def _due(self) -> list[Division]:
@@ -63,7 +63,7 @@ class MigChanges:
         # A third of a second for 800 GPUs and a thousand requests: not in the way of decisions.
         return await asyncio.to_thread(divisions, requests, fleet, under_way, refused)
 
-    async def _ask(self, division: Division) -> None:
+    async def _request(self, division: Division) -> None:
         """Nothing, if what was decided on is no longer so: it is decided again."""
         gpu, layout = division.gpu, division.gpu.mig_layout or MigLayout()
         removed = division.removed_uuids
@@ -99,7 +99,7 @@ class MigChanges:
             log.warning("leadership_lost")
             return
         log.info(
-            "mig_change_asked",
+            "mig_change_requested",
             node_id=gpu.node_id,
             device=gpu.uuid,
             number=number,

@@ -33,7 +33,7 @@ from shared.postgres.outbox import stage
 Stored = Mapping[UUID, Reservation]
 
 # Epochs are drawn after the devices are locked, and only if all of them are in service and of the
-# kind that was decided on: no row says that one is not, or that it was divided since.
+# kind that was decided on: no row shows that one is not, or that it was divided since.
 _LOCK_DEVICES: Final = """
 WITH locked AS MATERIALIZED (
     SELECT device_no, mig_profile, cordoned OR removed OR health <> 'ok'
@@ -67,9 +67,9 @@ _HOLD_HOST: Final = """
 INSERT INTO host_holding (reservation_id, node_id, cpu_milli, memory_mb)
 SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[])
 """
-# Adds what is asked of each node to its counters, nodes in order; the table's checks refuse more
-# than there is. A limit moves only with what is asked of it: a host that has shrunk blocks nothing
-# else.
+# Adds what is granted of each node to its counters, nodes in order; the table's checks refuse more
+# than there is. A limit moves only with what is granted of it: a host that has shrunk blocks no
+# other.
 _USE_HOSTS: Final = """
 INSERT INTO node_use AS held (node_id, cpu_milli, cpu_limit_milli, memory_mb, memory_limit_mb)
 SELECT n.node_id, sum(new.cpu_milli),
@@ -156,7 +156,7 @@ async def _grant(
 
 
 async def _check_share_kinds(connection: Connection, grants: Sequence[Grant]) -> None:
-    """What keeps holders to their shares changes under the locks on the devices.
+    """What enforces shares changes under the locks on the devices.
 
     Raises LedgerChanged if it is not what was decided on.
     """

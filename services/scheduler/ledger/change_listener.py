@@ -18,7 +18,7 @@ _ALIVE: Final = "SELECT 1"
 class ChangeListener:
     """Listens on a connection of its own: one of the pool is reset when it is given back.
 
-    A notification says only that something has changed; what, the next poll says. None is sent to
+    A notification means only that something has changed; what, the next poll reads. None is sent to
     a connection that is down, so every new one counts as a change. The decision loop also polls
     every second: a notification that is lost costs time and nothing else.
     """

@@ -142,7 +142,7 @@ def exempted(
 
 
 def ended(after: Reservation, now: datetime) -> ReservationEnded:
-    """The end that its state says."""
+    """The end that its state is."""
     event = _END_EVENTS[after.state](
         **_common(after, after.revision, now),
         epoch=after.epoch,

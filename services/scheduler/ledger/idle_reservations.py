@@ -1,4 +1,4 @@
-"""What the ledger says of idle reservations; each change with its event, in one transaction."""
+"""What the ledger holds of idle reservations; each change with its event, in one transaction."""
 
 from datetime import datetime
 from typing import Final

@@ -91,7 +91,7 @@ class Leadership:
 
         With `is_decision` its changes wake no decision loop. Raises LeadershipLost if the row is
         not ours now. A process paused before this commits nothing; one paused after it is
-        cut off by Postgres before it can keep others waiting for long.
+        cut off by Postgres before others wait for long.
         """
         xid = await connection.fetchval(
             _CHECK,

@@ -1,7 +1,7 @@
 """What Kubernetes clusters report of their nodes, whole or not at all.
 
-A view is asked for once and kept by the messages that follow. Whoever misses one asks anew, and has
-no view until the answer is there: what is not known to be whole is not decided on.
+A view is queried once and updated by the messages that follow. After a missed one it is unknown
+until it is queried again: what is not known to be whole is not decided on.
 """
 
 import asyncio
@@ -39,15 +39,15 @@ TRIES: Final = 10
 
 @dataclass(slots=True)
 class _View:
-    """`nodes` None: not known. `pending` came while the view was being asked for."""
+    """`nodes` None: not known. `pending` came while the view was being queried."""
 
-    heard_at_seconds: float
+    received_at_seconds: float
     boot_id: UUID | None = None
     revision: int = 0
     nodes: dict[str, ClusterNode] | None = None
     is_complete: bool = False
     detail: str = ""
-    is_asked: bool = False
+    is_queried: bool = False
     pending: deque[ClusterChanged] = field(default_factory=lambda: deque(maxlen=PENDING))
     loads: dict[str, tuple[object, NodeLoad]] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ class ClusterViews:
     registered: Callable[[], Awaitable[Iterable[NodeId]]]
     clock: Callable[[], float] = time.monotonic
     _views: dict[NodeId, _View] = field(default_factory=dict)
-    _to_ask: asyncio.Queue[NodeId] = field(default_factory=asyncio.Queue)
+    _to_query: asyncio.Queue[NodeId] = field(default_factory=asyncio.Queue)
     _subscribers: list[Callable[[], None]] = field(default_factory=list)
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
@@ -73,29 +73,29 @@ class ClusterViews:
         self._subscribers.append(on_change)
 
     async def observe(self, message: ClusterChanged) -> None:
-        """Apply a change; ask for everything where one is missing."""
+        """Apply a change; query everything where one is missing."""
         cluster_id, now = message.cluster_id, self.clock()
         self.liveness.record_agent(cluster_id)
-        view = self._views.setdefault(cluster_id, _View(heard_at_seconds=now))
-        was_fresh, view.heard_at_seconds = _is_fresh(view, now), now
+        view = self._views.setdefault(cluster_id, _View(received_at_seconds=now))
+        was_fresh, view.received_at_seconds = _is_fresh(view, now), now
         if not _apply(view, message):
             view.nodes = None
             view.pending.append(message)
-            self._ask_soon(cluster_id, view)
+            self._query_soon(cluster_id, view)
         elif message.nodes or message.removed or not was_fresh:
             self._publish()
 
     async def run(self) -> None:
-        """Ask for views until cancelled, at first of every cluster on record; a slow one delays no
+        """Query views until cancelled, at first of every cluster on record; a slow one delays no
         other.
         """
         for cluster_id in await self.registered():
-            view = self._views.setdefault(cluster_id, _View(heard_at_seconds=self.clock()))
+            view = self._views.setdefault(cluster_id, _View(received_at_seconds=self.clock()))
             if view.nodes is None:
-                self._ask_soon(cluster_id, view)
+                self._query_soon(cluster_id, view)
         async with asyncio.TaskGroup() as group:
             while True:
-                group.create_task(self._ask(await self._to_ask.get()))
+                group.create_task(self._query(await self._to_query.get()))
 
     def is_fresh(self, cluster_id: NodeId) -> bool:
         """Whether there is a view that may be decided on."""
@@ -114,7 +114,7 @@ class ClusterViews:
         )
 
     def clusters(self, now: datetime) -> list[Cluster]:
-        """Every cluster that was heard of, by id; `now` is compared with when GPUs were read."""
+        """Every cluster known, by id; `now` is compared with when GPUs were read."""
         seconds = self.clock()
         return [
             Cluster(
@@ -128,7 +128,7 @@ class ClusterViews:
         ]
 
     def _load(self, view: _View, node: ClusterNode, now: datetime) -> NodeLoad:
-        """By the agent on the node, else by what the cluster's own exporters have told.
+        """By the agent on the node, else by what the cluster's own exporters report.
 
         Both are replaced and never changed, so that what was summed up of one holds while it is
         the same object.
@@ -143,24 +143,24 @@ class ClusterViews:
             return NO_METRICS
         return _remembered(view, node.name, reading) if is_fresh else STALE
 
-    def _ask_soon(self, cluster_id: NodeId, view: _View) -> None:
-        if not view.is_asked:
-            view.is_asked = True
-            self._to_ask.put_nowait(cluster_id)
+    def _query_soon(self, cluster_id: NodeId, view: _View) -> None:
+        if not view.is_queried:
+            view.is_queried = True
+            self._to_query.put_nowait(cluster_id)
 
-    async def _ask(self, cluster_id: NodeId) -> None:
+    async def _query(self, cluster_id: NodeId) -> None:
         view = self._views[cluster_id]
         try:
             first, nodes = await self._read(cluster_id)
             await self.register(cluster_id)
         except (UnavailableError, RefusedError) as error:
-            # Its next message asks again.
+            # Its next message has it queried again.
             log.warning("cluster_not_read", cluster_id=cluster_id, error=str(error))
             return
         finally:
-            view.is_asked = False
+            view.is_queried = False
         self.liveness.record_agent(cluster_id)
-        view.heard_at_seconds = self.clock()
+        view.received_at_seconds = self.clock()
         view.boot_id, view.revision, view.nodes = first.boot_id, first.revision, nodes
         view.is_complete, view.detail = first.is_complete, first.detail
         pending = [each for each in view.pending if each.boot_id == first.boot_id]
@@ -199,7 +199,7 @@ def _apply(view: _View, message: ClusterChanged) -> bool:
         return True
     if message.revision > view.revision + 1:
         return False
-    # A copy: who decides may still look at the nodes as they were.
+    # A copy: a decision may still read the nodes as they were.
     nodes = view.nodes | {node.name: node for node in message.nodes}
     for name in message.removed:
         nodes.pop(name, None)
@@ -211,12 +211,12 @@ def _apply(view: _View, message: ClusterChanged) -> bool:
 
 
 def _is_fresh(view: _View, now: float) -> bool:
-    return now - view.heard_at_seconds <= FRESH_SECONDS
+    return now - view.received_at_seconds <= FRESH_SECONDS
 
 
 def _blocked(cluster_id: NodeId, view: _View, now: float) -> Reason | None:
     if not _is_fresh(view, now):
-        why = f"nothing was heard of it for {now - view.heard_at_seconds:.0f} s"
+        why = f"nothing was heard of it for {now - view.received_at_seconds:.0f} s"
     elif view.nodes is None:
         why = "it is being read"
     elif not view.is_complete:
@@ -239,7 +239,7 @@ def _remembered(
     if isinstance(of, NodeReading):
         load = NodeLoad.of([_load_of(gpu, uuid in of.in_pods) for uuid, gpu in of.gpus.items()])
     else:
-        load = NodeLoad.of([_load_told(gpu) for gpu in of])
+        load = NodeLoad.of([_reported_load(gpu) for gpu in of])
     view.loads[name] = (of, load)
     return load
 
@@ -250,7 +250,7 @@ def _load_of(gpu: Reading, is_in_pod: bool) -> GpuLoad:  # as GpuLoad has it
     return GpuLoad(gpu.utilization_percent, _percent(used, total), is_in_pod)
 
 
-def _load_told(gpu: ClusterGpuReading) -> GpuLoad:
+def _reported_load(gpu: ClusterGpuReading) -> GpuLoad:
     return GpuLoad(gpu.utilization_percent, _percent(gpu.memory_used_mb, gpu.memory_total_mb))
 
 

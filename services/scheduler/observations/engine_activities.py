@@ -1,4 +1,4 @@
-"""Whether engines of attempts have had requests since this was last asked."""
+"""Whether engines of attempts have had requests since the last comparison."""
 
 import time
 from collections.abc import Callable

@@ -48,7 +48,7 @@ class NodeLiveness:
         since = self._receiving_since
         return self.clock() - max(received_at, since), received_at >= since
 
-    def was_heard(self, node_id: NodeId, within_seconds: float, *, agent: bool) -> bool:
+    def has_reported(self, node_id: NodeId, within_seconds: float, *, agent: bool) -> bool:
         """Whether a message of a node's executor was received so lately, or of its agent too."""
         never = float("-inf")
         agent_at = self._agents.get(node_id, never) if agent else never

@@ -154,7 +154,7 @@ class Collector:
 
 
 def _workloads(running: RunningAttempts | None) -> tuple[Workload, ...] | None:
-    """None if the executor does not say what is labelled: its own attempts are not everything."""
+    """None if the executor does not report labels: its own attempts are not everything."""
     if running is None or running.workloads is None:
         return None
     labelled = (

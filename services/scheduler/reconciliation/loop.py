@@ -149,7 +149,7 @@ class Reconciler:
 
 
 async def _lock(connection: Connection, acting: Iterable[Drift], told: Iterable[Drift]) -> None:
-    """What acting on drifts and telling of others changes, before the first change."""
+    """What acting on drifts and reporting others changes, before the first change."""
     ids = {drift.finding.reservation_id for drift in acting}
     stored = await reservation_rows.lock(connection, [one for one in ids if one is not None])
     nodes = {node_id for one in stored.values() for node_id in one.node_ids}

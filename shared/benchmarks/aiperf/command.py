@@ -132,7 +132,7 @@ def configuration(
     tokenizer: Path,
     directory: Path,
 ) -> dict[str, Any]:
-    """What AIPerf reads; it writes into `directory`. The key is named, not told."""
+    """What AIPerf reads; it writes into `directory`. The key is named, not written."""
     endpoint: dict[str, Any] = {
         "urls": [target.base_url.rstrip("/")],
         "type": "chat",

@@ -42,7 +42,7 @@ CODES: Final = {
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """The measured part of a level, as the log tells it."""
+    """The measured part of a level, by the log."""
 
     cancelled: int
     seconds: float
@@ -97,7 +97,7 @@ def says_started(line: str) -> bool:
 
 
 def said_end(line: str) -> Ended | None:
-    """None: the line tells of something else."""
+    """None: the line is about something else."""
     match = _ENDED.search(line)
     return None if match is None else Ended(cancelled=int(match[1]), seconds=float(match[2]))
 

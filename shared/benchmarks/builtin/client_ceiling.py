@@ -70,7 +70,7 @@ async def ceiling_tokens_per_s(processes: int = 1, pieces: int = ANSWER_TOKENS) 
 
 
 def _ignore(completed: int, failed: int) -> None:
-    """Nobody follows it."""
+    """Its progress is not reported."""
 
 
 @asynccontextmanager

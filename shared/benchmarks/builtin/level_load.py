@@ -304,7 +304,7 @@ class LevelLoad:
         return is_good
 
     async def _watch_lag(self) -> None:
-        """How late this process looks at what has arrived: what it may add to every time."""
+        """How late this process reads what has arrived: what it may add to every time."""
         while True:
             due = _now() + LAG_TICK_SECONDS
             await asyncio.sleep(LAG_TICK_SECONDS)

@@ -185,7 +185,7 @@ async def _worker(task: PartTask) -> AsyncIterator[_Worker]:
 class Crew:
     """How many processes a level takes, by what one of them takes in tokens per second.
 
-    `most` is how many there may be. A level that was limited by its client tells that more are
+    `most` is how many there may be. A level that was limited by its client shows that more are
     needed, one that was not what is to be expected of the next.
     """
 

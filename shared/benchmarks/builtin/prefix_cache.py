@@ -153,7 +153,7 @@ def with_cache_use(
 
 
 def with_asked_share(use: PrefixCacheUse, prompts: PromptTokens) -> PrefixCacheUse:
-    """And with what answers tell of hits, where the engine counts none."""
+    """And with the hits that answers report, where the engine counts none."""
     if not prompts.sent:
         return use
     use = msgspec.structs.replace(use, asked_share=prompts.reusable / prompts.sent)

@@ -1,4 +1,4 @@
-"""The key-value header of a GGUF file, the format in which llama.cpp keeps models.
+"""The key-value header of a GGUF file, the format in which llama.cpp stores models.
 
 Source of the layout: `docs/gguf.md` of ggml, versions 2 and 3, little-endian.
 """

@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Said(Enum):
-    """The lines that tell how far it is."""
+    """The lines that report how far it is."""
 
     RUN_STARTED = auto()
     NOTHING_COLLECTED = auto()
@@ -41,7 +41,7 @@ class OutputReader:
 
     @property
     def last_words(self) -> str:
-        """Why it ended, as far as its last lines tell."""
+        """Why it ended, as far as its last lines show."""
         return (self._last or self.complaint)[:LINE_CHARACTERS]
 
     def _take(self, line: str) -> Said | None:

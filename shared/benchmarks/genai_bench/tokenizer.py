@@ -29,7 +29,7 @@ class TokenizerMissing(BenchmarkFailed):
 def tokenizer_for(
     wanted: str | None, model_paths: tuple[str, ...], *, simulated: bool, directory: Path
 ) -> str:
-    """What to tell genai-bench: a folder, or the name of a hub's model.
+    """What to give genai-bench: a folder, or the name of a hub's model.
 
     `wanted` goes first, then the places where the served model may lie: a folder, a GGUF file or a
     hub's name. For a GGUF file, and for a simulated engine, whose tokens are words, a tokenizer is
@@ -81,7 +81,7 @@ def from_gguf(path: Path, directory: Path) -> Path:
 def byte_pair_tokenizer(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """`tokenizer.json` of a model whose tokens are byte pairs. Raises TokenizerMissing for others.
 
-    How text is cut before pairs are merged is told from the name that the file gives; where that is
+    How text is cut before pairs are merged is known by the name that the file gives; where that is
     unknown here, as GPT-2 does it, which is close enough to size a prompt.
     """
     kind = metadata["tokenizer.ggml.model"]

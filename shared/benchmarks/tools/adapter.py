@@ -19,7 +19,7 @@ class DamagedResult(StewardError):
 
 
 class ServerUnreachable(BenchmarkFailed):
-    """The server did not tell which models it serves, or did not answer a first request."""
+    """The server did not list its models, or did not answer a first request."""
 
 
 class ModelNotServed(BenchmarkFailed):

@@ -34,7 +34,7 @@ class InstallationFailed(StewardError):
 
 
 def install(tool: Tool, tools: Path, say: Say, *, again: bool = False) -> Environment:
-    """Install it below `tools`, unless it is there; `say` is told what happens.
+    """Install it below `tools`, unless it is there; `say` is called with what happens.
 
     What a cut off installation left behind is never taken for one: the receipt is written when
     everything is there and the program has run. `again` begins anew. Raises InstallationFailed.

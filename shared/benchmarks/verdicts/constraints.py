@@ -283,7 +283,7 @@ def _margin(
 
 def _standard_error(constraint: Constraint, actual: float, load: LevelResult) -> float:
     """As if requests were independent of each other. Of a percentile from its neighbours by rank,
-    of a rate as if requests were counted; 0 where it cannot be told.
+    of a rate as if requests were counted; 0 where that is not known.
     """
     requests = load.num_requests
     metric = METRICS[constraint.metric]

@@ -45,7 +45,7 @@ class RememberedPortTaken(StewardError):
 
 
 def nats_configuration(store_dir: Path) -> str:
-    """What a server is told; `users/` lies beside its file."""
+    """A server's configuration; `users/` lies beside its file."""
     quoted = _quoted(str(store_dir))
     return _CONFIGURATION.format(max_payload_bytes=MAX_PAYLOAD_BYTES, store_dir=quoted)
 
@@ -123,7 +123,7 @@ class EmbeddedNats(ManagedProcess):
         return self.url
 
     def reload(self) -> bool:
-        """Have the running server take its users again, whoever started it; whether one runs."""
+        """Have the running server load its users again, whatever started it; whether one runs."""
         for path in self._ports_dir.glob("nats-server_*.ports"):
             pid = int(path.stem.partition("_")[2])
             with contextlib.suppress(OSError):

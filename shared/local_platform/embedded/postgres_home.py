@@ -72,7 +72,7 @@ def prepare_home(wanted: Path) -> PostgresHome:
     """Make the directories of a Postgres at `wanted`, or near it. Raises PostgresUnavailable.
 
     As root with `wanted` below a directory that the database's user may not pass, everything goes
-    to /var/lib/gpusteward/by-id instead, and `wanted` holds a note that says where.
+    to /var/lib/gpusteward/by-id instead, and `wanted` holds a file with the place.
     """
     package = find_package()
     if os.geteuid() != 0:
@@ -115,7 +115,7 @@ def database_identity() -> Identity:
 
 
 def _existing_owner(root: Path) -> Identity | None:
-    """A cluster keeps the user it was made for."""
+    """A cluster's user is always the one it was made for."""
     try:
         found = (root / "cluster").stat()
     except FileNotFoundError:
@@ -216,7 +216,7 @@ def _copy_bundle(package: Path, target: Path) -> None:
 def _socket_dir(root: Path, identity: Identity | None) -> Path:
     """A 0700 directory of the database's user whose socket's path is short enough for the kernel.
 
-    Its mode is what keeps other users out: connections are trusted.
+    Its mode alone shuts other users out: connections are trusted.
     """
     wanted = root / "socket"
     if len(os.fsencode(wanted / SOCKET_NAME)) > SOCKET_PATH_LIMIT:

@@ -52,7 +52,7 @@ SETTINGS: Final[Mapping[str, str]] = {
     "log_timezone": "UTC",
     # Passwords are made at random: nothing is won by making each login slow.
     "scram_iterations": "1",
-    # A killed client must not keep its locks until its statement ends.
+    # A killed client must not hold its locks until its statement ends.
     "client_connection_check_interval": "500ms",
 }
 
@@ -64,8 +64,8 @@ PASSWORD_LOGIN: Final = "local all all scram-sha-256\n"  # noqa: S105  # a rule,
 class EmbeddedPostgres(ManagedProcess):
     """A Postgres at `home` that listens on a Unix socket only, which only its user can reach.
 
-    With `schemas` each has a login that sees nothing else, and every login needs its password;
-    they are in `passwords.json` of `home`. Without, whoever reaches the socket may do everything.
+    With `schemas` each has a login that sees nothing else, and every login needs its password; they
+    are in `passwords.json` of `home`. Without, every user who reaches the socket may do everything.
     `settings` overrides server settings by name. Durability is as Postgres ships it.
     """
 
@@ -89,7 +89,7 @@ class EmbeddedPostgres(ManagedProcess):
 
     @property
     def place(self) -> PostgresHome:
-        """Where it lives; decided, and made, when first asked. Raises PostgresUnavailable."""
+        """Where it lives; decided, and made, at the first call. Raises PostgresUnavailable."""
         if self._place is None:
             self._place = prepare_home(self._wanted_home)
         return self._place
@@ -270,7 +270,7 @@ class EmbeddedPostgres(ManagedProcess):
 
     async def _prepare(self, *, lock: bool) -> None:
         """Make the database, and the logins; writes nothing where all is there."""
-        # Imported here: whoever only names this server is spared what its driver takes.
+        # Imported here: a caller that only names this server is spared what its driver takes.
         import asyncpg
 
         try:
@@ -332,7 +332,7 @@ def _pid_in(lines: Sequence[str]) -> int | None:
 
 
 def _status_in(lines: Sequence[str], pid: int) -> str | None:
-    """What the postmaster `pid` says of itself; None in the file of an earlier one.
+    """What the postmaster `pid` reports of itself; None in the file of an earlier one.
 
     From one reading of the file: between two, a new postmaster's takes the place of the killed
     one's, whose status would pass for the new one's.

@@ -46,7 +46,7 @@ def _kill(pid: int, wanted: bytes) -> None:
     except OSError:
         return
     try:
-        # Looked at again through a descriptor that cannot come to mean another process.
+        # Checked again through a descriptor that cannot come to mean another process.
         if wanted in variables_of(pid):
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     except ProcessLookupError:

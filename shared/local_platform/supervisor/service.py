@@ -1,4 +1,4 @@
-"""What the supervisor keeps alive: anything that starts, ends and can be stopped."""
+"""What the supervisor restarts: anything that starts, ends and can be stopped."""
 
 import asyncio
 import os
@@ -53,9 +53,9 @@ class Child(Protocol):
 class ChildSpec:
     """A service's process.
 
-    `env` is the whole environment; a callable is asked at every start, for addresses that are known
-    only then. `readiness` returns when the service answers; None has it link its ready file by
-    `shared.lifecycle.notify_ready`.
+    `env` is the whole environment; a callable is called at every start, for addresses that are
+    known only then. `readiness` returns when the service answers; None has it link its ready file
+    by `shared.lifecycle.notify_ready`.
     """
 
     name: str

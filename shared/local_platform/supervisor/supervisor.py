@@ -42,7 +42,7 @@ class State(StrEnum):
 class ChildState(Struct, frozen=True, kw_only=True):
     """What is known of a child; the state file is a list of these.
 
-    `last_exit` is `exit 1`, `SIGKILL`, or the sentence that says why a start failed.
+    `last_exit` is `exit 1`, `SIGKILL`, or why a start failed, in a sentence.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Supervisor:
     The children of one stage start together, once the stage before is ready. They are stopped one
     after the other, the last one first. A second request stops them all at once. `on_change` sees
     every state; `on_started` is called when all are ready, and after an OSError again, until it
-    returns; `on_disk` is called with what is to be said when the disk is full, and has room again.
+    returns; `on_disk` is called with the message when the disk is full, and has room again.
 
     A full disk ends nothing. What cannot be written to it is written when there is room.
     """
@@ -127,9 +127,9 @@ class Supervisor:
         self._stop.set()
 
     async def run(self) -> None:
-        """Start everything and keep it running until asked to stop; everything has ended on return.
+        """Start everything and restart what ends until a stop; everything has ended on return.
 
-        Raises what kept a child from starting for the first time.
+        Raises why a child did not start for the first time.
         """
         loop = asyncio.get_running_loop()
         for handled in (signal.SIGTERM, signal.SIGINT):
@@ -188,7 +188,7 @@ class Supervisor:
             self._is_start_announced = True
 
     async def _all_ready(self, starting: Sequence[_Supervised]) -> bool:
-        """False if a stop was asked for, or a child gave up, before all were ready."""
+        """False if a stop was requested, or a child gave up, before all were ready."""
         asked: asyncio.Future[object] = asyncio.ensure_future(self._stop.wait())
         waiting: set[asyncio.Future[object]] = {each.first_ready for each in starting}
         try:
@@ -326,7 +326,7 @@ class Supervisor:
                 await each.child.stop()
 
     def _lacks_room(self, error: NotReady | OSError) -> bool:
-        """Whether a start failed because the disk is full; a server's log says it of itself."""
+        """Whether a start failed because the disk is full; a server's log has it of itself."""
         return (
             reports_no_room(error)
             or os.strerror(errno.ENOSPC).lower() in str(error).lower()

@@ -50,7 +50,7 @@ def evaluate(
 ) -> Evaluation:
     """Whether it would be granted now, in the place where it waits or, as a newcomer, would wait.
 
-    With a `request` as if it had asked for that instead. Nothing else may use the engine meanwhile.
+    With a `request` as if that were its request. Nothing else may use the engine meanwhile.
     """
     asked = entry if request is None else replace(entry, request=request)
     with engine.what_if(now) as what_if:

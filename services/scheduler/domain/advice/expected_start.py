@@ -44,8 +44,8 @@ def expected_start(
 ) -> ExpectedStart | None:
     """Its grant if every lease ended when expected.
 
-    Simulated on a copy of the engine. A request that waits already keeps its position, however long
-    it wants to wait. A lease without a known end, or past it, never ends here: None if the request
+    Simulated on a copy of the engine. A request that waits already stays at its position, however
+    long it may wait. A lease without a known end, or past it, never ends here: None if the request
     does not start without it. The farther away, the rougher: after the first few ends of leases
     several are taken together, an eighth of those before, for a gang a half, and the last of them
     counts. None as well if it takes more than `moments` simulated moments.

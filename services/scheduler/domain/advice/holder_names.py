@@ -41,7 +41,7 @@ def with_names(
 ) -> tuple[Reason, ...]:
     """The reasons with each reservation of a known holder called by that and its time.
 
-    They are said to `namespace`, which does not hear who is in another one; None hears all.
+    They are shown to `namespace`, and to it none of another one; None sees all.
     """
 
     def named(found: re.Match[str]) -> str:

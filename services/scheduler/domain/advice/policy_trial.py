@@ -1,7 +1,7 @@
 """Recorded requests served again, on the recorded fleet, under another policy.
 
-What was recorded is taken apart into what no policy decides (the fleet, who asked when, how long
-each held) and what one did. Both policies then serve the same requests, so that they differ by the
+What was recorded is taken apart into what no policy decides (the fleet, who requested when and held
+how long) and what one did. Both policies then serve the same requests, so that they differ by the
 policy alone; how near the first comes to what really happened is shown beside them.
 """
 

@@ -59,7 +59,7 @@ def read_history(
 ) -> History | None:
     """From the first keyframe on; None without one.
 
-    `ended_at` is when reservations ended: a record only says that one had, by the next decision.
+    `ended_at` is when reservations ended: a record only shows that one had, by the next decision.
     """
     reader = _Reader(ended_at)
     for cycle in cycles:

@@ -1,8 +1,8 @@
 """The smallest change with which a request would be granted now, if there is one.
 
-A request can give way in several ways, each a ladder of steps from what was asked to the most that
+A request can give way in several ways, each a ladder of steps from the request to the most that
 can be given up. Fewest changes win; among as many changes, those that give up the smallest share of
-what was asked, and overtaking others comes last. Whatever is suggested has been tried.
+the request, and overtaking others comes last. Whatever is suggested has been tried.
 """
 
 import math
@@ -19,7 +19,7 @@ from schemas.scheduler.reasons import ChangeKind, Suggestion
 from services.scheduler.domain.model.fleet import WHOLE
 from services.scheduler.domain.placement.reasons import many
 from services.scheduler.domain.placement.selectors import describe
-from services.scheduler.domain.placement.shares import asked_hundredths
+from services.scheduler.domain.placement.shares import requested_hundredths
 from shared.accelerator_rules.compute_capability import capability
 from shared.accelerator_rules.precision import ANY, hint_for
 
@@ -38,7 +38,7 @@ PRIORITY_SHARE: Final = 2.0
 class Concession(Struct, frozen=True, eq=False):
     """One way to give in: `after(request, k)` is the request after k of `steps` steps.
 
-    `share` is how much of what was asked is given up then, `says` the change in words.
+    `share` is how much of the request is given up then, `says` the change in words.
     """
 
     kind: ChangeKind
@@ -52,9 +52,9 @@ Steps = Mapping[Concession, int]
 
 
 class Trials:
-    """Asks whether a request would be granted, each one once and not more often than allowed.
+    """Tries whether requests would be granted, each once, and no more of them than allowed.
 
-    When no trial is left everything counts as not granted, so that only what was tried is said.
+    When no trial is left all count as not granted, so that only what was tried is suggested.
     """
 
     def __init__(self, would_grant: WouldGrant, allowed: int) -> None:
@@ -76,7 +76,7 @@ def suggest(
 ) -> Suggestion | None:
     """None if nothing that the request can give up would help, or if it is granted as it is.
 
-    `would_grant` is asked at most `trials` times. With so many ways that not every combination can
+    `would_grant` is called at most `trials` times. With so many ways that not every combination can
     be tried, a suggestion of several changes is one of which none can be left out.
     """
     holds = Trials(would_grant, trials)
@@ -245,7 +245,7 @@ def _host(request: GpuRequest) -> Iterator[Concession]:
 def _count(request: GpuRequest) -> Iterator[Concession]:
     gpus, nodes = request.gpus, request.nodes
     if request.shares is not None:
-        asked_for = asked_hundredths(request)
+        asked_for = requested_hundredths(request)
         step = math.gcd(asked_for, WHOLE)  # of any quantum a multiple
         most = asked_for // step - 1
         if most:

@@ -62,7 +62,7 @@ class ClusterHolding(Struct, frozen=True, kw_only=True):
 
 
 class Cluster(Struct, frozen=True, kw_only=True):
-    """A cluster as it is known now; `blocked` says why nothing may be chosen by that."""
+    """A cluster as it is known now; `blocked` is why nothing may be chosen by that."""
 
     cluster_id: NodeId
     nodes: Mapping[str, ClusterNode] = {}
@@ -142,7 +142,7 @@ class ClusterFleet:
         )
 
     def choose(self, request: GpuRequest) -> Choice | tuple[Reason, ...]:
-        """Where the request is to go, or why that cannot be said yet."""
+        """Where the request is to go, or why that is not decided yet."""
         wanted = request.cluster or ClusterRequest()
         named = [each for each in self.clusters if _is_named(each, request, wanted)]
         usable = [each for each in named if each.blocked is None]
@@ -199,7 +199,7 @@ class ClusterFleet:
         self, request: GpuRequest, wanted: ClusterRequest, clusters: Iterable[Cluster], least: int
     ) -> Iterator[_Candidate]:
         """Nodes that may be taken with at least so many idle GPUs, and none with fewer than the one
-        before: no more than are free are idle, so most nodes need no closer look.
+        before: no more than are free are idle, so most nodes are not inspected further.
         """
         thresholds = Thresholds(
             wanted.utilization_threshold_percent, wanted.memory_threshold_percent
@@ -272,7 +272,7 @@ def _names_nodes(request: GpuRequest, wanted: ClusterRequest) -> bool:
 
 def _suits(node: ClusterNode, request: GpuRequest, wanted: ClusterRequest) -> bool:
     """Whether the request may have this node. Of its GPUs, what is unknown excludes no node but
-    the model that is asked for.
+    the requested model.
     """
     names = wanted.node_names
     if names and node.name not in names and node.node_id not in names:
@@ -293,7 +293,7 @@ def _suits(node: ClusterNode, request: GpuRequest, wanted: ClusterRequest) -> bo
 
 
 def _serves(node: ClusterNode, request: GpuRequest) -> bool:
-    """Whether its driver serves the CUDA that is asked for, if its labels tell it."""
+    """Whether its driver serves the requested CUDA, by its labels."""
     told = node.cuda_driver_version
     serves = version(told) if told is not None else None
     return serves is None or all(

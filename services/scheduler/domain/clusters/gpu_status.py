@@ -17,7 +17,7 @@ _ANY = Thresholds(100.0, 100.0)
 def gpu_status(own: Sequence[ClusterGpu], fleet: ClusterFleet) -> list[ClusterGpu]:
     """By node and index; `own` are those that agents report, by the ids of their nodes.
 
-    A node of a cluster is told once, by its name there, whoever has read it.
+    A node of a cluster is listed once, by its name there, from whichever source it was read.
     """
     read: defaultdict[NodeId, list[ClusterGpu]] = defaultdict(list)
     for gpu in own:
@@ -48,7 +48,7 @@ def _of_node(
     is_stale = cluster.loads.get(node.name, NO_METRICS).is_stale
     shown = {gpu.gpu_index: gpu for gpu in by_agent if gpu.has_metrics}
     if not shown and not is_stale:
-        shown = {gpu.gpu_index: gpu for gpu in _told(node, gpus)}
+        shown = {gpu.gpu_index: gpu for gpu in _exported(node, gpus)}
     unread = (index for index in range(gpus.capacity) if index not in shown)
     missing = max(0, gpus.capacity - len(shown))
     for index, _ in zip(unread, range(missing), strict=False):
@@ -69,7 +69,7 @@ def _of_node(
     ]
 
 
-def _told(node: ClusterNode, gpus: NodeGpus) -> Iterable[ClusterGpu]:
+def _exported(node: ClusterNode, gpus: NodeGpus) -> Iterable[ClusterGpu]:
     for gpu in node.readings:
         used, total = gpu.memory_used_mb, gpu.memory_total_mb
         yield replace(

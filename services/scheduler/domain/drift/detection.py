@@ -23,7 +23,7 @@ HeldByNode = defaultdict[NodeId, dict[UUID, "Holding"]]
 class Holding(Struct, frozen=True, kw_only=True):
     """A reserved device. `quarantined`: its holder is over, but not confirmed stopped.
 
-    Of a cluster no device is known: its executor alone says what runs there.
+    Of a cluster no device is known: its executor alone reports what runs there.
     """
 
     reservation_id: UUID
@@ -74,7 +74,7 @@ class NodeUse(Struct, frozen=True, kw_only=True):
 
     `silent_seconds`: since its agent's last message; None before that is known. `was_stopped`: the
     agent has reported that it stops. `in_pods`: reservations of which pods of this cluster have
-    GPUs, whoever made them; None if its view may not be used.
+    GPUs, whatever made them; None if its view may not be used.
     """
 
     node_id: NodeId
@@ -231,7 +231,7 @@ def _squatters(
 def _underuse(
     node: NodeUse, device: DeviceUse, held: Sequence[Holding], limits: Limits
 ) -> Iterator[Finding]:
-    """Of those that share a device the same is said of each: what each uses is not known."""
+    """All that share a device have the same finding: what each uses is not known."""
     used = device.utilization_percent
     if used is None or used >= limits.idle_percent:
         return

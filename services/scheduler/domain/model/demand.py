@@ -1,4 +1,4 @@
-"""What is usually asked for: learned outside, told to the engine, and recorded with its inputs."""
+"""What is usually requested: learned outside, given to the engine, and recorded with its inputs."""
 
 from msgspec import Struct
 

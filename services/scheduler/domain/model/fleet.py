@@ -101,7 +101,7 @@ class Device(Struct, frozen=True, kw_only=True):
     `foreign_pids` are processes on it that no live reservation explains. `parent_uuid` is set for
     a MIG instance; a GPU whose `mig_enabled` is True is granted only by its instances,
     which its agent makes where it has a `mig_layout` with options.
-    `cordon` says why it is out of service, for people. `link_groups`: see placement/topology.py.
+    `cordon` is why it is out of service, for people. `link_groups`: see placement/topology.py.
     """
 
     number: int
@@ -131,7 +131,7 @@ class Device(Struct, frozen=True, kw_only=True):
 
     @property
     def free_hundredths(self) -> int:
-        """What nobody holds of it."""
+        """What no lease holds of it."""
         if self.parts:
             return WHOLE - sum(part.hundredths for part in self.parts)
         return 0 if self.holder is not None else WHOLE

@@ -105,7 +105,7 @@ class NodeGone(Struct, frozen=True, kw_only=True, tag="node_gone"):
 class DeviceSeen(Struct, frozen=True, kw_only=True, tag="device_seen"):
     """A device is new or has changed: its reading, its health, its cordon.
 
-    A device that a lease names stays held whatever `holder` says.
+    A device that a lease names stays held whatever `holder` is.
     """
 
     device: Device
@@ -166,7 +166,7 @@ class FleetComplete(Struct, frozen=True, kw_only=True, tag="settled"):
 
 
 class DemandSeen(Struct, frozen=True, kw_only=True, tag="demand_seen"):
-    """What is usually asked for has changed; only the `density` policy decides by it."""
+    """What is usually requested has changed; only the `density` policy decides by it."""
 
     demand: Demand
 

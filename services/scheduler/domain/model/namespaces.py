@@ -1,4 +1,4 @@
-"""What namespaces may hold, by an administrator's word, and what they have held of late."""
+"""What namespaces may hold, as administrators set it, and what they have held of late."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 class Quota(Struct, frozen=True, kw_only=True):
     """What a namespace may hold at once, in hundredths of GPUs: at most its `limit`, None is none.
 
-    Up to `guaranteed` nobody else may keep it from; what it holds above that is borrowed. `weight`:
+    No other may withhold the `guaranteed`; what it holds above that is borrowed. `weight`:
     how many times as much as one of weight 1 it is due.
     """
 

@@ -170,7 +170,7 @@ class State:
         return Held(hundredths=held[0], cpu_milli=held[1], memory_mb=held[2])
 
     def quota(self, namespace: str) -> Quota:
-        """What it may hold; without anybody's word no limit, no guarantee, weight 1."""
+        """What it may hold; unless set no limit, no guarantee, weight 1."""
         return self.quotas.get(namespace, NO_QUOTA)
 
     def capacity(self) -> Held:
@@ -381,7 +381,7 @@ class State:
         return tuple(Part(each, shared[each]) for each in sorted(shared, key=lambda each: each.int))
 
     def _set_holder(self, number: int, holder: UUID | None) -> None:
-        """The holder of the whole device; of a shared one what its leases say."""
+        """The holder of the whole device; of a shared one by its leases."""
         device = self.devices.get(number)
         if device is None:
             return

@@ -11,7 +11,7 @@ from services.scheduler.domain.placement.placement import Placed
 
 
 class Grant(Struct, frozen=True, kw_only=True, tag="grant"):
-    """Devices for a request, all that it asked for."""
+    """Devices for a request, as many as requested."""
 
     reservation_id: UUID
     placed: Placed

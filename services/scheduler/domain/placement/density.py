@@ -1,6 +1,6 @@
-"""The `density` policy: what a place costs those who usually ask, in how many fewer of them fit.
+"""The `density` policy: what a place costs usual requests, in how many fewer of them fit.
 
-A node is worth, over the classes of what is asked for, how many of each fit if nothing else came:
+A node is worth, over the classes of requests, how many of each fit if nothing else came:
 half counted by room for CPUs and memory, half by GPUs on which one fits at all. The second half
 alone is near to Fragmentation Gradient Descent (USENIX ATC '23); the first sees what strands when
 the node's CPUs, its memory and its GPUs do not run out together. A grant goes where it takes the
@@ -17,19 +17,19 @@ from schemas.gpus.gpu_request import GpuRequest
 from schemas.telemetry.readings import HealthState
 from services.scheduler.domain.model.demand import Demand, DemandClass
 from services.scheduler.domain.model.fleet import WHOLE, Device, Host
-from services.scheduler.domain.placement.shares import asked_hundredths
+from services.scheduler.domain.placement.shares import requested_hundredths
 from shared.gpu.model_names import matches_model
 
 MAX_CLASSES: Final = 64
-# Between one vote for each class (0) and one for each request (1): what was asked for often is
-# asked for again, what was asked for once is not forgotten.
+# Between one vote for each class (0) and one for each request (1): what was requested often is
+# requested again, what was requested once is not forgotten.
 FLATTENING: Final = 0.75
 WEIGHT_OF_ONE: Final = 100  # weights are integers, so that sums are the same in any order
 ROUNDED_TO: Final = 1e-6  # of one request; nearer ones tie, and the fuller node wins
 MAX_KNOWN: Final = 100_000
-UNKNOWN: Final = 1 << 40  # capacity that a node does not tell: GPUs alone decide
+UNKNOWN: Final = 1 << 40  # capacity that a node does not report: GPUs alone decide
 
-# What fits before anybody has asked: half a GPU, and 1 to 8 whole ones with 8 CPUs, 32 GiB each.
+# What fits before the first request: half a GPU, and 1 to 8 whole ones with 8 CPUs, 32 GiB each.
 PRIOR: Final = (
     DemandClass(hundredths=50, cpu_milli=4_000, memory_mb=16_384),
     *(
@@ -41,7 +41,7 @@ PRIOR: Final = (
 
 def class_of(request: GpuRequest) -> DemandClass:
     """What the request takes of each of its nodes; parts of several GPUs count as whole."""
-    asked = asked_hundredths(request) if request.shares is not None else request.gpus * WHOLE
+    asked = requested_hundredths(request) if request.shares is not None else request.gpus * WHOLE
     return DemandClass(
         hundredths=asked if asked < WHOLE else -(-asked // WHOLE) * WHOLE,
         cpu_milli=_milli(request.cpu_count or 0.0),
@@ -51,7 +51,7 @@ def class_of(request: GpuRequest) -> DemandClass:
 
 
 def demand_of(counts: Mapping[DemandClass, int]) -> Demand:
-    """The most frequent classes with their weights; each of the prior was asked for once more."""
+    """The most frequent classes with their weights; each of the prior counts once more."""
     asked = dict.fromkeys(PRIOR, 1)
     for each, count in counts.items():
         asked[each] = asked.get(each, 0) + count

@@ -25,7 +25,7 @@ Rank = tuple[int, Closeness, float]
 
 
 def choose(candidates: Chosen, request: GpuRequest, topology: Topology = FLAT) -> Chosen | None:
-    """As many of a node's eligible devices as asked for, or None. `candidates` are best first.
+    """As many of a node's eligible devices as requested, or None. `candidates` are best first.
 
     Of all sets the one with the least `rank`, which depends on the set alone. So among fewer
     candidates there is never a better one; `NodeIndex` relies on that.

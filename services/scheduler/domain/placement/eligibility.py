@@ -20,7 +20,7 @@ from services.scheduler.domain.model.fleet import (
 )
 from services.scheduler.domain.placement.mig_options import to_be_made
 from services.scheduler.domain.placement.selectors import describe, mismatch
-from services.scheduler.domain.placement.shares import asked_hundredths, least_free
+from services.scheduler.domain.placement.shares import least_free, requested_hundredths
 from shared.accelerator_rules.compute_capability import (
     capability,
     capability_by_name,
@@ -82,7 +82,7 @@ _PLAIN: Final = {
 
 
 def share_kind(device: Device, node: Node) -> ShareKind:
-    """What keeps holders of the device to their shares."""
+    """What enforces the shares of the device's holders."""
     is_mps = node.labels.get(MPS_LABEL) in {MPS_OF_HOST, MPS_OF_EACH_GPU} and not device.simulated
     return ShareKind.MPS if is_mps else ShareKind.COOPERATIVE
 
@@ -160,7 +160,7 @@ def state_of(device: Device, node: Node) -> DeviceState:
 
 
 def state_reasons(device: Device, node: Node) -> tuple[Reason, ...]:
-    """Why the device would not be granted to a request without wishes, other than its holder.
+    """Why the device would not be granted to a request without conditions, other than its holder.
 
     The sentences leave out their subject, the device.
     """
@@ -173,7 +173,7 @@ def state_reasons(device: Device, node: Node) -> tuple[Reason, ...]:
 
 
 def _for_itself(device: Device) -> GpuRequest:
-    """A request without wishes, but for the device's kind."""
+    """A request without conditions, but for the device's kind."""
     if device.parent_uuid is None:
         return WITHOUT_WISHES
     return GpuRequest(device_uuids=(device.uuid,))
@@ -184,7 +184,7 @@ def host_blocks(
 ) -> Iterator[ReasonCode]:
     """Why the node's CPUs and memory do not suffice beside what is held and reserved.
 
-    An unknown capacity suffices for no request that asks for any.
+    An unknown capacity suffices for no request that needs any.
     """
     node, held = host.node, host.held.plus(host_reserved)
     if request.cpu_count and (
@@ -252,7 +252,7 @@ def _mismatches(device: Device, request: GpuRequest, node: Node) -> Iterator[Rea
             yield code
 
 
-def _is_kind_asked_for(device: Device, request: GpuRequest) -> bool:
+def _is_kind_requested(device: Device, request: GpuRequest) -> bool:
     """A whole GPU, or an instance of the profile; an instance may be named instead."""
     if request.mig_profile is not None:
         return device.mig_profile == request.mig_profile
@@ -262,13 +262,13 @@ def _is_kind_asked_for(device: Device, request: GpuRequest) -> bool:
 def _kind_mismatches(device: Device, request: GpuRequest, node: Node) -> Iterator[ReasonCode]:
     if device.mig_enabled and device.parent_uuid is None:
         yield ReasonCode.MIG_ENABLED
-    elif request.shares is None and not _is_kind_asked_for(device, request):
+    elif request.shares is None and not _is_kind_requested(device, request):
         yield ReasonCode.MIG_PROFILE_MISMATCH
     if request.shares is None:
         return
     if device.parent_uuid is not None:
         yield ReasonCode.NOT_DIVISIBLE
-    if is_of_one_gpu(node) and asked_hundredths(request) > WHOLE:
+    if is_of_one_gpu(node) and requested_hundredths(request) > WHOLE:
         yield ReasonCode.MPS_PER_GPU
     if request.enforced_shares and share_kind(device, node) is ShareKind.COOPERATIVE:
         yield ReasonCode.SHARES_NOT_ENFORCED

@@ -20,7 +20,7 @@ class FilterIndex:
     """The devices of a fleet that a filter lets through.
 
     What is usable some day is cached by what it depends on: by kind for most filters, which cannot
-    tell nodes of one kind apart; by identity for one that names nodes, uuids or labels and
+    distinguish nodes of one kind; by identity for one that names nodes, uuids or labels and
     `is_specific`. A node whose traits change has another key, so nothing is ever invalidated.
     What is ready now is in a `NodeIndex`, which catches up with the nodes changed since `_synced`,
     and is built anew when the change log does not reach back that far.

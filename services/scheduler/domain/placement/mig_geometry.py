@@ -1,4 +1,4 @@
-"""How GPUs are divided for requests that wait for MIG instances which nobody has made yet.
+"""How GPUs are divided for requests that wait for MIG instances which do not exist yet.
 
 By each GPU's own table of places. Only what its agent made, and nothing holds or is about to get,
 gives way to another.
@@ -21,7 +21,7 @@ from services.scheduler.domain.placement.request_shape import Shape, shape_of
 
 MOST_AT_ONCE: Final = 32
 
-# What a first reading ends; until then nobody else needs one made.
+# What a first reading ends; until then no other request needs one made.
 _SOON: Final = frozenset(
     {
         ReasonCode.NO_READING,
@@ -60,7 +60,7 @@ def divisions(
     """
     coming = list(under_way.items())
     changing = {*under_way, *refused}
-    # First all that there is: what anybody waits for is removed for nobody.
+    # First all that there is: what a request waits for is removed for no other.
     missing, spared = _missing(requests, fleet)
     gpus = {
         gpu.uuid: gpu

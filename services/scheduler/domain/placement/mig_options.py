@@ -1,4 +1,4 @@
-"""MIG instances that nobody has made yet, as devices: what a request has to match."""
+"""MIG instances that do not exist yet, as devices: what a request has to match."""
 
 from msgspec.structs import replace
 
@@ -9,7 +9,7 @@ from services.scheduler.domain.model.fleet import Device
 def to_be_made(device: Device, request: GpuRequest) -> Device | None:
     """The MIG instance that the GPU's agent may make for the request; None if it makes none such.
 
-    Nobody knows its uuid before, so a request that names one never waits for it.
+    Its uuid is not known before, so a request that names one never waits for it.
     """
     layout = device.mig_layout
     if request.mig_profile is None or layout is None:

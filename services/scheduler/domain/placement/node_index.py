@@ -120,10 +120,10 @@ class _Ranking:
 
 class NodeIndex:
     """The nodes that have devices which one filter lets through now, ranked for each number of
-    GPUs that was asked for.
+    GPUs that was requested.
 
     Correct as long as `put` is called for every changed node; `FilterIndex` does so before a
-    search. A ranking is built when its number is asked for, and from then on every new entry is put
+    search. A ranking is built when its number is requested, and from then on every new entry is put
     into it, until too many are outdated; an entry is current only if it is that of `entries`.
     """
 
@@ -151,7 +151,7 @@ class NodeIndex:
         reserved_size: int,
         cost: Cost | None = None,
     ) -> list[tuple[NodeId, Chosen]]:
-        """The best nodes, as many as asked for; fewer if there are not so many.
+        """The best nodes, as many as requested; fewer if there are not so many.
 
         `choose_on` picks the devices of one node, or None; it would be None for every node with
         `reserved_size` usable devices or more. With a `cost`, what costs least is best.
@@ -209,7 +209,7 @@ class NodeIndex:
     def _find_cheapest(
         self, request: GpuRequest, choose_on: Choose, cost: Cost
     ) -> list[tuple[NodeId, Chosen]]:
-        """Looks at every node that has enough, as costs do not follow the order of the tiers."""
+        """Inspects every node that has enough, as costs do not follow the order of the tiers."""
         gpus = request.gpus
         ranked = []
         for node_id, entry in self.entries.items():

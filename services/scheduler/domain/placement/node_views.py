@@ -33,7 +33,7 @@ class AvailableDevice(NamedTuple):
 class NodeView:
     """One state of a node, immutable: a change makes a new one.
 
-    `traits` are equal for nodes that no request can tell apart except by name, uuid or label, and
+    `traits` are equal for nodes that requests distinguish only by name, uuid or label, and
     `kind` numbers them. `fill` sorts fuller nodes first. A capacity that is None is unknown.
     """
 
@@ -144,7 +144,7 @@ class NodeViews:
 
 
 def is_in_service(device: Device, node: Node) -> bool:
-    """Whether nothing but a holder or its use keeps the device from being granted."""
+    """Whether nothing but a holder or its use prevents a grant of the device."""
     return not (
         node.lost
         or not node.admitted

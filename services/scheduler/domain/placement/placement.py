@@ -42,7 +42,11 @@ from services.scheduler.domain.placement.eligibility import (
     share_kind,
 )
 from services.scheduler.domain.placement.selectors import mismatch
-from services.scheduler.domain.placement.shares import SharesRefused, asked_hundredths, divide_for
+from services.scheduler.domain.placement.shares import (
+    SharesRefused,
+    divide_for,
+    requested_hundredths,
+)
 from services.scheduler.domain.placement.topology import Closeness, Fit, Topology
 from shared.gpu.scoring import MEMORY_WEIGHT, UTILIZATION_WEIGHT, availability_score
 
@@ -104,7 +108,7 @@ def no_cost(node_id: NodeId, parts: Taken = ()) -> float:  # noqa: ARG001  # one
 
 class PlacedNode(Struct, frozen=True, kw_only=True):
     """A node's part of a grant, best device first. Of shares `parts` of the devices, in hundredths,
-    and what keeps holders to them.
+    and what enforces them.
     """
 
     node_id: NodeId
@@ -218,7 +222,7 @@ def place_shares(
     on the node with the least free, and `spread` takes the node with the most.
     """
     best: tuple[tuple[int, float, int, int, float, NodeId], PlacedNode] | None = None
-    asked = asked_hundredths(request)
+    asked = requested_hundredths(request)
     packs = request.placement is Placement.PACK
     for node_id, found in candidates.items():
         declared = sorted(found, key=_declared)
@@ -261,7 +265,7 @@ def place_among(
 
 
 def has_host_resources(context: PlacementContext, node_id: NodeId, request: GpuRequest) -> bool:
-    """Whether the node has the CPUs and memory that are asked for beside GPUs."""
+    """Whether the node has the CPUs and memory that are requested beside GPUs."""
     host_reserved = context.host_reserved.get(node_id, NO_HOST_RESOURCES)
     return next(host_blocks(context.fleet.host(node_id), request, host_reserved), None) is None
 

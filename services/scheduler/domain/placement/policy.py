@@ -15,7 +15,7 @@ class Policy(Struct, frozen=True, kw_only=True):
 
     Shares are whole multiples of `share_quantum` hundredths of a device.
 
-    With `density`, `pack` places by what is usually asked for (placement/density.py) instead of on
+    With `density`, `pack` places by what is usually requested (placement/density.py) instead of on
     the fullest node.
 
     Where several namespaces wait, what they held counts, half as much after each

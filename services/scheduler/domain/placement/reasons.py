@@ -31,7 +31,7 @@ from services.scheduler.domain.placement.shares import SharesRefused, devices_ne
 MAX_REASONS: Final = 500
 REASONS_PER_CODE: Final = 10
 LONGEST_MESSAGE: Final = 400
-TOLD_WHOLE: Final = 2  # so many reasons are told in a sentence, more are counted
+LISTED_REASONS: Final = 2  # so many reasons are in a sentence, more are counted
 NEVER_FITS: Final = "can never fit on this fleet"
 
 NO_GPUS = Reason(
@@ -107,7 +107,7 @@ def over_quota(quota: Quota, held: int, asked_for: int) -> Reason:
 def abridge(reasons: Sequence[Reason], limit: int = MAX_REASONS) -> AbridgedReasons:
     """As many reasons as fit into an answer, in their order, some of every code among them.
 
-    What the request itself excludes comes last: it says least about why a request waits.
+    What the request itself excludes comes last: it explains least why a request waits.
     """
     reasons = sorted(reasons, key=lambda reason: reason.code in NEVER)
     if len(reasons) <= limit:
@@ -137,10 +137,10 @@ def availability_sentence(
     `reasons` are those of `impossible_reasons` if it is `impossible`.
     """
     if not reasons:
-        return f"{asked(request)} available on {_listed(node_ids)}"
+        return f"{request_text(request)} available on {_listed(node_ids)}"
     if impossible:
-        return f"{asked(request)} {NEVER_FITS}: {_shortened(reasons[0]).message}"
-    return f"{asked(request)} not available: {_digest(reasons)}"
+        return f"{request_text(request)} {NEVER_FITS}: {_shortened(reasons[0]).message}"
+    return f"{request_text(request)} not available: {_digest(reasons)}"
 
 
 def summary_sentence(
@@ -153,11 +153,11 @@ def summary_sentence(
     """A reservation's situation in one sentence."""
     if state is not ReservationState.QUEUED or position is None:
         return f"{state.value}: {_digest(reasons)}" if reasons else state.value
-    return f"queued at {position} of {length} for {asked(request)}: {_digest(reasons)}"
+    return f"queued at {position} of {length} for {request_text(request)}: {_digest(reasons)}"
 
 
-def asked(request: GpuRequest) -> str:
-    """What is wanted, in words."""
+def request_text(request: GpuRequest) -> str:
+    """As part of a sentence."""
     if request.shares is not None:
         return f"{request.shares:.2f} of the GPUs of a node"
     gpus = many(request.gpus, "GPU")
@@ -189,7 +189,7 @@ def _impossible(
     elif request.nodes > 1:
         yield Reason(
             code=ReasonCode.TOO_FEW_NODES,
-            message=f"{asked(request)} asked for, no more than {large} will ever have that",
+            message=f"{request_text(request)} asked for, no more than {large} will ever have that",
         )
     for node_id, devices in fleet.nodes.items():
         host = Host(node=fleet.node(node_id))
@@ -204,7 +204,7 @@ def _impossible(
 
 def _of_one_node(request: GpuRequest) -> str:
     if request.shares is not None:
-        return asked(request)
+        return request_text(request)
     return f"{many(request.gpus, 'GPU')} of one node"
 
 
@@ -302,7 +302,7 @@ def _shortened(reason: Reason) -> Reason:
 
 def _digest(reasons: Sequence[Reason]) -> str:
     messages = dict.fromkeys(_shortened(reason).message for reason in reasons)
-    if len(messages) <= TOLD_WHOLE:
+    if len(messages) <= LISTED_REASONS:
         return "; ".join(messages)
     codes = Counter(reason.code for reason in reasons)
     return counted(dict(sorted(codes.most_common(), key=lambda item: item[0] in NEVER)))

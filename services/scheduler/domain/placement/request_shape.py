@@ -7,9 +7,9 @@ from msgspec import Struct
 from schemas.gpus.gpu_request import GpuRequest, Selector, ShareStrategy
 from services.scheduler.domain.model.fleet import WHOLE, HostResources
 from services.scheduler.domain.placement.shares import (
-    asked_hundredths,
     devices_needed,
     least_free,
+    requested_hundredths,
 )
 
 # The order of a namespace's requests: aged priority, arrival, id; smallest first.
@@ -19,7 +19,7 @@ Rank = tuple[int, int, int, int]
 
 
 class Filter(Struct, frozen=True, kw_only=True, cache_hash=True):
-    """What is asked of each device by itself."""
+    """What each device by itself has to match."""
 
     min_memory_mb: int | None
     max_utilization_percent: float
@@ -80,7 +80,7 @@ def shape_of(request: GpuRequest) -> Shape:
             of_shares=request.shares is not None,
             enforced_shares=request.enforced_shares,
             least_free=least_free(request) if request.shares is not None else 0,
-            exceeds_one=asked_hundredths(request) > WHOLE,
+            exceeds_one=requested_hundredths(request) > WHOLE,
             mig_profile=request.mig_profile,
         ),
         gpus=devices_needed(request),
@@ -93,7 +93,7 @@ def shape_of(request: GpuRequest) -> Shape:
 
 def _share_shape(request: GpuRequest) -> ShareShape:
     return ShareShape(
-        hundredths=asked_hundredths(request),
+        hundredths=requested_hundredths(request),
         strategy=request.share_strategy,
         unfragmented=request.unfragmented,
     )

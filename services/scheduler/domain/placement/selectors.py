@@ -1,4 +1,4 @@
-"""Whether a device and its node match what a selector asks for; what is unknown matches nothing."""
+"""Whether a device and its node match a selector; what is unknown matches nothing."""
 
 import re
 from typing import Final
@@ -27,7 +27,7 @@ def mismatch(selector: Selector, device: Device, node: Node) -> ReasonCode | Non
     """Why the selector does not match, None if it does.
 
     A node that lacks a label is not in any values of it: `not_in` matches it, as in Kubernetes. A
-    property that is not known is `selector_unknown`, whatever is asked of it.
+    property that is not known is `selector_unknown`, by every operator.
     """
     value = _value(selector, device, node)
     if value is None:
@@ -41,7 +41,7 @@ def mismatch(selector: Selector, device: Device, node: Node) -> ReasonCode | Non
 
 
 def version(text: str) -> Version | None:
-    """`12.4.0` as (12, 4): trailing zeros say nothing.
+    """`12.4.0` as (12, 4): trailing zeros mean nothing.
 
     None if it is no version; a part of more than 18 digits, which could block the process, is
     none.

@@ -1,7 +1,7 @@
 """How a request for shares is divided among the devices of one node.
 
 Amounts are integers, hundredths of a device. A device's parts are whole multiples of the quantum,
-and together exactly what was asked for: never less, as by rounding each part down.
+and together exactly what was requested: never less, as by rounding each part down.
 """
 
 import math
@@ -42,21 +42,23 @@ def hundredths(shares: float) -> int | None:
     return found if found / WHOLE == shares else None
 
 
-def asked_hundredths(request: GpuRequest) -> int:
-    """What is asked for, 0 without shares."""
+def requested_hundredths(request: GpuRequest) -> int:
+    """What is requested, 0 without shares."""
     return math.ceil(round((request.shares or 0) * WHOLE, 6))
 
 
 def total_hundredths(request: GpuRequest) -> int:
     """What the request holds once it is granted."""
     if request.shares is not None:
-        return asked_hundredths(request)
+        return requested_hundredths(request)
     return request.gpus * request.nodes * WHOLE
 
 
 def devices_needed(request: GpuRequest) -> int:
     """On how many devices of each node the request fits if they are free."""
-    return -(-asked_hundredths(request) // WHOLE) if request.shares is not None else request.gpus
+    return (
+        -(-requested_hundredths(request) // WHOLE) if request.shares is not None else request.gpus
+    )
 
 
 def least_free(request: GpuRequest) -> int:
@@ -68,7 +70,7 @@ def divide_for(
     request: GpuRequest, free: Sequence[int], quantum: int, *, of_one_device: bool = False
 ) -> Parts | SharesRefused:
     """The request's parts of a node's devices; by single hundredths if the quantum has changed."""
-    asked = asked_hundredths(request)
+    asked = requested_hundredths(request)
     return divide(
         free,
         asked,

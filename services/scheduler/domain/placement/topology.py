@@ -60,7 +60,7 @@ class _Group(NamedTuple):
 class Closeness(NamedTuple):
     """How well a set of GPUs lies, less is better.
 
-    `distance` tells nodes apart: 0 for one NVLink island or one GPU, 1 for one NUMA node, else 2.
+    `distance` orders nodes: 0 for one NVLink island or one GPU, 1 for one NUMA node, else 2.
     `fit` does within a node, and between nodes that are as full: the level of the group that the
     set lies in, then how many are free in it and in those around it, as what is left of a small
     group is less of a loss.

@@ -45,7 +45,7 @@ class DecisionEngine:
 
     @contextmanager
     def what_if(self, now: datetime) -> Iterator[WhatIfSimulation]:
-        """What requests would get now. The only way to ask; the engine is restored in any case.
+        """What requests would get now. The only way to try one; the engine is restored in any case.
 
         Nothing else may use the engine in the block. Works on the live state because a copy costs
         0.1 s and more until its first answer, this less than a millisecond (docs/performance.md).

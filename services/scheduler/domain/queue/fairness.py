@@ -49,7 +49,7 @@ def next_tick(aging_seconds: float, now: datetime) -> datetime | None:
 def standing(state: State, namespace: str, hundredths: int) -> int:
     """The turn of its requests for so much, smallest first, but for how far they are behind.
 
-    First what is within guarantees, then who has used least. Nobody's requests are last.
+    First what is within guarantees, then who has used least. Requests without a namespace are last.
     """
     if not namespace:
         return (int(state.has_guarantees) << (_USED_BITS + _LEVEL_BITS)) + _MOST_USED
@@ -84,7 +84,7 @@ def is_guaranteed(state: State, namespace: str, hundredths: int) -> bool:
 
 
 def borrowed(state: State, namespace: str) -> int:
-    """Hundredths that it holds above its guarantee, but for what it was told to give back."""
+    """Hundredths that it holds above its guarantee, but for what it has to give back."""
     leaving = (state.leases[each] for each in state.preempting)
     told = sum(lease.hundredths for lease in leaving if lease.namespace == namespace)
     return state.held(namespace).hundredths - told - state.quota(namespace).guaranteed

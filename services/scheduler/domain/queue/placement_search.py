@@ -119,7 +119,7 @@ class PlacementSearch:
         )
 
     def _place_shares(self, ranked: RankedRequest, filter_index: FilterIndex) -> Placed | None:
-        """Looks at every node with enough free; its devices are known until it changes."""
+        """Inspects every node with enough free; its devices are known until it changes."""
         request, shape = ranked.request, ranked.shape
         asked = shape.shares.hundredths if shape.shares is not None else 0
         candidates: dict[NodeId, Chosen] = {}
@@ -206,7 +206,7 @@ class PlacementSearch:
         return self._waiting.host_reserved(view, ranked.rank, ranked.ends_at)
 
     def _place_balanced(self, ranked: RankedRequest, index: NodeIndex) -> Placed | None:
-        """Scans all: an index cannot say which nodes have similar free memory."""
+        """Scans all: no index has which nodes have similar free memory."""
         candidates: dict[NodeId, Chosen] = {}
         for node_id, entry in index.entries.items():
             view = entry.view

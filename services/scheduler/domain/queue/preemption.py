@@ -145,7 +145,7 @@ class Preemption:
         }
 
     def _leaves_guarantees(self, victims: Iterable[Lease], namespace: str) -> bool:
-        """Whether each other namespace keeps what it is guaranteed."""
+        """Whether each other namespace still holds what it is guaranteed."""
         if not self._state.has_guarantees:
             return True
         taken: Counter[str] = Counter()

@@ -166,7 +166,7 @@ class SchedulingCycle:
         return min((at for at in moments if at is not None), default=None)
 
     def quota_reason(self, entry: QueuedRequest) -> Reason | None:
-        """Why its namespace may not hold what it asks for, now or never; None if it may."""
+        """Why its namespace may not hold what it requests, now or never; None if it may."""
         asked = total_hundredths(entry.request)
         quota = self._state.over_limit(entry.namespace, asked)
         return (
@@ -279,7 +279,7 @@ class SchedulingCycle:
         if over is not None:
             if over.code is ReasonCode.EXCEEDS_QUOTA:
                 yield from self._reject(group, (over,))
-            else:  # it waits for nothing but its own namespace, so nothing is kept for it
+            else:  # it waits for nothing but its own namespace, so nothing is reserved for it
                 self._reserve(group, None)
             return
         entry = group.at(rank)
@@ -345,7 +345,7 @@ class SchedulingCycle:
         self._refresh()
 
     def _over_quota(self, group: WaitingGroup) -> Reason | None:
-        """All requests of a group ask for as much, so that a quota forbids all of them or none."""
+        """All requests of a group need as much, so that a quota forbids all of them or none."""
         return self.quota_reason(group.head) if self._state.quotas else None
 
     def _reject(self, group: WaitingGroup, reasons: tuple[Reason, ...]) -> Iterator[Rejection]:
@@ -379,7 +379,7 @@ class SchedulingCycle:
             yield TimeOut(reservation_id=reservation_id, reasons=why)
 
     def _fits(self, group: WaitingGroup) -> bool:
-        """Whether the fleet may serve it some day; asked once for each generation of the fleet."""
+        """Whether the fleet may serve it some day; checked once for each of its generations."""
         if not self._state.complete or group.fits_in_generation == self._fleet_generation:
             return True
         if not self.search.can_ever_fit(group.shape, group.request):

@@ -31,10 +31,10 @@ class NodeReservation(Struct, frozen=True, kw_only=True):
 
 
 class BackfillReservation(Struct, frozen=True):
-    """What a group's first request keeps later ones from.
+    """What a group's first request reserves against later ones.
 
     Until its `shadow_time`, at which it starts by the promised ends of leases: `by_node`. Without
-    one every device that it could ever use, as nothing says on which it will start;
+    one every device that it could ever use, as it is not known on which it will start;
     `too_many_nodes` if that is only because it may start early on too many.
     """
 

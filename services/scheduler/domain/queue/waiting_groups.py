@@ -73,7 +73,7 @@ class WaitingGroups:
         return len(self._seniorities)
 
     def is_contended_by(self, newcomer: str = "") -> bool:
-        """Whether more than one namespace waits; nobody's requests are of none."""
+        """Whether more than one namespace waits; requests without one do not count."""
         if not newcomer and len(self.by_namespace) < 2:
             return False
         return len((self.by_namespace.keys() | {newcomer}) - {""}) > 1

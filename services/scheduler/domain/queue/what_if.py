@@ -18,7 +18,7 @@ class WhatIfSimulation:
     """Evaluates requests at their queue position; made by `DecisionEngine.what_if` alone.
 
     What would be decided before a request is decided first, and stays decided for the next
-    question: a suggestion asks hundreds. While it is open the state records the inverse of every
+    question: a suggestion needs hundreds. While it is open the state records the inverse of every
     change *before* it is applied, so `close` restores it from wherever the simulation stopped.
     """
 
@@ -38,7 +38,7 @@ class WhatIfSimulation:
         return self._queue.get(reservation_id)
 
     def place(self, entry: QueuedRequest) -> Placed | None:
-        """Where it would be placed; one that waits as if this were what it asks for."""
+        """Where it would be placed; one that waits as if this were its request."""
         placed = self._search(entry)
         if placed is None and self._cycle.is_overdue(self._now):
             return self._place_by_deciding(entry)

@@ -62,7 +62,7 @@ WHERE reservation_id = ANY($1) AND released_at IS NULL
 
 
 class ClusterStatus(Struct, frozen=True, kw_only=True):
-    """What operators have said about a cluster."""
+    """What operators have set for a cluster."""
 
     node_id: NodeId
     admitted: bool

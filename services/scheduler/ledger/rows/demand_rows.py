@@ -1,4 +1,4 @@
-"""What was asked for of late, counted: what the `density` policy learns from."""
+"""What was requested of late, counted: what the `density` policy learns from."""
 
 from collections import Counter
 from datetime import datetime

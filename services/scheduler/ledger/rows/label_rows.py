@@ -15,7 +15,7 @@ EXISTS (SELECT FROM holding JOIN device USING (device_no)
     WHERE device.node_id = $1 AND released_at IS NULL AND hundredths < 100)
 """
 _HAS_SHARES: Final = f"SELECT {_IS_SHARED}"
-# What keeps holders to their shares changes only while nobody holds any.
+# What enforces shares changes only while none is held.
 LABELS_REPORTED: Final = f"""
 CASE WHEN {_IS_SHARED}
     THEN jsonb_strip_nulls({{0}} || jsonb_build_object('{MPS_LABEL}', labels -> '{MPS_LABEL}'))

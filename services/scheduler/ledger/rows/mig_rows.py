@@ -11,7 +11,7 @@ from services.scheduler.ledger.lock_order import lock_nodes
 from services.scheduler.ledger.rows.holding_rows import OpenHolding
 from shared.postgres.database import Connection, to_json
 
-REFUSED_SECONDS: Final = 60.0  # for which a GPU that refused is not asked again
+REFUSED_SECONDS: Final = 60.0  # after which a GPU that refused is tried again
 
 _ANY_DIVISIBLE: Final = """
 SELECT EXISTS (SELECT 1 FROM device WHERE mig_layout IS NOT NULL AND NOT removed)
@@ -22,7 +22,7 @@ WHERE over_at IS NULL
     OR (refusal <> '' AND over_at > clock_timestamp() - $1 * interval '1 second')
 """
 # Nothing is granted of a locked one. Those that are as they were decided on: the GPU with its
-# layout, and instances that nobody holds.
+# layout, and instances that no reservation holds.
 _LOCK_DEVICES: Final = """
 WITH locked AS MATERIALIZED (
     SELECT device_no, uuid, mig_layout FROM device

@@ -153,7 +153,7 @@ DELETE FROM fault WHERE node_id = $1 AND boot_id <> $2
 
 
 class NodeStatus(Struct, frozen=True, kw_only=True):
-    """`source` is where its readings come from. `stopped`: its agent has said that it stops.
+    """`source` is where its readings come from. `stopped`: its agent has reported that it stops.
     `lost`: silent for so long that what it held has ended. `quiet_since`: well since its loss.
     Nothing is granted on one that is not `admitted`, or whose GPUs a cluster gives out.
     """

@@ -1,4 +1,4 @@
-"""How a function asks the platform: found as the command line finds it, asked once."""
+"""One query to the platform, which is found as the command line finds it."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -9,7 +9,7 @@ from shared.client.http import StewardClient
 T = TypeVar("T")
 
 
-async def ask_in_loop(question: Callable[[StewardClient], Awaitable[T]]) -> T:
-    """Put one question to the platform, over connections that end with it."""
+async def query_platform(question: Callable[[StewardClient], Awaitable[T]]) -> T:
+    """Over connections that end with it."""
     async with StewardClient(find_address()) as client:
         return await question(client)
