@@ -11,16 +11,16 @@ from services.results.engine_samples import EngineSamples
 from services.results.engine_samples import build_routes as engine_samples_routes
 from services.results.experiment_samples import ExperimentSamples
 from services.results.experiment_samples import build_routes as samples_routes
+from services.results.gpu_time.facts import Facts
+from services.results.gpu_time.facts import build_routes as gpu_time_routes
+from services.results.gpu_time.hours import GpuHours
+from services.results.gpu_time.idle import IdleReports
+from services.results.gpu_time.idle import build_routes as idle_routes
+from services.results.gpu_time.reports import Reports
+from services.results.gpu_time.reports import build_routes as report_routes
+from services.results.gpu_time.waterfall import Waterfalls
+from services.results.gpu_time.waterfall import build_routes as waterfall_routes
 from services.results.handlers import Handlers, build_routes
-from services.results.ledger.facts import Facts
-from services.results.ledger.facts import build_routes as ledger_routes
-from services.results.ledger.hours import Ledger
-from services.results.ledger.idle import IdleReports
-from services.results.ledger.idle import build_routes as idle_routes
-from services.results.ledger.reports import Reports
-from services.results.ledger.reports import build_routes as report_routes
-from services.results.ledger.waterfall import Waterfalls
-from services.results.ledger.waterfall import build_routes as waterfall_routes
 from services.results.migrations import MIGRATIONS
 from services.results.rollups import Rollups
 from services.results.samples.partitions import Partitions, Table
@@ -84,7 +84,7 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
         ).run,
         "summaries": summarizer.run,
         "rollups": Rollups(database, minutes, hours, samples_kept).run,
-        "ledger": Ledger(database, samples_kept, hours_kept).run,
+        "gpu_hours": GpuHours(database, samples_kept, hours_kept).run,
         "partitions": raw.run,
         "minutes_partitions": minutes.run,
         "hours_partitions": hours.run,
@@ -100,7 +100,7 @@ def create_service(settings: ResultsSettings | None = None) -> Service:
             *bursts_routes(bursts),
             *samples_routes(ExperimentSamples(database)),
             *engine_samples_routes(engine_samples),
-            *ledger_routes(Facts(database, samples_kept)),
+            *gpu_time_routes(Facts(database, samples_kept)),
             *report_routes(Reports(database, prices, currency, bus)),
             *idle_routes(IdleReports(database)),
             *waterfall_routes(Waterfalls(database, prices, currency)),

@@ -9,8 +9,8 @@ from typing import Final
 import asyncpg
 
 from services.results.domain.rollup import HOUR, MINUTE
+from services.results.gpu_time.hours import IS_BUSY, STRETCHES, mark
 from services.results.history import METRICS
-from services.results.ledger.hours import IS_BUSY, STRETCHES, mark
 from services.results.samples.conditions import conditions_of
 from services.results.samples.partitions import Partitions, midnight
 from shared.clock import utcnow

@@ -92,7 +92,6 @@ def _quantile(values: Sequence[float], share: float) -> float:
 
 
 def _harmful_reasons(conditions: Mapping[int, Condition]) -> dict[str, frozenset[int]]:
-    """In which of the conditions each reason was there."""
     return {
         reason: frozenset(
             number for number, c in conditions.items() if reason in (c.throttle_reasons or ())

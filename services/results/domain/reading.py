@@ -18,7 +18,6 @@ class Span(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Its length."""
         return self.end - self.start
 
     def overlap(self, start: float, end: float) -> float:

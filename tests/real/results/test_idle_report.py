@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from schemas.results.reports import GetIdle, IdleLine
 from schemas.telemetry.readings import GpuSampled
 from services.results.domain.rollup import HOUR, start_of
-from services.results.ledger.idle import IdleReports
+from services.results.gpu_time.idle import IdleReports
 from services.results.migrations import MIGRATIONS
 from shared.clock import utcnow
 from shared.postgres.database import Database
-from tests.real.results.test_ledger import grant_of, granted, services
+from tests.real.results.test_gpu_time import grant_of, granted, services
 from tests.support.worlds.results import make_sample
 
 HOURS = 4

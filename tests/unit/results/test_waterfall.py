@@ -6,7 +6,7 @@ import pytest
 
 from schemas.executor.attempts import AttemptPhase, PhaseTiming
 from schemas.gpus.device_grant import DeviceGrant, DeviceShare, ShareKind
-from services.results.ledger.waterfall import Attempt, Steps
+from services.results.gpu_time.waterfall import Attempt, Steps
 from shared.ids import new_id
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

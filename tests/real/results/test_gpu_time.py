@@ -41,8 +41,8 @@ from schemas.scheduler.reservations import (
 )
 from schemas.telemetry.readings import GpuSampled
 from services.results.domain.rollup import HOUR, start_of
-from services.results.ledger.facts import Facts, LedgerEvent
-from services.results.ledger.hours import NOBODY, Ledger
+from services.results.gpu_time.facts import Facts, LedgerEvent
+from services.results.gpu_time.hours import NOBODY, GpuHours
 from services.results.migrations import MIGRATIONS
 from services.results.rollups import Rollups
 from services.results.samples.partitions import Partitions, Table
@@ -273,7 +273,7 @@ class Truth:
         return (at - self.start) // MS
 
 
-def services(database: Database) -> tuple[SampleStore, Rollups, Facts, Ledger]:
+def services(database: Database) -> tuple[SampleStore, Rollups, Facts, GpuHours]:
     return (
         SampleStore(database, Partitions(database, Table.RAW, 7), nothing),
         Rollups(
@@ -283,7 +283,7 @@ def services(database: Database) -> tuple[SampleStore, Rollups, Facts, Ledger]:
             KEPT,
         ),
         Facts(database, KEPT),
-        Ledger(database, KEPT, timedelta(days=730)),
+        GpuHours(database, KEPT, timedelta(days=730)),
     )
 
 

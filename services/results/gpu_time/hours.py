@@ -232,7 +232,7 @@ FORGET_SECONDS: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class GpuHours:
     """Computes hours that are over, and again what was computed before all of it was known."""
 
     database: Database

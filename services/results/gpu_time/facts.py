@@ -26,7 +26,7 @@ from schemas.scheduler.reservations import (
     ReservationQueued,
 )
 from services.results.domain.device_parts import hundredths_of
-from services.results.ledger.hours import mark
+from services.results.gpu_time.hours import mark
 from shared.clock import utcnow
 from shared.messaging.bus import Route, event_route
 from shared.postgres.database import Connection, Database

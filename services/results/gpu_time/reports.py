@@ -28,7 +28,7 @@ from schemas.results.reports import (
 )
 from schemas.scheduler.namespaces import ListNamespaces, NamespaceList
 from services.results.domain.rollup import HOUR, end_of, start_of
-from services.results.ledger.hours import COLUMNS, NOBODY, compute
+from services.results.gpu_time.hours import COLUMNS, NOBODY, compute
 from services.results.summaries.memory_trends import trend_of
 from shared.clock import utcnow
 from shared.errors import RefusedError, UnavailableError
@@ -275,7 +275,6 @@ class Reports:
 
 
 async def _hours(connection: Connection, start: datetime, end: datetime) -> Arguments:
-    """Arguments for `HOURS`."""
     now = utcnow()
     running = start_of(now, HOUR)
     rows: list[Row] = []
