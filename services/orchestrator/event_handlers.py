@@ -72,7 +72,6 @@ class EventHandlers:
         await self.apply_grant(event.reservation_id, grant)
 
     async def on_ended(self, event: ReservationEnded) -> None:
-        """The end of a reservation."""
         reasons = (
             event.reasons if isinstance(event, ReservationRejected | ReservationTimedOut) else ()
         )

@@ -90,7 +90,6 @@ class StewardClient(
         return await self.listed("/tasks", TaskList, lambda page: page.tasks, wanted, limit)
 
     async def task(self, task_id: UUID) -> TaskView:
-        """One task."""
         return await self.get(f"/tasks/{task_id}", TaskView)
 
     async def cancel_task(self, task_id: UUID, reason: str = "") -> None:
@@ -166,7 +165,6 @@ class StewardClient(
         return await self.get("/gpus", GpuList, parameters)
 
     async def nodes(self) -> NodeList:
-        """Every node."""
         return await self.get("/nodes", NodeList)
 
     async def allocation_map(self, node_id: str) -> GpuAllocMap:
@@ -262,7 +260,6 @@ class StewardClient(
         )
 
     async def reservation(self, reservation_id: UUID) -> ReservationView:
-        """One reservation."""
         return await self.get(f"/reservations/{reservation_id}", ReservationView)
 
     async def await_reservation(

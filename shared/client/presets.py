@@ -24,7 +24,6 @@ class PresetClient(GatewayConnection):
         return await self.listed("/presets", PresetList, lambda page: page.presets, wanted)
 
     async def preset(self, name: str, *, namespace: str | None = None) -> PresetView:
-        """One preset."""
         return await self.get(f"/presets/{quote(name)}", PresetView, {"namespace": namespace})
 
     async def save_presets(

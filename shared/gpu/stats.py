@@ -20,7 +20,6 @@ class Tally:
     total: float = 0.0
 
     def add(self, value: float | None) -> None:
-        """Count a value in."""
         if value is None:
             return
         if self.count == 0:
@@ -75,7 +74,6 @@ class GpuTally:
         power_draw_w: float | None,
         power_limit_w: float | None,
     ) -> None:
-        """Count a reading in."""
         self.utilization.add(utilization_percent)
         self.memory_used.add(memory_used_mb)
         self.memory_usage.add(memory_usage_percent(memory_used_mb, memory_total_mb))

@@ -205,7 +205,6 @@ class Bus:
 
     @property
     def jetstream(self) -> JetStreamContext:
-        """JetStream on this connection."""
         return self.nats.jetstream(timeout=PUBLISH_TIMEOUT_SECONDS)
 
     async def request(self, command: Command, *, timeout_seconds: float = 5.0) -> Reply:

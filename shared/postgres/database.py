@@ -80,7 +80,6 @@ UNSTORABLE: Final = (asyncpg.DataError, asyncpg.ProgramLimitExceededError)
 
 
 def unavailable(error: BaseException) -> UnavailableError:
-    """The error for people."""
     if isinstance(error, asyncpg.DiskFullError):
         return UnavailableError(f"the disk of Postgres is full: {error.args[0]}")
     return UnavailableError(f"postgres: {error!r}")

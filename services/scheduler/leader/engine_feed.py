@@ -175,7 +175,6 @@ class EngineFeed:
 
 
 def node_from(row: NodeRow) -> Node:
-    """A node from its row."""
     host = row.host
     return Node(
         node_id=row.node_id,
@@ -192,7 +191,6 @@ def node_from(row: NodeRow) -> Node:
 
 
 def queued_from(row: ReservationRow) -> QueuedRequest:
-    """A queued request from its row."""
     return QueuedRequest(
         reservation_id=row.reservation_id,
         request=row.request,

@@ -37,7 +37,6 @@ class FleetReader:
     _started_at_seconds: float = field(default_factory=time.monotonic)
 
     async def read(self, connection: Connection) -> Fleet:
-        """The fleet now."""
         rows = await change_feed.read_devices(connection)
         nodes = await change_feed.read_nodes(connection)
         self.snapshots.request(rows)
@@ -74,7 +73,6 @@ class FleetReader:
         )
 
     def device(self, row: DeviceRow) -> Device:
-        """A device from its row, with its reading."""
         state, reading = self.readings.find(row.node_id, row.uuid, row.releases)
         is_fresh = state is ReadingState.FRESH  # or it may show what the last holder has ended
         processes = self.readings.processes(row.node_id, row.uuid) if is_fresh else None

@@ -68,7 +68,6 @@ def request_gpus(
     attempt_id: UUID,
     reservation_id: UUID,
 ) -> Decision:
-    """A pending experiment requests GPUs."""
     attempt = Attempt(
         attempt_id=attempt_id,
         experiment_id=experiment.experiment_id,

@@ -29,11 +29,9 @@ class Offer(Struct, frozen=True, kw_only=True):
     benchmark_tools: tuple[str, ...] = ()
 
     def serves(self, mode: DeploymentMode, engine: str) -> bool:
-        """Whether it starts this engine in this mode."""
         return any(engine in runtime.engines for runtime in self.in_mode(mode))
 
     def measures(self, tool: BenchmarkTool) -> bool:
-        """Whether it has this benchmark tool."""
         return tool.value in self.benchmark_tools
 
     def opens(self, model: str, mode: DeploymentMode) -> bool:
@@ -44,7 +42,6 @@ class Offer(Struct, frozen=True, kw_only=True):
         )
 
     def in_mode(self, mode: DeploymentMode) -> Iterator[RuntimeOffer]:
-        """Its runtimes of one mode."""
         return (runtime for runtime in self.runtimes if runtime.runtime.value == mode.value)
 
 

@@ -202,7 +202,6 @@ class State:
         return found
 
     def fleet(self) -> Fleet:
-        """All of it as it is now."""
         return Fleet(
             nodes={node_id: self.devices_on(node_id) for node_id in sorted(self._numbers)},
             complete=self.complete,

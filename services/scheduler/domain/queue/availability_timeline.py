@@ -8,11 +8,11 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from schemas.base import NodeId
+from services.scheduler.domain.indexes.filter_index import FilterIndex
+from services.scheduler.domain.indexes.node_views import NodeView, NodeViews, is_in_service
 from services.scheduler.domain.model.fleet import Device, HostResources
 from services.scheduler.domain.model.state import State
 from services.scheduler.domain.placement.device_choice import Scored
-from services.scheduler.domain.placement.filter_index import FilterIndex
-from services.scheduler.domain.placement.node_views import NodeView, NodeViews, is_in_service
 
 FREE_ALREADY: Final = datetime.min.replace(tzinfo=UTC)
 SPARE_ENTRIES: Final = 64  # outdated ones that a heap may carry beside as many as are current

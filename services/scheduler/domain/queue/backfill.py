@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from schemas.base import NodeId
 from schemas.gpus.gpu_request import GpuRequest
+from services.scheduler.domain.indexes.filter_index import FilterIndex
+from services.scheduler.domain.indexes.node_views import NodeView, NodeViews
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, Device, HostResources
 from services.scheduler.domain.model.state import State
 from services.scheduler.domain.placement.device_choice import Scored, choose
-from services.scheduler.domain.placement.filter_index import FilterIndex
-from services.scheduler.domain.placement.node_views import NodeView, NodeViews
 from services.scheduler.domain.placement.placement import Weights, score
 from services.scheduler.domain.placement.request_shape import Shape
 from services.scheduler.domain.queue.availability_timeline import (

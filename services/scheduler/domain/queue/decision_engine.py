@@ -60,7 +60,6 @@ class DecisionEngine:
 
     @property
     def fleet(self) -> Fleet:
-        """The fleet as it is now."""
         self._check_no_what_if()
         return self._state.fleet()
 

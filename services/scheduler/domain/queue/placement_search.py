@@ -9,15 +9,15 @@ from uuid import UUID
 
 from schemas.base import NodeId
 from schemas.gpus.gpu_request import GpuRequest, Placement
+from services.scheduler.domain.indexes.filter_index import FilterIndex
+from services.scheduler.domain.indexes.node_index import Choose, IndexEntry, NodeIndex
+from services.scheduler.domain.indexes.node_views import NodeView, NodeViews
 from services.scheduler.domain.model.demand import Demand
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, HostResources
 from services.scheduler.domain.model.state import State
 from services.scheduler.domain.placement.density import Density, class_of, demand_of
 from services.scheduler.domain.placement.device_choice import Chosen, Scored, choose
 from services.scheduler.domain.placement.eligibility import is_large_enough
-from services.scheduler.domain.placement.filter_index import FilterIndex
-from services.scheduler.domain.placement.node_index import Choose, IndexEntry, NodeIndex
-from services.scheduler.domain.placement.node_views import NodeView, NodeViews
 from services.scheduler.domain.placement.placement import (
     Cost,
     Placed,

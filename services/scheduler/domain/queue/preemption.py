@@ -15,12 +15,12 @@ from msgspec import Struct
 
 from schemas.base import NodeId
 from schemas.scheduler.namespaces import PreemptionCause
+from services.scheduler.domain.indexes.node_views import NodeView, NodeViews
 from services.scheduler.domain.model.fleet import HostResources
 from services.scheduler.domain.model.inputs import LONG_AGO, Lease, QueuedRequest
 from services.scheduler.domain.model.state import State
 from services.scheduler.domain.placement.decisions import Preempt
 from services.scheduler.domain.placement.device_choice import Scored, best_first, choose
-from services.scheduler.domain.placement.node_views import NodeView, NodeViews
 from services.scheduler.domain.placement.request_shape import RankedRequest
 from services.scheduler.domain.placement.shares import total_hundredths
 from services.scheduler.domain.queue.availability_timeline import held_usable

@@ -31,6 +31,7 @@ from msgspec.structs import replace
 
 from schemas.scheduler.namespaces import PreemptionCause
 from schemas.scheduler.reasons import Reason, ReasonCode
+from services.scheduler.domain.indexes.node_views import NodeView, NodeViews
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, WHOLE
 from services.scheduler.domain.model.inputs import (
     FleetComplete,
@@ -51,7 +52,6 @@ from services.scheduler.domain.placement.decisions import (
     Rejection,
     TimeOut,
 )
-from services.scheduler.domain.placement.node_views import NodeView, NodeViews
 from services.scheduler.domain.placement.placement import Placed
 from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.domain.placement.reasons import (
@@ -91,7 +91,6 @@ class SchedulingCycle:
         self._fleet_generation = 0  # grows when what can ever fit may have changed
 
     def apply(self, change: Input) -> None:
-        """Apply one change."""
         self.order.outdated = True
         match change:
             case RequestQueued(entry=entry):

@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from schemas.base import NodeId
 from schemas.gpus.gpu_request import GpuRequest
+from services.scheduler.domain.indexes.filter_index import FilterIndex
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, HostResources
 from services.scheduler.domain.model.inputs import QueuedRequest
-from services.scheduler.domain.placement.filter_index import FilterIndex
 from services.scheduler.domain.placement.request_shape import Rank, Seniority, Shape
 from services.scheduler.domain.queue.fairness import Levels, turn
 
@@ -88,7 +88,6 @@ class WaitingGroup:
 
     @property
     def head(self) -> QueuedRequest:
-        """The first request."""
         return self.entries[0][1]
 
     def at(self, rank: Rank) -> QueuedRequest | None:

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from schemas.base import NodeId
+from services.scheduler.domain.indexes.filter_index import FilterIndex
+from services.scheduler.domain.indexes.node_views import NodeView, NodeViews
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, HostResources
 from services.scheduler.domain.model.inputs import QueuedRequest
-from services.scheduler.domain.placement.filter_index import FilterIndex
-from services.scheduler.domain.placement.node_views import NodeView, NodeViews
 from services.scheduler.domain.placement.request_shape import (
     Rank,
     RankedRequest,

@@ -18,6 +18,7 @@ from schemas.gpus.gpu_request import (
     SelectorOperator,
 )
 from schemas.telemetry.readings import HealthState
+from services.scheduler.domain.indexes.filter_index import FilterIndex
 from services.scheduler.domain.model.fleet import Device, Node, ReadingState
 from services.scheduler.domain.model.inputs import (
     DeviceSeen,
@@ -29,7 +30,6 @@ from services.scheduler.domain.model.inputs import (
     arriving_request,
 )
 from services.scheduler.domain.model.state import State
-from services.scheduler.domain.placement.filter_index import FilterIndex
 from services.scheduler.domain.placement.placement import place
 from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.domain.placement.request_shape import shape_of

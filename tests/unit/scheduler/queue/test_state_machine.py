@@ -10,8 +10,8 @@ from itertools import count
 import msgspec
 import pytest
 
+from services.scheduler.domain.indexes import node_index, node_views
 from services.scheduler.domain.model import state
-from services.scheduler.domain.placement import node_index, node_views
 from services.scheduler.domain.queue import (
     availability_timeline,
     backfill,

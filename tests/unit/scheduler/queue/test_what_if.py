@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from schemas.gpus.gpu_request import GpuRequest
+from services.scheduler.domain.indexes.node_index import NodeIndex
 from services.scheduler.domain.model.inputs import FleetComplete, arriving_request
-from services.scheduler.domain.placement.node_index import NodeIndex
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
 from tests.unit.scheduler.builders import NOW, hold, make_device, make_engine, queue
 

@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from schemas.gpus.gpu_request import GpuRequest
-from services.scheduler.domain.placement.filter_index import FilterIndex
+from services.scheduler.domain.indexes.filter_index import FilterIndex
 from services.scheduler.domain.placement.request_shape import Rank, shape_of
 from services.scheduler.domain.queue.waiting_group import WaitingGroup
 from services.scheduler.domain.queue.worklist import Worklist

@@ -4,10 +4,10 @@ from typing import Final
 
 from schemas.base import NodeId
 from schemas.gpus.gpu_request import GpuRequest, SelectorKey
+from services.scheduler.domain.indexes.node_index import IndexEntry, NodeIndex
+from services.scheduler.domain.indexes.node_views import NodeView, NodeViews
 from services.scheduler.domain.placement.device_choice import Chosen, Scored
 from services.scheduler.domain.placement.eligibility import can_ever_serve, is_eligible
-from services.scheduler.domain.placement.node_index import IndexEntry, NodeIndex
-from services.scheduler.domain.placement.node_views import NodeView, NodeViews
 from services.scheduler.domain.placement.placement import Weights, score
 from services.scheduler.domain.placement.request_shape import Filter
 
@@ -21,9 +21,10 @@ class FilterIndex:
 
     What is usable some day is cached by what it depends on: by kind for most filters, which cannot
     distinguish nodes of one kind; by identity for one that names nodes, uuids or labels and
-    `is_specific`. A node whose traits change has another key, so nothing is ever invalidated.
-    What is ready now is in a `NodeIndex`, which catches up with the nodes changed since `_synced`,
-    and is built anew when the change log does not reach back that far.
+    `is_specific`. A node whose traits change has another key, so nothing is ever invalidated. What
+    may be shared now is cached with the view that it was computed from: a changed node has another
+    view. What is ready now is in a `NodeIndex`, which catches up with the nodes changed since
+    `_synced`, and is built anew when the change log does not reach back that far.
     """
 
     __slots__ = (

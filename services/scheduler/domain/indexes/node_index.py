@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from schemas.base import NodeId
 from schemas.gpus.gpu_request import GpuRequest, Placement
+from services.scheduler.domain.indexes.node_views import NodeView
 from services.scheduler.domain.placement.device_choice import (
     Chosen,
     Scored,
@@ -18,7 +19,6 @@ from services.scheduler.domain.placement.device_choice import (
     nearest,
     total_score,
 )
-from services.scheduler.domain.placement.node_views import NodeView
 from services.scheduler.domain.placement.placement import (
     Cost,
     Fill,
