@@ -46,7 +46,7 @@ web-test: $(STAMPS)/web ## Check and test the web page: eslint, tsc, vitest
 	@$(NPM) test --silent
 
 screenshots: install web ## Draw every page of the web page, dark and light, wide and narrow, into build/screenshots
-	@"$(BIN)/python" -m tests.support.screenshots $(ARGS)
+	@"$(BIN)/python" -m tests.support.web.screenshots $(ARGS)
 
 test: install ## Run the tests that need no special hardware (ARGS="-k word" adds pytest options)
 	@"$(BIN)/python" -m pytest -m "not long" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)

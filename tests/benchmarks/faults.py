@@ -16,9 +16,9 @@ import sys
 import pytest
 
 from shared.testing import short_directory
-from tests.support.full_disk import DISK_MB, FullDiskReport, run_full_disk_story
+from tests.support.disks.full_disk import DISK_MB, FullDiskReport, run_full_disk_story
+from tests.support.disks.small_disk import small_disk
 from tests.support.processes.kill_tour import Findings, KillTour
-from tests.support.small_disk import small_disk
 
 FAULT_SECONDS = 180.0
 FULL_SECONDS = 15.0

@@ -1,8 +1,8 @@
 """How far what the built-in load generator measures is from the truth, and what it can take.
 
 `make bench NAME=measurement`. It reports and never fails a test. The engine is the simulated one's
-batching, whose true times follow from its rules (`tests/support/batch_truth.py`). The last line is
-one JSON object:
+batching, whose true times follow from its rules (`tests/support/known_servers/batch_truth.py`). The
+last line is one JSON object:
 
 `p99_error_percent`: largest difference of the p99 of ttft and e2e from the truth over levels from
 idle to saturation, closed and open, in virtual time: what the method adds.
@@ -38,10 +38,10 @@ from services.executor.engines.servers.simulated_batch import BatchSpeed
 from shared.benchmarks.builtin.client_ceiling import ceiling_tokens_per_s
 from shared.benchmarks.builtin.generator import run_benchmark
 from shared.benchmarks.metrics import distribution
-from tests.support.batch_truth import TrueTimes, open_loop
-from tests.support.bound_cases import cases, disturbed, named_of, truth_of
 from tests.support.http_server import serving
-from tests.support.known_engine import (
+from tests.support.known_servers.batch_truth import TrueTimes, open_loop
+from tests.support.known_servers.bound_cases import cases, disturbed, named_of, truth_of
+from tests.support.known_servers.known_engine import (
     SIZE,
     SPEED,
     TRAVEL_SECONDS,

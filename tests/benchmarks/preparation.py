@@ -29,10 +29,10 @@ from services.executor.settings import ExecutorSettings
 from shared.clock import utcnow
 from shared.testing import eventually
 from tests.benchmarks.executor import surroundings
+from tests.support.disks.page_cache import forget
 from tests.support.docker.images import engine_image
 from tests.support.docker.private_engine import PrivateEngine, missing, private_engine
 from tests.support.docker.registry import TAG, Registry, image_registry
-from tests.support.page_cache import forget
 from tests.support.worlds.executor import NODE, Scheduler, make_cancel, make_endless_start
 
 STARTS: Final = 5

@@ -33,7 +33,7 @@ from services.orchestrator.domain.search.space import Space, space_of
 from shared.benchmarks.verdicts.ranking import Scored, rank
 from tests.benchmarks.search_prior import prior_figures
 from tests.benchmarks.search_trust import winner_figures
-from tests.support.noisy_servers import LARGEST, SEARCH, make_server, search_boundary
+from tests.support.known_servers.noisy_servers import LARGEST, SEARCH, make_server, search_boundary
 
 SEEDS: Final = 50
 NOISE: Final = 0.02  # standard deviation of a measurement, as a share of it

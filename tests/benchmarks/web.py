@@ -24,9 +24,9 @@ from playwright.async_api import Browser, CDPSession, Page
 
 from shared.logging import configure_logging
 from shared.testing import eventually, run_apart, short_directory
-from tests.support.browser import chromium, missing
 from tests.support.processes.platform import PlatformProcess
 from tests.support.simulated_fleet import ADMIT, agents, write_fleet
+from tests.support.web.browser import chromium, missing
 
 GPUS_PER_NODE: Final = 8
 NODES: Final = 64

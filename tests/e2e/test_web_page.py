@@ -12,7 +12,8 @@ import yaml
 from playwright.async_api import Browser, Page, expect
 
 from shared.testing import eventually, run_apart, short_directory
-from tests.support.browser import (
+from tests.support.processes.platform import PlatformProcess, marked_processes, quick_task
+from tests.support.web.browser import (
     PATIENCE_MS,
     Watched,
     axe_findings,
@@ -23,7 +24,6 @@ from tests.support.browser import (
     missing,
     tab_to,
 )
-from tests.support.processes.platform import PlatformProcess, marked_processes, quick_task
 
 pytestmark = [
     pytest.mark.long,

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from shared.testing import short_directory
-from tests.support.full_disk import DISK_MB, run_full_disk_story
-from tests.support.small_disk import small_disk
+from tests.support.disks.full_disk import DISK_MB, run_full_disk_story
+from tests.support.disks.small_disk import small_disk
 
 
 @pytest.mark.long

@@ -10,7 +10,7 @@ from schemas.errors import Accepted, Refused
 from schemas.executor.attempts import AttemptOutcome, FailureKind
 from services.executor.app import create_service
 from shared.testing import eventually
-from tests.support.small_disk import fill, small_disk
+from tests.support.disks.small_disk import fill, small_disk
 from tests.support.worlds.executor import (
     Scheduler,
     make_cancel,

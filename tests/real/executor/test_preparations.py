@@ -22,7 +22,7 @@ from shared.clock import utcnow
 from shared.messaging.bus import Bus
 from shared.testing import eventually
 from shared.waiting import cancelled
-from tests.support.page_cache import forget, resident_bytes
+from tests.support.disks.page_cache import forget, resident_bytes
 from tests.support.worlds.executor import NODE, Scheduler, make_settings, scheduling
 
 MODEL_BYTES = 3 << 20

@@ -75,7 +75,7 @@ from shared.ids import new_id
 from shared.messaging.codec import encode
 from shared.messaging.streams import EVENTS
 from shared.testing import NatsServer, eventually
-from tests.support.small_disk import every_disk_full
+from tests.support.disks.small_disk import every_disk_full
 from tests.support.worlds.gateway import (
     BOOT,
     NODE,

@@ -45,7 +45,7 @@ from shared.errors import RefusedError, UnavailableError
 from shared.ids import new_id
 from shared.service import Service
 from shared.testing import NatsServer, eventually
-from tests.support.small_disk import every_disk_full
+from tests.support.disks.small_disk import every_disk_full
 from tests.support.worlds.orchestrator import NODE, World, scripted_world, task_file
 
 

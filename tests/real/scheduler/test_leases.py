@@ -23,7 +23,7 @@ from schemas.scheduler.reservations import (
 )
 from shared.ids import new_id
 from shared.testing import eventually
-from tests.support.small_disk import every_disk_full
+from tests.support.disks.small_disk import every_disk_full
 from tests.support.worlds.scheduler import World, accepted, refused, scheduler, world
 
 

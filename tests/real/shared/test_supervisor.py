@@ -34,8 +34,8 @@ from shared.local_platform.supervisor.supervisor import (
 from shared.paths import DataDirectory, Endpoint
 from shared.processes.child_process import NotReady, rotate_log
 from shared.testing import NatsServer, eventually, short_directory
+from tests.support.disks.small_disk import fill, small_disk
 from tests.support.paths import ROOT
-from tests.support.small_disk import fill, small_disk
 
 QUICK = Backoff(first_seconds=0.02, longest_seconds=0.1)
 

@@ -9,7 +9,7 @@ import pytest
 
 from services.executor.journal.disk_reserve import RESERVE_BYTES, Reserve
 from services.executor.journal.journal import Journal, JournalFull
-from tests.support.small_disk import fill, small_disk
+from tests.support.disks.small_disk import fill, small_disk
 
 DISK_MB = 48
 

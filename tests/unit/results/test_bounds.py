@@ -9,7 +9,7 @@ import pytest
 from schemas.task.benchmark import Bound, LevelMark, LevelResult
 from services.results.domain.bounds import WindowFacts, bounds_of
 from shared.benchmarks.metrics import RequestSample, level_result
-from tests.support.bound_cases import BASE, Case, disturbed, named_of, truth_of
+from tests.support.known_servers.bound_cases import BASE, Case, disturbed, named_of, truth_of
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 FREE = WindowFacts(running=8, running_most=9, waiting=0, kv_cache_percent=20, preemptions=0)

@@ -18,7 +18,7 @@ from shared.benchmarks.genai_bench.adapter import GenaiBench
 from shared.benchmarks.levels.request_columns import unpack_requests
 from shared.benchmarks.metrics import RequestSample, pooled
 from shared.benchmarks.traffic import RequestSize, UnsupportedTraffic
-from tests.support.known_engine import TRAVEL_SECONDS, KnownEngine, NoCache, make_spec
+from tests.support.known_servers.known_engine import TRAVEL_SECONDS, KnownEngine, NoCache, make_spec
 from tests.support.virtual_time import run_virtually
 
 NEW, ANSWER, TURNS = 160, 32, 4

@@ -1,7 +1,7 @@
 """What the load generator measures of an engine whose true times are known, in virtual time.
 
 The engine is the simulated one's batching; the truth comes from its rules alone
-(`tests/support/batch_truth.py`).
+(`tests/support/known_servers/batch_truth.py`).
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ import pytest
 from schemas.task.benchmark import LevelMark, LevelResult
 from services.executor.engines.servers.simulated_batch import BatchSpeed
 from shared.benchmarks.metrics import distribution
-from tests.support.batch_truth import TrueTimes, open_loop
-from tests.support.known_engine import (
+from tests.support.known_servers.batch_truth import TrueTimes, open_loop
+from tests.support.known_servers.known_engine import (
     SIZE,
     SPEED,
     TRAVEL_SECONDS,

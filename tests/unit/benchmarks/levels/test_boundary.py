@@ -20,8 +20,8 @@ from shared.benchmarks.levels.level_choice import check_load_search, metrics_of,
 from shared.benchmarks.metrics import RequestSample, level_result
 from shared.benchmarks.traffic import UnsupportedTraffic
 from shared.benchmarks.verdicts.constraints import margin_of, parse_constraints
-from tests.support.known_engine import SPEED, make_spec, measure_all
-from tests.support.noisy_servers import make_server, search_boundary
+from tests.support.known_servers.known_engine import SPEED, make_spec, measure_all
+from tests.support.known_servers.noisy_servers import make_server, search_boundary
 
 
 def loads_measured(search: LoadSearch, margin: Callable[[float], float]) -> list[float]:

@@ -10,7 +10,7 @@ from schemas.task.benchmark import LevelMark
 from shared.benchmarks.arrivals import Load
 from shared.benchmarks.levels.measured_level import LevelOutcome, Record, measured_level
 from shared.benchmarks.metrics import FailedRequest, RequestSample
-from tests.support.known_engine import make_spec
+from tests.support.known_servers.known_engine import make_spec
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STARTED = 5.0

@@ -32,8 +32,8 @@ from services.cli.doctor.program import run_program
 from shared.local_platform.supervisor.supervisor import ChildState
 from shared.local_platform.supervisor.supervisor import State as ChildLife
 from shared.paths import DataDirectory, Endpoint
+from tests.support.disks.small_disk import every_disk_full
 from tests.support.fakes.nvidia_smi import FakeSmi, make_gpu
-from tests.support.small_disk import every_disk_full
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OPEN_DRIVER = (

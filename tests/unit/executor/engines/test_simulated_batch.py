@@ -12,7 +12,7 @@ from services.executor.engines.servers.simulated_batch import (
     BatchSpeed,
 )
 from services.executor.engines.servers.simulated_batch_server import BatchRunner
-from tests.support.batch_truth import closed_loop, open_loop
+from tests.support.known_servers.batch_truth import closed_loop, open_loop
 from tests.support.virtual_time import run_virtually
 
 

@@ -12,7 +12,7 @@ from shared.lifecycle import READY_FILE_VARIABLE, announced_pid, notify_ready
 from shared.logging import LossyStream
 from shared.paths import write_atomically
 from shared.processes.child_process import rotate_log
-from tests.support.small_disk import fill, small_disk
+from tests.support.disks.small_disk import fill, small_disk
 
 
 class FullFile(io.StringIO):

@@ -9,7 +9,7 @@ from schemas.telemetry.readings import HealthKind
 from services.telemetry import disk_watch
 from shared.testing import eventually
 from shared.waiting import cancelled
-from tests.support.small_disk import every_disk_full
+from tests.support.disks.small_disk import every_disk_full
 from tests.support.worlds.telemetry_node import FakeSource, Node
 
 

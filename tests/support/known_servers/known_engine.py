@@ -16,7 +16,7 @@ from shared.benchmarks.chat_server import LoadLimits, RequestFailed
 from shared.benchmarks.levels.level_choice import next_level
 from shared.benchmarks.metrics import RequestSample
 from shared.benchmarks.traffic import RequestSize
-from tests.support.batch_truth import TrueTimes, closed_loop
+from tests.support.known_servers.batch_truth import TrueTimes, closed_loop
 from tests.support.virtual_time import run_virtually
 
 TRAVEL_SECONDS = 0.0007

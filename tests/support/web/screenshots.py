@@ -21,10 +21,10 @@ from playwright.async_api import TimeoutError as NotInTime
 from shared.clock import utcnow
 from shared.logging import configure_logging
 from shared.testing import eventually, short_directory
-from tests.support.browser import PATIENCE_MS, chromium, missing
 from tests.support.paths import ROOT
 from tests.support.processes.platform import PlatformProcess, quick_task
 from tests.support.simulated_fleet import ADMIT, agents, write_fleet
+from tests.support.web.browser import PATIENCE_MS, chromium, missing
 
 FOLDER: Final = ROOT / "build" / "screenshots"
 SIZES: Final = {"desktop": (1440, 900), "tablet": (1024, 768), "phone": (390, 844)}

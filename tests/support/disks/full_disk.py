@@ -14,13 +14,13 @@ import aiohttp
 import psutil
 
 from shared.testing import eventually
+from tests.support.disks.small_disk import fill
 from tests.support.processes.platform import (
     PlatformProcess,
     assert_sound,
     marked_processes,
     quick_task,
 )
-from tests.support.small_disk import fill
 
 DISK_MB = 320  # an empty platform takes about 60
 SERVING_AGAIN_SECONDS = 60.0

@@ -20,8 +20,8 @@ from services.results.domain.bounds import WindowFacts, bounds_of
 from shared.benchmarks.arrivals import loads
 from shared.benchmarks.builtin.generator import LoadGenerator
 from shared.engine_metrics import read_page
-from tests.support.batch_truth import closed_loop
-from tests.support.known_engine import TRAVEL_SECONDS, KnownEngine, NoCache, make_spec
+from tests.support.known_servers.batch_truth import closed_loop
+from tests.support.known_servers.known_engine import TRAVEL_SECONDS, KnownEngine, NoCache, make_spec
 from tests.support.virtual_time import run_virtually
 
 GAIN = 1.2
