@@ -10,11 +10,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import asyncpg
 import psutil
 import pytest
 from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 
+from schemas.errors import EXIT_CODE, ErrorCode
 from shared.ids import new_id
 from shared.testing import NatsServer, eventually, run_apart, short_directory
 from tests.support.paths import ROOT
@@ -36,7 +40,10 @@ OFTEN_KILLED = ("executor",)  # the others in the long run
 def running_platform() -> Iterator[PlatformProcess]:
     """One platform on a simulated fleet for all tests; nothing of it is left afterwards."""
     with short_directory() as directory:
-        running = PlatformProcess(directory / "data", environment={"HF_TOKEN": HF_TOKEN})
+        running = PlatformProcess(
+            directory / "data",
+            environment={"HF_TOKEN": HF_TOKEN, "GPUSTEWARD_LOCAL_TOKEN": "always"},
+        )
         try:
             run_apart(running.start())
             installation = str(running.directory.installation_id())
@@ -129,6 +136,8 @@ async def test_an_agent_reserves_renews_and_gives_back_and_runs_a_task(
     platform: PlatformProcess,
 ) -> None:
     """By a real MCP client over stdio, then what it did seen by another over HTTP."""
+    token = platform.directory.read_admin_token()
+    assert token is not None
     environment = {"GPUSTEWARD_DATA_DIR": str(platform.data_dir), "PYTHONPATH": str(ROOT)}
     command = ["-m", "services.cli", "mcp"]
     port = free_port()
@@ -141,7 +150,9 @@ async def test_an_agent_reserves_renews_and_gives_back_and_runs_a_task(
         stderr=asyncio.subprocess.DEVNULL,
     )
     server = StdioServerParameters(
-        command=sys.executable, args=[*command, "--gpu-hours", "2"], env=environment
+        command=sys.executable,
+        args=[*command, "--gpu-hours", "2"],
+        env={**environment, "GPUSTEWARD_TOKEN": token},
     )
     try:
         async with Client(server) as agent:
@@ -163,7 +174,12 @@ async def test_an_agent_reserves_renews_and_gives_back_and_runs_a_task(
             task_id = submitted["task"]["task_id"]
             finished = await platform.until_finished(task_id)
         await eventually(lambda: is_open(port), within_seconds=60, what="an open port")
-        async with Client(f"http://127.0.0.1:{port}/mcp") as reader:
+        async with (
+            create_mcp_http_client(headers={"Authorization": f"Bearer {token}"}) as http,
+            Client(
+                streamable_http_client(f"http://127.0.0.1:{port}/mcp", http_client=http)
+            ) as reader,
+        ):
             compared = await reader.call_tool("compare_experiments", {"task_id": task_id})
     finally:
         serving.terminate()
@@ -310,12 +326,9 @@ async def test_who_runs_a_command_is_told_that_it_has_to_give_way(
     _, found = await platform.request("GET", "/api/v1/gpus")
     uuid = found["gpus"][0]["uuid"]
     place = ("--node", found["gpus"][0]["node_id"], "--require", f"gpu_uuid={uuid}")
-    running = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "services.cli", "exec", *place, "--gpus", "1"),
-        *("--preemptible", "--ttl", "600", "--data-dir", str(platform.data_dir)),
+    running = await platform.start_command(
+        *("exec", *place, "--gpus", "1", "--preemptible", "--ttl", "600"),
         *("--", "sh", "-c", "echo runs; exec sleep 300"),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
     )
     assert running.stdout is not None
     assert running.stderr is not None
@@ -343,17 +356,177 @@ async def test_who_runs_a_command_is_told_that_it_has_to_give_way(
 
 
 async def test_up_twice_on_one_data_directory_is_refused_by_name(platform: PlatformProcess) -> None:
-    second = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "services.cli", "up", "--data-dir", str(platform.data_dir),
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
+    code, _, err = await platform.command("up")
 
-    output, _ = await asyncio.wait_for(second.communicate(), 45)
-
-    assert second.returncode == 6
+    assert code == EXIT_CODE[ErrorCode.CONFLICT]
     assert platform.process is not None
-    assert str(platform.process.pid) in output.decode()
-    assert platform.directory.read_admin_token() is None, "the platform does not know it"
+    assert f"{platform.data_dir} is held by process {platform.process.pid}" in err
+    assert "Traceback" not in err
+
+
+async def test_whoever_has_no_token_reads_nothing_but_the_page_that_takes_it(
+    platform: PlatformProcess,
+) -> None:
+    """Every command of these tests finds the token by itself."""
+    found = {}
+    async with aiohttp.ClientSession() as session:
+        for path in ("/docs", "/healthz", "/readyz", "/metrics", "/api/v1/gpus", "/ws/metrics"):
+            async with session.get(platform.url + path) as response:
+                found[path] = response.status
+
+    assert found.pop("/docs") == found.pop("/healthz") == 200
+    assert set(found.values()) == {401}
+
+
+async def test_a_second_machine_joins(platform: PlatformProcess) -> None:
+    """In another data directory, because it is another machine's; without GPUs, which would be
+    missing when it has gone.
+    """
+    endpoint = platform.directory.read_endpoint()
+    assert endpoint is not None
+    code, made, _ = await platform.command("agent-credentials", "beta")
+    assert code == 0
+    with short_directory() as directory:
+        agent = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "services.cli", "agent"),
+            *("--data-dir", str(directory / "data")),
+            *("--nats", str(endpoint.nats_url)),
+            *("--credentials", made.strip()),
+            env={**os.environ, "GPUSTEWARD_TELEMETRY_SOURCE": "none"},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+
+        async def has_joined() -> bool:
+            _, found = await platform.request("GET", "/api/v1/nodes")
+            return any(node["node_id"] == "beta" and node["runtimes"] for node in found["nodes"])
+
+        await eventually(has_joined, within_seconds=45, every_seconds=0.3)
+        assert agent.stdout is not None
+        said = b""
+        async with asyncio.timeout(45):
+            while b"this machine has joined" not in said:
+                said += await agent.stdout.readline()
+        agent.terminate()
+        await agent.communicate()
+
+    assert f"this machine has joined {endpoint.nats_url}" in said.decode()
+
+
+async def test_a_task_is_validated_but_not_stored(
+    platform: PlatformProcess, tmp_path: Path
+) -> None:
+    path = tmp_path / "task.json"
+    path.write_text(json.dumps(quick_task("validated")))
+
+    code, out, _ = await platform.command("validate", str(path))
+    _, stored = await platform.request("GET", "/api/v1/tasks")
+
+    assert code == 0
+    assert "4 experiments of 4" in out
+    assert "validated" not in {task["task_name"] for task in stored["tasks"]}
+
+
+async def test_a_bad_task_is_refused_with_its_field(
+    platform: PlatformProcess, tmp_path: Path
+) -> None:
+    bad = quick_task("bad")
+    bad["optimization"]["strategy"] = "guessing"
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps(bad))
+
+    code, _, err = await platform.command("submit", str(path))
+
+    assert code == EXIT_CODE[ErrorCode.BAD_REQUEST]
+    assert "$.optimization.strategy" in err
+
+
+async def test_a_task_is_submitted_shown_and_cancelled_by_commands(
+    platform: PlatformProcess, tmp_path: Path
+) -> None:
+    path = write_long_task(tmp_path, "commanded")
+    code, out, err = await platform.command("submit", str(path), "--json")
+    assert code == 0, err
+    task_id = json.loads(out)["task_id"]
+
+    again = await platform.command("submit", str(path))
+    cancelled = await platform.command("cancel", task_id[-12:])
+    shown = await platform.command("show", task_id[-12:])
+
+    assert again[0] == EXIT_CODE[ErrorCode.NAME_TAKEN]
+    assert cancelled[:2] == (0, "task commanded is cancelled; nothing of it runs any more\n")
+    assert "cancelled" in shown[1]
+
+
+async def test_an_interrupted_run_cancels_its_task_and_leaves_the_platform(
+    platform: PlatformProcess, tmp_path: Path
+) -> None:
+    process = await platform.start_command("run", str(write_long_task(tmp_path, "interrupted")))
+    assert process.stdout is not None
+    async with asyncio.timeout(45):
+        while b"measuring" not in (line := await process.stdout.readline()):
+            assert line, await process.communicate()
+
+    process.send_signal(signal.SIGINT)
+    out, err = await process.communicate()
+
+    assert process.returncode == 130
+    assert "cancelling the task; press Ctrl-C again to leave at once" in err.decode()
+    assert "cancelled: 0 of 1 experiments succeeded" in out.decode()
+    assert platform.directory.read_endpoint() is not None
+
+
+def write_long_task(tmp_path: Path, name: str) -> Path:
+    """One experiment that would measure for minutes."""
+    task = quick_task(name, parameters={"ttft-seconds": [1.0], "tpot-seconds": [0.1]})
+    task["benchmark"] |= {"max_requests_per_iteration": 1000, "max_time_per_iteration": 5}
+    task["optimization"]["timeout_per_iteration"] = 400
+    path = tmp_path / f"{name}.json"
+    path.write_text(json.dumps(task))
+    return path
+
+
+async def test_a_command_runs_on_reserved_gpus(platform: PlatformProcess) -> None:
+    script = "import os; print(os.environ['CUDA_VISIBLE_DEVICES']); raise SystemExit(5)"
+
+    code, out, err = await platform.command(
+        "exec", "--gpus", "1", "--", sys.executable, "-c", script
+    )
+    _, listed, _ = await platform.command("reservations", "--json")
+    _, gpus, _ = await platform.command("gpus", "--json")
+
+    assert code == 5, err
+    assert "the reserved GPUs are simulated" in err
+    assert out.strip() in {gpu["uuid"] for gpu in json.loads(gpus)["gpus"]}
+    assert json.loads(listed)["reservations"][0]["state"] == "released"
+
+
+async def test_what_waits_is_explained_and_withdrawn(platform: PlatformProcess) -> None:
+    _, found = await platform.request("GET", "/api/v1/gpus")
+    count = len(found["gpus"])
+    code, out, err = await platform.command("reserve", "--gpus", str(count), "--json")
+    assert code == 0, err
+    held = json.loads(out)["reservation_id"]
+    waiting = await platform.start_command("reserve", "--gpus", "1", "--wait", "30", "--json")
+    queued: list[dict[str, Any]] = []
+
+    async def is_queued() -> bool:
+        _, body = await platform.request("GET", "/api/v1/reservations")
+        queued[:] = [view for view in body["reservations"] if view["state"] == "queued"]
+        return bool(queued)
+
+    await eventually(is_queued, every_seconds=0.2)
+    (view,) = queued
+    explained = await platform.command("why", str(view["reservation_id"]))
+    released = await platform.command("release", held)
+    out_bytes, _ = await waiting.communicate()
+
+    assert "position 1 of 1" in explained[1]
+    assert explained[1].count("held") >= count
+    assert released[0] == 0
+    granted = json.loads(out_bytes)
+    assert (granted["state"], len(granted["devices"])) == ("granted", 1)
+    assert (await platform.command("cancel", str(view["reservation_id"])))[0] == 0
 
 
 async def test_a_service_holds_a_login_that_reads_no_other_services_tables(
@@ -404,8 +577,11 @@ async def test_no_secret_is_where_others_look(platform: PlatformProcess, tmp_pat
     await eventually(is_over, within_seconds=120, every_seconds=0.2, what="the task's end")
     executor = platform.pid_of("executor")
     assert executor is not None
+    own = platform.directory.read_admin_token()
+    assert own is not None
     of_its_owner = {
         platform.data_dir / "endpoint.json",
+        platform.directory.admin_token_path,
         platform.data_dir / "postgres" / "passwords.json",
     }
     passwords = json.loads((platform.data_dir / "postgres" / "passwords.json").read_text()).values()
@@ -424,11 +600,11 @@ async def test_no_secret_is_where_others_look(platform: PlatformProcess, tmp_pat
 
     assert psutil.Process(executor).environ()["HF_TOKEN"] == HF_TOKEN
     assert len(passwords) >= 4
-    assert [oct(path.stat().st_mode & 0o077) for path in of_its_owner] == ["0o0", "0o0"]
+    assert [oct(path.stat().st_mode & 0o077) for path in of_its_owner] == ["0o0"] * 3
     assert {
         (place, secret)
         for place, content in places.items()
-        for secret in (HF_TOKEN, TOKEN, *passwords)
+        for secret in (HF_TOKEN, TOKEN, own, *passwords)
         if is_in(content, secret)
     } == set()
 

@@ -21,6 +21,7 @@ import psutil
 from shared.paths import DataDirectory
 from shared.testing import eventually
 from tests.support.ports import free_port
+from tests.support.processes.command_line import CommandProcess, start_command
 
 START_SECONDS = 90.0
 
@@ -138,14 +139,17 @@ class PlatformProcess:
             text = await response.text()
             return response.status, json.loads(text) if text.startswith(("{", "[")) else None
 
-    async def command(self, *arguments: str) -> tuple[int | None, str, str]:
-        """One `gpusteward` command: its exit code and what it printed."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "services.cli", *arguments),
-            *("--data-dir", str(self.data_dir)),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+    async def start_command(self, *arguments: str) -> CommandProcess:
+        """`gpusteward` as a user of this platform types it."""
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("GPUSTEWARD_")}
+        return await start_command(
+            *arguments,
+            environment={**environment, "GPUSTEWARD_DATA_DIR": str(self.data_dir)},
         )
+
+    async def command(self, *arguments: str) -> tuple[int | None, str, str]:
+        """One command: its exit code and what it printed."""
+        process = await self.start_command(*arguments)
         out, err = await process.communicate()
         return process.returncode, out.decode(), err.decode()
 

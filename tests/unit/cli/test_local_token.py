@@ -15,6 +15,7 @@ from services.cli.failures import CommandFailed
 from services.cli.local_platform import other_users
 from services.cli.local_platform.options import tokens_file
 from shared.client.discovery import Address, find_address
+from shared.lifecycle import DataDirectoryLock
 from shared.local_platform.platform import PlatformOptions
 from shared.local_platform.tokens import digest_of, read_tokens
 from shared.paths import DataDirectory, Endpoint
@@ -106,6 +107,16 @@ def test_a_token_that_cannot_be_stored_is_said_in_one_sentence(
 
     with pytest.raises(CommandFailed, match="No space left on device"):
         tokens_file(LOOPBACK, tmp_path, {}, on_loopback=True)
+
+
+def test_none_is_made_beside_a_platform_that_would_not_know_it(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path)
+    directory.prepare()
+
+    with DataDirectoryLock(directory), pytest.raises(CommandFailed, match="is held by process"):
+        tokens_file(LOOPBACK, tmp_path, {}, on_loopback=True)
+
+    assert directory.read_admin_token() is None
 
 
 def test_clients_show_the_token_to_the_platform_of_its_directory_alone(tmp_path: Path) -> None:
