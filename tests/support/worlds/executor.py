@@ -274,8 +274,9 @@ class Scheduler:
             except (nats.errors.Error, OSError):
                 return False  # the stream is away
             if stored != read:
-                read = stored
-                found[:] = [fact for fact in await self.facts(start) if is_wanted(fact)]
+                facts = await self.facts(start)
+                read = stored if facts else 0  # none where the stream went away meanwhile
+                found[:] = filter(is_wanted, facts)
             return bool(found)
 
         await eventually(is_stored, within_seconds=within_seconds, what=what)
