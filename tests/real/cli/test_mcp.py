@@ -1,4 +1,7 @@
-"""`gpusteward mcp` by a real MCP client, at a real gateway that asks for tokens."""
+"""`gpusteward mcp` by a real MCP client, at a real gateway that asks for tokens.
+
+As a process where the transport or its options count, else in this one.
+"""
 
 import asyncio
 import json
@@ -6,16 +9,20 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
+from mcp.server import Server
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp_types import CallToolResult, TextContent
 
 from schemas.gateway.tokens import Role
+from services.cli.mcp_server.server import Budgets, ToolServer
 from services.cli.mcp_server.tools import TOOLS
+from shared.client.discovery import Address
 from shared.local_platform.tokens import digest_of
 from shared.testing import eventually
 from tests.support.paths import ROOT
@@ -35,10 +42,15 @@ async def api(nats_url: str, postgres_dsn: str, tmp_path: Path) -> AsyncIterator
         yield running
 
 
-def by_stdio(api: Api, token: str, *arguments: str) -> StdioServerParameters:
+def in_process(api: Api, token: str) -> Server[Any]:
+    address = Address(api.url, token, is_supervised=False)
+    return ToolServer(lambda _: address, Budgets(1.0)).server
+
+
+def by_stdio(api: Api, token: str) -> StdioServerParameters:
     return StdioServerParameters(
         command=sys.executable,
-        args=["-m", "services.cli", "mcp", *arguments],
+        args=["-m", "services.cli", "mcp"],
         env={**os.environ, "GPUSTEWARD_URL": api.url, "GPUSTEWARD_TOKEN": token},
         cwd=ROOT,
     )
@@ -51,7 +63,7 @@ def said(result: CallToolResult) -> str:
 
 
 async def test_a_viewers_agent_is_offered_what_reads_and_refused_what_changes(api: Api) -> None:
-    async with Client(by_stdio(api, "viewers", "--gpu-hours", "1")) as client:
+    async with Client(in_process(api, "viewers")) as client:
         offered = {tool.name for tool in (await client.list_tools()).tools}
         read = await client.call_tool("list_gpus", {})
         refused = {
@@ -77,11 +89,11 @@ async def test_without_a_budget_a_submitters_agent_only_reads(api: Api) -> None:
 
 
 async def test_what_an_agent_gets_wrong_is_said_to_it(api: Api) -> None:
-    async with Client(by_stdio(api, "submitters", "--gpu-hours", "1")) as client:
+    async with Client(in_process(api, "submitters")) as client:
         misspelt = await client.call_tool("list_gpus", {"node": "alpha"})
         unknown = await client.call_tool("reserve", {})
         too_much = await client.call_tool("reserve_gpus", {"request": {"gpus": 7}})
-    async with Client(by_stdio(api, "nobodys")) as client:
+    async with Client(in_process(api, "nobodys")) as client:
         stranger = await client.call_tool("list_gpus", {})
 
     assert "unknown field `node`" in said(misspelt)
