@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 # Takes the benchmark tool out of the environment before anything looks there.
 import tests.support.benchmark_tools  # noqa: F401  # for that alone
 from shared.testing import NatsServer, PostgresServer, database_of, run_apart, short_directory
+from tests.support.idle_clock import Clock, idle_time
 from tests.support.interruption import let_children_be_interrupted
 
 if TYPE_CHECKING:
@@ -85,6 +86,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "Load
 @pytest.fixture(scope="session", autouse=True)
 def children_can_be_interrupted() -> None:
     let_children_be_interrupted()
+
+
+@pytest.fixture
+async def idle_clock() -> AsyncIterator[Clock]:
+    """The test's loop goes by a clock that stands still while anything of the test computes."""
+    with idle_time() as clock:
+        yield clock
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -46,6 +45,7 @@ from tests.support.fakes.nvml import (
     FakeNvml,
     nvml_children,
 )
+from tests.support.idle_clock import STEP_SECONDS, Clock
 from tests.support.paths import ROOT
 
 GPU = "GPU-fa4e0000-0000-0000-0000-00000000000{}"
@@ -199,13 +199,15 @@ async def test_a_driver_that_is_not_loaded_is_a_failure_and_not_an_absence(fake:
     await source.close()
 
 
-async def test_a_hanging_call_ends_at_its_deadline_and_the_child_is_gone(fake: FakeNvml) -> None:
+async def test_a_hanging_call_ends_at_its_deadline_and_the_child_is_gone(
+    fake: FakeNvml, idle_clock: Clock
+) -> None:
     async with opened(fake, deadline_seconds=0.2) as source:
         fake.rule("nvmlDeviceGetPowerUsage", latency_seconds=30)
-        began = time.monotonic()
+        began = idle_clock()
         with pytest.raises(ProbeHungError, match="no GPU answers"):
             await source.read()
-        assert time.monotonic() - began < 15
+        assert idle_clock() - began < 0.2 + STEP_SECONDS
         await source.close()
 
     assert nvml_children() == set()
@@ -351,16 +353,20 @@ async def test_a_container_is_recognised_by_its_process(fake: FakeNvml) -> None:
     assert (process.name, process.container_id) == ("sleep", own_container())
 
 
-async def test_one_gpu_that_hangs_costs_no_other_gpu_a_reading(fake: FakeNvml) -> None:
-    async with opened(fake, deadline_seconds=4.0) as source:
+async def test_one_gpu_that_hangs_costs_no_other_gpu_a_reading(
+    fake: FakeNvml, idle_clock: Clock
+) -> None:
+    async with opened(fake, deadline_seconds=0.4) as source:
         child = source.child_pid
         fake.rule("nvmlDeviceGetPowerUsage", device=0, latency_seconds=30)
-        began = time.monotonic()
-        readings = [await source.read() for _ in range(40)]
+        began = idle_clock()
+        first = await source.read()
+        noticed = idle_clock()
+        later = [await source.read() for _ in range(40)]
 
-        # Each one that waited for the hung GPU would take its part of the deadline.
-        assert time.monotonic() - began < len(readings) * RESCUE_SHARE * 4.0
-        for reading in readings:
+        assert noticed - began < RESCUE_SHARE * 0.4 + STEP_SECONDS
+        assert idle_clock() - noticed < STEP_SECONDS
+        for reading in (first, *later):
             assert [gpu.index for gpu in reading.gpus] == [1]
             assert list(reading.hung) == [GPU.format(0)]
         assert (await source.inventory()).devices[0].uuid == GPU.format(0)
@@ -422,7 +428,7 @@ async def test_an_xid_is_told_once_whoever_tells_of_it(fake: FakeNvml, tmp_path:
     assert "pid=7" in logged.detail
 
 
-async def test_an_event_set_that_hangs_costs_no_reading(fake: FakeNvml) -> None:
+async def test_an_event_set_that_hangs_costs_no_reading(fake: FakeNvml, idle_clock: Clock) -> None:
     async with opened(fake, deadline_seconds=0.4) as source:
         fake.rule("nvmlEventSetWait_v2", latency_seconds=30)
         assert len((await source.read()).gpus) == 2

@@ -74,9 +74,10 @@ class Heard:
     """An outlet that keeps what it is given."""
 
     events: list[Event] = field(default_factory=list)
+    samples: list[GpuSampled] = field(default_factory=list)
 
     async def publish_live(self, sample: GpuSampled) -> None:
-        """Not wanted here."""
+        self.samples.append(sample)
 
     async def publish_event(self, event: Event) -> None:
         self.events.append(event)

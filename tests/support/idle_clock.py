@@ -1,0 +1,98 @@
+"""A loop's clock that stands still while anything of the test computes, or waits for a processor.
+
+By it the busiest machine is as fast as an idle one: what passes is only what was waited for, be it
+a timer or something that hangs. A bound on it needs no slack for other work on the machine.
+"""
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from selectors import SelectorKey
+from typing import Any, Final
+from unittest.mock import patch
+
+# Looks at processes are this far apart: what runs in between for less may be counted as waiting.
+STEP_SECONDS: Final = 0.02
+Clock = Callable[[], float]
+_PROC: Final = Path("/proc")
+_RUNNABLE: Final = (b"R", b"D")  # D: in the kernel, mostly for a disk
+
+
+class _Family:
+    """This process and its descendants."""
+
+    def __init__(self) -> None:
+        self._newest = 0
+        self._pids = {os.getpid()}
+
+    def sleeps(self) -> bool:
+        """All of them, but for the thread that asks."""
+        self._add_new()
+        asking = str(threading.get_native_id())
+        return not any(
+            thread != asking and _field(f"{pid}/task/{thread}", 0) in _RUNNABLE
+            for pid in self._pids
+            for thread in _ids(f"{pid}/task")
+        )
+
+    def _add_new(self) -> None:
+        # Its last field is the id given last to a process or thread; they grow until they wrap.
+        newest = int((_PROC / "loadavg").read_bytes().split()[-1])
+        known, self._newest = self._newest, newest
+        started = (
+            range(known + 1, newest + 1) if 0 < known <= newest else sorted(map(int, _ids("")))
+        )
+        for pid in started:
+            parent = _field(str(pid), 1)
+            if parent is not None and int(parent) in self._pids:
+                self._pids.add(pid)
+
+
+def _ids(directory: str) -> list[str]:
+    try:
+        with os.scandir(f"/proc/{directory}") as found:
+            return [each.name for each in found if each.name.isdigit()]
+    except OSError:
+        return []
+
+
+def _field(process: str, number: int) -> bytes | None:
+    """Of its stat, counted after the name, which may hold anything; None if it has ended."""
+    try:
+        return (_PROC / process / "stat").read_bytes().rpartition(b")")[2].split()[number]
+    except OSError:
+        return None
+
+
+@contextmanager
+def idle_time(*, timers: bool = True) -> Iterator[Clock]:
+    """The clock of the running loop. Its timers are due by it, unless servers with a clock of their
+    own have to agree with them: then it only measures.
+    """
+    loop: Any = asyncio.get_running_loop()
+    selector = loop._selector  # noqa: SLF001  # it has no public name
+    select, family, seconds = selector.select, _Family(), loop.time()
+
+    def select_idly(timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
+        nonlocal seconds
+        ends = None if timeout is None else loop.time() + timeout
+        found: list[tuple[SelectorKey, int]] = select(0)
+        while not found and (ends is None or loop.time() < ends):
+            began, slept, looked = time.monotonic(), family.sleeps(), time.monotonic()
+            step = STEP_SECONDS if ends is None else min(STEP_SECONDS, ends - loop.time())
+            found = select(max(0.0, step))
+            if slept and (found or family.sleeps()):
+                # A timer that is due while this looks is not held up by it.
+                longest = step if timers else STEP_SECONDS
+                seconds += min(longest, time.monotonic() - (looked if timers or found else began))
+        return found
+
+    with (
+        patch.object(selector, "select", select_idly),
+        patch.object(loop, "time", (lambda: seconds) if timers else loop.time),
+    ):
+        yield lambda: seconds

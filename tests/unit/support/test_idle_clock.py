@@ -1,0 +1,43 @@
+"""What the idle clock counts and what it does not."""
+
+import asyncio
+import sys
+
+import pytest
+
+from tests.support.idle_clock import STEP_SECONDS, Clock
+
+BURN = "import time\nwhile time.process_time() < 0.3: pass"
+
+
+def burn() -> None:
+    for number in range(2_000_000):
+        hash(number)
+
+
+async def test_what_computes_here_in_a_thread_or_in_a_child_takes_no_time(
+    idle_clock: Clock,
+) -> None:
+    began = idle_clock()
+
+    burn()
+    await asyncio.to_thread(burn)
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", BURN)
+    await child.wait()
+
+    assert idle_clock() - began < 3 * STEP_SECONDS
+
+
+async def test_a_timer_is_due_by_it_whatever_sleeps_meanwhile(idle_clock: Clock) -> None:
+    child = await asyncio.create_subprocess_exec("sleep", "30")
+    began = idle_clock()
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await child.wait()
+    took = idle_clock() - began
+    child.kill()
+    await child.wait()
+
+    assert took == pytest.approx(0.3)
+    assert asyncio.get_running_loop().time() == idle_clock()
