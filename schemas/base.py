@@ -39,7 +39,7 @@ def line(*, min_length: int | None = None, max_length: int | None = None) -> Met
     )
 
 
-# Whoever sends another form is told the description.
+# The description is the error text for a sender of another form.
 Line = Annotated[str, Meta(pattern=LINE_PATTERN, description=LINE_FORM)]
 GivenReason = Annotated[str, line(max_length=1000)]
 Token = Annotated[str, Meta(pattern=TOKEN_PATTERN, description=TOKEN_FORM)]

@@ -81,8 +81,8 @@ EXIT_CODE: dict[ErrorCode, int] = {
 class Accepted(Struct, frozen=True, kw_only=True, tag_field="type", tag="accepted"):
     """The command is committed. `revision` is the aggregate's after it.
 
-    Renewals also tell `lease_ttl_seconds`, counted from the moment the renewal was sent, and the
-    grant's `epoch`.
+    Answers to renewals also have `lease_ttl_seconds`, counted from the moment the renewal was sent,
+    and the grant's `epoch`.
     """
 
     command_id: UUID

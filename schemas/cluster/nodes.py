@@ -64,7 +64,7 @@ class ClusterNode(Struct, frozen=True, kw_only=True):
     `node_id` is under which a telemetry agent on it reports. `hostname` is its label
     `kubernetes.io/hostname`, which node affinity names; None: it has none. `readings` are those
     of other sources than an agent, read at `readings_at`. `cuda_driver_version` is the CUDA that
-    its driver serves, by its labels; None: they do not tell it.
+    its driver serves, by its labels; None: they do not say.
     """
 
     name: str

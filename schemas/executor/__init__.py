@@ -1,1 +1,1 @@
-"""Executors' commands, events and views: attempts, their logs and ranks, what engines tell."""
+"""Executors' commands, events and views: attempts, their logs and ranks, what engines report."""

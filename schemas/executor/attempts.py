@@ -263,8 +263,8 @@ class RuntimeOffer(Struct, frozen=True, kw_only=True):
     read: flags for fields of a task's typed blocks. Models named by a path have to lie below
     `model_roots`; None: an older release, or a cluster, which has none of this host's.
     `serving_runtimes` are its ClusterServingRuntimes with the engine of their image. `image_cuda`
-    is what images there tell, as `vllm:v0.8.5` and, for tasks without a tag, `vllm`;
-    `model_precisions` and `model_shapes` what the config.json of models tell, `devices` a cluster's
+    is what images there report, as `vllm:v0.8.5` and, for tasks without a tag, `vllm`;
+    `model_precisions` and `model_shapes` what the config.json of models say, `devices` a cluster's
     custom ones.
     """
 

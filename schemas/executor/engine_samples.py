@@ -1,4 +1,4 @@
-"""What engines tell of themselves in attempts; None is what an engine does not say."""
+"""What engines report of themselves in attempts; None is what an engine does not report."""
 
 from uuid import UUID
 
@@ -30,7 +30,8 @@ class EngineReading(Struct, frozen=True, kw_only=True, gc=False):
 class EngineSampled(Sample, frozen=True, kw_only=True, tag="telemetry.engine_sampled"):
     """An attempt's engine, asked by its executor. Identity: attempt, sequence.
 
-    `engine` is whose names it speaks; None: it has no metrics that are known, and is told so once.
+    `engine` is whose names it speaks; None: it has no metrics that are known, which is published
+    once.
     """
 
     experiment_id: UUID

@@ -14,7 +14,8 @@ from schemas.base import (
 
 
 class AttemptLogged(Live, frozen=True, kw_only=True, tag="executor.attempt_logged"):
-    """Lines that an attempt's engine wrote, in order; what nobody hears is read by `ReadLog`.
+    """Lines that an attempt's engine wrote, in order; lines that nothing received are read by
+    `ReadLog`.
 
     `offset` counts the bytes that the engine had written before the first of them. Where it is
     not the `next_offset` of the message before, lines were left out: there were too many.

@@ -1,4 +1,4 @@
-"""How large a model is, as its config.json tells."""
+"""How large a model is, by its config.json."""
 
 from msgspec import Struct
 

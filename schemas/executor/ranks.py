@@ -1,4 +1,4 @@
-"""What the executors of one attempt over several nodes tell each other."""
+"""Messages between the executors of one attempt over several nodes."""
 
 from enum import StrEnum
 from typing import Annotated, ClassVar

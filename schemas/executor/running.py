@@ -50,7 +50,7 @@ class RunningWorkload(Struct, frozen=True, kw_only=True):
 
 
 class RunningAttempts(View, frozen=True, kw_only=True, tag="executor.running_attempts"):
-    """Everything under way. `workloads` None: this executor does not look for labels."""
+    """Everything under way. `workloads` None: this executor does not search for labels."""
 
     executor_id: NodeId
     boot_id: UUID

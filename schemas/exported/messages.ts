@@ -5,8 +5,8 @@
 /**
  * The command is committed. `revision` is the aggregate's after it.
  *
- * Renewals also tell `lease_ttl_seconds`, counted from the moment the renewal was sent, and the
- * grant's `epoch`.
+ * Answers to renewals also have `lease_ttl_seconds`, counted from the moment the renewal was sent,
+ * and the grant's `epoch`.
  */
 export interface Accepted {
   type: "accepted";
@@ -93,7 +93,8 @@ export interface AttemptFinished {
 }
 
 /**
- * Lines that an attempt's engine wrote, in order; what nobody hears is read by `ReadLog`.
+ * Lines that an attempt's engine wrote, in order; lines that nothing received are read by
+ * `ReadLog`.
  *
  * `offset` counts the bytes that the engine had written before the first of them. Where it is not
  * the `next_offset` of the message before, lines were left out: there were too many.
@@ -198,7 +199,7 @@ export interface AttemptView {
  * `status` is the HTTP status of its answer; null where the gateway ended before it. `token_id` is
  * null, and `caller` empty, where no token is asked for. `before` and `after` are the fields of
  * what the path names that differ from just before the request to just after it; null where nothing
- * was there, or its owner did not tell in time.
+ * was there, or its owner did not answer in time.
  */
 export interface AuditEntry {
   audit_id: number;
@@ -265,7 +266,7 @@ export interface Backlog {
  * the same in all requests of a level. With several `turns` those are loads of conversations, whose
  * every turn is sent with all before it, `think_seconds` after the answer.
  *
- * With `load_search` each experiment looks for the greatest load that meets
+ * With `load_search` each experiment searches the greatest load that meets
  * `optimization.constraints`, which is its score (`maximize_load`).
  *
  * `quality` absent: answers are compared where the task varies what may change them.
@@ -480,7 +481,7 @@ export interface Categorical {
   values: (string | number | boolean | null)[];
 }
 
-/** Why somebody does something, and who, for people. */
+/** Why an action is taken, and by whom, for people. */
 export interface Cause {
   /** one line without control characters or marks of text direction */
   reason?: string;
@@ -606,7 +607,7 @@ export interface ClusterGpuReading {
  * `node_id` is under which a telemetry agent on it reports. `hostname` is its label
  * `kubernetes.io/hostname`, which node affinity names; null: it has none. `readings` are those of
  * other sources than an agent, read at `readings_at`. `cuda_driver_version` is the CUDA that its
- * driver serves, by its labels; null: they do not tell it.
+ * driver serves, by its labels; null: they do not say.
  */
 export interface ClusterNode {
   name: string;
@@ -786,7 +787,7 @@ export interface CustomEvent {
 /**
  * Decisions, oldest first. `next_after_id` is set where more follow.
  *
- * A list ends early where it would not fit into a message; `inputs` that alone do not fit are told
+ * A list ends early where it would not fit into a message; `inputs` that alone do not fit are given
  * as their counts by kind.
  */
 export interface DecisionList {
@@ -909,7 +910,7 @@ export interface DeviceCordoned {
  * What does not change while a device is in its node, and its present health.
  *
  * `index` is unique in the node; MIG instances are numbered after the whole GPUs, and
- * `parent_uuid`, `mig_profile` (`1g.10gb`) and the instance ids tell what they are. A GPU in MIG
+ * `parent_uuid`, `mig_profile` (`1g.10gb`) and the instance ids say what they are. A GPU in MIG
  * mode is listed beside its instances. Power limits are what the device allows, not what is set.
  * `recent_faults` are the newest eight of this boot of the agent, oldest first. `mig_layout` is
  * that of a GPU in MIG mode whose agent may make instances.
@@ -1248,7 +1249,8 @@ export interface EngineSampleList {
 /**
  * An attempt's engine, asked by its executor. Identity: attempt, sequence.
  *
- * `engine` is whose names it speaks; null: it has no metrics that are known, and is told so once.
+ * `engine` is whose names it speaks; null: it has no metrics that are known, which is published
+ * once.
  */
 export interface EngineSampled {
   type: "telemetry.engine_sampled";
@@ -1268,7 +1270,7 @@ export interface EngineSampled {
 }
 
 /**
- * A metric that the engine does not tell is absent, as is a bucket without a known value.
+ * A metric that the engine does not report is absent, as is a bucket without a known value.
  *
  * `engine` is whose names it speaks. null: it has no metrics that are known, or, without an
  * `attempt_id`, none have come.
@@ -1528,7 +1530,7 @@ export interface ExperimentRunning {
   attempt_id: string;
 }
 
-/** GPUs granted, the executor is being told. With `cluster` there are no `devices`. */
+/** GPUs granted, the command to start is on its way. With `cluster` there are no `devices`. */
 export interface ExperimentStarting {
   type: "orchestrator.experiment_starting";
   message_id: string;
@@ -1662,7 +1664,7 @@ export interface ExplainReservation {
  *
  * `expected_start_at`, on `expected_node_ids`, is worked out from leases and expected durations;
  * null if one that matters is unknown. `suggestion` is null if nothing that the request can give up
- * would help. On a large fleet some reasons are told with their sentence, every code among them;
+ * would help. On a large fleet some reasons have their sentence, every code among them;
  * `reasons_left_out` counts the rest.
  */
 export interface Explanation {
@@ -1761,7 +1763,7 @@ export interface FailuresView {
 }
 
 /**
- * A fault of a device that an agent told as an event, repeated for whoever missed it.
+ * A fault of a device that an agent published as an event, repeated for consumers that missed it.
  *
  * `event_id` is the `message_id` of that event.
  */
@@ -1805,7 +1807,7 @@ export interface Finding {
 
 /**
  * A configuration that no other beats in all objectives, by the means of its `runs`. `ties` are
- * those of the front that it cannot be told from in any objective.
+ * those of the front that it cannot be distinguished from in any objective.
  */
 export interface FrontMember {
   ordinal: number;
@@ -2139,7 +2141,7 @@ export interface GpuDetail {
  *
  * `throttled_seconds` leaves out reasons that say nothing of trouble, such as `gpu_idle`;
  * `throttle_reasons` has the seconds of each of the others. `ecc_*` count errors, `xids` are those
- * that the driver told, in order.
+ * that the driver reported, in order.
  */
 export interface GpuDetails {
   coverage_percent: number;
@@ -2194,7 +2196,7 @@ export interface GpuInfoDetail {
 /** Kinds of devices; a GPU that was both held whole and in parts is `shared` as well. */
 export type GpuKind = "mig" | "pgpu" | "shared";
 
-/** The connection of two GPUs, told once per pair. `nvlinks` counts direct NVLinks. */
+/** The connection of two GPUs, reported once per pair. `nvlinks` counts direct NVLinks. */
 export interface GpuLink {
   first_uuid: string;
   second_uuid: string;
@@ -2254,7 +2256,7 @@ export interface GpuMetrics {
  * reported power. `tokens_per_joule` are output tokens, `cost_per_million_tokens` too, in the
  * currency of the prices; null: a GPU model without one. With too little coverage the numbers are
  * not `trusted`; null: a release that did not judge. `devices` are those that the pod of an
- * experiment in a cluster had, where its node's agent told.
+ * experiment in a cluster had, where its node's agent reported it.
  */
 export interface GpuMonitoring {
   monitoring_duration_seconds: number;
@@ -2366,10 +2368,10 @@ export interface GpuProcessView {
 /**
  * One GPU at one tick. Fields are only ever appended: the wire form is positional.
  *
- * `ecc_*` count since the driver was loaded. `nvlinks_up` tells link by link, by the link's number.
- * `performance_state` 0 is the fastest (P0). `memory_utilization_percent` is the share of time in
- * which memory was read or written, `buffered` what the driver saw between ticks. `pods` are the
- * containers that kubelet gave it to; null where no kubelet was asked.
+ * `ecc_*` count since the driver was loaded. `nvlinks_up` has the state of each link, by the link's
+ * number. `performance_state` 0 is the fastest (P0). `memory_utilization_percent` is the share of
+ * time in which memory was read or written, `buffered` what the driver saw between ticks. `pods`
+ * are the containers that kubelet gave it to; null where no kubelet was asked.
  */
 export type GpuReading = [
   uuid: string,
@@ -2415,11 +2417,11 @@ export type GpuReading = [
  * Empty selectors match everything. `min_memory_mb` null asks for at least half of the device's
  * memory to be free. `cpu_count` and `host_memory_mb` are held on each node beside the GPUs; null
  * holds none. `min_compute_capability` is asked of NVIDIA's GPUs, known by their name where they do
- * not tell it; other makers' have none and are not refused for it. `require` has to match, `prefer`
- * ranks. `lease_ttl_seconds` is how long a grant lives without renewal; `wait_timeout_seconds` how
- * long the request may queue. With `expected_duration_seconds` it may start early in a gap that it
- * will have left in time. `preemptible` lets a request of higher priority end it, after notice.
- * With `cluster` the GPUs are a Kubernetes cluster's.
+ * not report it; other makers' have none and are not refused for it. `require` has to match,
+ * `prefer` ranks. `lease_ttl_seconds` is how long a grant lives without renewal;
+ * `wait_timeout_seconds` how long the request may queue. With `expected_duration_seconds` it may
+ * start early in a gap that it will have left in time. `preemptible` lets a request of higher
+ * priority end it, after notice. With `cluster` the GPUs are a Kubernetes cluster's.
  *
  * Shares are multiples of the scheduler's quantum, and have as large a part of the memory. GPUs
  * with less than `min_free_shares` free are left out. `unfragmented`: what fits on one GPU is not
@@ -2492,8 +2494,8 @@ export type GpuSupply = "device_plugin" | "dra";
 /**
  * GPU-microseconds, which add up to the hours asked for times the GPUs, exactly.
  *
- * Used and idle are held; unknown is what no sample tells of, held or not. Of a shared GPU each
- * part counts for itself; all of them are used while the GPU is busy.
+ * Used and idle are held; unknown is what no sample covers, held or not. Of a shared GPU each part
+ * counts for itself; all of them are used while the GPU is busy.
  */
 export interface GpuTime {
   used_us: number;
@@ -2845,7 +2847,7 @@ export interface ListDecisions {
 /**
  * Where reserved, running and physically used disagree. Answered by `DriftList`.
  *
- * null: every node. Ended ones are told for a day with `ended`.
+ * null: every node. Ended ones are listed for a day with `ended`.
  */
 export interface ListDrifts {
   type: "scheduler.drifts";
@@ -2855,7 +2857,7 @@ export interface ListDrifts {
   ended?: boolean;
 }
 
-/** What the engine of an experiment's newest attempt told. Answered by `EngineSampleList`. */
+/** What an experiment's newest engine reported. Answered by `EngineSampleList`. */
 export interface ListEngineSamples {
   type: "results.list_engine_samples";
   limit?: number;
@@ -3005,7 +3007,7 @@ export interface Login {
   token: string;
 }
 
-/** A new token with its secret, which is told this once. */
+/** A new token with its secret, which is shown this once. */
 export interface MadeToken {
   secret: string;
   token: TokenView;
@@ -3095,7 +3097,7 @@ export interface MergedPresets {
 }
 
 /**
- * A GPU instance. `device_uuids` are its devices: none if it is half made, several if somebody
+ * A GPU instance. `device_uuids` are its devices: none if it is half made, several if another tool
  * divided it further. Only what is `made_by_agent` is ever removed by it.
  */
 export interface MigInstance {
@@ -3232,7 +3234,7 @@ export interface NodeAdmitted {
 }
 
 /**
- * A node with its devices; `fresh` tells whether its readings are recent enough to grant on.
+ * A node with its devices; `fresh` says whether its readings are recent enough to grant on.
  *
  * `cordon` is that of the whole node; its devices have theirs. `labels` are the agent's, and over
  * them the operator's. Nothing is granted before it is `admitted`.
@@ -3395,7 +3397,7 @@ export type Objective =
  * of which an executor has the config.json.
  *
  * With several `objectives` the first is the one by which the best is named, and `objective`; the
- * search looks for configurations that none beats in all of them, which the report lists.
+ * search seeks configurations that none beats in all of them, which the report lists.
  *
  * `constraints` are what the best experiment meets at every load, such as `ttft:p99<300ms,
  * tpot:p95<=20ms, error_rate<1%, goodput>=95%`.
@@ -3557,7 +3559,7 @@ export interface Preference {
  *
  * What every prompt of the chat template has in common is not counted as hit. `asked_share` is how
  * much of the prompts of a warm scenario had been sent or answered before. Of an engine without
- * counters the hits are those that its answers tell, of prompts that share something.
+ * counters the hits are those that its answers report, of prompts that share something.
  */
 export interface PrefixCacheUse {
   reset: CacheReset;
@@ -3658,7 +3660,7 @@ export interface PresetView {
   saved_at: string | null;
 }
 
-/** An error as RFC 9457 tells it, with our closed `code` and the offending field's `path`. */
+/** An error in the form of RFC 9457, with our closed `code` and the offending field's `path`. */
 export interface Problem {
   type: string;
   title: string;
@@ -3898,7 +3900,7 @@ export interface RenewReservation {
 /**
  * Decisions decided again, oldest first; `keyframe_id` is where that began.
  *
- * `checked` counts every decision on the way, also those that are not told; `different` those of
+ * `checked` counts every decision on the way, also those that are not listed; `different` those of
  * them that came out otherwise. `next_from_id` is set where more follow.
  */
 export interface Replay {
@@ -3914,7 +3916,7 @@ export interface Replay {
  * Decide again what was recorded, by the same rules. Answered by `Replay`.
  *
  * From `from_id` on, which begins at the keyframe before it; with a `reservation_id` only what
- * concerns it is told. Nothing is changed.
+ * concerns it is in the answer. Nothing is changed.
  */
 export interface ReplayDecisions {
   type: "scheduler.replay";
@@ -4409,7 +4411,7 @@ export interface RunningAttempt {
   pids: number[];
 }
 
-/** Everything under way. `workloads` null: this executor does not look for labels. */
+/** Everything under way. `workloads` null: this executor does not search for labels. */
 export interface RunningAttempts {
   type: "executor.running_attempts";
   /** a node's id: 1 to 128 letters, digits, - and _ */
@@ -4444,8 +4446,9 @@ export type Runtime = "docker" | "kubernetes" | "ome" | "process";
  * read: flags for fields of a task's typed blocks. Models named by a path have to lie below
  * `model_roots`; null: an older release, or a cluster, which has none of this host's.
  * `serving_runtimes` are its ClusterServingRuntimes with the engine of their image. `image_cuda` is
- * what images there tell, as `vllm:v0.8.5` and, for tasks without a tag, `vllm`; `model_precisions`
- * and `model_shapes` what the config.json of models tell, `devices` a cluster's custom ones.
+ * what images there report, as `vllm:v0.8.5` and, for tasks without a tag, `vllm`;
+ * `model_precisions` and `model_shapes` what the config.json of models say, `devices` a cluster's
+ * custom ones.
  */
 export interface RuntimeOffer {
   runtime: Runtime;
@@ -4564,7 +4567,7 @@ export interface Selector {
   label?: string | null;
 }
 
-/** What a selector looks at. `label` is a node's label, named by the selector's `label`. */
+/** What a selector compares. `label` is a node's label, named by the selector's `label`. */
 export type SelectorKey =
   | "compute_capability"
   | "cuda_driver_version"
@@ -4756,7 +4759,7 @@ export interface StartExperiment {
 /**
  * Watch a node until stopped, or for `max_seconds` at most. Answered by `MonitoringView`.
  *
- * The asker chooses the id; asked again with the same id, the running one is told.
+ * The requester chooses the id; the same id again answers with the running one.
  */
 export interface StartMonitoring {
   type: "telemetry.start_monitoring";
@@ -4810,7 +4813,8 @@ export interface Steadiness {
 }
 
 /**
- * End it and tell what was seen. Answered by `MonitoringView`, again and again for ten minutes.
+ * End it and report what was measured. Answered by `MonitoringView`, again and again for ten
+ * minutes.
  *
  * Refused with not_found afterwards, and after a restart of the agent.
  */
@@ -4949,7 +4953,7 @@ export interface TaskCompleted {
   stop_reason: StopReason | null;
 }
 
-/** Forgotten on request, with this many experiments; of those no event of their own tells. */
+/** Forgotten on request, with this many experiments; those have no event of their own. */
 export interface TaskDeleted {
   type: "orchestrator.task_deleted";
   message_id: string;
@@ -5208,14 +5212,14 @@ export interface TokenView {
 export type TriedPolicy = "density" | "no_aging" | "no_density" | "no_preemption";
 
 /**
- * What repeating the leaders told. `winner` is the ordinal of its first run; null: nothing could be
- * compared.
+ * What repeating the leaders showed. `winner` is the ordinal of its first run; null: nothing could
+ * be compared.
  *
  * `noise_floor_percent`: 19 of 20 pairs of runs of the same configuration differ by less; null:
- * none was measured twice. `ties` are those that the winner cannot be told from; it goes before
- * them as it changes the fewest flags. `worst_score` is the worst of `replays` runs of the winner
- * with other requests. `improvement_percent`: how much better another one may truly be, at most.
- * `front` is of a task with several objectives, the best by the first one first.
+ * none was measured twice. `ties` are those that the winner cannot be distinguished from; it goes
+ * before them as it changes the fewest flags. `worst_score` is the worst of `replays` runs of the
+ * winner with other requests. `improvement_percent`: how much better another one may truly be, at
+ * most. `front` is of a task with several objectives, the best by the first one first.
  */
 export interface TrustVerdict {
   winner: number | null;

@@ -67,7 +67,7 @@ class TokenView(View, frozen=True, kw_only=True, tag="gateway.token"):
 
 
 class MadeToken(Struct, frozen=True, kw_only=True):
-    """A new token with its secret, which is told this once."""
+    """A new token with its secret, which is shown this once."""
 
     secret: str
     token: TokenView
@@ -106,7 +106,7 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
     `status` is the HTTP status of its answer; None where the gateway ended before it. `token_id` is
     None, and `caller` empty, where no token is asked for. `before` and `after` are the fields of
     what the path names that differ from just before the request to just after it; None where
-    nothing was there, or its owner did not tell in time.
+    nothing was there, or its owner did not answer in time.
     """
 
     audit_id: Count

@@ -1,6 +1,6 @@
 """What the gateway itself publishes and the shapes that only people's clients see.
 
-`/ws/metrics` sends `GpuMetrics` and `executor.AttemptProgressed`, told apart by `type`;
+`/ws/metrics` sends `GpuMetrics` and `executor.AttemptProgressed`, distinguished by `type`;
 `/ws/events` sends `StoredEvent`.
 """
 
@@ -55,7 +55,7 @@ class CustomEvent(Event, frozen=True, kw_only=True, tag="gateway.custom"):
 
 
 class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An error as RFC 9457 tells it, with our closed `code` and the offending field's `path`."""
+    """An error in the form of RFC 9457, with our closed `code` and the offending field's `path`."""
 
     type: str
     title: str
@@ -286,7 +286,7 @@ class IdleExemption(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Cause(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why somebody does something, and who, for people."""
+    """Why an action is taken, and by whom, for people."""
 
     reason: GivenReason = ""
     set_by: SetBy = ""

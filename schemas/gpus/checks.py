@@ -64,7 +64,7 @@ class Check(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_
 class CudaCheck(Check, frozen=True, kw_only=True, tag="cuda"):
     """Whether a driver serves a CUDA runtime; without a `driver` those of all nodes are looked at.
 
-    `runtime` is a version or what tells one: `cu121`, `libcudart.so.12.4.127`, an image's tag,
+    `runtime` is a version or what names one: `cu121`, `libcudart.so.12.4.127`, an image's tag,
     `NVIDIA_REQUIRE_CUDA`. `driver` is the driver's version (550.144.03) or its CUDA (12.4).
     `baseline` is the CUDA that a virtual GPU's library was made for.
     """

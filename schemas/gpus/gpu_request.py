@@ -47,7 +47,7 @@ class ShareStrategy(StrEnum):
 
 
 class SelectorKey(StrEnum):
-    """What a selector looks at. `label` is a node's label, named by the selector's `label`."""
+    """What a selector compares. `label` is a node's label, named by the selector's `label`."""
 
     NODE = "node"
     GPU_MODEL = "gpu_model"
@@ -118,7 +118,7 @@ class GpuRequest(VgpuForm, frozen=True, kw_only=True, forbid_unknown_fields=True
     Empty selectors match everything. `min_memory_mb` None asks for at least half of the device's
     memory to be free. `cpu_count` and `host_memory_mb` are held on each node beside the GPUs; None
     holds none. `min_compute_capability` is asked of NVIDIA's GPUs, known by their name where they
-    do not tell it; other makers' have none and are not refused for it. `require` has to match,
+    do not report it; other makers' have none and are not refused for it. `require` has to match,
     `prefer` ranks. `lease_ttl_seconds` is how long a grant lives without renewal;
     `wait_timeout_seconds` how long the request may queue. With `expected_duration_seconds` it may
     start early in a gap that it will have left in time. `preemptible` lets a request of higher

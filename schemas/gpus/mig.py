@@ -24,8 +24,8 @@ class MigOption(Struct, frozen=True, kw_only=True):
 
 
 class MigInstance(Struct, frozen=True, kw_only=True):
-    """A GPU instance. `device_uuids` are its devices: none if it is half made, several if somebody
-    divided it further. Only what is `made_by_agent` is ever removed by it.
+    """A GPU instance. `device_uuids` are its devices: none if it is half made, several if another
+    tool divided it further. Only what is `made_by_agent` is ever removed by it.
     """
 
     profile: MigProfile

@@ -1,4 +1,4 @@
-"""Forgetting what has finished: commands to the orchestrator, and what it tells of them."""
+"""Forgetting what has finished: commands to the orchestrator, and what it publishes of them."""
 
 from uuid import UUID
 
@@ -27,7 +27,7 @@ class DeleteExperiment(
 
 
 class TaskDeleted(TaskEvent, frozen=True, kw_only=True, tag="orchestrator.task_deleted"):
-    """Forgotten on request, with this many experiments; of those no event of their own tells."""
+    """Forgotten on request, with this many experiments; those have no event of their own."""
 
     experiments: Count
 

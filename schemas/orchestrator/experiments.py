@@ -39,7 +39,7 @@ class ExperimentState(StrEnum):
 
     PENDING = "pending"
     WAITING = "waiting"  # for GPUs
-    STARTING = "starting"  # granted, the executor has been told
+    STARTING = "starting"  # granted, the executor has been commanded to start
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
@@ -154,7 +154,7 @@ class ExperimentWaiting(
 class ExperimentStarting(
     ExperimentEvent, frozen=True, kw_only=True, tag="orchestrator.experiment_starting"
 ):
-    """GPUs granted, the executor is being told. With `cluster` there are no `devices`."""
+    """GPUs granted, the command to start is on its way. With `cluster` there are no `devices`."""
 
     reservation_id: UUID
     executor_id: NodeId

@@ -1,4 +1,4 @@
-"""The history of engines, as they told it in attempts."""
+"""The history of engines, as they reported it in attempts."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -37,7 +37,7 @@ class GetEngineSeries(Query, frozen=True, kw_only=True, tag="results.engine_seri
 
 
 class EngineSeriesView(View, frozen=True, kw_only=True, tag="results.engine_series_view"):
-    """A metric that the engine does not tell is absent, as is a bucket without a known value.
+    """A metric that the engine does not report is absent, as is a bucket without a known value.
 
     `engine` is whose names it speaks. None: it has no metrics that are known, or, without an
     `attempt_id`, none have come.
@@ -51,7 +51,7 @@ class EngineSeriesView(View, frozen=True, kw_only=True, tag="results.engine_seri
 
 
 class ListEngineSamples(ListQuery, frozen=True, kw_only=True, tag="results.list_engine_samples"):
-    """What the engine of an experiment's newest attempt told. Answered by `EngineSampleList`."""
+    """What an experiment's newest engine reported. Answered by `EngineSampleList`."""
 
     experiment_id: UUID
     limit: Annotated[int, Meta(ge=1, le=5000)] = 5000

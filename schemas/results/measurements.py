@@ -56,7 +56,7 @@ class GpuDetails(Struct, frozen=True, kw_only=True):
 
     `throttled_seconds` leaves out reasons that say nothing of trouble, such as `gpu_idle`;
     `throttle_reasons` has the seconds of each of the others. `ecc_*` count errors, `xids` are those
-    that the driver told, in order.
+    that the driver reported, in order.
     """
 
     coverage_percent: Percent
@@ -84,7 +84,7 @@ class GpuMonitoring(Struct, frozen=True, kw_only=True):
     reported power. `tokens_per_joule` are output tokens, `cost_per_million_tokens` too, in the
     currency of the prices; None: a GPU model without one. With too little coverage the numbers are
     not `trusted`; None: a release that did not judge. `devices` are those that the pod of an
-    experiment in a cluster had, where its node's agent told.
+    experiment in a cluster had, where its node's agent reported it.
     """
 
     monitoring_duration_seconds: Seconds

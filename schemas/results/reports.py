@@ -47,7 +47,7 @@ class GetUsage(ReportQuery, frozen=True, kw_only=True, tag="results.usage"):
 class GpuTime(Struct, frozen=True, kw_only=True):
     """GPU-microseconds, which add up to the hours asked for times the GPUs, exactly.
 
-    Used and idle are held; unknown is what no sample tells of, held or not. Of a shared GPU each
+    Used and idle are held; unknown is what no sample covers, held or not. Of a shared GPU each
     part counts for itself; all of them are used while the GPU is busy.
     """
 

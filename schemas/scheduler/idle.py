@@ -1,4 +1,4 @@
-"""Reservations that nothing uses: how they are told of, given up, and exempted."""
+"""Reservations that nothing uses: how they are reported, given up, and exempted."""
 
 from enum import StrEnum
 from typing import Annotated, Final
@@ -17,7 +17,7 @@ ExemptionReason = Annotated[str, line(min_length=1, max_length=1000)]
 class IdleAction(StrEnum):
     """What becomes of a reservation that stays idle after its warning."""
 
-    WARN = "warn"  # nothing: it is told of, and left to people
+    WARN = "warn"  # nothing but an event: it is left to people
     PREEMPTIBLE = "preemptible"  # any request that waits may have its GPUs, until it is used again
     RELEASE = "release"  # it ends, and its GPUs are free once their nodes confirmed the stop
 

@@ -32,7 +32,7 @@ class ReasonCode(StrEnum):
     CUDA_DRIVER_MISMATCH = "cuda_driver_mismatch"
     NUMA_MISMATCH = "numa_mismatch"
     LABEL_MISMATCH = "label_mismatch"
-    SELECTOR_UNKNOWN = "selector_unknown"  # the node does not tell what a selector asks about
+    SELECTOR_UNKNOWN = "selector_unknown"  # the node does not report what a selector asks about
     MIG_ENABLED = "mig_enabled"  # the GPU itself; its instances are devices of their own
     FOREIGN_PROCESS = "foreign_process"  # runs there and no live reservation explains it
     NODE_LOST = "node_lost"
@@ -73,9 +73,9 @@ REASON_MEANINGS: Final[Mapping[ReasonCode, str]] = {
     ReasonCode.STALE_READING: "The last reading is too old to decide on; its agent is silent.",
     ReasonCode.AWAITING_SNAPSHOT: "The device was just released; the first reading since then is"
     " under way.",
-    ReasonCode.UTILIZATION_UNKNOWN: "The device does not tell its utilization, and unknown never"
+    ReasonCode.UTILIZATION_UNKNOWN: "The device does not report its utilization, and unknown never"
     " counts as idle.",
-    ReasonCode.MEMORY_UNKNOWN: "The device does not tell its memory, and unknown never counts as"
+    ReasonCode.MEMORY_UNKNOWN: "The device does not report its memory, and unknown never counts as"
     " free.",
     ReasonCode.UTILIZATION_ABOVE_LIMIT: "Something that no reservation explains uses the device"
     " more than the request's limit.",
@@ -90,8 +90,8 @@ REASON_MEANINGS: Final[Mapping[ReasonCode, str]] = {
     ReasonCode.CUDA_DRIVER_MISMATCH: "The request does not select the CUDA of the node's driver.",
     ReasonCode.NUMA_MISMATCH: "The request does not select the device's NUMA node.",
     ReasonCode.LABEL_MISMATCH: "The node's labels are not those that the request selects.",
-    ReasonCode.SELECTOR_UNKNOWN: "The node or device does not tell what a selector asks about, and"
-    " unknown matches nothing.",
+    ReasonCode.SELECTOR_UNKNOWN: "The node or device does not report what a selector asks about,"
+    " and unknown matches nothing.",
     ReasonCode.MIG_ENABLED: "The GPU is divided into MIG instances, which are devices of their own;"
     " the GPU itself is not granted.",
     ReasonCode.FOREIGN_PROCESS: "A process runs on the device that no live reservation explains.",

@@ -84,7 +84,7 @@ class WhatIf(Query, frozen=True, kw_only=True, tag="scheduler.what_if"):
 class ListDrifts(ListQuery, frozen=True, kw_only=True, tag="scheduler.drifts"):
     """Where reserved, running and physically used disagree. Answered by `DriftList`.
 
-    None: every node. Ended ones are told for a day with `ended`.
+    None: every node. Ended ones are listed for a day with `ended`.
     """
 
     node_id: NodeId | None = None
@@ -106,7 +106,7 @@ class ReplayDecisions(Query, frozen=True, kw_only=True, tag="scheduler.replay"):
     """Decide again what was recorded, by the same rules. Answered by `Replay`.
 
     From `from_id` on, which begins at the keyframe before it; with a `reservation_id` only what
-    concerns it is told. Nothing is changed.
+    concerns it is in the answer. Nothing is changed.
     """
 
     from_id: Count | None = None
@@ -187,7 +187,7 @@ class Explanation(View, frozen=True, kw_only=True, tag="scheduler.explanation"):
 
     `expected_start_at`, on `expected_node_ids`, is worked out from leases and expected durations;
     None if one that matters is unknown. `suggestion` is None if nothing that the request can give
-    up would help. On a large fleet some reasons are told with their sentence, every code among
+    up would help. On a large fleet some reasons have their sentence, every code among
     them; `reasons_left_out` counts the rest.
     """
 
@@ -269,7 +269,7 @@ class DeviceAllocation(Struct, frozen=True, kw_only=True):
 
 
 class NodeAllocation(Struct, frozen=True, kw_only=True):
-    """A node with its devices; `fresh` tells whether its readings are recent enough to grant on.
+    """A node with its devices; `fresh` says whether its readings are recent enough to grant on.
 
     `cordon` is that of the whole node; its devices have theirs. `labels` are the agent's, and over
     them the operator's. Nothing is granted before it is `admitted`.
@@ -332,7 +332,7 @@ class DecisionList(View, frozen=True, kw_only=True, tag="scheduler.decisions_vie
     """Decisions, oldest first. `next_after_id` is set where more follow.
 
     A list ends early where it would not fit into a message; `inputs` that alone do not fit are
-    told as their counts by kind.
+    given as their counts by kind.
     """
 
     decisions: tuple[DecisionRecord, ...]
@@ -353,7 +353,7 @@ class ReplayedDecision(Struct, frozen=True, kw_only=True):
 class Replay(View, frozen=True, kw_only=True, tag="scheduler.replay_view"):
     """Decisions decided again, oldest first; `keyframe_id` is where that began.
 
-    `checked` counts every decision on the way, also those that are not told; `different` those of
+    `checked` counts every decision on the way, also those that are not listed; `different` those of
     them that came out otherwise. `next_from_id` is set where more follow.
     """
 

@@ -12,7 +12,7 @@ from schemas.base import Count, PositiveInt, PositiveSeconds, Seconds, UtcDateti
 from schemas.task.quality import QualityAnswers, QualityProbe, Share
 from schemas.task.turns import ThinkSeconds, TurnResult, Turns
 
-LARGEST_LEVELS: Final = 256  # the outcome tells of all of them in one message of at most 1 MiB
+LARGEST_LEVELS: Final = 256  # the outcome has all of them in one message of at most 1 MiB
 LARGEST_CONCURRENCY: Final = 4096
 MAX_ERROR_RATE: Final = 0.01
 
@@ -220,7 +220,7 @@ class PrefixCacheUse(Struct, frozen=True, kw_only=True):
 
     What every prompt of the chat template has in common is not counted as hit. `asked_share` is how
     much of the prompts of a warm scenario had been sent or answered before. Of an engine without
-    counters the hits are those that its answers tell, of prompts that share something.
+    counters the hits are those that its answers report, of prompts that share something.
     """
 
     reset: CacheReset

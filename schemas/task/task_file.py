@@ -187,7 +187,7 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     of which an executor has the config.json.
 
     With several `objectives` the first is the one by which the best is named, and `objective`; the
-    search looks for configurations that none beats in all of them, which the report lists.
+    search seeks configurations that none beats in all of them, which the report lists.
 
     `constraints` are what the best experiment meets at every load, such as
     `ttft:p99<300ms, tpot:p95<=20ms, error_rate<1%, goodput>=95%`.
@@ -242,7 +242,7 @@ class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
     is the same in all requests of a level. With several `turns` those are loads of conversations,
     whose every turn is sent with all before it, `think_seconds` after the answer.
 
-    With `load_search` each experiment looks for the greatest load that meets
+    With `load_search` each experiment searches the greatest load that meets
     `optimization.constraints`, which is its score (`maximize_load`).
 
     `quality` absent: answers are compared where the task varies what may change them.

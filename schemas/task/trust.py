@@ -69,7 +69,7 @@ class GoalStanding(Struct, frozen=True, kw_only=True):
 
 class FrontMember(Struct, frozen=True, kw_only=True):
     """A configuration that no other beats in all objectives, by the means of its `runs`. `ties` are
-    those of the front that it cannot be told from in any objective.
+    those of the front that it cannot be distinguished from in any objective.
     """
 
     ordinal: PositiveInt
@@ -79,14 +79,14 @@ class FrontMember(Struct, frozen=True, kw_only=True):
 
 
 class TrustVerdict(Struct, frozen=True, kw_only=True):
-    """What repeating the leaders told. `winner` is the ordinal of its first run; None: nothing
+    """What repeating the leaders showed. `winner` is the ordinal of its first run; None: nothing
     could be compared.
 
     `noise_floor_percent`: 19 of 20 pairs of runs of the same configuration differ by less; None:
-    none was measured twice. `ties` are those that the winner cannot be told from; it goes before
-    them as it changes the fewest flags. `worst_score` is the worst of `replays` runs of the winner
-    with other requests. `improvement_percent`: how much better another one may truly be, at most.
-    `front` is of a task with several objectives, the best by the first one first.
+    none was measured twice. `ties` are those that the winner cannot be distinguished from; it goes
+    before them as it changes the fewest flags. `worst_score` is the worst of `replays` runs of the
+    winner with other requests. `improvement_percent`: how much better another one may truly be, at
+    most. `front` is of a task with several objectives, the best by the first one first.
     """
 
     winner: PositiveInt | None = None

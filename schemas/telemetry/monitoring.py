@@ -93,7 +93,7 @@ class GpuDetail(View, frozen=True, kw_only=True, tag="telemetry.gpu_detail"):
 class StartMonitoring(Query, frozen=True, kw_only=True, tag="telemetry.start_monitoring"):
     """Watch a node until stopped, or for `max_seconds` at most. Answered by `MonitoringView`.
 
-    The asker chooses the id; asked again with the same id, the running one is told.
+    The requester chooses the id; the same id again answers with the running one.
     """
 
     key_field: ClassVar[str | None] = "node_id"
@@ -104,7 +104,8 @@ class StartMonitoring(Query, frozen=True, kw_only=True, tag="telemetry.start_mon
 
 
 class StopMonitoring(Query, frozen=True, kw_only=True, tag="telemetry.stop_monitoring"):
-    """End it and tell what was seen. Answered by `MonitoringView`, again and again for ten minutes.
+    """End it and report what was measured. Answered by `MonitoringView`, again and again for ten
+    minutes.
 
     Refused with not_found afterwards, and after a restart of the agent.
     """

@@ -113,10 +113,10 @@ class GpuProcess(Struct, frozen=True, array_like=True, gc=False):
 class GpuReading(Struct, frozen=True, array_like=True, gc=False):
     """One GPU at one tick. Fields are only ever appended: the wire form is positional.
 
-    `ecc_*` count since the driver was loaded. `nvlinks_up` tells link by link, by the link's
-    number. `performance_state` 0 is the fastest (P0). `memory_utilization_percent` is the share of
-    time in which memory was read or written, `buffered` what the driver saw between ticks. `pods`
-    are the containers that kubelet gave it to; None where no kubelet was asked.
+    `ecc_*` count since the driver was loaded. `nvlinks_up` has the state of each link, by the
+    link's number. `performance_state` 0 is the fastest (P0). `memory_utilization_percent` is the
+    share of time in which memory was read or written, `buffered` what the driver saw between ticks.
+    `pods` are the containers that kubelet gave it to; None where no kubelet was asked.
     """
 
     uuid: DeviceUuid
@@ -175,7 +175,8 @@ class GpuSampled(Sample, frozen=True, kw_only=True, array_like=True, tag="teleme
 
 
 class FaultSeen(Struct, frozen=True, kw_only=True):
-    """A fault of a device that an agent told as an event, repeated for whoever missed it.
+    """A fault of a device that an agent published as an event, repeated for consumers that missed
+    it.
 
     `event_id` is the `message_id` of that event.
     """
@@ -192,7 +193,7 @@ class DeviceFacts(Struct, frozen=True, kw_only=True):
     """What does not change while a device is in its node, and its present health.
 
     `index` is unique in the node; MIG instances are numbered after the whole GPUs, and
-    `parent_uuid`, `mig_profile` (`1g.10gb`) and the instance ids tell what they are. A GPU in MIG
+    `parent_uuid`, `mig_profile` (`1g.10gb`) and the instance ids say what they are. A GPU in MIG
     mode is listed beside its instances. Power limits are what the device allows, not what is set.
     `recent_faults` are the newest eight of this boot of the agent, oldest first. `mig_layout` is
     that of a GPU in MIG mode whose agent may make instances.
@@ -237,7 +238,7 @@ class LinkKind(StrEnum):
 
 
 class GpuLink(Struct, frozen=True, kw_only=True):
-    """The connection of two GPUs, told once per pair. `nvlinks` counts direct NVLinks."""
+    """The connection of two GPUs, reported once per pair. `nvlinks` counts direct NVLinks."""
 
     first_uuid: DeviceUuid
     second_uuid: DeviceUuid

@@ -374,7 +374,7 @@ def _mismatch_predicate(code: ReasonCode, device: Device, request: GpuRequest, n
             f" {asked}: update its driver, or take an image of an older CUDA"
         )
     if failed:
-        verb = "does not tell" if code is ReasonCode.SELECTOR_UNKNOWN else "does not match"
+        verb = "does not report" if code is ReasonCode.SELECTOR_UNKNOWN else "does not match"
         return f"{verb} {'; '.join(describe(selector) for selector in failed)}"
     if code is ReasonCode.NODE_MISMATCH:
         return f"is not on any of the nodes asked for ({', '.join(request.node_ids)})"
