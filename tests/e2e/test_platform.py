@@ -14,9 +14,6 @@ import aiohttp
 import asyncpg
 import psutil
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 
 from schemas.errors import EXIT_CODE, ErrorCode
 from shared.ids import new_id
@@ -136,6 +133,11 @@ async def test_an_agent_reserves_renews_and_gives_back_and_runs_a_task(
     platform: PlatformProcess,
 ) -> None:
     """By a real MCP client over stdio, then what it did seen by another over HTTP."""
+    # Takes a second to import, in every process that collects tests.
+    from mcp import Client, StdioServerParameters
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp.shared._httpx_utils import create_mcp_http_client
+
     token = platform.directory.read_admin_token()
     assert token is not None
     environment = {"GPUSTEWARD_DATA_DIR": str(platform.data_dir), "PYTHONPATH": str(ROOT)}

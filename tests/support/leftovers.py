@@ -9,6 +9,7 @@ import gc
 import os
 import shlex
 import socket
+import stat
 import subprocess
 import threading
 import time
@@ -110,18 +111,20 @@ def _is_our_child(pid: int) -> bool:
     return False
 
 
-def _sockets() -> set[tuple[int, str]]:
+def _sockets() -> set[tuple[int, int]]:
     """Descriptor and inode."""
     found = set()
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  # this and the next run twice a test
-        with suppress(OSError):
-            target = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115
-            if target.startswith("socket:"):
-                found.add((int(name), target))
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  # this runs twice a test
+        try:
+            status = os.fstat(int(name))
+        except OSError:
+            continue
+        if stat.S_ISSOCK(status.st_mode):
+            found.add((int(name), status.st_ino))
     return found
 
 
-def _listening(sockets: set[tuple[int, str]]) -> list[str]:
+def _listening(sockets: set[tuple[int, int]]) -> list[str]:
     found = []
     for descriptor, _ in sockets:
         with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as one:

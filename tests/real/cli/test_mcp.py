@@ -9,18 +9,12 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
-from mcp.server import Server
-from mcp.shared._httpx_utils import create_mcp_http_client
-from mcp_types import CallToolResult, TextContent
 
 from schemas.gateway.tokens import Role
-from services.cli.mcp_server.server import Budgets, ToolServer
 from services.cli.mcp_server.tools import TOOLS
 from shared.client.discovery import Address
 from shared.local_platform.tokens import digest_of
@@ -28,6 +22,13 @@ from shared.testing import eventually
 from tests.support.paths import ROOT
 from tests.support.ports import free_port, is_open
 from tests.support.worlds.gateway import Api, gateway
+
+if TYPE_CHECKING:
+    # Takes a second to import, in every process that collects tests.
+    from mcp import Client, StdioServerParameters
+    from mcp.client import Transport
+    from mcp.server import Server
+    from mcp_types import CallToolResult
 
 pytestmark = pytest.mark.timeout(180)  # processes that start, on whatever machine
 TOKENS = {"viewers": "viewer", "submitters": "submitter"}
@@ -42,12 +43,22 @@ async def api(nats_url: str, postgres_dsn: str, tmp_path: Path) -> AsyncIterator
         yield running
 
 
-def in_process(api: Api, token: str) -> Server[Any]:
+def connected(server: "Server[Any] | StdioServerParameters | Transport | str") -> "Client":
+    from mcp import Client
+
+    return Client(server)
+
+
+def in_process(api: Api, token: str) -> "Server[Any]":
+    from services.cli.mcp_server.server import Budgets, ToolServer
+
     address = Address(api.url, token, is_supervised=False)
     return ToolServer(lambda _: address, Budgets(1.0)).server
 
 
-def by_stdio(api: Api, token: str) -> StdioServerParameters:
+def by_stdio(api: Api, token: str) -> "StdioServerParameters":
+    from mcp import StdioServerParameters
+
     return StdioServerParameters(
         command=sys.executable,
         args=["-m", "services.cli", "mcp"],
@@ -56,14 +67,16 @@ def by_stdio(api: Api, token: str) -> StdioServerParameters:
     )
 
 
-def said(result: CallToolResult) -> str:
+def said(result: "CallToolResult") -> str:
+    from mcp_types import TextContent
+
     (content,) = result.content
     assert isinstance(content, TextContent)
     return content.text
 
 
 async def test_a_viewers_agent_is_offered_what_reads_and_refused_what_changes(api: Api) -> None:
-    async with Client(in_process(api, "viewers")) as client:
+    async with connected(in_process(api, "viewers")) as client:
         offered = {tool.name for tool in (await client.list_tools()).tools}
         read = await client.call_tool("list_gpus", {})
         refused = {
@@ -80,7 +93,7 @@ async def test_a_viewers_agent_is_offered_what_reads_and_refused_what_changes(ap
 
 
 async def test_without_a_budget_a_submitters_agent_only_reads(api: Api) -> None:
-    async with Client(by_stdio(api, "submitters")) as client:
+    async with connected(by_stdio(api, "submitters")) as client:
         offered = {tool.name for tool in (await client.list_tools()).tools}
         refused = await client.call_tool("reserve_gpus", {})
 
@@ -89,11 +102,11 @@ async def test_without_a_budget_a_submitters_agent_only_reads(api: Api) -> None:
 
 
 async def test_what_an_agent_gets_wrong_is_said_to_it(api: Api) -> None:
-    async with Client(in_process(api, "submitters")) as client:
+    async with connected(in_process(api, "submitters")) as client:
         misspelt = await client.call_tool("list_gpus", {"node": "alpha"})
         unknown = await client.call_tool("reserve", {})
         too_much = await client.call_tool("reserve_gpus", {"request": {"gpus": 7}})
-    async with Client(in_process(api, "nobodys")) as client:
+    async with connected(in_process(api, "nobodys")) as client:
         stranger = await client.call_tool("list_gpus", {})
 
     assert "unknown field `node`" in said(misspelt)
@@ -103,6 +116,9 @@ async def test_what_an_agent_gets_wrong_is_said_to_it(api: Api) -> None:
 
 
 async def test_over_http_each_request_acts_by_its_own_token(api: Api) -> None:
+    from mcp.client.streamable_http import streamable_http_client
+    from mcp.shared._httpx_utils import create_mcp_http_client
+
     port = free_port()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "services.cli", "mcp", "--http", "--port", str(port)),
@@ -116,14 +132,14 @@ async def test_over_http_each_request_acts_by_its_own_token(api: Api) -> None:
     async def offered(token: str) -> set[str]:
         async with (
             create_mcp_http_client(headers={"Authorization": f"Bearer {token}"}) as http,
-            Client(streamable_http_client(url, http_client=http)) as client,
+            connected(streamable_http_client(url, http_client=http)) as client,
         ):
             return {tool.name for tool in (await client.list_tools()).tools}
 
     try:
         await eventually(lambda: is_open(port), within_seconds=60, what="an open port")
         viewers, submitters = await offered("viewers"), await offered("submitters")
-        async with Client(url) as client:
+        async with connected(url) as client:
             without = await client.call_tool("list_gpus", {})
         foreign = {"Host": "evil.example", "Accept": "application/json, text/event-stream"}
         async with api.session.post(url, json={}, headers=foreign) as response:

@@ -9,17 +9,15 @@ import struct
 import termios
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from textual.pilot import Pilot
-from textual.widgets import Input, Static
 
 from schemas.errors import ErrorCode
 from schemas.gateway.views import GpuMetrics
 from schemas.scheduler.devices import DeviceState
 from services.cli.top.fleet_feed import FleetFeed
 from services.cli.top.fleet_rows import FleetState
-from services.cli.top.terminal_view import GpuLines, TopApp
 from shared.client.discovery import Address
 from shared.client.http import StewardClient
 from shared.testing import eventually
@@ -27,12 +25,20 @@ from tests.support.fakes.gateway import StubGateway, stub_gateway
 from tests.support.processes.command_line import run_command, start_command
 from tests.support.worlds.gateway_views import NODE, NOW, make_gpu
 
+if TYPE_CHECKING:
+    # Takes a quarter of a second to import, in every process that collects tests.
+    from textual.pilot import Pilot
+
+    from services.cli.top.terminal_view import TopApp
+
 pytestmark = pytest.mark.timeout(180)  # processes that start, on whatever machine
-Running = tuple[TopApp, Pilot[None], StubGateway]
+Running = tuple["TopApp", "Pilot[None]", StubGateway]
 
 
 @pytest.fixture
 async def top() -> AsyncIterator[Running]:
+    from services.cli.top.terminal_view import TopApp
+
     async with stub_gateway() as (stub, url), StewardClient(Address(url)) as client:
         feed = FleetFeed(client, FleetState())
         await feed.read_ledger()
@@ -43,11 +49,15 @@ async def top() -> AsyncIterator[Running]:
             yield app, pilot, stub
 
 
-def shown(app: TopApp) -> list[str]:
+def shown(app: "TopApp") -> list[str]:
+    from services.cli.top.terminal_view import GpuLines
+
     return list(app.query_one(GpuLines).lines)
 
 
-def text_of(app: TopApp, name: str) -> str:
+def text_of(app: "TopApp", name: str) -> str:
+    from textual.widgets import Static
+
     widget = app.query_one(name, Static)
     return str(widget.render()) if widget.display else ""
 
@@ -78,6 +88,8 @@ async def test_a_reading_and_a_change_of_the_ledger_are_shown_as_they_happen(top
 
 
 async def test_keys_sort_and_filter(top: Running) -> None:
+    from textual.widgets import Input
+
     app, pilot, stub = top
     stub.gpus[1] = make_gpu(1, utilization_percent=70.0, holder="train", state=DeviceState.HELD)
     await eventually(lambda: "train" in shown(app)[1])

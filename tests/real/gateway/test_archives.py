@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet  # type: ignore[import-untyped]  # it has no types
 import pytest
 from msgspec.structs import replace
 
@@ -185,6 +184,8 @@ async def test_a_task_is_taken_elsewhere_and_shown_there_as_here(elsewhere: Else
 
 
 async def test_an_export_has_what_was_measured_and_no_secret(elsewhere: Elsewhere) -> None:
+    import pyarrow.parquet  # type: ignore[import-untyped]  # it has no types
+
     tar = await elsewhere.client.export(ArchiveKind.TASK, elsewhere.task.task_id)
 
     _, files = read_archive(tar)

@@ -17,14 +17,14 @@ MANIFESTS: Final = ROOT / "compose/kubernetes"
 def rendered(folder: Path = MANIFESTS) -> list[Object]:
     """Every object of a kustomization, in its order; that it has no patches is looked at."""
     found: list[Object] = []
-    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    kustomization = yaml.load((folder / "kustomization.yaml").read_text(), yaml.CSafeLoader)
     assert kustomization.keys() <= {"apiVersion", "kind", "resources", "images"}
     for name in kustomization["resources"]:
         path = folder / name
         if path.is_dir():
             found += rendered(path)
         else:
-            found += [each for each in yaml.safe_load_all(path.read_text()) if each]
+            found += [each for each in yaml.load_all(path.read_text(), yaml.CSafeLoader) if each]
     return found
 
 

@@ -3,7 +3,6 @@
 import io
 from datetime import UTC, datetime
 
-import pyarrow.parquet  # type: ignore[import-untyped]  # it has no types
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +27,8 @@ ROW = st.tuples(
 def test_another_reader_finds_every_value_and_every_null(
     groups: list[list[tuple[object, ...]]],
 ) -> None:
+    import pyarrow.parquet  # type: ignore[import-untyped]  # it has no types
+
     file = ParquetFile(COLUMNS)
 
     for rows in groups:
@@ -44,6 +45,8 @@ def test_another_reader_finds_every_value_and_every_null(
 
 
 def test_times_are_times_of_utc() -> None:
+    import pyarrow.parquet
+
     file = ParquetFile({"at": Kind.MICROSECONDS})
     at = datetime(2026, 1, 2, 3, 4, 5, 678_901, UTC)
 

@@ -15,7 +15,6 @@ from services.cli.mcp_server.budget import (
     gpus_of,
     longest_gpu_seconds,
 )
-from services.cli.mcp_server.server import Budgets, may_call
 from services.cli.mcp_server.tools import TOOLS
 from shared.errors import RefusedError
 from tests.support.tables import for_each
@@ -70,6 +69,9 @@ def test_every_tool_has_a_rule_here() -> None:
 @for_each("name", sorted(TOOLS))
 @pytest.mark.parametrize("role", list(Role))
 def test_a_viewer_changes_nothing_and_nobody_without_a_budget(name: str, role: Role) -> None:
+    # Takes a second to import, in every process that collects tests.
+    from services.cli.mcp_server.server import may_call
+
     tool = TOOLS[name]
 
     assert may_call(tool, role, None) == (name in READING)
@@ -119,6 +121,8 @@ def test_a_task_counts_as_long_as_all_its_attempts_may_take() -> None:
 
 
 def test_each_token_has_a_budget_of_its_own() -> None:
+    from services.cli.mcp_server.server import Budgets
+
     budgets = Budgets(1.0)
 
     assert budgets.of("one") is budgets.of("one")
