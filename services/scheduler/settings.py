@@ -38,9 +38,12 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     disagreement is a drift after its `*_seconds`: a ghost is a reservation under which nothing runs
     for so long, and for a whole lease; an orphan runs without a live reservation; a squatter is a
     process under none; underuse is a held device below `idle_percent`; an agent is stale that sends
-    nothing. A node that sends nothing at all for `node_lost_seconds` is lost. The cordon of a lost
-    GPU or node lifts itself once it was well for `recovery_quiet_seconds`. Processes named in
-    `system_processes`, separated by commas, never prevent the grant of a GPU.
+    nothing. The report of a stale agent stops no grants: three sampling intervals without a sample
+    stop the grants. `stale_agent_seconds` is also how long a node has to be silent before it can be
+    removed; while all of several nodes are, none is lost. A node that sends nothing at all for
+    `node_lost_seconds` is lost. The cordon of a lost GPU or node lifts itself once it was well for
+    `recovery_quiet_seconds`. Processes named in `system_processes`, separated by commas, never
+    prevent the grant of a GPU.
     `aging_seconds` of waiting count as one point of priority, 0 turns that off; a preempted holder
     has `preemption_grace_seconds` to stop. Ended reservations stay for `retention_days`; of the
     decision log `decisions_kept` records, none longer than `decision_retention_days`.

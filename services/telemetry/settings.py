@@ -14,15 +14,16 @@ SourceName = Literal["auto", "nvml", "nvidia-smi", "amd", "dcgm", "simulated", "
 class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     """`fleet` is the TOML file of a simulated fleet; `simulate` allows a built-in one.
 
-    Under `auto` both only come into play where no driver is found. `probe_deadline_seconds` is how
-    long NVML, or a dcgm-exporter, may take for one reading, `open_deadline_seconds` for the
-    driver's initialisation, which takes seconds on hosts without persistence mode;
-    `smi_deadline_seconds` is for one run of nvidia-smi or amd-smi, and grows by itself on hosts
-    where a run always takes longer. `dcgm_url` is the page of a dcgm-exporter, read only
-    where one is named. `labels` of the node, as `zone=a,disk=nvme`, are what selectors of labels
-    match, unless an operator has set others. `metrics` serves Prometheus on `metrics_host` and
-    `metrics_port` (0: any free one), to whom asks for it by that address, by this host's name, by
-    a loopback name or one of `metrics_allowed_hosts`; on every address by any name.
+    `interval_seconds` is the time between samples; the scheduler stops granting on readings older
+    than three of them. Under `auto` `fleet` and `simulate` only come into play where no driver is
+    found. `probe_deadline_seconds` is how long NVML, or a dcgm-exporter, may take for one reading,
+    `open_deadline_seconds` for the driver's initialisation, which takes seconds on hosts without
+    persistence mode; `smi_deadline_seconds` is for one run of nvidia-smi or amd-smi, and grows by
+    itself on hosts where a run always takes longer. `dcgm_url` is the page of a dcgm-exporter, read
+    only where one is named. `labels` of the node, as `zone=a,disk=nvme`, are what selectors of
+    labels match, unless an operator has set others. `metrics` serves Prometheus on `metrics_host`
+    and `metrics_port` (0: any free one), to whom asks for it by that address, by this host's name,
+    by a loopback name or one of `metrics_allowed_hosts`; on every address by any name.
     Where kubelet's `pod_resources_socket` is, GPUs are joined to pods; devices of claims need the
     name of the `kubernetes_node` as well, and a service account that lists ResourceSlices.
     With `kubernetes_cuda_labels` that node is labelled `cuda-major-version` and
