@@ -7,6 +7,7 @@ import pytest
 from services.scheduler.ledger.migrations import MIGRATIONS
 from shared.postgres.database import Database
 from shared.testing import PostgresServer
+from tests.support.idle_clock import idle_time
 from tests.support.kept_schema import KeptSchema
 from tests.support.worlds.scheduler import World, scheduler, world
 
@@ -30,3 +31,16 @@ async def database(postgres_dsn: str) -> AsyncIterator[Database]:
 async def steward(nats_url: str, postgres_dsn: str) -> AsyncIterator[World]:
     async with scheduler(nats_url, postgres_dsn), world(nats_url) as around:
         yield around
+
+
+@pytest.fixture
+async def unhurried(nats_url: str, postgres_dsn: str) -> AsyncIterator[World]:
+    """Measured by the idle clock, and of a leader whose term is so long that renewing it wakes it
+    too late for these tests.
+    """
+    with idle_time(timers=False) as clock:
+        async with (
+            scheduler(nats_url, postgres_dsn, leader_ttl_seconds=90.0),
+            world(nats_url, clock) as around,
+        ):
+            yield around

@@ -63,31 +63,32 @@ async def test_a_request_is_queued_granted_activated_and_released_with_events(
 
 
 async def test_the_third_of_three_requests_on_two_gpus_is_granted_at_the_first_release(
-    steward: World, capsys: pytest.CaptureFixture[str]
+    unhurried: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The node samples every 30 s and shows the holder's load until a snapshot names its release,
     so only that snapshot can make the device free again.
     """
-    node = await steward.add_node("alpha", 2, interval_seconds=30.0)
-    await steward.known("alpha", 2)
-    first, second, third, fourth = [await steward.request() for _ in range(4)]
-    held = [await steward.granted(first), await steward.granted(second)]
+    node = await unhurried.add_node("alpha", 2, interval_seconds=30.0)
+    await unhurried.known("alpha", 2)
+    first, second, third, fourth = [await unhurried.request() for _ in range(4)]
+    held = [await unhurried.granted(first), await unhurried.granted(second)]
     for granted in held:
         index = granted.devices[0].index
         node.loads[granted.reservation_id] = node.gpus[index]
     await node.publish_sample()
-    view = await steward.waiting(third, ReasonCode.HELD)
+    view = await unhurried.waiting(third, ReasonCode.HELD)
     assert view.queue_position == 1
 
-    began = asyncio.get_running_loop().time()
-    accepted(await steward.release(held[0]))
-    granted = await steward.granted(third)
+    began = unhurried.clock()
+    accepted(await unhurried.release(held[0]))
+    granted = await unhurried.granted(third)
 
-    waited = steward.received_at(granted) - began
+    waited = unhurried.received_at(granted) - began
     with capsys.disabled():
-        print(f"\n  release to grant of the next in line: {waited * 1000:.1f} ms")  # noqa: T201  # a measurement
+        print(f"\n  idle from release to grant of the next: {waited * 1000:.1f} ms")  # noqa: T201  # a measurement
+    assert waited < 0.5
     assert granted.devices[0].uuid == held[0].devices[0].uuid
-    assert (await steward.view(fourth)).state is ReservationState.QUEUED
+    assert (await unhurried.view(fourth)).state is ReservationState.QUEUED
     assert held[0].epoch < held[1].epoch < granted.epoch
     assert node.snapshots[-1].released_reservation_id == first
 
@@ -118,27 +119,28 @@ async def test_a_node_that_answers_no_snapshot_is_read_by_its_later_samples(
 
 @pytest.mark.parametrize("hangs", [False, True], ids=["no agent to ask", "an agent that hangs"])
 async def test_a_gpu_seen_unused_is_granted_though_its_node_answers_no_snapshot(
-    steward: World, capsys: pytest.CaptureFixture[str], *, hangs: bool
+    unhurried: World, capsys: pytest.CaptureFixture[str], *, hangs: bool
 ) -> None:
-    node = await steward.add_node("alpha", 1, snapshots=False, interval_seconds=30.0)
+    node = await unhurried.add_node("alpha", 1, snapshots=False, interval_seconds=30.0)
     if hangs:
 
         async def never(raw: Msg) -> None:
             node.snapshots.append(msgspec.msgpack.decode(raw.data, type=GetSnapshot))
 
-        await steward.bus.nats.subscribe(pattern_for(GetSnapshot, "alpha"), cb=never)
-        await steward.bus.nats.flush()
-    first = await steward.granted(await steward.request())
-    second = await steward.request()
-    await steward.waiting(second, ReasonCode.HELD)
+        await unhurried.bus.nats.subscribe(pattern_for(GetSnapshot, "alpha"), cb=never)
+        await unhurried.bus.nats.flush()
+    first = await unhurried.granted(await unhurried.request())
+    second = await unhurried.request()
+    await unhurried.waiting(second, ReasonCode.HELD)
 
-    began = asyncio.get_running_loop().time()
-    accepted(await steward.release(first))
-    granted = await steward.granted(second)
+    began = unhurried.clock()
+    accepted(await unhurried.release(first))
+    granted = await unhurried.granted(second)
 
-    waited = steward.received_at(granted) - began
+    waited = unhurried.received_at(granted) - began
     with capsys.disabled():
-        print(f"\n  release to grant without a snapshot: {waited * 1000:.1f} ms")  # noqa: T201  # a measurement
+        print(f"\n  idle from release to grant, no snapshot: {waited * 1000:.1f} ms")  # noqa: T201  # a measurement
+    assert waited < 0.5
     assert len(node.snapshots) == hangs
 
 
@@ -308,20 +310,22 @@ async def test_an_empty_fleet_may_still_fill_but_not_for_ever(
 
 
 async def test_a_request_that_waited_long_enough_times_out_with_its_reasons(
-    steward: World,
+    unhurried: World,
 ) -> None:
-    await steward.add_node("alpha", 1)
-    held = await steward.granted(await steward.request())
+    await unhurried.add_node("alpha", 1)
+    held = await unhurried.granted(await unhurried.request())
 
-    reservation_id = await steward.request(GpuRequest(wait_timeout_seconds=0.3))
-    ended = await steward.event(ReservationTimedOut, reservation_id)
+    began = unhurried.clock()
+    reservation_id = await unhurried.request(GpuRequest(wait_timeout_seconds=0.3))
+    ended = await unhurried.event(ReservationTimedOut, reservation_id)
 
+    assert unhurried.received_at(ended) - began <= 2.0
     assert {reason.code for reason in ended.reasons} == {
         ReasonCode.HELD,
         ReasonCode.TOO_FEW_DEVICES,
     }
     assert f"(reservation {str(held.reservation_id)[-12:]}, for " in ended.reasons[0].message
-    assert (await steward.view(reservation_id)).reasons == ended.reasons
+    assert (await unhurried.view(reservation_id)).reasons == ended.reasons
 
 
 async def test_priority_goes_first_and_backfill_never_delays_the_head(steward: World) -> None:
@@ -478,23 +482,22 @@ async def test_reservations_are_listed_part_by_part_while_others_are_stored(
 
 
 async def test_a_grant_over_the_bus_takes_milliseconds(
-    steward: World, capsys: pytest.CaptureFixture[str]
+    unhurried: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await steward.add_node("alpha", 8)
-    await steward.granted(await steward.request())
-    loop = asyncio.get_running_loop()
+    await unhurried.add_node("alpha", 8)
+    await unhurried.granted(await unhurried.request())
     seconds: list[float] = []
 
     for _ in range(41):
-        began = loop.time()
-        granted = await steward.granted(await steward.request())
-        seconds.append(steward.received_at(granted) - began)
-        accepted(await steward.release(granted))
+        began = unhurried.clock()
+        granted = await unhurried.granted(await unhurried.request())
+        seconds.append(unhurried.received_at(granted) - began)
+        accepted(await unhurried.release(granted))
 
     seconds.sort()
     with capsys.disabled():
         print(  # noqa: T201  # a measurement
-            f"\n  request to grant: p50 {seconds[20] * 1000:.1f} ms,"
-            f" p95 {seconds[38] * 1000:.1f} ms"
+            f"\n  idle from request to grant: p50 {seconds[20] * 1000:.1f} ms,"
+            f" the longest {seconds[-1] * 1000:.1f} ms"
         )
-    assert seconds[20] <= 1.0
+    assert seconds[-1] < 0.5

@@ -58,6 +58,7 @@ from shared.messaging.codec import encode
 from shared.service import Service
 from shared.testing import DEADLINE_SECONDS, eventually
 from tests.support.bus import connected_bus
+from tests.support.idle_clock import Clock
 
 E = TypeVar("E", bound=Event)
 TOTAL_MB = 80_000
@@ -267,6 +268,7 @@ class World:
 
     bus: Bus
     tasks: asyncio.TaskGroup
+    clock: Clock = time.monotonic
     running: list[asyncio.Task[None]] = field(default_factory=list)
     events: list[tuple[float, Event]] = field(default_factory=list)
     new_nodes: dict[str, int] = field(default_factory=dict)  # with their GPUs
@@ -278,7 +280,7 @@ class World:
             # A scheduler that ends before it has recorded what it published publishes it once more.
             event = decode(raw.data)
             if all(event.message_id != earlier.message_id for _, earlier in self.events):
-                self.events.append((time.monotonic(), event))
+                self.events.append((self.clock(), event))
 
         await self.bus.nats.subscribe(f"{PREFIX}.evt.scheduler.>", cb=on_event)
         await self.bus.nats.flush()
@@ -371,7 +373,7 @@ class World:
         ]
 
     def received_at(self, event: Event) -> float:
-        """When it came, on this process's monotonic clock."""
+        """When it came, by `clock`."""
         return next(at for at, e in self.events if e is event)
 
     async def event(
@@ -425,10 +427,10 @@ def settings_of(nats_url: str, postgres_dsn: str, **more: Any) -> SchedulerSetti
 
 
 @asynccontextmanager
-async def world(nats_url: str) -> AsyncIterator[World]:
+async def world(nats_url: str, clock: Clock = time.monotonic) -> AsyncIterator[World]:
     """A client and its fake nodes, without any scheduler."""
     async with connected_bus(nats_url, "test") as bus, asyncio.TaskGroup() as tasks:
-        around = World(bus, tasks)
+        around = World(bus, tasks, clock)
         await around.subscribe()
         try:
             yield around
