@@ -69,6 +69,28 @@ def _field(process: str, number: int) -> bytes | None:
 
 
 @contextmanager
+def idle_thread() -> Iterator[Clock]:
+    """The same without a loop, for what blocks: counted by a thread, which may miss some."""
+    seconds, ended = 0.0, threading.Event()
+
+    def count() -> None:
+        nonlocal seconds
+        family = _Family()
+        while not ended.is_set():
+            slept, began = family.sleeps(), time.monotonic()
+            if not ended.wait(STEP_SECONDS) and slept and family.sleeps():
+                seconds += min(STEP_SECONDS, time.monotonic() - began)
+
+    counting = threading.Thread(target=count)
+    counting.start()
+    try:
+        yield lambda: seconds
+    finally:
+        ended.set()
+        counting.join()
+
+
+@contextmanager
 def idle_time(*, timers: bool = True) -> Iterator[Clock]:
     """The clock of the running loop. Its timers are due by it, unless servers with a clock of their
     own have to agree with them: then it only measures.

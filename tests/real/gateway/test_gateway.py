@@ -76,6 +76,7 @@ from shared.messaging.codec import encode
 from shared.messaging.streams import EVENTS
 from shared.testing import NatsServer, eventually
 from tests.support.disks.small_disk import every_disk_full
+from tests.support.idle_clock import Clock
 from tests.support.worlds.gateway import (
     BOOT,
     NODE,
@@ -459,7 +460,7 @@ async def test_readings_are_shown_while_the_scheduler_is_away(api: Api) -> None:
     assert body["gpus"][0]["utilization_percent"] == 25.0
 
 
-async def test_a_long_poll_ends_with_the_grant(api: Api) -> None:
+async def test_a_long_poll_ends_with_the_grant(api: Api, idle_clock: Clock) -> None:
     reservation_id = new_id()
     state = ReservationState.QUEUED
     await api.owners.accept(RequestReservation)
@@ -489,7 +490,7 @@ async def test_a_long_poll_ends_with_the_grant(api: Api) -> None:
             waited_seconds=0.1,
         )
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout_at(idle_clock() + 1):
         _, granted = await polling
 
     assert (status, created["state"]) == (201, "queued")

@@ -26,6 +26,7 @@ from shared.local_platform.embedded import EmbeddedNats
 from shared.messaging.bus import Bus
 from shared.messaging.permissions import SERVICES, bus_user, permissions_of
 from shared.testing import eventually
+from tests.support.idle_clock import Clock
 from tests.unit.shared.messaging.test_bus_permissions import USERS, may
 
 NODE = "node_a"
@@ -132,15 +133,17 @@ async def test_a_nodes_file_alone_is_worth_that_node_and_nothing_else(
 
 
 async def test_a_revoked_user_is_cut_off_at_once_and_the_others_are_not(
-    server: EmbeddedNats,
+    server: EmbeddedNats, idle_clock: Clock
 ) -> None:
     revoked = await connect(server, NODE, Violations())
     other = await connect(server, "viewer_eve", Violations())
 
+    revoked_at = idle_clock()
     server.users.revoke(NODE)
     assert server.reload()
 
     await eventually(lambda: not revoked.is_connected)
+    assert idle_clock() - revoked_at < 5
     await other.flush()
     assert other.stats["reconnects"] == 0
     with pytest.raises(NoSuchUser):
