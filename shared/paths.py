@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 DATA_DIR_VARIABLE: Final = "GPUSTEWARD_DATA_DIR"
+DEFAULT_HTTP_PORT: Final = 8470
 ROOT_STATE_DIR: Final = Path("/var/lib/gpusteward")
 SOURCE_ROOT: Final = Path(__file__).resolve().parents[1]  # holds schemas, services and shared
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from shared.local_platform.platform import DEFAULT_HTTP_PORT
+from shared.paths import DEFAULT_HTTP_PORT
 from shared.settings import CommonSettings
 
 

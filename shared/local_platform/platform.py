@@ -16,13 +16,12 @@ from shared.local_platform.embedded import EmbeddedNats, EmbeddedPostgres
 from shared.local_platform.supervisor.service import Child, ChildSpec
 from shared.local_platform.supervisor.supervisor import ChildState, Supervisor, marks_of
 from shared.local_platform.tokens import TOKENS_FILE_VARIABLE, is_loopback
-from shared.paths import DATA_DIR_VARIABLE, DataDirectory, Endpoint, python_path
+from shared.paths import DATA_DIR_VARIABLE, DEFAULT_HTTP_PORT, DataDirectory, Endpoint, python_path
 
 SERVICES: Final = ("scheduler", "telemetry", "results", "orchestrator", "executor", "gateway")
 AGENT_SERVICES: Final = ("telemetry", "executor")
 POSTGRES_SERVICES: Final = frozenset({"scheduler", "results", "orchestrator", "gateway"})
 POSTGRES_VARIABLE: Final = "GPUSTEWARD_POSTGRES_DSN"
-DEFAULT_HTTP_PORT: Final = 8470
 # Longer than any service's own limit for what it does while stopping; the executor ends engines.
 ADMIT_NODES_VARIABLE: Final = "GPUSTEWARD_SCHEDULER_ADMIT_NODES"
 STOP_TIMEOUT_SECONDS: Final[Mapping[str, float]] = {"executor": 30.0}

@@ -117,7 +117,7 @@ from schemas.telemetry.readings import (
     SetBurst,
     SetPowerLimit,
 )
-from shared.messaging.streams import ENGINE_SAMPLES, EVENTS, SAMPLES, STREAMS
+from shared.messaging.stream_names import ENGINE_SAMPLES, EVENTS, NAMES, SAMPLES
 
 
 class Role(StrEnum):
@@ -261,14 +261,14 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
 }
 CONSUMERS: Final[Mapping[Role, Mapping[str, tuple[str, ...]]]] = {
     Role.SCHEDULER: {
-        str(EVENTS.name): (
+        EVENTS: (
             "scheduler_record_inventory",
             "scheduler_record_health",
             "scheduler_record_executor",
         )
     },
     Role.ORCHESTRATOR: {
-        str(EVENTS.name): (
+        EVENTS: (
             "orchestrator_on_granted",
             "orchestrator_on_ended",
             "orchestrator_on_attempt",
@@ -277,7 +277,7 @@ CONSUMERS: Final[Mapping[Role, Mapping[str, tuple[str, ...]]]] = {
         )
     },
     Role.RESULTS: {
-        str(EVENTS.name): (
+        EVENTS: (
             "results_record_finished",
             "results_record_health",
             "results_record_inventory",
@@ -285,10 +285,10 @@ CONSUMERS: Final[Mapping[Role, Mapping[str, tuple[str, ...]]]] = {
             "results_raise_sampling",
             "results_record_ledger",
         ),
-        str(SAMPLES.name): ("results_store_samples",),
-        str(ENGINE_SAMPLES.name): ("results_store_engine_samples",),
+        SAMPLES: ("results_store_samples",),
+        ENGINE_SAMPLES: ("results_store_engine_samples",),
     },
-    Role.GATEWAY: {str(EVENTS.name): ("gateway_event_log",)},
+    Role.GATEWAY: {EVENTS: ("gateway_event_log",)},
 }
 _NODE_SERVICES: Final = frozenset({"telemetry", "executor", "cluster"})
 # A node queries itself alone, whether it is there twice, and receives only what waits for it.
@@ -384,12 +384,12 @@ def _jetstream(user: BusUser) -> Iterator[str]:
     """A node finds the streams and stores into them; services also make what they consume."""
     if user.role not in {*SERVICES, Role.NODE}:
         return
-    for stream in STREAMS:
-        yield f"$JS.API.STREAM.INFO.{stream.name}"
+    for stream_name in NAMES:
+        yield f"$JS.API.STREAM.INFO.{stream_name}"
         if user.role in SERVICES:
-            yield f"$JS.API.STREAM.CREATE.{stream.name}"
+            yield f"$JS.API.STREAM.CREATE.{stream_name}"
         if user.role is Role.GATEWAY:  # for its metrics: how far behind every consumer is
-            yield f"$JS.API.CONSUMER.LIST.{stream.name}"
+            yield f"$JS.API.CONSUMER.LIST.{stream_name}"
     for stream_name, consumers in CONSUMERS.get(user.role, {}).items():
         for consumer in consumers:
             place = f"{stream_name}.{consumer}"

@@ -7,6 +7,7 @@ from nats.js.api import DiscardPolicy, StorageType, StreamConfig
 from schemas.base import PREFIX, pattern_for
 from schemas.executor.engine_samples import EngineSampled
 from schemas.telemetry.readings import GpuSampled
+from shared.messaging import stream_names
 
 HOUR: Final = 3600.0
 DUPLICATE_WINDOW_SECONDS: Final = 120.0
@@ -20,7 +21,7 @@ _EVENT_SUBJECTS: Final = (
 )
 
 SAMPLES: Final = StreamConfig(
-    name="GPUSTEWARD_SAMPLES",
+    name=stream_names.SAMPLES,
     subjects=[pattern_for(GpuSampled)],
     storage=StorageType.FILE,
     max_age=HOUR,
@@ -29,7 +30,7 @@ SAMPLES: Final = StreamConfig(
     duplicate_window=DUPLICATE_WINDOW_SECONDS,
 )
 ENGINE_SAMPLES: Final = StreamConfig(
-    name="GPUSTEWARD_ENGINE_SAMPLES",
+    name=stream_names.ENGINE_SAMPLES,
     subjects=[pattern_for(EngineSampled)],
     storage=StorageType.FILE,
     max_age=HOUR,
@@ -38,7 +39,7 @@ ENGINE_SAMPLES: Final = StreamConfig(
     duplicate_window=DUPLICATE_WINDOW_SECONDS,
 )
 EVENTS: Final = StreamConfig(
-    name="GPUSTEWARD_EVENTS",
+    name=stream_names.EVENTS,
     subjects=list(_EVENT_SUBJECTS),
     storage=StorageType.FILE,
     max_age=7 * 24 * HOUR,

@@ -13,7 +13,7 @@ from services.cli.doctor.check import Probe, Seen, error, ok, warn
 from services.cli.doctor.host_facts import HostFacts
 from services.cli.doctor.program import run_program
 from shared.disk import is_full
-from shared.paths import DataDirectory, Endpoint, is_process_alive
+from shared.paths import DEFAULT_HTTP_PORT, DataDirectory, Endpoint, is_process_alive
 
 GIBIBYTE: Final = 1 << 30
 NEEDED_GIB: Final = 1
@@ -59,8 +59,6 @@ def _name(uid: int) -> str:
 
 
 def ports(facts: HostFacts) -> Seen:
-    from shared.local_platform.platform import DEFAULT_HTTP_PORT
-
     running = _running(facts)
     if running is not None:
         return _platform(facts, running)

@@ -25,7 +25,7 @@ from services.cli.local_platform.options import (
 )
 from services.cli.local_platform.other_users import other_users
 from services.cli.options import data_dir_option
-from shared.paths import DataDirectory, Endpoint, default_data_dir
+from shared.paths import DEFAULT_HTTP_PORT, DataDirectory, Endpoint, default_data_dir
 
 if TYPE_CHECKING:
     from shared.local_platform.platform import PlatformOptions
@@ -94,7 +94,7 @@ def up(
     cluster_id: str | None,
 ) -> None:
     """Run the platform on this machine until Ctrl-C."""
-    from shared.local_platform.platform import DEFAULT_HTTP_PORT, PlatformOptions
+    from shared.local_platform.platform import PlatformOptions
 
     data_dir = data_dir or default_data_dir()
     cluster = cluster_of(context, cluster_id, os.environ)
