@@ -32,15 +32,15 @@ def docker_address(environment: Mapping[str, str]) -> str:
 
 def ask_docker(timeout_seconds: float, environment: Mapping[str, str]) -> DockerReport:
     """Never raises; what could not be asked is an `error`."""
-    # It brings `requests`, which nothing else here needs.
-    import docker
-    from docker.utils import kwargs_from_env
-
     address = docker_address(environment)
     # Its path is ours to check: the SDK says "connection aborted" for whatever is wrong with it.
     socket_path = address.removeprefix("unix://")
     if address.startswith("unix://") and not os.path.lexists(socket_path):
         return DockerReport(address=address, error=f"no socket {socket_path}")
+    # It brings `requests`, which nothing else here needs.
+    import docker
+    from docker.utils import kwargs_from_env
+
     # The environment's TLS settings, at the address that was chosen.
     chosen: dict[str, Any] = {**kwargs_from_env(environment=dict(environment)), "base_url": address}
     try:

