@@ -13,7 +13,7 @@ from schemas.executor import engine_samples
 from schemas.executor import logs as executor_logs
 from schemas.executor import ranks as executor_ranks
 from schemas.executor import running as executor_running
-from schemas.gateway import tokens
+from schemas.gateway import problem, tokens
 from schemas.gateway import views as gateway
 from schemas.gpus import available_gpus, mig
 from schemas.orchestrator import deletion, presets
@@ -127,7 +127,7 @@ PUBLIC: tuple[type[Struct], ...] = (
     gateway.GpuMetrics,
     gateway.ClusterDeviceList,
     gateway.NodeList,
-    gateway.Problem,
+    problem.Problem,
     gateway.StoredEvent,
     task_report.TaskReport,
     tokens.AuditList,

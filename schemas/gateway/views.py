@@ -54,19 +54,6 @@ class CustomEvent(Event, frozen=True, kw_only=True, tag="gateway.custom"):
     data: dict[str, Any]
 
 
-class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An error in the form of RFC 9457, with our closed `code` and the offending field's `path`."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: str
-    path: str | None = None
-    instance: str | None = None
-    details: dict[str, Any] = {}
-
-
 class StoredEvent(Struct, frozen=True, kw_only=True):
     """An event in the gateway's log. `cursor` only grows; a client resumes after the last seen."""
 

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from click.shell_completion import CompletionItem
 
-from schemas.scheduler.reservations import OPEN_STATES
-from services.cli import interruption
-from shared.client.discovery import find_address
+from shared.client.discovery import Address, find_address
 from shared.errors import StewardError
 
 if TYPE_CHECKING:
@@ -25,6 +23,8 @@ def complete_ids(
     """Names of tasks, and ids of reservations that are not over; ids of tasks once typed."""
 
     async def ask(client: "StewardClient") -> list[Offer]:
+        from schemas.scheduler.reservations import OPEN_STATES
+
         tasks = await client.tasks(limit=OFFERED)
         held = await client.reservations(states=sorted(OPEN_STATES), limit=OFFERED)
         return [
@@ -52,17 +52,19 @@ def _offered(
     context: click.Context, typed: str, ask: Callable[["StewardClient"], Awaitable[list[Offer]]]
 ) -> list[CompletionItem]:
     """Nothing where no platform answers: a shell shows no errors here."""
-    from shared.client.http import StewardClient
-
     given = {name: context.params.get(name) for name in ("url", "token", "data_dir")}
 
-    async def answer() -> list[Offer]:
-        address = find_address(given["url"], token=given["token"], data_dir=given["data_dir"])
+    async def answer(address: Address) -> list[Offer]:
+        from shared.client.http import StewardClient
+
         async with StewardClient(address, timeout_seconds=DEADLINE_SECONDS) as client:
             return await ask(client)
 
     try:
-        offers = interruption.run(answer())
+        address = find_address(given["url"], token=given["token"], data_dir=given["data_dir"])
+        from services.cli import interruption
+
+        offers = interruption.run(answer(address))
     except (StewardError, OSError):
         return []
     return [

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from schemas.errors import EXIT_CODE, HTTP_STATUS, ErrorCode
-from schemas.gateway.views import Problem
+from schemas.gateway.problem import Problem
 from shared.client.errors import ApiError, PlatformUnreachable
 from shared.errors import RefusedError, StewardError, UnavailableError
 

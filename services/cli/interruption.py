@@ -24,7 +24,10 @@ def keyboard_interrupts() -> Iterator[None]:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """asyncio.run; Ctrl-C cancels `work`, a second one raises KeyboardInterrupt at once."""
+    """asyncio.run; Ctrl-C cancels `work`, a second one raises KeyboardInterrupt at once.
+
+    KeyboardInterrupt is also what is raised where `work` ends as cancelled.
+    """
     interrupt = {signal.SIGINT}
 
     async def unblocked() -> T:
@@ -39,6 +42,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     try:
         with keyboard_interrupts():
             return asyncio.run(unblocked())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, interrupt)
 

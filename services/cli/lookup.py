@@ -1,6 +1,5 @@
 """From what a person typed to the task, experiment or reservation that is meant."""
 
-import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
@@ -58,6 +57,8 @@ async def find(client: "StewardClient", text: str, *sorts: Sort) -> Found:
     except ValueError:
         chosen = choose(text, await _known(client, wanted), wanted)
         return await _fetch(client, chosen)
+    import asyncio
+
     found = await asyncio.gather(
         *(_if_there(_fetch(client, Named(sort, identifier))) for sort in wanted)
     )

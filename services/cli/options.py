@@ -14,7 +14,6 @@ import click
 
 from schemas.base import TOKEN_PATTERN
 from schemas.gateway.tokens import Role
-from services.cli import interruption
 from services.cli.completion import complete_nodes
 from shared.client.discovery import TOKEN_VARIABLE, URL_VARIABLE, Address, find_address
 from shared.paths import DataDirectory, default_data_dir
@@ -55,9 +54,9 @@ class Target:
         patience_seconds: float = 0.0,
     ) -> T:
         """Run `question` with a client of the platform."""
-        from shared.client.http import StewardClient
-
         address = self.address()
+        from services.cli import interruption
+        from shared.client.http import StewardClient
 
         async def run() -> T:
             async with StewardClient(address, patience_seconds=patience_seconds) as client:

@@ -15,7 +15,7 @@ import msgspec
 
 from schemas.base import ListView
 from schemas.errors import ErrorCode
-from schemas.gateway.views import Problem
+from schemas.gateway.problem import Problem
 from shared.client.discovery import Address
 from shared.client.errors import ApiError, PlatformUnreachable
 from shared.ids import new_id

@@ -1,7 +1,7 @@
 """What a client of the gateway has to expect."""
 
 from schemas.errors import ErrorCode
-from schemas.gateway.views import Problem
+from schemas.gateway.problem import Problem
 from shared.errors import RefusedError, UnavailableError
 
 

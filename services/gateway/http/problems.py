@@ -22,7 +22,7 @@ from litestar.exceptions import (
 from litestar.typing import FieldDefinition
 
 from schemas.errors import HTTP_STATUS, ErrorCode
-from schemas.gateway.views import Problem
+from schemas.gateway.problem import Problem
 from shared.errors import NodeUnavailableError, RefusedError, UnavailableError
 from shared.logging import log
 from shared.problems import choices_of, in_words

@@ -28,8 +28,8 @@ from schemas.base import (
     TOKEN_PATTERN,
 )
 from schemas.errors import ErrorCode
+from schemas.gateway.problem import Problem
 from schemas.gateway.tokens import Role
-from schemas.gateway.views import Problem
 from services.gateway.audited_state import state_of
 from services.gateway.context import Gateway
 from services.gateway.domain.access import READING_METHODS, TOKEN_PARAMETER, Identity, is_stream

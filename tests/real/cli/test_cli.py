@@ -1,5 +1,6 @@
 """The command as a process, against a stand-in for the gateway."""
 
+import ast
 import asyncio
 import json
 import os
@@ -34,7 +35,9 @@ async def command(tmp_path: Path) -> AsyncIterator[Command]:
 
 async def test_help_answers_quickly_and_without_the_slow_libraries(command: Command) -> None:
     probe = (
-        "import sys, services.cli.command_line\n"
+        "import sys\n"
+        "from services.cli.command_line import cli\n"
+        "list(cli.commands.values())\n"
         "slow = {'aiohttp', 'rich', 'nats', 'asyncpg', 'textual', 'mcp'}\n"
         "print(sorted(slow & sys.modules.keys()))"
     )
@@ -54,6 +57,38 @@ async def test_help_answers_quickly_and_without_the_slow_libraries(command: Comm
     assert out.decode().strip() == "[]"
     assert (helping.returncode, b"demo" in shown) == (0, True)
     assert after.ru_utime - before.ru_utime < 1.0  # of a core, whatever else runs; 0.3 s is usual
+
+
+@pytest.mark.parametrize(
+    ("name", "imported"),
+    [
+        (None, []),
+        ("gpus", ["listing"]),
+        ("show", ["listing"]),
+        ("token", ["operations", "operations.token"]),
+        ("report", ["report"]),
+    ],
+)
+async def test_a_command_is_looked_up_without_others_modules_and_libraries(
+    command: Command, name: str | None, imported: list[str]
+) -> None:
+    probe = (
+        "import sys\n"
+        "from services.cli.command_line import cli\n"
+        f"cli.commands.get({name!r})\n"
+        "found = sorted(sys.modules)\n"
+        "print([each[22:] for each in found if each.startswith('services.cli.commands.')])\n"
+        "print(sorted({'aiohttp', 'asyncio', 'docker', 'nats', 'rich', 'yaml'} & set(found)))"
+    )
+
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", probe), stdout=asyncio.subprocess.PIPE, env=command.environment
+    )
+    out, _ = await process.communicate()
+
+    modules, libraries = out.decode().splitlines()
+    assert ast.literal_eval(modules) == imported
+    assert libraries == "[]"
 
 
 @pytest.mark.parametrize(

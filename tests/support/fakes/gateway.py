@@ -24,7 +24,8 @@ from schemas.cluster.node_selection import (
 from schemas.errors import HTTP_STATUS, Accepted, ErrorCode
 from schemas.executor.logs import AttemptLogged, LogChunk
 from schemas.gateway.archives import ImportedList
-from schemas.gateway.views import GpuAllocMap, GpuList, GpuMetrics, GpuView, Problem, StoredEvent
+from schemas.gateway.problem import Problem
+from schemas.gateway.views import GpuAllocMap, GpuList, GpuMetrics, GpuView, StoredEvent
 from schemas.gpus.available_gpus import AvailableGpus, ScoredGpu
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.orchestrator.views import ExperimentList, ExperimentView, TaskList, TaskPlan, TaskView

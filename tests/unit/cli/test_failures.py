@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from schemas.errors import EXIT_CODE, HTTP_STATUS, ErrorCode
-from schemas.gateway.views import Problem
+from schemas.gateway.problem import Problem
 from services.cli.failures import CommandFailed, report, wants_json
 from shared.client.errors import ApiError, PlatformUnreachable
 from tests.support.tables import for_each

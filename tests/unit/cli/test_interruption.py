@@ -9,7 +9,7 @@ from hashlib import pbkdf2_hmac
 
 import pytest
 
-from services.cli.interruption import interrupts
+from services.cli.interruption import interrupts, run
 from tests.support.interruption import pending_signals
 
 
@@ -68,3 +68,11 @@ async def test_after_the_block_it_interrupts_whatever_is_done() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         press()
+
+
+def test_work_that_ends_as_cancelled_ends_the_command_as_ctrl_c_does() -> None:
+    async def work() -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(KeyboardInterrupt):
+        run(work())

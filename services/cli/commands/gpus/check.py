@@ -26,6 +26,7 @@ from services.cli.config_map_files import read_config_maps, read_definitions, ya
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import number, print_json, print_table, wide_option
 from services.cli.failures import CommandFailed, leave
+from services.cli.lazy_commands import LazyCommands
 from services.cli.options import Target, reading
 from shared.accelerator_rules.checks import answer
 from shared.accelerator_rules.device_config import config_map_of
@@ -47,7 +48,7 @@ hardware_rules_option: Final = click.option(
 )
 
 
-@click.group()
+@click.group(commands=LazyCommands({"services.cli.commands.gpus.check_cluster": ("cluster",)}))
 def check() -> None:
     """Say by rule what would run on which GPU, and what to do where it would not.
 

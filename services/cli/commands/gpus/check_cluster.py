@@ -106,7 +106,7 @@ class _EndpointSlice(Struct, frozen=True):
 @context_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @wide_option
-def check_cluster(
+def cluster(
     modes: tuple[str, ...],
     files: tuple[BinaryIO, ...],
     kubeconfig: str | None,

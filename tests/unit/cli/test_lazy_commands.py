@@ -1,0 +1,37 @@
+"""A group's commands are imported when they are looked up."""
+
+import sys
+
+import click
+import pytest
+
+from services.cli.command_line import FUNCTIONS, cli
+from services.cli.commands.gpus.check import check
+from services.cli.lazy_commands import LazyCommands
+
+
+@pytest.mark.parametrize("group", [cli, check], ids=["cli", "check"])
+def test_every_command_has_the_name_under_which_it_is_looked_up(group: click.Group) -> None:
+    assert {name: command.name for name, command in group.commands.items()} == {
+        name: name for name in group.commands
+    }
+
+
+def test_a_function_is_named_once() -> None:
+    named = [each for functions in FUNCTIONS.values() for each in functions]
+
+    assert len(named) == len(set(named)) == len(cli.commands)
+
+
+def test_a_group_lists_commands_without_importing_them() -> None:
+    lazy = LazyCommands({"no.such.module": ("map_command", "what_if")})
+    group = click.Group(commands=lazy)
+
+    @group.command()
+    def added() -> None: ...
+
+    context = click.Context(group)
+    assert group.list_commands(context) == ["added", "map", "what-if"]
+    assert group.get_command(context, "added") is added
+    assert group.get_command(context, "absent") is None
+    assert "no.such.module" not in sys.modules
