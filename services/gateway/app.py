@@ -13,8 +13,8 @@ from litestar.openapi.spec import Tag
 
 from schemas.gateway.tokens import Token
 from services.gateway.context import Gateway
+from services.gateway.http.access_control import AccessControl
 from services.gateway.http.conditional_reads import ConditionalReads
-from services.gateway.http.guard import Guard
 from services.gateway.http.openapi import StructSchemas, openapi_config
 from services.gateway.http.problems import EXCEPTION_HANDLERS, remember_refusal
 from services.gateway.http.server import HttpServer
@@ -53,10 +53,10 @@ from shared.settings import SettingsError, load_settings
 API: Final = "/api/v1"
 
 
-def _routes_of(module: ModuleType, section: Tag | None = None) -> list[HTTPRouteHandler]:
-    """Every route that a module declares, put into a section of the API's document.
+def _tagged_routes(module: ModuleType, section: Tag | None = None) -> list[HTTPRouteHandler]:
+    """Tag every route that the module declares with its section of the API's document.
 
-    Not by a router for each section: two routers cannot have methods of the same path.
+    A router for each section would not do: two routers cannot have methods of the same path.
     """
     found = [each for each in vars(module).values() if isinstance(each, HTTPRouteHandler)]
     for route in found:
@@ -64,9 +64,9 @@ def _routes_of(module: ModuleType, section: Tag | None = None) -> list[HTTPRoute
     return found
 
 
-# Sections of the API's document. Generated clients have a module for each, of the same name.
+# Sections of the API's document. A generated client has a module for each, named by its tag.
 TASKS: Final = Tag("tasks", "Tasks and experiments.")
-PLATFORM: Final = Tag("platform", "Whether it works.")
+PLATFORM: Final = Tag("platform", "Whether the platform works.")
 TOKENS: Final = Tag("tokens", "Who may use the API, and who changed what.")
 SECTIONS: Final = {
     tasks: TASKS,
@@ -85,12 +85,12 @@ SECTIONS: Final = {
     login: TOKENS,
 }
 API_ROUTES: Final = [
-    route for module, section in SECTIONS.items() for route in _routes_of(module, section)
+    route for module, section in SECTIONS.items() for route in _tagged_routes(module, section)
 ]
 
 
 class GatewayService(Service):
-    """The gateway's lifecycle. `http.port` is the real one once it serves."""
+    """The gateway's lifecycle. `http.port` is the port in use once the server listens."""
 
     def __init__(self, gateway: Gateway, http: HttpServer) -> None:
         self.http, self.live, self._log = http, gateway.live, gateway.log
@@ -120,16 +120,16 @@ class GatewayService(Service):
 
 
 async def _check(connection: AnyConnection, handler: BaseRouteHandler) -> None:
-    """One guard, because Litestar copies the handler for each."""
+    """All checks in one, because Litestar copies a route's handler for each of its `guards`."""
     await refuse_bad_parameters(connection, handler)
     await heed_if_match(connection, handler)
     await record_change(connection, handler)
 
 
 def create_app(gateway: Gateway) -> Litestar:
-    """The routes, behind the guard."""
+    """Build the Litestar app; `create_service` puts access control around it."""
     structs = StructSchemas()
-    # Each needs the one before: Litestar makes a task for each of several that it may ask at once.
+    # Chained on purpose: Litestar would resolve independent dependencies in a task each.
     dependencies: dict[str, Any] = {
         "gateway": Provide(lambda: gateway, sync_to_thread=False),
         "identity": Provide(provide_identity, sync_to_thread=False),
@@ -142,9 +142,9 @@ def create_app(gateway: Gateway) -> Litestar:
                 route_handlers=API_ROUTES,
                 guards=[_check],
             ),
-            *_routes_of(system, PLATFORM),
-            *_routes_of(documentation),
-            *_routes_of(web_page),
+            *_tagged_routes(system, PLATFORM),
+            *_tagged_routes(documentation),
+            *_tagged_routes(web_page),
             *sockets.ROUTES,
             *server_sent.ROUTES,
         ],
@@ -159,25 +159,26 @@ def create_app(gateway: Gateway) -> Litestar:
 
 
 def create_service(settings: GatewaySettings | None = None) -> GatewayService:
-    """The service, closed. Raises SettingsError without Postgres, or without tokens on an address
-    that other machines reach.
+    """Build the service without opening it.
+
+    Raises SettingsError without Postgres, or without tokens on an address that others reach.
     """
     settings = settings or load_settings(GatewaySettings, "gateway")
-    in_file = _tokens(settings)
+    file_tokens = _tokens_of_file(settings)
     database = Database.from_settings("gateway", settings, MIGRATIONS)
     gateway = Gateway(
         bus=Bus.from_settings("gateway", settings, awaits_services=True),
         database=database,
         log=EventLog(database, settings.event_retention_days),
         live=LiveState(),
-        tokens=TokenStore(database, in_file),
+        tokens=TokenStore(database, file_tokens),
         logins=Logins(database),
         audit=AuditLog(database, settings.audit_retention_days),
         imports=Imports(database),
         measurements=Measurements(),
         data_dir=Path(settings.data_dir),
     )
-    guard = Guard(
+    access_control = AccessControl(
         ConditionalReads(create_app(gateway)),
         host_names(settings.host, settings.allowed_hosts.split(",")),
         gateway.tokens,
@@ -186,10 +187,10 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
         requests_per_second=settings.requests_per_second,
         largest_import_bytes=settings.largest_import_mb << 20,
     )
-    return GatewayService(gateway, HttpServer(guard, settings.host, settings.port))
+    return GatewayService(gateway, HttpServer(access_control, settings.host, settings.port))
 
 
-def _tokens(settings: GatewaySettings) -> Sequence[Token]:
+def _tokens_of_file(settings: GatewaySettings) -> Sequence[Token]:
     if settings.tokens_file is not None:
         return read_tokens(Path(settings.tokens_file))
     if not is_loopback(settings.host):

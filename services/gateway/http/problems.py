@@ -1,7 +1,7 @@
 """Every error as an RFC 9457 problem, from one table.
 
-Built on `Problem` alone: the guard answers before Litestar has a request, so that its own plugin
-for problem details would be a second form of the same.
+Built on `Problem` alone: access control answers before Litestar has a request, so that its own
+plugin for problem details would be a second form of the same.
 """
 
 import math
@@ -171,7 +171,7 @@ def problem_in(scope: Any, error: Exception) -> Problem:
 
 
 async def remember_refusal(error: Exception, scope: Any) -> None:
-    """Litestar only closes a WebSocket; the guard answers its opening request with the problem."""
+    """Litestar only closes a WebSocket; access control answers its opening with the problem."""
     if scope["type"] == "websocket":
         scope["state"][REFUSAL] = error
 

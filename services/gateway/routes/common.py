@@ -178,7 +178,7 @@ delete = partial(litestar.delete, responses=CHANGE_PROBLEMS)
 
 
 def provide_identity(scope: Scope, gateway: TheGateway) -> Identity:  # noqa: ARG001  # its order
-    """Whom the guard admitted."""
+    """Whom access control admitted."""
     identity: Identity = scope["state"]["identity"]
     return identity
 
@@ -225,7 +225,7 @@ def _refuse_far_time(name: str, value: str) -> None:
 async def record_change(connection: AnyConnection, handler: BaseRouteHandler) -> None:
     """Record who is to change what, before it is changed. Raises UnavailableError.
 
-    The guard records the outcome.
+    Access control records the outcome.
     """
     scope: Any = connection.scope
     if _is_socket(connection) or scope["method"] in READING_METHODS:

@@ -119,7 +119,7 @@ async def export_experiment(
 
 @post(
     "/imports",
-    request_max_body_size=None,  # the guard's is that of the settings
+    request_max_body_size=None,  # access control applies that of the settings
     responses={
         **PROBLEMS,
         201: ResponseSpec(ImportedView, generate_examples=False, description="It is here now"),

@@ -73,10 +73,8 @@ class ClientGone(StewardError):
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
-    """ASGI middleware. Unless it asks for tokens, a client that reaches the gateway without one
-    may do everything.
-    """
+class AccessControl:
+    """ASGI middleware. Where no token is required, a client without one may do everything."""
 
     application: Application
     host_names: frozenset[str] | None
