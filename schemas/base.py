@@ -18,6 +18,7 @@ NODE_ID_FORM: Final = f"a node's id: {TOKEN_FORM}"
 SPEAKER_PATTERN: Final = rf"^[A-Za-z0-9_-]{{1,133}}{END}"
 PLATFORM: Final = "_platform"
 NODE_PREFIX: Final = "node_"
+FRESH_INTERVALS: Final = 3  # no decision is made on a sample older than so many of its intervals
 NAMESPACE_PATTERN: Final = rf"^[a-z0-9]([a-z0-9-]{{0,61}}[a-z0-9])?{END}"
 NAME_PATTERN: Final = rf"^[A-Za-z0-9]([A-Za-z0-9_.-]{{0,126}}[A-Za-z0-9])?{END}"
 NAME_FORM: Final = "1 to 128 letters, digits, _, . and -, the first and last a letter or digit"

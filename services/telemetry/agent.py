@@ -1,10 +1,11 @@
-"""The agent of one node: samples on a schedule, numbers its samples, answers queries about them."""
+"""The agent of one node samples its GPUs on a schedule and answers queries about the samples."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 from uuid import UUID
 
+from schemas.base import FRESH_INTERVALS
 from schemas.errors import ErrorCode
 from schemas.telemetry.monitoring import MonitoringView, StartMonitoring
 from schemas.telemetry.readings import GpuReading, GpuSampled, HealthKind, SetBurst, Source
@@ -13,21 +14,20 @@ from services.telemetry.device_monitor import DeviceMonitor
 from services.telemetry.domain.health import Change
 from services.telemetry.domain.monitoring_sessions import MAX_RUNNING, MonitoringSessions
 from services.telemetry.domain.sampling_rate import MAX_RATE_REQUESTS, SamplingRate
-from services.telemetry.domain.tick_schedule import next_slot
+from services.telemetry.domain.tick_schedule import TickGrid
 from services.telemetry.event_publisher import EventPublisher, TelemetrySink
 from services.telemetry.sources.source import NodeReading
 from shared.errors import RefusedError
 from shared.waiting import wait_for
 
 CACHE_SECONDS: Final = 5.0
-FRESH_INTERVALS: Final = 3
 READY_SECONDS: Final = 5.0
 
 Readings = tuple[GpuReading, ...]
 
 
 class Agent:
-    """Owns the numbering of samples, and the lock that admits one call to `devices` at a time."""
+    """Numbers the samples, and has one reading or change of `devices` run at a time."""
 
     def __init__(
         self,
@@ -37,16 +37,15 @@ class Agent:
         counters: Counters,
         *,
         interval_seconds: float,
-        release: Callable[[UUID], None],
+        on_released: Callable[[UUID], None],
         with_pods: Callable[[Readings], Readings] = lambda gpus: gpus,
     ) -> None:
         self.devices = devices
         self.publisher = publisher
         self._sink = sink
         self._counters = counters
-        self._release = release
+        self._on_released = on_released
         self._with_pods = with_pods
-        self._interval_seconds = interval_seconds
         self._rate = SamplingRate(interval_seconds)
         self._sessions = MonitoringSessions()
         self._one_call = asyncio.Lock()
@@ -58,16 +57,17 @@ class Agent:
 
     @property
     def newest(self) -> GpuSampled | None:
-        """The last sample, however old."""
+        """The newest sample, however old."""
         return None if self._newest is None else self._newest[1]
 
     @property
     def fresh(self) -> GpuSampled | None:
-        """The last sample; None once it is older than three configured intervals."""
+        """The newest sample; None if older than three configured intervals, or if reads fail."""
         if self._newest is None or self.devices.failure is not None:
             return None
         taken_at, sample = self._newest
-        return sample if _now() - taken_at <= FRESH_INTERVALS * self._interval_seconds else None
+        limit_seconds = FRESH_INTERVALS * self._rate.configured_seconds
+        return sample if _now() - taken_at <= limit_seconds else None
 
     @property
     def sequence(self) -> int:
@@ -75,8 +75,8 @@ class Agent:
         return self._sequence
 
     @property
-    def interval_seconds(self) -> float:
-        """Until the next tick, at present."""
+    def current_interval_seconds(self) -> float:
+        """The sampling interval at present: the configured one, or a shorter one requested."""
         return self._rate.interval_after(_now())
 
     def start(self) -> None:
@@ -89,51 +89,53 @@ class Agent:
 
     async def stop(self) -> None:
         """Close the driver, and report that the stop is intended."""
+        # Without the lock: a call that hangs may hold it.
         await self.devices.close()
         self.publisher.queue_change(Change(HealthKind.AGENT_STOPPED))
         await self.publisher.flush()
 
     async def run(self) -> None:
         """Sample every interval, until cancelled."""
-        grid_at, interval, last = _now(), self.interval_seconds, 0
+        grid = TickGrid(_now(), self.current_interval_seconds)
         while True:
             began_at = _now()
             await self._sample()
-            if (wanted := self._rate.interval_after(began_at)) != interval:
-                grid_at, interval, last = began_at, wanted, 0
-            slot = next_slot(grid_at, interval, _now(), last)
-            # A slot that was missed keeps its number, so that the gap can be counted.
-            self._sequence += slot.number - last - 1
-            last = slot.number
-            if not await self._sleep_until(slot.due_at, interval):
-                await self._sleep_until(began_at + self.interval_seconds, 0.0)
-                grid_at, interval, last = _now(), self.interval_seconds, 0
+            if (wanted := self._rate.interval_after(began_at)) != grid.interval_seconds:
+                grid = TickGrid(began_at, wanted)
+            due_at, missed = grid.next_slot(_now())
+            # Missed slots keep their numbers, so that the gap can be counted.
+            self._sequence += missed
+            if not await self._sleep_until(due_at, grid.interval_seconds):
+                # The shorter interval counts from the latest tick; nothing cuts this wait (0.0).
+                await self._sleep_until(began_at + self.current_interval_seconds, 0.0)
+                grid = TickGrid(_now(), self.current_interval_seconds)
 
     async def snapshot(self, *, use_cache: bool, released: UUID | None = None) -> GpuSampled:
-        """A reading begun after this call, or with `use_cache` one of the last 5 s.
+        """Read the GPUs now, or with `use_cache` return a sample of the last 5 s.
 
+        `released` forces a read: an earlier sample may show load of that reservation.
         Raises RefusedError (unavailable) while the source does not answer.
         """
         if released is not None:
-            self._release(released)
+            self._on_released(released)
         elif use_cache and self._newest is not None and self._cache_is_valid:
             taken_at, sample = self._newest
             if _now() - taken_at <= CACHE_SECONDS:
                 return sample
-        fresh = await self._sample() if self.devices.is_open else None
-        if fresh is None:
+        taken = await self._sample() if self.devices.is_open else None
+        if taken is None:
             raise RefusedError(
                 ErrorCode.UNAVAILABLE, f"the GPUs cannot be read: {self.devices.failure}"
             )
-        return fresh
+        return taken
 
     async def set_power_limit(self, uuid: str, watts: float | None) -> float:
-        """Cap a device, None sets its default; the limit before. Raises RefusedError."""
+        """Cap a device, with None at its default; return the limit before. Raises RefusedError."""
         async with self._one_call:
             return await self.devices.set_power_limit(uuid, watts)
 
     async def change_devices(self, change: Callable[[], Awaitable[None]]) -> None:
-        """Change what devices there are, between two inventories, the second of which reports it.
+        """Have `change` make or remove devices; an inventory before and after it reports them.
 
         Raises RefusedError (unavailable) while the source does not answer.
         """
@@ -152,7 +154,7 @@ class Agent:
         self._rate_requested.set()
 
     def start_monitoring(self, query: StartMonitoring) -> MonitoringView:
-        """A new session, or the one of this id. Raises RefusedError (conflict) at too many."""
+        """Start the session if none has its id. Raises RefusedError (conflict) at too many."""
         now = _now()
         session = self._sessions.start(query, now, self.publisher.clock.now())
         if session.is_running:
@@ -165,14 +167,14 @@ class Agent:
         return session.view(now)
 
     def stop_monitoring(self, monitoring_id: UUID) -> MonitoringView:
-        """End a session; its result. Raises RefusedError (not_found)."""
+        """End a session and return its result. Raises RefusedError (not_found)."""
         session = self._sessions.stop(monitoring_id, _now())
         self._rate.withdraw(monitoring_id)
         self._cache_is_valid = False
         return session.view(_now())
 
     async def _sample(self) -> GpuSampled | None:
-        """Read under the next number and publish; None if the source does not answer."""
+        """Read and publish the next sample; None if the source does not answer."""
         async with self._one_call:
             self._sequence += 1
             reading = await self.devices.read()
@@ -201,13 +203,13 @@ class Agent:
         )
 
     async def _sleep_until(self, due_at: float, interval: float) -> bool:
-        """False if a shorter interval was requested before the time was up."""
+        """Return False as soon as the current interval gets shorter than `interval`, else True."""
         while (left := due_at - _now()) > 0:
             self._rate_requested.clear()
             if not await wait_for(self._rate_requested, left):
                 self._counters.count_lag(_now() - due_at)
                 return True
-            if self.interval_seconds < interval:
+            if self.current_interval_seconds < interval:
                 return False
         return True
 

@@ -129,7 +129,7 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
         bus,
         counters,
         interval_seconds=settings.interval_seconds,
-        release=reservations.end,
+        on_released=reservations.end,
         with_pods=pods.with_pods,
     )
     mps = MpsDaemons(

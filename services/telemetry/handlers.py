@@ -50,7 +50,7 @@ class Handlers:
             message=failure or f"{count} GPUs are read by {source}",
             gpu_count=count,
             sequence=self.agent.sequence,
-            interval_seconds=self.agent.interval_seconds,
+            interval_seconds=self.agent.current_interval_seconds,
         )
 
     async def gpu(self, query: GetGpu) -> GpuDetail:

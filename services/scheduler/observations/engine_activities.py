@@ -5,10 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from schemas.base import NodeId
+from schemas.base import FRESH_INTERVALS, NodeId
 from schemas.executor.engine_samples import EngineSampled
 from services.scheduler.domain.idle import Activity, engine_activity
-from services.scheduler.observations.latest_readings import FRESH_INTERVALS
 
 Key = tuple[NodeId, UUID]
 

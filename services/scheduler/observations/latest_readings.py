@@ -9,12 +9,11 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.base import DeviceUuid, NodeId
+from schemas.base import FRESH_INTERVALS, DeviceUuid, NodeId
 from schemas.telemetry.readings import GpuProcess, GpuReading, GpuSampled
 from services.scheduler.domain.drift.detection import Process
 from services.scheduler.domain.model.fleet import Reading, ReadingState
 
-FRESH_INTERVALS: Final = 3
 AFTER_RELEASE_INTERVALS: Final = 2
 BOOTS_REMEMBERED: Final = 8
 UNUSED_PERCENT: Final = 5.0  # of a GPU and of its memory

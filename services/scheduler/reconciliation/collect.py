@@ -9,7 +9,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.base import NodeId
+from schemas.base import FRESH_INTERVALS, NodeId
 from schemas.executor.running import ListRunning, RunningAttempts
 from services.scheduler.domain.drift.detection import DeviceUse, Holding, NodeUse, Workload
 from services.scheduler.domain.drift.lifecycle import Limits
@@ -20,7 +20,7 @@ from services.scheduler.ledger.rows import holding_rows, node_rows, reservation_
 from services.scheduler.ledger.rows.node_rows import KnownDevice, LossRow, NodeStatus
 from services.scheduler.observations.cluster_views import ClusterViews
 from services.scheduler.observations.engine_activities import EngineActivities
-from services.scheduler.observations.latest_readings import FRESH_INTERVALS, LatestReadings
+from services.scheduler.observations.latest_readings import LatestReadings
 from services.scheduler.observations.node_liveness import NodeLiveness
 from shared.errors import RefusedError, UnavailableError
 from shared.messaging.bus import Bus

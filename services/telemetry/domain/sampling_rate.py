@@ -16,7 +16,7 @@ class SamplingRate:
     """
 
     def __init__(self, interval_seconds: float) -> None:
-        self._configured = interval_seconds
+        self.configured_seconds = interval_seconds
         self._requests: dict[UUID, tuple[float, float]] = {}
 
     def request(
@@ -52,7 +52,7 @@ class SamplingRate:
         requested = [
             interval for interval, until in self._requests.values() if now + interval <= until
         ]
-        return min([self._configured, *requested])
+        return min([self.configured_seconds, *requested])
 
     def _forget(self, now: float) -> None:
         self._requests = {

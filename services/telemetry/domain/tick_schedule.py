@@ -1,22 +1,20 @@
-"""When the next tick is due."""
+"""When the next tick is due. Times are monotonic seconds."""
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
 
 
-class Slot(NamedTuple):
-    """A place in the schedule; `number` counts from 0 at the start."""
+@dataclass(slots=True)
+class TickGrid:
+    """Slots for ticks at whole intervals after `started_at`; a slow tick does not shift them."""
 
-    number: int
-    due_at: float
+    started_at: float
+    interval_seconds: float
+    last_slot: int = 0
 
-
-def next_slot(started_at: float, interval_seconds: float, now: float, last: int) -> Slot:
-    """The first slot after `last` that is not over yet, on the grid that began at `started_at`.
-
-    Slots that passed meanwhile are skipped, so a slow probe neither piles up nor shifts the grid.
-    Times are monotonic seconds.
-    """
-    passed = math.floor((now - started_at) / interval_seconds)
-    number = max(last + 1, passed + 1)
-    return Slot(number, started_at + number * interval_seconds)
+    def next_slot(self, now: float) -> tuple[float, int]:
+        """Take the first slot ahead: when it is due, and how many passed without a tick."""
+        passed = math.floor((now - self.started_at) / self.interval_seconds)
+        number = max(self.last_slot, passed) + 1
+        missed, self.last_slot = number - self.last_slot - 1, number
+        return self.started_at + number * self.interval_seconds, missed

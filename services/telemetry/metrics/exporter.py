@@ -82,7 +82,7 @@ class AgentMetrics(Collector):
         yield family
 
     def _own(self) -> Iterator[Metric]:
-        own, hostname = self._counters, (self._node().hostname,)
+        agent, own, hostname = self._agent, self._counters, (self._node().hostname,)
         counters: tuple[tuple[str, str, float], ...] = (
             ("samples", "Readings that succeeded.", own.samples),
             ("failed_reads", "Readings that failed or hung.", own.failed_reads),
@@ -90,8 +90,8 @@ class AgentMetrics(Collector):
         )
         gauges: tuple[tuple[str, str, float], ...] = (
             ("pending_events", "Events the bus has not stored.", self._publisher.pending_count),
-            ("sequence", "Number of the newest tick.", self._agent.sequence),
-            ("interval_seconds", "Present sampling interval.", self._agent.interval_seconds),
+            ("sequence", "Number of the newest tick.", agent.sequence),
+            ("interval_seconds", "Present sampling interval.", agent.current_interval_seconds),
             ("loop_lag_seconds", "Lateness of the last tick.", own.loop_lag_seconds),
             ("loop_lag_max_seconds", "Worst of it so far.", own.largest_loop_lag_seconds),
         )

@@ -106,7 +106,7 @@ class Node:
             self.heard,
             self.counters,
             interval_seconds=1.0,
-            release=lambda _: None,
+            on_released=lambda _: None,
         )
 
     async def changes(self) -> list[HealthChanged]:

@@ -3,30 +3,34 @@
 import pytest
 
 from services.telemetry.domain.throttle import throttle_reasons
-from services.telemetry.domain.tick_schedule import Slot, next_slot
+from services.telemetry.domain.tick_schedule import TickGrid
 
 
 @pytest.mark.parametrize(
     ("now", "last", "want"),
     [
-        pytest.param(100.2, 0, Slot(1, 101.0), id="in time"),
-        pytest.param(100.9, 0, Slot(1, 101.0), id="late and still in time"),
-        pytest.param(101.0, 0, Slot(2, 102.0), id="over as the slot begins"),
-        pytest.param(104.7, 1, Slot(5, 105.0), id="slots that passed are skipped"),
-        pytest.param(100.0, 3, Slot(4, 104.0), id="never a slot twice"),
+        pytest.param(100.2, 0, (101.0, 0), id="in time"),
+        pytest.param(100.9, 0, (101.0, 0), id="late and still in time"),
+        pytest.param(101.0, 0, (102.0, 1), id="over as the slot begins"),
+        pytest.param(104.7, 1, (105.0, 3), id="slots that passed are skipped"),
+        pytest.param(100.0, 3, (104.0, 0), id="never a slot twice"),
     ],
 )
-def test_the_next_slot_is_on_the_grid_and_ahead(now: float, last: int, want: Slot) -> None:
-    assert next_slot(100.0, 1.0, now, last) == want
+def test_the_next_slot_is_on_the_grid_and_ahead(
+    now: float, last: int, want: tuple[float, int]
+) -> None:
+    assert TickGrid(100.0, 1.0, last_slot=last).next_slot(now) == want
 
 
 def test_a_thousand_late_ticks_do_not_shift_the_grid() -> None:
-    slot = Slot(0, 50.0)
+    grid, now, due_at, all_missed = TickGrid(50.0, 0.1), 50.03, 50.0, 0
     for _ in range(1000):
-        slot = next_slot(50.0, 0.1, slot.due_at + 0.03, slot.number)
+        due_at, missed = grid.next_slot(now)
+        now, all_missed = due_at + 0.03, all_missed + missed
 
-    assert slot.number == 1000
-    assert slot.due_at == pytest.approx(150.0)
+    assert all_missed == 0
+    assert grid.last_slot == 1000
+    assert due_at == pytest.approx(150.0)
 
 
 @pytest.mark.parametrize(
