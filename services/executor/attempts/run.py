@@ -4,7 +4,7 @@ import asyncio
 import math
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from sqlite3 import Connection
@@ -112,7 +112,7 @@ class AttemptRun:
         return self._progress.phase
 
     def stop(self, verdict: Verdict) -> None:
-        """Have the attempt end with this verdict, unless it has one already."""
+        """Have the attempt end with this verdict, unless an earlier call gave another."""
         if not self._stopped.done():
             self._stopped.set_result(verdict)
 
@@ -130,13 +130,13 @@ class AttemptRun:
 
     @property
     def awaits_start(self) -> bool:
-        """Whether it is a rank that waits for `StartRank`, or got it."""
-        return self._is_headless and self._rank_state in {RankState.READY, RankState.RUNNING}
+        """Whether this attempt is a member that waits for `StartRank`, or got it."""
+        return self._is_member and self._rank_state in {RankState.READY, RankState.RUNNING}
 
     @property
     def _rank_state(self) -> RankState:
-        # A coordinator may still be looking for the cause; its ranks are answered at once.
-        is_over = self._over_at is not None and not self._is_headless
+        # A coordinator may still be looking for the first failure; a member says ENDING at once.
+        is_over = self._over_at is not None and not self._is_member
         if is_over or self._verdict is not None:
             return RankState.ENDING
         if self._engine is not None:
@@ -144,7 +144,7 @@ class AttemptRun:
         return RankState.READY if self.ranks.is_ready else RankState.PREPARING
 
     async def run(self) -> None:
-        """Run to the end, and past it until the journal takes the outcome."""
+        """Run the attempt to its end; return once the journal has the outcome."""
         lease = asyncio.create_task(self._keeper.until_lost(), name="keep_lease")
         streamer = LogStreamer(command=self.command, engine_log=self._log, publish=self._publish)
         keeping = (
@@ -152,7 +152,7 @@ class AttemptRun:
             asyncio.create_task(streamer.stream(), name="stream_log"),
         )
         try:
-            self._verdict = verdict = self._placed(await self._until_verdict(lease))
+            self._verdict = verdict = self._with_phase(await self._until_verdict(lease))
             await self._tear_down()
         finally:
             await cancelled(lease, *keeping)
@@ -170,18 +170,23 @@ class AttemptRun:
         )
 
     async def _until_verdict(self, lease: asyncio.Task[str]) -> Verdict:
-        work = asyncio.create_task(self._work(), name="attempt_work")
+        """Run until there is a verdict. Of several counts the first in this order: a stop, a lease
+        past its `stop_at`, this rank's work, another rank, a lost lease, a broken report, lateness.
+        """
+        work = asyncio.create_task(self._start_and_measure(), name="attempt_work")
         reporting = asyncio.create_task(self._progress.publish_changes(), name="report_progress")
-        watching = asyncio.create_task(self._watch(), name="watch_ranks")
+        watching = asyncio.create_task(self._watch_ranks(), name="watch_ranks")
+        deadline = asyncio.create_task(self._until_deadline(), name="await_deadline")
+        tasks: Sequence[asyncio.Task[Any]] = (work, reporting, watching, deadline)
         try:
-            late = await self._until_over({work, self._stopped, lease, reporting, watching})
+            await asyncio.wait((*tasks, lease, self._stopped), return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._over_at = over_at = time.monotonic()
-            await cancelled(work, reporting, watching)
+            await cancelled(*tasks)
         if self._stopped.done():
             return self._stopped.result()
         if time.monotonic() >= self._keeper.lease.stop_at:
-            # Whatever happened to the engine meanwhile followed from that.
+            # Whatever happened to the engine meanwhile followed from the lost lease.
             return self._too_late(lease)
         if not work.cancelled():
             own = self._judge(work)
@@ -193,7 +198,7 @@ class AttemptRun:
         if lease.done():
             return self._too_late(lease)
         broken = reporting.exception() if not reporting.cancelled() else None
-        return self._broken(broken) if broken is not None else late
+        return self._broken(broken) if broken is not None else deadline.result()
 
     def _too_late(self, lease: asyncio.Task[str]) -> Verdict:
         if not lease.done():
@@ -204,15 +209,15 @@ class AttemptRun:
     def _guard_lease(self, lease: Lease) -> None:
         self.guard.hold(self.labels, lease.kill_at)
 
-    async def _watch(self) -> Verdict:
+    async def _watch_ranks(self) -> Verdict:
         await self._keeper.confirmed.wait()
         return await self.ranks.watch()
 
-    async def _until_over(self, waited: set[asyncio.Future[Any]]) -> Verdict:
-        """Wait for the first of them, or for a deadline; what the deadline means."""
+    async def _until_deadline(self) -> Verdict:
+        """Wait until the attempt, or the phase it is in, has taken too long."""
         ends_at = self._accepted_at + self.command.timeout_seconds
         limits = phase_limits(self.settings.phase_limits, self.command.benchmark)
-        if self._is_headless:
+        if self._is_member:
             limits = rank_limits(self.settings.phase_limits)
         while True:
             phase = self._progress.phase
@@ -222,12 +227,7 @@ class AttemptRun:
                 if phase_ends_at < ends_at:
                     return phase_timed_out(phase, limits[phase])
                 return timed_out(self.command.timeout_seconds)
-            timeout = min(left_seconds, CHECK_SECONDS)
-            done, _ = await asyncio.wait(
-                waited, timeout=timeout, return_when=asyncio.FIRST_COMPLETED
-            )
-            if done:
-                return timed_out(self.command.timeout_seconds)
+            await asyncio.sleep(min(left_seconds, CHECK_SECONDS))
 
     def _judge(self, work: asyncio.Task[BenchmarkResult]) -> Verdict:
         error = work.exception()
@@ -244,13 +244,13 @@ class AttemptRun:
         log.error("attempt_broken", attempt_id=str(self.attempt_id), exc_info=error)
         return failed(failure(FailureKind.INTERNAL, f"internal error: {error!r}"))
 
-    def _placed(self, verdict: Verdict) -> Verdict:
-        """The verdict with the phase in which it was reached."""
+    def _with_phase(self, verdict: Verdict) -> Verdict:
+        """Name the phase in which the attempt failed."""
         if verdict.failure is None or verdict.failure.phase is not None:
             return verdict
         return replace(verdict, failure=replace(verdict.failure, phase=self._progress.phase))
 
-    async def _work(self) -> BenchmarkResult:
+    async def _start_and_measure(self) -> BenchmarkResult:
         await self._keeper.confirmed.wait()
         await self.journal.transact(
             lambda connection: transitions.record_start(connection, self.attempt_id, utcnow())
@@ -260,14 +260,14 @@ class AttemptRun:
         await self.runtime.fetch(self.command, self._progress.fetch_progressed)
         self._rank_parameters = await self.ranks.rendezvous(self._progress.fetch_progressed)
         await self._progress.enter(AttemptPhase.STARTING)
-        if self._is_headless:
+        if self._is_member:
             await self._serve_rank()
         base_url = await self._start_engine()
         return await self._measure(base_url)
 
     @property
-    def _is_headless(self) -> bool:
-        """Whether this is a rank that answers no HTTP: being alive is all it can show."""
+    def _is_member(self) -> bool:
+        """Whether another executor coordinates this rank, whose engine then answers no HTTP."""
         return self.command.gang is not None
 
     async def _serve_rank(self) -> NoReturn:
@@ -277,8 +277,8 @@ class AttemptRun:
 
     async def _require_room(self) -> None:
         """Raises AttemptFailed where an engine's log would find no room on the disk."""
-        await self.journal.take_reserve()
-        if not self.journal.reserve.is_there():
+        await self.journal.take_disk_reserve()
+        if not self.journal.disk_reserve.is_there():
             usage = await asyncio.to_thread(shutil.disk_usage, self._directory)
             raise AttemptFailed.of(
                 FailureKind.DISK_FULL,
@@ -338,7 +338,7 @@ class AttemptRun:
         try:
             await self.journal.transact(lambda each: record(each, self.attempt_id, found))
         except JournalFull as error:
-            # The attempt goes on; that will not be known of it.
+            # The attempt goes on without this fact on record.
             log.warning("attempt_fact_unrecorded", found=str(found), error=str(error))
 
     @property
@@ -374,8 +374,8 @@ class AttemptRun:
         return result
 
     async def _publish(self, message: Live) -> None:
-        # Of several ranks one is published, or lines would mingle; each is stored where it runs.
-        if not self._is_headless:
+        # The lines of several ranks would mingle: only the coordinator's are published.
+        if not self._is_member:
             await self.bus.publish_live(message)
 
     async def _keep_log(self) -> None:
@@ -395,6 +395,6 @@ class AttemptRun:
         if self._engine is not None:
             lease = self._keeper.lease
             await self._engine.stop(lease.stop_grace_seconds(self.settings.stop_grace_seconds))
-        # A start that was cut off may have made something that only its labels name.
+        # A start that was cut off may have made something that only the labels name.
         await self.runtime.end(self.labels)
         await self._cache.release()

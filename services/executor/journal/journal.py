@@ -134,7 +134,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.reserve = Reserve(path.with_name("reserve"))
+        self.disk_reserve = Reserve(path.with_name("reserve"))
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="journal")
         self._connection: sqlite3.Connection | None = None
         self._is_closed = False
@@ -166,9 +166,9 @@ class Journal:
                 log.error("journal_full", error=str(error))
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def take_reserve(self) -> None:
-        """Set room aside again, if it was given up and there is some."""
-        await self._run(self.reserve.take)
+    async def take_disk_reserve(self) -> None:
+        """Set the disk reserve aside again, if it was given up and the disk has room."""
+        await self._run(self.disk_reserve.take)
 
     async def _run(self, work: Callable[[], T]) -> T:
         if self._is_closed:
@@ -178,7 +178,7 @@ class Journal:
     def _open(self) -> None:
         self._close()
         make_directory(self.path.parent, 0o700)
-        self.reserve.take()
+        self.disk_reserve.take()
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
         connection = sqlite3.connect(self.path, isolation_level=None, timeout=10.0)
         connection.row_factory = sqlite3.Row
@@ -206,7 +206,7 @@ class Journal:
             except (sqlite3.OperationalError, OSError) as error:
                 if not self._lacks_room(error):
                     raise
-                if not self.reserve.give_up():
+                if not self.disk_reserve.give_up():
                     raise JournalFull(f"the disk is full, {self.path}: {error}") from error
 
     def _lacks_room(self, error: sqlite3.OperationalError | OSError) -> bool:

@@ -32,15 +32,15 @@ async def write(journal: Journal, rows: int) -> None:
 async def test_a_full_disk_takes_one_more_transaction_from_the_reserve(disk: Path) -> None:
     journal = await Journal(disk / "executor" / "journal.db").open()
     try:
-        kept_before = journal.reserve.is_there()
+        kept_before = journal.disk_reserve.is_there()
         filler = fill(disk)
         await write(journal, 500)
-        kept_when_full = journal.reserve.is_there()
-        await journal.take_reserve()
-        kept_while_full = journal.reserve.is_there()
+        kept_when_full = journal.disk_reserve.is_there()
+        await journal.take_disk_reserve()
+        kept_while_full = journal.disk_reserve.is_there()
         filler.unlink()
-        await journal.take_reserve()
-        kept_after = journal.reserve.is_there()
+        await journal.take_disk_reserve()
+        kept_after = journal.disk_reserve.is_there()
         rows = await journal.transact(lambda c: c.execute("SELECT count(*) FROM event").fetchone())
     finally:
         journal.close_nowait()
@@ -57,7 +57,7 @@ async def test_without_a_reserve_a_full_disk_is_an_error_and_changes_nothing(
 ) -> None:
     journal = await Journal(disk / "executor" / "journal.db").open()
     try:
-        journal.reserve.give_up()
+        journal.disk_reserve.give_up()
         filler = fill(disk)
         with pytest.raises(JournalFull, match="full"):
             await write(journal, 5000)
@@ -85,7 +85,7 @@ async def test_a_journal_without_room_says_so_and_writes_again_when_there_is_som
     journal = await Journal(disk / "executor" / "journal.db").open()
     try:
         filler = fill(disk)
-        journal.reserve.give_up()
+        journal.disk_reserve.give_up()
         fill(disk)
         with pytest.raises(JournalFull, match="the disk is full"):
             await write(journal, 500)
