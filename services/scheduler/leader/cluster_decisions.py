@@ -17,6 +17,7 @@ from schemas.scheduler.reasons import Reason, ReasonCode
 from schemas.scheduler.reservations import ReservationState
 from services.scheduler.domain.clusters.choice import Choice, Cluster, ClusterFleet
 from services.scheduler.domain.model.inputs import QueuedRequest
+from services.scheduler.domain.placement.reasons import WAIT_TIMED_OUT
 from services.scheduler.ledger import events
 from services.scheduler.ledger.leader_election import Leadership
 from services.scheduler.ledger.rows import cluster_rows, reservation_rows
@@ -107,7 +108,7 @@ class ClusterDecisions:
                 Ending(
                     stored=stored[each],
                     state=ReservationState.TIMED_OUT,
-                    reason="waited as long as asked",
+                    reason=WAIT_TIMED_OUT,
                     reasons=reasons,
                 )
                 for each, reasons in over.items()

@@ -1,6 +1,4 @@
-"""Applies what the engine has decided, all of it in one transaction: a few statements for any
-number of decisions.
-"""
+"""Applies decisions of the engine in one transaction: a few statements for any number of them."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -21,7 +19,7 @@ from services.scheduler.domain.placement.decisions import (
     TimeOut,
 )
 from services.scheduler.domain.placement.eligibility import share_kind
-from services.scheduler.domain.placement.reasons import NEVER_FITS
+from services.scheduler.domain.placement.reasons import NEVER_FITS, WAIT_TIMED_OUT
 from services.scheduler.ledger import events
 from services.scheduler.ledger.device_cells import FreeCells, Range, multirange
 from services.scheduler.ledger.rows import label_rows, reservation_rows
@@ -32,8 +30,8 @@ from shared.postgres.outbox import stage
 
 Stored = Mapping[UUID, Reservation]
 
-# Epochs are drawn after the devices are locked, and only if all of them are in service and of the
-# kind that was decided on: no row shows that one is not, or that it was divided since.
+# Draws epochs once the devices are locked. Returns no row, and draws none, if a device is out of
+# service, has another MIG profile than decided, or has been put into MIG mode since.
 _LOCK_DEVICES: Final = """
 WITH locked AS MATERIALIZED (
     SELECT device_no, mig_profile, cordoned OR removed OR health <> 'ok'
@@ -45,12 +43,12 @@ WHERE (SELECT count(*) FROM unnest($1::bigint[], $2::text[]) AS decided (device_
     WHERE NOT blocked AND locked.mig_profile IS NOT DISTINCT FROM decided.mig_profile)
     = cardinality($1::bigint[]) RETURNING value
 """
-_HELD_CELLS: Final = """
+_CELLS_IN_USE: Final = """
 SELECT device_no, cells FROM holding WHERE device_no = ANY($1) AND released_at IS NULL
 """
 # Opens the holdings, each on the cells that the exclusion constraint guards, and starts the leases.
 _GRANT: Final = """
-WITH held AS (
+WITH opened AS (
     INSERT INTO holding (reservation_id, device_no, epoch, cells)
     SELECT reservation_id, device_no, epoch, coalesce(cells::int8multirange, int8multirange(
         int8range(device_no * $4::bigint, (device_no + 1) * $4::bigint)))
@@ -68,21 +66,21 @@ INSERT INTO host_holding (reservation_id, node_id, cpu_milli, memory_mb)
 SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[])
 """
 # Adds what is granted of each node to its counters, nodes in order; the table's checks refuse more
-# than there is. A limit moves only with what is granted of it: a host that has shrunk blocks no
-# other.
+# than there is. A limit is renewed only where CPUs (or memory) are granted, so that a host that has
+# shrunk fails no grant that takes none.
 _USE_HOSTS: Final = """
-INSERT INTO node_use AS held (node_id, cpu_milli, cpu_limit_milli, memory_mb, memory_limit_mb)
+INSERT INTO node_use AS used (node_id, cpu_milli, cpu_limit_milli, memory_mb, memory_limit_mb)
 SELECT n.node_id, sum(new.cpu_milli),
     coalesce(((n.host->>'cpu_count')::float8 * 1000)::bigint, 0), sum(new.memory_mb),
     coalesce((n.host->>'memory_total_mb')::bigint, 0)
 FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS new (node_id, cpu_milli, memory_mb)
 JOIN node n USING (node_id) GROUP BY n.node_id, n.host ORDER BY n.node_id
-ON CONFLICT (node_id) DO UPDATE SET cpu_milli = held.cpu_milli + excluded.cpu_milli,
-    memory_mb = held.memory_mb + excluded.memory_mb,
+ON CONFLICT (node_id) DO UPDATE SET cpu_milli = used.cpu_milli + excluded.cpu_milli,
+    memory_mb = used.memory_mb + excluded.memory_mb,
     cpu_limit_milli = CASE WHEN excluded.cpu_milli > 0 THEN excluded.cpu_limit_milli
-        ELSE held.cpu_limit_milli END,
+        ELSE used.cpu_limit_milli END,
     memory_limit_mb = CASE WHEN excluded.memory_mb > 0 THEN excluded.memory_limit_mb
-        ELSE held.memory_limit_mb END
+        ELSE used.memory_limit_mb END
 """
 _PREEMPT: Final = """
 UPDATE reservation r SET revision = r.revision + 1, preempting_until = new.until_at,
@@ -94,10 +92,10 @@ WHERE r.reservation_id = new.reservation_id
 
 
 async def apply(connection: Connection, decisions: Sequence[Decision], now: datetime) -> None:
-    """Write all of it with its events; the caller holds the leader row and commits.
+    """Write the decisions and their events; the caller holds the leader row and commits.
 
-    Raises LedgerChanged if what was decided on is no longer so, and asyncpg's violations of
-    integrity if devices or hosts are held already.
+    Raises LedgerChanged if the ledger is not what was decided on any more, and asyncpg's violations
+    of integrity if devices or hosts are held already.
     """
     stored = await reservation_rows.lock(
         connection, [decision.reservation_id for decision in decisions]
@@ -118,7 +116,7 @@ async def _grant(
         return
     for grant in grants:
         _check(stored[grant.reservation_id], ReservationState.QUEUED)
-    held = [(g.reservation_id, number) for g in grants for number in sorted(g.placed.numbers)]
+    new_holdings = [(g.reservation_id, n) for g in grants for n in sorted(g.placed.numbers)]
     chosen = {s.device.number: s.device for g in grants for s in g.placed.devices}
     last = await connection.fetchval(
         _LOCK_DEVICES, list(chosen), [d.mig_profile for d in chosen.values()], len(grants)
@@ -126,22 +124,23 @@ async def _grant(
     if last is None:
         raise LedgerChanged("a device is not in service any more, or not what it was")
     await _check_share_kinds(connection, grants)
-    numbers = count(last - len(grants) + 1)
-    epochs = {grant.reservation_id: next(numbers) for grant in grants}
-    cells = await _cells(connection, grants, held)
+    next_epochs = count(last - len(grants) + 1)
+    epochs = {grant.reservation_id: next(next_epochs) for grant in grants}
+    cells = await _take_cells(connection, grants, new_holdings)
+    taken = [cells[reservation_id].get(number) for reservation_id, number in new_holdings]
     devices = {g.reservation_id: device_grants(g.placed, cells[g.reservation_id]) for g in grants}
     await connection.execute(
         _GRANT,
-        [reservation_id for reservation_id, _ in held],
-        [number for _, number in held],
-        [epochs[reservation_id] for reservation_id, _ in held],
+        [reservation_id for reservation_id, _ in new_holdings],
+        [number for _, number in new_holdings],
+        [epochs[reservation_id] for reservation_id, _ in new_holdings],
         CELLS_PER_DEVICE,
         list(epochs),
         list(epochs.values()),
         [grant.placed.node_id for grant in grants],
         [to_json(devices[grant.reservation_id]) for grant in grants],
         now,
-        [multirange(at[n]) if n in (at := cells[each]) else None for each, n in held],
+        [multirange(ranges) if ranges else None for ranges in taken],
     )
     await _hold_hosts(connection, grants, stored)
     await stage(
@@ -156,36 +155,36 @@ async def _grant(
 
 
 async def _check_share_kinds(connection: Connection, grants: Sequence[Grant]) -> None:
-    """What enforces shares changes under the locks on the devices.
+    """Raises LedgerChanged if shares of a node are not enforced as was decided on.
 
-    Raises LedgerChanged if it is not what was decided on.
+    The devices are locked, and what enforces their shares changes only under these locks.
     """
-    shared = {n.node_id: n for grant in grants for n in grant.placed.nodes if n.parts}
-    if not shared:
+    divided = {n.node_id: n for grant in grants for n in grant.placed.nodes if n.parts}
+    if not divided:
         return
-    for node_id, labels in (await label_rows.labels(connection, list(shared))).items():
-        decided = shared[node_id]
+    for node_id, labels in (await label_rows.labels(connection, list(divided))).items():
+        decided = divided[node_id]
         kind = share_kind(decided.devices[0].device, Node(node_id=node_id, labels=labels))
         if kind is not decided.share_kind:
             raise LedgerChanged(f"shares of {node_id} are {kind}, not {decided.share_kind}")
 
 
-async def _cells(
-    connection: Connection, grants: Sequence[Grant], held: Sequence[tuple[UUID, int]]
+async def _take_cells(
+    connection: Connection, grants: Sequence[Grant], new_holdings: Sequence[tuple[UUID, int]]
 ) -> dict[UUID, dict[int, list[Range]]]:
-    """The first free cells of each device of which a part is granted, by grant and number.
+    """Take the first free cells of each device granted in part, by reservation and device number.
 
-    The devices are locked. Raises LedgerChanged if others hold too much of one.
+    The devices are locked. Raises LedgerChanged if others hold too much of a device.
     """
     parts = {grant.reservation_id: grant.placed.parts for grant in grants}
-    shared = {number for each in parts.values() for number in each}
+    divided = {number for each in parts.values() for number in each}
     cells: dict[UUID, dict[int, list[Range]]] = {each: {} for each in parts}
-    if not shared:
+    if not divided:
         return cells
-    free = {number: FreeCells.of_device(number) for number in shared}
-    for number, ranges in await connection.fetch(_HELD_CELLS, list(shared)):
+    free = {number: FreeCells.of_device(number) for number in divided}
+    for number, ranges in await connection.fetch(_CELLS_IN_USE, list(divided)):
         free[number].remove((each.lower, each.upper) for each in ranges)
-    for reservation_id, number in held:
+    for reservation_id, number in new_holdings:
         part = parts[reservation_id].get(number)
         if part is None:
             continue
@@ -227,7 +226,7 @@ async def _end(
             Ending(
                 stored=before,
                 state=ReservationState.TIMED_OUT if timed_out else ReservationState.REJECTED,
-                reason="waited as long as asked" if timed_out else NEVER_FITS,
+                reason=WAIT_TIMED_OUT if timed_out else NEVER_FITS,
                 reasons=reasons,
             )
         )

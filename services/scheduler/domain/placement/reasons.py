@@ -33,6 +33,7 @@ REASONS_PER_CODE: Final = 10
 LONGEST_MESSAGE: Final = 400
 LISTED_REASONS: Final = 2  # so many reasons are in a sentence, more are counted
 NEVER_FITS: Final = "can never fit on this fleet"
+WAIT_TIMED_OUT: Final = "its wait timeout passed"
 
 NO_GPUS = Reason(
     code=ReasonCode.NO_GPUS,

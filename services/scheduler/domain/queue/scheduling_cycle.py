@@ -15,10 +15,11 @@
 
 A group off the worklist would be decided as before: whether its first request has a place depends
 on the nodes its filter uses, on what earlier groups reserve there and on the leases it could
-preempt. The first and the last change with a view (step 2), the second in `_reserve` (step 5). What
-a group could ever use changes with the nodes themselves (`NodeViews.remade`). Time alone changes
-only promised ends (step 1) and deadlines (step 6): `next_at` names the next of both. Requests
-behind a group's first have a place only if they are shorter, see `Worklist`.
+preempt. The first and the last change with a view (step 2), the second in `_set_backfill` (step 5).
+What a group could ever use changes with the nodes themselves (`NodeViews.remade`). Time alone
+changes promised ends (step 1), deadlines (step 6) and, by aging, the turns of namespaces: `next_at`
+names the next of these. Requests behind a group's first have a place only if they are shorter, see
+`Worklist`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -71,11 +72,11 @@ from services.scheduler.domain.queue.waiting_group import BackfillReservation, W
 from services.scheduler.domain.queue.waiting_groups import WaitingGroups
 from services.scheduler.domain.queue.worklist import WorkItem, Worklist
 
-LAST: Final[Rank] = (1 << 80, 0, 0, 0)
+LAST: Final[Rank] = (1 << 80, 0, 0, 0)  # behind every real rank
 
 
 class SchedulingCycle:
-    """State changes go in by `apply`, which also puts the groups they concern on the worklist."""
+    """`apply` takes state changes in, and puts the groups that they concern on the worklist."""
 
     def __init__(self, state: State, policy: Policy) -> None:
         self._state = state
@@ -102,13 +103,13 @@ class SchedulingCycle:
                 self._dequeue(reservation_id)
             case LeaseHeld(lease=lease):
                 self._dequeue(lease.reservation_id)
-                self._add_beneficiary(lease.reservation_id)
-                self._add_limited(lease.namespace)
+                self._recheck_preemptor(lease.reservation_id)
+                self._recheck_namespace(lease.namespace)
             case LeaseEnded(reservation_id=reservation_id):
-                self._add_beneficiary(reservation_id)
+                self._recheck_preemptor(reservation_id)
                 lease_before = self._state.leases.get(reservation_id)
                 if lease_before is not None:
-                    self._add_limited(lease_before.namespace)
+                    self._recheck_namespace(lease_before.namespace)
             case QuotaSet() | FleetComplete():
                 self._worklist.add(*self.waiting.groups.values())
             case _:
@@ -116,9 +117,9 @@ class SchedulingCycle:
         self._state.apply(change)
 
     def decide(self, now: datetime, *, explain: bool = True) -> Iterator[Decision]:
-        """All decisions, each applied before the next; afterwards nothing is left to decide.
+        """Make all decisions that are due, and apply each before the next.
 
-        Without `explain` time-outs have no reasons: working those out is most of their cost.
+        Without `explain` time-outs have no reasons: to work out reasons is most of their cost.
         """
         while True:
             yield from self.decide_before(None, now)
@@ -128,7 +129,7 @@ class SchedulingCycle:
             yield from self._time_out(sorted(overdue), now, explain=explain)
 
     def decide_before(self, entry: QueuedRequest | None, now: datetime) -> Iterator[Decision]:
-        """What is decided about requests before this one, or about all; time-outs aside."""
+        """Make the decisions on requests before this one, or on all, except for time-outs."""
         self._state.pass_time(now)
         self._refresh()
         while True:
@@ -141,9 +142,9 @@ class SchedulingCycle:
             yield from self._evaluate(item, now)
 
     def put_in_order(self, now: datetime | None = None) -> None:
-        """Groups of namespaces whose turn has changed move, as if they had left and come again."""
+        """Move groups of namespaces whose turn has changed, as if they had left and come again."""
         for group, standing, levels in self.order.moves(now):
-            self._reserve(group, None)
+            self._set_backfill(group, None)
             group.standing, group.levels = standing, levels
             self._worklist.add(group)
 
@@ -153,11 +154,11 @@ class SchedulingCycle:
         return at is not None and at <= now
 
     def ranked(self, entry: QueuedRequest, now: datetime) -> RankedRequest:
-        """A request at the rank that it has or would have."""
+        """The request with the rank that it has, or would have in the queue."""
         return ranked_request(entry.request, self.order.rank(entry), now)
 
     def next_at(self, now: datetime) -> datetime | None:
-        """When time alone may change a decision."""
+        """When time alone may next change a decision; None while nothing waits or can change."""
         if not len(self.waiting):
             return None
         ends = self._deadlines.next_at, self._state.next_end(now)
@@ -165,7 +166,7 @@ class SchedulingCycle:
         return min((at for at in moments if at is not None), default=None)
 
     def quota_reason(self, entry: QueuedRequest) -> Reason | None:
-        """Why its namespace may not hold what it requests, now or never; None if it may."""
+        """Why the quota forbids the request, now or for ever; None if it does not."""
         asked = total_hundredths(entry.request)
         quota = self._state.over_limit(entry.namespace, asked)
         return (
@@ -179,7 +180,7 @@ class SchedulingCycle:
         shape = shape_of(entry.request)
         group = self.waiting.groups.get((shape, entry.namespace))
         if group is not None and seniority < group.entries[0][0]:
-            self._reserve(group, None)
+            self._set_backfill(group, None)
         filter_index = self.search.filter_index(shape.filter, entry.request)
         group = self.waiting.add(seniority, entry, shape, filter_index)
         if group.backfill is None:
@@ -194,34 +195,32 @@ class SchedulingCycle:
             return
         seniority, group = found
         if seniority == group.entries[0][0]:
-            self._reserve(group, None)
+            self._set_backfill(group, None)
         self.waiting.remove(reservation_id)
         if group.backfill is None:
             self._worklist.add(group)
 
-    def _add_beneficiary(self, reservation_id: UUID) -> None:
-        """A preempted lease changed: the request that preempts it may need another one to stop."""
+    def _recheck_preemptor(self, reservation_id: UUID) -> None:
+        """A preempted lease changed: its preemptor may have to preempt another lease."""
         lease = self._state.leases.get(reservation_id)
         if lease is not None and lease.preempting_for is not None:
             found = self.waiting.places.get(lease.preempting_for)
             if found is not None:
                 self._worklist.add(found[1])
 
-    def _add_limited(self, namespace: str) -> None:
-        """What the namespace holds changed, and with it what its quota leaves, and what it borrows
-        and others may take back.
-        """
+    def _recheck_namespace(self, namespace: str) -> None:
+        """What the namespace holds changed, and so what its quota leaves and others may reclaim."""
         quota = self._state.quotas.get(namespace)
         if self._state.has_guarantees:
             self._worklist.add(*self.waiting.groups.values())
         elif quota is not None and quota.limit is not None:
             self._worklist.add(*self.waiting.by_namespace.get(namespace, {}).values())
 
-    def _reserve(self, group: WaitingGroup, backfill: BackfillReservation | None) -> None:
-        """Replace what is reserved for the group's first request.
+    def _set_backfill(self, group: WaitingGroup, backfill: BackfillReservation | None) -> None:
+        """Replace or, with None, drop the backfill reservation of the group's first request.
 
-        The groups behind it on the nodes of the old and of the new reservation are re-evaluated:
-        what they may take there has changed. Those before it are not bound by it.
+        Groups behind it on the nodes of the old and of the new reservation go on the worklist: what
+        they may take there has changed. A reservation does not bind the groups before its own.
         """
         before, rank = group.backfill, group.backfill_rank
         if backfill == before:
@@ -231,14 +230,14 @@ class SchedulingCycle:
         self._worklist.add(*self.waiting.groups_behind(backfill, group, group.backfill_rank))
 
     def _refresh(self) -> None:
-        """Step 2: views of changed nodes, and the groups that these may concern."""
+        """Step 2: renew views of changed nodes, and put the groups concerned on the worklist."""
         changed = self._views.refresh()
         if not changed:
             return
         if self._views.remade:
             self._fleet_generation += 1
             self.waiting.refresh_filters()
-            self._worklist.add(*(g for g in self.waiting.groups.values() if self._is_unsure(g)))
+            self._worklist.add(*(g for g in self.waiting.groups.values() if self._fleet_decides(g)))
         if len(self.waiting):
             for node_id in changed:
                 view = self._views.nodes.get(node_id)
@@ -247,8 +246,8 @@ class SchedulingCycle:
                     concerned = (g for g in self.waiting.groups_on(view) if self._concerns(view, g))
                     self._worklist.add(*concerned)
 
-    def _is_unsure(self, group: WaitingGroup) -> bool:
-        """Whether a node's new identity may concern it, though it did not use the node before."""
+    def _fleet_decides(self, group: WaitingGroup) -> bool:
+        """Whether a changed fleet may reject the group, or end its reservation of all devices."""
         return not self._fits(group) or (
             group.backfill is not None and group.backfill.too_many_nodes
         )
@@ -268,7 +267,7 @@ class SchedulingCycle:
         )
 
     def _evaluate(self, item: WorkItem, now: datetime) -> Iterator[Decision]:
-        """Steps 3 to 5 for one request of a group."""
+        """Take steps 3 to 5 for one request of a group."""
         group, rank, shorter_than = item.group, item.rank, item.shorter_than
         if not self._fits(group):
             reasons = impossible_reasons(self._state.fleet(), group.request)
@@ -278,8 +277,8 @@ class SchedulingCycle:
         if over is not None:
             if over.code is ReasonCode.EXCEEDS_QUOTA:
                 yield from self._reject(group, (over,))
-            else:  # it waits for nothing but its own namespace, so nothing is reserved for it
-                self._reserve(group, None)
+            else:  # the request waits only for its own namespace, so nothing is reserved for it
+                self._set_backfill(group, None)
             return
         entry = group.at(rank)
         if entry is None:
@@ -293,7 +292,7 @@ class SchedulingCycle:
             return
         if rank == group.rank:
             backfill = self._forecast.reservation_for(group)
-            self._reserve(group, backfill)
+            self._set_backfill(group, backfill)
             if self._policy.preemption and (
                 self._state.preemptible or self._preemption.may_reclaim(entry)
             ):
@@ -327,7 +326,7 @@ class SchedulingCycle:
         backfill: BackfillReservation,
         now: datetime,
     ) -> Iterator[Preempt]:
-        """No lease is preempted for a request that could start as soon without it."""
+        """Preempt for the group's first request, unless it could start as soon without that."""
         head, leases = group.head, self._state.leases
         until = later(now, self._policy.preemption_grace_seconds)
         if backfill.shadow_time is not None and backfill.shadow_time <= until:
@@ -344,7 +343,7 @@ class SchedulingCycle:
         self._refresh()
 
     def _over_quota(self, group: WaitingGroup) -> Reason | None:
-        """All requests of a group need as much, so that a quota forbids all of them or none."""
+        """Requests of a group need equally much, so that a quota forbids all of them or none."""
         return self.quota_reason(group.head) if self._state.quotas else None
 
     def _reject(self, group: WaitingGroup, reasons: tuple[Reason, ...]) -> Iterator[Rejection]:
@@ -355,7 +354,7 @@ class SchedulingCycle:
     def _time_out(
         self, overdue: Iterable[tuple[Rank, UUID]], now: datetime, *, explain: bool
     ) -> Iterator[TimeOut]:
-        """Requests that are alike share the reasons worked out for the first of them."""
+        """End these requests; those alike share the reasons worked out for the first of them."""
         reasons: dict[tuple[WaitingGroup, float | None], tuple[Reason, ...]] = {}
         waited = []
         for rank, reservation_id in overdue:
@@ -378,7 +377,7 @@ class SchedulingCycle:
             yield TimeOut(reservation_id=reservation_id, reasons=why)
 
     def _fits(self, group: WaitingGroup) -> bool:
-        """Whether the fleet may serve it some day; checked once for each of its generations."""
+        """Whether the fleet may serve the group some day; checked once per fleet generation."""
         if not self._state.complete or group.fits_in_generation == self._fleet_generation:
             return True
         if not self.search.can_ever_fit(group.shape, group.request):
