@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 from uuid import uuid4
 
@@ -15,6 +14,7 @@ from schemas.executor.attempts import AttemptOutcome, AttemptStarted, FailureKin
 from schemas.executor.ranks import RankState, StartRank
 from schemas.scheduler.reservations import RenewReservation
 from services.executor.domain.gang import rank_starts
+from tests.support.idle_clock import idle_time
 from tests.support.processes.inference_engine import require_engine
 from tests.support.worlds.executor import Scheduler, accept, grant, make_cancel, make_start
 from tests.support.worlds.executor_gang import LEADER, MEMBER, gang, gang_devices, make_gang_start
@@ -189,17 +189,18 @@ async def test_a_rank_without_a_word_from_its_coordinator_stops_within_its_lease
     start = make_gang_start(lease_ttl_seconds=6.0)
     [member_start] = rank_starts(start)
     grant(start)
-    async with gang(nats_url, tmp_path, MEMBER) as nodes:
-        began = time.monotonic()
-        await nodes.scheduler.ask(member_start)
-        await nodes.until(start, MEMBER, RankState.READY)
-        await nodes.scheduler.ask(make_go(start))
-        await nodes.until(start, MEMBER, RankState.RUNNING)
-        pids = nodes.pids(start, MEMBER)
-        view = await nodes.until(start, MEMBER, RankState.ENDED)
-        took_seconds = time.monotonic() - began
-        left = nodes.pids(start, MEMBER)
-        facts = await nodes.scheduler.facts(start)
+    with idle_time(timers=False) as clock:
+        async with gang(nats_url, tmp_path, MEMBER) as nodes:
+            began = clock()
+            await nodes.scheduler.ask(member_start)
+            await nodes.until(start, MEMBER, RankState.READY)
+            await nodes.scheduler.ask(make_go(start))
+            await nodes.until(start, MEMBER, RankState.RUNNING)
+            pids = nodes.pids(start, MEMBER)
+            view = await nodes.until(start, MEMBER, RankState.ENDED)
+            took_seconds = clock() - began
+            left = nodes.pids(start, MEMBER)
+            facts = await nodes.scheduler.facts(start)
 
     assert len(pids) == 1
     assert left == []

@@ -420,7 +420,7 @@ async def until_answering(scheduler: Scheduler, node_id: str = NODE) -> None:
         message = ListRunning(executor_id=node_id)
         try:
             await scheduler.bus.nats.request(
-                subject_for(message), msgspec.msgpack.encode(message), timeout=0.5
+                subject_for(message), msgspec.msgpack.encode(message), timeout=10
             )
         except Exception:  # noqa: BLE001  # no answer yet, for whatever reason
             return False
