@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -203,11 +203,11 @@ async def opened(case: Case, *, deadline_seconds: float = 30) -> AsyncIterator[G
 def loose_ends() -> tuple[set[str], int]:
     """Programs that this process still runs, and sockets and pipes that it holds."""
     here = psutil.Process()
-    running = {
-        " ".join(child.cmdline())
-        for child in here.children(recursive=True)
-        if child.status() != psutil.STATUS_ZOMBIE
-    }
+    running: set[str] = set()
+    for child in here.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it may end meanwhile
+            if child.status() != psutil.STATUS_ZOMBIE:
+                running.add(" ".join(child.cmdline()))
     return running, here.num_fds()
 
 
