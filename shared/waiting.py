@@ -31,12 +31,19 @@ async def within(seconds: float | None) -> AsyncIterator[None]:
         raise RuntimeError("expected to wait in a task")
     cancellations = task.cancelling()
     await asyncio.sleep(0)  # what is pending is raised here
-    async with asyncio.timeout(None) as timeout:
-        if task.cancelling() != cancellations:  # by a signal since then
-            await asyncio.sleep(0)
-        if seconds is not None:
-            timeout.reschedule(asyncio.get_running_loop().time() + seconds)
-        yield
+    timeout = asyncio.timeout(None)
+    try:
+        async with timeout:
+            if task.cancelling() != cancellations:  # by a signal since then
+                await asyncio.sleep(0)
+            if seconds is not None:
+                timeout.reschedule(asyncio.get_running_loop().time() + seconds)
+            yield
+    except asyncio.CancelledError as error:
+        # Python 3.11.2 (Debian 12) takes it for a cancellation where one was heeded before.
+        if timeout.expired() and task.cancelling() == cancellations:
+            raise TimeoutError from error
+        raise
 
 
 async def wait_for(event: asyncio.Event, seconds: float | None) -> bool:
