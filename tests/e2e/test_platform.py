@@ -80,6 +80,7 @@ async def test_a_task_runs_from_submission_to_measured_results(platform: Platfor
     await assert_sound(platform, task_id)
 
 
+@pytest.mark.long
 async def test_two_experiments_run_beside_each_other_on_shares_of_one_gpu(
     platform: PlatformProcess,
 ) -> None:
@@ -129,6 +130,7 @@ async def test_a_task_completes_although_a_service_is_killed(
     await assert_sound(platform, task_id)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 async def test_an_agent_reserves_renews_and_gives_back_and_runs_a_task(
     platform: PlatformProcess,
@@ -382,6 +384,7 @@ async def test_whoever_has_no_token_reads_nothing_but_the_page_that_takes_it(
     assert set(found.values()) == {401}
 
 
+@pytest.mark.long
 async def test_a_second_machine_joins(platform: PlatformProcess) -> None:
     """In another data directory, because it is another machine's; without GPUs, which would be
     missing when it has gone.

@@ -183,7 +183,9 @@ UNTIL_TOLD = (
     ("refusal", "want"),
     [
         pytest.param(ErrorCode.LEASE_LOST, LEASE_LOST_EXIT_CODE, id="lost meanwhile"),
-        pytest.param(ErrorCode.UNAVAILABLE, LEASE_LOST_EXIT_CODE, id="nobody says"),
+        pytest.param(
+            *(ErrorCode.UNAVAILABLE, LEASE_LOST_EXIT_CODE), id="nobody says", marks=pytest.mark.long
+        ),
         pytest.param(None, 3, id="the ledger still has it"),
     ],
 )

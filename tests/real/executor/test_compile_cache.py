@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from schemas.executor.attempts import AttemptOutcome
 from services.executor.app import create_service
 from services.executor.settings import ExecutorSettings
@@ -22,6 +24,7 @@ async def said(scheduler: Scheduler, settings: ExecutorSettings, namespace: str)
     return log.read_text().splitlines()[0]
 
 
+@pytest.mark.long
 async def test_a_second_start_compiles_nothing_and_another_namespace_sees_nothing_of_it(
     nats_url: str, tmp_path: Path
 ) -> None:

@@ -182,6 +182,7 @@ async def test_no_node_starts_or_cancels_what_it_does_not_coordinate(
     assert state is RankState.READY
 
 
+@pytest.mark.long
 async def test_a_rank_without_a_word_from_its_coordinator_stops_within_its_lease(
     nats_url: str, tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ OFFERED = tuple(
 )
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 async def test_every_file_of_the_autotuner_runs_to_its_best_experiment(
     nats_url: str, postgres_dsn: str

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-OPTIONAL = ("aiohttp", "rich", "uvicorn")
+OPTIONAL = ("aiohttp", "opentelemetry.sdk", "opentelemetry.trace", "rich", "uvicorn")
 
 
 @pytest.mark.parametrize(
