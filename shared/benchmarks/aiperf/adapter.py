@@ -8,13 +8,13 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, LevelResult
+from schemas.task.benchmark import BenchmarkSpec, BenchmarkTool, LevelResult
 from shared.benchmarks.aiperf import command
 from shared.benchmarks.aiperf.command import Plan
 from shared.benchmarks.aiperf.installation import AIPERF
@@ -22,24 +22,13 @@ from shared.benchmarks.aiperf.process import LevelProcess, Seen
 from shared.benchmarks.aiperf.results import read_level
 from shared.benchmarks.arrivals import Load
 from shared.benchmarks.builtin.prefix_cache import ServerPrefixCache, level_seed, with_cache_use
-from shared.benchmarks.chat_server import ChatServer
 from shared.benchmarks.genai_bench.tokenizer import write_word_tokenizer
-from shared.benchmarks.levels.level_choice import metrics_of, next_level
+from shared.benchmarks.levels.level_choice import next_level
 from shared.benchmarks.levels.measured_level import PromptTokens
-from shared.benchmarks.tools.adapter import (
-    BenchmarkFailed,
-    DamagedResult,
-    LoadPhase,
-    Progress,
-    ProgressCallback,
-    ServerGone,
-    Target,
-    server_gone,
-)
+from shared.benchmarks.tools.adapter import BenchmarkFailed, DamagedResult, LoadPhase, Progress
+from shared.benchmarks.tools.installed_tool import InstalledTool, Session
 from shared.benchmarks.tools.spec_check import check_generated
-from shared.benchmarks.traffic import request_parameters
 from shared.clock import utcnow
-from shared.paths import make_directory
 
 START_SECONDS: Final = 180.0  # its processes take 10 s, and a slow disk has to be read first
 END_SECONDS: Final = 60.0
@@ -47,73 +36,15 @@ REPORT_SECONDS: Final = 0.5
 LARGEST_PROMPTS_BYTES: Final = 256 * 2**20  # AIPerf copies them once
 
 
-class AIPerf:
-    """Drives the program that is installed beside the platform, and believes its requests alone."""
-
-    label = BenchmarkTool.AIPERF
-
-    def missing(self) -> str | None:
-        """How to install it."""
-        return AIPERF.what_is_missing()
-
-    def check(self, spec: BenchmarkSpec) -> None:
-        """All that the built-in generator can do."""
-        check_generated(spec)
-
-    async def run(
-        self,
-        spec: BenchmarkSpec,
-        target: Target,
-        *,
-        directory: Path,
-        on_progress: ProgressCallback | None = None,
-    ) -> BenchmarkResult:
-        """A process tree for each level; what it wrote stays in `directory`, but for the prompts.
-
-        Raises ServerGone with what was measured if the server stops answering.
-        """
-        self.check(spec)
-        program = AIPERF.installed_program()
-        if program is None:
-            raise BenchmarkFailed(self.missing() or "AIPerf has just been removed")
-        make_directory(directory, 0o700)
-        async with ChatServer(
-            base_url=target.base_url,
-            model_name=target.model_name,
-            api_key=target.api_key,
-            parameters=request_parameters(spec.additional_params),
-        ) as server:
-            session = _Session(
-                spec=spec,
-                target=target,
-                program=program,
-                server=server,
-                directory=directory,
-                on_progress=on_progress,
-            )
-            return await session.measure()
-
-
 @dataclass(slots=True, kw_only=True)
-class _Session:
-    """One benchmark while it runs."""
+class _Session(Session):
+    """A process tree for each level, whose prompts go when it ends."""
 
-    spec: BenchmarkSpec
-    target: Target
-    program: Path
-    server: ChatServer
-    directory: Path
-    on_progress: ProgressCallback | None
-    levels: list[LevelResult] = field(default_factory=list)
     tool_version: str = AIPERF.version
-    _is_simulated: bool = False
     _reported: float = 0.0
-    _began: float = field(default_factory=time.perf_counter)
 
-    async def measure(self) -> BenchmarkResult:
-        await self.server.check_health()
-        self._is_simulated = (await self.server.served_model()).simulated
-        await self.server.check_completion(self.spec.max_time_per_level_seconds)
+    async def measure(self) -> None:
+        await self.checked_model()
         tokenizer = write_word_tokenizer(self.directory / "tokenizer")
         probes = random.Random(secrets.randbits(64))  # noqa: S311  # prompts that none has sent
         cache = ServerPrefixCache(self.server, probes)
@@ -127,14 +58,13 @@ class _Session:
                 level, prompts = await self._level(scenario, plan, tokenizer)
             except BenchmarkFailed as error:
                 if not await self.server.answers():
-                    raise self._gone() from error
+                    raise self.gone() from error
                 raise
             use = await cache.use(start, plan.warmup_requests + level.num_requests)
             level = msgspec.structs.replace(level, seed=seed)
             self.levels.append(with_cache_use(level, use, prompts, is_warm=self.spec.is_warm))
             if not await self.server.answers():
-                raise self._gone()
-        return self._result()
+                raise self.gone()
 
     async def _level(
         self, scenario: str, plan: Plan, tokenizer: Path
@@ -234,18 +164,17 @@ class _Session:
             )
         )
 
-    def _result(self) -> BenchmarkResult:
-        return BenchmarkResult(
-            tool=BenchmarkTool.AIPERF,
-            tool_version=self.tool_version,
-            simulated=self._is_simulated,
-            levels=tuple(self.levels),
-            metrics=metrics_of(self.spec, self.levels),
-            elapsed_seconds=time.perf_counter() - self._began,
-        )
 
-    def _gone(self) -> ServerGone:
-        return server_gone(self.target.base_url, self.spec.num_levels, self._result())
+class AIPerf(InstalledTool):
+    """Takes all that the built-in generator can do."""
+
+    label = BenchmarkTool.AIPERF
+    title = "AIPerf"
+    tool = AIPERF
+    session = _Session
+
+    def check(self, spec: BenchmarkSpec) -> None:
+        check_generated(spec)
 
 
 class _Summary(msgspec.Struct, frozen=True):
