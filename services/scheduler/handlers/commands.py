@@ -43,6 +43,7 @@ from shared.postgres.database import Connection, Database
 from shared.postgres.outbox import stage
 
 C = TypeVar("C", bound=Command)
+Handler = Callable[[C], Awaitable[Reply]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,41 +57,18 @@ class Commands:
     liveness: NodeLiveness
     left_seconds: float
 
-    async def cancel(self, command: CancelReservation) -> Reply:
-        """End a reservation in whatever state it is."""
-        return await self._once(command, _cancel)
+    def once(self, apply: Callable[[Connection, C], Awaitable[Accepted]]) -> Handler[C]:
+        """The handler that checks a command, and applies it if that was not done before."""
 
-    async def cordon(self, command: Cordon) -> Reply:
-        """Grant nothing new there."""
-        return await self._once(command, _cordon)
+        async def handle(command: C) -> Reply:
+            async def apply_checked(connection: Connection) -> Accepted:
+                for name in ("reason", "device_uuid", "set_by"):
+                    validation.check_text(getattr(command, name, None) or "", f"$.{name}")
+                return await apply(connection, command)
 
-    async def uncordon(self, command: Uncordon) -> Reply:
-        """Grant there again; an administrator may also vouch that quarantined holders stopped."""
-        return await self._once(command, _cordon)
+            return await once(self.database, command, apply_checked)
 
-    async def drain(self, command: Drain) -> Reply:
-        """Cordon a node and cancel what is granted there."""
-        return await self._once(command, _drain)
-
-    async def label_node(self, command: LabelNode) -> Reply:
-        """Change what selectors of labels match."""
-        return await self._once(command, _label_node)
-
-    async def admit_node(self, command: AdmitNode) -> Reply:
-        """Grant on a new node from now on."""
-        return await self._once(command, _admit_node)
-
-    async def remove_node(self, command: RemoveNode) -> Reply:
-        """Forget a node that has left, and what is held there if the sender vouches for its end."""
-        return await self._once(command, self._remove_node)
-
-    async def set_namespace(self, command: SetNamespace) -> Reply:
-        """Decide by another quota from now on."""
-        return await self._once(command, _set_namespace)
-
-    async def exempt(self, command: ExemptReservation) -> Reply:
-        """Never find a reservation idle before a time."""
-        return await self._once(command, _exempt)
+        return handle
 
     async def fenced(self, connection: Connection, command: Command, reply: Reply) -> None:
         """A node's reply to a fence: acceptance confirms the stop that its devices wait for."""
@@ -116,7 +94,8 @@ class Commands:
                 only_node=command.executor_id,
             )
 
-    async def _remove_node(self, connection: Connection, command: RemoveNode) -> Accepted:
+    async def remove_node(self, connection: Connection, command: RemoveNode) -> Accepted:
+        """Forget a node that has left, and what is held there if the sender vouches for its end."""
         node_id = command.node_id
         await pause_decisions(connection)
         await node_rows.check_known(connection, node_id)
@@ -143,18 +122,9 @@ class Commands:
             connection, command, partial(NodeRemoved, node_id=node_id, reason=command.reason)
         )
 
-    async def _once(
-        self, command: C, apply: Callable[[Connection, C], Awaitable[Accepted]]
-    ) -> Reply:
-        async def apply_checked(connection: Connection) -> Accepted:
-            for name in ("reason", "device_uuid", "set_by"):
-                validation.check_text(getattr(command, name, None) or "", f"$.{name}")
-            return await apply(connection, command)
 
-        return await once(self.database, command, apply_checked)
-
-
-async def _cancel(connection: Connection, command: CancelReservation) -> Accepted:
+async def cancel(connection: Connection, command: CancelReservation) -> Accepted:
+    """End a reservation in whatever state it is."""
     found = await reservation_rows.lock_one(connection, command.reservation_id)
     stored = validation.owned(found, command)
     require_revision(command.expected_revision, stored.revision)
@@ -163,7 +133,10 @@ async def _cancel(connection: Connection, command: CancelReservation) -> Accepte
     return Accepted(command_id=command.command_id, revision=ended.revision, epoch=ended.epoch)
 
 
-async def _cordon(connection: Connection, command: Cordon | Uncordon) -> Accepted:
+async def cordon(connection: Connection, command: Cordon | Uncordon) -> Accepted:
+    """Grant nothing new there, or again; an administrator may also vouch that quarantined holders
+    stopped.
+    """
     node_id, device_uuid, reason = command.node_id, command.device_uuid, command.reason
     await pause_decisions(connection)
     await node_rows.check_known(connection, node_id, device_uuid)
@@ -192,7 +165,8 @@ async def _confirm_stopped(
         await transitions.free(connection, stored, now, reason, only=numbers)
 
 
-async def _drain(connection: Connection, command: Drain) -> Accepted:
+async def drain(connection: Connection, command: Drain) -> Accepted:
+    """Cordon a node and cancel what is granted there."""
     await pause_decisions(connection)
     await node_rows.check_known(connection, command.node_id)
     cordon = out_of_service.NewCordon(
@@ -204,7 +178,8 @@ async def _drain(connection: Connection, command: Drain) -> Accepted:
     return Accepted(command_id=command.command_id, revision=revision)
 
 
-async def _label_node(connection: Connection, command: LabelNode) -> Accepted:
+async def label_node(connection: Connection, command: LabelNode) -> Accepted:
+    """Change what selectors of labels match."""
     node_id = command.node_id
     # Or a share could be granted by the label as it was.
     await pause_decisions(connection)
@@ -221,14 +196,16 @@ async def _label_node(connection: Connection, command: LabelNode) -> Accepted:
     return await _node_changed(connection, command, labelled)
 
 
-async def _admit_node(connection: Connection, command: AdmitNode) -> Accepted:
+async def admit_node(connection: Connection, command: AdmitNode) -> Accepted:
+    """Grant on a new node from now on."""
     node_id = command.node_id
     await node_rows.check_known(connection, node_id)
     await node_rows.write_admitted(connection, node_id)
     return await _node_changed(connection, command, partial(NodeAdmitted, node_id=node_id))
 
 
-async def _set_namespace(connection: Connection, command: SetNamespace) -> Accepted:
+async def set_namespace(connection: Connection, command: SetNamespace) -> Accepted:
+    """Decide by another quota from now on."""
     limit = None if command.gpu_limit is None else _hundredths(command.gpu_limit, "gpu_limit")
     guaranteed = _hundredths(command.guaranteed_gpus, "guaranteed_gpus")
     if limit is not None and guaranteed > limit:
@@ -255,7 +232,8 @@ async def _set_namespace(connection: Connection, command: SetNamespace) -> Accep
     return Accepted(command_id=command.command_id, revision=revision)
 
 
-async def _exempt(connection: Connection, command: ExemptReservation) -> Accepted:
+async def exempt(connection: Connection, command: ExemptReservation) -> Accepted:
+    """Never find a reservation idle before a time."""
     found = await reservation_rows.lock_one(connection, command.reservation_id)
     stored = validation.owned(found, command)
     now = await reservation_rows.database_now(connection)

@@ -27,6 +27,7 @@ from schemas.scheduler.views import (
     WhatIf,
 )
 from schemas.telemetry.readings import HealthChanged, InventoryReported
+from services.scheduler.handlers import commands
 from services.scheduler.handlers.commands import Commands
 from services.scheduler.handlers.fleet_queries import FleetQueries
 from services.scheduler.handlers.history_queries import HistoryQueries
@@ -38,7 +39,7 @@ from shared.messaging.bus import Route, command_route, event_route, query_route
 
 def build_routes(
     batcher: CommandBatcher,
-    commands: Commands,
+    handlers: Commands,
     reservations: ReservationQueries,
     fleet: FleetQueries,
     history: HistoryQueries,
@@ -48,15 +49,15 @@ def build_routes(
         command_route(batcher.submit_request, RequestReservation, workers=LARGEST_BATCH),
         command_route(batcher.submit, RenewReservation, workers=LARGEST_BATCH),
         command_route(batcher.submit, ReleaseReservation, workers=LARGEST_BATCH),
-        command_route(commands.cancel, CancelReservation),
-        command_route(commands.cordon, Cordon),
-        command_route(commands.uncordon, Uncordon),
-        command_route(commands.drain, Drain),
-        command_route(commands.label_node, LabelNode),
-        command_route(commands.admit_node, AdmitNode),
-        command_route(commands.remove_node, RemoveNode),
-        command_route(commands.set_namespace, SetNamespace),
-        command_route(commands.exempt, ExemptReservation),
+        command_route(handlers.once(commands.cancel), CancelReservation),
+        command_route(handlers.once(commands.cordon), Cordon),
+        command_route(handlers.once(commands.cordon), Uncordon),
+        command_route(handlers.once(commands.drain), Drain),
+        command_route(handlers.once(commands.label_node), LabelNode),
+        command_route(handlers.once(commands.admit_node), AdmitNode),
+        command_route(handlers.once(handlers.remove_node), RemoveNode),
+        command_route(handlers.once(commands.set_namespace), SetNamespace),
+        command_route(handlers.once(commands.exempt), ExemptReservation),
         query_route(reservations.get_reservation, GetReservation),
         query_route(reservations.list_reservations, ListReservations),
         query_route(reservations.explain, ExplainReservation),
