@@ -83,7 +83,6 @@ class SampleStore:
     partitions: Partitions
     stored: Callable[[Connection, Spans], Awaitable[None]]
     forward: Callable[[list[GpuSampled]], None] | None = None
-    readings_stored: int = 0
     _devices: dict[DeviceKey, tuple[int, DeviceRow]] = field(default_factory=dict)
     _conditions: dict[Found, int | None] = field(default_factory=dict)
     _conditions_until: float = 0.0
@@ -121,7 +120,6 @@ class SampleStore:
             # Another instance dropped a partition that this one remembers.
             self.partitions.known.clear()
             raise UnavailableError(f"a partition is missing: {error}") from error
-        self.readings_stored += sum(len(sample.gpus) for sample in fresh)
         if self.forward is not None:
             self.forward(fresh)
 

@@ -108,15 +108,12 @@ def read_run(content: bytes, observed: Observed) -> LevelResult:
     return msgspec.structs.replace(level, requests=columns_of(samples, failed))
 
 
-def level_of(
-    aggregate: RunAggregate, observed: Observed, *, time_unit: str = "s", scenario: str = ""
-) -> LevelResult:
+def level_of(aggregate: RunAggregate, observed: Observed, *, time_unit: str = "s") -> LevelResult:
     """The level that an aggregate stands for, its figures as they are. Raises DamagedResult."""
     seconds = _seconds_in(time_unit)
     empty = _counted(aggregate, observed, aggregate.run_duration, ())
     return msgspec.structs.replace(
         empty,
-        scenario=scenario or empty.scenario,
         requests_per_second=aggregate.requests_per_second,
         mean_output_throughput_tokens_per_s=aggregate.mean_output_throughput_tokens_per_s,
         mean_input_throughput_tokens_per_s=aggregate.mean_input_throughput_tokens_per_s,

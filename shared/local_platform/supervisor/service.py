@@ -2,8 +2,7 @@
 
 import asyncio
 import os
-import signal
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -54,16 +53,13 @@ class ChildSpec:
     """A service's process.
 
     `env` is the whole environment; a callable is called at every start, for addresses that are
-    known only then. `readiness` returns when the service answers; None has it link its ready file
-    by `shared.lifecycle.notify_ready`.
+    known only then. The service links its ready file by `shared.lifecycle.notify_ready`.
     """
 
     name: str
     argv: Sequence[str]
     env: Environment | Callable[[], Environment] = field(default_factory=dict)
-    readiness: Callable[[], Awaitable[None]] | None = None
     ready_timeout_seconds: float = 30.0
-    stop_signal: signal.Signals = signal.SIGTERM
     stop_timeout_seconds: float = 10.0
 
 
@@ -76,7 +72,7 @@ class ServiceProcess(ManagedProcess):
         self._marks = marks
         self.name = spec.name
         self.log_path = directory.log_path(spec.name)
-        self.stop_signal, self.stop_timeout_seconds = spec.stop_signal, spec.stop_timeout_seconds
+        self.stop_timeout_seconds = spec.stop_timeout_seconds
 
     async def start(self) -> None:
         ready_path = self._directory.ready_path(self.name)
@@ -107,8 +103,5 @@ class ServiceProcess(ManagedProcess):
             await cancelled(ended, ready)
 
     async def _announced(self, child: ChildProcess, ready_path: Path) -> None:
-        if self.spec.readiness is not None:
-            await self.spec.readiness()
-            return
         while announced_pid(ready_path) != child.pid:  # noqa: ASYNC110  # a file has no event
             await asyncio.sleep(POLL_SECONDS)

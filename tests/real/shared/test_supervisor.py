@@ -60,7 +60,7 @@ def service(name: str, script: str = SERVES, **limits: float) -> ChildSpec:
         name=name,
         argv=[sys.executable, "-S", "-c", BARE + script],
         env={"PATH": os.defpath},
-        **limits,  # type: ignore[arg-type]  # only the limits in seconds are passed on
+        **limits,
     )
 
 

@@ -86,7 +86,7 @@ class DecisionEngine:
     @property
     def is_contended(self) -> bool:
         """Whether requests of several namespaces wait, so that turns count."""
-        return self._cycle.waiting.is_contended_by()
+        return self._cycle.waiting.has_rivals()
 
     def used_share(self, namespace: str) -> float:
         """What turns go by: the dominant share of what it holds and held, over its weight."""

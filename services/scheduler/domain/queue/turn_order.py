@@ -33,10 +33,10 @@ class TurnOrder:
         if now is not None and now != self._now:
             self._now, self.outdated = now, True
         waiting = self._waiting
-        if not self.outdated or not (waiting.is_contended or waiting.is_contended_by()):
+        if not self.outdated or not (waiting.is_contended or waiting.has_rivals()):
             return
         self.outdated = False
-        waiting.is_contended = waiting.is_contended_by()
+        waiting.is_contended = waiting.has_rivals()
         self._levels = None
         if waiting.is_contended and len(waiting.priorities) > 1:
             self._levels = Levels.of(max(waiting.priorities), self._aging_seconds, self._now)

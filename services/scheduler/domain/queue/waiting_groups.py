@@ -72,11 +72,9 @@ class WaitingGroups:
     def __len__(self) -> int:
         return len(self._seniorities)
 
-    def is_contended_by(self, newcomer: str = "") -> bool:
+    def has_rivals(self) -> bool:
         """Whether more than one namespace waits; requests without one do not count."""
-        if not newcomer and len(self.by_namespace) < 2:
-            return False
-        return len((self.by_namespace.keys() | {newcomer}) - {""}) > 1
+        return len(self.by_namespace) - ("" in self.by_namespace) > 1
 
     def in_order(self) -> Iterator[QueuedRequest]:
         """All requests, first in rank first."""
