@@ -1,7 +1,7 @@
 """Tracks which pods this node's GPUs were given to, where a kubelet runs."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from schemas.telemetry.readings import DeviceFacts, GpuPod, GpuReading
-from services.telemetry.domain.pods import ClaimedDevice, PodDevices, pods_of_devices
+from services.telemetry.domain.pods import pods_of_devices
 from services.telemetry.kubernetes.pod_resources import kubelet
 from services.telemetry.kubernetes.resource_slices import ResourceSlices
 from shared.errors import UnavailableError
@@ -49,14 +49,11 @@ class PodTracker:
             try:
                 while True:
                     containers = await listed()
-                    names = await self.slices.names(_claimed(containers))
+                    claimed = frozenset(device for each in containers for device in each.claimed)
+                    names = await self.slices.names(claimed)
                     self._pods = pods_of_devices(containers, self.devices(), names)
                     await asyncio.sleep(LIST_SECONDS)
             except UnavailableError as error:
                 log.warning("pods_unknown", error=str(error))
             finally:
                 self._pods = None
-
-
-def _claimed(containers: Iterable[PodDevices]) -> frozenset[ClaimedDevice]:
-    return frozenset(device for container in containers for device in container.claimed)

@@ -54,7 +54,6 @@ from services.executor.settings import ExecutorSettings
 from shared.benchmarks.tools.adapter import BenchmarkFailed
 from shared.clock import utcnow
 from shared.disk import reports_no_room, room_at
-from shared.lease import Lease
 from shared.logging import log
 from shared.messaging.bus import Bus
 from shared.paths import make_directory
@@ -94,7 +93,9 @@ class AttemptRun:
     def __post_init__(self) -> None:
         self._stopped = asyncio.get_running_loop().create_future()
         self._keeper = LeaseKeeper(
-            command=self.command, bus=self.bus, on_confirmed=self._guard_lease
+            command=self.command,
+            bus=self.bus,
+            on_confirmed=lambda lease: self.guard.hold(self.labels, lease.kill_at),
         )
         self._progress = ProgressReporter(command=self.command, journal=self.journal, bus=self.bus)
         self._cache = AttemptCache(command=self.command, caches=CompileCaches.of(self.settings))
@@ -205,9 +206,6 @@ class AttemptRun:
             return lease_lost("the lease was not renewed in time: the executor was held up")
         error = lease.exception()
         return lease_lost(lease.result()) if error is None else self._broken(error)
-
-    def _guard_lease(self, lease: Lease) -> None:
-        self.guard.hold(self.labels, lease.kill_at)
 
     async def _watch_ranks(self) -> Verdict:
         await self._keeper.confirmed.wait()
@@ -325,7 +323,7 @@ class AttemptRun:
             labels=self.labels,
             directory=self._directory,
             log=self._log,
-            served_model_name=self._served_model_name,
+            served_model_name=self.command.benchmark.model_name or self.command.engine.model,
             remember=remember,
             rank_parameters=self._rank_parameters,
             report=self._progress.start_progressed,
@@ -340,10 +338,6 @@ class AttemptRun:
         except JournalFull as error:
             # The attempt goes on without this fact on record.
             log.warning("attempt_fact_unrecorded", found=str(found), error=str(error))
-
-    @property
-    def _served_model_name(self) -> str:
-        return self.command.benchmark.model_name or self.command.engine.model
 
     async def _measure(self, base_url: str) -> BenchmarkResult:
         engine = self._engine

@@ -129,7 +129,7 @@ class CompileCaches:
 
     def _prune(self) -> None:
         found = [
-            (lock.stat().st_mtime, _size_bytes(lock.parent), lock)
+            (lock.stat().st_mtime, sum(_sizes(lock.parent)), lock)
             for lock in self.root.glob(f"*/*/*/{_LOCK}")
         ]
         total = sum(size for _, size, _ in found)
@@ -158,11 +158,8 @@ def _opened(held: HeldCache) -> HeldCache:
     return held
 
 
-def _size_bytes(directory: Path) -> int:
-    return sum(_sizes(directory))
-
-
 def _sizes(directory: Path) -> Iterator[int]:
+    """What each file takes of the disk, in bytes."""
     for above, _, files in os.walk(directory):
         for name in files:
             with contextlib.suppress(OSError):

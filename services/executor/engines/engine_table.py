@@ -40,10 +40,6 @@ def _sglang_missing() -> str | None:
     return None
 
 
-def _nothing_missing() -> str | None:
-    return None
-
-
 _OURS: Final = (sys.executable, "-m")
 _OUR_ENV: Final = (("PYTHONPATH", str(SOURCE_ROOT)),)
 _ADDRESS: Final = frozenset({"host", "port", "model", "alias"})
@@ -67,7 +63,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
             task_fields={"tp": TaskField(flag="tp-size")},
             program=(*_OURS, simulated.__name__),
             name_flag="--alias",
-            missing=_nothing_missing,
+            missing=lambda: None,
             flags=simulated.FLAGS,
             owned=_ADDRESS,
             env=_OUR_ENV,

@@ -127,11 +127,8 @@ def _place_in_request(path: str | None, parameters: Mapping[str, FieldDefinition
 def _place(field: FieldDefinition) -> str:
     definition = field.kwarg_definition
     place = getattr(definition, "param_type", ParamType.QUERY)
-    return f"{place.value}.{_wire_name(field)}"
-
-
-def _wire_name(field: FieldDefinition) -> str:
-    return getattr(field.kwarg_definition, "name", None) or field.name
+    name = getattr(definition, "name", None) or field.name
+    return f"{place.value}.{name}"
 
 
 def headers_of(problem: Problem, error: Exception) -> dict[str, str]:

@@ -232,11 +232,6 @@ def _experiments(row: Any) -> tuple[ExperimentDetail, ...]:
     )
 
 
-async def read_aside(tar: BinaryIO) -> Content:
-    """As `read_content`, on a thread: checksums of so many bytes take a while."""
-    return await asyncio.to_thread(read_content, tar)
-
-
 @asynccontextmanager
 async def on_disk(chunks: AsyncIterator[bytes]) -> AsyncIterator[BinaryIO]:
     """What comes, as a file without a name: it goes with the block, or with this process.

@@ -228,7 +228,7 @@ async def record_change(connection: AnyConnection, handler: BaseRouteHandler) ->
     Access control records the outcome.
     """
     scope: Any = connection.scope
-    if _is_socket(connection) or scope["method"] in READING_METHODS:
+    if scope["type"] == ScopeType.WEBSOCKET or scope["method"] in READING_METHODS:
         return
     if handler.opt.get("audited", True):
         await record_as(scope["state"]["identity"], connection)
@@ -260,10 +260,6 @@ def query_names(handler: BaseRouteHandler) -> set[str]:
         for inside, field in handler.parsed_fn_signature.parameters.items()
         if isinstance(field.kwarg_definition, QueryParameter)
     }
-
-
-def _is_socket(connection: AnyConnection) -> bool:
-    return connection.scope["type"] == ScopeType.WEBSOCKET
 
 
 def command_id_of(

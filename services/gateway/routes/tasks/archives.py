@@ -1,5 +1,6 @@
 """Tasks and experiments as files: out of here, and in from elsewhere."""
 
+import asyncio
 import importlib.metadata
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, TypeVar
@@ -35,7 +36,7 @@ from schemas.results.measurements import (
 from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
 from services.gateway.domain.experiments import experiment_detail
-from services.gateway.ledger.imports import ImportedPlace, on_disk, read_aside
+from services.gateway.ledger.imports import ImportedPlace, on_disk, read_content
 from services.gateway.routes.common import (
     PROBLEMS,
     Caller,
@@ -137,7 +138,8 @@ async def import_archive(
     """
     async with on_disk(request.stream()) as tar:
         namespace = identity.namespace_for(namespace)
-        content = await read_aside(tar)
+        # On a thread: checksums of so many bytes take a while.
+        content = await asyncio.to_thread(read_content, tar)
         known = await or_none(gateway.bus.query(GetTask(task_id=content.task.task_id), TaskView))
         if known is not None:
             raise RefusedError(

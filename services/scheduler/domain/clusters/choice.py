@@ -163,7 +163,7 @@ class ClusterFleet:
         suitable = list(self._candidates(request, wanted, usable, 0))
         most = max((each.free_gpus.idle for each in suitable), default=0)
         why = f"no node has {_idle_gpus(request.gpus)}; the most that one has is {most}"
-        if not _names_nodes(request, wanted):
+        if not (wanted.node_names or request.gpu_models):
             return _leave(request, wanted, usable, why)
         # The choice is not all Kubernetes': the best of those that may be taken, idle or not.
         if suitable:
@@ -264,10 +264,6 @@ def _is_named(cluster: Cluster, request: GpuRequest, wanted: ClusterRequest) -> 
     return wanted.cluster_id in (None, cluster.cluster_id) and (
         not request.node_ids or cluster.cluster_id in request.node_ids
     )
-
-
-def _names_nodes(request: GpuRequest, wanted: ClusterRequest) -> bool:
-    return bool(wanted.node_names or request.gpu_models)
 
 
 def _suits(node: ClusterNode, request: GpuRequest, wanted: ClusterRequest) -> bool:
