@@ -136,7 +136,7 @@ class AttemptRun:
 
     @property
     def _rank_state(self) -> RankState:
-        # A coordinator may still be looking for the first failure; a member says ENDING at once.
+        # A coordinator still looks for the first failure then; a member tells only its verdict.
         is_over = self._over_at is not None and not self._is_member
         if is_over or self._verdict is not None:
             return RankState.ENDING
@@ -199,7 +199,9 @@ class AttemptRun:
         if lease.done():
             return self._too_late(lease)
         broken = reporting.exception() if not reporting.cancelled() else None
-        return self._broken(broken) if broken is not None else deadline.result()
+        if broken is None and not deadline.cancelled():
+            return deadline.result()
+        return self._broken(broken or RuntimeError("its work was cancelled from inside"))
 
     def _too_late(self, lease: asyncio.Task[str]) -> Verdict:
         if not lease.done():

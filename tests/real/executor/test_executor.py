@@ -315,6 +315,25 @@ async def test_an_engine_that_dies_while_measured_fails_the_attempt(
     assert finished.benchmark is None
 
 
+async def test_work_that_is_cancelled_from_inside_fails_the_attempt(
+    nats_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cancelled(*_: object, **__: object) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr("services.executor.attempts.run.probe_and_load", cancelled)
+    start = make_start(FAST)
+    async with node(nats_url, tmp_path) as scheduler:
+        await scheduler.ask(start)
+        finished = await scheduler.finished(start)
+        await scheduler.until_released(start)
+
+    assert finished.outcome is AttemptOutcome.FAILED
+    assert finished.failure is not None
+    assert finished.failure.kind is FailureKind.INTERNAL
+    assert "cancelled from inside" in finished.failure.message
+
+
 async def test_a_benchmark_whose_requests_fail_is_no_success(nats_url: str, tmp_path: Path) -> None:
     start = make_start({**FAST, "error-rate": 1})
     async with node(nats_url, tmp_path) as scheduler:
