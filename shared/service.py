@@ -51,7 +51,7 @@ class Service:
     Order of a start: database, bus, `start`, subscriptions, loops, `ready`; of a stop: `stop`,
     loops, subscriptions, bus, database. A service with a database also runs the relay of its outbox
     and the sender of its durable commands, whose answers go to `on_reply`. The streams' events go
-    to `on_stream_seen` and `on_new_stream`, as of `StreamDeclaration`.
+    to `on_stream_seen` and `on_new_stream`, which `StreamDeclaration` describes.
     """
 
     def __init__(

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 # A few examples, the same in every run; or many new ones, however long a machine takes for one.
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=25)
 settings.register_profile(
-    "thorough", max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "thorough",
+    settings.get_profile("default"),  # not `ci`'s, which draws the same wherever CI is set
+    max_examples=300,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 
 # Nothing that tests start speaks to a public server, but each process that imports aiohttp would

@@ -266,7 +266,7 @@ export interface Backlog {
  * the same in all requests of a level. With several `turns` those are loads of conversations, whose
  * every turn is sent with all before it, `think_seconds` after the answer.
  *
- * With `load_search` each experiment searches the greatest load that meets
+ * With `load_search` each experiment searches for the greatest load that meets
  * `optimization.constraints`, which is its score (`maximize_load`).
  *
  * `quality` absent: answers are compared where the task varies what may change them.
@@ -1664,8 +1664,8 @@ export interface ExplainReservation {
  *
  * `expected_start_at`, on `expected_node_ids`, is worked out from leases and expected durations;
  * null if one that matters is unknown. `suggestion` is null if nothing that the request can give up
- * would help. On a large fleet some reasons have their sentence, every code among them;
- * `reasons_left_out` counts the rest.
+ * would help. On a large fleet only some reasons are listed with their sentence, every code among
+ * them; `reasons_left_out` counts the rest.
  */
 export interface Explanation {
   type: "scheduler.explanation";
@@ -2857,7 +2857,7 @@ export interface ListDrifts {
   ended?: boolean;
 }
 
-/** What an experiment's newest engine reported. Answered by `EngineSampleList`. */
+/** What the newest attempt's engine reported. Answered by `EngineSampleList`. */
 export interface ListEngineSamples {
   type: "results.list_engine_samples";
   limit?: number;

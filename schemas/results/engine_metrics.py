@@ -51,7 +51,7 @@ class EngineSeriesView(View, frozen=True, kw_only=True, tag="results.engine_seri
 
 
 class ListEngineSamples(ListQuery, frozen=True, kw_only=True, tag="results.list_engine_samples"):
-    """What an experiment's newest engine reported. Answered by `EngineSampleList`."""
+    """What the newest attempt's engine reported. Answered by `EngineSampleList`."""
 
     experiment_id: UUID
     limit: Annotated[int, Meta(ge=1, le=5000)] = 5000

@@ -187,8 +187,8 @@ class Explanation(View, frozen=True, kw_only=True, tag="scheduler.explanation"):
 
     `expected_start_at`, on `expected_node_ids`, is worked out from leases and expected durations;
     None if one that matters is unknown. `suggestion` is None if nothing that the request can give
-    up would help. On a large fleet some reasons have their sentence, every code among
-    them; `reasons_left_out` counts the rest.
+    up would help. On a large fleet only some reasons are listed with their sentence, every
+    code among them; `reasons_left_out` counts the rest.
     """
 
     reservation_id: UUID

@@ -242,7 +242,7 @@ class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
     is the same in all requests of a level. With several `turns` those are loads of conversations,
     whose every turn is sent with all before it, `think_seconds` after the answer.
 
-    With `load_search` each experiment searches the greatest load that meets
+    With `load_search` each experiment searches for the greatest load that meets
     `optimization.constraints`, which is its score (`maximize_load`).
 
     `quality` absent: answers are compared where the task varies what may change them.

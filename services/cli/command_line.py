@@ -79,6 +79,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _drop_unwritten() -> None:
-    """Its reader is gone or slow: the interpreter must not try again at its end."""
+    """Of standard output, whose reader is gone or slow: the interpreter would try at its end."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

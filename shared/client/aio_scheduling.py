@@ -135,5 +135,5 @@ select_best_node = find_best_node_for_deployment
 
 
 def _group(gpus: int, min_memory_mb: int | None, balanced_memory: bool) -> GpuRequest:
-    """GPUs for one engine. Unless set, a request needs half of each GPU's memory."""
+    """GPUs for one engine. 0, as None in a `GpuRequest` requires half of each GPU's memory."""
     return GpuRequest(gpus=gpus, min_memory_mb=min_memory_mb or 0, balanced_memory=balanced_memory)

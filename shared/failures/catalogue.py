@@ -1,4 +1,4 @@
-"""All known failures in the order in which they are searched, and the search for them."""
+"""All known failures in the order in which they are searched for, and the search."""
 
 import re
 from typing import Final
@@ -29,7 +29,7 @@ CATALOGUE: Final[tuple[Known, ...]] = (
 )
 
 LONGEST: Final = 32 << 10  # characters: less than 0.1 s
-# Patterns match a line as a whole, some of them at each of its beginnings.
+# Some patterns scan the rest of a line from each of its positions.
 _LONG_LINE: Final = re.compile(r"[^\n]{1000}(?=[^\n])")
 
 

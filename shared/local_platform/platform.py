@@ -22,8 +22,8 @@ SERVICES: Final = ("scheduler", "telemetry", "results", "orchestrator", "executo
 AGENT_SERVICES: Final = ("telemetry", "executor")
 POSTGRES_SERVICES: Final = frozenset({"scheduler", "results", "orchestrator", "gateway"})
 POSTGRES_VARIABLE: Final = "GPUSTEWARD_POSTGRES_DSN"
-# Longer than any service's own limit for what it does while stopping; the executor ends engines.
 ADMIT_NODES_VARIABLE: Final = "GPUSTEWARD_SCHEDULER_ADMIT_NODES"
+# Longer than any service's own limit for what it does while stopping; the executor ends engines.
 STOP_TIMEOUT_SECONDS: Final[Mapping[str, float]] = {"executor": 30.0}
 
 CLUSTER_SERVICES: Final[Mapping[str, str]] = {"cluster": "cluster", "cluster-executor": "executor"}

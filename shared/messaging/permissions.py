@@ -1,7 +1,7 @@
 """Who may send and receive what on the bus: the one table of which every server's users are made.
 
 A service owns what its messages' tags name: it publishes these events, and receives these commands
-and queries. `RULES` lists who else takes part. A user's name is of what it is: `scheduler`,
+and queries. `RULES` lists who else takes part. A user's name states its role: `scheduler`,
 `node_<id>`, `viewer_<name>`, `submitter_<namespace>_<name>`, `admin_<name>`.
 """
 

@@ -1,4 +1,4 @@
-"""What the streams are called, for whoever does without a client of the bus."""
+"""Names of the streams, for the table of permissions: importing them loads no NATS client."""
 
 from typing import Final
 

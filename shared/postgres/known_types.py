@@ -1,4 +1,4 @@
-"""What Postgres says of its built-in types, asked once in a process instead of once a connection.
+"""What Postgres says of its built-in types, asked once in a process for each set of them.
 
 asyncpg asks for every array and range that a statement names, on each connection anew: 9 ms of the
 server, a third of what it did in a short life of a service (docs/performance.md).

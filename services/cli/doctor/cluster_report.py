@@ -42,7 +42,8 @@ class ClusterReport(Struct, frozen=True, kw_only=True):
     """`counted` and `devices` are GPUs by extended resource and by DRA driver; None: this login may
     not see them. `ome_versions` is empty without OME, and None where that could not be asked.
     `unknown_fields` is None where no definition of a kind may be read. `missing_rights` are
-    `verb/verb place`, `unknown` what cannot be read for want of others, with these in parentheses.
+    `verb/verb place`, `unreadable` what this login cannot learn for want of rights, with these in
+    parentheses.
     """
 
     error: str | None = None
@@ -53,7 +54,7 @@ class ClusterReport(Struct, frozen=True, kw_only=True):
     unknown_fields: Mapping[str, tuple[str, ...]] | None = None
     namespace: str = "default"
     missing_rights: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
 
 
 class _NodeStatus(Struct, frozen=True):
@@ -129,7 +130,7 @@ async def _ask(kubeconfig: str | None, namespace: str, timeout_seconds: float) -
             engine_rights += OME_RIGHTS
         if isinstance(kueue, _Group):
             engine_rights += KUEUE_RIGHTS
-        missing, unknown = await _missing(
+        missing, unreadable = await _missing(
             client,
             [(each, None) for each in rights]
             + [(each, NAMESPACE) for each in DEVICE_RIGHTS]
@@ -143,7 +144,7 @@ async def _ask(kubeconfig: str | None, namespace: str, timeout_seconds: float) -
             unknown_fields=await _unknown_fields(client) if has_ome else None,
             namespace=namespace,
             missing_rights=missing,
-            unknown=unknown,
+            unreadable=unreadable,
         )
 
 

@@ -204,8 +204,8 @@ def permissions(facts: HostFacts) -> Seen:
             f"{_ROLES}; it may not {', '.join(report.missing_rights)}",
         )
     may = f"this login may watch the cluster and run engines in {report.namespace}"
-    if report.unknown:
-        return warn(f"{may}, but not learn {', '.join(report.unknown)}", _ROLES)
+    if report.unreadable:
+        return warn(f"{may}, but not learn {', '.join(report.unreadable)}", _ROLES)
     return ok(may)
 
 

@@ -170,7 +170,7 @@ PROBLEMS: Final = _problems(
 CHANGE_PROBLEMS: Final = PROBLEMS | _problems({412: "Changed since If-Match was read"})
 
 get = partial(litestar.get, responses=PROBLEMS)
-# A route that only reads, or is too frequent to be of use in the audit log.
+# Of a route that only reads, or is too frequent to be of use: not in the audit log.
 UNAUDITED: Final = {"audited": False}
 
 post = partial(litestar.post, responses=CHANGE_PROBLEMS, return_dto=None)

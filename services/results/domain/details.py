@@ -43,8 +43,8 @@ def details_of(
         return covered_seconds(readings, spans, lambda r: r.condition_no in of_conditions)
 
     met = {r.condition_no for r in within if r.condition_no is not None}
-    told = {number: conditions[number] for number in met if number in conditions}
-    reasons = _harmful_reasons(told)
+    found = {number: conditions[number] for number in met if number in conditions}
+    reasons = _harmful_reasons(found)
     return GpuDetails(
         coverage_percent=coverage_percent,
         longest_gap_seconds=longest_gap_seconds(readings, spans),
@@ -55,7 +55,7 @@ def details_of(
         energy_wh=energy.watt_hours if energy is not None else None,
         energy_source=energy.source if energy is not None else None,
         throttled_seconds=seconds(frozenset().union(*reasons.values()))
-        if any(condition.throttle_reasons is not None for condition in told.values())
+        if any(condition.throttle_reasons is not None for condition in found.values())
         else None,
         throttle_reasons={reason: seconds(numbers) for reason, numbers in reasons.items()},
         ecc_corrected=_growth([reading.ecc_corrected for reading in _around(readings, spans)]),
@@ -70,7 +70,7 @@ def details_of(
             CoTenant(
                 seconds=seconds(numbers), reservation_id=tenant.reservation_id, name=tenant.name
             )
-            for tenant, numbers in _others(told, reservation_id).items()
+            for tenant, numbers in _others(found, reservation_id).items()
         ),
     )
 

@@ -140,7 +140,7 @@ async def _grant(
         [grant.placed.node_id for grant in grants],
         [to_json(devices[grant.reservation_id]) for grant in grants],
         now,
-        [multirange(ranges) if ranges else None for ranges in taken],
+        [multirange(ranges) if ranges is not None else None for ranges in taken],
     )
     await _hold_hosts(connection, grants, stored)
     await stage(

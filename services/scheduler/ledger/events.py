@@ -142,7 +142,7 @@ def exempted(
 
 
 def ended(after: Reservation, now: datetime) -> ReservationEnded:
-    """The end that its state is."""
+    """The event of its end, of the type that belongs to its state."""
     event = _END_EVENTS[after.state](
         **_common(after, after.revision, now),
         epoch=after.epoch,

@@ -148,12 +148,12 @@ class Reconciler:
             log.warning("drift_detected", kind=drift.finding.kind, detail=drift.finding.detail)
 
 
-async def _lock(connection: Connection, acting: Iterable[Drift], told: Iterable[Drift]) -> None:
+async def _lock(connection: Connection, acting: Iterable[Drift], reported: Iterable[Drift]) -> None:
     """What acting on drifts and reporting others changes, before the first change."""
     ids = {drift.finding.reservation_id for drift in acting}
     stored = await reservation_rows.lock(connection, [one for one in ids if one is not None])
     nodes = {node_id for one in stored.values() for node_id in one.node_ids}
-    await lock_nodes(connection, nodes | {drift.finding.node_id for drift in told})
+    await lock_nodes(connection, nodes | {drift.finding.node_id for drift in reported})
 
 
 async def _act_on(connection: Connection, drift: Drift, epochs: Mapping[UUID, int]) -> None:

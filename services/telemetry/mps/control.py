@@ -37,7 +37,7 @@ class MpsFailed(StewardError):
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """A process that carries our mark; its descriptor stays valid, whatever gets its number."""
+    """A process that carries our mark. The descriptor means it also when another has its pid."""
 
     pid: int
     descriptor: int

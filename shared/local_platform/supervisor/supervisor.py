@@ -127,9 +127,9 @@ class Supervisor:
         self._stop.set()
 
     async def run(self) -> None:
-        """Start everything and restart what ends until a stop; everything has ended on return.
+        """Start everything and restart what ends, until a stop is requested.
 
-        Raises why a child did not start for the first time.
+        On return everything has ended. Raises the error of a child that did not start at first.
         """
         loop = asyncio.get_running_loop()
         for handled in (signal.SIGTERM, signal.SIGINT):
@@ -326,7 +326,7 @@ class Supervisor:
                 await each.child.stop()
 
     def _lacks_room(self, error: NotReady | OSError) -> bool:
-        """Whether a start failed because the disk is full; a server's log has it of itself."""
+        """Whether a start failed because the disk is full; a server writes that into its log."""
         return (
             reports_no_room(error)
             or os.strerror(errno.ENOSPC).lower() in str(error).lower()

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from schemas.executor.attempts import FailureKind
-from services.executor.runtimes.kubernetes.kinds import EngineObject, Pod
+from services.executor.runtimes.kubernetes.kinds import ObjectWithStatus, Pod
 from services.executor.runtimes.kubernetes.sight import image_of, sight_of
 
 SERVICE: dict[str, Any] = {"metadata": {"name": "s", "uid": "u"}}
@@ -26,8 +26,8 @@ def pod(
     return msgspec.convert(given, Pod)
 
 
-def workload(**status: Any) -> EngineObject:
-    return msgspec.convert({**SERVICE, "status": status}, EngineObject)
+def workload(**status: Any) -> ObjectWithStatus:
+    return msgspec.convert({**SERVICE, "status": status}, ObjectWithStatus)
 
 
 def engine(state: dict[str, Any], **rest: Any) -> dict[str, Any]:

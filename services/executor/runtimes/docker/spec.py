@@ -90,8 +90,8 @@ def container_settings(
             # Clients of MPS and its server share memory.
             "IpcMode": "host" if is_by_mps(devices) else "private",
             "CapDrop": ["ALL"],
-            # Models and their cache belong to other users; what is mounted, and whether
-            # it may be written, is ours to say.
+            # Models and their cache may belong to any user; what is mounted, and whether it may
+            # be written, is ours to say.
             "CapAdd": ["DAC_OVERRIDE"],
             "SecurityOpt": ["no-new-privileges"],
             "Privileged": False,

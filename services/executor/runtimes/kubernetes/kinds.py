@@ -169,8 +169,8 @@ class ModelStatus(Struct, frozen=True, rename="camel"):
     last_failure_info: ModelFailure | None = None
 
 
-class EngineObjectStatus(Struct, frozen=True, rename="camel"):
-    """Of an InferenceService or a Deployment."""
+class ObjectStatus(Struct, frozen=True, rename="camel"):
+    """Of an InferenceService, a Deployment or a Workload of Kueue."""
 
     url: str = ""
     address: Address | None = None
@@ -178,9 +178,9 @@ class EngineObjectStatus(Struct, frozen=True, rename="camel"):
     model_status: ModelStatus | None = None
 
 
-class EngineObject(Struct, frozen=True):
+class ObjectWithStatus(Struct, frozen=True):
     metadata: Metadata
-    status: EngineObjectStatus = EngineObjectStatus()
+    status: ObjectStatus = ObjectStatus()
 
 
 class ModelFormat(Struct, frozen=True, omit_defaults=True):

@@ -229,7 +229,7 @@ class _Maker:
             "securityContext": {
                 "allowPrivilegeEscalation": False,
                 "privileged": False,
-                # As in a container of ours elsewhere: models belong to other users.
+                # As in a container of ours elsewhere: models may belong to any user.
                 "capabilities": {"drop": ["ALL"], "add": ["DAC_OVERRIDE"]},
             },
         }

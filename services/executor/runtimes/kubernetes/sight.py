@@ -8,7 +8,7 @@ from msgspec import Struct
 from schemas.executor.attempts import FailureKind
 from services.executor.runtimes.kubernetes.kinds import (
     ContainerStatus,
-    EngineObject,
+    ObjectWithStatus,
     Pod,
     Terminated,
     Waiting,
@@ -49,7 +49,7 @@ class Sight(Struct, frozen=True, kw_only=True):
 
 
 def sight_of(
-    workload: EngineObject | None,
+    workload: ObjectWithStatus | None,
     pods: Collection[Pod],
     *,
     admission: str = "",
@@ -93,7 +93,7 @@ def _newest(pods: Collection[Pod]) -> Pod | None:
     )
 
 
-def _without_pod(workload: EngineObject, admission: str) -> Sight:
+def _without_pod(workload: ObjectWithStatus, admission: str) -> Sight:
     status = workload.status
     model = status.model_status
     failed = model.last_failure_info if model is not None else None
@@ -109,7 +109,7 @@ def _without_pod(workload: EngineObject, admission: str) -> Sight:
     return Sight(message=message, kind=FailureKind.UNSCHEDULABLE)
 
 
-def _conditions(workload: EngineObject) -> str:
+def _conditions(workload: ObjectWithStatus) -> str:
     """Those that say why nothing happens; ReplicaFailure alone is bad when it is true."""
     return "; ".join(
         f"{each.type}: {each.reason}: {each.message}".replace(": :", ":").strip(": ")
@@ -118,7 +118,7 @@ def _conditions(workload: EngineObject) -> str:
     )
 
 
-def _of_pod(pod: Pod, workload: EngineObject, admission: str) -> Sight:
+def _of_pod(pod: Pod, workload: ObjectWithStatus, admission: str) -> Sight:
     name = f"pod {pod.metadata.name}"
     status = pod.status
     if pod.metadata.deletion_timestamp is not None:

@@ -8,7 +8,13 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from schemas.executor.attempts import Runtime
 from services.executor.runtimes.kubernetes.cluster import MAIN_KIND
-from services.executor.runtimes.kubernetes.kinds import PODS, WORKLOADS, EngineObject, Metadata, Pod
+from services.executor.runtimes.kubernetes.kinds import (
+    PODS,
+    WORKLOADS,
+    Metadata,
+    ObjectWithStatus,
+    Pod,
+)
 from shared.kubernetes.client import KubernetesClient
 from shared.kubernetes.errors import NOT_FOUND, KubernetesError
 from shared.kubernetes.names import Resource, label_selector
@@ -79,22 +85,22 @@ class EngineObjects:
     namespace: str
     name: str
     labels: Mapping[str, str]
-    _workloads: Watched[EngineObject] = field(init=False)
+    _workloads: Watched[ObjectWithStatus] = field(init=False)
     _pods: list[Watched[Pod]] = field(init=False)
-    _admission: Watched[EngineObject] = field(init=False)
+    _admission: Watched[ObjectWithStatus] = field(init=False)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: "list[asyncio.Task[None]]" = field(default_factory=list)
     _asking: "asyncio.Task[None] | None" = None
 
     def __post_init__(self) -> None:
         self._workloads = self._watched(
-            MAIN_KIND[self.kind], EngineObject, fields=f"metadata.name={self.name}"
+            MAIN_KIND[self.kind], ObjectWithStatus, fields=f"metadata.name={self.name}"
         )
         selectors = [label_selector(self.labels)]
         if self.kind is Runtime.OME:  # which may have left out what we gave it
             selectors.append(label_selector({ISVC_LABEL: self.name}))
         self._pods = [self._watched(PODS, Pod, labels=each) for each in selectors]
-        self._admission = self._watched(WORKLOADS, EngineObject)
+        self._admission = self._watched(WORKLOADS, ObjectWithStatus)
 
     @property
     def is_known(self) -> bool:
@@ -106,7 +112,7 @@ class EngineObjects:
         return next((each.error for each in self._sources if each.error is not None), None)
 
     @property
-    def workload(self) -> EngineObject | None:
+    def workload(self) -> ObjectWithStatus | None:
         return next(iter((self._workloads.objects or {}).values()), None)
 
     @property
@@ -158,7 +164,7 @@ class EngineObjects:
         self._changed.set()
 
     @property
-    def _sources(self) -> "list[Watched[EngineObject] | Watched[Pod]]":
+    def _sources(self) -> "list[Watched[ObjectWithStatus] | Watched[Pod]]":
         return [self._workloads, *self._pods]
 
     def _watched(self, resource: Resource, type_: type[T], **where: str) -> Watched[T]:
@@ -171,14 +177,14 @@ class EngineObjects:
         )
 
 
-def _is_held(workload: EngineObject, pods: tuple[Pod, ...]) -> bool:
+def _is_held(workload: ObjectWithStatus, pods: tuple[Pod, ...]) -> bool:
     """Whether an admission queue may know why nothing goes on."""
     gates = {gate.name for pod in pods for gate in pod.spec.scheduling_gates}
     has_queue = any(name.startswith(_KUEUE) for name in workload.metadata.labels)
     return (has_queue and not pods) or any(gate.startswith(_KUEUE) for gate in gates)
 
 
-def _why_held(admission: EngineObject) -> str:
+def _why_held(admission: ObjectWithStatus) -> str:
     messages = {c.type: c.message for c in admission.status.conditions if c.status == "False"}
     best = (messages.get(each) for each in _ADMISSION)
     return next(filter(None, (*best, *messages.values())), "")

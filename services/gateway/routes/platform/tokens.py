@@ -26,7 +26,7 @@ from shared.messaging.paging import page_of, place_at
 async def create_token(
     data: JSONBody[TokenRequest], gateway: TheGateway, identity: Caller
 ) -> MadeToken:
-    """Make a token; its secret is told this once. For admins."""
+    """Make a token; its secret is shown this once. For admins."""
     identity.require_admin()
     return await gateway.tokens.create(data, identity.name or "everybody")
 

@@ -100,9 +100,9 @@ def cuda_offered(
     """
     name = f"{engine}:{tag}" if tag else engine
     runtimes = (runtime for offer in offers for runtime in offer.in_mode(mode))
-    told = [each.image_cuda[name] for each in runtimes if name in each.image_cuda]
-    told = told or [each for each in (image_cuda(name, (), {}),) if each is not None]
-    return max(map(runtime_cuda, told), default=None)
+    named = [each.image_cuda[name] for each in runtimes if name in each.image_cuda]
+    named = named or [each for each in (image_cuda(name, (), {}),) if each is not None]
+    return max(map(runtime_cuda, named), default=None)
 
 
 def _in_order(offers: Sequence[Offer]) -> Iterator[RuntimeOffer]:

@@ -41,7 +41,7 @@ def with_names(
 ) -> tuple[Reason, ...]:
     """The reasons with each reservation of a known holder called by that and its time.
 
-    They are shown to `namespace`, and to it none of another one; None sees all.
+    They are shown to `namespace`, without the names of holders in another one; None sees all names.
     """
 
     def named(found: re.Match[str]) -> str:

@@ -290,8 +290,8 @@ def _suits(node: ClusterNode, request: GpuRequest, wanted: ClusterRequest) -> bo
 
 def _serves(node: ClusterNode, request: GpuRequest) -> bool:
     """Whether its driver serves the requested CUDA, by its labels."""
-    told = node.cuda_driver_version
-    serves = version(told) if told is not None else None
+    driver = node.cuda_driver_version
+    serves = version(driver) if driver is not None else None
     return serves is None or all(
         serves >= (version(selector.values[0]) or ()) for selector in request.require
     )

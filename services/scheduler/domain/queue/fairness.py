@@ -86,5 +86,5 @@ def is_guaranteed(state: State, namespace: str, hundredths: int) -> bool:
 def borrowed(state: State, namespace: str) -> int:
     """Hundredths that it holds above its guarantee, but for what it has to give back."""
     leaving = (state.leases[each] for each in state.preempting)
-    told = sum(lease.hundredths for lease in leaving if lease.namespace == namespace)
-    return state.held(namespace).hundredths - told - state.quota(namespace).guaranteed
+    leaving_hundredths = sum(lease.hundredths for lease in leaving if lease.namespace == namespace)
+    return state.held(namespace).hundredths - leaving_hundredths - state.quota(namespace).guaranteed

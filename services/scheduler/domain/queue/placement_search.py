@@ -206,7 +206,7 @@ class PlacementSearch:
         return self._waiting.host_reserved(view, ranked.rank, ranked.ends_at)
 
     def _place_balanced(self, ranked: RankedRequest, index: NodeIndex) -> Placed | None:
-        """Scans all: no index has which nodes have similar free memory."""
+        """Scans all: no index holds which nodes have similar free memory."""
         candidates: dict[NodeId, Chosen] = {}
         for node_id, entry in index.entries.items():
             view = entry.view

@@ -1,6 +1,6 @@
-"""The process that calls NVML, so that a driver that hangs takes only this process with it.
+"""Answers the requests of `probe.py`, so that a driver that hangs takes only this process with it.
 
-Started by `probe.py`; `protocol.py` explains requests, replies and the rescue pipe.
+`protocol.py` explains requests, replies and the rescue pipe.
 """
 
 import os
