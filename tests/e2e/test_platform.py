@@ -280,7 +280,8 @@ async def test_cancel_stops_a_running_experiment_and_frees_its_gpu_within_5_s(
         assert status in {200, 202}
         await eventually(lambda: not any(p.is_running() for p in engines), within_seconds=20)
         await eventually(all_free, within_seconds=20)
-        assert clock() - began < 2  # of 5 s, as it misses what passes while a service polls
+        # Of 5 s: it misses what passes while a service polls; the grace of the engine is 2 s.
+        assert clock() - began < 4
     view = await platform.until_finished(task_id, within_seconds=45)
     assert view["state"] == "cancelled"
     assert {e["state"] for e in await platform.experiments(task_id)} == {"cancelled"}
@@ -384,7 +385,6 @@ async def test_whoever_has_no_token_reads_nothing_but_the_page_that_takes_it(
     assert set(found.values()) == {401}
 
 
-@pytest.mark.long
 async def test_a_second_machine_joins(platform: PlatformProcess) -> None:
     """In another data directory, because it is another machine's; without GPUs, which would be
     missing when it has gone.
@@ -408,14 +408,16 @@ async def test_a_second_machine_joins(platform: PlatformProcess) -> None:
             _, found = await platform.request("GET", "/api/v1/nodes")
             return any(node["node_id"] == "beta" and node["runtimes"] for node in found["nodes"])
 
-        await eventually(has_joined, within_seconds=45, every_seconds=0.3)
-        assert agent.stdout is not None
-        said = b""
-        async with asyncio.timeout(45):
-            while b"this machine has joined" not in said:
-                said += await agent.stdout.readline()
-        agent.terminate()
-        await agent.communicate()
+        try:
+            await eventually(has_joined, within_seconds=45, every_seconds=0.3)
+            assert agent.stdout is not None
+            said = b""
+            async with asyncio.timeout(45):
+                while b"this machine has joined" not in said:
+                    said += await agent.stdout.readline()
+        finally:
+            agent.terminate()
+            await agent.communicate()
 
     assert f"this machine has joined {endpoint.nats_url}" in said.decode()
 
@@ -522,10 +524,12 @@ async def test_what_waits_is_explained_and_withdrawn(platform: PlatformProcess) 
         queued[:] = [view for view in body["reservations"] if view["state"] == "queued"]
         return bool(queued)
 
-    await eventually(is_queued, every_seconds=0.2)
-    (view,) = queued
-    explained = await platform.command("why", str(view["reservation_id"]))
-    released = await platform.command("release", held)
+    try:
+        await eventually(is_queued, every_seconds=0.2)
+        (view,) = queued
+        explained = await platform.command("why", str(view["reservation_id"]))
+    finally:
+        released = await platform.command("release", held)
     out_bytes, _ = await waiting.communicate()
 
     assert "position 1 of 1" in explained[1]

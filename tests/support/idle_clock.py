@@ -47,7 +47,9 @@ class _Family:
         # Its last field is the id given last to a process or thread; they grow until they wrap.
         newest = int(_read("loadavg").split()[-1])
         known, self._newest = self._newest, newest
-        for pid in range(known + 1, newest + 1) if 0 < known <= newest else sorted(_ids("")):
+        # One is given out before its process is to be seen: the last few are looked at again.
+        started = range(max(1, known - 8), newest + 1) if 0 < known <= newest else sorted(_ids(""))
+        for pid in started:
             fields = _fields(str(pid))
             if fields is not None and int(fields[_PARENT]) in self._pids:
                 self._pids.add(pid)

@@ -12,8 +12,8 @@ import pytest
 Entry = TypeVar("Entry")
 Test = Callable[..., None]
 
-# pytest's own failure is no Exception.
-FAILURES: Final = (Exception, pytest.fail.Exception)
+# pytest's own are no Exception. An entry that is skipped would skip those after it.
+FAILURES: Final = (Exception, pytest.fail.Exception, pytest.skip.Exception)
 
 
 def for_each(

@@ -91,6 +91,28 @@ async def test_a_command_is_looked_up_without_others_modules_and_libraries(
     assert libraries == "[]"
 
 
+@pytest.mark.long
+async def test_the_module_of_each_command_can_be_imported_first(command: Command) -> None:
+    """Forked commands have imported them all, in one order."""
+    probe = (
+        "import importlib, os, sys\n"
+        "from services.cli.command_line import FUNCTIONS\n"
+        "for name in FUNCTIONS:\n"
+        "    if (pid := os.fork()) == 0:\n"
+        "        importlib.import_module(name)\n"
+        "        os._exit(0)\n"
+        "    if os.waitpid(pid, 0)[1]:\n"
+        "        sys.exit(name)"
+    )
+
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", probe), stderr=asyncio.subprocess.PIPE, env=command.environment
+    )
+    _, err = await process.communicate()
+
+    assert (process.returncode, err.decode()) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("missing", "code", "last"),
     [

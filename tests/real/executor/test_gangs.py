@@ -208,7 +208,7 @@ async def test_a_rank_without_a_word_from_its_coordinator_stops_within_its_lease
     assert view.failure is not None
     assert view.failure.kind is FailureKind.NODE_LOST
     assert f"the coordinator on {LEADER} has not answered" in view.failure.message
-    assert took_seconds < 6.0
+    assert took_seconds < 5.0  # of 6: it misses what passes while something computes
     assert facts == []
     assert nodes.scheduler.releases == []
     assert nodes.scheduler.progress == []

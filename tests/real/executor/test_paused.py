@@ -21,8 +21,9 @@ from tests.support.worlds.executor import (
 TTL_SECONDS = 6.0
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "how", [signal.SIGSTOP, pytest.param(signal.SIGKILL, marks=pytest.mark.long)]
+)
 async def test_engines_end_before_the_lease_does_although_their_executor_does_not_run(
     nats_url: str, tmp_path: Path, how: signal.Signals
 ) -> None:

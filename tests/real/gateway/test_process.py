@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import aiohttp
-import pytest
 
 from services.gateway.http.server import listening_socket
 from shared.paths import is_process_alive
@@ -67,7 +66,6 @@ async def test_it_serves_more_clients_than_files_it_was_allowed_and_sigterm_ends
     assert not is_process_alive(process.pid)
 
 
-@pytest.mark.long
 async def test_a_taken_address_ends_it_with_a_failure(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:

@@ -595,23 +595,31 @@ async def test_killed_servers_come_back_on_the_same_addresses_nats_even_without_
 ) -> None:
     process, nats_url, dsn = start_platform(directory)
     before = {known.name: known.pid for known in read_states(directory)}
-    try:
-        shutil.rmtree(directory.nats / "jetstream")
-        for name in ("nats", "postgres"):
-            pid = before[name]
+
+    async def kill(*names: str) -> None:
+        killed = {known.name: known.pid for known in read_states(directory)}
+        for name in names:
+            pid = killed[name]
             assert pid is not None
             os.kill(pid, signal.SIGKILL)
 
         def are_back() -> bool:
             now = {known.name: known for known in read_states(directory)}
             return all(
-                now[name].state is State.READY and now[name].pid != before[name]
-                for name in ("nats", "postgres")
+                now[name].state is State.READY and now[name].pid != killed[name] for name in names
             )
 
-        await eventually(are_back, what="both servers to be back")
+        await eventually(are_back, what=f"{names} to be back")
+
+    try:
+        shutil.rmtree(directory.nats / "jetstream")
+        await kill("nats", "postgres")
         client = await nats.connect(nats_url)
         await client.jetstream().add_stream(name="FACTS", subjects=["facts.>"])
+        await client.close()
+        await kill("nats")
+        client = await nats.connect(nats_url)
+        assert (await client.jetstream().stream_info("FACTS")).config.subjects == ["facts.>"]
         await client.close()
         connection = await asyncpg.connect(dsn)
         assert await connection.fetchval("SELECT 1") == 1

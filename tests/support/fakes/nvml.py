@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -250,9 +251,9 @@ def _compiled() -> bytes:
 
 def nvml_children() -> set[int]:
     """NVML children of this process that are alive."""
-    return {
-        child.pid
-        for child in psutil.Process().children()
-        if child.status() != psutil.STATUS_ZOMBIE
-        and any("nvml.child" in word for word in child.cmdline())
-    }
+    found = set()
+    for child in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):  # it may end meanwhile
+            if any("nvml.child" in word for word in child.cmdline()):  # none of a zombie
+                found.add(child.pid)
+    return found

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -71,8 +72,10 @@ class CommandProcess:
         await asyncio.sleep(0)  # they are closed in the loop's next turn
 
     def send_signal(self, number: int) -> None:
-        if self.returncode is None:
-            os.kill(self.pid, number)
+        # It may have ended, and its answer not have come yet.
+        with suppress(ProcessLookupError):
+            if self.returncode is None:
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
@@ -84,7 +87,6 @@ class CommandProcess:
 async def start_command(
     *arguments: str,
     environment: Mapping[str, str],
-    directory: Path = ROOT,
     stdin: int = DEVNULL,
     stdout: int = PIPE,
     stderr: int = PIPE,
@@ -94,11 +96,7 @@ async def start_command(
     stdout_theirs, stdout_ours = _ends(stdout)
     stderr_theirs, stderr_ours = _ends(stderr)
     answers_theirs, answers_ours = _ends(PIPE)
-    command = {
-        "arguments": arguments,
-        "environment": dict(environment),
-        "directory": str(directory),
-    }
+    command = {"arguments": arguments, "environment": dict(environment)}
     theirs = [stdin_theirs, stdout_theirs, stderr_theirs, answers_theirs]
     try:
         socket.send_fds(_server(), [json.dumps(command).encode()], theirs)
@@ -125,7 +123,11 @@ async def run_command(
     """One command to its end; `text` is its standard input."""
     stdin = PIPE if text is not None else DEVNULL
     process = await start_command(*arguments, environment=environment, stdin=stdin)
-    out, err = await process.communicate(text.encode() if text is not None else None)
+    try:
+        out, err = await process.communicate(text.encode() if text is not None else None)
+    except BaseException:
+        process.kill()
+        raise
     return Ended(await process.wait(), out.decode(), err.decode())
 
 

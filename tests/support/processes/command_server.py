@@ -1,6 +1,6 @@
 """Runs `gpusteward` in forks of a process that has imported its libraries.
 
-One message for a command: its arguments, environment and directory as JSON, with the descriptors of
+One message for a command: its arguments and environment as JSON, with the descriptors of
 its standard streams and one on which its process id is answered, then how it ended.
 """
 
@@ -12,6 +12,7 @@ import selectors
 import signal
 import socket
 import sys
+from contextlib import suppress
 from typing import Any, Final
 
 from services.cli.__main__ import main
@@ -45,11 +46,14 @@ def serve(requests: socket.socket) -> dict[str, Any] | None:
                     selector.unregister(key.fd)
                     os.close(key.fd)
                     status = os.waitpid(pid, 0)[1]
-                    with os.fdopen(answers, "w") as told:
-                        told.write(f"{os.waitstatus_to_exitcode(status)}\n")
+                    # Who asked may have gone: a test that failed.
+                    with suppress(OSError), os.fdopen(answers, "w") as answer:
+                        answer.write(f"{os.waitstatus_to_exitcode(status)}\n")
                     continue
                 message, descriptors, _, _ = socket.recv_fds(requests, MESSAGE_BYTES, 4)
                 if not message:
+                    for pid, _ in running.values():
+                        os.kill(pid, signal.SIGKILL)  # they are in sessions of their own
                     return None
                 if (pid := os.fork()) == 0:
                     become(descriptors)
@@ -87,7 +91,6 @@ def _stream(number: int, mode: str, name: str, errors: str = "strict") -> Any:
 
 def run(command: dict[str, Any]) -> None:
     """As `python -m services.cli` does."""
-    os.chdir(command["directory"])
     os.environ.clear()
     os.environ.update(command["environment"])
     sys.argv = ["gpusteward", *command["arguments"]]

@@ -56,9 +56,7 @@ class Watcher:
 
     async def samples_beyond(self, count: int) -> None:
         wanted = len(self.samples) + count
-        await eventually(
-            lambda: len(self.samples) >= wanted, within_seconds=30, what=f"{count} samples more"
-        )
+        await eventually(lambda: len(self.samples) >= wanted, what=f"{count} samples more")
 
     def used_mb(self) -> int:
         return self.samples[-1].gpus[0].memory_used_mb or 0

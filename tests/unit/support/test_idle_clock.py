@@ -2,10 +2,11 @@
 
 import asyncio
 import sys
+import time
 
 import pytest
 
-from tests.support.idle_clock import STEP_SECONDS, Clock
+from tests.support.idle_clock import STEP_SECONDS, Clock, idle_thread, idle_time
 
 BURN = "import time\nwhile time.process_time() < 0.3: pass"
 
@@ -41,3 +42,23 @@ async def test_a_timer_is_due_by_it_whatever_sleeps_meanwhile(idle_clock: Clock)
 
     assert took == pytest.approx(0.3)
     assert asyncio.get_running_loop().time() == idle_clock()
+
+
+async def test_a_clock_that_only_measures_goes_on_while_all_sleep() -> None:
+    with idle_time(timers=False) as clock:
+        began = clock()
+        await asyncio.sleep(0.3)
+        slept = clock() - began
+        burn()
+        computed = clock() - began - slept
+
+    assert 0.1 < slept < 0.3 + 3 * STEP_SECONDS
+    assert computed < 3 * STEP_SECONDS
+
+
+def test_the_clock_of_a_thread_goes_on_while_this_one_sleeps() -> None:
+    with idle_thread() as clock:
+        time.sleep(0.3)
+        slept = clock()
+
+    assert 0.1 < slept < 0.3 + STEP_SECONDS

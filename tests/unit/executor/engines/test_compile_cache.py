@@ -142,3 +142,21 @@ def test_an_attempt_has_none_without_room_or_as_one_rank_of_several(
 
     assert attempt.take("image") is None
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_an_attempt_keeps_its_cache_and_each_namespace_its_own(tmp_path: Path) -> None:
+    caches = make_caches(tmp_path)
+
+    async def taken(namespace: str) -> Path | None:
+        attempt = AttemptCache(command=make_start(namespace=namespace), caches=caches, is_good=True)
+        files = attempt.take("image")
+        assert attempt.take("image") == files
+        assert files is not None
+        (files / "compiled").touch()
+        await attempt.release()
+        assert attempt.take("image") is None
+        return files
+
+    first, again, other = [await taken(each) for each in ("team-a", "team-a", "team-b")]
+
+    assert first == again != other

@@ -17,6 +17,8 @@ from shared.messaging.permissions import (
     permissions_of,
     rule_of,
 )
+from shared.messaging.stream_names import NAMES
+from shared.messaging.streams import STREAMS
 from tests.support.tables import for_each
 
 USERS = {
@@ -129,3 +131,7 @@ def test_a_node_may_have_any_id_and_is_never_taken_for_another_role() -> None:
     for node_id in ("a_b", "-", "submitter_x_y", "n" * 128):
         user = bus_user(node_speaker(node_id))
         assert (user.role, user.scope) == (Role.NODE, node_id)
+
+
+def test_the_streams_of_the_table_are_those_that_are_declared() -> None:
+    assert tuple(stream.name for stream in STREAMS) == NAMES

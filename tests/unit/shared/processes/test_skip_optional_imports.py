@@ -15,6 +15,7 @@ OPTIONAL = ("aiohttp", "opentelemetry.sdk", "opentelemetry.trace", "rich", "uvic
         ("telemetry", "nats://127.0.0.1:4222", []),
         ("results", "ws://127.0.0.1:8080", ["aiohttp"]),
         ("executor", "nats://127.0.0.1:4222", ["aiohttp"]),
+        ("orchestrator", "nats://127.0.0.1:4222", []),
         ("gateway", "nats://127.0.0.1:4222", ["uvicorn"]),
     ],
 )
