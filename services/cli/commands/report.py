@@ -150,12 +150,7 @@ def waterfall_table(view: WaterfallView) -> Table:
     return Table(
         headings=["step", "seconds", "GPU s", cost],
         rows=[
-            [
-                step.step,
-                number(step.seconds, 1),
-                number(step.gpu_seconds, 1),
-                number(step.cost, 4),
-            ]
+            [step.step, number(step.seconds, 1), number(step.gpu_seconds, 1), number(step.cost, 4)]
             for step in view.steps
         ],
         numeric=frozenset({"seconds", "GPU s", cost}),
@@ -169,11 +164,12 @@ def _limit(line: UsageLine) -> str:
 def usage_table(view: UsageView) -> Table:
     """With limits only where a namespace has one."""
     limited = any(line.gpu_limit is not None for line in view.lines)
+    headings = [
+        *(view.by.value, "GPU h", "before", "used h", "idle h", "unknown h"),
+        *("energy kWh", f"cost {view.currency}", *(("limit", "of limit %") if limited else ())),
+    ]
     return Table(
-        headings=[
-            *(view.by.value, "GPU h", "before", "used h", "idle h", "unknown h"),
-            *("energy kWh", f"cost {view.currency}", *(("limit", "of limit %") if limited else ())),
-        ],
+        headings=headings,
         rows=[
             [
                 line.name or UNKNOWN,
@@ -188,19 +184,7 @@ def usage_table(view: UsageView) -> Table:
             ]
             for line in view.lines
         ],
-        numeric=frozenset(
-            {
-                "limit",
-                "of limit %",
-                "GPU h",
-                "before",
-                "used h",
-                "idle h",
-                "unknown h",
-                "energy kWh",
-            }
-            | {f"cost {view.currency}"}
-        ),
+        numeric=frozenset(headings[1:]),
         shortened=frozenset({view.by.value}),
     )
 
@@ -249,14 +233,8 @@ def waste_table(view: WasteView) -> Table:
 
 def waits_table(view: WaitsView) -> Table:
     headings = [
-        "namespace",
-        "requests",
-        "granted",
-        "waiting",
-        "ended",
-        "p50 s",
-        "p95 s",
-        "longest s",
+        *("namespace", "requests", "granted", "waiting", "ended"),
+        *("p50 s", "p95 s", "longest s"),
     ]
     return Table(
         headings=headings,
