@@ -3,14 +3,7 @@
 from typing import ClassVar
 from uuid import UUID
 
-from schemas.base import (
-    Count,
-    Live,
-    NodeId,
-    PositiveInt,
-    Query,
-    View,
-)
+from schemas.base import Count, Live, NodeId, PositiveInt, Query, View
 
 
 class AttemptLogged(Live, frozen=True, kw_only=True, tag="executor.attempt_logged"):

@@ -5,13 +5,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.base import (
-    Epoch,
-    NodeId,
-    PositiveInt,
-    Query,
-    View,
-)
+from schemas.base import Epoch, NodeId, PositiveInt, Query, View
 from schemas.executor.attempts import AttemptPhase
 
 

@@ -32,11 +32,7 @@ from services.executor.domain.verdict import (
     lease_lost,
 )
 from services.executor.engines.compile_cache import CompileCaches
-from services.executor.engines.model_configs import (
-    HUB_CACHES,
-    ModelConfigs,
-    model_directories,
-)
+from services.executor.engines.model_configs import HUB_CACHES, ModelConfigs, model_directories
 from services.executor.gangs.ranks import ranks_of
 from services.executor.guard.client import LeaseGuard
 from services.executor.host.addresses import engine_address

@@ -16,12 +16,7 @@ from services.executor.domain.reconciliation import KnownReservations, LabelledW
 from services.executor.host.local_executors import Neighbours
 from services.executor.journal import store
 from services.executor.journal.journal import Journal
-from services.executor.runtimes.runtime import (
-    EngineRuntime,
-    Labels,
-    RuntimeUnavailable,
-    Workload,
-)
+from services.executor.runtimes.runtime import EngineRuntime, Labels, RuntimeUnavailable, Workload
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
 from shared.messaging.bus import Bus

@@ -34,10 +34,7 @@ from services.gateway.routes.common import (
     record_change,
     refuse_bad_parameters,
 )
-from services.gateway.routes.conditional_changes import (
-    heed_if_match,
-    provide_expected_revision,
-)
+from services.gateway.routes.conditional_changes import heed_if_match, provide_expected_revision
 from services.gateway.routes.gpus import checks, gpus, nodes, operations, reservations, scheduler
 from services.gateway.routes.platform import documentation, login, system, tokens, web_page
 from services.gateway.routes.tasks import archives, logs, presets, tasks

@@ -12,12 +12,7 @@ from msgspec.structs import replace
 from schemas.base import Command, ListQuery, ListView, Message, Query, View
 from schemas.errors import Accepted, ErrorCode, Refused
 from schemas.orchestrator.views import ExperimentView, GetExperiment, GetTask, TaskView
-from schemas.scheduler.views import (
-    AllocationMap,
-    GetAllocationMap,
-    GetReservation,
-    ReservationView,
-)
+from schemas.scheduler.views import AllocationMap, GetAllocationMap, GetReservation, ReservationView
 from services.gateway.domain.access import Identity
 from services.gateway.ledger.audit import AuditLog
 from services.gateway.ledger.eventlog import EventLog

@@ -49,13 +49,7 @@ from shared.messaging.codec import (
     decoder_of,
     encode,
 )
-from shared.messaging.routes import (
-    DurableRoute,
-    Route,
-    command_route,
-    event_route,
-    query_route,
-)
+from shared.messaging.routes import DurableRoute, Route, command_route, event_route, query_route
 from shared.messaging.settlement import DeadLetter, Settlement
 from shared.messaging.streams import EVENTS
 from shared.settings import CommonSettings

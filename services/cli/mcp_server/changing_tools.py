@@ -14,10 +14,7 @@ from schemas.gateway.tokens import Role
 from schemas.gpus.gpu_request import GpuRequest, LeaseTtlSeconds
 from schemas.orchestrator.views import TaskPlan, TaskView
 from schemas.scheduler.reservations import Holder, ReservationState
-from schemas.scheduler.views import (
-    AvailabilityView,
-    ReservationView,
-)
+from schemas.scheduler.views import AvailabilityView, ReservationView
 from schemas.task.task_file import TaskFile
 from services.cli.mcp_server.budget import (
     Budget,

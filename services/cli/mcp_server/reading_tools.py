@@ -33,13 +33,7 @@ from schemas.scheduler.views import (
     ReservationList,
     ReservationView,
 )
-from services.cli.mcp_server.tool import (
-    LONGEST_WAIT_SECONDS,
-    Agent,
-    Arguments,
-    Tool,
-    ToolTable,
-)
+from services.cli.mcp_server.tool import LONGEST_WAIT_SECONDS, Agent, Arguments, Tool, ToolTable
 
 READING: Final[dict[str, Tool]] = {}
 _tool: Final = ToolTable(READING).tool

@@ -15,12 +15,7 @@ from typing import Final
 
 import msgspec
 
-from schemas.task.benchmark import (
-    BenchmarkResult,
-    BenchmarkSpec,
-    BenchmarkTool,
-    LevelResult,
-)
+from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, LevelResult
 from shared.benchmarks.arrivals import Load, loads
 from shared.benchmarks.builtin.client_ceiling import ceiling_tokens_per_s, default_processes
 from shared.benchmarks.builtin.level_load import LevelLoad, Requests

@@ -11,9 +11,7 @@ from urllib.parse import urlsplit
 
 from schemas.task.benchmark import BenchmarkSpec
 from shared.benchmarks.tools.adapter import Target
-from shared.benchmarks.traffic import (
-    request_parameters,
-)
+from shared.benchmarks.traffic import request_parameters
 
 KEY_VARIABLE: Final = "MODEL_API_KEY"
 # What a process needs to run and to reach a hub. Nothing else is handed on: genai-bench takes

@@ -10,11 +10,7 @@ from typing import Final
 import docker
 from docker.errors import APIError, NotFound
 
-from services.executor.host.processes import (
-    ProcessMark,
-    WorkloadLabel,
-    kill_workload,
-)
+from services.executor.host.processes import ProcessMark, WorkloadLabel, kill_workload
 from services.executor.host.workload_end import end_workload
 from services.executor.runtimes.docker.client import SLOW_SECONDS, ContainerEngine, inspect, text_of
 from services.executor.runtimes.docker.spec import label_filters

@@ -13,12 +13,7 @@ from msgspec.structs import replace
 from schemas.executor.attempts import FailureKind
 from services.executor.domain.verdict import AttemptFailed, is_port_taken, refused_by_engine
 from services.executor.host.processes import ProcessMark, mark_of
-from services.executor.runtimes.docker.client import (
-    SLOW_SECONDS,
-    ContainerEngine,
-    found,
-    text_of,
-)
+from services.executor.runtimes.docker.client import SLOW_SECONDS, ContainerEngine, found, text_of
 from services.executor.runtimes.docker.container import EngineContainer
 from services.executor.runtimes.docker.ending import end_labelled
 from services.executor.runtimes.docker.spec import (

@@ -5,11 +5,7 @@ is no listener.
 import socket
 from typing import Any
 
-from docker.transport.unixconn import (
-    UnixHTTPAdapter,
-    UnixHTTPConnection,
-    UnixHTTPConnectionPool,
-)
+from docker.transport.unixconn import UnixHTTPAdapter, UnixHTTPConnection, UnixHTTPConnectionPool
 
 
 class _Connection(UnixHTTPConnection):

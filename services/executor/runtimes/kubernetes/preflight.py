@@ -23,10 +23,7 @@ from services.executor.runtimes.kubernetes.kinds import (
     ServingRuntimeList,
 )
 from services.executor.runtimes.kubernetes.references import engine_of_runner
-from shared.accelerator_rules.device_config import (
-    DEVICE_DEFINITIONS,
-    definitions_in,
-)
+from shared.accelerator_rules.device_config import DEVICE_DEFINITIONS, definitions_in
 from shared.accelerator_rules.device_config import NAMESPACE as DEVICES_NAMESPACE
 from shared.kubernetes.client import decoded
 from shared.kubernetes.errors import FORBIDDEN, NOT_FOUND, KubernetesError

@@ -10,15 +10,7 @@ from schemas.gateway.tokens import AuditList, MadeToken, TokenList, TokenRequest
 from services.gateway.ledger.audit import AuditFilter, AuditPlace
 from services.gateway.ledger.tokens import TokenPlace
 from services.gateway.request_bodies import StrictBody
-from services.gateway.routes.common import (
-    Caller,
-    Cursor,
-    PageSize,
-    TheGateway,
-    delete,
-    get,
-    post,
-)
+from services.gateway.routes.common import Caller, Cursor, PageSize, TheGateway, delete, get, post
 from shared.messaging.paging import page_of, place_at
 
 

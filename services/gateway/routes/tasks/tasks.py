@@ -31,13 +31,8 @@ from schemas.orchestrator.views import (
     TaskView,
     ValidateTask,
 )
-from schemas.results.measurements import (
-    SummaryList,
-)
-from schemas.scheduler.views import (
-    AvailabilityView,
-    GetAvailability,
-)
+from schemas.results.measurements import SummaryList
+from schemas.scheduler.views import AvailabilityView, GetAvailability
 from schemas.task.task_file import TaskFile
 from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity

@@ -73,11 +73,7 @@ def suggest(
 
 
 def _distribution(dimension: Dimension) -> "BaseDistribution":
-    from optuna.distributions import (
-        CategoricalDistribution,
-        FloatDistribution,
-        IntDistribution,
-    )
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if (span := dimension.continuous) is not None:
         return FloatDistribution(span.low, span.high, log=span.log)

@@ -17,12 +17,7 @@ from services.scheduler.domain.indexes.filter_index import FilterIndex
 from services.scheduler.domain.indexes.node_views import NodeView, NodeViews
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, HostResources
 from services.scheduler.domain.model.inputs import QueuedRequest
-from services.scheduler.domain.placement.request_shape import (
-    Rank,
-    RankedRequest,
-    Seniority,
-    Shape,
-)
+from services.scheduler.domain.placement.request_shape import Rank, RankedRequest, Seniority, Shape
 from services.scheduler.domain.queue.waiting_group import (
     BackfillReservation,
     NodeReservation,
