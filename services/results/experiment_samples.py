@@ -6,10 +6,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.errors import ErrorCode
 from schemas.results.measurements import ListSamples, SampledDevice, SampleList
 from services.results.summaries import summary_rows
-from shared.errors import RefusedError
 from shared.messaging.bus import Route, query_route
 from shared.messaging.paging import cursor_at, place_at
 from shared.postgres.database import Database
@@ -53,13 +51,7 @@ class ExperimentSamples:
         place = place_at(query.cursor, SamplePlace)
         async with self.database.transaction() as connection:
             if place is None:
-                summary = await summary_rows.summary_of(connection, query.experiment_id)
-                if summary is None:
-                    raise RefusedError(
-                        ErrorCode.NOT_FOUND,
-                        f"experiment {query.experiment_id} has no measurements",
-                        path="$.experiment_id",
-                    )
+                summary = await summary_rows.known_summary(connection, query.experiment_id)
                 place = SamplePlace(summary.event.attempt_id)
             after = (place.device_no, place.observed_at_us, place.boot_id, place.sequence)
             rows = await connection.fetch(SELECT_PAGE, place.attempt_id, *after, query.limit + 1)

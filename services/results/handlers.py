@@ -97,13 +97,7 @@ class Handlers:
     async def get_summary(self, query: GetSummary) -> SummaryView:
         """The newest summary of an experiment."""
         async with self.database.transaction() as connection:
-            summary = await summary_rows.summary_of(connection, query.experiment_id)
-            if summary is None:
-                raise RefusedError(
-                    ErrorCode.NOT_FOUND,
-                    f"experiment {query.experiment_id} has no measurements",
-                    path="$.experiment_id",
-                )
+            summary = await summary_rows.known_summary(connection, query.experiment_id)
             event = summary.event
             drivers = await driver_versions.versions_of(connection, event)
             if event.benchmark is not None:

@@ -8,6 +8,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from schemas.errors import ErrorCode
 from schemas.executor.attempts import AttemptFinished, AttemptOutcome, Window
 from schemas.gpus.device_grant import DeviceGrant
 from schemas.results.measurements import GpuMonitoring
@@ -17,6 +18,7 @@ from services.results.domain.details import Fault
 from services.results.domain.reading import Reading
 from services.results.samples.copied_rows import COLUMNS
 from shared.benchmarks.levels.request_columns import without_requests
+from shared.errors import RefusedError
 from shared.messaging.codec import encode
 from shared.postgres.database import Connection, Row, from_json, to_json
 
@@ -341,6 +343,15 @@ async def summary_of(connection: Connection, experiment_id: UUID) -> Summary | N
     """The newest summary of an experiment."""
     row = await connection.fetchrow(SELECT_SUMMARY, experiment_id)
     return _summary(row) if row is not None else None
+
+
+async def known_summary(connection: Connection, experiment_id: UUID) -> Summary:
+    """As `summary_of`. Raises RefusedError if there is none."""
+    summary = await summary_of(connection, experiment_id)
+    if summary is None:
+        message = f"experiment {experiment_id} has no measurements"
+        raise RefusedError(ErrorCode.NOT_FOUND, message, path="$.experiment_id")
+    return summary
 
 
 async def summaries_of_task(
