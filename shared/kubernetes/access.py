@@ -61,20 +61,6 @@ class ClusterAccess(Struct, frozen=True, kw_only=True):
         configuration.connection_pool_maxsize = 0  # any number: watches and logs hold one each
         return configuration
 
-    def namespace(self) -> str:
-        """That of the service account or of the context; `default` where none is named.
-
-        Raises NoCluster.
-        """
-        files = kubeconfig_files(self.kubeconfig)
-        if files is None:
-            try:
-                return (_SERVICE_ACCOUNT / "namespace").read_text().strip() or "default"
-            except OSError:
-                return "default"
-        _, context = self._chosen(files)
-        return str(context.get("namespace") or "default")
-
     def context_name(self) -> str | None:
         """The context's; None in a pod without a kubeconfig. Raises NoCluster."""
         files = kubeconfig_files(self.kubeconfig)

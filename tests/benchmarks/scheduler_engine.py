@@ -153,7 +153,7 @@ def measure_stream(workload: Workload, policy: Policy = POLICY) -> Run:
 
     asked: Counter[DemandClass] = Counter()
 
-    def decided(at: float, change: Input) -> None:
+    def decided(at: float, change: Input) -> set[UUID]:
         nonlocal granted
         decisions, took = _decide(engine, change, at)
         seconds.append(took)
@@ -162,6 +162,7 @@ def measure_stream(workload: Workload, policy: Policy = POLICY) -> Run:
                 granted += 1
                 end = at + durations[decision.reservation_id]
                 heapq.heappush(ends, (end, decision.reservation_id))
+        return {decision.reservation_id for decision in decisions}
 
     for pod in sorted(workload.pods, key=lambda pod: pod.at_seconds):
         while ends and ends[0][0] <= pod.at_seconds:
@@ -172,8 +173,8 @@ def measure_stream(workload: Workload, policy: Policy = POLICY) -> Run:
         asked[class_of(pod.request)] += 1
         if policy.density and entry.arrival % LEARNED_EVERY == 0:
             engine.apply(DemandSeen(demand=demand_of(asked)))
-        decided(pod.at_seconds, RequestQueued(entry=entry))
-        waited += engine.queue_position(entry.reservation_id) is not None
+        about = decided(pod.at_seconds, RequestQueued(entry=entry))
+        waited += entry.reservation_id not in about
         longest = max(longest, engine.queue_length)
     return Run(tuple(seconds), granted, waited, longest)
 

@@ -90,10 +90,6 @@ class ComposeDirectory:
         return BusUsers(self.root / "nats" / "users")
 
     @property
-    def admin_token_path(self) -> Path:
-        return self.root / "admin_token"
-
-    @property
     def environment_path(self) -> Path:
         return self.root / ".env"
 

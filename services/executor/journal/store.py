@@ -309,10 +309,6 @@ def mark_finished(
     )
 
 
-def largest_epoch(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("SELECT largest_epoch FROM node").fetchone()[0])
-
-
 def count_report(connection: sqlite3.Connection) -> tuple[int, int]:
     """The revision of the next report about this executor, and the largest epoch."""
     row = connection.execute(

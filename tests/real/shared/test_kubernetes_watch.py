@@ -241,11 +241,6 @@ async def test_an_answer_that_does_not_come_is_an_error_in_time(tmp_path: Path) 
     assert (late.value.code, late.value.reason) == (0, "Timeout")
 
 
-async def test_the_namespace_is_the_contexts(tmp_path: Path) -> None:
-    async with served(ScriptedApi(), tmp_path) as client:
-        assert client.access.namespace() == "ns"
-
-
 async def test_a_missing_kubeconfig_is_told_with_its_path(tmp_path: Path) -> None:
     async with KubernetesClient(ClusterAccess(kubeconfig=str(tmp_path / "none"))) as client:
         with pytest.raises(NoCluster, match="none"):

@@ -282,7 +282,7 @@ class EngineMachine:
             reasons = what_if.reasons(entry)
         assert reasons
         ahead = self._ahead(entry)
-        assert self.engine.queue_position(entry.reservation_id) == ahead + 1
+        assert self.engine.waiting[ahead].reservation_id == entry.reservation_id
         self._check_reasons(entry.request, reasons, ahead)
 
     def suggestion(self, which: int, *, decided: bool) -> None:

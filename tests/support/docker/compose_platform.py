@@ -79,12 +79,16 @@ class ComposePlatform(PlatformProcess):
             env={**clean, **self.engine.environ()},
         )
 
+    @property
+    def _token_path(self) -> Path:
+        return self.compose.root / "admin_token"
+
     async def gpusteward(self, *arguments: str) -> str:
         """One command of ours, as the admin that `compose init` has made."""
         environment = {n: v for n, v in os.environ.items() if not n.startswith("GPUSTEWARD_")}
         environment["GPUSTEWARD_URL"] = self.url
-        if self.compose.admin_token_path.exists():
-            environment["GPUSTEWARD_TOKEN"] = self.compose.admin_token_path.read_text()
+        if self._token_path.exists():
+            environment["GPUSTEWARD_TOKEN"] = self._token_path.read_text()
         command = [sys.executable, "-m", "services.cli", *arguments]
         return await _run(command, cwd=ROOT, env=environment)
 
@@ -120,7 +124,7 @@ class ComposePlatform(PlatformProcess):
     async def request(
         self, method: str, path: str, body: object = None, **options: Any
     ) -> tuple[int, Any]:
-        headers = {"Authorization": f"Bearer {self.compose.admin_token_path.read_text()}"}
+        headers = {"Authorization": f"Bearer {self._token_path.read_text()}"}
         return await super().request(method, path, body, headers=headers, **options)
 
     def logs(self) -> str:

@@ -108,7 +108,7 @@ async def test_a_transaction_that_raises_changes_nothing(journal: Journal) -> No
         await journal.transact(fail)
 
     assert await journal.transact(store.unfinished_attempts) == []
-    assert await journal.transact(store.largest_epoch) == 0
+    assert await journal.transact(store.count_report) == (1, 0)
 
 
 async def test_a_journal_of_a_newer_release_is_not_touched(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ async def test_the_largest_epoch_of_each_device_is_remembered(journal: Journal) 
 
     assert seen.device_epochs == {"GPU-0": 9, "GPU-1": 5}
     assert set(seen.blocking_attempts) == {first.attempt_id, second.attempt_id}
-    assert await journal.transact(store.largest_epoch) == 9
+    assert await journal.transact(store.count_report) == (1, 9)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from uuid import UUID
 
 from services.scheduler.domain.model.fleet import Fleet
 from services.scheduler.domain.model.inputs import Input, QueuedRequest
@@ -91,12 +90,6 @@ class DecisionEngine:
     def used_share(self, namespace: str) -> float:
         """What turns go by: the dominant share of what it holds and held, over its weight."""
         return used_share(self._state, namespace) / UNIT
-
-    def queue_position(self, reservation_id: UUID) -> int | None:
-        """Place in the queue, counted from 1; None for what does not wait."""
-        self._check_no_what_if()
-        self._cycle.put_in_order()
-        return self._cycle.waiting.position(reservation_id)
 
     def next_decision_at(self, now: datetime) -> datetime | None:
         """The earliest moment at which time alone may change a decision; None if none does.

@@ -82,10 +82,6 @@ class WaitingGroup:
         """Its requests with their ranks, in order."""
         return ((self.rank_of(seniority), entry) for seniority, entry in self.entries)
 
-    def before(self, rank: Rank) -> int:
-        """How many of its requests rank before that."""
-        return bisect_left(self.entries, rank, key=lambda each: self.rank_of(each[0]))
-
     @property
     def head(self) -> QueuedRequest:
         return self.entries[0][1]

@@ -76,17 +76,6 @@ class WaitingGroups:
         merged = heapq.merge(*(group.ranked() for group in self.groups.values()), key=itemgetter(0))
         return (entry for _, entry in merged)
 
-    def position(self, reservation_id: UUID) -> int | None:
-        """Place in the queue, counted from 1; None for what does not wait."""
-        found = self.places.get(reservation_id)
-        if found is None:
-            return None
-        seniority, group = found
-        if not self.is_contended:
-            return bisect_left(self._seniorities, seniority) + 1
-        rank = group.rank_of(seniority)
-        return sum(each.before(rank) for each in self.groups.values()) + 1
-
     def add(
         self, seniority: Seniority, entry: QueuedRequest, shape: Shape, filter_index: FilterIndex
     ) -> WaitingGroup:

@@ -349,7 +349,7 @@ def start_of_head(
                 return now
             seconds = waiting[reservation_id.int].expected_duration_seconds or 0
             running.append((now + timedelta(seconds=seconds), reservation_id))
-        if not running or engine.queue_position(UUID(int=1)) is None:
+        if not running or all(entry.reservation_id.int != 1 for entry in engine.waiting):
             return None
         now = min(at for at, _ in running)
         over = [each for each in running if each[0] <= now]

@@ -132,7 +132,7 @@ def test_waiting_makes_up_for_priority_after_the_documented_bound() -> None:
     soon = queue(engine, 2, GpuRequest(priority=5), queued_at=NOW + timedelta(seconds=299))
     late = queue(engine, 3, GpuRequest(priority=5), queued_at=NOW + timedelta(seconds=301))
 
-    assert [engine.queue_position(each) for each in (soon, old, late)] == [1, 2, 3]
+    assert [entry.reservation_id for entry in engine.waiting] == [soon, old, late]
 
 
 def test_what_would_be_granted_is_told_without_granting_it() -> None:
@@ -176,7 +176,7 @@ def test_devices_that_the_head_does_not_select_are_free_for_others() -> None:
     other = queue(engine, 2)
 
     assert [decision.reservation_id for decision in engine.decide(NOW)] == [other]
-    assert engine.queue_position(head) == 1
+    assert [entry.reservation_id for entry in engine.waiting] == [head]
 
 
 def test_an_empty_fleet_rejects_only_once_it_is_settled() -> None:

@@ -38,7 +38,7 @@ def test_a_preemptible_reservation_is_told_to_stop_and_its_device_goes_to_whom_i
     assert preempt.until_at == NOW + timedelta(seconds=15)
     assert isinstance(grant, Grant)
     assert grant.reservation_id == urgent
-    assert engine.queue_position(latecomer) == 1
+    assert [entry.reservation_id for entry in engine.waiting] == [latecomer]
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,6 @@ def test_an_error_between_two_decisions_leaves_the_state_as_it_was(
         lambda engine: engine.fleet,
         lambda engine: engine.waiting,
         lambda engine: engine.queue_length,
-        lambda engine: engine.queue_position(UUID(int=1)),
         lambda engine: engine.next_decision_at(NOW),
         lambda engine: engine.what_if(NOW).__enter__(),
     ],
