@@ -4,7 +4,7 @@ import hashlib
 import io
 import re
 import tarfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO, BinaryIO, Final
@@ -178,13 +178,8 @@ def damaged(why: str) -> RefusedError:
     return RefusedError(ErrorCode.BAD_REQUEST, f"this is no whole export of GPU Steward: {why}")
 
 
-def pack(files: Mapping[str, bytes]) -> bytes:
-    """A folder's files as a tar file; what they are is checked by who reads it."""
-    return b"".join(packed(files.items()))
-
-
 def packed(files: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
-    """As `pack`, file by file."""
+    """A folder's files as a tar file, one by one; what they are is checked by who reads it."""
     try:
         for path, content in files:
             yield _member(path, content)

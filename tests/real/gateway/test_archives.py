@@ -35,7 +35,7 @@ from schemas.results.measurements import (
     SummaryList,
 )
 from schemas.task.benchmark import BenchmarkMetrics
-from shared.archives.tar import ArchiveWriter, pack, read_archive
+from shared.archives.tar import ArchiveWriter, packed, read_archive
 from shared.client.discovery import Address
 from shared.client.errors import ApiError
 from shared.client.http import StewardClient
@@ -228,7 +228,7 @@ async def test_what_must_not_come_in_is_refused_and_leaves_nothing(elsewhere: El
     client = elsewhere.client
     tar = await client.export(ArchiveKind.TASK, elsewhere.task.task_id)
     _, files = read_archive(tar)
-    changed = pack({**files, MANIFEST: b"{}"})
+    changed = b"".join(packed({**files, MANIFEST: b"{}"}.items()))
 
     async def refused(body: bytes) -> ErrorCode:
         with pytest.raises(ApiError) as found:

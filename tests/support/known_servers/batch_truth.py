@@ -24,6 +24,17 @@ class TrueTimes:
     e2e: float
 
 
+def idle_ttft_seconds(speed: BatchSpeed, prompt_tokens: int) -> float:
+    """Of a request that is alone, compiled, cold and in one piece."""
+    return speed.step_seconds + prompt_tokens * speed.prefill_token_seconds
+
+
+def idle_tpot_seconds(speed: BatchSpeed, prompt_tokens: int, output_tokens: int) -> float:
+    """Mean over all tokens but the first, of a request that is alone."""
+    read_tokens = prompt_tokens + (output_tokens - 2) / 2
+    return speed.step_seconds + read_tokens * speed.kv_token_seconds
+
+
 def closed_loop(
     speed: BatchSpeed,
     size: tuple[int, int] | Callable[[], tuple[int, int]],

@@ -9,7 +9,7 @@ import pytest
 
 from schemas.errors import ErrorCode
 from schemas.gateway.archives import FORMAT, MANIFEST, ArchiveKind, Manifest
-from shared.archives.tar import ArchiveWriter, pack, read_archive
+from shared.archives.tar import ArchiveWriter, packed, read_archive
 from shared.clock import utcnow
 from shared.errors import RefusedError
 from shared.ids import new_id
@@ -33,6 +33,10 @@ def written(**overrides: Any) -> bytes:
     writer = ArchiveWriter()
     parts = [writer.add(path, content) for path, content in FILES.items()]
     return b"".join((*parts, writer.end(make_manifest(**overrides))))
+
+
+def pack(files: dict[str, bytes]) -> bytes:
+    return b"".join(packed(files.items()))
 
 
 def members(archive: bytes) -> dict[str, bytes]:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from services.cli.commands.tasks.archives import _packed
-from shared.archives.tar import pack
+from shared.archives.tar import packed
 
 
 def test_a_folder_is_sent_as_the_tar_file_that_it_was(tmp_path: Path) -> None:
@@ -15,5 +15,5 @@ def test_a_folder_is_sent_as_the_tar_file_that_it_was(tmp_path: Path) -> None:
     with _packed(tmp_path) as file:
         sent = file.read_bytes()
 
-    assert sent == pack(files)
+    assert sent == b"".join(packed(files.items()))
     assert not file.exists()

@@ -21,7 +21,6 @@ from shared.settings import SettingsError
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
 
-DAY_SECONDS: Final = 86_400
 LARGEST_PAGE: Final = 1000
 SHORTEST_END: Final = 6  # of an id
 

@@ -8,8 +8,8 @@ request, the one admitted last is preempted: it loses its cache and is computed 
     step_seconds + prompt tokens computed * prefill_token_seconds + cached tokens read by decoding
     requests * kv_token_seconds
 
-so that an idle engine's times have a closed form (`idle_ttft_seconds`, `idle_tpot_seconds`), and
-those of any load follow exactly from the arrivals.
+so that an idle engine's times have a closed form, and those of any load follow exactly from the
+arrivals.
 """
 
 from collections import OrderedDict, deque
@@ -33,15 +33,6 @@ class BatchSpeed:
     kv_tokens: int | None = None
     batch_tokens: int = 2048
     prefix_cache: bool = False
-
-    def idle_ttft_seconds(self, prompt_tokens: int) -> float:
-        """Of a request that is alone, compiled, cold and in one piece."""
-        return self.step_seconds + prompt_tokens * self.prefill_token_seconds
-
-    def idle_tpot_seconds(self, prompt_tokens: int, output_tokens: int) -> float:
-        """Mean over all tokens but the first, of a request that is alone."""
-        read_tokens = prompt_tokens + (output_tokens - 2) / 2
-        return self.step_seconds + read_tokens * self.kv_token_seconds
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

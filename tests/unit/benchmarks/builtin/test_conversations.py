@@ -18,6 +18,7 @@ from shared.benchmarks.genai_bench.adapter import GenaiBench
 from shared.benchmarks.levels.request_columns import unpack_requests
 from shared.benchmarks.metrics import RequestSample, pooled
 from shared.benchmarks.traffic import RequestSize, UnsupportedTraffic
+from tests.support.known_servers.batch_truth import idle_ttft_seconds
 from tests.support.known_servers.known_engine import TRAVEL_SECONDS, KnownEngine, NoCache, make_spec
 from tests.support.virtual_time import run_virtually
 
@@ -89,7 +90,7 @@ def test_each_turn_carries_all_before_it_and_takes_what_the_rules_of_the_engine_
     assert [each.turn for each in level.turns] == [1, 2, 3, 4]
     for each in level.turns:
         computed = prompt_tokens(each.turn) - cached_tokens(each.turn)
-        truth = SPEED.idle_ttft_seconds(computed) + 2 * TRAVEL_SECONDS
+        truth = idle_ttft_seconds(SPEED, computed) + 2 * TRAVEL_SECONDS
         assert each.mean_input_tokens == prompt_tokens(each.turn)
         assert each.p99_ttft == pytest.approx(truth)
     assert level.requests is not None

@@ -12,7 +12,12 @@ from services.executor.engines.servers.simulated_batch import (
     BatchSpeed,
 )
 from services.executor.engines.servers.simulated_batch_server import BatchRunner
-from tests.support.known_servers.batch_truth import closed_loop, open_loop
+from tests.support.known_servers.batch_truth import (
+    closed_loop,
+    idle_tpot_seconds,
+    idle_ttft_seconds,
+    open_loop,
+)
 from tests.support.virtual_time import run_virtually
 
 
@@ -42,8 +47,8 @@ def test_a_request_that_is_alone_takes_what_the_closed_form_says() -> None:
 
     [alone] = closed_loop(speed, (100, 50), clients=1, requests=1, travel_seconds=0)
 
-    assert alone.ttft == pytest.approx(speed.idle_ttft_seconds(100))
-    assert alone.e2e == pytest.approx(alone.ttft + 49 * speed.idle_tpot_seconds(100, 50))
+    assert alone.ttft == pytest.approx(idle_ttft_seconds(speed, 100))
+    assert alone.e2e == pytest.approx(alone.ttft + 49 * idle_tpot_seconds(speed, 100, 50))
 
 
 def test_prompts_that_arrive_together_hold_each_other_up() -> None:
