@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
@@ -22,36 +23,28 @@ from shared.paths import DataDirectory, locked_file
 READY_FILE_VARIABLE: Final = "GPUSTEWARD_READY_FILE"
 PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 
-_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def die_with_parent(
     death_signal: signal.Signals = signal.SIGKILL, *, parent_pid: int | None = None
-) -> str | None:
-    """Have the kernel send `death_signal` here when the parent ends; return why it cannot, or None.
+) -> None:
+    """Have the kernel send `death_signal` here when the parent ends, where it can.
 
     The parent is the *thread* that started this process: a thread that starts processes which must
     live on does it from its main thread. Setting another user id forgets the request, so it comes
     after that. With `parent_pid` given, a parent that was gone before the request ends this process
     at once.
     """
-    if _libc is None:
-        return f"processes cannot be tied to their parent on {sys.platform}"
-    if _libc.prctl(PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0) != 0:
-        return f"prctl(PR_SET_PDEATHSIG) failed: {os.strerror(ctypes.get_errno())}"
+    if _libc is None or _libc.prctl(PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0) != 0:
+        return
     if parent_pid is not None and os.getppid() != parent_pid:
         os.kill(os.getpid(), death_signal)
-    return None
 
 
 def dying_with_parent(death_signal: signal.Signals = signal.SIGKILL) -> Callable[[], None]:
     """A `preexec_fn` that ties the child about to be started to the calling process."""
-    parent_pid = os.getpid()
-
-    def tie_to_parent() -> None:
-        die_with_parent(death_signal, parent_pid=parent_pid)
-
-    return tie_to_parent
+    return partial(die_with_parent, death_signal, parent_pid=os.getpid())
 
 
 def give_back_memory() -> None:

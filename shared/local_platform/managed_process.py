@@ -3,12 +3,10 @@
 import signal
 from collections.abc import Awaitable
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 
 from shared.processes.child_process import ChildProcess, NotReady
 from shared.waiting import within
-
-T = TypeVar("T")
 
 
 class ManagedProcess:
@@ -54,13 +52,13 @@ class ManagedProcess:
         await self.stop()
 
     async def _until_ready(
-        self, child: ChildProcess, ready: Awaitable[T], seconds: float, silent: str
-    ) -> T:
-        """What `ready` returns; killed, with NotReady, where that takes longer."""
+        self, child: ChildProcess, ready: Awaitable[object], seconds: float, silent: str
+    ) -> None:
+        """Await `ready`; killed, with NotReady, where that takes longer."""
         self._child = child
         try:
             async with within(seconds):
-                return await ready
+                await ready
         except TimeoutError:
             child.kill()
             reason = f"{silent} within {seconds:g} s"

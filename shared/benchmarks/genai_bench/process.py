@@ -67,7 +67,6 @@ class ToolProcess:
     secret: str | None = field(default=None, repr=False)
     on_progress: ProgressCallback | None = None
     levels: list[LevelResult] = field(default_factory=list)
-    run_seconds: float = 0.0
     _output: OutputReader = field(default_factory=OutputReader)
     _read_bytes: int = 0
     _looked_at: float = field(default_factory=time.time)
@@ -179,7 +178,6 @@ class ToolProcess:
             level = unanswered(self.batch.scenario, concurrency, self._observed(run))
         else:
             return
-        self.run_seconds += level.run_duration
         self.levels.append(level)
         self._reported = 0.0
 
