@@ -42,9 +42,7 @@ class Ranks(Protocol):
 class Alone:
     """An attempt on one node."""
 
-    @property
-    def is_ready(self) -> bool:
-        return True
+    is_ready = True
 
     async def watch(self) -> Verdict:
         """Never returns."""

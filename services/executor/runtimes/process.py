@@ -51,14 +51,11 @@ class ProcessRuntime:
     The journal knows which processes it started, besides what their environment says.
     """
 
+    kind = Runtime.PROCESS
     settings: ExecutorSettings
     journal: Journal
     engines: Mapping[str, Engine] = field(default_factory=lambda: ENGINES)
     cgroups: Cgroups = field(default_factory=Cgroups.of_this_host)
-
-    @property
-    def kind(self) -> Runtime:
-        return Runtime.PROCESS
 
     async def offer(self) -> RuntimeOffer:
         """The engines whose programs are installed."""

@@ -1,7 +1,6 @@
 """What executors report of attempts that are not ready yet, such as why a pod waits."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
@@ -18,19 +17,15 @@ class StartMessages:
     """In memory alone, by attempt: reported again as soon as it changes."""
 
     bus: Bus
-    _newest: OrderedDict[UUID, str] = field(default_factory=OrderedDict)
-
-    @property
-    def by_attempt(self) -> Mapping[UUID, str]:
-        return self._newest
+    by_attempt: OrderedDict[UUID, str] = field(default_factory=OrderedDict)
 
     async def subscribe(self) -> None:
         """Begin to receive; the connection is open."""
         await self.bus.listen(AttemptProgressed, self.observe)
 
     async def observe(self, progress: AttemptProgressed) -> None:
-        self._newest.pop(progress.attempt_id, None)
+        self.by_attempt.pop(progress.attempt_id, None)
         if progress.phase in _NOT_READY and progress.message:
-            self._newest[progress.attempt_id] = progress.message
-            if len(self._newest) > REMEMBERED:
-                self._newest.popitem(last=False)
+            self.by_attempt[progress.attempt_id] = progress.message
+            if len(self.by_attempt) > REMEMBERED:
+                self.by_attempt.popitem(last=False)

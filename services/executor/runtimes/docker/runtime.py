@@ -74,6 +74,8 @@ class DockerRuntime:
     Raises EnginesFileError if the file of the operator's engines cannot be used.
     """
 
+    kind = Runtime.DOCKER
+
     def __init__(self, settings: ExecutorSettings) -> None:
         self._settings = settings
         self._images = load_images(settings.engines_file)
@@ -81,10 +83,6 @@ class DockerRuntime:
         self._pulled = Images(self._engine, settings.pull_timeout_seconds)
         self._abilities = Abilities()
         self._starting: dict[UUID, set[Starting]] = {}
-
-    @property
-    def kind(self) -> Runtime:
-        return Runtime.DOCKER
 
     async def offer(self) -> RuntimeOffer:
         """Every engine with an image; that one cannot be given GPUs is reported, and stops nothing.

@@ -60,7 +60,7 @@ class KubernetesRuntime:
         images: Mapping[str, EngineImage],
         caches: PodCaches,
     ) -> None:
-        self._kind = kind
+        self.kind = kind
         self._settings = settings
         self._images = images
         self._cluster = cluster
@@ -68,20 +68,16 @@ class KubernetesRuntime:
         self._caches = caches
         self._unmade: set[UUID] = set()
 
-    @property
-    def kind(self) -> Runtime:
-        return self._kind
-
     async def offer(self) -> RuntimeOffer:
         """Every engine with an image, unless the cluster lacks something that all of them need."""
-        seen = await self._preflight.inspect(self._kind)
+        seen = await self._preflight.inspect(self.kind)
         reasons = {name: self._missing(image) for name, image in self._images.items()}
         missing = {name: reason for name, reason in reasons.items() if reason is not None}
         if seen.says:
-            missing[self._kind.value] = seen.says
+            missing[self.kind.value] = seen.says
         able = () if seen.is_unable else self._images
         return RuntimeOffer(
-            runtime=self._kind,
+            runtime=self.kind,
             engines=tuple(name for name in able if reasons[name] is None),
             missing=missing,
             version=seen.version,
@@ -122,7 +118,7 @@ class KubernetesRuntime:
         image = self._image(command)
         image.reference(command.engine.image_tag)
         made = self._command(image, command, command.engine.model, command.engine.model)
-        if self._kind is Runtime.OME and any(TEMPLATE in each for each in made.argv):
+        if self.kind is Runtime.OME and any(TEMPLATE in each for each in made.argv):
             raise RefusedError(
                 ErrorCode.BAD_REQUEST,
                 f"expected parameters without {TEMPLATE!r}, which OME takes for a template",
@@ -152,7 +148,7 @@ class KubernetesRuntime:
             raise RuntimeError("a start without a place, which `check` refuses")
         namespace = self._namespace(command)
         plan = Plan(
-            kind=self._kind,
+            kind=self.kind,
             namespace=namespace,
             image=image,
             reference=resolved.reference,
@@ -163,14 +159,14 @@ class KubernetesRuntime:
             cache=await self._caches.take(command, namespace, resolved.reference),
         )
         finding = {
-            **finding_labels(self._settings, self._kind, launch.labels),
+            **finding_labels(self._settings, self.kind, launch.labels),
             ATTEMPT_LABEL: str(command.attempt_id),
             # What another holder has taken over since is not this one's to end.
             EPOCH_LABEL: str(launch.labels.epoch or 0),
         }
         # Nothing is made that could not be found again.
         await self._cluster.patiently(
-            lambda: self._cluster.found_of(self._kind, finding), "a look at what is there"
+            lambda: self._cluster.found_of(self.kind, finding), "a look at what is there"
         )
         self._unmade.discard(command.reservation_id)
         try:
@@ -194,7 +190,7 @@ class KubernetesRuntime:
         try:
             async with within(WORKLOADS_SECONDS):
                 found = await self._cluster.found_of(
-                    self._kind, own_labels(self._settings, self._kind)
+                    self.kind, own_labels(self._settings, self.kind)
                 )
         except (KubernetesError, TimeoutError) as error:
             raise RuntimeUnavailable(f"the cluster does not say what runs: {error}") from error
@@ -210,7 +206,7 @@ class KubernetesRuntime:
         )
 
     async def end(self, labels: Labels, *, grace_seconds: float = 0.0) -> None:
-        ending = self._ending(finding_labels(self._settings, self._kind, labels), grace_seconds)
+        ending = self._ending(finding_labels(self._settings, self.kind, labels), grace_seconds)
         # Where nothing was made in this life, and the cluster lets nothing be looked up.
         if labels.reservation_id not in self._unmade or not await self._is_shut():
             await ending.run()
@@ -218,12 +214,12 @@ class KubernetesRuntime:
 
     def _ending(self, labels: dict[str, str], grace_seconds: float = 0.0) -> ObjectsEnding:
         return ObjectsEnding(
-            cluster=self._cluster, kind=self._kind, labels=labels, grace_seconds=grace_seconds
+            cluster=self._cluster, kind=self.kind, labels=labels, grace_seconds=grace_seconds
         )
 
     async def _is_shut(self) -> bool:
         try:
-            await self._cluster.found_of(self._kind, own_labels(self._settings, self._kind))
+            await self._cluster.found_of(self.kind, own_labels(self._settings, self.kind))
         except KubernetesError as error:
             return error.code == FORBIDDEN
         return False
