@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
@@ -37,8 +37,6 @@ from shared.client.reports import ReportClient
 from shared.client.streams import StreamClient
 from shared.client.tokens import TokenClient
 from shared.ids import new_id
-
-T = TypeVar("T")
 
 LONGEST_POLL_SECONDS: Final = 30.0
 REPLAY_SECONDS: Final = 75.0

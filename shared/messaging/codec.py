@@ -1,7 +1,7 @@
 """Messages as msgpack, decoded strictly: a text where a number belongs is an error."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -9,7 +9,6 @@ from schemas.base import Message, subject_for
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from shared.errors import LONGEST_MESSAGE, RefusedError, shortened
 
-T = TypeVar("T")
 _encode = msgspec.msgpack.Encoder().encode
 _reply_decoder = msgspec.msgpack.Decoder(Accepted | Refused)
 
