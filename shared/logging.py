@@ -45,7 +45,9 @@ def configure_logging(service: str, *, level: int = logging.INFO) -> None:
     ]
     renderer: Any
     if sys.stderr.isatty():
-        renderer = [structlog.dev.ConsoleRenderer()]
+        # Rich ones, the default, show the values of variables, and take a second each.
+        plain = structlog.dev.plain_traceback
+        renderer = [structlog.dev.ConsoleRenderer(exception_formatter=plain)]
     else:
         renderer = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     structlog.configure(

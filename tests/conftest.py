@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 # Takes the benchmark tool out of the environment before anything looks there.
@@ -36,6 +37,15 @@ settings.register_profile(
 # Nothing that tests start speaks to a public server, but each process that imports aiohttp would
 # read the certificates of this host, for a third of the time that the import takes.
 os.environ.setdefault("SSL_CERT_FILE", os.devnull)
+
+
+# As structlog is without settings, but for its tracebacks: drawing one blocks a loop for a second.
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -53,5 +53,5 @@ async def test_it_has_its_own_descriptors_and_ends_by_its_signal(tmp_path: Path)
         process.kill()
         code = await process.wait()
 
-    assert 0 < int(forked.out) <= int(started.out)
+    assert 0 < int(forked.out) < int(started.out) + 4  # connections to the gateway come and go
     assert code == -signal.SIGKILL

@@ -19,7 +19,8 @@ from schemas.telemetry.readings import GpuProcess
 from shared.errors import UnavailableError
 from shared.ids import new_id
 from shared.testing import NatsServer, eventually
-from tests.support.worlds.scheduler import World, accepted, refused, scheduler, world
+from shared.waiting import cancelled
+from tests.support.worlds.scheduler import FakeNode, World, accepted, refused, scheduler, world
 
 QUICK: dict[str, Any] = {
     "reconcile_interval_seconds": 0.1,
@@ -35,6 +36,16 @@ QUICK: dict[str, Any] = {
 async def steward(nats_url: str, postgres_dsn: str) -> AsyncIterator[World]:
     async with scheduler(nats_url, postgres_dsn, **QUICK), world(nats_url) as around:
         yield around
+
+
+@asynccontextmanager
+async def sampling(node: FakeNode) -> AsyncIterator[None]:
+    """Heard of, however long a busy machine takes for the body; not afterwards."""
+    task = asyncio.create_task(node.keep_sampling())
+    try:
+        yield
+    finally:
+        await cancelled(task)
 
 
 def of_kind(steward: World, kind: DriftKind) -> list[DriftDetected]:
@@ -161,9 +172,9 @@ async def test_what_runs_without_a_live_reservation_is_fenced(steward: World) ->
 async def test_a_node_that_falls_silent_is_lost_with_what_it_holds(steward: World) -> None:
     await steward.add_node("alpha", 1, interval_seconds=0.2)
     beta = await steward.add_node("beta", 1, samples=False, interval_seconds=0.2)
-    await beta.publish_sample()
-    request = GpuRequest(node_ids=("beta",), lease_ttl_seconds=60.0)
-    granted = await steward.granted(await steward.request(request))
+    async with sampling(beta):
+        request = GpuRequest(node_ids=("beta",), lease_ttl_seconds=60.0)
+        granted = await steward.granted(await steward.request(request))
 
     lost = await steward.event(ReservationLost, granted.reservation_id)
 
@@ -171,12 +182,11 @@ async def test_a_node_that_falls_silent_is_lost_with_what_it_holds(steward: Worl
     assert "not heard" in lost.reason
     assert (await steward.event(DeviceCordoned)).node_id == "beta"
     await beta.report_inventory()
-    await beta.publish_sample()
-    waiting = await steward.request(GpuRequest(node_ids=("beta",)))
-    await steward.waiting(waiting, ReasonCode.CORDONED)
-    accepted(await steward.bus.request(Uncordon(command_id=new_id(), node_id="beta")))
-    await beta.publish_sample()
-    await steward.granted(waiting)
+    async with sampling(beta):
+        waiting = await steward.request(GpuRequest(node_ids=("beta",)))
+        await steward.waiting(waiting, ReasonCode.CORDONED)
+        accepted(await steward.bus.request(Uncordon(command_id=new_id(), node_id="beta")))
+        await steward.granted(waiting)
     assert len(steward.seen(DeviceCordoned)) == 1
 
 
@@ -187,8 +197,8 @@ async def test_a_node_whose_agent_was_stopped_is_a_drift_then_lost_and_returns_b
     async with scheduler(nats_url, postgres_dsn, **quick), world(nats_url) as steward:
         await steward.add_node("alpha", 1, interval_seconds=0.2)
         beta = await steward.add_node("beta", 1, samples=False, interval_seconds=0.2)
-        await beta.publish_sample()
-        await steward.known("beta", 1)
+        async with sampling(beta):
+            await steward.known("beta", 1)
 
         await beta.report_stop()
         drift = await steward.event(DriftDetected)
