@@ -133,3 +133,12 @@ def test_nodes_are_ranked_by_idle_gpus_then_by_utilization(
 
     assert chosen.node_id == want
     assert chosen.message
+
+
+def test_where_no_node_has_enough_it_says_how_many_the_best_one_has() -> None:
+    nodes = node("a", {}) + node("b", {}, {}, {}) + node("c", {}, {})
+
+    chosen = find_best_node(node_gpu_summaries(cluster_gpu_status(Fleet.of(nodes))), 4)
+
+    assert chosen.node_id is None
+    assert chosen.message.endswith("the most that one has is 3")

@@ -18,7 +18,8 @@ from services.scheduler.domain.model.inputs import (
     QuotaSet,
     RequestQueued,
 )
-from services.scheduler.domain.model.namespaces import Quota
+from services.scheduler.domain.model.namespaces import Held, Quota
+from services.scheduler.domain.model.state import State
 from services.scheduler.domain.placement.decisions import Grant, Rejection, TimeOut
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
 from tests.unit.scheduler.builders import NOW, make_device, make_queued
@@ -129,3 +130,11 @@ def test_an_engine_made_of_the_recorded_state_knows_the_quotas() -> None:
     again.apply(*msgspec.json.decode(recorded, type=tuple[Input, ...]))
     queue(again, 2, "a", GpuRequest())
     assert granted(again) == []
+
+
+def test_what_a_node_does_not_say_is_no_capacity() -> None:
+    state = State()
+    state.apply(NodeSeen(node=Node(node_id="silent")))
+    state.apply(NodeSeen(node=Node(node_id="beta", cpu_count=1.5, memory_total_mb=100)))
+
+    assert state.capacity() == Held(hundredths=0, cpu_milli=1_500, memory_mb=100)

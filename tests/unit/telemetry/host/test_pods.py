@@ -36,6 +36,13 @@ def test_what_kubelet_itself_encodes_is_read() -> None:
     )
 
 
+def test_a_field_of_a_later_kubelet_is_passed_over_whatever_its_kind() -> None:
+    """Number 15 as a varint, 8 bytes, a text and 4 bytes: encoding.proto's wire types."""
+    later = b"\x78\x80\x01" + b"\x79" + bytes(8) + b"\x7a\x02hi" + b"\x7d" + bytes(4)
+
+    assert pods_of(later + GOLDEN + later) == pods_of(GOLDEN)
+
+
 @given(st.integers(min_value=0, max_value=len(GOLDEN)))
 def test_an_answer_that_is_cut_off_is_told_from_a_whole_one(length: int) -> None:
     try:
