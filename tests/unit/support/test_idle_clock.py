@@ -52,7 +52,7 @@ async def test_a_clock_that_only_measures_goes_on_while_all_sleep() -> None:
         burn()
         computed = clock() - began - slept
 
-    assert 0.1 < slept < 0.3 + 3 * STEP_SECONDS
+    assert 0 < slept < 0.3 + 3 * STEP_SECONDS
     assert computed < 3 * STEP_SECONDS
 
 
@@ -61,4 +61,4 @@ def test_the_clock_of_a_thread_goes_on_while_this_one_sleeps() -> None:
         time.sleep(0.3)
         slept = clock()
 
-    assert 0.1 < slept < 0.3 + STEP_SECONDS
+    assert 0 < slept < 0.3 + STEP_SECONDS

@@ -62,8 +62,8 @@ CALLS: Final[Mapping[str, Mapping[str, set[tuple[str, str]]]]] = {
         "cluster.read(NODES, name)": of("get", "nodes"),
     },
     "services/executor/runtimes/kubernetes/runtime.py": {
-        "cluster.found_of(self._kind, finding)": of("list", *MAIN, *OTHERS, "pods"),
-        "cluster.found_of(self._kind, own_labels(self._settings, self._kind))": of(
+        "cluster.found_of(self.kind, finding)": of("list", *MAIN, *OTHERS, "pods"),
+        "cluster.found_of(self.kind, own_labels(self._settings, self.kind))": of(
             "list", *MAIN, *OTHERS, "pods"
         ),
         "cluster.apply(made, finding)": of("get create patch", *MADE),
