@@ -56,7 +56,7 @@ test-long: install $(STAMPS)/tools ## Run the long tests, and every property wit
 
 test-kubernetes: install ## Run the tests on a real Kubernetes control plane, built once by Go
 	@"$(BIN)/python" -m tests.support.kubernetes.build
-	@"$(BIN)/python" -m pytest -m kubernetes --numprocesses $(LONG_WORKERS) --dist loadfile $(ARGS)
+	@"$(BIN)/python" -m pytest -m kubernetes $(ARGS)
 
 mutate: install ## Count the small errors in pure modules that unit tests catch (ARGS="--seed 7 --count 100")
 	@"$(BIN)/python" -m tests.support.mutation $(ARGS)

@@ -37,6 +37,7 @@ from tests.support.ports import free_ports
 
 START_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.02
+POD_LOG: Final = "2026-11-22T18:00:00.000000000Z stdout F a line of a pretended pod\n"
 MANY_NODES: Final = 400  # to delete them costs more than to start anew
 WIPE_SECONDS: Final = 20.0
 FINALIZER_SECONDS: Final = 0.3  # then nobody comes who would take them away
@@ -211,6 +212,7 @@ class ControlPlane:
         async with self.api() as api:
             if len(await api.metadata("api/v1/nodes")) < MANY_NODES:
                 await _wipe(api)
+                self.pod_log.write_text(POD_LOG)  # engines add to it
                 return
         await self._kill_all()
         shutil.rmtree(self.directory / "etcd")
@@ -218,9 +220,7 @@ class ControlPlane:
 
     def _prepare(self) -> None:
         self.pod_programs.mkdir(parents=True, exist_ok=True)
-        self.pod_log.write_text(
-            "2026-11-22T18:00:00.000000000Z stdout F a line of a pretended pod\n"
-        )
+        self.pod_log.write_text(POD_LOG)
         groups = {"admin": ',"system:masters"'}
         lines = [
             f"{token},{user},{user}{groups.get(user, '')}" for user, token in self._tokens.items()
