@@ -28,13 +28,10 @@ if TYPE_CHECKING:
     from tests.support.kubernetes.control_plane import ControlPlane
 
 # A few examples, the same in every run; or many new ones, however long a machine takes for one.
+# Where CI is set Hypothesis draws the same many: no change is red for what it did not do.
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=25)
 settings.register_profile(
-    "thorough",
-    settings.get_profile("default"),  # not `ci`'s, which draws the same wherever CI is set
-    max_examples=300,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
+    "thorough", max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 # Nothing that tests start speaks to a public server, but each process that imports aiohttp would
