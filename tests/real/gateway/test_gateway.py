@@ -76,7 +76,6 @@ from shared.messaging.codec import encode
 from shared.messaging.streams import EVENTS
 from shared.testing import NatsServer, eventually
 from tests.support.disks.small_disk import every_disk_full
-from tests.support.idle_clock import Clock
 from tests.support.worlds.gateway import (
     BOOT,
     NODE,
@@ -460,7 +459,8 @@ async def test_readings_are_shown_while_the_scheduler_is_away(api: Api) -> None:
     assert body["gpus"][0]["utilization_percent"] == 25.0
 
 
-async def test_a_long_poll_ends_with_the_grant(api: Api, idle_clock: Clock) -> None:
+@pytest.mark.usefixtures("idle_clock")
+async def test_a_long_poll_ends_with_the_grant(api: Api) -> None:
     reservation_id = new_id()
     state = ReservationState.QUEUED
     await api.owners.accept(RequestReservation)
@@ -490,7 +490,7 @@ async def test_a_long_poll_ends_with_the_grant(api: Api, idle_clock: Clock) -> N
             waited_seconds=0.1,
         )
     )
-    async with asyncio.timeout(1):  # of the idle clock
+    async with asyncio.timeout(1):
         _, granted = await polling
 
     assert (status, created["state"]) == (201, "queued")
