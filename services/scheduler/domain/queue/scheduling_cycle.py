@@ -141,7 +141,7 @@ class SchedulingCycle:
                 return
             yield from self._evaluate(item, now)
 
-    def put_in_order(self, now: datetime | None = None) -> None:
+    def put_in_order(self, now: datetime | None) -> None:
         """Move groups of namespaces whose turn has changed, as if they had left and come again."""
         for group, standing, levels in self.order.moves(now):
             self._set_backfill(group, None)
