@@ -78,7 +78,7 @@ FROM gained CROSS JOIN LATERAL (VALUES
     ('prompt_tokens_per_s', CASE WHEN prompt_tokens >= 0 AND seconds > 0
         THEN prompt_tokens / seconds END),
     ('generation_tokens_per_s', CASE WHEN generation_tokens >= 0 AND seconds > 0
-        THEN generation_tokens / seconds END)) AS told (metric, value)
+        THEN generation_tokens / seconds END)) AS named (metric, value)
 WHERE value IS NOT NULL AND observed_at >= $3 AND observed_at < $4
 GROUP BY metric, at ORDER BY metric, at
 """

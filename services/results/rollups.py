@@ -78,7 +78,7 @@ INSERT INTO sample_minute (device_no, at, {", ".join((*_COLUMNS, *_OF_MINUTES))}
 SELECT device_no, minute, count(*), sum(interval_seconds), {_OF_SAMPLES}, sum(ms),
        coalesce(sum(ms) FILTER (WHERE NOT {IS_BUSY}), 0),
        coalesce(sum(ms) FILTER (WHERE {IS_BUSY}), 0), coalesce(sum(power_draw_w * ms), 0)
-FROM ({STRETCHES.format(source=_IN_MINUTE)}) AS told
+FROM ({STRETCHES.format(source=_IN_MINUTE)}) AS covered
 GROUP BY 1, 2 {_replacing((*_COLUMNS, *_OF_MINUTES))}
 """
 

@@ -72,7 +72,7 @@ ON CONFLICT (reservation_id, device_no) DO UPDATE SET epoch = excluded.epoch,
 # `{column}` is one of quarantined_at, freed_at and reservation_ended_at.
 NOTE_TIME: Final = """
 INSERT INTO device_holding AS known (reservation_id, device_no, {column})
-SELECT $1, device_no, $2 FROM unnest($3::text[], $4::text[]) AS told (node_id, device_uuid)
+SELECT $1, device_no, $2 FROM unnest($3::text[], $4::text[]) AS held (node_id, device_uuid)
 JOIN device USING (node_id, device_uuid) ORDER BY device_no
 ON CONFLICT (reservation_id, device_no) DO UPDATE SET {column} = least(known.{column}, $2)
 """

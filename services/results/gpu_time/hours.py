@@ -51,7 +51,7 @@ IS_BUSY: Final = "utilization_percent >= 1"
 
 MARK: Final = """
 INSERT INTO ledger_due AS due (node_id, hour)
-SELECT node_id, hour FROM unnest($1::text[], $2::timestamptz[]) AS told (node_id, since)
+SELECT node_id, hour FROM unnest($1::text[], $2::timestamptz[]) AS reached (node_id, since)
 CROSS JOIN generate_series(since, $3::timestamptz, '1 hour') AS hour
 ORDER BY 1, 2 ON CONFLICT (node_id, hour) DO UPDATE SET marks = due.marks + 1
 """
@@ -173,35 +173,35 @@ tally AS MATERIALIZED (
         SELECT device_no, hour, segment_at, seen_ms, idle_ms, busy_ms, energy_mj, memory_mb
         FROM slice WHERE seen_ms IS NOT NULL
         UNION ALL
-        SELECT slice.device_no, hour, segment_at, told.ms,
-            CASE WHEN NOT {IS_BUSY} THEN told.ms ELSE 0 END,
-            CASE WHEN {IS_BUSY} THEN told.ms ELSE 0 END, power_draw_w * told.ms, memory_used_mb
+        SELECT slice.device_no, hour, segment_at, seen.ms,
+            CASE WHEN NOT {IS_BUSY} THEN seen.ms ELSE 0 END,
+            CASE WHEN {IS_BUSY} THEN seen.ms ELSE 0 END, power_draw_w * seen.ms, memory_used_mb
         FROM slice JOIN stretch ON stretch.device_no = slice.device_no
             AND stretch.minute = slice.minute AND since < end_at AND until > start_at
         CROSS JOIN LATERAL (SELECT (extract(epoch FROM
-            least(until, end_at) - greatest(since, start_at)) * 1000)::bigint AS ms) AS told
+            least(until, end_at) - greatest(since, start_at)) * 1000)::bigint AS ms) AS seen
         WHERE slice.seen_ms IS NULL) AS each
     GROUP BY 1, 2, 3),
-told AS MATERIALIZED (
+known AS MATERIALIZED (
     SELECT segment.*, coalesce(seen_ms, 0) AS seen_ms, coalesce(idle_ms, 0) AS idle_ms,
         coalesce(busy_ms, 0) AS busy_ms, coalesce(energy_mj, 0) AS energy_mj, memory_mb
     FROM segment LEFT JOIN tally ON tally.device_no = segment.device_no
         AND tally.hour = segment.hour AND segment_at = segment.start_at),
 part AS MATERIALIZED (
-    SELECT told.*, reservation_id, greatest(0, least(hundredths, 100 - coalesce(sum(hundredths)
-        OVER (PARTITION BY told.device_no, told.hour, told.start_at
+    SELECT known.*, reservation_id, greatest(0, least(hundredths, 100 - coalesce(sum(hundredths)
+        OVER (PARTITION BY known.device_no, known.hour, known.start_at
               ORDER BY epoch, reservation_id
               ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0))) AS hundredths
-    FROM told JOIN held ON held.device_no = told.device_no AND held.hour = told.hour
-        AND held.start_at <= told.start_at AND held.end_at >= told.end_at),
+    FROM known JOIN held ON held.device_no = known.device_no AND held.hour = known.hour
+        AND held.start_at <= known.start_at AND held.end_at >= known.end_at),
 remainder AS (
-    SELECT told.*, 100 - coalesce((
-            SELECT sum(hundredths) FROM part WHERE part.device_no = told.device_no
-            AND part.hour = told.hour AND part.start_at = told.start_at), 0) AS hundredths,
+    SELECT known.*, 100 - coalesce((
+            SELECT sum(hundredths) FROM part WHERE part.device_no = known.device_no
+            AND part.hour = known.hour AND part.start_at = known.start_at), 0) AS hundredths,
         EXISTS (
-            SELECT FROM cordon WHERE cordon.device_no = told.device_no AND cordon.hour = told.hour
-            AND cordon.start_at <= told.start_at AND cordon.end_at >= told.end_at) AS cordoned
-    FROM told)
+            SELECT FROM cordon WHERE cordon.device_no = known.device_no AND cordon.hour = known.hour
+            AND cordon.start_at <= known.start_at AND cordon.end_at >= known.end_at) AS cordoned
+    FROM known)
 SELECT hour, device_no, reservation_id, sum(busy_ms * hundredths * 10)::bigint AS used_us,
     sum(idle_ms * hundredths * 10)::bigint AS idle_us, 0::bigint AS free_us,
     0::bigint AS cordoned_us, sum((ms - busy_ms - idle_ms) * hundredths * 10)::bigint AS unknown_us,

@@ -18,7 +18,7 @@ NO_POD: Final = "its executor did not tell which pod it ran in"
 SELECT_CONDITIONS: Final = "SELECT condition_no, facts FROM condition WHERE condition_no = ANY ($1)"
 
 # Copied samples stay when the others have been dropped.
-SELECT_TOLD: Final = """
+SELECT_SEEN: Final = """
 SELECT node_id, device_uuid AS uuid, device_index AS index, name, simulated,
        max(memory_total_mb) AS memory_total_mb, condition_no
 FROM device JOIN (
@@ -27,7 +27,7 @@ FROM device JOIN (
       AND observed_at >= $2 AND observed_at <= $3
     UNION ALL
     SELECT device_no, memory_total_mb, condition_no FROM experiment_sample
-    WHERE attempt_id = $4 AND observed_at >= $2 AND observed_at <= $3) AS told USING (device_no)
+    WHERE attempt_id = $4 AND observed_at >= $2 AND observed_at <= $3) AS seen USING (device_no)
 WHERE node_id = $1 GROUP BY device_no, condition_no
 """
 
@@ -39,7 +39,7 @@ async def devices_of(
     if event.pod is None:
         return event.devices, NO_POD if event.engine.runtime in CLUSTER_RUNTIMES else ""
     rows = await connection.fetch(
-        SELECT_TOLD, event.pod.node_id, event.started_at, event.finished_at, event.attempt_id
+        SELECT_SEEN, event.pod.node_id, event.started_at, event.finished_at, event.attempt_id
     )
     conditions = await conditions_of(connection, (row["condition_no"] for row in rows))
     return pod_devices.devices_of(
