@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from shared.accelerator_rules.scheduler_extenders import CONFIGURATION_PATH, PLUGINS
-from tests.support.kubernetes.api import Api, path_to
+from tests.support.kubernetes.api import Api
 from tests.support.kubernetes.binaries import program
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.nodes import node_object
@@ -53,17 +53,14 @@ async def test_what_a_cluster_lacks_is_said_with_the_configuration_until_nothing
 ) -> None:
     bare = await checked(empty_cluster, "--mode", "vgpu", "--json")
     await install(api)
-    try:
-        written = yaml.safe_dump(json.loads(bare[1])["configuration"])
-        (tmp_path / "scheduler-config.yaml").write_text(written)
-        whole = await checked(
-            empty_cluster, "--scheduler-config", str(tmp_path / "scheduler-config.yaml")
-        )
-        none = yaml.safe_dump(yaml.safe_load(written) | {"extenders": []})
-        (tmp_path / "empty.yaml").write_text(none)
-        empty = await checked(empty_cluster, "--scheduler-config", str(tmp_path / "empty.yaml"))
-    finally:
-        await api.delete(path_to("v1", "Service", "kube-system", VGPU.service))
+    written = yaml.safe_dump(json.loads(bare[1])["configuration"])
+    (tmp_path / "scheduler-config.yaml").write_text(written)
+    whole = await checked(
+        empty_cluster, "--scheduler-config", str(tmp_path / "scheduler-config.yaml")
+    )
+    none = yaml.safe_dump(yaml.safe_load(written) | {"extenders": []})
+    (tmp_path / "empty.yaml").write_text(none)
+    empty = await checked(empty_cluster, "--scheduler-config", str(tmp_path / "empty.yaml"))
 
     assert bare[0] == 7
     assert {each["rule"] for each in json.loads(bare[1])["findings"]} == {

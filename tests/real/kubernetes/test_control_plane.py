@@ -180,6 +180,19 @@ async def test_a_pod_has_logs_and_runs_programs(empty_cluster: ControlPlane) -> 
         assert await api.execute(f"{path}/exec", "nvidia-smi", "-q") == "asked for -q\n"
 
 
+async def test_what_a_test_made_in_the_namespaces_of_kubernetes_is_wiped(
+    empty_cluster: ControlPlane,
+) -> None:
+    path = "api/v1/namespaces/kube-system/pods"
+    async with empty_cluster.api() as api:
+        await api.create(pod_object("of-a-test", namespace="kube-system"))
+        assert [each["metadata"]["name"] for each in await api.items(path)] == ["of-a-test"]
+
+        await empty_cluster.wipe()
+
+        assert await api.items(path) == []
+
+
 @pytest.mark.long
 async def test_many_nodes_are_wiped_by_starting_anew(empty_cluster: ControlPlane) -> None:
     async with empty_cluster.api() as api:

@@ -376,6 +376,9 @@ _WIPED: Final = (
     ("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"),
 )
 
+# Kinds of which Kubernetes has its own in its namespaces; whatever else is there a test has made.
+_OF_KUBERNETES: Final = frozenset({"ConfigMap", "Role", "RoleBinding", "Secret", "ServiceAccount"})
+
 _REMADE: Final = (("apps/v1", "ReplicaSet"), ("v1", "Pod"), ("resource.k8s.io/v1", "ResourceClaim"))
 
 
@@ -442,7 +445,9 @@ async def _own(api: Api, api_version: str, kind: str) -> list[Object]:
     return [
         each
         for each in await api.metadata(path_to(api_version, kind))
-        if not each["metadata"].get("namespace", "").startswith("kube-")
+        if not (
+            kind in _OF_KUBERNETES and each["metadata"].get("namespace", "").startswith("kube-")
+        )
         and not (kind == "Service" and each["metadata"]["name"] == "kubernetes")
     ]
 
