@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pytest
 import structlog
@@ -20,9 +20,6 @@ from tests.support.idle_clock import Clock, idle_time
 from tests.support.interruption import let_children_be_interrupted
 
 if TYPE_CHECKING:
-    from xdist.remote import Producer
-    from xdist.scheduler import LoadFileScheduling
-
     from tests.support.docker.private_engine import PrivateEngine
     from tests.support.kept_schema import KeptSchema
     from tests.support.kubernetes.control_plane import ControlPlane
@@ -37,8 +34,6 @@ settings.register_profile(
 # Nothing that tests start speaks to a public server, but each process that imports aiohttp would
 # read the certificates of this host, for a third of the time that the import takes.
 os.environ.setdefault("SSL_CERT_FILE", os.devnull)
-
-ON_CONTROL_PLANE: Final = ("tests/real/cluster/", "tests/real/kubernetes/")
 
 
 # As structlog is without settings, but for its tracebacks: drawing one blocks a loop for a second.
@@ -81,22 +76,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "control_plane" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.kubernetes)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> "LoadFileScheduling":
-    """Tests on a control plane go to one worker: each would start one of its own, and keep it."""
-    from xdist.scheduler import LoadFileScheduling
-
-    class OneControlPlane(LoadFileScheduling):  # type: ignore[misc]  # it is untyped
-        def _split_scope(self, nodeid: str) -> str:
-            return (
-                "kubernetes"
-                if nodeid.startswith(ON_CONTROL_PLANE)
-                else super()._split_scope(nodeid)
-            )
-
-    return OneControlPlane(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -165,13 +165,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m tests.support.kubernetes.build", description=__doc__
     )
     parser.add_argument("--nice", type=int, default=0, help="give way to other processes, up to 19")
-    parser.add_argument("--check", action="store_true", help="build nothing, say what is missing")
     options = parser.parse_args(arguments)
     reason = missing()
     if reason is None:
         _say(f"is in {directory()}")
         return 0
-    if options.check or os.environ.get(GIVEN):
+    if os.environ.get(GIVEN):
         print(reason, file=sys.stderr)
         return 1
     try:

@@ -55,11 +55,6 @@ def test_every_program_is_built_once_by_the_hosts_own_go(
     assert "built kube-apiserver" in capsys.readouterr().out
 
 
-def test_a_check_builds_nothing(log: Path) -> None:
-    assert main(["--check"]) == 1
-    assert not log.exists()
-
-
 def test_without_go_it_says_how_to_get_the_programs(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
