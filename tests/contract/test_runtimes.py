@@ -88,7 +88,7 @@ class Host:
             found[:] = self.pids(workload) if workload is not None else []
             return bool(found)
 
-        await eventually(runs, within_seconds=READY_SECONDS, what="processes of the engine")
+        await eventually(runs, what="processes of the engine")
         return found
 
     async def offer(self) -> RuntimeOffer:
@@ -99,7 +99,7 @@ class Host:
             offers.append(await self.runtime.offer())
             return bool(offers[-1].engines)
 
-        await eventually(has_engines, within_seconds=READY_SECONDS, what="engines on offer")
+        await eventually(has_engines, what="engines on offer")
         return offers[-1]
 
     async def workload(self, command: StartExperiment) -> Workload | None:
