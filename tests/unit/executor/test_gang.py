@@ -72,6 +72,7 @@ def test_each_other_node_gets_the_same_start_for_its_rank_and_always_the_same_on
     members = rank_starts(start)
 
     assert is_coordinated(start)
+    assert not is_coordinated(make_gang_start("a"))
     assert [rank_of(each) for each in (start, *members)] == [0, 1, 2]
     assert not any(is_coordinated(member) for member in members)
     assert [member.executor_id for member in members] == ["b", "c"]

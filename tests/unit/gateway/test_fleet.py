@@ -153,6 +153,8 @@ def test_what_is_simulated_says_so_everywhere() -> None:
     assert gpu_views(latest, {}, None)[0].simulated
     assert node_views(latest, {}, {}, None)[0].simulated
     assert gpu_views({}, {}, make_ledger(make_allocation("g", 0, simulated=True)))[0].simulated
+    assert node_views({"a": make_heard(source=Source.SIMULATED)}, {}, {}, None)[0].simulated
+    assert not node_views({"a": make_heard()}, {}, {}, None)[0].simulated
 
 
 def test_a_shared_gpu_tells_all_its_holders() -> None:

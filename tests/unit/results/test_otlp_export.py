@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from opentelemetry.semconv._incubating.metrics import hw_metrics
 
+from schemas.telemetry.readings import GpuReading
 from services.results.domain import otlp_names
 from services.results.domain.otlp_names import INSTRUMENTS, Kind
 from services.results.otlp_export import MOST_WAITING, Holder, OtlpExport, request_of
@@ -51,6 +52,28 @@ def test_a_reading_from_before_the_grant_is_not_the_holders() -> None:
         for point in power.gauge.data_points
     ]
     assert held == [False, True]
+
+
+def test_each_value_is_in_the_unit_of_its_convention() -> None:
+    gpu = GpuReading(
+        uuid="GPU-0",
+        index=0,
+        utilization_percent=80.0,
+        memory_used_mb=1,
+        memory_total_mb=2,
+        temperature_c=60.0,
+        power_draw_w=360.0,
+        energy_mj=5_000,
+    )
+
+    assert {each.name: each.read(gpu) for each in INSTRUMENTS} == {
+        "hw.gpu.utilization": 0.8,
+        "hw.gpu.memory.usage": 1_048_576,
+        "hw.gpu.memory.limit": 2_097_152,
+        "hw.temperature": 60.0,
+        "hw.power": 360.0,
+        "hw.energy": 5.0,
+    }
 
 
 def test_counters_and_gauges_are_told_apart() -> None:

@@ -11,6 +11,7 @@ from schemas.gpus.gpu_request import GpuRequest
 from shared.accelerator_rules.advice import advised_environment
 from shared.accelerator_rules.modes import (
     FORMS,
+    GpuForm,
     answer_mode,
     request_of,
     units_per_gpu,
@@ -104,6 +105,13 @@ def test_each_form_has_the_limits_of_the_guide_and_of_the_hardware(
 
     assert [each.verdict for each in found] == [hardware, documented]
     assert all(finding.source for each in found for finding in each.findings)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.mode.value)
+def test_what_fits_names_the_source_of_its_own_mode(form: GpuForm) -> None:
+    [found] = answer_mode(ModeCheck(resources={form.resource: form.per_gpu})).findings
+
+    assert (found.verdict, found.source) == (Verdict.SUPPORTED, form.source)
 
 
 @pytest.mark.parametrize("version", ["new", "1", "1.x"])
