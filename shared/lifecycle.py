@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Final, Self
@@ -17,6 +17,7 @@ from typing import Final, Self
 import msgspec
 from msgspec import Struct
 
+from shared.clock import utcnow
 from shared.errors import StewardError
 from shared.paths import DataDirectory, locked_file
 
@@ -125,7 +126,7 @@ class DataDirectoryLock:
         self.directory = directory
         self._holder = LockHolder(
             pid=os.getpid(),
-            started_at=datetime.now(UTC),
+            started_at=utcnow(),
             command=command or " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         )
         self._descriptor: int | None = None

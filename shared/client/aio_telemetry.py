@@ -5,7 +5,7 @@ itself requests a reservation.
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from schemas.errors import ErrorCode
@@ -15,6 +15,7 @@ from shared.client.errors import ApiError, PlatformUnreachable
 from shared.client.http import StewardClient
 from shared.client.platform_query import query_platform
 from shared.client.watch import Watch
+from shared.clock import utcnow
 
 DEFAULT_MAX_UTILIZATION: Final = 50
 
@@ -60,7 +61,7 @@ async def query_gpus(use_cache: bool = True) -> GPUSnapshot | None:
         views = await query_platform(lambda client: _gpus(client, use_cache=use_cache))
     except PlatformUnreachable:
         return None
-    return GPUSnapshot(datetime.now(UTC), [_info(view) for view in views])
+    return GPUSnapshot(utcnow(), [_info(view) for view in views])
 
 
 async def get_available_gpus(

@@ -5,7 +5,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import zip_longest
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from services.cli.display.columns import (
     left_out,
     needs_notes,
 )
+from shared.clock import utcnow
 
 STYLES: Final = {
     "succeeded": "green",
@@ -189,12 +190,12 @@ def age(moment: datetime | None, now: datetime | None = None) -> str:
     """How long ago, in the largest unit that fits."""
     if moment is None:
         return UNKNOWN
-    return _span_text(((now or datetime.now(UTC)) - moment).total_seconds())
+    return _span_text(((now or utcnow()) - moment).total_seconds())
 
 
 def until(moment: datetime, now: datetime | None = None) -> str:
     """How long still, in the largest unit that fits."""
-    return _span_text((moment - (now or datetime.now(UTC))).total_seconds())
+    return _span_text((moment - (now or utcnow())).total_seconds())
 
 
 def _span_text(seconds: float) -> str:

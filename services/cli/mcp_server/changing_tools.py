@@ -1,6 +1,6 @@
 """Tools that change something, within a budget; each is a dry run unless `dry_run` is false."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any, Final
 from uuid import UUID
 
@@ -31,6 +31,7 @@ from services.cli.mcp_server.tool import (
     Tool,
     ToolTable,
 )
+from shared.clock import utcnow
 from shared.errors import RefusedError
 from shared.ids import new_id
 
@@ -121,7 +122,7 @@ async def renew_reservation(agent: Agent, wanted: Renew) -> ReservationOutcome:
     """Keep a reservation for another lease, counted from now."""
     budget = _budget(agent)
     view = await agent.client.reservation(wanted.reservation_id)
-    end = datetime.now(UTC) + timedelta(seconds=view.request.lease_ttl_seconds)
+    end = utcnow() + timedelta(seconds=view.request.lease_ttl_seconds)
     gpu_seconds = gpu_seconds_until(view, end)
     budget.check(view.reservation_id, gpu_seconds)
     if not wanted.dry_run:
@@ -141,7 +142,7 @@ async def release_reservation(agent: Agent, wanted: Release) -> ReservationOutco
             await agent.client.release_reservation(view.reservation_id, view.epoch)
         else:
             await agent.client.cancel_reservation(view.reservation_id)
-        budget.reduce(view.reservation_id, gpu_seconds_until(view, datetime.now(UTC)))
+        budget.reduce(view.reservation_id, gpu_seconds_until(view, utcnow()))
         view = await agent.client.reservation(wanted.reservation_id)
     return ReservationOutcome(dry_run=wanted.dry_run, budget=budget.view(), reservation=view)
 

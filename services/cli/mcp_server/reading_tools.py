@@ -1,6 +1,6 @@
 """Tools that read: every query of the platform."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Final
 from uuid import UUID
 
@@ -34,6 +34,7 @@ from schemas.scheduler.views import (
     ReservationView,
 )
 from services.cli.mcp_server.tool import LONGEST_WAIT_SECONDS, Agent, Arguments, Tool, ToolTable
+from shared.clock import utcnow
 
 READING: Final[dict[str, Tool]] = {}
 _tool: Final = ToolTable(READING).tool
@@ -108,7 +109,7 @@ class Days(Arguments, frozen=True, kw_only=True):
     namespace: Namespace | None = None
 
     def start_at(self) -> datetime:
-        return datetime.now(UTC) - timedelta(days=self.days)
+        return utcnow() - timedelta(days=self.days)
 
 
 class Usage(Days, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Final
 from uuid import UUID
@@ -16,6 +16,7 @@ from schemas.telemetry.readings import HealthState
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.gpu_tables import gpu_holder
 from services.cli.display.output import number, until
+from shared.clock import utcnow
 
 BAR_CELLS: Final = 6
 FULL: Final = "█"
@@ -133,7 +134,7 @@ def summary(rows: Sequence[GpuRow]) -> str:
 
 def top_table(rows: Sequence[GpuRow], wall_now: datetime | None = None) -> Table:
     """A line for each GPU; `-` is unknown."""
-    wall_now = wall_now or datetime.now(UTC)
+    wall_now = wall_now or utcnow()
     cells = [
         [
             row.gpu.node_id,

@@ -10,7 +10,7 @@ import itertools
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, Protocol
 
 from schemas.task.benchmark import BenchmarkSpec
@@ -20,6 +20,7 @@ from shared.benchmarks.chat_server import LoadLimits, RequestFailed
 from shared.benchmarks.levels.measured_level import LevelOutcome, PromptTokens, Record
 from shared.benchmarks.metrics import FailedRequest, RequestSample
 from shared.benchmarks.traffic import RequestSize, Scenario
+from shared.clock import utcnow
 from shared.waiting import cancelled, wait_for
 
 PAUSE_AFTER_ERROR_SECONDS: Final = 0.05
@@ -150,7 +151,7 @@ class LevelLoad:
     def _begin(self) -> None:
         if self._is_measuring:
             return
-        self.started_at = datetime.now(UTC)
+        self.started_at = utcnow()
         self.started = self._changed = _now()
         self._is_warm.set()
         self.on_change()

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
@@ -15,6 +15,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from shared.clock import utcnow
 from shared.disk import is_full, reports_no_room, room_at
 from shared.local_platform.supervisor.leftovers import MARK_VARIABLE, kill_marked
 from shared.local_platform.supervisor.service import Child, ChildSpec, ServiceProcess
@@ -158,7 +159,7 @@ class Supervisor:
 
     def _adopt_children(self, loop: asyncio.AbstractEventLoop) -> None:
         for child in (child for stage in self._stages for child in stage):
-            unborn = ChildState(name=child.name, state=State.WAITING, changed_at=datetime.now(UTC))
+            unborn = ChildState(name=child.name, state=State.WAITING, changed_at=utcnow())
             self._supervised.append(_Supervised(child, loop.create_future(), unborn))
         self._write_states()
 
@@ -335,7 +336,7 @@ class Supervisor:
 
     def _change(self, each: _Supervised, state: State, **changes: int | str | None) -> None:
         each.state = msgspec.structs.replace(
-            each.state, state=state, changed_at=datetime.now(UTC), **changes
+            each.state, state=state, changed_at=utcnow(), **changes
         )
         self._write_states()
         log.info("child_changed", child=each.state.name, state=state.value, pid=each.state.pid)

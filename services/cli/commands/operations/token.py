@@ -1,7 +1,7 @@
 """Tokens of the API, and what was changed with them."""
 
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -15,6 +15,7 @@ from services.cli.display.tables import short
 from services.cli.failures import CommandFailed
 from services.cli.options import ROLE_HELP, Target, TimeSpan, reading, with_target
 from shared.client.errors import PlatformUnreachable
+from shared.clock import utcnow
 from shared.paths import DataDirectory
 from shared.settings import SettingsError
 
@@ -226,5 +227,5 @@ def audit(target: Target, limit: int) -> None:
 def _state(view: TokenView) -> str:
     if view.revoked_at is not None:
         return "revoked"
-    is_over = view.expires_at is not None and view.expires_at <= datetime.now(UTC)
+    is_over = view.expires_at is not None and view.expires_at <= utcnow()
     return "expired" if is_over else "ok"
