@@ -33,7 +33,7 @@ RESERVATION_EVENTS: Final = tuple(e for e in EVENTS if issubclass(e, Reservation
 
 
 @dataclass(slots=True, eq=False)
-class Reading:
+class ReceivedSample:
     """A node's newest sample, and what was made of it for clients, which most of them share."""
 
     sample: GpuSampled
@@ -59,27 +59,27 @@ class Watcher:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
     news: asyncio.Event = field(default_factory=asyncio.Event)
     ledger_changed: asyncio.Event = field(default_factory=asyncio.Event)
-    readings: dict[str, Reading] = field(default_factory=dict)
+    samples: dict[str, ReceivedSample] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=lambda: Counter[str]())
     progress: deque[AttemptProgressed] = field(
         default_factory=lambda: deque[AttemptProgressed](maxlen=PROGRESS_BUFFERED)
     )
 
-    def receive(self, reading: Reading) -> None:
-        """Take a reading in place of the node's last one, if that is still here."""
-        node_id = reading.sample.node_id
-        if node_id in self.readings:
+    def receive(self, received: ReceivedSample) -> None:
+        """Take a sample in place of the node's last one, if that is still here."""
+        node_id = received.sample.node_id
+        if node_id in self.samples:
             self.skipped[node_id] += 1
-        self.readings[node_id] = reading
+        self.samples[node_id] = received
         self.wake.set()
 
-    def take(self) -> tuple[list[tuple[Reading, int]], list[AttemptProgressed]]:
-        """Everything that came since the last time, with how many readings each replaced."""
-        readings = [
-            (reading, self.skipped.get(node_id, 0)) for node_id, reading in self.readings.items()
+    def take(self) -> tuple[list[tuple[ReceivedSample, int]], list[AttemptProgressed]]:
+        """Everything that came since the last time, with how many samples each replaced."""
+        samples = [
+            (received, self.skipped.get(node_id, 0)) for node_id, received in self.samples.items()
         ]
-        taken = (readings, list(self.progress))
-        self.readings.clear()
+        taken = (samples, list(self.progress))
+        self.samples.clear()
         self.skipped.clear()
         self.progress.clear()
         self.wake.clear()
@@ -95,7 +95,7 @@ class LiveState:
     executors: dict[str, ExecutorReported] = field(default_factory=dict)
     watchers: set[Watcher] = field(default_factory=set)
     samples_received: int = 0
-    _readings: dict[str, Reading] = field(default_factory=dict)
+    _samples: dict[str, ReceivedSample] = field(default_factory=dict)
     _changes: dict[UUID, set[asyncio.Event]] = field(default_factory=dict)
 
     async def subscribe(self, bus: Bus) -> None:
@@ -125,23 +125,23 @@ class LiveState:
     def latest(self) -> dict[str, LatestSample]:
         """The newest sample of each node; a node silent for ten minutes is forgotten."""
         now = self.monotonic()
-        for node_id, reading in list(self._readings.items()):
-            if now - reading.at > FORGET_SECONDS:
-                del self._readings[node_id]
+        for node_id, received in list(self._samples.items()):
+            if now - received.at > FORGET_SECONDS:
+                del self._samples[node_id]
         return {
-            node_id: LatestSample(sample=reading.sample, age_seconds=now - reading.at)
-            for node_id, reading in self._readings.items()
+            node_id: LatestSample(sample=received.sample, age_seconds=now - received.at)
+            for node_id, received in self._samples.items()
         }
 
     async def on_sample(self, sample: GpuSampled) -> None:
-        before = self._readings.get(sample.node_id)
+        before = self._samples.get(sample.node_id)
         if before is not None and not _is_newer(sample, before.sample):
             return
-        reading = Reading(sample, self.monotonic())
-        self._readings[sample.node_id] = reading
+        received = ReceivedSample(sample, self.monotonic())
+        self._samples[sample.node_id] = received
         self.samples_received += 1
         for watcher in self.watchers:
-            watcher.receive(reading)
+            watcher.receive(received)
 
     async def on_logged(self, event: StoredEvent) -> None:
         """Take a report of a node, or a change of the ledger, from the event log."""
@@ -170,7 +170,7 @@ class LiveState:
 
     @property
     def _by_node(self) -> tuple[dict[str, Any], ...]:
-        return (self._readings, self.inventories, self.executors)
+        return (self._samples, self.inventories, self.executors)
 
     async def on_inventory(self, inventory: InventoryReported) -> None:
         before = self.inventories.get(inventory.node_id)
@@ -194,10 +194,10 @@ class LiveState:
 
     @contextmanager
     def watching(self) -> Iterator[Watcher]:
-        """A watcher that starts with the newest reading of every node."""
+        """A watcher that starts with the newest sample of every node."""
         watcher = Watcher()
-        for reading in self._readings.values():
-            watcher.receive(reading)
+        for received in self._samples.values():
+            watcher.receive(received)
         watcher.wake.set()
         self.watchers.add(watcher)
         try:

@@ -1,4 +1,4 @@
-"""WebSockets: live readings and progress, events from the log, and what engines write."""
+"""WebSockets: live samples and progress, events from the log, and what engines write."""
 
 import asyncio
 from collections import deque
@@ -31,7 +31,7 @@ from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
 from services.gateway.domain.event_filter import EventFilter, subjects_of
 from services.gateway.domain.visibility import visible_metrics
-from services.gateway.live_state import Reading, Watcher
+from services.gateway.live_state import ReceivedSample, Watcher
 from services.gateway.routes.common import (
     Caller,
     InNamespace,
@@ -92,7 +92,7 @@ async def _close(socket: Socket, code: int, reason: str) -> None:
 
 @dataclass(slots=True)
 class MetricsFilter:
-    """Which readings and progress a client wants. An experiment's GPUs are known once granted, a
+    """Which samples and progress a client wants. An experiment's GPUs are known once granted, a
     task's are those of its experiments under way, a namespace's those of its reservations.
     """
 
@@ -125,22 +125,24 @@ class MetricsFilter:
             return
         self.devices = found or frozenset()
 
-    def of_reading(self, reading: Reading, age_seconds: float, skipped: int) -> msgspec.Raw | None:
+    def of_sample(
+        self, received: ReceivedSample, age_seconds: float, skipped: int
+    ) -> msgspec.Raw | None:
         """The wanted part, as the client may see it; None if there is none."""
-        if self.node_id is not None and self.node_id != reading.sample.node_id:
+        if self.node_id is not None and self.node_id != received.sample.node_id:
             return None
         readable = None if self.identity.reads_everything else self.identity.namespaces
         wanted = None if self._wants_all_gpus else self.devices
         # All that the part depends on. Clients that are sent it at about the same time share it.
         key = (self.device_uuid, wanted, readable)
-        known = reading.encoded.get(key)
+        known = received.encoded.get(key)
         if known is not None and known[:2] == (age_seconds, skipped):
             return known[2]
-        if (part := self._of_metrics(reading.metrics)) is None:
+        if (part := self._of_metrics(received.metrics)) is None:
             return None
         part = msgspec.structs.replace(part, age_seconds=age_seconds, skipped=skipped)
         encoded = msgspec.Raw(_encode(part))
-        reading.encoded[key] = (age_seconds, skipped, encoded)
+        received.encoded[key] = (age_seconds, skipped, encoded)
         return encoded
 
     def _of_metrics(self, metrics: GpuMetrics) -> GpuMetrics | None:
@@ -216,7 +218,7 @@ async def watch_metrics(
     namespace: InNamespace = None,
     rate: Rate = None,
 ) -> None:
-    """The newest reading of every node, then every new one and progress report; a slow client gets
+    """The newest sample of every node, then every new one and progress report; a slow client gets
     only the newest.
     """
     wanted = await metrics_filter(
@@ -247,16 +249,16 @@ async def metrics_filter(
 async def metrics_messages(
     gateway: Gateway, wanted: MetricsFilter, rate: float | None
 ) -> AsyncGenerator[object, None]:
-    """At most `rate` readings of a node each second."""
+    """At most `rate` samples of a node each second."""
     with gateway.live.watching() as watcher:
         while True:
             await watcher.wake.wait()
             await wanted.resolve()
             now = gateway.live.monotonic()
-            readings, progress = watcher.take()
-            for reading, skipped in readings:
-                age_seconds = round(max(0.0, now - reading.at), AGE_DIGITS)
-                if (part := wanted.of_reading(reading, age_seconds, skipped)) is not None:
+            samples, progress = watcher.take()
+            for received, skipped in samples:
+                age_seconds = round(max(0.0, now - received.at), AGE_DIGITS)
+                if (part := wanted.of_sample(received, age_seconds, skipped)) is not None:
                     yield part
             for report in progress:
                 if wanted.of_progress(report) and await wanted.may_see(report.task_id):

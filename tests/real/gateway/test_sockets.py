@@ -312,8 +312,8 @@ async def test_a_slow_client_gets_the_newest_reading_and_nothing_piles_up(
             await owners.publish(make_sample(sequence, name=bulk))
         await eventually(lambda: live.samples_received == 400, what="every sample")
 
-        assert len(watcher.readings) == 1
-        assert watcher.readings[NODE].sample.sequence == 400
+        assert len(watcher.samples) == 1
+        assert watcher.samples[NODE].sample.sequence == 400
         assert watcher.skipped[NODE] > 300
         writer.close()
         await eventually(lambda: not live.watchers, what="the watcher's end")

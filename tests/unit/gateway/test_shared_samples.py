@@ -1,4 +1,4 @@
-"""Clients that see the same of a reading are sent the same bytes, and others never theirs."""
+"""Clients that see the same of a sample are sent the same bytes, and others never theirs."""
 
 from typing import Any, cast
 
@@ -9,7 +9,7 @@ from schemas.gateway.views import GpuMetrics
 from schemas.telemetry.readings import GpuProcess
 from services.gateway.context import Gateway
 from services.gateway.domain.access import EVERYTHING, Identity
-from services.gateway.live_state import Reading
+from services.gateway.live_state import ReceivedSample
 from services.gateway.streams.sockets import MetricsFilter
 from tests.support.worlds.gateway import NODE, make_sample
 
@@ -17,12 +17,12 @@ NO_GATEWAY = cast(Gateway, None)  # asked only for what an experiment, task or n
 SUBMITTER = Identity(role=Role.SUBMITTER, namespace="team-a")
 
 
-def a_reading() -> Reading:
-    return Reading(make_sample(7, processes=(GpuProcess(pid=4, name="secret-job"),)), at=0.0)
+def a_sample() -> ReceivedSample:
+    return ReceivedSample(make_sample(7, processes=(GpuProcess(pid=4, name="secret-job"),)), at=0.0)
 
 
-def sent(wanted: MetricsFilter, reading: Reading, **told: Any) -> GpuMetrics:
-    part = wanted.of_reading(reading, told.get("age_seconds", 0.0), told.get("skipped", 0))
+def sent(wanted: MetricsFilter, received: ReceivedSample, **told: Any) -> GpuMetrics:
+    part = wanted.of_sample(received, told.get("age_seconds", 0.0), told.get("skipped", 0))
     assert part is not None
     return msgspec.json.decode(part, type=GpuMetrics)
 
@@ -36,14 +36,14 @@ def uuids(metrics: GpuMetrics) -> list[str]:
 
 
 def test_alike_clients_share_one_encoding() -> None:
-    reading = a_reading()
+    received = a_sample()
     first, second = (MetricsFilter(NO_GATEWAY, EVERYTHING) for _ in range(2))
 
-    assert first.of_reading(reading, 0.0, 0) is second.of_reading(reading, 0.0, 0)
+    assert first.of_sample(received, 0.0, 0) is second.of_sample(received, 0.0, 0)
 
 
 def test_what_a_client_is_sent_depends_on_nothing_that_another_was_sent_before() -> None:
-    reading = a_reading()
+    received = a_sample()
     everything = MetricsFilter(NO_GATEWAY, EVERYTHING)
     namespaces = MetricsFilter(NO_GATEWAY, SUBMITTER)
     one_gpu = MetricsFilter(NO_GATEWAY, EVERYTHING, device_uuid="GPU-1")
@@ -54,22 +54,22 @@ def test_what_a_client_is_sent_depends_on_nothing_that_another_was_sent_before()
     )
 
     for _ in range(2):
-        assert names(sent(everything, reading)) == ["secret-job"] * 2
-        assert not any(names(sent(namespaces, reading)))
-        assert uuids(sent(one_gpu, reading)) == ["GPU-1"]
-        assert uuids(sent(holding, reading)) == ["GPU-0"]
-        assert elsewhere.of_reading(reading, 0.0, 0) is None
-        assert nothing_held.of_reading(reading, 0.0, 0) is None
+        assert names(sent(everything, received)) == ["secret-job"] * 2
+        assert not any(names(sent(namespaces, received)))
+        assert uuids(sent(one_gpu, received)) == ["GPU-1"]
+        assert uuids(sent(holding, received)) == ["GPU-0"]
+        assert elsewhere.of_sample(received, 0.0, 0) is None
+        assert nothing_held.of_sample(received, 0.0, 0) is None
 
 
 def test_a_slower_client_is_told_its_own_age_and_gap() -> None:
-    reading = a_reading()
+    received = a_sample()
     wanted = MetricsFilter(NO_GATEWAY, EVERYTHING)
 
     told = [
-        sent(wanted, reading),
-        sent(wanted, reading, age_seconds=0.5, skipped=3),
-        sent(wanted, reading),
+        sent(wanted, received),
+        sent(wanted, received, age_seconds=0.5, skipped=3),
+        sent(wanted, received),
     ]
 
     assert [(each.age_seconds, each.skipped) for each in told] == [(0.0, 0), (0.5, 3), (0.0, 0)]

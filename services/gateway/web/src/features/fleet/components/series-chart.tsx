@@ -3,7 +3,7 @@ import type { SeriesMetric } from "@schemas/messages";
 import { GpuSeriesChart } from "@/components/chart/gpu-series-chart";
 import { seriesOptions } from "../api/get-series";
 
-const TOLD: Record<SeriesMetric, { title: string; unit: string; maximum?: number }> = {
+const CHART_OPTIONS: Record<SeriesMetric, { title: string; unit: string; maximum?: number }> = {
   utilization_percent: { title: "Utilization", unit: "%", maximum: 100 },
   memory_used_mb: { title: "Memory used", unit: "GiB" },
   temperature_c: { title: "Temperature", unit: "°C" },
@@ -21,7 +21,7 @@ export function SeriesChart({ nodeId, uuid, metric, range }: SeriesChartProps) {
   const query = useQuery(seriesOptions(nodeId, uuid, metric, range));
   return (
     <GpuSeriesChart
-      {...TOLD[metric]}
+      {...CHART_OPTIONS[metric]}
       query={query}
       metric={metric}
       uuid={uuid}

@@ -5,7 +5,7 @@ import { Failure } from "@/components/page";
 import { useIsAdmin } from "@/lib/session";
 import { useSetService, type ServiceChange } from "../api/set-service";
 
-const TOLD = {
+const EXPLANATIONS = {
   cordon: "Nothing new is granted there; what runs goes on.",
   uncordon: "It is granted again.",
   drain: "Nothing new is granted there, and the reservations that hold it end.",
@@ -81,7 +81,7 @@ function ServiceDialog({ action, nodeId, deviceUuid, asksForStop, onClose }: Ser
           send();
         }}
       >
-        <p className="dim">{TOLD[action]}</p>
+        <p className="dim">{EXPLANATIONS[action]}</p>
         <TextInput
           label="Reason"
           description="Others read it where they wait for this GPU"

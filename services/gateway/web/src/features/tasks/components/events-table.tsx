@@ -5,7 +5,7 @@ import { Loaded } from "@/components/page";
 import { fullMoment, moment } from "@/lib/time";
 import { eventsOptions } from "../api/get-tasks";
 
-const TOLD = ["ordinal", "phase", "outcome", "reason", "state", "objective_score"];
+const SHOWN_FIELDS = ["ordinal", "phase", "outcome", "reason", "state", "objective_score"];
 
 const COLUMNS: Column<StoredEvent>[] = [
   { name: "Cursor", isNumber: true, sortBy: (each) => each.cursor, cell: (each) => each.cursor },
@@ -18,7 +18,7 @@ const COLUMNS: Column<StoredEvent>[] = [
   {
     name: "What it says",
     cell: ({ event }) =>
-      TOLD.flatMap((name) => {
+      SHOWN_FIELDS.flatMap((name) => {
         const value = event[name];
         return typeof value === "string" || typeof value === "number" ? `${name.replaceAll("_", " ")} ${value}` : [];
       }).join(", "),
