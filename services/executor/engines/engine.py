@@ -9,7 +9,7 @@ from typing import Any
 
 from schemas.errors import ErrorCode
 from schemas.executor.engine_rules import EngineRules, TaskField
-from services.executor.engines.ranks import RankFlags
+from services.executor.engines.rank_flags import RankFlags
 from services.executor.engines.servers.flags import Flag, render
 from shared.engine_parameters.arguments import arguments_of
 from shared.engine_parameters.check import checked_value, flag_named

@@ -15,7 +15,7 @@ from schemas.errors import ErrorCode
 from schemas.executor.engine_rules import TaskField
 from services.executor.engines.engine import Engine, EngineCommand, command_of
 from services.executor.engines.image import EngineImage, in_container
-from services.executor.engines.ranks import RankFlags, meeting_ranks, vllm_ranks
+from services.executor.engines.rank_flags import RankFlags, meeting_ranks, vllm_ranks
 from services.executor.engines.servers import llamacpp, simulated
 from services.executor.engines.task_fields import SGLANG_FIELDS, VLLM_FIELDS
 from shared.engine_parameters.launch import LAUNCHES, EngineLaunch

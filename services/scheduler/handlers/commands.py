@@ -160,7 +160,7 @@ async def _confirm_stopped(
     numbers = {h.device_no for h in held if h.quarantined and h.device_no is not None}
     now = await reservation_rows.database_now(connection)
     found = await reservation_rows.lock(connection, {h.held_by for h in held if h.quarantined})
-    await transitions.lock_places(connection, found.values())
+    await transitions.lock_nodes_of(connection, found.values())
     for stored in found.values():
         await transitions.free(connection, stored, now, reason, only=numbers)
 

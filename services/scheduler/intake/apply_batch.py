@@ -160,7 +160,7 @@ async def _release(
         else:
             slow.append((command, before))
     if slow:
-        await transitions.lock_places(connection, (before for _, before in checked))
+        await transitions.lock_nodes_of(connection, (before for _, before in checked))
     for command, before in slow:
         after = await _release_slowly(connection, command, before, now)
         replies[command.command_id] = _released(command, after)

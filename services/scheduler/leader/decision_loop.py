@@ -134,7 +134,7 @@ class DecisionLoop:
         async with self.database.transaction() as connection:
             await self.leadership.check(connection)
             stored = await reservation_rows.lock(connection, {*changes.expired, *changes.preempted})
-            await transitions.lock_places(connection, stored.values())
+            await transitions.lock_nodes_of(connection, stored.values())
             for reservation_id in changes.expired:
                 await transitions.expire(connection, stored[reservation_id], changes.now)
             for reservation_id in set(changes.preempted) - set(changes.expired):

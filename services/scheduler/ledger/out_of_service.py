@@ -64,7 +64,7 @@ async def take_out(
     found = await reservation_rows.lock(connection, {h.held_by for h in held if not h.quarantined})
     now = await reservation_rows.database_now(connection)
     live = [stored for stored in found.values() if stored.state in transitions.HELD_ON_LEASE]
-    await transitions.lock_places(connection, live)
+    await transitions.lock_nodes_of(connection, live)
     for stored in live:
         ended = await transitions.end(connection, stored, end, now, reason=cordon.reason)
         await transitions.quarantine(connection, ended, cordon.reason)

@@ -92,7 +92,7 @@ async def begin_release(connection: Connection, stored: Reservation, reason: str
     return releasing
 
 
-async def lock_places(connection: Connection, stored: Iterable[Reservation]) -> None:
+async def lock_nodes_of(connection: Connection, stored: Iterable[Reservation]) -> None:
     """Before the first of several locked reservations is quarantined or freed."""
     await lock_nodes(connection, {node_id for one in stored for node_id in one.node_ids})
 
