@@ -40,6 +40,7 @@ def test_an_exporters_page_gives_whole_gpus_and_no_made_up_values() -> None:
 
 def test_what_nvidia_smi_does_not_know_is_unknown() -> None:
     text = "0, GPU-a, 12, 500, 81559, 40\n1, GPU-b, [N/A], [Not Supported], 81559, nan\nerror\n"
+    text += "2, GPU-c, 0, 0, 81559, 40\n3, GPU-d, 101, 0, 81559, 40\n"
 
     assert from_nvidia_smi(text) == (
         ClusterGpuReading(
@@ -51,6 +52,17 @@ def test_what_nvidia_smi_does_not_know_is_unknown() -> None:
             temperature_c=40,
         ),
         ClusterGpuReading(index=1, uuid="GPU-b", memory_total_mb=81559),
+        ClusterGpuReading(
+            index=2,
+            uuid="GPU-c",
+            utilization_percent=0,
+            memory_used_mb=0,
+            memory_total_mb=81559,
+            temperature_c=40,
+        ),
+        ClusterGpuReading(
+            index=3, uuid="GPU-d", memory_used_mb=0, memory_total_mb=81559, temperature_c=40
+        ),
     )
 
 

@@ -37,6 +37,7 @@ def test_a_queue_that_grows_drifts() -> None:
 
 def test_too_few_requests_say_nothing() -> None:
     assert drift([1.0] * 39) is None
+    assert drift([1.0] * 40) == 0.0
     assert transient([9.0] * 10 + [1.0] * 29) == 0
 
 

@@ -139,8 +139,10 @@ def test_a_tasks_own_parameters_go_before_those_of_presets_which_notes_say() -> 
 
 def test_a_task_has_no_more_parameters_with_presets_than_without() -> None:
     task = make_file(parameters={f"n{n}": [1] for n in range(60)})
+    fitting = merge((make("one", **{f"m{n}": [1] for n in range(4)}),), PresetMerge.LAST_WINS, "")
     presets = merge((make("one", **{f"m{n}": [1] for n in range(5)}),), PresetMerge.LAST_WINS, "")
 
+    assert len(with_parameters_of(task, fitting)[0].parameters) == 64
     with pytest.raises(RefusedError, match="expected at most 64 parameters together, got 65"):
         with_parameters_of(task, presets)
 

@@ -256,6 +256,7 @@ def test_a_new_leader_ends_nothing_before_it_has_watched_for_window_and_grace(
 
     assert first.changes == ()
     assert rounds * 10 >= 80
+    assert update(held(), Activity.QUIET, {}).quiet_seconds == {MINE: 0.0}
 
 
 def test_an_unknown_moment_begins_the_window_anew_and_leaves_the_warning() -> None:

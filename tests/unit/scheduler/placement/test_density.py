@@ -38,6 +38,15 @@ DEMANDS = st.dictionaries(
 ).map(demand_of)
 
 
+def test_densities_are_the_same_where_their_demands_are() -> None:
+    first, same, other = (
+        Density(demand_of(weights)) for weights in ({SMALL: 1}, {SMALL: 1}, {LARGE: 1})
+    )
+
+    assert first == same
+    assert first != other
+
+
 @given(histories(), REQUESTS_TOO, DEMANDS)
 def test_the_indexes_find_the_place_that_a_look_at_everything_finds(
     history: tuple[DecisionEngine, int], request: GpuRequest, demand: object
