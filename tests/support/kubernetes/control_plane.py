@@ -133,6 +133,10 @@ class ControlPlane:
         server client-go was seen to pause for 54 s, after 17 s for 85 s.
         """
         certificates = self.directory / "certificates"
+        # First: an old kwok could give a pod its address, and the new one give it another.
+        for name in CLIENTS:
+            if name in self._running:
+                await self._kill(name)
         self._spawn(
             "kube-apiserver",
             f"--etcd-servers=http://127.0.0.1:{self._ports.etcd}",
@@ -153,9 +157,6 @@ class ControlPlane:
             *self.apiserver_arguments,
         )
         await self._until_ready()
-        for name in CLIENTS:
-            if name in self._running:
-                await self._kill(name)
         self._spawn_clients()
         await self._until_kwok_listens()
 
