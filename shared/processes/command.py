@@ -109,9 +109,22 @@ async def _read(stream: asyncio.StreamReader | None, text: bytearray) -> None:
 
 
 async def _kill(process: Process) -> None:
-    """End the whole group: a child that holds the pipes may have outlived its parent."""
+    """End the whole group: a child that holds the pipes may have outlived its parent. A
+    cancellation is heeded when that is done: cut off, it would leave the pipes open.
+    """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
+    reaping, cancellation = asyncio.ensure_future(_reap(process)), None
+    while not reaping.done():
+        try:
+            await asyncio.wait([reaping])
+        except asyncio.CancelledError as error:
+            cancellation = error
+    if cancellation is not None:
+        raise cancellation
+
+
+async def _reap(process: Process) -> None:
     # Stuck inside a driver it ends when the driver lets go of it; the event loop reaps it then.
     with contextlib.suppress(TimeoutError):
         async with within(_REAP_SECONDS):

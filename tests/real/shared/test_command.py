@@ -1,0 +1,33 @@
+"""Programs of the host, and that nothing is left of them."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from shared.processes.command import run_command
+from shared.testing import eventually
+
+
+def programs() -> list[psutil.Process]:
+    return [each for each in psutil.Process().children() if each.name() == "sleep"]
+
+
+def descriptors() -> set[Path]:
+    return set(Path("/proc/self/fd").iterdir())
+
+
+async def test_nothing_is_left_however_often_it_is_cancelled() -> None:
+    """Who waits for a cancelled task cancels it again where that takes long."""
+    before = descriptors()
+    running = asyncio.ensure_future(run_command(("sleep", "61"), deadline_seconds=60))
+    await eventually(lambda: bool(programs()), what="the program")
+    while not running.done():
+        running.cancel()
+        await asyncio.sleep(0)
+
+    with suppress(asyncio.CancelledError):
+        await running
+    assert descriptors() <= before
+    assert programs() == []
