@@ -23,6 +23,8 @@ async def test_nothing_is_left_however_often_it_is_cancelled() -> None:
     before = descriptors()
     running = asyncio.ensure_future(run_command(("sleep", "61"), deadline_seconds=60))
     await eventually(lambda: bool(programs()), what="the program")
+    for _ in range(50):  # asyncio connects its pipes, which takes turns of the loop and no time
+        await asyncio.sleep(0)
     while not running.done():
         running.cancel()
         await asyncio.sleep(0)
