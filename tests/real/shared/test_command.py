@@ -4,14 +4,9 @@ import asyncio
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
-
 from shared.processes.command import run_command
 from shared.testing import eventually
-
-
-def programs() -> list[psutil.Process]:
-    return [each for each in psutil.Process().children() if each.name() == "sleep"]
+from tests.support.processes.children import children_named
 
 
 def descriptors() -> set[Path]:
@@ -22,7 +17,7 @@ async def test_nothing_is_left_however_often_it_is_cancelled() -> None:
     """Who waits for a cancelled task cancels it again where that takes long."""
     before = descriptors()
     running = asyncio.ensure_future(run_command(("sleep", "61"), deadline_seconds=60))
-    await eventually(lambda: bool(programs()), what="the program")
+    await eventually(lambda: bool(children_named("sleep")), what="the program")
     for _ in range(50):  # asyncio connects its pipes, which takes turns of the loop and no time
         await asyncio.sleep(0)
     while not running.done():
@@ -32,4 +27,4 @@ async def test_nothing_is_left_however_often_it_is_cancelled() -> None:
     with suppress(asyncio.CancelledError):
         await running
     assert descriptors() <= before
-    assert programs() == []
+    assert children_named("sleep") == []

@@ -18,6 +18,7 @@ from shared.errors import RefusedError
 from shared.testing import eventually
 from tests.support.fakes.nvidia_smi import FakeSmi, make_gpu
 from tests.support.idle_clock import STEP_SECONDS, Clock
+from tests.support.processes.children import children_named
 from tests.support.worlds.telemetry_client import NODE, Watcher, watching
 
 INTERVAL_SECONDS = 0.05
@@ -52,10 +53,6 @@ async def opened(smi: FakeSmi, *, deadline_seconds: float = 30) -> NvidiaSmiSour
     await source.open()
     await source.inventory()
     return source
-
-
-def children_named(name: str) -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if child.name() == name]
 
 
 async def test_a_broken_driver_is_reported_and_never_replaced_by_a_simulated_fleet(

@@ -36,6 +36,7 @@ from shared.paths import DataDirectory, Endpoint
 from tests.support.disks.small_disk import every_disk_full
 from tests.support.fakes.nvidia_smi import FakeSmi, make_gpu
 from tests.support.idle_clock import idle_thread
+from tests.support.processes.children import children_named
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OPEN_DRIVER = (
@@ -171,7 +172,7 @@ def test_a_program_is_never_waited_for_longer_than_asked(
     assert (output.exit_code is None) == bool(problem)
     assert clock() < asked_seconds + 2.7
     if problem:
-        assert not any(each.name() == "tool" for each in psutil.Process().children())
+        assert children_named("tool") == []
 
 
 def test_a_program_that_cannot_be_started_is_told(tmp_path: Path) -> None:
