@@ -122,6 +122,7 @@ async def _kill(process: Process) -> None:
             cancellation = error
     if cancellation is not None:
         raise cancellation
+    await reaping
 
 
 async def _reap(process: Process) -> None:
