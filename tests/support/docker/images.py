@@ -210,10 +210,9 @@ def import_image(
 def _write(file: Path, write: Any) -> None:
     # Under another name until it is complete: several test processes may want it at once.
     unfinished = file.with_name(f"{file.name}.{os.getpid()}")
-    tar = ImageTar(unfinished)
     try:
-        write(tar)
-        tar.close()
+        with contextlib.closing(ImageTar(unfinished)) as tar:
+            write(tar)
         unfinished.replace(file)
     finally:
         unfinished.unlink(missing_ok=True)
