@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
-# Most tests wait for processes: three files at once keep two cores busy. In the order of the folders, which
-# has the long stories first and the unit tests last.
-WORKERS ?= 3
+# Most tests wait for processes: four files at once keep two cores busy. In the order of the folders, which
+# has the long stories first, with unit tests among them (tests/support/file_order.py).
+WORKERS ?= 4
 # Long tests judge how soon something happens: as many at once as there are cores. The longest files first.
 LONG_WORKERS ?= 2
 LONG_FIRST := tests/unit/ tests/faults/

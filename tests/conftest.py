@@ -16,8 +16,10 @@ from hypothesis import HealthCheck, settings
 # Takes the benchmark tool out of the environment before anything looks there.
 import tests.support.benchmark_tools  # noqa: F401  # for that alone
 from shared.testing import NatsServer, PostgresServer, database_of, run_apart, short_directory
+from tests.support.file_order import spread
 from tests.support.idle_clock import Clock, idle_time
 from tests.support.interruption import let_children_be_interrupted
+from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
     from tests.support.docker.private_engine import PrivateEngine
@@ -72,10 +74,13 @@ def pytest_runtest_makereport() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what `make test-kubernetes` runs."""
+    """Mark what `make test-kubernetes` runs, and spread what computes among what waits."""
     for item in items:
         if "control_plane" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.kubernetes)
+    files = list(dict.fromkeys(item.path for item in items))
+    place = {file: index for index, file in enumerate(spread(files, ROOT / "tests/unit"))}
+    items.sort(key=lambda item: place[item.path])
 
 
 @pytest.fixture(scope="session", autouse=True)
