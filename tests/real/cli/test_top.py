@@ -47,6 +47,7 @@ async def top() -> AsyncIterator[Running]:
             await eventually(lambda: len(shown(app)) == 2)
             await eventually(lambda: len(stub.sockets) == 2)
             yield app, pilot, stub
+            app.exit()  # as its keys do: without it the next redraw may find no widget
 
 
 def shown(app: "TopApp") -> list[str]:
