@@ -3,10 +3,13 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 
+from schemas.telemetry.readings import GpuSampled, SetBurst
 from services.telemetry.sources.source import NodeReading
+from shared.ids import new_id
 from shared.waiting import cancelled
 from tests.support.virtual_time import run_virtually
 from tests.support.worlds.telemetry_node import FakeSource, Node
@@ -50,3 +53,30 @@ def test_every_tick_is_published_but_those_that_passed_during_a_reading(
     seconds: list[float], want: list[int]
 ) -> None:
     assert ticks_of(seconds, within_seconds=7.5) == want
+
+
+def test_a_sample_says_when_the_next_comes_also_where_a_burst_ends_during_its_reading() -> None:
+    async def run() -> list[tuple[float, float]]:
+        node = Node(SlowSource(seconds=[0.05] * 20))
+        loop, published = asyncio.get_running_loop(), []
+
+        async def publish(sample: GpuSampled) -> None:
+            published.append((loop.time(), sample.interval_seconds))
+
+        node.heard.publish_live = publish  # type: ignore[method-assign]
+        running = asyncio.create_task(node.agent.run())
+        await asyncio.sleep(1.2)
+        published.clear()
+        node.agent.burst(
+            SetBurst(command_id=new_id(), node_id="n", interval_seconds=0.1, duration_seconds=0.52)
+        )
+        await asyncio.sleep(4.0)
+        await cancelled(running)
+        return published
+
+    published = run_virtually(run())
+
+    said = [interval for _, interval in published]
+    assert said[:6] == [0.1] * 5 + [1.0]
+    came = [after - before for (before, _), (after, _) in pairwise(published)]
+    assert came == pytest.approx(said[:-1])
