@@ -262,4 +262,4 @@ async def _renewed(steward: World, granted: Any) -> AsyncIterator[UUID]:
     try:
         yield granted.reservation_id
     finally:
-        task.cancel()
+        await cancelled(task)

@@ -29,6 +29,7 @@ from shared.ids import new_id
 from shared.messaging.bus import Bus
 from shared.messaging.streams import EVENTS as EVENT_STREAM
 from shared.testing import NatsServer, PostgresServer, eventually, short_directory
+from shared.waiting import cancelled
 from tests.support.bus import connected_bus
 from tests.support.history import ledger_audit
 from tests.support.history.links import Link
@@ -177,11 +178,10 @@ class Arena:
                 for node_id in await ledger_audit.cordoned_nodes(self.dsn):
                     await self.messenger.ask(Uncordon(command_id=new_id(), node_id=node_id))
 
-    def end_late(self) -> None:
+    async def end_late(self) -> None:
         """Nothing is sent or repeated any more."""
         self.is_over = True
-        for task in self.late:
-            task.cancel()
+        await cancelled(*self.late)
 
     async def _read_stream(self) -> None:
         """What a listener missed while the bus was away is in the stream."""
@@ -289,4 +289,4 @@ async def arena(
         finally:
             for victim in (*schedulers, *nodes):
                 victim.kill()
-            made.end_late()
+            await made.end_late()

@@ -25,6 +25,7 @@ from schemas.task.benchmark import BenchmarkSpec
 from shared.errors import RefusedError, UnavailableError
 from shared.ids import new_id
 from shared.testing import eventually
+from shared.waiting import cancelled
 from tests.support.history.arena import Arena
 from tests.support.history.node_double import PARTS
 
@@ -146,7 +147,7 @@ class Client:
                 await self._give_back_parts(granted, starts)
                 return
         finally:
-            renewing.cancel()
+            await cancelled(renewing)
         if self.dice.random() < 0.2:
             await asyncio.sleep(self.dice.uniform(0.0, seconds))
             await self._cancel(granted.reservation_id)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from shared.waiting import cancelled
 from tests.support.history import ledger_audit
 from tests.support.history.arena import arena
 from tests.support.history.checker import Violation, check
@@ -96,12 +97,11 @@ async def run(
         enough.set()
         seconds = time.monotonic() - began_at
         await asyncio.wait(working, timeout=3.0)
-        for task in working:
-            task.cancel()
+        await cancelled(*working)
         await cancel_all(place, await ledger_audit.open_reservations(place.dsn))
         await place.settle(REST_SECONDS)
-        administrator.cancel()
-        place.end_late()
+        await cancelled(administrator)
+        await place.end_late()
         records = await place.collect()
         return outcome_of(seed, seconds, records)
 

@@ -57,6 +57,7 @@ from shared.messaging.bus import Bus
 from shared.messaging.codec import encode
 from shared.service import Service
 from shared.testing import DEADLINE_SECONDS, eventually
+from shared.waiting import cancelled
 from tests.support.bus import connected_bus
 from tests.support.idle_clock import Clock
 
@@ -435,8 +436,7 @@ async def world(nats_url: str, clock: Clock = time.monotonic) -> AsyncIterator[W
         try:
             yield around
         finally:
-            for task in around.running:
-                task.cancel()
+            await cancelled(*around.running)
 
 
 @asynccontextmanager

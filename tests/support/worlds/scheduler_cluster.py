@@ -25,6 +25,7 @@ from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.bus import Bus
 from shared.messaging.codec import encode
+from shared.waiting import cancelled
 from tests.support.worlds.scheduler import World
 
 
@@ -146,4 +147,4 @@ async def reporting(
     try:
         yield cluster
     finally:
-        task.cancel()
+        await cancelled(task)
