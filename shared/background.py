@@ -35,8 +35,7 @@ class Background:
                     yield
                 finally:
                     self._group = None
-                    for task in tuple(self._tasks):
-                        task.cancel()
+                    await self.stop()
         except BaseExceptionGroup as errors:
             # One error is the rule; its own type is what callers and tests expect.
             if len(errors.exceptions) == 1:

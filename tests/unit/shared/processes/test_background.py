@@ -8,7 +8,7 @@ import pytest
 from shared import background
 from shared.background import Background
 from shared.errors import UnavailableError
-from shared.waiting import cancelled, wait_for
+from shared.waiting import cancelled, wait_for, within
 
 
 async def test_a_loop_that_fails_ends_its_owner_with_its_own_error() -> None:
@@ -34,6 +34,31 @@ async def test_a_loop_that_fails_ends_its_owner_with_its_own_error() -> None:
         await own_both()
 
     assert stopped.is_set()
+
+
+async def test_a_loop_that_lost_its_cancellation_does_not_keep_a_failed_owner_alive(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(background, "CANCEL_LOOP_AGAIN_SECONDS", 0.01)
+
+    async def losing() -> None:
+        for _ in range(2):
+            with contextlib.suppress(asyncio.CancelledError):  # as nats-py may
+                await asyncio.Event().wait()
+        await asyncio.Event().wait()
+
+    async def failing() -> None:
+        raise ZeroDivisionError("broken")
+
+    async def own_both() -> None:
+        loops = Background()
+        async with within(30), loops.owned():
+            loops.start("losing", losing)
+            loops.start("failing", failing)
+            await asyncio.Event().wait()
+
+    with pytest.raises(ZeroDivisionError, match="broken"):
+        await own_both()
 
 
 async def test_a_loop_starts_anew_when_the_outside_was_down(
