@@ -122,7 +122,7 @@ class Agent:
             taken_at, sample = self._newest
             if _now() - taken_at <= CACHE_SECONDS:
                 return sample
-        taken = await self._sample(_now()) if self.devices.is_open else None
+        taken = await self._sample() if self.devices.is_open else None
         if taken is None:
             raise RefusedError(
                 ErrorCode.UNAVAILABLE, f"the GPUs cannot be read: {self.devices.failure}"
@@ -173,10 +173,11 @@ class Agent:
         self._cache_is_valid = False
         return session.view(_now())
 
-    async def _sample(self, tick_at: float) -> GpuSampled | None:
+    async def _sample(self, tick_at: float | None = None) -> GpuSampled | None:
         """Read and publish the next sample; None if the source does not answer.
 
-        The interval to the next counts from `tick_at`, however long the reading takes.
+        The interval to the next counts from `tick_at`, as in `run`, however long the reading takes;
+        without a tick from the end of the reading.
         """
         async with self._one_call:
             self._sequence += 1
@@ -186,7 +187,7 @@ class Agent:
             self._sessions.advance(now)
             if reading is None:
                 return None
-            sample = self._numbered(reading, tick_at)
+            sample = self._numbered(reading, now if tick_at is None else tick_at)
             self._newest, self._cache_is_valid = (now, sample), True
             self._sessions.observe(sample, now)
             self._counters.samples += 1
@@ -194,13 +195,13 @@ class Agent:
                 await self._sink.publish_live(sample)
             return sample
 
-    def _numbered(self, reading: NodeReading, tick_at: float) -> GpuSampled:
+    def _numbered(self, reading: NodeReading, interval_from: float) -> GpuSampled:
         return GpuSampled(
             node_id=self.publisher.node_id,
             boot_id=self.publisher.boot_id,
             sequence=self._sequence,
             observed_at=self.publisher.clock.now(),
-            interval_seconds=self._rate.interval_after(tick_at),
+            interval_seconds=self._rate.interval_after(interval_from),
             source=self.devices.source,
             gpus=self._with_pods(reading.gpus),
         )

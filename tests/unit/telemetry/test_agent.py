@@ -55,6 +55,12 @@ def test_every_tick_is_published_but_those_that_passed_during_a_reading(
     assert ticks_of(seconds, within_seconds=7.5) == want
 
 
+def burst_of(seconds: float) -> SetBurst:
+    return SetBurst(
+        command_id=new_id(), node_id="node-a", interval_seconds=0.1, duration_seconds=seconds
+    )
+
+
 def test_a_sample_says_when_the_next_comes_also_where_a_burst_ends_during_its_reading() -> None:
     async def run() -> list[tuple[float, float]]:
         node = Node(SlowSource(seconds=[0.05] * 20))
@@ -67,9 +73,7 @@ def test_a_sample_says_when_the_next_comes_also_where_a_burst_ends_during_its_re
         running = asyncio.create_task(node.agent.run())
         await asyncio.sleep(1.2)
         published.clear()
-        node.agent.burst(
-            SetBurst(command_id=new_id(), node_id="n", interval_seconds=0.1, duration_seconds=0.52)
-        )
+        node.agent.burst(burst_of(0.52))
         await asyncio.sleep(4.0)
         await cancelled(running)
         return published
@@ -80,3 +84,17 @@ def test_a_sample_says_when_the_next_comes_also_where_a_burst_ends_during_its_re
     assert said[:6] == [0.1] * 5 + [1.0]
     came = [after - before for (before, _), (after, _) in pairwise(published)]
     assert came == pytest.approx(said[:-1])
+
+
+def test_a_snapshot_that_waited_until_a_burst_was_over_has_the_configured_interval() -> None:
+    async def run() -> GpuSampled:
+        node = Node(SlowSource(seconds=[0.0, 0.0, 1.0]))
+        running = asyncio.create_task(node.agent.run())
+        await asyncio.sleep(1.2)
+        node.agent.burst(burst_of(0.5))
+        await asyncio.sleep(0.1)  # into the reading of a second
+        snapshot = await node.agent.snapshot(use_cache=False)
+        await cancelled(running)
+        return snapshot
+
+    assert run_virtually(run()).interval_seconds == 1.0
