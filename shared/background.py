@@ -52,7 +52,7 @@ class Background:
         return task
 
     async def stop(self) -> None:
-        """Cancel every loop and wait for its end, while the bus is still connected."""
+        """Cancel every loop until it has ended; a service does while its bus is connected."""
         await cancelled(*self._tasks, again_seconds=CANCEL_LOOP_AGAIN_SECONDS)
 
     async def _run(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:

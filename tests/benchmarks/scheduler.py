@@ -51,6 +51,7 @@ from shared.local_platform.embedded import EmbeddedPostgres
 from shared.messaging.bus import Bus
 from shared.messaging.codec import encode
 from shared.testing import NatsServer, eventually, short_directory
+from shared.waiting import cancelled
 from tests.benchmarks.bare_postgres import rate_per_second
 from tests.support.bus import connected_bus
 from tests.support.processes.scheduler import SchedulerProcess, scheduler_process
@@ -141,8 +142,7 @@ async def fleet(bus: Bus) -> AsyncIterator[list[FakeNode]]:
     try:
         yield nodes
     finally:
-        for task in tasks:
-            task.cancel()
+        await cancelled(*tasks)
 
 
 async def grant_latencies(clients: Clients) -> list[float]:

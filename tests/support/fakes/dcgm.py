@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
+from shared.waiting import cancelled
+
 PAGE_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 BLANK: Final = 9223372036854775794
 
@@ -93,9 +95,7 @@ class FakeDcgm:
         finally:
             server.close()
             await server.wait_closed()
-            for answer in self._answering:
-                answer.cancel()
-            await asyncio.gather(*self._answering, return_exceptions=True)
+            await cancelled(*self._answering)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

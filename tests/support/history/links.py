@@ -5,6 +5,8 @@ import contextlib
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from shared.waiting import cancelled
+
 
 @dataclass(slots=True)
 class Link:
@@ -42,9 +44,7 @@ class Link:
         if self._server is not None:
             self._server.close()
         self.cut()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancelled(*self._tasks)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         parts = urlsplit(self.server_url)
