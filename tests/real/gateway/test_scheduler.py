@@ -190,7 +190,7 @@ async def test_waiting_for_gpus_ends_when_the_ledger_or_a_reading_brings_them(ap
 async def test_waiting_in_vain_ends_with_the_reason(api: Api) -> None:
     await api.owners.answer(GetAvailability, IN_VAIN)
 
-    status, body = await api.get("/api/v1/availability?gpus=2&wait_seconds=0.2")
+    status, body = await api.get("/api/v1/availability?gpus=2&wait_seconds=1")
 
     assert (status, body["available"], body["message"]) == (200, False, "all GPUs are held")
     assert len(api.owners.received) == 2
