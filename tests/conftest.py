@@ -13,8 +13,9 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-# Takes the benchmark tool out of the environment before anything looks there.
-import tests.support.benchmark_tools  # noqa: F401  # for that alone
+# Take the benchmark tool and the host's GPUs out of the environment before anything looks there.
+import tests.support.benchmark_tools
+import tests.support.host_driver  # noqa: F401  # for that alone
 from shared.testing import NatsServer, PostgresServer, database_of, run_apart, short_directory
 from tests.support.file_order import spread
 from tests.support.idle_clock import Clock, idle_time

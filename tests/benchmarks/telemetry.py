@@ -17,6 +17,9 @@ child together; the others are wall time:
 `agent_rss_mb`: resident memory of agent and child, each counted in full.
 
 gpustat sleeps 0.1 s per GPU to see what processes do, which is most of its time.
+
+Where the host has an NVIDIA driver, all is measured a second time on that, `driver_` before each
+name: the GPUs that there are, with whatever runs on them and the driver's own time.
 """
 
 import json
@@ -34,8 +37,10 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from services.telemetry.sources.nvidia_smi.csv import QUERY_FIELDS
 from shared.testing import NatsServer, run_apart, short_directory
 from tests.support.fakes.nvml import FakeNvml
+from tests.support.host_driver import find_host_driver
 from tests.support.paths import ROOT
 
 GPUS: Final = 8
@@ -43,6 +48,7 @@ PROCESSES_PER_GPU: Final = 2
 LINKS: Final = 18
 NEW_SAMPLES: Final = 10
 ROUNDS: Final = 60
+DRIVER_ROUNDS: Final = 15  # a real nvidia-smi takes its time
 AGENT_SECONDS: Final = 30.0
 START_SECONDS: Final = 30.0
 SETTLE_SECONDS: Final = 5.0
@@ -63,10 +69,11 @@ for line in sys.stdin:
 """
 _ALONE: Final = "def child_ms(): return 0.0\n"
 _OURS: Final = """
-import asyncio, uvloop
+import asyncio, os, uvloop
 from pathlib import Path
 from services.telemetry.sources.nvml.source import NvmlSource
 
+GPUS, PROCESSES_PER_GPU = (int(word) for word in os.environ["BENCHMARK_HOST"].split())
 loop = uvloop.new_event_loop()
 source = NvmlSource(deadline_seconds=30, open_deadline_seconds=30)
 async def begin():
@@ -81,7 +88,8 @@ def child_ms():
 async def snapshots(count):
     for _ in range(count):
         reading = await source.read()
-        assert len(reading.gpus) == 8 and len(reading.gpus[7].processes) == 2
+        assert len(reading.gpus) == GPUS
+        assert len(reading.gpus[-1].processes) >= PROCESSES_PER_GPU
 
 def take(count):
     loop.run_until_complete(snapshots(count))
@@ -124,9 +132,15 @@ def take(count):
     for _ in range(count):
         for index, handle in enumerate(handles):
             for function, arguments in ASKED:
-                function(handle, *arguments)
+                try:
+                    function(handle, *arguments)
+                except N.NVMLError:
+                    pass  # this model does not have it
             for kind in (0, 1):
-                _, found = N.nvmlDeviceGetSamples(handle, kind, SINCE[index, kind])
+                try:
+                    _, found = N.nvmlDeviceGetSamples(handle, kind, SINCE[index, kind])
+                except N.NVMLError:
+                    continue  # none since then
                 SINCE[index, kind] = found[-1].timeStamp
 """
 _NVITOP: Final = """
@@ -158,14 +172,15 @@ def take(count):
         gpustat.new_query()
 """
 _NVIDIA_SMI: Final = """
-import csv, os, subprocess
+import csv, json, os, subprocess
 
-script = os.environ["FAKE_NVIDIA_SMI"]
+command = json.loads(os.environ["BENCHMARK_NVIDIA_SMI"])
+gpus = int(os.environ["BENCHMARK_HOST"].split()[0])
 
 def take(count):
     for _ in range(count):
-        done = subprocess.run([script, "--query-gpu=all"], capture_output=True, text=True)
-        assert len(list(csv.reader(done.stdout.splitlines()))) == 8
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert len(list(csv.reader(done.stdout.splitlines()))) == gpus
 """
 SMI_LINE: Final = (
     "{}, GPU-fa4e0000-0000-0000-0000-00000000000{}, Fake H100, 42, 81559, 1024, 80035, 55, 123.46, "
@@ -189,7 +204,7 @@ WAYS: Final = (
     Way("nvidia-ml-py's functions, same fields", _ALONE + _BARE, 10),
     Way("nvitop Device.as_snapshot()", _ALONE + _NVITOP, 5),
     Way("nvitop, with process snapshots", _ALONE + _NVITOP_PROCESSES, 1, 10),
-    Way("nvidia-smi (sh and cat), CSV parsed", _ALONE + _NVIDIA_SMI, 2),
+    Way("nvidia-smi (fake: sh and cat), CSV parsed", _ALONE + _NVIDIA_SMI, 2),
     Way("gpustat (0.1 s of sleep per GPU)", _ALONE + _GPUSTAT, 1, 2),
 )
 
@@ -251,8 +266,29 @@ class Subject:
         self._process.wait(timeout=10)
 
 
+@dataclass(frozen=True)
+class Host:
+    """GPUs to read, and the environment in which NVML and nvidia-smi find them."""
+
+    title: str
+    environ: dict[str, str]
+    rounds: int = ROUNDS
+
+
+def driver_host() -> Host | str:
+    """The GPUs of this host, or why they cannot be read."""
+    driver = find_host_driver()
+    if isinstance(driver, str):
+        return driver
+    query = f"--query-gpu={','.join(QUERY_FIELDS)}"
+    command = [driver.nvidia_smi, query, "--format=csv,noheader,nounits"]
+    environ = {"BENCHMARK_HOST": f"{driver.gpus} 0", "BENCHMARK_NVIDIA_SMI": json.dumps(command)}
+    title = f"snapshot, GPUs of the host's driver: {driver.gpus}"
+    return Host(title, {**driver.environ, **environ}, DRIVER_ROUNDS)
+
+
 @contextmanager
-def busy_host(directory: Path) -> Iterator[FakeNvml]:
+def fake_host(directory: Path) -> Iterator[Host]:
     """Eight GPUs with processes, links and samples."""
     fake = FakeNvml(directory, gpus=GPUS)
     fake.state.sampling = NEW_SAMPLES
@@ -265,26 +301,31 @@ def busy_host(directory: Path) -> Iterator[FakeNvml]:
     lines = "\n".join(SMI_LINE.format(index, index, index) for index in range(GPUS))
     script.write_text(f"#!/bin/sh\ncat <<'END'\n{lines}\nEND\n")
     script.chmod(0o755)
-    fake.environ["FAKE_NVIDIA_SMI"] = str(script)
-    fake.environ["PYTHONPATH"] = str(ROOT)
     try:
-        yield fake
+        yield Host(
+            f"snapshot, GPUs of the fake NVML: {GPUS}",
+            {
+                **fake.environ,
+                "BENCHMARK_HOST": f"{GPUS} {PROCESSES_PER_GPU}",
+                "BENCHMARK_NVIDIA_SMI": json.dumps([str(script)]),
+            },
+        )
     finally:
         for worker in workers:
             worker.kill()
             worker.wait()
 
 
-def measure_snapshots(fake: FakeNvml) -> dict[str, Cost]:
+def measure_snapshots(host: Host) -> dict[str, Cost]:
     """What a snapshot costs in each way; they take turns, so that a busy moment hits them alike."""
     with ExitStack() as stack:
         subjects = []
         for way in WAYS:
-            subject = Subject(way, fake.environ)
+            subject = Subject(way, host.environ)
             stack.callback(subject.stop)
             subject.take(way.per_round)
             subjects.append(subject)
-        for number in range(ROUNDS):
+        for number in range(host.rounds):
             for subject in subjects:
                 subject.round(number)
         return {subject.way.name: subject.cost() for subject in subjects}
@@ -299,7 +340,7 @@ class AgentCost:
     proportional: dict[str, float]
 
 
-def measure_agent(fake: FakeNvml) -> AgentCost:
+def measure_agent(host: Host) -> AgentCost:
     """An agent as a process, at one reading per second, with a server to publish to."""
     with short_directory() as directory:
         server = NatsServer(directory / "nats")
@@ -310,7 +351,7 @@ def measure_agent(fake: FakeNvml) -> AgentCost:
                 cwd=ROOT,
                 stderr=subprocess.DEVNULL,
                 env={
-                    **fake.environ,
+                    **host.environ,
                     "GPUSTEWARD_NATS_URL": server.authenticated_url,
                     "GPUSTEWARD_DATA_DIR": str(directory / "data"),
                     "GPUSTEWARD_NODE_ID": NODE,
@@ -361,14 +402,11 @@ def _processor_seconds(processes: dict[str, psutil.Process]) -> float:
     return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
-def main() -> None:
-    """Measure, print the tables, print the JSON line."""
-    with tempfile.TemporaryDirectory() as directory, busy_host(Path(directory)) as fake:
-        costs = measure_snapshots(fake)
-        agent = measure_agent(fake)
-    console = Console(width=100)
+def report(console: Console, host: Host) -> dict[str, float]:
+    """Measure, print the tables, and give the ratios."""
+    costs, agent = measure_snapshots(host), measure_agent(host)
     ours, bare, nvitop, _, smi, _ = costs.values()
-    table = Table("one snapshot of 8 GPUs", "wall ms", "CPU ms", "child's", "ours / it, by wall")
+    table = Table(host.title, "wall ms", "CPU ms", "child's", "ours / it, by wall")
     for name, cost in costs.items():
         table.add_row(
             name,
@@ -384,13 +422,25 @@ def main() -> None:
     for name, resident in agent.resident.items():
         sizes.add_row(name, f"{resident:.1f}", f"{agent.proportional[name]:.1f}")
     console.print(sizes)
-    result = {
+    return {
         "snapshot_full_over_bare": round(ours.processor / bare.processor, 2),
         "snapshot_full_over_nvitop": round(ours.wall / nvitop.wall, 2),
         "snapshot_full_over_nvidia_smi": round(ours.wall / smi.wall, 2),
         "agent_cpu_percent": round(agent.cpu_percent, 2),
         "agent_rss_mb": round(sum(agent.resident.values()), 1),
     }
+
+
+def main() -> None:
+    """Measure, print the tables, print the JSON line."""
+    console = Console(width=100)
+    with tempfile.TemporaryDirectory() as directory, fake_host(Path(directory)) as fake:
+        result = report(console, fake)
+    driver = driver_host()
+    if isinstance(driver, str):
+        console.print(f"measured on the fake NVML alone: {driver}")
+    else:
+        result |= {f"driver_{name}": value for name, value in report(console, driver).items()}
     sys.stdout.write(json.dumps(result) + "\n")
 
 

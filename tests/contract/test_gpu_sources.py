@@ -36,6 +36,7 @@ from tests.support.fakes.amd import METRIC, ROCM, FakeAmd
 from tests.support.fakes.dcgm import FakeDcgm, make_lines
 from tests.support.fakes.nvidia_smi import FakeSmi, make_gpu
 from tests.support.fakes.nvml import NOT_SUPPORTED, FakeNvml
+from tests.support.host_driver import HostDriver, find_host_driver, require_host_driver
 from tests.support.idle_clock import STEP_SECONDS, Clock
 
 DEADLINE_SECONDS = 0.3
@@ -175,7 +176,46 @@ def _none(_: Path) -> Case:
     return Case(lambda _: NoSource(), 0)
 
 
+def _driver_nvml(_: Path) -> Case:
+    driver = require_host_driver()
+    to_fail = "no call of a real NVML can be made to fail"
+
+    def send(source: GpuSource, number: signal.Signals) -> None:
+        assert isinstance(source, NvmlSource)
+        assert source.child_pid is not None
+        os.kill(source.child_pid, number)
+
+    return Case(
+        lambda deadline: NvmlSource(
+            deadline_seconds=deadline, open_deadline_seconds=45, environ=driver.environ
+        ),
+        driver.gpus,
+        hide_power=lambda _: pytest.skip(to_fail),
+        hang=lambda source: send(source, signal.SIGSTOP),
+        fail=lambda source: send(source, signal.SIGKILL),
+    )
+
+
+def _driver_nvidia_smi(directory: Path) -> Case:
+    """The real program, behind a script that can stand in its way."""
+    driver = require_host_driver()
+    run = f'LD_LIBRARY_PATH={driver.environ["LD_LIBRARY_PATH"]} {driver.nvidia_smi} "$@"'
+    smi = FakeSmi(directory)
+    smi.behave(run)
+    hiding = "awk -F ', ' -v OFS=', ' 'NF > 30 { $9 = \"[N/A]\" } { print }'"
+    return Case(
+        lambda deadline: NvidiaSmiSource(smi.path, deadline_seconds=deadline),
+        driver.gpus,
+        hide_power=lambda _: smi.behave(f"{run} | {hiding}"),
+        hang=lambda _: smi.behave("sleep 33 & sleep 33"),
+        fail=lambda _: smi.behave("echo Segmentation fault; exit 139"),
+    )
+
+
 READING = [_nvml, _nvidia_smi, _dcgm, _amd, _rocm, _simulated]
+OF_THE_HOST = [_driver_nvml, _driver_nvidia_smi]
+if isinstance(find_host_driver(), HostDriver):
+    READING += OF_THE_HOST
 
 
 @pytest.fixture(params=[*READING, _none], ids=lambda make: make.__name__[1:])
@@ -207,6 +247,11 @@ def loose_ends() -> tuple[set[object], int]:
     # Such a thread reaps a program and then tells the loop, which must not have ended by then.
     reaping = (each for each in threading.enumerate() if each.name.startswith("waitpid-"))
     return {*here.children(recursive=True), *reaping}, here.num_fds()
+
+
+def test_the_driver_of_this_host_is_among_them() -> None:
+    require_host_driver()
+    assert READING[-len(OF_THE_HOST) :] == OF_THE_HOST
 
 
 async def test_inventory_names_every_device_once_in_the_order_of_indices(case: Case) -> None:

@@ -156,7 +156,8 @@ def nvidia_smi(facts: HostFacts) -> Seen:
             f"{path} prints something else than GPUs: {output.summary}",
             "`nvidia-smi` by hand shows what; a wrapper of that name may stand before the real one",
         )
-    return ok(f"{path}, driver {rows[0][2]}, {len(rows)} GPUs")
+    noun = "GPU" if len(rows) == 1 else "GPUs"
+    return ok(f"{path}, driver {rows[0][2]}, {len(rows)} {noun}")
 
 
 def amd(facts: HostFacts) -> Seen:
