@@ -127,7 +127,7 @@ class JournalTooNew(StewardError):
 class Journal:
     """One connection in one thread; every access is a transaction there, in the order of the calls.
 
-    A cancelled caller does not take back what it asked for: the transaction may still commit.
+    A cancelled caller does not take back what it asked for: the transaction is made.
     Once it is closed, access raises UnavailableError: commands may still come, and are to be sent
     again to the executor's next life.
     """
@@ -173,7 +173,8 @@ class Journal:
     async def _run(self, work: Callable[[], T]) -> T:
         if self._is_closed:
             raise UnavailableError("this executor is being stopped")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        # Shielded, or a cancellation would take back what the thread has not begun.
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, work))
 
     def _open(self) -> None:
         self._close()

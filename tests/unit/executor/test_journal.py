@@ -1,5 +1,6 @@
 """The journal's file, and what is kept in it."""
 
+import asyncio
 import sqlite3
 import stat
 import time
@@ -7,6 +8,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from threading import Event
 from uuid import uuid4
 
 import msgspec
@@ -30,6 +32,7 @@ from services.executor.journal.journal import MIGRATIONS, Journal, JournalTooNew
 from services.executor.journal.outbox import Outbox
 from shared.errors import UnavailableError
 from shared.messaging.bus import Bus
+from shared.waiting import cancelled
 from tests.support.worlds.executor import make_device, make_part, make_start
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -109,6 +112,25 @@ async def test_a_transaction_that_raises_changes_nothing(journal: Journal) -> No
 
     assert await journal.transact(store.unfinished_attempts) == []
     assert await journal.transact(store.count_report) == (1, 0)
+
+
+async def test_a_cancelled_caller_does_not_take_back_what_has_not_begun(journal: Journal) -> None:
+    start, held, entered = make_start(), Event(), Event()
+
+    def hold(_: sqlite3.Connection) -> None:
+        entered.set()
+        held.wait(20)
+
+    before = asyncio.create_task(journal.transact(hold))
+    await asyncio.to_thread(entered.wait, 20)
+    insertion = asyncio.create_task(insert(journal, start))
+    await asyncio.sleep(0)
+    await cancelled(insertion)
+    held.set()
+    await before
+
+    [record] = await journal.transact(store.unfinished_attempts)
+    assert record.command == start
 
 
 async def test_a_journal_of_a_newer_release_is_not_touched(tmp_path: Path) -> None:
