@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,7 @@ _FOUND: Final = [
 ]
 _ENVIRON: Final = {**os.environ, _LIBRARIES: os.pathsep.join(_FOUND)}
 _SMI: Final = shutil.which("nvidia-smi")
+ANSWER_SECONDS: Final = 60
 
 os.environ[_LIBRARIES] = os.pathsep.join([_NO_DRIVER, *_FOUND])
 if _SMI is not None:
@@ -38,13 +40,18 @@ class HostDriver:
     environ: Mapping[str, str]
 
 
+@cache
 def find_host_driver() -> HostDriver | str:
     """The driver of this host, or why it cannot be used."""
     if _SMI is None:
         return "no nvidia-smi on PATH"
-    listed = subprocess.run(
-        [_SMI, "--list-gpus"], capture_output=True, text=True, timeout=60, env=_ENVIRON
-    )
+    command = [_SMI, "--list-gpus"]
+    try:
+        listed = subprocess.run(
+            command, capture_output=True, text=True, timeout=ANSWER_SECONDS, env=_ENVIRON
+        )
+    except subprocess.TimeoutExpired:
+        return f"{_SMI} did not answer within {ANSWER_SECONDS} s"
     if listed.returncode != 0:
         return f"{_SMI} said {listed.stdout.strip()}"
     return HostDriver(listed.stdout.count("(UUID: GPU-"), _SMI, _ENVIRON)
