@@ -31,7 +31,6 @@ from tests.support.processes.platform import (
 SERVICES = ("telemetry", "scheduler", "orchestrator", "executor", "results", "gateway")
 HF_TOKEN = "hf_planted_for_engines"
 TOKEN = "planted-token-of-a-client"
-OFTEN_KILLED = ("executor",)  # the others in the long run
 
 
 @pytest.fixture(scope="module")
@@ -106,13 +105,8 @@ async def test_two_experiments_run_beside_each_other_on_shares_of_one_gpu(
     await assert_sound(platform, task_id)
 
 
-@pytest.mark.parametrize(
-    "victim",
-    [
-        name if name in OFTEN_KILLED else pytest.param(name, marks=pytest.mark.long)
-        for name in SERVICES
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("victim", SERVICES)
 async def test_a_task_completes_although_a_service_is_killed(
     platform: PlatformProcess, victim: str
 ) -> None:
@@ -202,6 +196,7 @@ async def test_an_agent_reserves_renews_and_gives_back_and_runs_a_task(
     assert len(compared.structured_content["experiments"]) == 4
 
 
+@pytest.mark.long
 async def test_what_people_ask_waits_for_killed_schedulers(platform: PlatformProcess) -> None:
     names = ("scheduler", "scheduler-2")
     first = {platform.pid_of(name) for name in names}
@@ -385,6 +380,7 @@ async def test_whoever_has_no_token_reads_nothing_but_the_page_that_takes_it(
     assert set(found.values()) == {401}
 
 
+@pytest.mark.long
 async def test_a_second_machine_joins(platform: PlatformProcess) -> None:
     """In another data directory, because it is another machine's; without GPUs, which would be
     missing when it has gone.
@@ -467,6 +463,7 @@ async def test_a_task_is_submitted_shown_and_cancelled_by_commands(
     assert "cancelled" in shown[1]
 
 
+@pytest.mark.long
 async def test_an_interrupted_run_cancels_its_task_and_leaves_the_platform(
     platform: PlatformProcess, tmp_path: Path
 ) -> None:
@@ -564,6 +561,7 @@ async def test_a_service_holds_a_login_that_reads_no_other_services_tables(
     assert (login_of("telemetry"), login_of("executor")) == (None, None)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 async def test_no_secret_is_where_others_look(platform: PlatformProcess, tmp_path: Path) -> None:
     """Nor in what is left of the tests before this one."""

@@ -1,11 +1,15 @@
 """A gang's devices are free node by node, whoever says that it is over."""
 
+import pytest
+
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from schemas.executor.attempts import FenceReservation
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.devices import DeviceFreed
 from schemas.scheduler.reservations import ReservationReleased, ReservationState
 from tests.support.worlds.scheduler import accepted, ledger, scheduler, world
+
+pytestmark = pytest.mark.long
 
 OPEN = (
     "SELECT node_id FROM scheduler.holding JOIN scheduler.device USING (device_no)"

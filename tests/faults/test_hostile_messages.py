@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from schemas.base import subject_for
 from schemas.errors import Refused
 from schemas.executor.attempts import ExecutorReported
@@ -14,6 +16,8 @@ from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.codec import encode
 from tests.support.worlds.scheduler import World, scheduler, world
+
+pytestmark = pytest.mark.long
 
 YEARS_SECONDS = 1e18
 UNREADABLE = "1" * 5_000  # more digits than Python reads as a number

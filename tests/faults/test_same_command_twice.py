@@ -3,12 +3,16 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from schemas.scheduler.reservations import RequestReservation
 from services.scheduler.intake.batcher import CommandBatcher
 from services.scheduler.ledger.migrations import MIGRATIONS
 from shared.ids import new_id
 from shared.postgres.database import Database
 from tests.support.worlds.scheduler import accepted
+
+pytestmark = pytest.mark.long
 
 TIMES = 10
 

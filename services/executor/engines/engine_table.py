@@ -5,6 +5,7 @@ to `IMAGES`: executors offer it from then on, and tasks may name it.
 """
 
 import importlib.util
+import os
 import shutil
 import sys
 from collections.abc import Mapping
@@ -42,6 +43,8 @@ def _sglang_missing() -> str | None:
 
 _OURS: Final = (sys.executable, "-m")
 _OUR_ENV: Final = (("PYTHONPATH", str(SOURCE_ROOT)),)
+# It asks no server: aiohttp would read the host's certificates, a quarter of its start.
+_NO_CERTIFICATES: Final = (("SSL_CERT_FILE", os.devnull),)
 _ADDRESS: Final = frozenset({"host", "port", "model", "alias"})
 _QUIET: Final = (("DO_NOT_TRACK", "1"),)
 
@@ -66,7 +69,7 @@ ENGINES: Final[Mapping[str, Engine]] = {
             missing=lambda: None,
             flags=simulated.FLAGS,
             owned=_ADDRESS,
-            env=_OUR_ENV,
+            env=(*_OUR_ENV, *_NO_CERTIFICATES),
             announces_address=True,
             simulated=True,
             rank_flags=meeting_ranks,

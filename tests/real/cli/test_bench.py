@@ -3,8 +3,8 @@
 import asyncio
 import json
 import os
-import sys
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from shared.client import aio_benchmarks, aio_telemetry, run_benchmark_job
 from shared.errors import RefusedError
 from shared.testing import eventually
 from tests.support.http_server import serving
-from tests.support.paths import ROOT
+from tests.support.processes.command_line import run_command
 from tests.support.worlds.gateway import NODE, a_node, gateway
 
 SPEC: dict[str, Any] = {
@@ -88,43 +88,28 @@ async def test_what_cannot_be_measured_is_told_at_once() -> None:
             await aio_benchmarks.run_benchmark_job(url, {"scenarios": ["D(1,1)"]})
 
 
-async def bench(*arguments: str) -> tuple[int, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "services.cli", "bench", *arguments),
-        cwd=ROOT,
-        env={**os.environ},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    return process.returncode or 0, out.decode(), err.decode()
-
-
 async def test_the_command_measures_a_server_and_prints_its_levels() -> None:
+    bench = partial(run_command, "bench", environment=os.environ)
     options = ("--scenario", "D(8,4)", "--max-requests", "4", "--tool", "builtin")
     async with a_server() as url, a_server(error_rate=1.0) as failing:
-        (
-            (code, out, err),
-            (json_code, json_out, _),
-            (failed_code, failed_out, _),
-        ) = await asyncio.gather(
+        plain, as_json, failed = await asyncio.gather(
             bench(url.removeprefix("http://"), *options, "--concurrency", "2"),
             bench(url, *options, "--concurrency", "1", "--concurrency", "2", "--json"),
             bench(failing, *options, "--warmup", "0"),
         )
 
-    assert code == 0, err
+    assert plain.code == 0, plain.err
     # So few requests may get marks as well.
-    title, headings, row, remark, *_ = out.splitlines()
+    title, headings, row, remark, *_ = plain.out.splitlines()
     assert title.startswith("measured by builtin")
     assert "ttft ms" in headings
     assert row.split()[:3] == ["D(8,4)", "2", "4/4"]
     assert "simulated" in remark
-    assert "level 1 of 1, D(8,4) at concurrency 2: measuring, 4 of 4 requests" in err
-    assert json_code == 0
-    assert [level["num_concurrency"] for level in json.loads(json_out)["levels"]] == [1, 2]
-    assert failed_code == 1
-    assert "failed with 4 x 500" in failed_out
+    assert "level 1 of 1, D(8,4) at concurrency 2: measuring, 4 of 4 requests" in plain.err
+    assert as_json.code == 0
+    assert [level["num_concurrency"] for level in json.loads(as_json.out)["levels"]] == [1, 2]
+    assert failed.code == 1
+    assert "failed with 4 x 500" in failed.out
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,7 @@ async def ask(*command: str, environment: Mapping[str, str] | None = None) -> An
     return Answer(code=process.returncode or 0, checks=checks, seconds=seconds)
 
 
+@pytest.mark.long
 async def test_a_container_engine_is_told_as_it_comes_and_goes(
     docker_engine: PrivateEngine, tmp_path: Path
 ) -> None:

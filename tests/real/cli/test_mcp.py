@@ -115,6 +115,7 @@ async def test_what_an_agent_gets_wrong_is_said_to_it(api: Api) -> None:
     assert said(stranger).startswith("unauthenticated")
 
 
+@pytest.mark.long
 async def test_over_http_each_request_acts_by_its_own_token(api: Api) -> None:
     from mcp.client.streamable_http import streamable_http_client
     from mcp.shared._httpx_utils import create_mcp_http_client

@@ -92,6 +92,7 @@ async def told(base_url: str) -> dict[str, Any]:
         return given
 
 
+@pytest.mark.long
 async def test_what_an_engine_compiles_is_kept_by_its_images_id(
     world: World, tmp_path: Path
 ) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from uuid import UUID
@@ -116,15 +115,14 @@ async def test_an_executor_that_is_stopped_ends_its_attempts_and_says_so(
     settings = make_settings(nats_url, tmp_path)
     start = make_endless_start()
     async with scheduling(settings) as scheduler:
-        with executor_process(settings) as process:
-            await until_answering(scheduler)
+        async with create_service(settings).running():
             await scheduler.ask(start)
-            await scheduler.until_measuring(start)
-            process.send_signal(signal.SIGTERM)
-            returncode = await asyncio.to_thread(process.wait, 10)
+            pids = await scheduler.until_measuring(start)
+        left = scheduler.pids(start.reservation_id)
         finished = await scheduler.finished(start)
 
-    assert returncode == 0
+    assert pids
+    assert left == []
     assert finished.outcome is AttemptOutcome.INTERRUPTED
     assert finished.failure is not None
     assert finished.failure.kind is FailureKind.EXECUTOR_RESTARTED

@@ -21,6 +21,8 @@ from tests.support.worlds.executor import (
     scheduling,
 )
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:

@@ -21,9 +21,8 @@ from tests.support.worlds.executor import (
 TTL_SECONDS = 6.0
 
 
-@pytest.mark.parametrize(
-    "how", [signal.SIGSTOP, pytest.param(signal.SIGKILL, marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
 async def test_engines_end_before_the_lease_does_although_their_executor_does_not_run(
     nats_url: str, tmp_path: Path, how: signal.Signals
 ) -> None:

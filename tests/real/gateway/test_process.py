@@ -8,12 +8,15 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from services.gateway.http.server import listening_socket
 from shared.paths import is_process_alive
 from shared.testing import eventually
 from shared.waiting import within
 from tests.support.ports import free_port
+
+pytestmark = pytest.mark.long
 
 
 async def start(

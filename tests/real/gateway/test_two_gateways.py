@@ -55,10 +55,9 @@ class Follower:
                         yield json.loads(line[6:])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(
-    "followers", [pytest.param(50, id="50"), pytest.param(500, id="500", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("followers", [50, 500])
 async def test_followers_of_a_killed_gateway_go_on_at_another_without_a_gap_or_a_repetition(
     nats_url: str,
     postgres_dsn: str,

@@ -947,6 +947,7 @@ async def test_experiments_are_listed_by_namespace_state_and_the_node_that_they_
     assert await tasks_with(states=(ExperimentState.WAITING,)) == {(there, "there")}
 
 
+@pytest.mark.long
 async def test_the_largest_task_is_stored_and_cancelled_within_a_request(
     world: World, service: Service
 ) -> None:

@@ -481,6 +481,7 @@ async def test_reservations_are_listed_part_by_part_while_others_are_stored(
     assert seen == stored[::-1]
 
 
+@pytest.mark.long
 async def test_a_grant_over_the_bus_takes_milliseconds(
     unhurried: World, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -299,6 +299,7 @@ async def test_postgres_of_root_below_a_closed_directory_is_placed_where_its_use
         forget_placed_elsewhere(home)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has to give the database to another user")
 async def test_postgres_whose_database_became_unreachable_is_refused_not_begun_anew() -> None:
     with short_directory() as directory:
@@ -330,6 +331,7 @@ async def test_postgres_runs_from_a_copy_when_its_user_cannot_read_the_package(
             await connection.close()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 async def test_postgres_of_an_ordinary_user_runs_as_that_user_from_the_package() -> None:
     script = (
@@ -380,6 +382,7 @@ async def test_postgres_of_another_version_is_refused_with_what_to_do() -> None:
             await server.start()
 
 
+@pytest.mark.long
 async def test_an_interrupted_initdb_is_begun_again() -> None:
     with short_directory() as directory:
         server = EmbeddedPostgres(directory / "postgres")

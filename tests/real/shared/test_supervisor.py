@@ -590,6 +590,7 @@ async def test_a_signal_stops_servers_and_services_in_order(
     assert "database system is shut down" in directory.log_path("postgres").read_text()
 
 
+@pytest.mark.long
 async def test_killed_servers_come_back_on_the_same_addresses_nats_even_without_its_store(
     directory: DataDirectory,
 ) -> None:

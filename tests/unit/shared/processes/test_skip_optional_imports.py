@@ -13,10 +13,10 @@ OPTIONAL = ("aiohttp", "opentelemetry.sdk", "opentelemetry.trace", "rich", "uvic
     ("service", "nats_url", "imported"),
     [
         ("telemetry", "nats://127.0.0.1:4222", []),
-        ("results", "ws://127.0.0.1:8080", ["aiohttp"]),
-        ("executor", "nats://127.0.0.1:4222", ["aiohttp"]),
-        ("orchestrator", "nats://127.0.0.1:4222", []),
         ("gateway", "nats://127.0.0.1:4222", ["uvicorn"]),
+        pytest.param("results", "ws://127.0.0.1:8080", ["aiohttp"], marks=pytest.mark.long),
+        pytest.param("executor", "nats://127.0.0.1:4222", ["aiohttp"], marks=pytest.mark.long),
+        pytest.param("orchestrator", "nats://127.0.0.1:4222", [], marks=pytest.mark.long),
     ],
 )
 def test_what_nobody_uses_is_not_imported(service: str, nats_url: str, imported: list[str]) -> None:
