@@ -52,13 +52,16 @@ class LeadershipLost(StewardError):
 
 @dataclass(slots=True)
 class Leadership:
-    """This process's claim to the leader row. `term` is None while another holds it."""
+    """This process's claim to the leader row. `term` is None while another holds it.
+
+    One that `is_retired` has given up for good.
+    """
 
     database: Database
     ttl_seconds: float
     holder: UUID = field(default_factory=new_id)
     term: int | None = None
-    _is_retired: bool = False
+    is_retired: bool = False
     _holding: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def hold(self, *, succeeds: bool = False) -> bool:
@@ -67,7 +70,7 @@ class Leadership:
         `succeeds`: its holder is known to be gone, so that the row need not have run out.
         """
         async with self._holding:
-            return not self._is_retired and await self._take(succeeds=succeeds)
+            return not self.is_retired and await self._take(succeeds=succeeds)
 
     async def _take(self, *, succeeds: bool) -> bool:
         # The leader waits for a transaction that has locked the row; a standby tries again later.
@@ -81,7 +84,7 @@ class Leadership:
 
     async def give_up(self) -> None:
         """Let another scheduler take over at once; this one leads no more."""
-        self._is_retired = True
+        self.is_retired = True
         self.term = None
         async with self.database.transaction() as connection:
             await connection.execute(_GIVE_UP, self.holder)
@@ -114,11 +117,11 @@ class Succession:
     on_succeeded: Callable[[], None]
 
     async def run(self) -> None:
-        """Queue for the lock until cancelled, and hold it while this process leads.
+        """Queue for the lock until retired, and hold it while this process leads.
 
         Raises UnavailableError while Postgres is away.
         """
-        while True:
+        while not self.leadership.is_retired:
             async with session(self.leadership.database.dsn, "succession") as connection:
                 await self._queue(connection)
 

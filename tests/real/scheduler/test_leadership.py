@@ -17,7 +17,7 @@ from schemas.scheduler.reservations import (
     ReservationGranted,
 )
 from schemas.scheduler.views import AvailabilityView, GetAvailability
-from services.scheduler.ledger.leader_election import Leadership
+from services.scheduler.ledger.leader_election import Leadership, Succession
 from services.scheduler.ledger.migrations import MIGRATIONS
 from shared.errors import UnavailableError
 from shared.ids import new_id
@@ -49,6 +49,17 @@ class PausedLeadership(Leadership):
             raise
         self.outcome.set_result("committed")
         return xid
+
+
+async def test_who_gave_up_queues_for_the_succession_no_more(database: Database) -> None:
+    leadership = Leadership(database, ttl_seconds=5.0)
+    await leadership.hold()
+    queueing = asyncio.create_task(Succession(leadership, lambda: None).run())
+
+    await leadership.give_up()
+
+    async with asyncio.timeout(10):
+        await queueing
 
 
 async def test_a_leader_that_was_paused_commits_nothing(nats_url: str, postgres_dsn: str) -> None:

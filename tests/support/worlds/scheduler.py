@@ -272,6 +272,7 @@ class World:
     clock: Clock = time.monotonic
     running: list[asyncio.Task[None]] = field(default_factory=list)
     events: list[tuple[float, Event]] = field(default_factory=list)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)  # one of them, since last cleared
     new_nodes: dict[str, int] = field(default_factory=dict)  # with their GPUs
 
     async def subscribe(self) -> None:
@@ -282,6 +283,7 @@ class World:
             event = decode(raw.data)
             if all(event.message_id != earlier.message_id for _, earlier in self.events):
                 self.events.append((self.clock(), event))
+                self.arrived.set()
 
         await self.bus.nats.subscribe(f"{PREFIX}.evt.scheduler.>", cb=on_event)
         await self.bus.nats.flush()
@@ -385,13 +387,15 @@ class World:
         within_seconds: float = DEADLINE_SECONDS,
     ) -> E:
         """The first event of a type, when it comes."""
-        await eventually(
-            lambda: bool(self.seen(event, reservation_id)),
-            within_seconds=within_seconds,
-            every_seconds=0.002,
-            what=f"{event.__name__} of {reservation_id}",
-        )
-        return self.seen(event, reservation_id)[0]
+        try:
+            async with asyncio.timeout(within_seconds):
+                while not (found := self.seen(event, reservation_id)):
+                    self.arrived.clear()
+                    await self.arrived.wait()
+        except TimeoutError:
+            what = f"{event.__name__} of {reservation_id}"
+            raise AssertionError(f"expected {what} within {within_seconds} s") from None
+        return found[0]
 
     async def granted(self, reservation_id: UUID) -> ReservationGranted:
         return await self.event(ReservationGranted, reservation_id)
