@@ -24,6 +24,7 @@ async def command(nats_url: str, postgres_dsn: str, tmp_path: Path) -> AsyncIter
         yield Command(StubGateway(), api.url, tmp_path)
 
 
+@pytest.mark.long
 async def test_gpus_of_a_cluster_are_held_with_what_a_pod_needs_to_get_them(
     command: Command,
 ) -> None:

@@ -12,6 +12,8 @@ from tests.support.fakes.gateway import stub_gateway
 from tests.support.paths import ROOT
 from tests.support.processes.command_line import Command, Ended
 
+pytestmark = pytest.mark.long
+
 
 async def in_new_interpreter(command: Command, *arguments: str, text: str) -> Ended:
     process = await asyncio.create_subprocess_exec(

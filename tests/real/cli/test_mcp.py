@@ -92,6 +92,7 @@ async def test_a_viewers_agent_is_offered_what_reads_and_refused_what_changes(ap
         assert (result.is_error, said(result).split(":")[0]) == (True, "forbidden"), name
 
 
+@pytest.mark.long
 async def test_without_a_budget_a_submitters_agent_only_reads(api: Api) -> None:
     async with connected(by_stdio(api, "submitters")) as client:
         offered = {tool.name for tool in (await client.list_tools()).tools}

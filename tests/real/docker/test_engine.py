@@ -107,6 +107,7 @@ def abandoned() -> Iterator[tuple[Place, int]]:
         process.communicate()
 
 
+@pytest.mark.long
 def test_an_engine_in_a_container_answers_a_benchmark_and_sees_the_devices_it_was_given(
     docker_engine: PrivateEngine,
 ) -> None:

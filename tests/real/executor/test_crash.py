@@ -180,6 +180,7 @@ async def test_what_a_dead_bus_did_not_take_is_sent_later_even_by_the_next_execu
     assert finished.outcome is AttemptOutcome.INTERRUPTED
 
 
+@pytest.mark.long
 async def test_events_are_published_again_into_a_new_stream(
     nats_server_factory: Callable[[], Awaitable[NatsServer]], tmp_path: Path
 ) -> None:

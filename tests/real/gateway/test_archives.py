@@ -288,6 +288,7 @@ async def test_documents_that_cannot_be_kept_are_refused(
     assert await elsewhere.client.imports() == ()
 
 
+@pytest.mark.long
 async def test_a_large_one_comes_in_part_by_part_and_goes_out_as_it_came(
     elsewhere: Elsewhere, tmp_path: Path
 ) -> None:

@@ -411,6 +411,7 @@ async def test_a_scheduler_that_starts_asks_every_cluster_that_it_knows(
     assert placed.node_name == "gpu.1"
 
 
+@pytest.mark.long
 async def test_a_leader_killed_among_its_grants_leaves_no_node_with_more_than_it_has(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:

@@ -183,6 +183,7 @@ async def test_postgres_is_durable_utf8_and_reached_by_a_private_socket_alone(
             assert mode_of(server.place.cluster) == 0o700
 
 
+@pytest.mark.long
 async def test_postgres_keeps_committed_rows_through_sigkill(
     postgres_server_factory: PostgresFactory,
 ) -> None:
@@ -432,6 +433,7 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+@pytest.mark.long
 async def test_each_service_logs_in_as_itself_and_sees_its_own_schema_alone() -> None:
     with short_directory() as directory:
         server = EmbeddedPostgres(directory / "postgres", schemas=("scheduler", "results"))

@@ -292,6 +292,7 @@ async def test_the_inventory_is_told_again_when_the_bus_has_lost_everything(
     assert after.inventories[0].devices[0].uuid == FIRST_DEVICE
 
 
+@pytest.mark.long
 async def test_the_process_stops_in_order_on_sigterm(
     nats_url: str, watcher: Watcher, tmp_path: Path
 ) -> None:

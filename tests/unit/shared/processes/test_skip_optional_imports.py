@@ -12,7 +12,7 @@ OPTIONAL = ("aiohttp", "opentelemetry.sdk", "opentelemetry.trace", "rich", "uvic
 @pytest.mark.parametrize(
     ("service", "nats_url", "imported"),
     [
-        ("telemetry", "nats://127.0.0.1:4222", []),
+        pytest.param("telemetry", "nats://127.0.0.1:4222", [], marks=pytest.mark.long),
         ("gateway", "nats://127.0.0.1:4222", ["uvicorn"]),
         pytest.param("results", "ws://127.0.0.1:8080", ["aiohttp"], marks=pytest.mark.long),
         pytest.param("executor", "nats://127.0.0.1:4222", ["aiohttp"], marks=pytest.mark.long),
