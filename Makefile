@@ -49,10 +49,10 @@ screenshots: install web ## Draw every page of the web page, dark and light, wid
 	@"$(BIN)/python" -m tests.support.web.screenshots $(ARGS)
 
 test: install ## Run the tests that need no special hardware (ARGS="-k word" adds pytest options)
-	@"$(BIN)/python" -m pytest -m "not long and not kubernetes" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@"$(BIN)/python" -m pytest -m "not long and not kubernetes" --workers $(WORKERS) $(ARGS)
 
 test-long: install $(STAMPS)/tools ## Run the long tests, and every property with many new examples
-	@"$(BIN)/python" -m pytest -m "(long or hypothesis) and not kubernetes" --hypothesis-profile=thorough --numprocesses $(LONG_WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS) $(LONG_TESTS)
+	@"$(BIN)/python" -m pytest -m "(long or hypothesis) and not kubernetes" --hypothesis-profile=thorough --workers $(LONG_WORKERS) $(ARGS) $(LONG_TESTS)
 
 test-kubernetes: install ## Run the tests on a real Kubernetes control plane, built once by Go
 	@"$(BIN)/python" -m tests.support.kubernetes.build

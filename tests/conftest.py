@@ -18,6 +18,7 @@ import tests.support.benchmark_tools
 import tests.support.host_driver  # noqa: F401  # for that alone
 from shared.testing import NatsServer, PostgresServer, database_of, run_apart, short_directory
 from tests.support.file_order import spread
+from tests.support.forked_workers import ForkedWorkers
 from tests.support.idle_clock import Clock, idle_time
 from tests.support.interruption import let_children_be_interrupted
 from tests.support.paths import ROOT
@@ -46,6 +47,15 @@ structlog.configure(
         structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
     ]
 )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--workers", type=int, default=0, help="run so many files at once")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if count := config.getoption("--workers"):
+        config.pluginmanager.register(ForkedWorkers(count))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
