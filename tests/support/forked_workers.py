@@ -1,7 +1,7 @@
 """Tests of several files at once, in forks of the process that has collected them.
 
-Workers that collect by themselves spend 7 s of a processor each before their first test, and as
-much again on telling their results: together a twelfth of a run of `make test`.
+Workers that collect by themselves, as those of pytest-xdist, spend a third of what the unit tests
+take on that and on telling their results (docs/performance.md).
 """
 
 import io
@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 from _pytest._io import TerminalWriter
+
+from shared.lifecycle import die_with_parent
 
 _fork = multiprocessing.get_context("fork")
 
@@ -120,6 +122,7 @@ class _Telling:
 
 
 def _work(session: pytest.Session, files: list[list[pytest.Item]], connection: Connection) -> None:
+    die_with_parent()
     config = session.config
     plugins = config.pluginmanager
     plugins.unregister(plugins.getplugin("terminalreporter"))
