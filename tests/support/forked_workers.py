@@ -6,10 +6,9 @@ take on that and on telling their results (docs/performance.md).
 
 import io
 import multiprocessing
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby, pairwise
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import SimpleNamespace
@@ -58,9 +57,7 @@ class ForkedWorkers:
             self._serve(session, files, workers)
         finally:
             for each in workers.values():
-                each.connection.close()
-            for each in workers.values():
-                each.process.terminate()
+                each.process.kill()  # a test may have made SIGTERM something else
                 each.process.join()
         return True
 
@@ -132,21 +129,15 @@ def _work(session: pytest.Session, files: list[list[pytest.Item]], connection: C
     capture.start_global_capturing()
     capture.suspend_global_capture()
 
-    def items() -> Iterator[pytest.Item]:
-        while True:
-            connection.send(("file", None))
-            number = connection.recv()
-            if number is None:
-                return
-            yield from files[number]
+    def next_file() -> int | None:
+        connection.send(("file", None))
+        number: int | None = connection.recv()
+        return number
 
-    each = items()
-    item = next(each, None)
+    items = chain.from_iterable(files[number] for number in iter(next_file, None))
     # Whoever is interrupted ends this process.
     with suppress(KeyboardInterrupt):
-        while item is not None:
-            # Fixtures that the next one does not share are torn down with it: all with the last.
-            following = next(each, None)
+        # Fixtures that the next one does not share are torn down with it: all with the last.
+        for item, following in pairwise(chain(items, [None])):
             config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            item = following
         connection.send(("runs", ""))

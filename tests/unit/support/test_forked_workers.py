@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.paths import ROOT
+
 RUN = """
 import sys, pytest
 from tests.support.forked_workers import ForkedWorkers
@@ -26,7 +28,7 @@ def run(directory: Path, **files: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", RUN, *(f"{name}.py" for name in files if name != "conftest")],
         cwd=directory,
-        env={"PYTHONPATH": str(Path(__file__).parents[3]), "TMPDIR": str(directory)},
+        env={"PYTHONPATH": str(ROOT), "TMPDIR": str(directory)},
         capture_output=True,
         text=True,
         check=False,
