@@ -23,6 +23,10 @@ ENGINES: dict[str, dict[str, Any]] = {
     "simulated": {"ttft-seconds": 0.005, "tpot-seconds": 0.001},
 }
 MODEL = "smollm2-135m"
+# llama.cpp takes a second of processor time to start.
+ENDING = pytest.mark.parametrize(
+    "name", [pytest.param("llamacpp", marks=pytest.mark.long), "simulated"]
+)
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -110,7 +114,7 @@ async def test_a_broken_body_is_answered_with_an_error_and_the_next_request_work
     assert answer["error"]["message"]
 
 
-@pytest.mark.parametrize("name", ENGINES)
+@ENDING
 async def test_sigterm_ends_it_at_once_in_the_middle_of_an_answer(
     name: str, session: aiohttp.ClientSession
 ) -> None:
@@ -134,7 +138,7 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("name", ENGINES)
+@ENDING
 def test_it_dies_with_the_process_that_started_it(name: str) -> None:
     require_engine(name)
     command = build_command(name, MODEL, ENGINES[name], port=0)

@@ -75,6 +75,7 @@ def said(result: "CallToolResult") -> str:
     return content.text
 
 
+@pytest.mark.long
 async def test_a_viewers_agent_is_offered_what_reads_and_refused_what_changes(api: Api) -> None:
     async with connected(in_process(api, "viewers")) as client:
         offered = {tool.name for tool in (await client.list_tools()).tools}

@@ -208,6 +208,7 @@ def test_without_root_or_without_its_programs_there_is_no_engine_and_a_reason(
     assert "docker.io" in str(without_programs)
 
 
+@pytest.mark.long
 def test_a_hook_that_fails_or_is_missing_keeps_a_container_from_starting(
     docker_engine: PrivateEngine,
 ) -> None:
@@ -233,6 +234,7 @@ def test_a_hook_that_fails_or_is_missing_keeps_a_container_from_starting(
     assert docker_engine.devices_of(container.id or "") == {"NVIDIA_VISIBLE_DEVICES": "all"}
 
 
+@pytest.mark.long
 def test_containers_and_their_ports_outlive_the_engine(docker_engine: PrivateEngine) -> None:
     image, ports = engine_image(docker_engine.client), {"8000/tcp": ("127.0.0.1", free_port())}
 

@@ -61,7 +61,11 @@ async def test_children_without_a_label_end_with_the_group(cgroups: Cgroups) -> 
     parent = started(group, ["sh", "-c", two], {"PATH": os.environ["PATH"]})
     try:
         await eventually(lambda: len(group.pids()) == 3, what="all three in the group")
-        found_by_label = labelled_processes(whose.installation_id)
+        found_by_label = [
+            each
+            for each in labelled_processes(whose.installation_id)
+            if each.reservation_id == whose.reservation_id
+        ]
         await cgroups.end(whose.cgroup_names)
     finally:
         parent.kill()

@@ -844,61 +844,56 @@ async def test_lists_go_on_where_they_ended_whatever_is_stored_meanwhile(
 LOG_FROM_ZERO = {"type": "continuous", "low": 0, "high": 1, "log": True}
 
 
-@pytest.mark.parametrize(
-    ("overrides", "code", "path", "says"),
-    [
-        pytest.param(
-            {"deployment_mode": "docker", "base_runtime": "sglang", "parameters": {"tp-size": [1]}},
-            ErrorCode.UNSUPPORTED, "$.deployment_mode", "no Docker here", id="no Docker",
-        ),
-        pytest.param(
-            {"base_runtime": "vllm", "parameters": {"tp-size": [1]}},
-            ErrorCode.UNSUPPORTED, "$.base_runtime", "'vllm'", id="an engine nobody has",
-        ),
-        pytest.param(
-            {"base_runtime": "no-such-engine"},
-            ErrorCode.BAD_REQUEST, "$.base_runtime", "llamacpp", id="an unknown engine",
-        ),
-        pytest.param(
-            {"optimization": {"strategy": "bayesian"}, "parameters": {"x": LOG_FROM_ZERO}},
-            ErrorCode.BAD_REQUEST, "$.parameters.x.low", "more than 0", id="a range",
-        ),
-        pytest.param(
-            {"benchmark": {"tool": "genai-bench"}},
-            ErrorCode.UNSUPPORTED, "$.benchmark.tool", "genai-bench", id="a benchmark tool",
-        ),
-        pytest.param(
-            {"parameters": {"tp-size": [0]}},
-            ErrorCode.BAD_REQUEST, "$.parameters.tp-size", "got 0", id="no GPU at all",
-        ),
-        pytest.param(
-            {"parameters": {"nope": [1]}},
-            ErrorCode.BAD_REQUEST, "$.parameters.nope", "tp-size", id="a parameter nobody has",
-        ),
-        pytest.param(
-            {"parameters": {f"p{n}": list(range(100)) for n in range(4)}},
-            ErrorCode.BAD_REQUEST, "$.optimization.max_iterations", "5000", id="a huge grid",
-        ),
-        pytest.param(
-            {"gpus": {"nodes": ["elsewhere"]}},
-            ErrorCode.UNSUPPORTED, "$.gpus.nodes", "n1", id="a node without executor",
-        ),
-    ],
+REFUSED: tuple[tuple[dict[str, Any], ErrorCode, str, str], ...] = (
+    (
+        {"deployment_mode": "docker", "base_runtime": "sglang", "parameters": {"tp-size": [1]}},
+        ErrorCode.UNSUPPORTED, "$.deployment_mode", "no Docker here",
+    ),
+    (
+        {"base_runtime": "vllm", "parameters": {"tp-size": [1]}},
+        ErrorCode.UNSUPPORTED, "$.base_runtime", "'vllm'",
+    ),
+    (
+        {"base_runtime": "no-such-engine"},
+        ErrorCode.BAD_REQUEST, "$.base_runtime", "llamacpp",
+    ),
+    (
+        {"optimization": {"strategy": "bayesian"}, "parameters": {"x": LOG_FROM_ZERO}},
+        ErrorCode.BAD_REQUEST, "$.parameters.x.low", "more than 0",
+    ),
+    (
+        {"benchmark": {"tool": "genai-bench"}},
+        ErrorCode.UNSUPPORTED, "$.benchmark.tool", "genai-bench",
+    ),
+    (
+        {"parameters": {"tp-size": [0]}},
+        ErrorCode.BAD_REQUEST, "$.parameters.tp-size", "got 0",
+    ),
+    (
+        {"parameters": {"nope": [1]}},
+        ErrorCode.BAD_REQUEST, "$.parameters.nope", "tp-size",
+    ),
+    (
+        {"parameters": {f"p{n}": list(range(100)) for n in range(4)}},
+        ErrorCode.BAD_REQUEST, "$.optimization.max_iterations", "5000",
+    ),
+    (
+        {"gpus": {"nodes": ["elsewhere"]}},
+        ErrorCode.UNSUPPORTED, "$.gpus.nodes", "n1",
+    ),
 )  # fmt: skip
+
+
 async def test_what_cannot_run_here_is_refused_and_nothing_is_stored(
-    world: World,
-    service: Service,
-    overrides: dict[str, Any],
-    code: ErrorCode,
-    path: str,
-    says: str,
+    world: World, service: Service
 ) -> None:
-    command = SubmitTask(command_id=new_id(), task_id=new_id(), task=task_file(**overrides))
+    for overrides, code, path, says in REFUSED:
+        command = SubmitTask(command_id=new_id(), task_id=new_id(), task=task_file(**overrides))
 
-    reply = await refused(world, command)
+        reply = await refused(world, command)
 
-    assert (reply.code, reply.path) == (code, path)
-    assert says in reply.message
+        assert (reply.code, reply.path) == (code, path), overrides
+        assert says in reply.message
     assert service.database is not None
     for table in ("task", "experiment", "attempt", "outbox", "outgoing"):
         assert await service.database.pool.fetchval(f"SELECT count(*) FROM {table}") == 0

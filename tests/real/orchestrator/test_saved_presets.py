@@ -189,24 +189,21 @@ async def test_a_task_takes_what_its_presets_say_when_it_is_submitted(
     )
 
 
-@pytest.mark.parametrize(
-    ("named", "namespace", "code"),
-    [
+async def test_a_task_with_a_preset_that_it_cannot_take_is_refused(
+    world: World, service: Service
+) -> None:
+    await world.bus.request(saving(make("fast", slots=[1]), make("unknown", sluts=[1])))
+    for named, namespace, code in (
         ("missing", "default", ErrorCode.NOT_FOUND),
         ("fast", "other", ErrorCode.NOT_FOUND),
         ("balanced-vllm", "default", ErrorCode.BAD_REQUEST),  # of another engine
         ("unknown", "default", ErrorCode.BAD_REQUEST),  # the engine has no such parameter
-    ],
-)
-async def test_a_task_with_a_preset_that_it_cannot_take_is_refused(
-    world: World, service: Service, named: str, namespace: str, code: ErrorCode
-) -> None:
-    await world.bus.request(saving(make("fast", slots=[1]), make("unknown", sluts=[1])))
-    file = task_file(presets=[named])
+    ):
+        file = task_file(presets=[named])
 
-    refused = await code_of(
-        world,
-        SubmitTask(command_id=new_id(), task_id=new_id(), namespace=namespace, task=file),
-    )
+        refused = await code_of(
+            world,
+            SubmitTask(command_id=new_id(), task_id=new_id(), namespace=namespace, task=file),
+        )
 
-    assert refused is code
+        assert refused is code, named

@@ -157,7 +157,9 @@ def expected_points(
     return [(at, min(v), max(v), sum(v) / len(v)) for at, v in sorted(buckets.items())]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))]
+)
 async def test_every_series_equals_the_samples_after_crashes_duplicates_and_disorder(
     store: Store, seed: int
 ) -> None:

@@ -571,9 +571,8 @@ async def test_a_platform_comes_back_with_its_data_after_sigkill(directory: Data
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize(
-    "sent", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_stops_servers_and_services_in_order(
     directory: DataDirectory, sent: signal.Signals
 ) -> None:

@@ -128,7 +128,9 @@ async def test_a_slow_probe_skips_ticks_and_leaves_gaps_that_can_be_counted(
     ("body", "told"),
     [
         pytest.param("exec sleep 30", HealthKind.PROBE_HUNG, id="it hangs"),
-        pytest.param("exit 0", HealthKind.SOURCE_FAILED, id="it prints nothing"),
+        pytest.param(
+            "exit 0", HealthKind.SOURCE_FAILED, id="it prints nothing", marks=pytest.mark.long
+        ),
         pytest.param("printf '\\377\\000, x\\n0, 1\\n'", HealthKind.SOURCE_FAILED, id="garbage"),
     ],
 )

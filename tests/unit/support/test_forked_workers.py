@@ -28,7 +28,11 @@ def run(directory: Path, **files: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", RUN, *(f"{name}.py" for name in files if name != "conftest")],
         cwd=directory,
-        env={"PYTHONPATH": str(ROOT), "TMPDIR": str(directory)},
+        env={
+            "PYTHONPATH": str(ROOT),
+            "TMPDIR": str(directory),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
         capture_output=True,
         text=True,
         check=False,
