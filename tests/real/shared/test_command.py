@@ -1,12 +1,24 @@
 """Programs of the host, and that nothing is left of them."""
 
 import asyncio
+import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
+import pytest
+
 from shared.processes.command import run_command
 from shared.testing import eventually
+from tests.support.paths import ROOT
 from tests.support.processes.children import children_named
+
+WAITS = """
+import asyncio
+from shared.processes.command import run_command
+asyncio.run(run_command(("/bin/sleep", "61"), deadline_seconds=60))
+"""
 
 
 def descriptors() -> set[Path]:
@@ -28,3 +40,32 @@ async def test_nothing_is_left_however_often_it_is_cancelled() -> None:
         await running
     assert descriptors() <= before
     assert children_named("sleep") == []
+
+
+@pytest.mark.parametrize("path", [os.environ["PATH"], ""], ids=["by setpriv", "without it"])
+async def test_it_is_killed_with_the_process_that_waits_for_it(path: str) -> None:
+    waiting = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", WAITS), cwd=ROOT, env={"PATH": path}
+    )
+    try:
+        at = psutil.Process(waiting.pid)
+        await eventually(
+            lambda: [each.name() for each in at.children()] == ["sleep"], what="the program"
+        )
+        [program] = at.children()
+    finally:
+        waiting.kill()
+        await waiting.wait()
+
+    await eventually(lambda: not program.is_running(), what="its end")
+
+
+async def test_a_program_that_cannot_start_is_told_as_that(tmp_path: Path) -> None:
+    (tmp_path / "text").touch()
+
+    missing, text = [
+        await run_command((str(tmp_path / name),), deadline_seconds=10) for name in ("none", "text")
+    ]
+
+    assert missing.failure.startswith("it does not start: [Errno 2]")
+    assert text.failure.startswith("it does not start: [Errno 13]")
