@@ -26,6 +26,7 @@ PROC: Final = Path("/proc")
 PERIOD_MICROSECONDS: Final = 100_000
 POLL_SECONDS: Final = 0.02
 COMPLAIN_AFTER: Final = 250  # polls
+MAKE_ATTEMPTS: Final = 10
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -66,7 +67,7 @@ class Cgroup:
         return False
 
     async def end(self) -> None:
-        """SIGKILL to all of it until nothing is left, then remove it."""
+        """SIGKILL to all of it until nothing is left, then remove it, and what it alone was in."""
         polls = 0
         while left := await asyncio.to_thread(self._kill_all):
             polls += 1
@@ -76,8 +77,10 @@ class Cgroup:
                 )
             await asyncio.sleep(POLL_SECONDS)
         for directory in self.directories:
+            node = directory.parent
             with contextlib.suppress(OSError):
-                directory.rmdir()
+                for each in (directory, node, node.parent):
+                    each.rmdir()
 
     def _kill_all(self) -> set[int]:
         """One round; what was there."""
@@ -165,12 +168,20 @@ def _write_v1(directory: Path, limits: CgroupLimits) -> None:
 
 def _make_with_controllers(directory: Path) -> None:
     """Make it and what is missing above; in version 2 each level hands its controllers down."""
-    missing = [directory]
-    while not missing[-1].parent.exists():
-        missing.append(missing[-1].parent)
-    for path in reversed(missing):
-        _enables_controllers(path.parent)
-        path.mkdir(exist_ok=True)
+    for attempt in range(1, MAKE_ATTEMPTS + 1):
+        missing = [directory]
+        while not missing[-1].parent.exists():
+            missing.append(missing[-1].parent)
+        try:
+            for path in reversed(missing):
+                _enables_controllers(path.parent)
+                path.mkdir(exist_ok=True)
+        except FileNotFoundError:
+            # Whoever ended the last group of a node has removed what this is made in.
+            if attempt == MAKE_ATTEMPTS:
+                raise
+        else:
+            return
 
 
 def _enables_controllers(directory: Path) -> bool:

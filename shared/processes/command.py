@@ -20,6 +20,7 @@ from shared.waiting import within
 MAX_OUTPUT_BYTES: Final = 4 << 20
 _CHUNK_BYTES: Final = 1 << 16
 _REAP_SECONDS: Final = 1.0
+_TRY_SECONDS: Final = 1.0
 _SUMMARY_CHARACTERS: Final = 300
 
 
@@ -121,7 +122,7 @@ def _setpriv() -> str | None:
         tried = subprocess.run(
             [found, "--pdeathsig", "KILL", "/bin/sh", "-c", "exit 7"],
             capture_output=True,
-            timeout=_REAP_SECONDS,
+            timeout=_TRY_SECONDS,
             check=False,
         )
     except (OSError, subprocess.SubprocessError):

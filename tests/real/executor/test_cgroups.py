@@ -12,7 +12,7 @@ import pytest
 from services.executor.host.processes import labelled_processes
 from services.executor.runtimes.runtime import Labels
 from shared.processes.cgroups import Cgroup, CgroupLimits, Cgroups
-from shared.testing import eventually
+from shared.testing import eventually, run_apart
 
 HOARD = "x = []\nwhile True: x.append(bytearray(1 << 20))"
 SCRUBBED = "exec env -i sleep 300"
@@ -74,6 +74,23 @@ async def test_children_without_a_label_end_with_the_group(cgroups: Cgroups) -> 
     assert found_by_label == []
     assert group.pids() == set()
     assert not group.was_out_of_memory()
+
+
+async def test_with_its_last_group_an_installation_is_gone_and_others_are_made_meanwhile(
+    cgroups: Cgroups,
+) -> None:
+    shared = labels()
+
+    async def make_and_end() -> None:
+        for _ in range(50):
+            names = (*shared.cgroup_names[:-1], str(uuid4()))
+            assert await asyncio.to_thread(cgroups.make, names, CgroupLimits()) is not None
+            await asyncio.to_thread(run_apart, cgroups.end(names))
+
+    await asyncio.gather(*(make_and_end() for _ in range(4)))
+
+    left = [root / shared.cgroup_names[0] for root in cgroups.hierarchies]
+    assert not any(directory.exists() for directory in left)
 
 
 async def test_a_group_that_is_gone_is_ended_without_a_word(cgroups: Cgroups) -> None:
