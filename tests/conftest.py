@@ -24,6 +24,7 @@ from tests.support.interruption import let_children_be_interrupted
 from tests.support.paths import ROOT
 
 if TYPE_CHECKING:
+    from shared.processes.users import Identity
     from tests.support.docker.private_engine import PrivateEngine
     from tests.support.kept_schema import KeptSchema
     from tests.support.kubernetes.control_plane import ControlPlane
@@ -99,6 +100,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def children_can_be_interrupted() -> None:
     let_children_be_interrupted()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def engine_user_is_probed_once() -> Iterator[None]:
+    """Whether engines may run as a user of their own is the same for every data directory of a
+    session, and to find out forks a process of the size of this one.
+    """
+    from services.executor.host import engine_user
+
+    probe, found = engine_user._problem, dict[object, str | None]()  # noqa: SLF001  # as above
+
+    def problem(identity: "Identity", above_home: Path) -> str | None:
+        if identity not in found:
+            found[identity] = probe(identity, above_home)
+        return found[identity]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine_user, "_problem", problem)
+        yield
 
 
 @pytest.fixture

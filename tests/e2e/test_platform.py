@@ -60,14 +60,14 @@ async def platform(running_platform: PlatformProcess) -> PlatformProcess:
 async def test_a_task_runs_from_submission_to_measured_results(platform: PlatformProcess) -> None:
     task = quick_task("first")
     # Windows longer than a sampling interval.
-    task["parameters"] = {"ttft-seconds": [0.025, 0.05], "tpot-seconds": [0.005, 0.01]}
+    task["parameters"] = {"ttft-seconds": [0.025, 0.05], "tpot-seconds": [0.01]}
     task_id = await platform.submit(task)
 
     view = await platform.until_finished(task_id)
 
     assert view["state"] == "completed"
     experiments = await platform.experiments(task_id)
-    assert [e["state"] for e in experiments] == ["succeeded"] * 4
+    assert [e["state"] for e in experiments] == ["succeeded"] * 2
     for experiment in experiments:
         monitoring = experiment["gpu_monitoring"]
         assert monitoring["simulated"] is True

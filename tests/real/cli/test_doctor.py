@@ -107,6 +107,7 @@ async def test_a_container_engine_is_told_as_it_comes_and_goes(
     assert down.code == 7
 
 
+@pytest.mark.long
 def test_what_a_real_engine_says_is_recognised(docker_engine: PrivateEngine) -> None:
     containers = docker_engine.client.containers
     image = busybox_image(docker_engine.client)

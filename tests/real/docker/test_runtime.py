@@ -216,6 +216,19 @@ async def failed(awaitable: Awaitable[Any]) -> Failure:
     return raised.value.failure
 
 
+async def test_an_engine_without_cdi_says_which_do_it_and_how(world: World) -> None:
+    if world.engine.client.info().get("CDISpecDirs"):
+        pytest.skip("this Docker gives devices by their CDI names without being told to")
+    runtime = DockerRuntime(msgspec.structs.replace(world.settings, docker_device_ids="cdi"))
+    launch = launch_of(world.start_of(devices=(device("GPU-a", 0),)), world.settings)
+
+    failure = await failed(runtime.start(launch))
+
+    assert failure.kind is FailureKind.GPU_UNAVAILABLE
+    assert "Docker 25 to 27 need" in failure.hint
+    assert await runtime.workloads() == ()
+
+
 async def test_it_gets_the_hub_token_of_its_executor_and_nothing_else_of_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,16 +130,3 @@ async def test_an_engine_with_cdi_devices_is_no_reason_for_a_warning(
     host = await ContainerEngine(cdi_engine.base_url).call(engine_info)
 
     assert host.gpu_warning is None
-
-
-async def test_an_engine_without_cdi_says_which_do_it_and_how(
-    docker_engine: PrivateEngine, settings: ExecutorSettings
-) -> None:
-    if docker_engine.client.info().get("CDISpecDirs"):
-        pytest.skip("this Docker gives devices by their CDI names without being told to")
-    launch = launch_with(settings, "GPU-a")
-
-    failure = await refusal(runtime_on(docker_engine, settings), launch)
-
-    assert failure.kind is FailureKind.GPU_UNAVAILABLE
-    assert "Docker 25 to 27 need" in failure.hint

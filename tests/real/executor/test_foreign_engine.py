@@ -100,7 +100,9 @@ async def test_an_engine_that_is_told_its_port_is_measured(
 @pytest.mark.parametrize(
     ("before", "want"),
     [
-        pytest.param(FAIL_ALWAYS, FailureKind.PORT_TAKEN, id="no port is free"),
+        pytest.param(
+            FAIL_ALWAYS, FailureKind.PORT_TAKEN, id="no port is free", marks=pytest.mark.long
+        ),
         pytest.param(RUN_OUT_OF_MEMORY, FailureKind.GPU_OUT_OF_MEMORY, id="out of memory"),
     ],
 )

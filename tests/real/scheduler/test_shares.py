@@ -153,6 +153,7 @@ async def test_postgres_itself_refuses_more_than_a_device_has(
                 )
 
 
+@pytest.mark.long
 async def test_two_schedulers_never_give_out_more_than_a_device(
     nats_url: str, postgres_dsn: str
 ) -> None:

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from schemas.telemetry.readings import DeviceFacts, GpuReading
 from services.telemetry.sources.nvml.source import NvmlSource
 from tests.support.fakes.nvml import MEBIBYTE, FakeNvml
@@ -39,6 +41,7 @@ print(json.dumps([
 """
 
 
+@pytest.mark.long
 async def test_nvitop_and_gpustat_read_what_we_read(tmp_path: Path) -> None:
     fake = FakeNvml(tmp_path, gpus=2)
     second = fake.device(1)

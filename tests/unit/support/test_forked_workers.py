@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.paths import ROOT
 
 RUN = """
@@ -56,6 +58,7 @@ def test_what_each_file_gives_is_told_and_its_fixtures_are_torn_down(tmp_path: P
     assert len(list(tmp_path.glob("torn-down-*"))) == 2
 
 
+@pytest.mark.long
 def test_a_worker_that_dies_ends_the_run_with_the_name_of_its_test(tmp_path: Path) -> None:
     ended = run(
         tmp_path,

@@ -8,6 +8,8 @@ import pytest
 from tests.support.kubernetes.binaries import PROGRAMS, directory, missing
 from tests.support.kubernetes.build import CannotBuild, build, main
 
+# What it builds stands under the tests of Kubernetes, which are as long.
+pytestmark = pytest.mark.long
 # "Builds" a program that answers its version, and notes each build.
 GO = r"""#!/bin/sh
 [ "$1" = env ] && { echo "${FAKE_GO_VERSION:-go1.26.8}"; exit; }
