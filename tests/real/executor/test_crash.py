@@ -11,7 +11,6 @@ import pytest
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from schemas.executor.attempts import AttemptFinished, AttemptOutcome, FailureKind, StartExperiment
 from services.executor.app import create_service
-from services.executor.executor import ExecutorBusy
 from shared.errors import UnavailableError
 from shared.messaging.bus import Bus
 from shared.testing import NatsServer, eventually
@@ -227,9 +226,12 @@ async def test_a_second_executor_in_the_name_of_one_node_does_not_start(
 ) -> None:
     first, second = (make_settings(nats_url, tmp_path / name) for name in ("first", "second"))
     async with create_service(first).running():
-        with pytest.raises(ExecutorBusy, match="set another GPUSTEWARD_NODE_ID here"):
-            async with create_service(second).running():
-                pass
+        with executor_process(second) as twin:
+            returncode = await asyncio.to_thread(twin.wait, 20)
+
+    assert returncode == 1
+    said = (tmp_path / "second" / "executor.log").read_text()
+    assert "set another GPUSTEWARD_NODE_ID here" in said
 
 
 async def test_whenever_it_is_stopped_in_order_a_start_is_answered_by_what_becomes_of_it(
