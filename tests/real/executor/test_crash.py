@@ -213,7 +213,7 @@ async def test_a_second_executor_on_one_data_directory_does_not_start(
         with executor_process(settings):
             await until_answering(scheduler)
             with executor_process(settings) as second:
-                returncode = await asyncio.to_thread(second.wait, 20)
+                returncode = await asyncio.to_thread(second.wait, 60)
             running = await scheduler.running()
 
     assert returncode == 1
@@ -227,7 +227,7 @@ async def test_a_second_executor_in_the_name_of_one_node_does_not_start(
     first, second = (make_settings(nats_url, tmp_path / name) for name in ("first", "second"))
     async with create_service(first).running():
         with executor_process(second) as twin:
-            returncode = await asyncio.to_thread(twin.wait, 20)
+            returncode = await asyncio.to_thread(twin.wait, 60)
 
     assert returncode == 1
     said = (tmp_path / "second" / "executor.log").read_text()
