@@ -109,7 +109,8 @@ def engine_user_is_probed_once() -> Iterator[None]:
     """
     from services.executor.host import engine_user
 
-    probe, found = engine_user._problem, dict[object, str | None]()  # noqa: SLF001  # its cache is per directory
+    probe = engine_user._problem  # noqa: SLF001  # its cache is per directory
+    found: dict[Identity, str | None] = {}
 
     def problem(identity: "Identity", above_home: Path) -> str | None:
         if identity not in found:

@@ -43,7 +43,7 @@ async def test_a_process_beyond_its_memory_is_ended_and_the_group_tells(cgroups:
     assert group is not None
     try:
         hoarder = started(group, [sys.executable, "-c", HOARD])
-        exit_code = await asyncio.to_thread(hoarder.wait, 60)
+        exit_code = await asyncio.to_thread(hoarder.wait, 20)
         told = group.was_out_of_memory()
     finally:
         await cgroups.end(whose.cgroup_names)

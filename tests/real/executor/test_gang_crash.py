@@ -185,7 +185,7 @@ async def test_a_coordinator_that_is_stopped_has_its_ranks_stopped_first(
     async with processes(nats_url, tmp_path) as nodes:
         start = await nodes.measuring()
         nodes.running[LEADER].send_signal(signal.SIGTERM)
-        status = await asyncio.to_thread(nodes.running[LEADER].wait, 60)
+        status = await asyncio.to_thread(nodes.running[LEADER].wait, 20)
         member = await nodes.state(start, MEMBER)
         finished = await nodes.finished_once(start)
 

@@ -59,7 +59,7 @@ async def test_ranks_serve_once_all_are_there_and_end_when_one_is_gone() -> None
         with engine(2, leader_port) as second:
             await eventually(is_ready, what="an engine of all ranks")
             second.kill()
-            codes = [await asyncio.to_thread(each.wait, 60) for each in (leader, first)]
+            codes = [await asyncio.to_thread(each.wait, 5) for each in (leader, first)]
 
     assert codes == [LOST_STATUS, LOST_STATUS]
 

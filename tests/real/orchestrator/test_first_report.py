@@ -8,9 +8,8 @@ from schemas.orchestrator.views import TaskPlan, ValidateTask
 from services.orchestrator.app import create_service
 from services.orchestrator.settings import OrchestratorSettings
 from shared.ids import new_id
-from shared.messaging.bus import Bus
 from tests.support.bus import connected_bus
-from tests.support.worlds.orchestrator import scripted_world, task_file
+from tests.support.worlds.orchestrator import World, scripted_world, task_file
 
 AT_ONCE = 12
 PATIENCE_SECONDS = 60.0  # whatever else this machine does meanwhile
@@ -32,8 +31,8 @@ async def test_submissions_wait_for_the_first_report_together(
 ) -> None:
     service = create_service(settings(nats_url, postgres_dsn, PATIENCE_SECONDS))
     async with scripted_world(nats_url, reports=False) as world, service.running():
-        asked = asyncio.gather(*(reply_to(world.bus, submission(n)) for n in range(AT_ONCE)))
-        planned = asyncio.gather(*(plan_of(world.bus) for _ in range(AT_ONCE)))
+        asked = asyncio.gather(*(reply_to(world, submission(n)) for n in range(AT_ONCE)))
+        planned = asyncio.gather(*(plan_of(world) for _ in range(AT_ONCE)))
         await world.report()
 
         replies, plans = await asked, await planned
@@ -47,18 +46,20 @@ async def test_without_an_executor_every_submission_is_told_so_in_time(
 ) -> None:
     service = create_service(settings(nats_url, postgres_dsn, 0.6))
     async with connected_bus(nats_url, "user") as bus, service.running():
-        replies = await asyncio.gather(*(reply_to(bus, submission(n)) for n in range(AT_ONCE)))
-        plans = await asyncio.gather(*(plan_of(bus) for _ in range(AT_ONCE)))
+        replies = await asyncio.gather(*(bus.request(submission(n)) for n in range(AT_ONCE)))
+        plans = await asyncio.gather(
+            *(bus.query(ValidateTask(task=task_file()), TaskPlan) for _ in range(AT_ONCE))
+        )
 
     codes = [reply.code for reply in replies if isinstance(reply, Refused)]
     assert codes == [ErrorCode.UNSUPPORTED] * AT_ONCE
     assert all("no executor" in plan.missing[0] for plan in plans)
 
 
-async def reply_to(bus: Bus, command: SubmitTask) -> Reply:
-    return await bus.request(command, timeout_seconds=PATIENCE_SECONDS)
+async def reply_to(world: World, command: SubmitTask) -> Reply:
+    return await world.bus.request(command, timeout_seconds=PATIENCE_SECONDS)
 
 
-async def plan_of(bus: Bus) -> TaskPlan:
+async def plan_of(world: World) -> TaskPlan:
     query = ValidateTask(task=task_file())
-    return await bus.query(query, TaskPlan, timeout_seconds=PATIENCE_SECONDS)
+    return await world.bus.query(query, TaskPlan, timeout_seconds=PATIENCE_SECONDS)
