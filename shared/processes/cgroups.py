@@ -176,8 +176,9 @@ def _make_with_controllers(directory: Path) -> None:
             for path in reversed(missing):
                 _enables_controllers(path.parent)
                 path.mkdir(exist_ok=True)
-        except FileNotFoundError:
-            # Whoever ended the last group of a node has removed what this is made in.
+        except (FileNotFoundError, FileExistsError):
+            # Whoever ended the last group of a node has removed what this is made in, or what
+            # `mkdir` found in its place and looked at once more.
             if attempt == MAKE_ATTEMPTS:
                 raise
         else:

@@ -93,6 +93,28 @@ async def test_with_its_last_group_an_installation_is_gone_and_others_are_made_m
     assert not any(directory.exists() for directory in left)
 
 
+@pytest.mark.parametrize("error", [FileExistsError, FileNotFoundError])
+def test_a_group_is_made_although_what_it_is_in_is_removed_meanwhile(
+    error: type[OSError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Path] = []
+    make = Path.mkdir
+
+    def mkdir(path: Path, *, exist_ok: bool) -> None:
+        made.append(path)
+        if len(made) == 1:
+            raise error(path)  # `mkdir` found it, then found no directory
+        make(path, exist_ok=exist_ok)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    found = Cgroups((tmp_path / "gpusteward",), lambda _directory, _limits: None)
+
+    group = found.make(labels().cgroup_names, CgroupLimits())
+
+    assert group is not None
+    assert group.directories[0].is_dir()
+
+
 async def test_a_group_that_is_gone_is_ended_without_a_word(cgroups: Cgroups) -> None:
     whose = labels()
 
