@@ -204,7 +204,7 @@ WAYS: Final = (
     Way("nvidia-ml-py's functions, same fields", _ALONE + _BARE, 10),
     Way("nvitop Device.as_snapshot()", _ALONE + _NVITOP, 5),
     Way("nvitop, with process snapshots", _ALONE + _NVITOP_PROCESSES, 1, 10),
-    Way("nvidia-smi (fake: sh and cat), CSV parsed", _ALONE + _NVIDIA_SMI, 2),
+    Way("nvidia-smi, CSV parsed", _ALONE + _NVIDIA_SMI, 2),
     Way("gpustat (0.1 s of sleep per GPU)", _ALONE + _GPUSTAT, 1, 2),
 )
 
@@ -303,7 +303,7 @@ def fake_host(directory: Path) -> Iterator[Host]:
     script.chmod(0o755)
     try:
         yield Host(
-            f"snapshot, GPUs of the fake NVML: {GPUS}",
+            f"snapshot, GPUs of fake NVML and nvidia-smi (sh, cat): {GPUS}",
             {
                 **fake.environ,
                 "BENCHMARK_HOST": f"{GPUS} {PROCESSES_PER_GPU}",
