@@ -3449,7 +3449,8 @@ export interface ParameterChange {
 /**
  * `share` is how much of the scores' variance lies between the parameter's values, 0 to 1.
  *
- * null: too few experiments, or every one has a value of its own.
+ * null: too few experiments, or every one has a value of its own. Those that are known add up to 1:
+ * the last one, without `values`, is what no parameter alone explains.
  */
 export interface ParameterImportance {
   name: string;

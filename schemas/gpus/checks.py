@@ -138,7 +138,8 @@ class ModeCheck(Check, frozen=True, kw_only=True, tag="mode"):
     """Whether a container's limits ask for GPUs in a form that there is, where it is to run.
 
     `resources` are counts by name, as `tencent.com/vcuda-core`. What is not said of the GPU, its
-    driver's version and Kubernetes is not judged.
+    driver's version and Kubernetes is not judged. `mps_on_mig`: the operator has started an MPS
+    daemon for the instance, which the guide's plugin does not do.
     """
 
     resources: Annotated[dict[ResourceKey, Count], Meta(min_length=1, max_length=16)]
@@ -148,6 +149,7 @@ class ModeCheck(Check, frozen=True, kw_only=True, tag="mode"):
     kubernetes_version: Told | None = None
     mig: bool = False
     rules: PrecisionRules = PrecisionRules.HARDWARE
+    mps_on_mig: bool = False
 
 
 AnyCheck = CudaCheck | PrecisionCheck | DeviceConfigCheck | ModeCheck

@@ -1,6 +1,6 @@
 """Checks answered: about what was given, or about all there is."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -22,7 +22,13 @@ from shared.accelerator_rules.compute_capability import (
     has_capability,
 )
 from shared.accelerator_rules.cuda import check_cuda
-from shared.accelerator_rules.cuda_versions import driver_cuda, runtime_cuda
+from shared.accelerator_rules.cuda_versions import (
+    CudaVersion,
+    cuda_of_driver,
+    cuda_version,
+    driver_cuda,
+    runtime_cuda,
+)
 from shared.accelerator_rules.device_config import answer_device_config
 from shared.accelerator_rules.modes import answer_mode
 from shared.accelerator_rules.precision import check_precision, precision_named
@@ -48,22 +54,13 @@ def answer_cuda(check: CudaCheck, nodes: Iterable[InventoryReported]) -> CheckVi
     runtime = runtime_cuda(check.runtime)
     baseline = runtime_cuda(check.baseline, path="$.baseline") if check.baseline else None
 
-    def of(driver: str | None, subject: str) -> Finding:
-        if driver is None:
-            return Finding(
-                verdict=Verdict.CASE_BY_CASE,
-                rule="driver_unknown",
-                message="the node does not tell its driver's version",
-                subject=subject,
-            )
-        served = driver_cuda(driver)
-        found = check_cuda(served, runtime, check.mode, baseline, rules=check.rules)
-        return replace(found, subject=subject)
+    def of(served: CudaVersion) -> Finding:
+        return check_cuda(served, runtime, check.mode, baseline, rules=check.rules)
 
     if check.driver is not None:
-        return answered((of(check.driver, ""),))
+        return answered((of(driver_cuda(check.driver)),))
     found = tuple(
-        of(node.host.cuda_driver_version or node.host.driver_version, node.node_id)
+        replace(_of_node(node, of), subject=node.node_id)
         for node in sorted(nodes, key=lambda node: node.node_id)
         if node.devices
     )
@@ -74,6 +71,31 @@ def answer_cuda(check: CudaCheck, nodes: Iterable[InventoryReported]) -> CheckVi
             path="$.driver",
         )
     return answered(found)
+
+
+def _of_node(node: InventoryReported, of: Callable[[CudaVersion], Finding]) -> Finding:
+    """What the node's own driver comes to; one that cannot be read says nothing of others."""
+    host = node.host
+    if not any(has_capability(device.name) for device in node.devices):
+        return Finding(
+            verdict=Verdict.BLOCKED,
+            rule="no_cuda",
+            message="its GPUs are of another maker than NVIDIA and run no CUDA",
+            action="take an image for its GPUs, of ROCm for AMD's",
+        )
+    served = cuda_version(host.cuda_driver_version) or cuda_version(
+        cuda_of_driver(host.driver_version)
+    )
+    if served is not None:
+        return of(served)
+    told = host.cuda_driver_version or host.driver_version
+    return Finding(
+        verdict=Verdict.CASE_BY_CASE,
+        rule="driver_unknown",
+        message=f"the node's driver says {told!r}, which is no version that is known"
+        if told
+        else "the node does not tell its driver's version",
+    )
 
 
 def answer_precision(check: PrecisionCheck, nodes: Iterable[InventoryReported]) -> CheckView:

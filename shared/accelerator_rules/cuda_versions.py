@@ -101,6 +101,14 @@ def image_cuda(reference: str, variables: Iterable[str], labels: Mapping[str, st
     return None
 
 
+def cuda_version(text: str | None) -> CudaVersion | None:
+    """Return `12.4` as a version; None for what is no version of CUDA, as a driver's own is."""
+    found = _NUMBER.fullmatch(text.strip()) if text is not None else None
+    if found is None or int(found[1]) >= _SMALLEST_BRANCH:
+        return None
+    return CudaVersion(int(found[1]), int(found[2]))
+
+
 def cuda_of_driver(version: str | None) -> str | None:
     """That of an NVIDIA driver's version, for sources that report no more; None if it is none."""
     if version is None or not _DRIVER_VERSION.fullmatch(version.strip()):

@@ -80,10 +80,13 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     driver: CudaVersion | None = None
     kubernetes: tuple[int, int] | None = None
     is_mig: bool = False
+    has_mps_on_mig: bool = False
 
 
 class ModeRule(Struct, frozen=True, kw_only=True):
-    """`hardware` is what it comes to where hardware does more than the guide says."""
+    """`hardware` is what it comes to where hardware does more than the guide says, `documented`
+    by the guide to the letter.
+    """
 
     name: str
     modes: frozenset[GpuMode]
@@ -92,6 +95,7 @@ class ModeRule(Struct, frozen=True, kw_only=True):
     action: str
     source: str
     hardware: Verdict = Verdict.BLOCKED
+    documented: Verdict = Verdict.BLOCKED
 
 
 _MPS: Final = frozenset({GpuMode.MPS})
@@ -108,12 +112,23 @@ MODE_RULES: Final = (
     ModeRule(
         name="no_mig_with_mps",
         modes=_MPS,
-        breaks=lambda where: where.is_mig,
+        breaks=lambda where: where.is_mig and not where.has_mps_on_mig,
         says="the MPS plugin serves no MIG instances; MPS itself runs on one, if its daemon was"
         " started for it",
-        action="ask for an instance (nvidia.com/mig-PROFILE), or disable MIG on its nodes",
+        action="ask for an instance (nvidia.com/mig-PROFILE), or disable MIG on its nodes; where"
+        " you have started a daemon for the instance, say so (--mps-on-mig)",
         source=f"accelerator guide, MPS Constraints; {MPS_GUIDE}",
+    ),
+    ModeRule(
+        name="mps_on_mig",
+        modes=_MPS,
+        breaks=lambda where: where.is_mig and where.has_mps_on_mig,
+        says="an MPS daemon that was started for the MIG instance serves it; the guide's plugin"
+        " does not",
+        action="see that CUDA_VISIBLE_DEVICES of daemon and clients is the instance",
+        source=MPS_GUIDE,
         hardware=Verdict.CASE_BY_CASE,
+        documented=Verdict.CASE_BY_CASE,
     ),
     ModeRule(
         name="mps_needs_volta",
@@ -205,6 +220,7 @@ def answer_mode(check: ModeCheck) -> CheckView:
         driver=driver_cuda(check.driver) if check.driver else None,
         kubernetes=_kubernetes(check.kubernetes_version),
         is_mig=check.mig,
+        has_mps_on_mig=check.mps_on_mig,
     )
     findings = tuple(_broken(mode, where, check.rules))
     return CheckView(
@@ -223,7 +239,7 @@ def _broken(mode: GpuMode, where: Surroundings, rules: PrecisionRules) -> Iterat
         if mode in rule.modes and rule.breaks(where):
             is_documented = rules is PrecisionRules.DOCUMENTED
             yield Finding(
-                verdict=Verdict.BLOCKED if is_documented else rule.hardware,
+                verdict=rule.documented if is_documented else rule.hardware,
                 rule=rule.name,
                 message=rule.says.format_map(told),
                 action=rule.action,

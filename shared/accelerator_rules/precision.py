@@ -103,6 +103,15 @@ PRECISIONS: Final = (
         how="kept as FP4 and computed in 16 bits (weights by Marlin kernels)",
         instead="take the model quantized by AWQ or GPTQ",
     ),
+    # 4-bit weights computed in FP8. Both engines have kernels for Hopper and nothing older.
+    Precision(
+        name="w4afp8",
+        names=("w4afp8",),
+        hardware=(9, 0),
+        documented=(9, 0),
+        instead="take the model quantized by AWQ or GPTQ, or its experts in fp8",
+        source="SGLang, W4AFp8Config.get_min_capability; vLLM, W4AFP8Config.get_min_capability",
+    ),
     Precision(
         name="awq",
         names=("awq",),

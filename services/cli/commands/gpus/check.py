@@ -156,6 +156,7 @@ def _of_model(directory: Path) -> tuple[str, ...]:
 @click.option("--driver", metavar="VERSION", help="The driver's version, or its CUDA's.")
 @click.option("--kubernetes", metavar="VERSION", help="The cluster's, such as 1.34.")
 @click.option("--mig", is_flag=True, help="The GPU is divided into MIG instances.")
+@click.option("--mps-on-mig", is_flag=True, help="You run an MPS daemon for the instance.")
 @hardware_rules_option
 @reading
 @wide_option
@@ -169,7 +170,7 @@ def resources(target: Target, counts: tuple[str, ...], **given: Any) -> None:
         resources=dict(map(_counted, counts)),
         kubernetes_version=given["kubernetes"],
         rules=PrecisionRules(given["rules"]),
-        **{name: given[name] for name in ("gpu", "capability", "driver", "mig")},
+        **{name: given[name] for name in ("gpu", "capability", "driver", "mig", "mps_on_mig")},
     )
     end_with(target, answer(question, ()))
 

@@ -199,8 +199,41 @@ def test_without_a_driver_every_node_with_a_gpu_is_looked_at() -> None:
         answer_cuda(CudaCheck(runtime="12.4"), nodes[3:])
 
 
+def test_a_gpu_of_another_maker_serves_no_cuda_whatever_its_driver() -> None:
+    nodes = [
+        _node("amd", driver="6.10.5", name="AMD Instinct MI300X"),
+        _node("new", driver="580.65.06", cuda="13.0"),
+    ]
+
+    view = answer_cuda(CudaCheck(runtime="12.4"), nodes)
+
+    assert [(each.subject, each.verdict, each.rule) for each in view.findings] == [
+        ("amd", BLOCKED, "no_cuda"),
+        ("new", SUPPORTED, "driver_serves_runtime"),
+    ]
+    assert "6.10" not in view.findings[0].message
+
+
+@pytest.mark.parametrize("driver", ["6.10.5", "unknown", "100.5", "[N/A]"])
+def test_an_unreadable_driver_costs_its_own_row_only(driver: str) -> None:
+    nodes = [_node("odd", driver=driver), _node("old", driver="535.54.03")]
+
+    view = answer_cuda(CudaCheck(runtime="12.1"), nodes)
+
+    assert [(each.subject, each.verdict, each.rule) for each in view.findings] == [
+        ("odd", CASE_BY_CASE, "driver_unknown"),
+        ("old", SUPPORTED, "driver_serves_runtime"),
+    ]
+    assert driver in view.findings[0].message
+
+
 def _node(
-    node_id: str, *, driver: str | None = None, cuda: str | None = None, gpus: int = 1
+    node_id: str,
+    *,
+    driver: str | None = None,
+    cuda: str | None = None,
+    gpus: int = 1,
+    name: str = "H100",
 ) -> InventoryReported:
     return InventoryReported(
         message_id=uuid.uuid4(),
@@ -211,7 +244,7 @@ def _node(
         source=Source.NVML,
         interval_seconds=1.0,
         host=HostFacts(hostname=node_id, driver_version=driver, cuda_driver_version=cuda),
-        devices=tuple(DeviceFacts(uuid=f"GPU-{n}", index=n, name="H100") for n in range(gpus)),
+        devices=tuple(DeviceFacts(uuid=f"GPU-{n}", index=n, name=name) for n in range(gpus)),
     )
 
 

@@ -82,7 +82,9 @@ def test_a_whole_number_of_gpus_is_the_same_request_in_every_form(gpus: int) -> 
     ("resource", "where", "hardware", "documented"),
     [
         (CORE, {"mig": True}, Verdict.BLOCKED, Verdict.BLOCKED),
-        (MPS, {"mig": True}, Verdict.CASE_BY_CASE, Verdict.BLOCKED),
+        (MPS, {"mig": True}, Verdict.BLOCKED, Verdict.BLOCKED),
+        (MPS, {"mig": True, "mps_on_mig": True}, Verdict.CASE_BY_CASE, Verdict.CASE_BY_CASE),
+        (CORE, {"mig": True, "mps_on_mig": True}, Verdict.BLOCKED, Verdict.BLOCKED),
         (GPU, {"mig": True}, Verdict.SUPPORTED, Verdict.SUPPORTED),
         (MPS, {"gpu": "P100"}, Verdict.CASE_BY_CASE, Verdict.BLOCKED),
         (MPS, {"capability": "6.2"}, Verdict.CASE_BY_CASE, Verdict.BLOCKED),

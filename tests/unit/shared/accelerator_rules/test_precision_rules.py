@@ -57,6 +57,10 @@ SUPPORTED, _, CASE_BY_CASE, BLOCKED = Verdict
         ("awq", (7, 5), SUPPORTED, SUPPORTED),
         ("gptq_marlin", (7, 5), BLOCKED, BLOCKED),
         ("float32", (3, 7), SUPPORTED, SUPPORTED),
+        # SGLang's W4AFp8Config and vLLM's: Hopper, whose kernels they are.
+        ("w4afp8", (8, 0), BLOCKED, BLOCKED),
+        ("w4afp8", (8, 9), BLOCKED, BLOCKED),
+        ("w4afp8", (9, 0), SUPPORTED, SUPPORTED),
     ],
 )
 def test_the_verdict_at_every_boundary(
