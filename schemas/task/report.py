@@ -52,7 +52,8 @@ class ValueMean(Struct, frozen=True, kw_only=True):
 class ParameterImportance(Struct, frozen=True, kw_only=True):
     """`share` is how much of the scores' variance lies between the parameter's values, 0 to 1.
 
-    None: too few experiments, or every one has a value of its own.
+    None: too few experiments, or every one has a value of its own. Those that are known add up to
+    1: the last one, without `values`, is what no parameter alone explains.
     """
 
     name: str

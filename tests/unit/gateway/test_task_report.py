@@ -3,8 +3,10 @@
 import shlex
 from typing import Any
 
+import hypothesis as hyp
 import pytest
 import yaml
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from schemas.cluster.kubernetes import ContainerDevices, KubernetesSpec, VolumeClaim
@@ -21,7 +23,7 @@ from schemas.task.stop_words import STOPPED
 from schemas.task.task_file import Objective, StopReason, TaskFile
 from schemas.task.trust import RunInfo, RunRole, SetAside, TrustedConfiguration, TrustVerdict
 from services.gateway.domain.task_report.deployments import deployments
-from services.gateway.domain.task_report.importance import importance
+from services.gateway.domain.task_report.importance import TOGETHER, importance
 from services.gateway.domain.task_report.markdown import markdown
 from services.gateway.domain.task_report.report import task_report
 from shared.engine_parameters.launch import LAUNCHES
@@ -127,10 +129,48 @@ def test_importance_is_the_share_of_variance_between_a_parameters_values() -> No
     ]
 
 
+def test_what_parameters_do_only_together_is_named_beside_them() -> None:
+    """Scores of (-1)^(a+b): neither alone explains anything."""
+    rows = [({"a": a, "b": b}, 2.0 + (-1.0) ** (a + b)) for a in (1, 2) for b in (1, 2)]
+
+    found = importance(["a", "b"], rows)
+
+    assert [each.name for each in found] == ["a", "b", TOGETHER]
+    assert [each.share for each in found] == pytest.approx([0.0, 0.0, 1.0])
+
+
+def test_what_always_comes_together_shares_what_it_explains() -> None:
+    rows = [({"a": a, "b": 2 * a}, score) for a in (1, 2) for score in (a * 10.0, a * 10.0)]
+
+    found = importance(["a", "b"], rows)
+
+    assert [each.share for each in found] == pytest.approx([0.5, 0.5])
+
+
+@hyp.given(
+    st.lists(
+        st.tuples(
+            st.fixed_dictionaries(
+                {"a": st.integers(1, 3), "b": st.sampled_from("xy"), "c": st.floats(0, 1)}
+            ),
+            st.floats(0.01, 1000),
+        ),
+        min_size=3,
+        max_size=30,
+    )
+)
+def test_importances_add_up_to_all_of_the_variance(rows: list[tuple[Any, float]]) -> None:
+    shares = [each.share for each in importance(["a", "b", "c"], rows) if each.share is not None]
+
+    assert all(0.0 <= share <= 1.0 for share in shares)
+    if any(shares):
+        assert sum(shares) == pytest.approx(1.0)
+
+
 def test_numbers_that_were_drawn_are_compared_by_range() -> None:
     rows = [({"x": number / 7}, float(number)) for number in range(20)]
 
-    (found,) = importance(["x"], rows)
+    found = importance(["x"], rows)[0]
 
     assert len(found.values) == 4
     assert found.share is not None

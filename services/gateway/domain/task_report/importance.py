@@ -1,27 +1,49 @@
 """How much each parameter mattered: the share of the scores' variance between its values.
 
 For one parameter that is the correlation ratio (eta squared): the sum of squares between the means
-of its values over that of all scores. Over a whole grid the shares add up to 1 less what parameters
-do together and what is noise. Where parameters were not varied independently of each other, one is
-credited with what came with another.
+of its values over that of all scores. Over a whole grid what they add up to is less than 1 by what
+parameters do together and what is chance, which has a row of its own. Where parameters were not
+varied independently of each other they come to more than 1 and are scaled down, each being credited
+with a part of what came with another. So the shares that are known add up to 1.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from schemas.task.report import ParameterImportance, ValueMean
 
 FEWEST_EXPERIMENTS: Final = 3
 MOST_RANGES: Final = 4
+NEGLIGIBLE: Final = 1e-9  # of rounding
+TOGETHER: Final = "together, or by chance"
 
 Row = tuple[Mapping[str, Any], float]
 
 
 def importance(names: Iterable[str], rows: Sequence[Row]) -> tuple[ParameterImportance, ...]:
-    """Of configurations with their scores, the most important first."""
-    found = [_importance_of(name, rows) for name in names]
-    return tuple(sorted(found, key=lambda each: -(each.share or 0.0)))
+    """Of configurations with their scores, the most important first; last what no parameter alone
+    explains, under the name TOGETHER.
+    """
+    alone = [_importance_of(name, rows) for name in names]
+    explained = math.fsum(each.share or 0.0 for each in alone)
+    if explained > 1.0:
+        alone = [
+            replace(each, share=each.share / explained) if each.share is not None else each
+            for each in alone
+        ]
+    ordered = sorted(alone, key=lambda each: -(each.share or 0.0))
+    if explained < 1.0 - NEGLIGIBLE and _is_explained(alone, rows):
+        ordered.append(ParameterImportance(name=TOGETHER, share=1.0 - explained, values=()))
+    return tuple(ordered)
+
+
+def _is_explained(alone: Iterable[ParameterImportance], rows: Sequence[Row]) -> bool:
+    """Tell whether there is a variance, and any parameter to which it could be due."""
+    differ = len({score for _, score in rows}) > 1
+    return differ and any(each.share is not None for each in alone)
 
 
 def _importance_of(name: str, rows: Sequence[Row]) -> ParameterImportance:

@@ -119,7 +119,10 @@ def _importance(report: TaskReport) -> Iterator[str]:
         return
     yield "## What made the difference"
     yield ""
-    yield "Share of the scores' variance between a parameter's values; mean score of each value."
+    yield (
+        "Share of the scores' variance between a parameter's values, together 100 %; mean score of"
+        " each value."
+    )
     yield ""
     rows = [
         [

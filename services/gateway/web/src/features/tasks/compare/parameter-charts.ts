@@ -13,7 +13,7 @@ export function importanceChart(compared: Compared): Shown {
   const option: EChartsOption = {
     grid: { left: 140, right: 64, top: 8, bottom: 44 },
     tooltip: { trigger: "axis", valueFormatter: (value) => `${noLessThan(0.1, Number(value))} %` },
-    xAxis: { type: "value", max: 100, name: "variance of the configurations' scores explained by it alone (%)", ...axisName },
+    xAxis: { type: "value", max: 100, name: "variance of the configurations' scores explained by it (%)", ...axisName },
     yAxis: { type: "category", inverse: true, data: found.map(([name]) => name) },
     series: [
       {

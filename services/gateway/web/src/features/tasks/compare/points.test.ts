@@ -68,6 +68,18 @@ test("a parameter that decides everything explains everything", () => {
   expect(found).toEqual([["slots", 1], ["seed", 0]]);
 });
 
+test("importances add up to all of the variance, with a row for what parameters do together", () => {
+  const run = (a: number, b: number, objective_score: number) => ({ parameters: { a, b }, objective_score }) as unknown as ExperimentDetail;
+  const sum = (found: [string, number][]) => found.reduce((total, [, share]) => total + share, 0);
+
+  const together = importances([[run(1, 1, 3)], [run(1, 2, 1)], [run(2, 1, 1)], [run(2, 2, 3)]], ["a", "b"]);
+  const coupled = importances([[run(1, 1, 1)], [run(2, 2, 3)], [run(2, 2, 3)], [run(1, 1, 1)]], ["a", "b"]);
+
+  expect(together).toEqual([["a", 0], ["b", 0], ["together, or by chance", 1]]);
+  expect(coupled).toEqual([["a", 0.5], ["b", 0.5]]);
+  expect([sum(together), sum(coupled)]).toEqual([1, 1]);
+});
+
 test("a configuration that is measured more often counts once, by its mean", () => {
   const run = (slots: number, objective_score: number) => ({ parameters: { slots }, objective_score }) as unknown as ExperimentDetail;
 

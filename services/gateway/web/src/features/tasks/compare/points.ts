@@ -89,7 +89,13 @@ export function isSame(one: Distribution, n: number, other: Distribution, m: num
   return Math.abs(one.mean - other.mean) <= Math.hypot(a, b);
 }
 
-/** Share of the variance of the configurations' mean scores that each parameter alone explains, greatest first. */
+/** In the place of a parameter: what none of them alone explains. */
+const TOGETHER = "together, or by chance";
+
+/**
+ * Share of the variance of the configurations' mean scores that each parameter alone explains, greatest first, then the rest. Where
+ * parameters were varied together they would explain more than all, and are scaled down: the shares add up to 1.
+ */
 export function importances(configurations: ExperimentDetail[][], names: string[]): [name: string, share: number][] {
   const scored = configurations.flatMap((runs) => {
     const scores = runs.flatMap((each) => each.objective_score ?? []);
@@ -98,7 +104,7 @@ export function importances(configurations: ExperimentDetail[][], names: string[
   const mean = average(scored.map((each) => each.score));
   const total = scored.reduce((sum, each) => sum + (each.score - mean) ** 2, 0);
   if (scored.length < 3 || total === 0) return [];
-  return names
+  const alone = names
     .map((name): [string, number] => {
       const groups = groupBy(scored, (each) => JSON.stringify(each.parameters[name] ?? null));
       const between = [...groups.values()].reduce(
@@ -108,6 +114,9 @@ export function importances(configurations: ExperimentDetail[][], names: string[
       return [name, between / total];
     })
     .sort((a, b) => b[1] - a[1]);
+  const explained = alone.reduce((sum, [, share]) => sum + share, 0);
+  if (explained > 1) return alone.map(([name, share]) => [name, share / explained]);
+  return explained > 1 - 1e-9 || alone.length === 0 ? alone : [...alone, [TOGETHER, 1 - explained]];
 }
 
 function average(values: number[]): number {
