@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import click
 
@@ -56,10 +57,21 @@ async def answering(target: Target) -> Address | None:
 
 
 @asynccontextmanager
-async def platform(target: Target, *, simulate: bool, keep: bool = False) -> AsyncIterator[Running]:
-    """The platform that answers, else one that is started and, unless kept, stopped at the end."""
+async def platform(
+    target: Target, *, simulate: bool, keep: bool = False, port: int | None = None
+) -> AsyncIterator[Running]:
+    """The platform that answers, else one that is started and, unless kept, stopped at the end.
+
+    Raises CommandFailed for a `port` where the one that answers is not.
+    """
     address = await answering(target)
     if address is not None:
+        if port is not None and urlsplit(address.url).port != port:
+            raise CommandFailed(
+                ErrorCode.CONFLICT,
+                f"expected none or one on port {port}, found a platform of this directory at"
+                f" {address.url}: stop it, or leave --port out",
+            )
         yield Running(address, is_ours=False)
         return
     arguments = [
@@ -67,6 +79,7 @@ async def platform(target: Target, *, simulate: bool, keep: bool = False) -> Asy
         "--data-dir",
         str(target.directory.root),
         *(["--simulate"] if simulate else []),
+        *(["--port", str(port)] if port is not None else []),
     ]
     if keep:
         process = _start_detached(target.directory, arguments)

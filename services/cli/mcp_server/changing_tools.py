@@ -42,12 +42,18 @@ Wait = Annotated[float, Meta(ge=0, le=LONGEST_WAIT_SECONDS)]
 AGENTS_LEASE_SECONDS: Final = 600.0
 
 
-class Reserve(Change, frozen=True, kw_only=True):
-    """`lease_seconds` goes before the request's own `lease_ttl_seconds`."""
+class AgentsRequest(GpuRequest, frozen=True, kw_only=True):
+    """A request whose lease, unless it says one, is as long as an agent may think."""
 
-    request: GpuRequest = GpuRequest()
+    lease_ttl_seconds: LeaseTtlSeconds = AGENTS_LEASE_SECONDS
+
+
+class Reserve(Change, frozen=True, kw_only=True):
+    """`lease_seconds` goes before the request's own `lease_ttl_seconds`; None leaves it."""
+
+    request: AgentsRequest = AgentsRequest()
     holder: Holder = "agent"
-    lease_seconds: LeaseTtlSeconds = AGENTS_LEASE_SECONDS
+    lease_seconds: LeaseTtlSeconds | None = None
     wait_seconds: Wait = 0.0
 
 
@@ -92,13 +98,14 @@ class TaskOutcome(Struct, frozen=True, kw_only=True):
 
 @_tool(Role.SUBMITTER)
 async def reserve_gpus(agent: Agent, wanted: Reserve) -> ReservationOutcome:
-    """Reserve GPUs for `lease_seconds` from the grant on; `renew_reservation` with the `epoch` of
-    the grant keeps them, `release_reservation` gives them back, else they go when the lease ends.
+    """Reserve GPUs for the request's `lease_ttl_seconds` from the grant on; `renew_reservation`
+    with the `epoch` of the grant keeps them, `release_reservation` gives them back, else they go
+    when the lease ends.
     """
     budget = _budget(agent)
-    request = replace(wanted.request, lease_ttl_seconds=wanted.lease_seconds)
+    request = requested(wanted)
     reservation_id = new_id()
-    gpu_seconds = gpus_of(request) * wanted.lease_seconds
+    gpu_seconds = gpus_of(request) * request.lease_ttl_seconds
     if wanted.dry_run:
         budget.check(reservation_id, gpu_seconds)
         found = await agent.client.availability(request)
@@ -192,6 +199,13 @@ async def cancel_task(agent: Agent, wanted: Cancel) -> TaskOutcome:
 async def show_budget(agent: Agent, _wanted: Arguments) -> BudgetView:
     """What is left of the GPU-hours that this server may commit for you."""
     return _budget(agent).view()
+
+
+def requested(wanted: Reserve) -> GpuRequest:
+    """Return what is asked of the scheduler."""
+    if wanted.lease_seconds is None:
+        return wanted.request
+    return replace(wanted.request, lease_ttl_seconds=wanted.lease_seconds)
 
 
 def _budget(agent: Agent) -> Budget:

@@ -28,26 +28,27 @@ PATIENCE_SECONDS: Final = 60.0
 
 @click.command()
 @data_dir_option
+@click.option("--port", type=click.IntRange(1, 65535), help="Port of the API [default: 8470].")
 @click.option("--exit", "leaves", is_flag=True, help="Stop the platform after the results.")
 @wide_option
-def demo(data_dir: Path | None, leaves: bool) -> None:
+def demo(data_dir: Path | None, port: int | None, leaves: bool) -> None:
     """Tune a real language model on this machine's CPU and print the results.
 
     On a terminal the platform stays up until Ctrl-C, unless `--exit` or DEMO_EXIT=1 is given.
     """
     stays = sys.stdout.isatty() and not leaves and os.environ.get(EXIT_VARIABLE) != "1"
     target = Target(url=None, token=None, data_dir=data_dir or default_data_dir() / "demo")
-    leave(interruption.run(_demo(target, stays=stays)))
+    leave(interruption.run(_demo(target, port, stays=stays)))
 
 
-async def _demo(target: Target, *, stays: bool) -> int:
+async def _demo(target: Target, port: int | None, *, stays: bool) -> int:
     from services.cli.follow import follow_to_end
     from services.cli.local_platform.background import platform
     from shared.client.http import StewardClient
 
     document = _read_example()
     async with (
-        platform(target, simulate=True) as running,
+        platform(target, simulate=True, port=port) as running,
         StewardClient(running.address, patience_seconds=PATIENCE_SECONDS) as client,
     ):
         await _clear_earlier(client, str(document["task_name"]))

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from schemas.gateway.tokens import Role
@@ -15,6 +16,7 @@ from services.cli.mcp_server.budget import (
     gpus_of,
     longest_gpu_seconds,
 )
+from services.cli.mcp_server.changing_tools import Reserve, requested
 from services.cli.mcp_server.tools import TOOLS
 from shared.errors import RefusedError
 from tests.support.tables import for_each
@@ -118,6 +120,21 @@ def test_a_task_counts_as_long_as_all_its_attempts_may_take() -> None:
     optimization = OptimizationSpec(timeout_per_iteration=60.0, max_attempts=3)
 
     assert longest_gpu_seconds((GpuRequest(gpus=2), GpuRequest()), optimization) == 540.0
+
+
+@for_each("arguments", ["{}", '{"request": {"gpus": 2}}'])
+def test_an_agents_lease_is_ten_minutes_where_it_says_none(arguments: str) -> None:
+    assert requested(msgspec.json.decode(arguments, type=Reserve)).lease_ttl_seconds == 600.0
+
+
+def test_an_agents_request_keeps_its_own_lease_unless_another_is_said() -> None:
+    own = msgspec.json.decode('{"request": {"lease_ttl_seconds": 45}}', type=Reserve)
+    said = msgspec.json.decode(
+        '{"request": {"lease_ttl_seconds": 45}, "lease_seconds": 90}', type=Reserve
+    )
+
+    assert requested(own).lease_ttl_seconds == 45.0
+    assert requested(said).lease_ttl_seconds == 90.0
 
 
 def test_each_token_has_a_budget_of_its_own() -> None:
