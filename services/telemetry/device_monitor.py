@@ -152,6 +152,7 @@ class DeviceMonitor:
             links=self._inventory.links,
             driver_version=self._inventory.driver_version,
             cuda_driver_version=self._inventory.cuda_driver_version,
+            labels=self._inventory.labels,
         )
 
     async def _ensure_open(self) -> bool:

@@ -6,6 +6,7 @@ import os
 import platform
 from collections import deque
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final, Protocol
 
 import msgspec
@@ -29,6 +30,7 @@ from shared.waiting import within
 MAX_PENDING: Final = 1000
 FLUSH_SECONDS: Final = 2.0
 MEBIBYTE: Final = 1 << 20
+NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class TelemetrySink(Protocol):
@@ -113,8 +115,11 @@ class EventPublisher:
         links: tuple[GpuLink, ...] = (),
         driver_version: str | None,
         cuda_driver_version: str | None,
+        labels: Mapping[str, str] = NO_LABELS,
     ) -> None:
-        """What there is now, in place of an inventory that is not published yet."""
+        """What there is now, in place of an inventory that is not published yet. The node's own
+        labels go before `labels`, the source's.
+        """
         for older in [event for event in self._pending if isinstance(event, InventoryReported)]:
             self._pending.remove(older)
         self._append(
@@ -132,7 +137,7 @@ class EventPublisher:
                     cuda_driver_version=cuda_driver_version,
                 ),
                 devices=devices,
-                labels=dict(self._labels()),
+                labels={**labels, **self._labels()},
                 links=links,
             )
         )

@@ -13,6 +13,7 @@ from shared.ids import host_node_id
 from shared.lifecycle import DataDirectoryLock
 from shared.local_platform.bus_users import LOCAL_ADMIN, BusUsers
 from shared.local_platform.embedded import EmbeddedNats, EmbeddedPostgres
+from shared.local_platform.fleet_quantum import quantum_environment
 from shared.local_platform.supervisor.service import Child, ChildSpec
 from shared.local_platform.supervisor.supervisor import ChildState, Supervisor, marks_of
 from shared.local_platform.tokens import TOKENS_FILE_VARIABLE, is_loopback
@@ -213,9 +214,8 @@ class Platform:
         return {} if path is None else {"GPUSTEWARD_NATS_CREDENTIALS": str(path)}
 
     def _own_environment(self, name: str) -> dict[str, str]:
-        if name == "scheduler" and not self.options.is_bus_local:
-            own = ",".join(self._node_ids)
-            return {ADMIT_NODES_VARIABLE: os.environ.get(ADMIT_NODES_VARIABLE, own)}
+        if name == "scheduler":
+            return {**self._admitted(), **quantum_environment(self.options.fleet, os.environ)}
         if name == "gateway":
             tokens = _absolute(self.options.tokens_file)
             return {
@@ -229,6 +229,12 @@ class Platform:
                 simulated["GPUSTEWARD_TELEMETRY_FLEET"] = str(self.options.fleet.absolute())
             return simulated
         return {}
+
+    def _admitted(self) -> dict[str, str]:
+        if self.options.is_bus_local:
+            return {}
+        own = ",".join(self._node_ids)
+        return {ADMIT_NODES_VARIABLE: os.environ.get(ADMIT_NODES_VARIABLE, own)}
 
     def _nats_url(self) -> str | None:
         return self.nats.url if self.nats is not None else self.options.nats_url

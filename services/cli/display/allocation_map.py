@@ -2,22 +2,25 @@
 
 from collections.abc import Sequence
 
-from schemas.scheduler.views import NodeAllocation
+from msgspec.structs import replace
+
+from schemas.scheduler.views import DeviceAllocation, DeviceHolder, NodeAllocation
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.gpu_tables import holders_text
+from shared.gpu.share_units import amount_text, shares_per_gpu
 
 
 def map_table(nodes: Sequence[NodeAllocation]) -> Table:
-    """What is held of each device, and by whom."""
+    """What is held of each device, and by whom; in its node's own shares and their unit."""
     rows = [
         [
             node.node_id,
             str(device.index),
             device.name,
             " ".join(filter(None, (device.kind, device.mig_profile))),
-            f"{device.allocated:.2f}",
-            f"{device.capacity:.2f}",
-            holders_text(device.holders) or UNKNOWN,
+            amount_text(device.allocated, node.labels, device.index)[0],
+            " ".join(filter(None, amount_text(device.capacity, node.labels, device.index))),
+            holders_text(_in_shares(device, node)) or UNKNOWN,
             device.uuid,
         ]
         for node in nodes
@@ -31,3 +34,9 @@ def map_table(nodes: Sequence[NodeAllocation]) -> Table:
         important=("node", "GPU", "held", "of", "holders"),
         wrapped=frozenset({"holders"}),
     )
+
+
+def _in_shares(device: DeviceAllocation, node: NodeAllocation) -> list[DeviceHolder]:
+    """Return the holders with what they hold in the node's own shares."""
+    amount = shares_per_gpu(node.labels, device.index)
+    return [replace(holder, shares=holder.shares * amount) for holder in device.holders]

@@ -19,6 +19,7 @@ from schemas.telemetry.readings import (
     Source,
 )
 from shared.gpu.scoring import availability_score
+from shared.gpu.share_units import shares_per_gpu
 
 STALE_INTERVALS: Final = 3.0
 READING_FIELDS: Final = (
@@ -202,8 +203,14 @@ def _node_view(
     )
 
 
-def allocation_shares(devices: Sequence[DeviceAllocation]) -> dict[str, str]:
-    """The held share of each device, "0.00" to "1.00", by its uuid as drivers have it, without
-    the kind before it.
+def allocation_shares(nodes: Sequence[NodeAllocation]) -> dict[str, str]:
+    """What is held of each device in its node's shares, "0.00" to "1.00" where that is a GPU, by
+    its uuid as drivers have it, without the kind before it.
     """
-    return {device.uuid.removeprefix("GPU-"): f"{device.allocated:.2f}" for device in devices}
+    return {
+        device.uuid.removeprefix("GPU-"): (
+            f"{device.allocated * shares_per_gpu(node.labels, device.index):.2f}"
+        )
+        for node in nodes
+        for device in node.devices
+    }

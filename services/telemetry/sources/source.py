@@ -26,12 +26,14 @@ class Inventory(Struct, frozen=True, kw_only=True):
     """The devices that are there now, ordered by index; the agent adds their health.
 
     `links` names each pair of whole GPUs once, as far as the source knows how they are connected.
+    `labels` are what it says of the node.
     """
 
     devices: tuple[DeviceFacts, ...] = ()
     links: tuple[GpuLink, ...] = ()
     driver_version: str | None = None
     cuda_driver_version: str | None = None
+    labels: dict[str, str] = {}
 
 
 class NodeReading(Struct, frozen=True, kw_only=True):

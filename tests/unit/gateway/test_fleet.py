@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from schemas.scheduler.devices import DeviceState
 from schemas.scheduler.reasons import Reason, ReasonCode
@@ -19,6 +20,7 @@ from schemas.telemetry.readings import (
     Source,
 )
 from services.gateway.domain.fleet import LatestSample, allocation_shares, gpu_views, node_views
+from shared.gpu.share_units import SHARES_PER_GPU_LABEL
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -166,6 +168,10 @@ def test_a_shared_gpu_tells_all_its_holders() -> None:
 
 
 def test_shares_are_told_with_two_digits() -> None:
-    devices = [make_allocation("x", 0, allocated=0.6), make_allocation("y", 1, allocated=1.0)]
+    devices = (make_allocation("x", 0, allocated=0.6), make_allocation("y", 1, allocated=1.0))
+    node = NodeAllocation(node_id="a", source=Source.NVML, fresh=True, devices=devices)
 
-    assert allocation_shares(devices) == {"x": "0.60", "y": "1.00"}
+    of_file = replace(node, labels={SHARES_PER_GPU_LABEL: "2.00,1.50"})
+
+    assert allocation_shares([node]) == {"x": "0.60", "y": "1.00"}
+    assert allocation_shares([of_file]) == {"x": "1.20", "y": "1.50"}

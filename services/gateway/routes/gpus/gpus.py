@@ -106,15 +106,16 @@ async def remove_node(
 
 @get("/nodes/{node_id:str}/gpu-alloc-map")
 async def get_gpu_alloc_map(node_id: Node, gateway: TheGateway, identity: Caller) -> GpuAllocMap:
-    """The held share of each of a node's devices, "0.00" to "1.00", and the ledger behind it."""
+    """The held share of each of a node's devices, "0.00" to "1.00", and the ledger behind it. Where
+    a fleet file says how many shares a GPU is, the map is in these.
+    """
     found = await gateway.bus.query(GetAllocationMap(node_id=node_id), AllocationMap)
     nodes = tuple(
         visible_allocation(node, identity) for node in found.nodes if node.node_id == node_id
     )
     if not nodes:
         raise unknown_node(node_id)
-    devices = [device for node in nodes for device in node.devices]
-    return GpuAllocMap(nodes=nodes, gpu_alloc_map=allocation_shares(devices))
+    return GpuAllocMap(nodes=nodes, gpu_alloc_map=allocation_shares(nodes))
 
 
 @get("/select-node")

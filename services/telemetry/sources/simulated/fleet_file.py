@@ -4,17 +4,25 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from schemas.base import Count, DeviceUuid, Percent, PositiveSeconds
+from schemas.base import Count, DeviceUuid, Percent, PositiveSeconds, line
 from schemas.telemetry.readings import DeviceFacts, GpuLink, LinkKind
 from services.telemetry.sources.simulated.fault_script import ScriptedFault, invalid_reason
 from services.telemetry.sources.simulated.recording import ReplayPlan
+from shared.gpu.share_units import (
+    DEVICE_PLUGIN_LABEL,
+    SHARE_QUANTUM_LABEL,
+    SHARES_PER_GPU_LABEL,
+    SlotFormat,
+    format_labels,
+    shares_label,
+)
 from shared.problems import explain_validation_error
 
 MEBIBYTE: Final = 1 << 20
@@ -23,12 +31,6 @@ _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)?\s*$", re.IGNO
 _FACTOR: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 _PROFILE: Final = re.compile(r"[1-7]g\.\d+gb")
-# Of the form, and configured elsewhere in this platform.
-_ELSEWHERE: Final = {
-    "quantum_size": "the scheduler says it for all nodes: GPUSTEWARD_SCHEDULER_SHARE_QUANTUM",
-    "device_plugin_name": "label the node: GPUSTEWARD_TELEMETRY_LABELS=device-plugin=NAME",
-    "formats": "amounts are shown by the platform's own: GPUs, shares of them to 0.01, and MiB",
-}
 UNIT_MEMORY_MB: Final = 2048
 LEAST_UNIT_MEMORY_MB: Final = 512
 UNIT_PROCESSORS: Final = 8
@@ -113,7 +115,8 @@ class MockAttributes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class _FleetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`device_mask` are uuids, separated by commas, that are not there. Of a GPU whose parts are
     given (`fractional`) no device has the `reserved_memory`, and `unit_mem` and `unit_proc` are
-    what one share has of its memory and multiprocessors: all of them, as a GPU is one share here.
+    what one of the file's shares has of its memory and multiprocessors: all of them where neither
+    is said. `quantum_size` is the least step of such shares.
     """
 
     devices: Annotated[list[MockDevice], Meta(min_length=1, max_length=1024)]
@@ -122,6 +125,9 @@ class _FleetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reserved_memory: str | int | None = None
     unit_mem: str | int | None = None
     unit_proc: Annotated[int, Meta(ge=2)] | None = None
+    quantum_size: Annotated[float, Meta(gt=0, le=1)] | None = None
+    device_plugin_name: Annotated[str, line(min_length=1, max_length=253)] | None = None
+    formats: dict[str, SlotFormat] = {}
     device_mask: str = ""
     attributes: MockAttributes = MockAttributes()
     load: LoadShape = LoadShape()
@@ -131,7 +137,9 @@ class _FleetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Fleet(Struct, frozen=True, kw_only=True):
-    """Simulated devices, in the order of their indices."""
+    """Simulated devices, in the order of their indices. `labels` are what the file says of shares
+    and formats, for its node.
+    """
 
     devices: tuple[DeviceFacts, ...]
     load: LoadShape
@@ -140,6 +148,7 @@ class Fleet(Struct, frozen=True, kw_only=True):
     links: tuple[GpuLink, ...] = ()
     driver_version: str | None = None
     cuda_driver_version: str | None = None
+    labels: dict[str, str] = {}
 
 
 def parse_fleet(text: str) -> Fleet:
@@ -147,9 +156,7 @@ def parse_fleet(text: str) -> Fleet:
     what the form has and this simulation has not.
     """
     try:
-        given = tomllib.loads(text)
-        _refuse_elsewhere(given)
-        file = msgspec.convert(given, _FleetFile)
+        file = msgspec.convert(tomllib.loads(text), _FleetFile)
     except tomllib.TOMLDecodeError as error:
         raise FleetError(str(error)) from error
     except msgspec.ValidationError as error:
@@ -169,6 +176,7 @@ def parse_fleet(text: str) -> Fleet:
         links=tuple(_links(file.link, uuids)),
         driver_version=file.attributes.nvidia_driver or file.attributes.amd_driver,
         cuda_driver_version=file.attributes.cuda_runtime,
+        labels=_labels(file),
     )
 
 
@@ -182,7 +190,7 @@ def memory_mb(size: str | int, place: str) -> int:
 
 def _devices(file: _FleetFile) -> tuple[DeviceFacts, ...]:
     """Whole GPUs, then the MIG instances of some of them. Raises FleetError."""
-    masked = {each.strip() for each in file.device_mask.split(",") if each.strip()}
+    masked = masked_uuids(file.device_mask)
     named = [device.mother_uuid for device in file.devices if not device.is_mig_device]
     if unknown := sorted(masked - set(named)):
         raise FleetError(f"expected GPUs of this file, found {unknown[0]} - at `$.device_mask`")
@@ -308,14 +316,12 @@ def _refuse_unused(file: _FleetFile) -> None:
                 f" `$.devices[{place}].mig_profile`"
             )
     if file.allocation_mode == "discrete":
-        for name in ("reserved_memory", "unit_mem", "unit_proc"):
+        for name in ("reserved_memory", "unit_mem", "unit_proc", "quantum_size"):
             if getattr(file, name) is not None:
                 raise FleetError(
                     "expected none: only of parts of devices (allocation_mode 'fractional') it says"
                     f" anything - at `$.{name}`"
                 )
-    elif file.unit_mem is not None or file.unit_proc is not None:
-        _refuse_other_units(file)
     attributes = file.attributes
     others = ("amd_driver",) if file.slot_name == "cuda" else _NVIDIAS
     for name in others:
@@ -323,29 +329,42 @@ def _refuse_unused(file: _FleetFile) -> None:
             raise FleetError(f"expected none of slot {file.slot_name!r} - at `$.attributes.{name}`")
 
 
-def _refuse_elsewhere(given: dict[str, Any]) -> None:
-    """Raises FleetError for a key of the form whose place is another one, and says which."""
-    for name, where in _ELSEWHERE.items():
-        if given.pop(name, None):
-            raise FleetError(f"expected none: {where} - at `$.{name}`")
+def _labels(file: _FleetFile) -> dict[str, str]:
+    """What the file says of shares and how they are shown. Raises FleetError."""
+    labels = format_labels(file.formats)
+    if file.device_plugin_name is not None:
+        labels[DEVICE_PLUGIN_LABEL] = file.device_plugin_name
+    if file.quantum_size is not None:
+        labels[SHARE_QUANTUM_LABEL] = f"{file.quantum_size:g}"
+    if file.unit_mem is not None or file.unit_proc is not None:
+        amounts = list(_shares_of_gpus(file))
+        if any(amount != 1.0 for amount in amounts):
+            labels[SHARES_PER_GPU_LABEL] = shares_label(amounts)
+    return labels
 
 
-def _refuse_other_units(file: _FleetFile) -> None:
-    """Raises FleetError for units by which a device would be another amount than one share."""
+def _shares_of_gpus(file: _FleetFile) -> Iterator[float]:
+    """How many of the file's shares each GPU that is not hidden comes to. Raises FleetError."""
     unit_mb = UNIT_MEMORY_MB if file.unit_mem is None else memory_mb(file.unit_mem, "$.unit_mem")
     if unit_mb < LEAST_UNIT_MEMORY_MB:
         raise FleetError(
             f"expected at least {LEAST_UNIT_MEMORY_MB} MiB, found {unit_mb} - at `$.unit_mem`"
         )
     for place, device in enumerate(file.devices):
+        if device.is_mig_device or device.mother_uuid in masked_uuids(file.device_mask):
+            continue
         size_mb = memory_mb(device.memory_size, f"$.devices[{place}].memory_size")
         hundredths = [100 * size_mb // unit_mb]
         if device.subproc_count is not None:
             hundredths.append(100 * device.subproc_count // (file.unit_proc or UNIT_PROCESSORS))
-        if (shares := min(hundredths)) != 100:  # of one
-            processors = device.subproc_count or UNIT_PROCESSORS
+        if min(hundredths) < 1:
             raise FleetError(
-                f"expected units that make each device one share, such as unit_mem = '{size_mb}M'"
-                f" and unit_proc = {processors}, found {shares / 100:.2f} shares: of such a device"
-                f" {shares / 100:.2f} is asked for as 1 here - at `$.devices[{place}]`"
+                f"expected units of which a device has some, found less than 0.01 of a share - at"
+                f" `$.devices[{place}]`"
             )
+        yield min(hundredths) / 100
+
+
+def masked_uuids(device_mask: str) -> frozenset[str]:
+    """Return the uuids that a mask names."""
+    return frozenset(each.strip() for each in device_mask.split(",") if each.strip())

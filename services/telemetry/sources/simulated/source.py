@@ -70,6 +70,7 @@ class SimulatedSource:
             ),
             driver_version=fleet.driver_version,
             cuda_driver_version=fleet.cuda_driver_version,
+            labels=fleet.labels,
         )
 
     async def read(self) -> NodeReading:

@@ -16,6 +16,14 @@ from services.telemetry.sources.simulated.fleet_file import (
 )
 from services.telemetry.sources.simulated.load import DeviceLoad, load_from, warmth_at
 from services.telemetry.sources.simulated.simulation import Simulation
+from shared.gpu.share_units import (
+    DEVICE_PLUGIN_LABEL,
+    SHARE_QUANTUM_LABEL,
+    SHARES_PER_GPU_LABEL,
+    amount_text,
+    format_of,
+    shares_per_gpu,
+)
 from shared.ids import new_id
 
 MOCK_ACCELERATOR = """
@@ -82,11 +90,6 @@ def test_the_mock_accelerator_form_is_read() -> None:
             id="another maker's driver",
         ),
         pytest.param(
-            ("[formats]", "[formats.shares]\nunit = 'share'"),
-            "shown by the platform's own.*`\\$.formats`",
-            id="formats",
-        ),
-        pytest.param(
             ("[formats]", 'driver = "1"\n[formats]'),
             "known: amd_driver, .*, nvidia_driver - at `\\$.attributes.driver`",
             id="an attribute",
@@ -98,14 +101,14 @@ def test_the_mock_accelerator_form_is_read() -> None:
         ),
         pytest.param(("cuda", "tpu"), "rocm.* - at `\\$.slot_name`", id="another slot"),
         pytest.param(
-            ("[attributes]", 'device_plugin_name = "CUDADevice"\n[attributes]'),
-            "GPUSTEWARD_TELEMETRY_LABELS=.* - at `\\$.device_plugin_name`",
-            id="a plugin's name",
+            ("[attributes]", "quantum_size = 0.1\n[attributes]"),
+            "allocation_mode 'fractional'.*`\\$.quantum_size`",
+            id="a quantum of whole GPUs",
         ),
         pytest.param(
-            ("[attributes]", "quantum_size = 0.1\n[attributes]"),
-            "GPUSTEWARD_SCHEDULER_SHARE_QUANTUM - at `\\$.quantum_size`",
-            id="a quantum",
+            ("[formats]", "[formats.shares]\nunit = 'share'"),
+            "known: description, .*`\\$.formats.*unit`",
+            id="a key of a format",
         ),
         pytest.param(
             ("[attributes]", 'unit_mem = "2G"\n[attributes]'),
@@ -123,27 +126,94 @@ def test_what_would_change_nothing_is_refused_by_its_key(
 
 
 @pytest.mark.parametrize(
-    ("units", "says"),
+    ("units", "label"),
     [
+        pytest.param("", None, id="no units: a share is a GPU"),
         pytest.param('unit_mem = "2G"', None, id="the form's own default of processors"),
         pytest.param("unit_proc = 108", None, id="the form's own default of memory"),
         pytest.param('unit_mem = "2G"\nunit_proc = 108', None, id="all of a GPU"),
-        pytest.param('unit_mem = "1G"', r"found 2.00 shares.*`\$.devices\[0\]`", id="half of one"),
-        pytest.param(
-            'unit_mem = "1G"\nunit_proc = 100', "found 1.08 shares", id="processors are fewer"
-        ),
-        pytest.param('unit_mem = "511M"', "at least 512 MiB, found 511", id="too little"),
-        pytest.param("unit_proc = 1", ">= 2.*unit_proc", id="too few processors"),
+        pytest.param('unit_mem = "1G"', "2.00", id="half of one"),
+        pytest.param('unit_mem = "1G"\nunit_proc = 100', "1.08", id="processors are fewer"),
     ],
 )
-def test_units_of_a_share_are_those_of_one_gpu_or_refused(units: str, says: str | None) -> None:
-    text = f'allocation_mode = "fractional"\n{units}\n{MOCK_ACCELERATOR}'
+def test_what_a_share_is_of_a_gpu_is_a_label_of_the_node(units: str, label: str | None) -> None:
+    fleet = parse_fleet(f'allocation_mode = "fractional"\n{units}\n{MOCK_ACCELERATOR}')
 
-    if says is None:
-        assert len(parse_fleet(text).devices) == 2
-    else:
-        with pytest.raises(FleetError, match=says):
-            parse_fleet(text)
+    assert fleet.labels.get(SHARES_PER_GPU_LABEL) == label
+
+
+@pytest.mark.parametrize(
+    ("units", "says"),
+    [
+        pytest.param('unit_mem = "511M"', "at least 512 MiB, found 511", id="too little"),
+        pytest.param("unit_proc = 1", ">= 2.*unit_proc", id="too few processors"),
+        pytest.param('unit_mem = "400G"', "less than 0.01 of a share", id="more than it has"),
+        pytest.param("quantum_size = 0", "> 0.*quantum_size", id="no quantum"),
+    ],
+)
+def test_units_that_no_share_has_are_refused(units: str, says: str) -> None:
+    with pytest.raises(FleetError, match=says):
+        parse_fleet(f'allocation_mode = "fractional"\n{units}\n{MOCK_ACCELERATOR}')
+
+
+# As the project that it is of publishes it, but for the descriptions.
+BACKEND_AI = """
+slot_name = "cuda"
+device_plugin_name = "CUDADevice"
+
+# is_mig_device config is mandatory only for "cuda" slot
+devices = [
+  { mother_uuid = "c59395cd-ac91-4cd3-a1b0-3d2568aa2d01", model_name = "CUDA GPU", numa_node = 0, subproc_count = 108, memory_size = "40G", is_mig_device = false },
+  { mother_uuid = "c59395cd-ac91-4cd3-a1b0-3d2568aa2d02", model_name = "CUDA GPU", numa_node = 1, subproc_count = 108, memory_size = "40G", is_mig_device = false },
+]
+
+[attributes]
+nvidia_driver = "450.0.0"
+cuda_runtime = "11.0"
+
+[formats.devices]
+display_unit = "GPU"
+display_icon = "gpu1"
+human_readable_name = "GPU"
+description = "CUDA-capable GPU"
+number_format = { binary = false, round_length = 0 }
+
+[formats.shares]
+display_unit = "fGPU"
+display_icon = "gpu1"
+human_readable_name = "fGPU"
+description = "CUDA-capable GPU (fractional)"
+number_format = { binary = false, round_length = 2 }
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("mode", ["discrete", "fractional"])
+def test_the_published_file_loads_whole_and_tells_its_formats(mode: str) -> None:
+    fleet = parse_fleet(f'allocation_mode = "{mode}"\n{BACKEND_AI}')
+
+    assert len(fleet.devices) == 2
+    assert fleet.labels[DEVICE_PLUGIN_LABEL] == "CUDADevice"
+    shares = format_of(fleet.labels, "shares")
+    assert shares is not None
+    assert (shares.display_unit, shares.display_icon) == ("fGPU", "gpu1")
+    assert (shares.human_readable_name, shares.number_format.round_length) == ("fGPU", 2)
+    assert amount_text(0.6, fleet.labels, 0) == ("0.60", "fGPU")
+
+
+def test_amounts_are_shown_in_the_files_shares_by_its_format() -> None:
+    units = 'allocation_mode = "fractional"\nunit_mem = "20G"\nunit_proc = 2\nquantum_size = 0.1\n'
+    fleet = parse_fleet(units + BACKEND_AI)
+
+    assert fleet.labels[SHARES_PER_GPU_LABEL] == "2.00"
+    assert fleet.labels[SHARE_QUANTUM_LABEL] == "0.1"
+    assert amount_text(0.3, fleet.labels, 1) == ("0.60", "fGPU")
+
+
+def test_gpus_of_different_sizes_have_an_amount_of_shares_each() -> None:
+    other = BACKEND_AI.replace('memory_size = "40G"', 'memory_size = "30G"', 1)
+    fleet = parse_fleet(f'allocation_mode = "fractional"\nunit_mem = "20G"\nunit_proc = 2\n{other}')
+
+    assert [shares_per_gpu(fleet.labels, index) for index in (0, 1, 2)] == [1.5, 2.0, 1.0]
 
 
 WHOLE = '{ mother_uuid = "GPU-a", model_name = "A100", memory_size = "80G" }'
