@@ -76,12 +76,14 @@ class NodeGpuSummary(Struct, frozen=True, kw_only=True):
 class NodeSelection(View, frozen=True, kw_only=True, tag="scheduler.node_selection"):
     """The chosen node with its GPUs in brief; None leaves the choice to Kubernetes.
 
-    `node_id` is the name that its cluster has for it, or the id of a node without one.
+    `node_id` is the name that its cluster has for it, or the id of a node without one. `hostname`
+    is its label `kubernetes.io/hostname`, by which node affinity names it.
     """
 
     node_id: Line | None
     message: str = ""
     summary: NodeGpuSummary | None = None
+    hostname: Line | None = None
 
 
 class NodeSummaries(ListView, frozen=True, kw_only=True, tag="scheduler.node_summaries_view"):

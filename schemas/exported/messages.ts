@@ -3309,13 +3309,15 @@ export interface NodeRemoved {
 /**
  * The chosen node with its GPUs in brief; null leaves the choice to Kubernetes.
  *
- * `node_id` is the name that its cluster has for it, or the id of a node without one.
+ * `node_id` is the name that its cluster has for it, or the id of a node without one. `hostname` is
+ * its label `kubernetes.io/hostname`, by which node affinity names it.
  */
 export interface NodeSelection {
   type: "scheduler.node_selection";
   node_id: string | null;
   message: string;
   summary: NodeGpuSummary | null;
+  hostname: string | null;
 }
 
 /** Summaries by node name. */

@@ -1,11 +1,11 @@
-"""The functions of `aio_telemetry`, `aio_scheduling` and `aio_benchmarks` for plain scripts."""
+"""The functions of the modules named `aio_...` for plain scripts."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from shared.client import aio_benchmarks, aio_scheduling, aio_telemetry
+from shared.client import aio_benchmarks, aio_deployments, aio_scheduling, aio_telemetry
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,5 +36,7 @@ get_cluster_gpu_status = blocking(aio_scheduling.get_cluster_gpu_status)
 get_node_gpu_summaries = blocking(aio_scheduling.get_node_gpu_summaries)
 find_best_node_for_deployment = blocking(aio_scheduling.find_best_node_for_deployment)
 select_best_node = find_best_node_for_deployment
+
+deploy_inference_service = blocking(aio_deployments.deploy_inference_service)
 
 run_benchmark_job = blocking(aio_benchmarks.run_benchmark_job)

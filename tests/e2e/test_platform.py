@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,13 @@ import psutil
 import pytest
 
 from schemas.errors import EXIT_CODE, ErrorCode
+from shared.client import (
+    DockerController,
+    check_gpu_availability,
+    estimate_gpu_requirements,
+    get_gpu_monitor,
+    wait_for_gpu_availability,
+)
 from shared.ids import new_id
 from shared.testing import NatsServer, eventually, run_apart, short_directory
 from tests.support.idle_clock import idle_time
@@ -508,6 +516,52 @@ async def test_a_command_runs_on_reserved_gpus(platform: PlatformProcess) -> Non
     assert "the reserved GPUs are simulated" in err
     assert out.strip() in {gpu["uuid"] for gpu in json.loads(gpus)["gpus"]}
     assert json.loads(listed)["reservations"][0]["state"] == "released"
+
+
+def as_tuning_scripts_do() -> dict[str, Any]:
+    """The examples of the people whose scripts these names are, as they stand in their pages."""
+    gpu_monitor = get_gpu_monitor()
+    snapshot = gpu_monitor.query_gpus(use_cache=False)
+    assert gpu_monitor.is_available()
+    assert snapshot is not None
+    gpu_monitor.start_monitoring(interval_seconds=0.2)
+    time.sleep(1.0)
+    stats = gpu_monitor.stop_monitoring()
+    assert stats is not None
+    controller = DockerController(docker_model_path="/mnt/data/models", verbose=True)
+    task_config = {
+        "model": {"id_or_path": "llama-3-70b"},
+        "parameters": {"tp-size": [1, 2, 4], "pp-size": [1], "dp-size": [1]},
+    }
+    return {
+        "gpus": [f"GPU {gpu.index}: {gpu.memory_used_mb} MB" for gpu in snapshot.gpus],
+        "available": gpu_monitor.get_available_gpus(min_memory_mb=8000, max_utilization=50),
+        "stats": {
+            index: f"{seen['utilization']['mean']:.1f} {seen['memory_used_mb']['mean']:.0f}"
+            for index, seen in stats["gpu_stats"].items()
+        },
+        "selected": controller.select_gpus_for_task(required_gpus=2, min_memory_mb=10000),
+        "estimate": estimate_gpu_requirements(task_config),
+        "check": check_gpu_availability(required_gpus=4, min_memory_mb=10000),
+        "wait": wait_for_gpu_availability(
+            required_gpus=2, min_memory_mb=10000, timeout_seconds=5, check_interval=1
+        ),
+    }
+
+
+async def test_the_examples_of_tuning_scripts_run_as_they_are_written(
+    platform: PlatformProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GPUSTEWARD_DATA_DIR", str(platform.data_dir))
+
+    said = await asyncio.to_thread(as_tuning_scripts_do)
+    with pytest.raises(RuntimeError, match="expected 3 GPUs"):
+        await asyncio.to_thread(DockerController().select_gpus_for_task, required_gpus=3)
+
+    assert len(said["gpus"]) == len(said["stats"]) == 2
+    assert sorted(said["selected"]) == sorted(said["available"]) == [0, 1]
+    assert said["estimate"] == (4, 20_000)
+    assert (said["check"][0], said["wait"][0]) == (False, True)
 
 
 async def test_what_waits_is_explained_and_withdrawn(platform: PlatformProcess) -> None:
