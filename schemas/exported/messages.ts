@@ -1577,6 +1577,7 @@ export interface ExperimentSucceeded {
  * The measurements of a succeeded attempt are stored, joined to its GPU samples.
  *
  * `peak_memory_mb` is the most that one of its GPUs had in use over the whole run; null: unknown.
+ * `driver_versions` are those of its nodes, see `SummaryView`.
  */
 export interface ExperimentSummarized {
   type: "results.experiment_summarized";
@@ -1590,6 +1591,7 @@ export interface ExperimentSummarized {
   metrics: BenchmarkMetrics;
   gpu_monitoring: GpuMonitoring;
   peak_memory_mb: number | null;
+  driver_versions: Record<string, string>;
 }
 
 /**
@@ -2756,8 +2758,9 @@ export type LevelMark =
  *
  * With `arrivals` requests were sent at times of their own, and `num_concurrency` is the most that
  * could be in flight. A level that is `set_aside`, for the reason that it says, counts as failed.
- * `client_lag_p99_seconds` is how late the load generator itself looked at what had arrived,
- * `lateness_p99_seconds` how late it sent. Levels of equal `seed` had the same requests.
+ * `client_lag_p99_seconds` is how late the load generator itself looked at what had arrived, and
+ * `client_lag_mean_seconds` its mean; `lateness_p99_seconds` is how late it sent. Levels of equal
+ * `seed` had the same requests.
  *
  * A level without a completed request is kept, with empty stats. The window is the measured run,
  * warm-up excluded. `requests` are those that ended in it; null: unknown, or left out here. `bound`
@@ -2792,6 +2795,7 @@ export interface LevelResult {
   bound: LevelBound | null;
   client_processes: number;
   turns: TurnResult[];
+  client_lag_mean_seconds: number | null;
 }
 
 /**
@@ -4383,9 +4387,11 @@ export type Role = "admin" | "submitter" | "viewer";
 
 /**
  * `repeats` is the ordinal of the first run of its configuration; null: this is it. `seed`: of the
- * requests, 0 those of the search. For the reasons in `contaminated` it counts for nothing where
- * trust is asked for. `image_digest` is of the container image that ran. With a `request_divisor`
- * it had so many times fewer requests in each level.
+ * requests, 0 those of the search. For the reasons in `contaminated` another run of the
+ * configuration counts in its place, where trust is asked for and there is one. `image_digest` is
+ * of the container image that ran. With a `request_divisor` it had so many times fewer requests in
+ * each level. `error`: how far its score may be off; null: not by anything that is known. `setting`
+ * is what it ran on.
  */
 export interface RunInfo {
   role: RunRole;
@@ -4394,6 +4400,8 @@ export interface RunInfo {
   contaminated: string[];
   image_digest: string;
   request_divisor: number;
+  error: ScoreError | null;
+  setting: RunSetting;
 }
 
 /**
@@ -4402,6 +4410,19 @@ export interface RunInfo {
  * requests.
  */
 export type RunRole = "repeat" | "replay" | "screen" | "search";
+
+/**
+ * What a run ran on, as far as it decides how fast the same configuration is.
+ *
+ * Of several GPUs each distinct value, sorted; empty: unknown. Power limits are in watts.
+ */
+export interface RunSetting {
+  gpu_models: string[];
+  memory_total_mb: number[];
+  mig_profiles: string[];
+  power_limits_w: number[];
+  driver_versions: string[];
+}
 
 /** An attempt the executor has accepted and not finished. */
 export interface RunningAttempt {
@@ -4528,6 +4549,19 @@ export interface SavePresets {
   expected_revision?: number | null;
 }
 
+/**
+ * How much better or worse the engine alone may score than its run did, as shares of its score.
+ *
+ * null: by any amount. `because` names the causes, for people. With `may_meet` the run may have
+ * missed the task's constraints by these causes alone.
+ */
+export interface ScoreError {
+  better_share: number | null;
+  worse_share: number | null;
+  because: string[];
+  may_meet: boolean;
+}
+
 /** A GPU and its score: 0.6 x free share of memory + 0.4 x idle share. */
 export interface ScoredGpu {
   index: number;
@@ -4606,7 +4640,7 @@ export interface SeriesView {
   devices: DeviceSeries[];
 }
 
-/** A run that counts for nothing, and why. */
+/** A run that counts only where its configuration has no other, and why. */
 export interface SetAside {
   ordinal: number;
   reason: string;
@@ -5222,7 +5256,12 @@ export type TriedPolicy = "density" | "no_aging" | "no_density" | "no_preemption
  * none was measured twice. `ties` are those that the winner cannot be distinguished from; it goes
  * before them as it changes the fewest flags. `worst_score` is the worst of `replays` runs of the
  * winner with other requests. `improvement_percent`: how much better another one may truly be, at
- * most. `front` is of a task with several objectives, the best by the first one first.
+ * most; null: by an unknown amount. `front` is of a task with several objectives, the best by the
+ * first one first.
+ *
+ * `order` has every configuration that can be compared, the winner first, then by their means; of
+ * those with an `undecided_because` it is not decided whether the winner is better. `repeated` are
+ * those of it that were measured again.
  */
 export interface TrustVerdict {
   winner: number | null;
@@ -5235,13 +5274,15 @@ export interface TrustVerdict {
   improvement_percent: number | null;
   incomplete_because: string;
   front: FrontMember[];
+  order: TrustedConfiguration[];
 }
 
 /**
- * One that was measured again, by the `ordinal` of its first run. `mean_score` is of its clean
- * runs, `spread_percent` their standard deviation as a share of it; null: a single one.
+ * A configuration, by the `ordinal` of its first run. `mean_score` is of its `runs` that count,
+ * `spread_percent` their standard deviation as a share of it; null: a single one.
  *
- * `behind_percent` is of the winner's mean.
+ * `behind_percent` is of the winner's mean. `undecided_because`: why it may be better than the
+ * winner all the same; empty: it is not, or it is a tie.
  */
 export interface TrustedConfiguration {
   ordinal: number;
@@ -5249,6 +5290,7 @@ export interface TrustedConfiguration {
   mean_score: number;
   spread_percent: number | null;
   behind_percent: number;
+  undecided_because: string;
 }
 
 /**

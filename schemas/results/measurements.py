@@ -109,6 +109,7 @@ class ExperimentSummarized(Event, frozen=True, kw_only=True, tag="results.experi
     """The measurements of a succeeded attempt are stored, joined to its GPU samples.
 
     `peak_memory_mb` is the most that one of its GPUs had in use over the whole run; None: unknown.
+    `driver_versions` are those of its nodes, see `SummaryView`.
     """
 
     key_field: ClassVar[str | None] = "experiment_id"
@@ -119,6 +120,7 @@ class ExperimentSummarized(Event, frozen=True, kw_only=True, tag="results.experi
     metrics: BenchmarkMetrics
     gpu_monitoring: GpuMonitoring
     peak_memory_mb: Count | None = None
+    driver_versions: dict[NodeId, str] = {}
 
 
 class GetSummary(Query, frozen=True, kw_only=True, tag="results.get_summary"):

@@ -269,8 +269,9 @@ class LevelResult(Struct, frozen=True, kw_only=True):
 
     With `arrivals` requests were sent at times of their own, and `num_concurrency` is the most that
     could be in flight. A level that is `set_aside`, for the reason that it says, counts as failed.
-    `client_lag_p99_seconds` is how late the load generator itself looked at what had arrived,
-    `lateness_p99_seconds` how late it sent. Levels of equal `seed` had the same requests.
+    `client_lag_p99_seconds` is how late the load generator itself looked at what had arrived, and
+    `client_lag_mean_seconds` its mean; `lateness_p99_seconds` is how late it sent. Levels of equal
+    `seed` had the same requests.
 
     A level without a completed request is kept, with empty stats. The window is the measured run,
     warm-up excluded. `requests` are those that ended in it; None: unknown, or left out here.
@@ -305,6 +306,7 @@ class LevelResult(Struct, frozen=True, kw_only=True):
     bound: LevelBound | None = None
     client_processes: PositiveInt = 1
     turns: tuple[TurnResult, ...] = ()
+    client_lag_mean_seconds: Seconds | None = None
 
 
 class FailedLevel(Struct, frozen=True, kw_only=True):

@@ -19,11 +19,39 @@ class RunRole(StrEnum):
     SCREEN = "screen"
 
 
+class ScoreError(Struct, frozen=True, kw_only=True):
+    """How much better or worse the engine alone may score than its run did, as shares of its score.
+
+    None: by any amount. `because` names the causes, for people. With `may_meet` the run may have
+    missed the task's constraints by these causes alone.
+    """
+
+    better_share: float | None = 0.0
+    worse_share: float | None = 0.0
+    because: tuple[str, ...] = ()
+    may_meet: bool = False
+
+
+class RunSetting(Struct, frozen=True, kw_only=True):
+    """What a run ran on, as far as it decides how fast the same configuration is.
+
+    Of several GPUs each distinct value, sorted; empty: unknown. Power limits are in watts.
+    """
+
+    gpu_models: tuple[str, ...] = ()
+    memory_total_mb: tuple[int, ...] = ()
+    mig_profiles: tuple[str, ...] = ()
+    power_limits_w: tuple[int, ...] = ()
+    driver_versions: tuple[str, ...] = ()
+
+
 class RunInfo(Struct, frozen=True, kw_only=True):
     """`repeats` is the ordinal of the first run of its configuration; None: this is it. `seed`: of
-    the requests, 0 those of the search. For the reasons in `contaminated` it counts for nothing
-    where trust is asked for. `image_digest` is of the container image that ran. With a
-    `request_divisor` it had so many times fewer requests in each level.
+    the requests, 0 those of the search. For the reasons in `contaminated` another run of the
+    configuration counts in its place, where trust is asked for and there is one. `image_digest` is
+    of the container image that ran. With a `request_divisor` it had so many times fewer requests in
+    each level. `error`: how far its score may be off; None: not by anything that is known.
+    `setting` is what it ran on.
     """
 
     role: RunRole = RunRole.SEARCH
@@ -32,13 +60,16 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     contaminated: tuple[str, ...] = ()
     image_digest: str = ""
     request_divisor: PositiveInt = 1
+    error: ScoreError | None = None
+    setting: RunSetting = RunSetting()
 
 
 class TrustedConfiguration(Struct, frozen=True, kw_only=True):
-    """One that was measured again, by the `ordinal` of its first run. `mean_score` is of its clean
-    runs, `spread_percent` their standard deviation as a share of it; None: a single one.
+    """A configuration, by the `ordinal` of its first run. `mean_score` is of its `runs` that count,
+    `spread_percent` their standard deviation as a share of it; None: a single one.
 
-    `behind_percent` is of the winner's mean.
+    `behind_percent` is of the winner's mean. `undecided_because`: why it may be better than the
+    winner all the same; empty: it is not, or it is a tie.
     """
 
     ordinal: PositiveInt
@@ -46,10 +77,11 @@ class TrustedConfiguration(Struct, frozen=True, kw_only=True):
     mean_score: float
     spread_percent: float | None = None
     behind_percent: float = 0.0
+    undecided_because: str = ""
 
 
 class SetAside(Struct, frozen=True, kw_only=True):
-    """A run that counts for nothing, and why."""
+    """A run that counts only where its configuration has no other, and why."""
 
     ordinal: PositiveInt
     reason: str
@@ -86,7 +118,12 @@ class TrustVerdict(Struct, frozen=True, kw_only=True):
     none was measured twice. `ties` are those that the winner cannot be distinguished from; it goes
     before them as it changes the fewest flags. `worst_score` is the worst of `replays` runs of the
     winner with other requests. `improvement_percent`: how much better another one may truly be, at
-    most. `front` is of a task with several objectives, the best by the first one first.
+    most; None: by an unknown amount. `front` is of a task with several objectives, the best by the
+    first one first.
+
+    `order` has every configuration that can be compared, the winner first, then by their means; of
+    those with an `undecided_because` it is not decided whether the winner is better. `repeated` are
+    those of it that were measured again.
     """
 
     winner: PositiveInt | None = None
@@ -99,3 +136,9 @@ class TrustVerdict(Struct, frozen=True, kw_only=True):
     improvement_percent: float | None = None
     incomplete_because: str = ""
     front: tuple[FrontMember, ...] = ()
+    order: tuple[TrustedConfiguration, ...] = ()
+
+    @property
+    def undecided(self) -> tuple[TrustedConfiguration, ...]:
+        """Return those that may be better than the winner, ties apart."""
+        return tuple(standing for standing in self.order if standing.undecided_because)

@@ -78,7 +78,7 @@ def print_outcome(task: TaskView, experiments: tuple[ExperimentView, ...]) -> No
         f"task {task.task_name} {task.state.value}: {succeeded} of {len(experiments)}"
         f" experiments succeeded{f' ({task.reason})' if task.reason else ''}\n"
     )
-    print_results(experiments, task.objective)
+    print_results(experiments, task.objective, task.trust)
     best = [each for each in experiments if each.experiment_id == task.best_experiment_id]
     for each in best:
         click.echo(f"\nbest: experiment {each.ordinal}, {settings_text(each.parameters)}")

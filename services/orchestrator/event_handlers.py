@@ -4,7 +4,7 @@ Seen twice they change nothing.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -96,7 +96,11 @@ class EventHandlers:
     async def on_summarized(self, event: ExperimentSummarized) -> None:
         """The measurements are stored."""
         await self.apply_summary(
-            event.attempt_id, event.metrics, event.peak_memory_mb, event.gpu_monitoring
+            event.attempt_id,
+            event.metrics,
+            event.peak_memory_mb,
+            event.gpu_monitoring,
+            event.driver_versions,
         )
 
     async def on_reported(self, event: ExecutorReported) -> None:
@@ -196,11 +200,12 @@ class EventHandlers:
         metrics: BenchmarkMetrics,
         peak_memory_mb: int | None,
         monitoring: GpuMonitoring,
+        driver_versions: Mapping[str, str],
     ) -> None:
         await self._apply(
             _by_attempt(attempt_id),
             lambda t, e, a: running.on_summary(
-                t, e, a, metrics, utcnow(), peak_memory_mb, monitoring
+                t, e, a, metrics, utcnow(), peak_memory_mb, monitoring, driver_versions
             ),
         )
 

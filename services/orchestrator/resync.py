@@ -149,7 +149,9 @@ class Resync:
             log.info("owner_unreachable", owner="results", error=str(error))
             return
         peak = peak_memory_mb(view.whole_run) if view.whole_run is not None else None
-        await self.handlers.apply_summary(view.attempt_id, view.metrics, peak, view.gpu_monitoring)
+        await self.handlers.apply_summary(
+            view.attempt_id, view.metrics, peak, view.gpu_monitoring, view.driver_versions
+        )
 
 
 def _end(view: ReservationView) -> ReservationEnd:

@@ -38,7 +38,7 @@ from services.orchestrator.domain.search.history import trials_of
 from services.orchestrator.domain.search.prior import predicted_score
 from services.orchestrator.domain.search.propose import propose
 from services.orchestrator.domain.search.stages import Waiting
-from services.orchestrator.domain.search.trust import is_of_winner, next_checks, verdict
+from services.orchestrator.domain.search.trust import next_checks, verdict
 from services.orchestrator.domain.search.warm import past_of
 from services.orchestrator.ledger import (
     attempt_rows,
@@ -52,6 +52,7 @@ from services.orchestrator.node_names import with_node_ids
 from services.orchestrator.planning import quality_verdicts
 from services.orchestrator.planning.warm_start import is_on_its_gpu
 from shared.benchmarks.verdicts.ranking import rank
+from shared.benchmarks.verdicts.run_settings import other_settings
 from shared.clock import utcnow
 from shared.errors import RefusedError
 from shared.ids import new_id
@@ -303,10 +304,22 @@ class Progress:
         if not succeeded:
             return None
         past = await search_history.tried(connection, task.task_id, ExperimentState.SUCCEEDED)
-        runs = [each for each in past if each.run.role is RunRole.SEARCH]
+        runs = {
+            run.ordinal: run.scored
+            for run in past
+            if run.run.role is RunRole.SEARCH and run.scored is not None
+        }
         if task.trust is not None:
-            runs = [each for each in past if is_of_winner(each, task.trust)] or runs
-        scored = [each.scored for each in runs if each.scored is not None]
+            # What is named best is the configuration, by its first run, as in all of the verdict.
+            winner = runs.get(task.trust.winner or 0)
+            return winner.experiment_id if winner is not None else None
+        others = other_settings(
+            {run.ordinal: run.run for run in past if run.ordinal in runs},
+            (run.parameters for run in past),
+        )
+        scored = [
+            replace(run, other_setting=others.get(ordinal, "")) for ordinal, run in runs.items()
+        ]
         ranked = rank(task.file.optimization.objective, scored).ranked
         # One that misses the constraints may be the nearest, and is not best.
         return ranked[0].experiment_id if ranked and not ranked[0].excess else None

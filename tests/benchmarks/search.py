@@ -31,6 +31,7 @@ from services.orchestrator.domain.search.history import Past, trials_of
 from services.orchestrator.domain.search.propose import Proposal, propose, search_of
 from services.orchestrator.domain.search.space import Space, space_of
 from shared.benchmarks.verdicts.ranking import Scored, rank
+from tests.benchmarks.search_client import client_figures
 from tests.benchmarks.search_prior import prior_figures
 from tests.benchmarks.search_trust import winner_figures
 from tests.support.known_servers.noisy_servers import LARGEST, SEARCH, make_server, search_boundary
@@ -258,6 +259,7 @@ def main() -> None:
     kinds = ("smooth", "ridge", "cliff")
     surfaces = [make_surface(kind, seed) for kind in kinds for seed in range(SEEDS)]
     result |= prior_figures(space, surfaces, NOISE)
+    result |= client_figures()
     sys.stdout.write(json.dumps(result) + "\n")
 
 

@@ -278,7 +278,7 @@ def _print_found(found: Found, of_it: tuple[ExperimentView, ...]) -> None:
             click.echo(f"imported {found.imported_at:%Y-%m-%d %H:%M} UTC: measured elsewhere")
         for note in (*found.notes, *((found.reason,) if found.reason else ())):
             click.echo(note)
-        print_results(of_it, found.objective)
+        print_results(of_it, found.objective, found.trust)
         for line in ending_lines(found):
             click.echo(line)
     elif isinstance(found, ExperimentView):

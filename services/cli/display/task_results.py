@@ -11,7 +11,7 @@ from schemas.orchestrator.views import ExperimentView, TaskView
 from schemas.task.benchmark import BenchmarkMetrics
 from schemas.task.stop_words import STOPPED
 from schemas.task.task_file import Objective
-from schemas.task.trust import RunRole
+from schemas.task.trust import RunRole, TrustVerdict
 from schemas.telemetry.monitoring import GpuStats
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import number, print_table, settings_text, span
@@ -20,7 +20,8 @@ from shared.benchmarks.levels.bracket import bracket_text, odd_about
 from shared.benchmarks.levels.level_text import failed_levels_text, percent_text
 from shared.benchmarks.quality.agreement import quality_text
 from shared.benchmarks.verdicts.constraints import excess_of, missed_text
-from shared.benchmarks.verdicts.ranking import MEASURES, Ranking, Scored, rank
+from shared.benchmarks.verdicts.ranking import MEASURES, Ranking, Scored, ordered_by, rank
+from shared.benchmarks.verdicts.run_settings import other_settings
 from shared.benchmarks.verdicts.trust import trust_lines, trusted_text
 
 SIMULATED_ENGINE: Final = "simulated"
@@ -29,23 +30,35 @@ WHOLE_LOG_TAIL: Final = 1_000
 
 
 def ranked(
-    experiments: Sequence[ExperimentView], objective: Objective | None
+    experiments: Sequence[ExperimentView],
+    objective: Objective | None,
+    trust: TrustVerdict | None = None,
 ) -> list[ExperimentView]:
     """The best first; those without a rank come last, unmeasured ones after measured."""
-    ranking = _ranking(experiments, objective)
+    ranking = _ranking(experiments, objective, trust)
     order = [each.experiment_id for each in (*ranking.ranked, *ranking.unranked)]
     places = {experiment_id: place for place, experiment_id in enumerate(order)}
     last = len(order)
     return sorted(experiments, key=lambda e: (places.get(e.experiment_id, last), e.ordinal))
 
 
-def _ranks(experiments: Sequence[ExperimentView], objective: Objective | None) -> dict[UUID, int]:
-    ranked = _ranking(experiments, objective).ranked
+def _ranks(
+    experiments: Sequence[ExperimentView], objective: Objective | None, trust: TrustVerdict | None
+) -> dict[UUID, int]:
+    ranked = _ranking(experiments, objective, trust).ranked
     return {each.experiment_id: rank for rank, each in enumerate(ranked, start=1)}
 
 
-def _ranking(experiments: Sequence[ExperimentView], objective: Objective | None) -> Ranking:
-    return rank(
+def _ranking(
+    experiments: Sequence[ExperimentView], objective: Objective | None, trust: TrustVerdict | None
+) -> Ranking:
+    runs = [
+        each
+        for each in experiments
+        if each.state is ExperimentState.SUCCEEDED and each.run.role is RunRole.SEARCH
+    ]
+    others = _other_settings(experiments)
+    by_first_run = rank(
         objective,
         (
             Scored(
@@ -54,11 +67,27 @@ def _ranking(experiments: Sequence[ExperimentView], objective: Objective | None)
                 score=each.objective_score,
                 failed_levels=each.metrics.failed_levels if each.metrics is not None else (),
                 excess=excess_of(each.slo),
+                other_setting=others.get(each.ordinal, ""),
             )
-            for each in experiments
-            if each.state is ExperimentState.SUCCEEDED and each.run.role is RunRole.SEARCH
+            for each in runs
         ),
     )
+    return ordered_by(trust, by_first_run)
+
+
+def _other_settings(experiments: Sequence[ExperimentView]) -> dict[int, str]:
+    return other_settings(
+        {each.ordinal: each.run for each in experiments if each.state is ExperimentState.SUCCEEDED},
+        (each.parameters for each in experiments),
+    )
+
+
+def other_setting_lines(experiments: Sequence[ExperimentView]) -> list[str]:
+    """Return which experiments are not compared as they ran on something else than most."""
+    return [
+        f"experiment {ordinal} is not compared: {reason}"
+        for ordinal, reason in _other_settings(experiments).items()
+    ]
 
 
 def varied(experiments: Sequence[ExperimentView]) -> list[str]:
@@ -70,10 +99,19 @@ def varied(experiments: Sequence[ExperimentView]) -> list[str]:
     return differing or names
 
 
-def result_table(experiments: Sequence[ExperimentView], objective: Objective | None) -> Table:
-    """Experiments ranked by the objective with their benchmark metrics."""
+def result_table(
+    experiments: Sequence[ExperimentView],
+    objective: Objective | None,
+    trust: TrustVerdict | None = None,
+) -> Table:
+    """Experiments ranked by the objective, or by the task's verdict, with their benchmark metrics.
+
+    With a verdict each configuration has the mean score of its runs, by which it ranks.
+    """
     names = varied(experiments)
-    ranks = _ranks(experiments, objective)
+    ranks = _ranks(experiments, objective, trust)
+    means = _mean_scores(trust)
+    mean_heading = ["mean of runs"] if means else []
     searched = ["max load"] if objective is Objective.MAXIMIZE_LOAD else []
     rows = [
         [
@@ -81,15 +119,17 @@ def result_table(experiments: Sequence[ExperimentView], objective: Objective | N
             str(each.ordinal),
             each.state.value,
             settings_text(each.parameters, names),
+            *[means.get(each.ordinal, UNKNOWN) for _ in mean_heading],
             *[_bracket(each.metrics) for _ in searched],
             *metric_cells(each.metrics),
             attempts_text(each),
             short(each.experiment_id),
         ]
-        for each in ranked(experiments, objective)
+        for each in ranked(experiments, objective, trust)
     ]
     headings = [
-        *("rank", "#", "state", "parameters", *searched, "levels", "ttft ms", "tpot ms", "e2e s"),
+        *("rank", "#", "state", "parameters", *mean_heading, *searched, "levels", "ttft ms"),
+        *("tpot ms", "e2e s"),
         *("e2e p99 s", "output tok/s", "per GPU", "max total tok/s", "max per GPU", "requests"),
         *("attempts", "id"),
     ]
@@ -101,12 +141,19 @@ def result_table(experiments: Sequence[ExperimentView], objective: Objective | N
         title=title,
         numeric=numeric,
         important=(
-            *("rank", "#", "id", "state", "parameters", *searched, "levels", "ttft ms", "tpot ms"),
+            *("rank", "#", "id", "state", "parameters", *mean_heading, *searched, "levels"),
+            *("ttft ms", "tpot ms"),
             *("e2e s", "output tok/s", "per GPU", "max total tok/s", "max per GPU", "requests"),
             "e2e p99 s",
         ),
         shortened=frozenset({"parameters"}),
     )
+
+
+def _mean_scores(trust: TrustVerdict | None) -> dict[int, str]:
+    """Return what each configuration ranks by, by the ordinal of its first run: `0.102 (3)`."""
+    order = trust.order if trust is not None else ()
+    return {standing.ordinal: f"{standing.mean_score:.4g} ({standing.runs})" for standing in order}
 
 
 def _bracket(metrics: BenchmarkMetrics | None) -> str:
@@ -146,12 +193,14 @@ def metric_cells(metrics: BenchmarkMetrics | None) -> list[str]:
 
 
 def failed_level_lines(
-    experiments: Sequence[ExperimentView], objective: Objective | None
+    experiments: Sequence[ExperimentView],
+    objective: Objective | None,
+    trust: TrustVerdict | None = None,
 ) -> list[str]:
     """The loads that measured experiments did not serve, and what follows."""
-    ranks = _ranks(experiments, objective)
+    ranks = _ranks(experiments, objective, trust)
     lines = []
-    for each in ranked(experiments, objective):
+    for each in ranked(experiments, objective, trust):
         metrics = each.metrics
         if metrics is None or not metrics.failed_levels:
             continue
@@ -285,29 +334,31 @@ def _failure_line(experiment: ExperimentView) -> str:
 def print_results(
     experiments: Sequence[ExperimentView],
     objective: Objective | None,
+    trust: TrustVerdict | None = None,
     *,
     log_lines: int = LOG_LINES,
 ) -> None:
     """Both tables, and why experiments failed, with that many of their engines' last lines."""
     if not experiments:
         return
-    print_table(result_table(experiments, objective))
+    print_table(result_table(experiments, objective, trust))
     if any(each.engine.engine == SIMULATED_ENGINE for each in experiments):
         click.echo("the engine is simulated: these latencies and rates are made up")
-    for line in failed_level_lines(experiments, objective):
+    for line in failed_level_lines(experiments, objective, trust):
         click.echo(line)
     lines = [
+        *other_setting_lines(experiments),
         *missed_lines(experiments, objective),
         *quality_lines(experiments, objective),
         *boundary_lines(experiments, objective),
     ]
     for line in lines:
         click.echo(line)
-    gpu_results = gpu_result_table(ranked(experiments, objective))
+    gpu_results = gpu_result_table(ranked(experiments, objective, trust))
     if gpu_results is not None:
         click.echo()
         print_table(gpu_results)
-    for line in untrusted_lines(ranked(experiments, objective)):
+    for line in untrusted_lines(ranked(experiments, objective, trust)):
         click.echo(line)
     for line in failure_lines(experiments, log_lines=log_lines):
         click.echo(line)

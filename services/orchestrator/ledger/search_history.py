@@ -12,7 +12,7 @@ from schemas.task.slo import SloVerdict
 from schemas.task.task_file import Objective
 from schemas.task.trust import RunInfo
 from services.orchestrator.domain.lifecycle.budget import HeldGpus
-from services.orchestrator.domain.search.history import Past, with_images_compared
+from services.orchestrator.domain.search.history import Past, with_settings_compared
 from shared.benchmarks.verdicts.constraints import excess_of
 from shared.benchmarks.verdicts.ranking import Scored, goals_of
 from shared.postgres.database import Connection, from_json
@@ -74,7 +74,7 @@ async def tried(
         )
         for row in rows
     ]
-    return with_images_compared(past)
+    return with_settings_compared(past)
 
 
 async def held_gpus(connection: Connection, task_id: UUID, now: datetime) -> list[HeldGpus]:

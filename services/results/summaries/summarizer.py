@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from schemas.executor.attempts import AttemptFinished, Window
 from schemas.results.measurements import ExperimentSummarized, GpuMonitoring
 from schemas.task.benchmark import BenchmarkMetrics
+from services.results import driver_versions
 from services.results.domain.monitoring import MEASURING, WHOLE_RUN, Run, summarize
 from services.results.domain.reading import Span, union_of
 from services.results.samples.conditions import conditions_of, devices_of
@@ -98,7 +99,8 @@ async def _summarize_if_ready(
         now=utcnow(),
     )
     if changed:
-        await stage(connection, _summarized(pending, monitoring, whole_run, version))
+        drivers = await driver_versions.versions_of(connection, pending.event)
+        await stage(connection, _summarized(pending, monitoring, whole_run, version, drivers))
         log.info(
             "experiment_summarized",
             experiment_id=str(experiment_id),
@@ -150,7 +152,11 @@ def _output_tokens(event: AttemptFinished) -> float | None:
 
 
 def _summarized(
-    pending: Pending, monitoring: GpuMonitoring, whole_run: GpuMonitoring, version: int
+    pending: Pending,
+    monitoring: GpuMonitoring,
+    whole_run: GpuMonitoring,
+    version: int,
+    drivers: dict[str, str],
 ) -> ExperimentSummarized:
     event = pending.event
     return ExperimentSummarized(
@@ -164,4 +170,5 @@ def _summarized(
         metrics=event.benchmark.metrics if event.benchmark is not None else BenchmarkMetrics(),
         gpu_monitoring=monitoring,
         peak_memory_mb=peak_memory_mb(whole_run),
+        driver_versions=drivers,
     )

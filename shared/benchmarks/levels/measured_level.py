@@ -111,6 +111,7 @@ def measured_level(scenario: str, level: LevelOutcome, spec: BenchmarkSpec) -> L
         arrivals=level.load.arrivals,
         steadiness=steady,
         client_lag_p99_seconds=lag.p99 if lag else None,
+        client_lag_mean_seconds=lag.mean if lag else None,
         lateness_p99_seconds=late.p99 if late else None,
     )
     return msgspec.structs.replace(result, marks=tuple(_marks(result)))

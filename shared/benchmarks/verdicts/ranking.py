@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from schemas.task.benchmark import BenchmarkMetrics, FailedLevel
 from schemas.task.task_file import Objective
+from schemas.task.trust import TrustVerdict
 from shared.benchmarks.verdicts.pareto import front_numbers
 
 MEASURES: Final = {
@@ -27,6 +28,7 @@ class Scored(Struct, frozen=True, kw_only=True):
     """A succeeded experiment. `excess` is how far it is from meeting the task's constraints.
 
     `goals` are what several objectives have of it, each to be small; empty: the score is all.
+    `other_setting`: why it cannot be compared to those that ran on what most ran on.
     """
 
     experiment_id: UUID
@@ -35,6 +37,7 @@ class Scored(Struct, frozen=True, kw_only=True):
     failed_levels: tuple[FailedLevel, ...] = ()
     excess: float = 0.0
     goals: tuple[float, ...] = ()
+    other_setting: str = ""
 
     @property
     def failed_loads(self) -> frozenset[tuple[str, int, str | None]]:
@@ -46,7 +49,7 @@ class Scored(Struct, frozen=True, kw_only=True):
 
 class Ranking(Struct, frozen=True, kw_only=True):
     """`ranked` has the best first. `unranked` cannot be compared with those: each of it failed at a
-    load that another experiment served, or has no score.
+    load that another experiment served, has no score, or ran on another setting.
     """
 
     ranked: tuple[Scored, ...]
@@ -99,10 +102,36 @@ def rank(objective: Objective | None, experiments: Iterable[Scored]) -> Ranking:
             e.ordinal,
         ),
     )
-    unserved = frozenset.intersection(*(e.failed_loads for e in ordered)) if ordered else None
+    same = [e.failed_loads for e in ordered if not e.other_setting]
+    unserved = frozenset.intersection(*same) if same else None
     ranked: list[Scored] = []
     unranked: list[Scored] = []
     for each in ordered:
-        is_comparable = each.score is not None and each.failed_loads == unserved
+        is_comparable = (
+            each.score is not None and each.failed_loads == unserved and not each.other_setting
+        )
         (ranked if is_comparable else unranked).append(each)
     return Ranking(ranked=tuple(ranked), unranked=tuple(unranked))
+
+
+def ordered_by(trust: TrustVerdict | None, ranking: Ranking) -> Ranking:
+    """Return the ranking in the order of the verdict, which compares means of repeated runs; the
+    same ranking without one.
+
+    What the verdict leaves out comes after what it compared, and ranks nowhere before it.
+    """
+    if trust is None or trust.winner is None:
+        return ranking
+    order = [standing.ordinal for standing in trust.order] or [trust.winner]
+    places = {ordinal: place for place, ordinal in enumerate(order)}
+    everything = (*ranking.ranked, *ranking.unranked)
+    compared = [experiment for experiment in everything if experiment.ordinal in places]
+    return Ranking(
+        ranked=(
+            *sorted(compared, key=lambda experiment: places[experiment.ordinal]),
+            *(experiment for experiment in ranking.ranked if experiment.ordinal not in places),
+        ),
+        unranked=tuple(
+            experiment for experiment in ranking.unranked if experiment.ordinal not in places
+        ),
+    )

@@ -1,24 +1,46 @@
 """How far a task's best configuration can be trusted, for people."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from schemas.task.trust import FrontMember, GoalStanding, TrustVerdict
 
+SHOWN: Final = 3  # configurations that a sentence names
+
 
 def trusted_text(trust: TrustVerdict) -> str:
-    """`experiment 3 is the best, ahead by more than the noise (2.1 %)`."""
+    """Return the verdict as a sentence: `experiment 3 is the best, by more than chance (2.1 %)`."""
     noise = trust.noise_floor_percent
     if trust.winner is None:
-        return "none can be trusted to be best: no run that compares was undisturbed"
+        return "none can be trusted to be best: none was measured again without a failure"
     if noise is None:
         return f"experiment {trust.winner} measured best, and nothing was measured twice"
+    if trust.undecided:
+        return f"not decided: {_best_so_far(trust)}, but {_rivals(trust)} may be better"
     if not trust.ties:
         return f"experiment {trust.winner} is the best, by more than chance ({_percent(noise)})"
-    others = ", ".join(map(str, trust.ties))
     return (
-        f"experiment {trust.winner} cannot be told from {others} (noise floor {_percent(noise)}): "
-        "it changes the fewest flags"
+        f"experiment {trust.winner} cannot be told from {_named(trust.ties)} (noise floor "
+        f"{_percent(noise)}): it changes the fewest flags"
     )
+
+
+def _best_so_far(trust: TrustVerdict) -> str:
+    if not trust.ties:
+        return f"experiment {trust.winner} measured best"
+    return f"experiment {trust.winner} cannot be told from {_named(trust.ties)}"
+
+
+def _rivals(trust: TrustVerdict) -> str:
+    ordinals = [standing.ordinal for standing in trust.undecided]
+    return f"experiment{'s' if len(ordinals) > 1 else ''} {_named(ordinals)}"
+
+
+def _named(ordinals: Sequence[int]) -> str:
+    """Return `2, 5, 7 and 4 more`."""
+    shown = ", ".join(map(str, ordinals[:SHOWN]))
+    more = len(ordinals) - SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def trust_lines(trust: TrustVerdict) -> Iterator[str]:
@@ -30,6 +52,8 @@ def trust_lines(trust: TrustVerdict) -> Iterator[str]:
             f"Noise floor {_percent(trust.noise_floor_percent)}: 19 of 20 pairs of runs of the "
             "same configuration differ by less."
         )
+    for doubt, ordinals in _by_text((s.undecided_because, s.ordinal) for s in trust.undecided):
+        yield f"Not decided against {_experiments(ordinals)}: {doubt}."
     if trust.improvement_percent is not None:
         better = _percent(trust.improvement_percent)
         yield f"Another configuration that was measured may be better by {better} at most."
@@ -40,14 +64,21 @@ def trust_lines(trust: TrustVerdict) -> Iterator[str]:
         )
     for member in trust.front:
         yield front_text(member)
-    by_reason: dict[str, list[int]] = {}
-    for each in trust.set_aside:
-        by_reason.setdefault(each.reason, []).append(each.ordinal)
-    for reason, ordinals in by_reason.items():
-        if len(ordinals) == 1:
-            yield f"Experiment {ordinals[0]} is set aside: {reason}."
-        else:
-            yield f"Experiments {', '.join(map(str, ordinals))} are set aside: {reason}."
+    for reason, ordinals in _by_text((aside.reason, aside.ordinal) for aside in trust.set_aside):
+        are = "is" if len(ordinals) == 1 else "are"
+        yield f"{_experiments(ordinals).capitalize()} {are} set aside: {reason}."
+
+
+def _by_text(pairs: Iterable[tuple[str, int]]) -> Iterable[tuple[str, list[int]]]:
+    by_text: dict[str, list[int]] = {}
+    for text, ordinal in pairs:
+        by_text.setdefault(text, []).append(ordinal)
+    return by_text.items()
+
+
+def _experiments(ordinals: Sequence[int]) -> str:
+    """Return `experiment 2` or `experiments 2, 3`."""
+    return f"experiment{'s' if len(ordinals) > 1 else ''} {', '.join(map(str, ordinals))}"
 
 
 def front_text(member: FrontMember) -> str:

@@ -102,17 +102,19 @@ def test_what_a_simulated_engine_measured_is_told_as_such(engine: str, simulated
     assert task_report(make_task(), [measured], None).simulated is simulated
 
 
-@pytest.mark.parametrize("trust", [None, TrustVerdict()])
-def test_without_a_winner_that_was_checked_the_best_score_goes_first(
-    trust: TrustVerdict | None,
-) -> None:
-    experiments = grid(2.0, 1.0, 3.0, 4.0)
-    found = experiments[2].experiment_id if trust is None else None
-
-    report = task_report(make_task(trust=trust, best_experiment_id=found), experiments, None)
+def test_before_a_verdict_the_best_score_goes_first() -> None:
+    report = task_report(make_task(), grid(2.0, 1.0, 3.0, 4.0), None)
 
     assert report.best is not None
     assert report.best.ordinal == 2
+
+
+def test_a_verdict_without_a_winner_leaves_none_the_best() -> None:
+    report = task_report(make_task(trust=TrustVerdict()), grid(2.0, 1.0, 3.0, 4.0), None)
+
+    assert report.best is None
+    assert [each.ordinal for each in report.others] == [2, 1, 3, 4]
+    assert report.verdict.startswith("none can be trusted to be best")
 
 
 def test_importance_is_the_share_of_variance_between_a_parameters_values() -> None:

@@ -1,6 +1,6 @@
 """The report of one task."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from schemas.gateway.views import ExperimentDetail
 from schemas.orchestrator.experiments import FINISHED_TASK_STATES, ExperimentState
@@ -15,13 +15,14 @@ from schemas.task.report import (
     TaskReport,
 )
 from schemas.task.task_file import Objective, OptimizationSpec
-from schemas.task.trust import RunRole
+from schemas.task.trust import RunRole, TrustedConfiguration, TrustVerdict
 from services.gateway.domain.task_report.deployments import deployments
 from services.gateway.domain.task_report.importance import importance
 from services.gateway.domain.task_report.pareto import objectives_front, pareto_front
 from shared.benchmarks.levels.level_text import failed_levels_text
 from shared.benchmarks.verdicts.constraints import excess_of, missed_text
-from shared.benchmarks.verdicts.ranking import MEASURES, Scored, rank
+from shared.benchmarks.verdicts.ranking import MEASURES, Scored, ordered_by, rank
+from shared.benchmarks.verdicts.run_settings import other_settings
 from shared.benchmarks.verdicts.trust import trusted_text
 
 
@@ -36,17 +37,19 @@ def task_report(
     of_search = [each for each in experiments if each.run.role is RunRole.SEARCH]
     measured = [each for each in experiments if each.state is ExperimentState.SUCCEEDED]
     by_id = {each.experiment_id: each for each in measured}
-    ranking = rank(task.objective, [_scored(each) for each in measured if each in of_search])
+    scored = _scored(measured)
+    ranking = ordered_by(
+        task.trust,
+        rank(task.objective, [scored[each.ordinal] for each in measured if each in of_search]),
+    )
     ranked = [by_id[each.experiment_id] for each in ranking.ranked]
     unranked = [by_id[each.experiment_id] for each in ranking.unranked]
     best = ranked[0] if ranked else None
-    if task.trust is not None and task.best_experiment_id in by_id:
-        best = by_id[task.best_experiment_id]
-        own = best.run.repeats or best.ordinal
-        ranked = [best, *(each for each in ranked if each.ordinal != own)]
+    if task.trust is not None and task.trust.winner is None and best and not excess_of(best.slo):
+        best = None
     first = experiments[0] if experiments else None
     baseline = first if first in ranked else None
-    reported = _reporter(task.objective, best)
+    reported = _reporter(task.objective, best, task.trust, scored)
     return TaskReport(
         task_id=task.task_id,
         task_name=task.task_name,
@@ -64,7 +67,7 @@ def task_report(
             _varied(of_search),
             [(each.parameters, score) for each in ranked if (score := each.objective_score)],
         ),
-        others=tuple(map(reported, [*ranked[1:], *unranked])),
+        others=tuple(reported(each) for each in [*ranked, *unranked] if each is not best),
         not_tried=tuple(_not_tried(task, experiments)),
         cost=_cost(task, waterfall) if waterfall is not None else None,
         deployments=(
@@ -84,15 +87,22 @@ def task_report(
     )
 
 
-def _scored(experiment: ExperimentDetail) -> Scored:
-    metrics = experiment.metrics
-    return Scored(
-        experiment_id=experiment.experiment_id,
-        ordinal=experiment.ordinal,
-        score=experiment.objective_score,
-        failed_levels=metrics.failed_levels if metrics is not None else (),
-        excess=excess_of(experiment.slo),
+def _scored(measured: Sequence[ExperimentDetail]) -> dict[int, Scored]:
+    """Return what experiments rank by, by ordinal."""
+    others = other_settings(
+        {each.ordinal: each.run for each in measured}, (each.parameters for each in measured)
     )
+    return {
+        each.ordinal: Scored(
+            experiment_id=each.experiment_id,
+            ordinal=each.ordinal,
+            score=each.objective_score,
+            failed_levels=each.metrics.failed_levels if each.metrics is not None else (),
+            excess=excess_of(each.slo),
+            other_setting=others.get(each.ordinal, ""),
+        )
+        for each in measured
+    }
 
 
 def _measure(task: TaskView) -> str:
@@ -111,25 +121,35 @@ def _verdict(task: TaskView, ranked: Sequence[ExperimentDetail], measured: int) 
             f"the nearest, experiment {ranked[0].ordinal}, misses {missed_text(ranked[0].slo)}"
         )
         return f"none meets the constraints: {nearest}"
-    if task.trust is not None and (task.trust.winner is not None or task.trust.set_aside):
+    if task.trust is not None:
         return trusted_text(task.trust)
     so_far = "" if task.state in FINISHED_TASK_STATES else " so far"
     return f"experiment {ranked[0].ordinal} is the best of {len(ranked)} that compare{so_far}"
 
 
 def _reporter(
-    objective: Objective, best: ExperimentDetail | None
+    objective: Objective,
+    best: ExperimentDetail | None,
+    trust: TrustVerdict | None,
+    scored: Mapping[int, Scored],
 ) -> Callable[[ExperimentDetail], ReportedExperiment]:
+    standings = {standing.ordinal: standing for standing in trust.order} if trust else {}
     leading = best.objective_score if best is not None else None
     sign = -1.0 if objective.is_maximized else 1.0
-    failed = set(_scored(best).failed_loads) if best is not None else set()
+    failed = set(scored[best.ordinal].failed_loads) if best is not None else set()
 
     def reported(experiment: ExperimentDetail) -> ReportedExperiment:
         score, metrics = experiment.objective_score, experiment.metrics
         worse, because = None, "it has no score"
         if score is not None and leading:
             worse, because = sign * (score - leading) / abs(leading) * 100, ""
-        if metrics is not None and _scored(experiment).failed_loads != failed:
+        standing = standings.get(experiment.ordinal)
+        if trust is not None and standing is not None:
+            score = standing.mean_score
+            worse, because = _behind_winner(trust, standing)
+        elif scored[experiment.ordinal].other_setting:
+            worse, because = None, scored[experiment.ordinal].other_setting
+        elif metrics is not None and scored[experiment.ordinal].failed_loads != failed:
             worse = None
             because = f"did not serve {failed_levels_text(metrics.failed_levels)}"
         elif excess_of(experiment.slo):
@@ -147,6 +167,17 @@ def _reporter(
         )
 
     return reported
+
+
+def _behind_winner(trust: TrustVerdict, standing: TrustedConfiguration) -> tuple[float | None, str]:
+    """Return by how many percent a configuration is worse than the winner, or why that is open."""
+    if standing.undecided_because:
+        return None, f"not decided: {standing.undecided_because}"
+    if standing.ordinal in trust.ties:
+        return None, f"cannot be told from experiment {trust.winner}"
+    if standing.behind_percent < 0:
+        return None, "measured better, and nothing was measured twice"
+    return standing.behind_percent, ""
 
 
 def _varied(experiments: Sequence[ExperimentDetail]) -> list[str]:

@@ -1,6 +1,6 @@
 """An experiment on an executor: from the answer to its start to its one outcome."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -20,9 +20,16 @@ from schemas.orchestrator.experiments import ExperimentRetrying, ExperimentRunni
 from schemas.results.measurements import GpuMonitoring
 from schemas.task.benchmark import BenchmarkMetrics, LevelResult
 from schemas.task.slo import SloVerdict
-from services.orchestrator.domain.lifecycle.contamination import of_gpus, of_levels
+from schemas.task.trust import ScoreError
+from services.orchestrator.domain.lifecycle.contamination import of_gpus, throttled_because
 from services.orchestrator.domain.lifecycle.deadlines import as_timed_out, with_deadline
 from services.orchestrator.domain.lifecycle.retrying import Step, next_step
+from services.orchestrator.domain.lifecycle.run_setting import run_setting
+from services.orchestrator.domain.lifecycle.score_error import (
+    added_error,
+    score_error,
+    without_client_failure,
+)
 from services.orchestrator.domain.lifecycle.start_refusals import (
     failure_of_refusal,
     outcome_of_refusal,
@@ -156,6 +163,7 @@ def on_summary(
     now: datetime,
     peak_memory_mb: int | None = None,
     monitoring: GpuMonitoring | None = None,
+    driver_versions: Mapping[str, str] | None = None,
 ) -> Decision | None:
     """The measurements of an attempt are stored. Their event may come before the attempt's end."""
     if experiment.is_finished or experiment.summary_attempt_id == attempt.attempt_id:
@@ -163,17 +171,17 @@ def on_summary(
     measured = replace(experiment, summary_attempt_id=attempt.attempt_id, metrics=metrics)
     if monitoring is not None:
         is_shared = experiment.request.shares is not None
-        measured = _disturbed(
-            replace(
-                measured,
-                metrics=replace(
-                    metrics,
-                    tokens_per_joule=monitoring.tokens_per_joule,
-                    cost_per_million_tokens=monitoring.cost_per_million_tokens,
-                ),
+        measured = replace(
+            measured,
+            metrics=replace(
+                metrics,
+                tokens_per_joule=monitoring.tokens_per_joule,
+                cost_per_million_tokens=monitoring.cost_per_million_tokens,
             ),
-            of_gpus(monitoring, is_shared=is_shared),
         )
+        setting = run_setting(attempt.devices, monitoring, driver_versions or {})
+        measured = replace(measured, run=replace(measured.run, setting=setting))
+        measured = _with_disturbances(measured, monitoring, is_shared=is_shared)
     attempt = replace(attempt, peak_memory_mb=peak_memory_mb)
     if attempt.outcome is not AttemptOutcome.SUCCEEDED:
         return Decision(experiment=measured, attempt=attempt)
@@ -217,8 +225,11 @@ def _on_finished(
     experiment = replace(experiment, run=run)
     if event.benchmark is not None:
         levels = compared_levels(event.benchmark)
-        experiment = replace(experiment, slo=_judge(task, levels), answers=event.benchmark.quality)
-        experiment = _disturbed(experiment, of_levels(levels))
+        # The summary may have come before and told of throttled GPUs.
+        run = replace(run, error=added_error(run.error, score_error(task.file, event.benchmark)))
+        experiment = replace(
+            experiment, run=run, slo=_judge(task, levels), answers=event.benchmark.quality
+        )
     if experiment.state is not ExperimentState.STARTING:
         return _after_outcome(task, experiment, finished, now)
     begun = _running(experiment, finished, now)
@@ -226,9 +237,17 @@ def _on_finished(
     return replace(decision, events=(*begun.events, *decision.events))
 
 
-def _disturbed(experiment: Experiment, reasons: tuple[str, ...]) -> Experiment:
+def _with_disturbances(
+    experiment: Experiment, monitoring: GpuMonitoring, *, is_shared: bool
+) -> Experiment:
+    """Return the experiment with what happened on its GPUs while it was measured."""
     run = experiment.run
-    return replace(experiment, run=replace(run, contaminated=(*run.contaminated, *reasons)))
+    throttled = throttled_because(monitoring)
+    if throttled:
+        error = ScoreError(better_share=None, because=throttled, may_meet=True)
+        run = replace(run, error=added_error(run.error, error))
+    contaminated = (*run.contaminated, *of_gpus(monitoring, is_shared=is_shared))
+    return replace(experiment, run=replace(run, contaminated=contaminated))
 
 
 def _after_outcome(task: Task, experiment: Experiment, attempt: Attempt, now: datetime) -> Decision:
@@ -274,7 +293,9 @@ def _judge(task: Task, levels: Sequence[LevelResult]) -> SloVerdict | None:
     slo, text = task.file.slo, task.file.optimization.constraints
     if slo is None and not text:
         return None
-    verdict = slo_verdict(slo, levels) if slo is not None else SloVerdict()
+    verdict = SloVerdict()
+    if slo is not None:
+        verdict = without_client_failure(slo, levels, slo_verdict(slo, levels))
     asked = parse_constraints(text)
     return replace(
         verdict,

@@ -8,7 +8,12 @@ from msgspec.structs import replace
 
 from schemas.task.task_file import Objective
 from schemas.task.trust import FrontMember, GoalStanding
-from services.orchestrator.domain.search.repeated_runs import Configuration, behind, noise_of
+from services.orchestrator.domain.search.repeated_runs import (
+    Configuration,
+    behind,
+    noise_of,
+    slack,
+)
 from shared.benchmarks.verdicts.pareto import front
 
 MEMBER_RUNS: Final = 2
@@ -50,7 +55,11 @@ def unbeaten(
         return any(
             noise is not None
             and _means(other)[number] - _means(one)[number]
-            > abs(_means(one)[number]) * noise.error(_by_goal(one, number), _by_goal(other, number))
+            > abs(_means(one)[number])
+            * (
+                noise.error(_by_goal(one, number), _by_goal(other, number))
+                + slack(_by_goal(one, number), _by_goal(other, number))
+            )
             for number, noise in enumerate(noises)
         )
 
@@ -79,18 +88,20 @@ def front_verdict(
                     mean=each.mean,
                     behind_percent=100 * gap,
                     noise_floor_percent=100 * noise.floor() if noise is not None else None,
-                    is_within_noise=None if noise is None else gap <= noise.error(best, each),
+                    is_within_noise=None
+                    if noise is None
+                    else gap <= noise.error(best, each) + slack(best, each),
                 )
             )
             for other, rival in enumerate(own):
                 is_equal = noise is not None and abs(behind(goal, each, rival)) <= noise.error(
                     each, rival
-                )
+                ) + slack(each, rival)
                 equal[at][other] &= is_equal
     return tuple(
         FrontMember(
             ordinal=each.ordinal,
-            runs=len(each.clean),
+            runs=len(each.counted),
             goals=tuple(standings[at]),
             ties=tuple(
                 other.ordinal
@@ -103,15 +114,15 @@ def front_verdict(
 
 
 def _has_goals(configuration: Configuration) -> bool:
-    return all(run.goals and all(map(math.isfinite, run.goals)) for run in configuration.clean)
+    return all(run.goals and all(map(math.isfinite, run.goals)) for run in configuration.counted)
 
 
 def _means(configuration: Configuration) -> tuple[float, ...]:
-    goals = [run.goals for run in configuration.clean]
+    goals = [run.goals for run in configuration.counted]
     return tuple(math.fsum(own) / len(own) for own in zip(*goals, strict=True))
 
 
 def _by_goal(configuration: Configuration, number: int) -> Configuration:
     """The same runs with what they are by that objective for their score."""
-    runs = (replace(run, score=abs(run.goals[number])) for run in configuration.clean)
-    return replace(configuration, clean=tuple(runs))
+    runs = (replace(run, score=abs(run.goals[number])) for run in configuration.counted)
+    return replace(configuration, counted=tuple(runs))

@@ -1,6 +1,5 @@
 """What a search has tried, and how each configuration stands among them."""
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from schemas.task.task_file import Objective
 from schemas.task.trust import RunInfo
 from services.orchestrator.domain.search.space import Place, Space
 from shared.benchmarks.verdicts.ranking import Scored, by_fronts, rank
+from shared.benchmarks.verdicts.run_settings import other_settings
 
 
 class Past(Struct, frozen=True, kw_only=True):
@@ -43,22 +43,19 @@ class Trial(Struct, frozen=True, kw_only=True):
     divisor: int = 1
 
 
-def with_images_compared(past: Sequence[Past]) -> list[Past]:
-    """Runs of another image than most are contaminated: their tag was moved meanwhile."""
-    digests = Counter(each.run.image_digest for each in past if each.run.image_digest)
-    if len(digests) < 2:
-        return list(past)
-    [(usual, _)] = digests.most_common(1)
+def with_settings_compared(past: Sequence[Past]) -> list[Past]:
+    """Return the runs, those on another setting than most contaminated by it: only a run of the
+    same configuration on the usual setting says something against the others.
+    """
+    reasons = other_settings(
+        {run.ordinal: run.run for run in past}, (run.parameters for run in past)
+    )
     return [
-        each if each.run.image_digest in {"", usual} else _of_other_image(each, usual)
-        for each in past
+        replace(run, run=replace(run.run, contaminated=(*run.run.contaminated, reason)))
+        if (reason := reasons.get(run.ordinal))
+        else run
+        for run in past
     ]
-
-
-def _of_other_image(past: Past, usual: str) -> Past:
-    reason = f"it ran image {past.run.image_digest[:19]}, the others {usual[:19]}"
-    run = replace(past.run, contaminated=(*past.run.contaminated, reason))
-    return replace(past, run=run)
 
 
 def trials_of(goals: Sequence[Objective], space: Space, past: Sequence[Past]) -> list[Trial]:

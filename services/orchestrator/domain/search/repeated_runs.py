@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from schemas.orchestrator.experiments import FINISHED_EXPERIMENT_STATES
 from schemas.task.task_file import Objective
-from schemas.task.trust import RunRole
+from schemas.task.trust import RunInfo, RunRole
 from services.orchestrator.domain.search.history import Past
 from shared.benchmarks.verdicts.ranking import Scored
 
@@ -20,24 +20,45 @@ _T_MANY: Final = 1.70
 
 
 class Configuration(Struct, frozen=True, kw_only=True):
-    """Its runs but for replays; `clean` are those that count, `made` all that ended."""
+    """Its runs but for replays: `measured` are those with a score, `counted` the least disturbed of
+    them, `made` all that ended.
+
+    `better_share` and `worse_share` are how far the mean of what counts may be off, see
+    `ScoreError`; None: by any amount.
+    """
 
     first: Past
-    clean: tuple[Scored, ...]
+    measured: tuple[Past, ...]
+    counted: tuple[Scored, ...]
     made: int
     is_reliable: bool
+    better_share: float | None = 0.0
+    worse_share: float | None = 0.0
+    doubts: tuple[str, ...] = ()
 
     @property
     def ordinal(self) -> int:
         return self.first.ordinal
 
     @property
+    def clean(self) -> tuple[Scored, ...]:
+        """Return the runs that count if none of them is off by any amount."""
+        is_bounded = self.better_share is not None and self.worse_share is not None
+        return self.counted if is_bounded else ()
+
+    @property
     def scores(self) -> list[float]:
-        return [each.score for each in self.clean if each.score is not None]
+        return [run.score for run in self.counted if run.score is not None]
 
     @property
     def mean(self) -> float:
         return math.fsum(self.scores) / len(self.scores)
+
+    @property
+    def measured_mean(self) -> float:
+        """Return the mean of all that was measured, whatever disturbed it."""
+        scores = [run.scored.score or 0.0 for run in self.measured if run.scored is not None]
+        return math.fsum(scores) / len(scores)
 
     @property
     def squares(self) -> float:
@@ -70,25 +91,49 @@ class Noise(Struct, frozen=True, kw_only=True):
 
 def configurations_of(past: Sequence[Past]) -> list[Configuration]:
     runs: dict[int, list[Past]] = {}
-    for each in past:
-        is_measured = each.run.role in {RunRole.SEARCH, RunRole.REPEAT}
-        if is_measured and each.state in FINISHED_EXPERIMENT_STATES:
-            runs.setdefault(each.run.repeats or each.ordinal, []).append(each)
-    return [
-        Configuration(
-            first=own[0],
-            clean=tuple(
-                each.scored
-                for each in own
-                if each.scored is not None
-                and each.scored.score is not None
-                and not each.run.contaminated
-            ),
-            made=len(own),
-            is_reliable=all(each.scored is not None for each in own),
-        )
-        for own in runs.values()
-    ]
+    for run in past:
+        is_measured = run.run.role in {RunRole.SEARCH, RunRole.REPEAT}
+        if is_measured and run.state in FINISHED_EXPERIMENT_STATES:
+            runs.setdefault(run.run.repeats or run.ordinal, []).append(run)
+    return [_configuration(own) for own in runs.values()]
+
+
+def _configuration(runs: Sequence[Past]) -> Configuration:
+    measured = [run for run in runs if run.scored is not None and run.scored.score is not None]
+    undisturbed = [run for run in measured if not run.run.contaminated]
+    counted = [run for run in undisturbed if _is_bounded(run.run)] or undisturbed or measured
+    return Configuration(
+        first=runs[0],
+        measured=tuple(measured),
+        counted=tuple(run.scored for run in counted if run.scored is not None),
+        made=len(runs),
+        is_reliable=all(run.scored is not None for run in runs),
+        better_share=_mean([_shares(run.run)[0] for run in counted]),
+        worse_share=_mean([_shares(run.run)[1] for run in counted]),
+        doubts=tuple(dict.fromkeys(doubt for run in counted for doubt in _doubts(run.run))),
+    )
+
+
+def _shares(run: RunInfo) -> tuple[float | None, float | None]:
+    """Return by what shares of it a run's score may be better and worse; None: by any amount."""
+    if run.contaminated:
+        return None, None
+    return (run.error.better_share, run.error.worse_share) if run.error is not None else (0.0, 0.0)
+
+
+def _is_bounded(run: RunInfo) -> bool:
+    return None not in _shares(run)
+
+
+def _doubts(run: RunInfo) -> tuple[str, ...]:
+    return (*run.contaminated, *(run.error.because if run.error is not None else ()))
+
+
+def _mean(shares: Sequence[float | None]) -> float | None:
+    known = [share for share in shares if share is not None]
+    if len(known) < len(shares):
+        return None
+    return math.fsum(known) / len(known) if known else 0.0
 
 
 def noise_of(compared: Iterable[Configuration]) -> Noise | None:
@@ -103,7 +148,33 @@ def noise_of(compared: Iterable[Configuration]) -> Noise | None:
 
 def behind(objective: Objective, leader: Configuration, other: Configuration) -> float:
     """As a share of the leader's mean; less than 0: it is before it."""
-    if not leader.mean:
+    return _gap(objective, leader.mean, other.mean)
+
+
+def _gap(objective: Objective, leader: float, other: float) -> float:
+    if not leader:
         return 0.0
-    gap = other.mean / leader.mean - 1
+    gap = other / leader - 1
     return -gap if objective.is_maximized else gap
+
+
+def slack(leader: Configuration, other: Configuration) -> float:
+    """Return by how much measuring may have parted the two, as a share of the leader's mean:
+    infinite where nothing bounds it.
+    """
+    if other.better_share is None or leader.worse_share is None:
+        return math.inf
+    ratio = abs(other.mean / leader.mean) if leader.mean else 1.0
+    return other.better_share * ratio + leader.worse_share
+
+
+def is_better(objective: Objective, one: Configuration, other: Configuration, noise: Noise) -> bool:
+    """Return whether the one is better by more than chance and measuring can explain.
+
+    What was set aside has to agree on which is the better one: marks of single runs may leave the
+    order of two configurations undecided, and never turn it round.
+    """
+    return (
+        behind(objective, one, other) > noise.error(one, other) + slack(one, other)
+        and _gap(objective, one.measured_mean, other.measured_mean) >= 0
+    )

@@ -8,10 +8,10 @@ import pytest
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.results.measurements import CoTenant, GpuDetails, GpuMonitoring
-from schemas.task.benchmark import BenchmarkMetrics, LevelMark, LevelResult, Steadiness
+from schemas.task.benchmark import BenchmarkMetrics
+from schemas.task.trust import ScoreError
 from services.orchestrator.domain.lifecycle import running
-from services.orchestrator.domain.lifecycle.contamination import of_gpus, of_levels
-from shared.benchmarks.metrics import distribution
+from services.orchestrator.domain.lifecycle.contamination import of_gpus, throttled_because
 from tests.support.worlds.orchestrator_records import (
     NOW,
     make_experiment,
@@ -40,8 +40,7 @@ def monitored(**details: Any) -> GpuMonitoring:
     ("monitoring", "says"),
     [
         (QUIET, ()),
-        (monitored(throttle_reasons={"hw_thermal": 9.0}), ("throttled by hw_thermal for 9 s",)),
-        (monitored(throttle_reasons={"hw_thermal": 4.0, "sw_power_cap": 99.0}), ()),
+        (monitored(throttle_reasons={"hw_thermal": 9.0}), ()),
         (monitored(xids=(79, 48)), ("XID 79, 48",)),
         (
             monitored(co_tenants=(CoTenant(seconds=50.0, name="python"), CoTenant(seconds=1.0))),
@@ -70,58 +69,35 @@ def test_too_few_samples_are_told_in_the_results_own_words() -> None:
     assert of_gpus(msgspec.structs.replace(QUIET, trusted=None), is_shared=False) == ()
 
 
-def test_what_the_load_generator_noticed_names_its_level() -> None:
-    level = msgspec.convert(
-        {
-            "scenario": "D(100,100)",
-            "num_concurrency": 4,
-            "started_at": "2026-11-21T12:00:00Z",
-            "finished_at": "2026-11-21T12:00:10Z",
-            "run_duration": 10.0,
-            "num_requests": 1,
-            "num_completed_requests": 1,
-            "num_error_requests": 0,
-            "error_rate": 0.0,
-            "marks": [LevelMark.CLIENT_LIMITED, LevelMark.NOT_STEADY],
-        },
-        LevelResult,
-    )
-
-    assert of_levels([level]) == ("D(100,100) at concurrency 4: the load generator was the limit",)
-
-
 @pytest.mark.parametrize(
-    ("seconds", "little_error", "is_set_aside"),
+    ("reasons", "says"),
     [
-        pytest.param(2.0, 0.35, False, id="8 requests, of which the end cuts 4"),
-        pytest.param(6.0, 0.15, False, id="24 requests"),
-        pytest.param(100.0, 0.15, True, id="400 requests, of which more are lost than cut"),
-        pytest.param(6.0, 0.6, True, id="24 requests that do not fit at all"),
+        ({"hw_thermal": 9.0}, ("GPU 0: throttled by hw_thermal for 9 s",)),
+        ({"hw_thermal": 4.0, "sw_power_cap": 99.0}, ()),
     ],
 )
-def test_a_window_that_is_short_for_its_requests_is_no_disturbance(
-    seconds: float, little_error: float, is_set_aside: bool
+def test_throttled_gpus_leave_open_how_much_better_the_run_may_be(
+    reasons: dict[str, float], says: tuple[str, ...]
 ) -> None:
-    level = msgspec.convert(
-        {
-            "scenario": "D(96,8)",
-            "num_concurrency": 4,
-            "started_at": "2026-11-21T12:00:00Z",
-            "finished_at": "2026-11-21T12:00:10Z",
-            "run_duration": seconds,
-            "num_requests": round(4 * seconds),
-            "num_completed_requests": round(4 * seconds),
-            "num_error_requests": 0,
-            "error_rate": 0.0,
-            "stats": {"e2e_latency": distribution([1.0])},
-            "steadiness": Steadiness(little_error=little_error),
-            "marks": [LevelMark.LITTLES_LAW],
-        },
-        LevelResult,
-        from_attributes=True,
+    throttled = monitored(throttle_reasons=reasons)
+
+    decision = running.on_summary(
+        make_task(),
+        make_experiment(ExperimentState.RUNNING),
+        make_granted(),
+        BenchmarkMetrics(),
+        NOW,
+        None,
+        throttled,
     )
 
-    assert bool(of_levels([level])) is is_set_aside
+    assert throttled_because(throttled) == says
+    assert decision is not None
+    run = decision.experiment.run
+    assert run.contaminated == ()
+    assert run.error == (
+        ScoreError(better_share=None, because=says, may_meet=True) if says else None
+    )
 
 
 @pytest.mark.parametrize(
