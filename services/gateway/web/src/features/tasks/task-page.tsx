@@ -23,7 +23,7 @@ import { experimentsOptions, taskOptions } from "./api/get-tasks";
 import { Definition } from "./components/definition";
 import { EventsTable } from "./components/events-table";
 import { ExperimentsTable } from "./components/experiments-table";
-import { gpusText, leadWords, objectiveOf, ofTotal, ranked, scoreText, taskSums } from "./task-sums";
+import { gpusText, leadWords, objectiveOf, ofTotal, otherSetting, ranked, scoreText, taskSums } from "./task-sums";
 import { trustWords } from "./trust-words";
 
 const Compare = lazy(() => import("./compare/compare"));
@@ -141,6 +141,7 @@ function Best({ task, experiments }: { task: TaskView; experiments: ExperimentDe
               ...(lead ? [lead] : []),
               runs === 1 ? "measured once, so its noise is not known" : `measured ${runs} times`,
             ].join("; ")}
+        {otherSettingWords(best, experiments)}
         {boundaryNotes(best.metrics?.boundary).map((note) => `; ${note}`)}
         {best.metrics && `; ${whole(best.metrics.total_completed_requests)} requests`}
         {monitoring && `; GPU samples cover ${percent(monitoring.coverage_percent)}`}{" "}
@@ -156,6 +157,16 @@ function Best({ task, experiments }: { task: TaskView; experiments: ExperimentDe
       </div>
     </section>
   );
+}
+
+/** "; experiment 2 is not compared: it ran on GPU model A100", of each that ran on something else than the best. */
+function otherSettingWords(best: ExperimentDetail, experiments: ExperimentDetail[]): string {
+  const measured = experiments.filter((each) => each.state === "succeeded");
+  return measured
+    .map((each) => [each.ordinal, otherSetting(best, each)] as const)
+    .filter(([, other]) => other !== null)
+    .map(([ordinal, other]) => `; experiment ${ordinal} is not compared: it ran on ${other}`)
+    .join("");
 }
 
 function Progressed({ task, experiments }: { task: TaskView; experiments: ExperimentDetail[] }) {

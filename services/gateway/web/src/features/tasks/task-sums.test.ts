@@ -1,8 +1,10 @@
 import { expect, test } from "vitest";
 import type { ExperimentDetail, TaskView } from "@schemas/messages";
-import { gpusText, leadPercent, leadWords, ofTotal, ranked, runsOf, taskSums } from "./task-sums";
+import { gpusText, leadPercent, leadWords, ofTotal, otherSetting, ranked, runsOf, taskSums } from "./task-sums";
 
 const task = { objective: "minimize_latency", best_experiment_id: "b" } as TaskView;
+const setting = { gpu_models: [], memory_total_mb: [], mig_profiles: [], power_limits_w: [], driver_versions: [] };
+const SEARCH = { role: "search", repeats: null, contaminated: [], image_digest: "", setting };
 const experiment = (experiment_id: string, objective_score: number | null, failed = 0) =>
   ({
     experiment_id,
@@ -10,7 +12,8 @@ const experiment = (experiment_id: string, objective_score: number | null, faile
     objective_score,
     metrics: { failed_levels: Array.from({ length: failed }) },
     gpu_info: null,
-    run: { role: "search", repeats: null, contaminated: [] },
+    parameters: {},
+    run: SEARCH,
     request: { gpus: 2 },
   }) as unknown as ExperimentDetail;
 
@@ -29,7 +32,7 @@ test("what misses a constraint comes after all that keeps it, by how far", () =>
 });
 
 const runOf = (id: string, ordinal: number, score: number, run: Partial<ExperimentDetail["run"]> = {}) =>
-  ({ ...experiment(id, score), ordinal, run: { role: "search", repeats: null, contaminated: [], ...run } }) as unknown as ExperimentDetail;
+  ({ ...experiment(id, score), ordinal, run: { ...SEARCH, ...run } }) as unknown as ExperimentDetail;
 const again = { role: "repeat", repeats: 1 } as const;
 
 test("runs of one configuration are no rivals: its first has the rank, or the one that the task chose", () => {
@@ -83,4 +86,20 @@ test("a search may go on to its limit; one that ended has no more", () => {
 
   expect(ofTotal(taskSums({ ...search, state: "running" }))).toBe("of at most 50");
   expect(ofTotal(taskSums({ ...search, state: "completed" }))).toBe("of 3");
+});
+
+test("a verdict gives the order, whatever the first runs scored", () => {
+  const all = [runOf("a", 1, 5), runOf("c", 2, 7), runOf("d", 3, 6)];
+  const trust = { order: [{ ordinal: 3 }, { ordinal: 1 }] } as unknown as TaskView["trust"];
+
+  expect(ranked({ ...task, best_experiment_id: "d", trust }, all).map((each) => each.experiment_id)).toEqual(["d", "a"]);
+});
+
+test("what ran on another GPU model is not compared, and why is told", () => {
+  const on = (id: string, model: string) => ({ ...experiment(id, 1), run: { ...SEARCH, setting: { ...setting, gpu_models: [model] } } }) as unknown as ExperimentDetail;
+  const [other, best] = [on("a", "A100"), on("b", "H100")];
+
+  expect(ranked(task, [other, best]).map((each) => each.experiment_id)).toEqual(["b"]);
+  expect(otherSetting(best, other)).toBe("GPU model A100");
+  expect(otherSetting(best, experiment("c", 1))).toBeNull();
 });

@@ -75,10 +75,17 @@ function alternatives(counts: number[]): string {
 export const configurationOf = ({ ordinal, run }: ExperimentDetail) => run.repeats ?? ordinal;
 
 /**
- * One run of each configuration: the best, then what keeps all constraints, then by how far they are missed; one that has no
- * score, or failed at a load that others served, has no rank.
+ * One run of each configuration: in the order of the task's verdict where it has one; else the best, then what keeps all
+ * constraints, then by how far they are missed. One that has no score, or failed at a load that others served, has no rank.
  */
 export function ranked(task: TaskView, experiments: ExperimentDetail[]): ExperimentDetail[] {
+  const order = task.trust?.order ?? [];
+  if (order.length > 0) {
+    const places = new Map(order.map((standing, place) => [standing.ordinal, place]));
+    return experiments
+      .filter((each) => places.has(each.ordinal))
+      .toSorted((a, b) => (places.get(a.ordinal) ?? 0) - (places.get(b.ordinal) ?? 0));
+  }
   const sign = OBJECTIVES[task.objective].isSmallerBetter ? 1 : -1;
   const isBest = (each: ExperimentDetail) => each.experiment_id === task.best_experiment_id;
   const best = experiments.find(isBest);
@@ -88,6 +95,7 @@ export function ranked(task: TaskView, experiments: ExperimentDetail[]): Experim
   const fewest = Math.min(...rivals.map(failedLevels));
   return rivals
     .filter((each) => each.objective_score !== null && failedLevels(each) === fewest)
+    .filter((each) => !best || otherSetting(best, each) === null)
     .toSorted((a, b) => {
       if (isBest(a)) return -1;
       if (isBest(b)) return 1;
@@ -95,6 +103,22 @@ export function ranked(task: TaskView, experiments: ExperimentDetail[]): Experim
       if (excess !== other) return excess - other;
       return sign * ((a.objective_score ?? 0) - (b.objective_score ?? 0));
     });
+}
+
+/** Why its score says nothing against the best's: "GPU model A100"; null where both ran on the same, as far as is known. */
+export function otherSetting(best: ExperimentDetail, each: ExperimentDetail): string | null {
+  const isLimitVaried = "power_limit_w" in best.parameters;
+  const aspects = ({ run }: ExperimentDetail): [string, string][] => [
+    ["GPU model", run.setting.gpu_models.join(", ")],
+    ["GPU memory in MB", run.setting.memory_total_mb.join(", ")],
+    ["MIG profile", run.setting.mig_profiles.join(", ")],
+    ["power limit in W", isLimitVaried ? "" : run.setting.power_limits_w.join(", ")],
+    ["driver", run.setting.driver_versions.join(", ")],
+    ["image", run.image_digest.slice(0, 19)],
+  ];
+  const usual = new Map(aspects(best));
+  const others = aspects(each).filter(([name, value]) => value && usual.get(name) && value !== usual.get(name));
+  return others.length > 0 ? others.map((other) => other.join(" ")).join(", ") : null;
 }
 
 /** All that were measured of these configurations, without what was disturbed where there is other; by the first run of each. */

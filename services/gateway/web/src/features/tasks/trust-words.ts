@@ -1,16 +1,19 @@
-import type { TrustVerdict } from "@schemas/messages";
+import type { TrustedConfiguration, TrustVerdict } from "@schemas/messages";
+import { groupBy } from "@/lib/group-by";
 import { number } from "@/lib/units";
 
 /** Whether to believe that the winner is best: by what it is ahead, and how sure that is. */
 export function trustWords(trust: TrustVerdict): string {
   const { winner, noise_floor_percent: noise, ties, repeated, set_aside: setAside } = trust;
+  const undecided = trust.order.filter((each) => each.undecided_because !== "");
   const own = repeated.find((each) => each.ordinal === winner);
   const next = repeated.filter((each) => each.ordinal !== winner).toSorted((a, b) => a.behind_percent - b.behind_percent)[0];
   const spread = own?.spread_percent ?? null;
   const words = [
+    undecided.length > 0 && `not decided: ${undecidedWords(undecided)}`,
     ties.length > 0
       ? `cannot be told from ${experiments(ties)} and changes the fewest flags`
-      : next && `ahead of experiment ${next.ordinal} by ${number(next.behind_percent)} %, more than chance`,
+      : next && undecided.length === 0 && `ahead of experiment ${next.ordinal} by ${number(next.behind_percent)} %, more than chance`,
     own && `measured ${own.runs} times${spread === null ? "" : ` ± ${number(spread)} %`}`,
     noise === null ? "nothing was measured twice" : `noise floor ${number(noise)} %`,
     trust.worst_score !== null && `at worst ${number(trust.worst_score)} in ${trust.replays} runs with other requests`,
@@ -19,6 +22,13 @@ export function trustWords(trust: TrustVerdict): string {
     trust.incomplete_because && `checked in part: ${trust.incomplete_because}`,
   ];
   return words.filter(Boolean).join("; ");
+}
+
+/** "experiment 2 may be better (the load generator's own time)", by reason. */
+function undecidedWords(undecided: TrustedConfiguration[]): string {
+  return [...groupBy(undecided, (each) => each.undecided_because)]
+    .map(([because, its]) => `${experiments(its.map((each) => each.ordinal))} may be better (${because})`)
+    .join(", ");
 }
 
 function improvementWords(percent: number): string {
