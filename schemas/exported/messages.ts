@@ -2128,6 +2128,16 @@ export interface GpuAllocation {
   details: GpuInfoDetail[];
 }
 
+/**
+ * The same GPU-microseconds as `GpuTime`, by who had them: reservations, with their pods; pods that
+ * Kubernetes placed by itself; nobody.
+ */
+export interface GpuBooking {
+  reservations_us: number;
+  pods_us: number;
+  nobody_us: number;
+}
+
 /** Facts and newest reading; `reading` null if the GPU does not answer. */
 export interface GpuDetail {
   type: "telemetry.gpu_detail";
@@ -2195,8 +2205,13 @@ export interface GpuInfoDetail {
   utilization_percent: number | null;
 }
 
-/** Kinds of devices; a GPU that was both held whole and in parts is `shared` as well. */
-export type GpuKind = "mig" | "pgpu" | "shared";
+/**
+ * How a device, or a part of one, is handed out.
+ *
+ * As a filter of devices `shared` means those held in parts in any way, `pgpu` every one that is no
+ * instance.
+ */
+export type GpuKind = "mig" | "mps" | "pgpu" | "shared" | "time_slice" | "vgpu";
 
 /** The connection of two GPUs, reported once per pair. `nvlinks` counts direct NVLinks. */
 export interface GpuLink {
@@ -2279,11 +2294,23 @@ export interface GpuMonitoring {
   devices: DeviceGrant[];
 }
 
-/** A container of a Kubernetes pod to which a GPU, or a share of it, was given. */
+/**
+ * A container of a Kubernetes pod to which a GPU, or a share of it, was given.
+ *
+ * `kind` is a `GpuKind`, empty from an older agent; `percent` is how much of the device it was
+ * given, and `memory_mb` the memory, null where nothing tells. `uid`, `reservation_id` and `owner`,
+ * such as Deployment/llama, are the cluster's own word, empty where it was not asked.
+ */
 export type GpuPod = [
   namespace: string,
   pod: string,
   container: string,
+  kind: string,
+  percent: number | null,
+  memory_mb: number | null,
+  uid: string,
+  reservation_id: string,
+  owner: string,
 ];
 
 /** A container of a Kubernetes pod that was given the GPU, or a share of it. */
@@ -2346,7 +2373,8 @@ export interface GpuPrices {
  * A process with memory on a GPU.
  *
  * `reservation_id` comes from `GPUSTEWARD_RESERVATION` in its environment, else from its
- * container's label. `pod_uid` is Kubernetes' own id of the pod it runs in.
+ * container's label. `pod_uid` is Kubernetes' own id of the pod it runs in. `utilization_percent`
+ * is read only where processes of several pods are on one GPU.
  */
 export type GpuProcess = [
   pid: number,
@@ -2355,6 +2383,7 @@ export type GpuProcess = [
   container_id: string | null,
   reservation_id: string | null,
   pod_uid: string | null,
+  utilization_percent: number | null,
 ];
 
 /** A process with memory on a GPU. */
@@ -2373,7 +2402,8 @@ export interface GpuProcessView {
  * `ecc_*` count since the driver was loaded. `nvlinks_up` has the state of each link, by the link's
  * number. `performance_state` 0 is the fastest (P0). `memory_utilization_percent` is the share of
  * time in which memory was read or written, `buffered` what the driver saw between ticks. `pods`
- * are the containers that kubelet gave it to; null where no kubelet was asked.
+ * are the containers that kubelet gave it to; null where no kubelet was asked. `pod_uses` is what
+ * each of several pods uses, as far as their processes tell; one alone uses what is read.
  */
 export type GpuReading = [
   uuid: string,
@@ -2409,6 +2439,7 @@ export type GpuReading = [
   nvlinks_up: boolean[] | null,
   buffered: Buffered[] | null,
   pods: GpuPod[] | null,
+  pod_uses: PodUse[] | null,
 ];
 
 /**
@@ -2497,7 +2528,8 @@ export type GpuSupply = "device_plugin" | "dra";
  * GPU-microseconds, which add up to the hours asked for times the GPUs, exactly.
  *
  * Used and idle are held; unknown is what no sample covers, held or not. Of a shared GPU each part
- * counts for itself; all of them are used while the GPU is busy.
+ * counts for itself. A pod is idle while its own processes are, where it is known of them; else all
+ * parts are used while the GPU is busy.
  */
 export interface GpuTime {
   used_us: number;
@@ -3512,6 +3544,13 @@ export interface PlannedExperiment {
   memory_source: MemorySource;
   preflight: Finding[];
 }
+
+/** What the processes of one of several pods on a GPU use of it; null is unknown. */
+export type PodUse = [
+  uid: string,
+  memory_used_mb: number | null,
+  utilization_percent: number | null,
+];
 
 /**
  * What a policy makes of the requests. Waits are of the granted ones.
@@ -5335,13 +5374,21 @@ export interface Uncordon {
   reason?: string;
 }
 
-/** What a line of a usage report stands for. */
-export type UsageBy = "model" | "namespace" | "node" | "requester";
+/**
+ * What a line of a usage report stands for.
+ *
+ * Pods are those that Kubernetes placed by itself: as namespace/pod, by who keeps them as
+ * namespace/kind/name, and their namespace as one of ours of its name. `kind` is how a device was
+ * handed out, by the values of `GpuKind`.
+ */
+export type UsageBy = "kind" | "model" | "namespace" | "node" | "owner" | "pod" | "requester";
 
 /**
- * What one namespace, requester, GPU model or node had: the hours that were held, and of these the
- * used, idle and unknown ones. `previous_gpu_hours` are those of as long a time before. `cost`
- * null: a model without a price. `gpu_limit` is what a namespace may hold at once now, and
+ * What one namespace, requester, model, node, pod, owner or kind had: the hours that were held, and
+ * of these the used, idle and unknown ones. `previous_gpu_hours` are those of as long a time
+ * before.
+ *
+ * `cost` null: a model without a price. `gpu_limit` is what a namespace may hold at once now, and
  * `limit_percent` how much of it the hours are, over the time asked for; null: without a limit.
  */
 export interface UsageLine {
@@ -5375,6 +5422,7 @@ export interface UsageView {
   total: GpuTime;
   gpus: number;
   currency: string;
+  booked: GpuBooking;
 }
 
 /** What would this task become here? Answered by `TaskPlan`; stores nothing. */
@@ -5451,8 +5499,11 @@ export interface WaitsView {
 }
 
 /**
- * A reservation that was idle for at least half of the time that is known, or that never had 30 %
- * of the memory that it held. `memory_percent` is the most that it had; null: not known.
+ * A reservation or pod that was idle for at least half of the time that is known, or that never had
+ * 30 % of the memory that it held. `memory_percent` is the most that it had; null: not known.
+ *
+ * Of a pod `reservation_id` is Kubernetes' id of it, `owner` who keeps it, such as
+ * Deployment/llama. `kind` is a value of `GpuKind`, empty from an older release.
  */
 export interface WasteLine {
   reservation_id: string;
@@ -5464,6 +5515,9 @@ export interface WasteLine {
   memory_percent: number | null;
   cost: number | null;
   because: string[];
+  pod: string;
+  owner: string;
+  kind: string;
 }
 
 /** Most idle hours first, at most 200. `cost` is of the idle hours. */

@@ -21,6 +21,7 @@ from schemas.base import (
     View,
 )
 from schemas.gpus.device_grant import DeviceGrant
+from schemas.gpus.kinds import GpuKind
 from schemas.task.benchmark import BenchmarkMetrics
 from schemas.telemetry.monitoring import GpuStats
 
@@ -288,14 +289,6 @@ class SeriesMetric(StrEnum):
     MEMORY_USED_MB = "memory_used_mb"
     TEMPERATURE_C = "temperature_c"
     POWER_DRAW_W = "power_draw_w"
-
-
-class GpuKind(StrEnum):
-    """Kinds of devices; a GPU that was both held whole and in parts is `shared` as well."""
-
-    PGPU = "pgpu"  # a whole GPU
-    MIG = "mig"  # an instance of one
-    SHARED = "shared"  # a GPU of which parts were held in the time asked for, by MPS or otherwise
 
 
 class GetSeries(Query, frozen=True, kw_only=True, tag="results.series"):

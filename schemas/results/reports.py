@@ -1,6 +1,7 @@
 """Reports on the ledger: where GPU time, energy and money went, and what was in the way."""
 
 from enum import StrEnum
+from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
@@ -20,12 +21,24 @@ from schemas.scheduler.idle import IDLE_GRACE_SECONDS, IDLE_WINDOW_SECONDS
 
 
 class UsageBy(StrEnum):
-    """What a line of a usage report stands for."""
+    """What a line of a usage report stands for.
+
+    Pods are those that Kubernetes placed by itself: as namespace/pod, by who keeps them as
+    namespace/kind/name, and their namespace as one of ours of its name. `kind` is how a device was
+    handed out, by the values of `GpuKind`.
+    """
 
     NAMESPACE = "namespace"
     REQUESTER = "requester"
     MODEL = "model"
     NODE = "node"
+    POD = "pod"
+    OWNER = "owner"
+    KIND = "kind"
+
+
+# The line of what no pod of Kubernetes had; no pod can have this name.
+NO_POD: Final = "(no pod)"
 
 
 class ReportQuery(Query, frozen=True, kw_only=True):
@@ -48,7 +61,8 @@ class GpuTime(Struct, frozen=True, kw_only=True):
     """GPU-microseconds, which add up to the hours asked for times the GPUs, exactly.
 
     Used and idle are held; unknown is what no sample covers, held or not. Of a shared GPU each
-    part counts for itself; all of them are used while the GPU is busy.
+    part counts for itself. A pod is idle while its own processes are, where it is known of them;
+    else all parts are used while the GPU is busy.
     """
 
     used_us: Count
@@ -58,9 +72,21 @@ class GpuTime(Struct, frozen=True, kw_only=True):
     unknown_us: Count
 
 
+class GpuBooking(Struct, frozen=True, kw_only=True):
+    """The same GPU-microseconds as `GpuTime`, by who had them: reservations, with their pods; pods
+    that Kubernetes placed by itself; nobody.
+    """
+
+    reservations_us: Count = 0
+    pods_us: Count = 0
+    nobody_us: Count = 0
+
+
 class UsageLine(Struct, frozen=True, kw_only=True):
-    """What one namespace, requester, GPU model or node had: the hours that were held, and of these
-    the used, idle and unknown ones. `previous_gpu_hours` are those of as long a time before.
+    """What one namespace, requester, model, node, pod, owner or kind had: the hours that were held,
+    and of these the used, idle and unknown ones. `previous_gpu_hours` are those of as long a time
+    before.
+
     `cost` None: a model without a price. `gpu_limit` is what a namespace may hold at once now, and
     `limit_percent` how much of it the hours are, over the time asked for; None: without a limit.
     """
@@ -87,6 +113,7 @@ class UsageView(View, frozen=True, kw_only=True, tag="results.usage_view"):
     total: GpuTime
     gpus: Count
     currency: str
+    booked: GpuBooking = GpuBooking()
 
 
 class GetWaste(ReportQuery, frozen=True, kw_only=True, tag="results.waste"):
@@ -94,8 +121,11 @@ class GetWaste(ReportQuery, frozen=True, kw_only=True, tag="results.waste"):
 
 
 class WasteLine(Struct, frozen=True, kw_only=True):
-    """A reservation that was idle for at least half of the time that is known, or that never had
-    30 % of the memory that it held. `memory_percent` is the most that it had; None: not known.
+    """A reservation or pod that was idle for at least half of the time that is known, or that never
+    had 30 % of the memory that it held. `memory_percent` is the most that it had; None: not known.
+
+    Of a pod `reservation_id` is Kubernetes' id of it, `owner` who keeps it, such as
+    Deployment/llama. `kind` is a value of `GpuKind`, empty from an older release.
     """
 
     reservation_id: UUID
@@ -107,6 +137,9 @@ class WasteLine(Struct, frozen=True, kw_only=True):
     memory_percent: float | None
     cost: float | None
     because: tuple[str, ...]
+    pod: str = ""
+    owner: str = ""
+    kind: str = ""
 
 
 class WasteView(View, frozen=True, kw_only=True, tag="results.waste_view"):

@@ -88,18 +88,38 @@ class Buffered(Struct, frozen=True, array_like=True, gc=False):
 
 
 class GpuPod(Struct, frozen=True, array_like=True, gc=False, order=True):
-    """A container of a Kubernetes pod to which a GPU, or a share of it, was given."""
+    """A container of a Kubernetes pod to which a GPU, or a share of it, was given.
+
+    `kind` is a `GpuKind`, empty from an older agent; `percent` is how much of the device it was
+    given, and `memory_mb` the memory, None where nothing tells. `uid`, `reservation_id` and
+    `owner`, such as Deployment/llama, are the cluster's own word, empty where it was not asked.
+    """
 
     namespace: str
     pod: str
     container: str
+    kind: str = ""
+    percent: int | None = None
+    memory_mb: Mebibytes | None = None
+    uid: str = ""
+    reservation_id: str = ""
+    owner: str = ""  # last: a stored condition of pods is known by a text at its end
+
+
+class PodUse(Struct, frozen=True, array_like=True, gc=False):
+    """What the processes of one of several pods on a GPU use of it; None is unknown."""
+
+    uid: str
+    memory_used_mb: Mebibytes | None = None
+    utilization_percent: float | None = None
 
 
 class GpuProcess(Struct, frozen=True, array_like=True, gc=False):
     """A process with memory on a GPU.
 
     `reservation_id` comes from `GPUSTEWARD_RESERVATION` in its environment, else from its
-    container's label. `pod_uid` is Kubernetes' own id of the pod it runs in.
+    container's label. `pod_uid` is Kubernetes' own id of the pod it runs in. `utilization_percent`
+    is read only where processes of several pods are on one GPU.
     """
 
     pid: int
@@ -108,6 +128,7 @@ class GpuProcess(Struct, frozen=True, array_like=True, gc=False):
     container_id: str | None = None
     reservation_id: UUID | None = None
     pod_uid: str | None = None
+    utilization_percent: float | None = None
 
 
 class GpuReading(Struct, frozen=True, array_like=True, gc=False):
@@ -116,7 +137,8 @@ class GpuReading(Struct, frozen=True, array_like=True, gc=False):
     `ecc_*` count since the driver was loaded. `nvlinks_up` has the state of each link, by the
     link's number. `performance_state` 0 is the fastest (P0). `memory_utilization_percent` is the
     share of time in which memory was read or written, `buffered` what the driver saw between ticks.
-    `pods` are the containers that kubelet gave it to; None where no kubelet was asked.
+    `pods` are the containers that kubelet gave it to; None where no kubelet was asked. `pod_uses`
+    is what each of several pods uses, as far as their processes tell; one alone uses what is read.
     """
 
     uuid: DeviceUuid
@@ -152,6 +174,7 @@ class GpuReading(Struct, frozen=True, array_like=True, gc=False):
     nvlinks_up: tuple[bool, ...] | None = None
     buffered: tuple[Buffered, ...] | None = None
     pods: tuple[GpuPod, ...] | None = None
+    pod_uses: tuple[PodUse, ...] | None = None
 
 
 class GpuSampled(Sample, frozen=True, kw_only=True, array_like=True, tag="telemetry.gpu_sampled"):

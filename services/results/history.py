@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
+from schemas.gpus.kinds import GpuKind
 from schemas.results.measurements import (
     DeviceSeries,
     GetReport,
     GetSeries,
-    GpuKind,
     ReportView,
     SeriesMetric,
     SeriesPoint,
@@ -67,9 +67,15 @@ WHERE ($1::text IS NULL OR node_id = $1) AND ($2::text IS NULL OR device_uuid = 
 ORDER BY node_id, device_index, device_uuid
 """
 
-SELECT_SHARED: Final = """
-SELECT DISTINCT device_no FROM device_holding
-WHERE hundredths < 100 AND device_no = ANY ($1) AND granted_at < $3 AND ended_at > $2
+# Which devices were handed out so; `shared` are all that were held in parts.
+SELECT_GIVEN_AS: Final = """
+SELECT device_no FROM device_holding
+WHERE (kind = $4 OR $4 = 'shared' AND hundredths < 100)
+  AND device_no = ANY ($1) AND granted_at < $3 AND ended_at > $2
+UNION
+SELECT device_no FROM pod_holding
+WHERE (kind = $4 OR $4 = 'shared' AND kind IN ('vgpu', 'mps', 'time_slice'))
+  AND device_no = ANY ($1) AND began_at < $3 AND ended_at > $2
 """
 
 SELECT_DUE: Final = """
@@ -204,11 +210,11 @@ async def _of_kind(
     start_at: datetime,
     end_at: datetime,
 ) -> list[Row]:
-    if kind is GpuKind.SHARED:
+    if kind not in {GpuKind.PGPU, GpuKind.MIG}:
         numbers = [each["device_no"] for each in devices]
-        rows = await connection.fetch(SELECT_SHARED, numbers, start_at, end_at)
-        shared = {row["device_no"] for row in rows}
-        return [each for each in devices if each["device_no"] in shared]
+        rows = await connection.fetch(SELECT_GIVEN_AS, numbers, start_at, end_at, kind.value)
+        given = {row["device_no"] for row in rows}
+        return [each for each in devices if each["device_no"] in given]
     is_mig = kind is GpuKind.MIG
     return [each for each in devices if each["device_uuid"].startswith(MIG) is is_mig]
 

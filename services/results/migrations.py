@@ -304,4 +304,48 @@ CREATE TABLE engine_sample (
 ALTER TABLE running_attempt ADD COLUMN reservation_id uuid, ADD COLUMN experiment_id uuid,
     ADD COLUMN phase text, ADD COLUMN phase_revision bigint NOT NULL DEFAULT 0;
 """,
+    # When pods of Kubernetes had which devices, and what each of several on one used of it. A pod
+    # goes by Kubernetes' id of it; in `ledger_hour` that stands in the place of a reservation's.
+    """
+CREATE TABLE pod (
+    pod_id uuid PRIMARY KEY,
+    namespace text NOT NULL,
+    pod text NOT NULL,
+    owner text NOT NULL,
+    reservation_id uuid,
+    seen_at timestamptz NOT NULL);
+CREATE INDEX pod_seen ON pod (seen_at);
+
+CREATE TABLE pod_holding (
+    pod_id uuid NOT NULL,
+    device_no int NOT NULL,
+    kind text NOT NULL,
+    percent int,
+    memory_mb bigint,
+    times tstzmultirange NOT NULL,
+    began_at timestamptz GENERATED ALWAYS AS (lower(times)) STORED,
+    ended_at timestamptz GENERATED ALWAYS AS (upper(times)) STORED,
+    PRIMARY KEY (pod_id, device_no)) WITH (fillfactor = 70);
+CREATE INDEX pod_holding_device ON pod_holding (device_no, ended_at);
+CREATE INDEX pod_holding_ended ON pod_holding (ended_at);
+
+CREATE TABLE pod_minute (
+    pod_id uuid NOT NULL,
+    device_no int NOT NULL,
+    at timestamptz NOT NULL,
+    busy bigint NOT NULL,
+    utilization_percent_count bigint NOT NULL,
+    utilization_percent_min double precision,
+    utilization_percent_max double precision,
+    utilization_percent_sum double precision NOT NULL,
+    memory_used_mb_count bigint NOT NULL,
+    memory_used_mb_min double precision,
+    memory_used_mb_max double precision,
+    memory_used_mb_sum double precision NOT NULL,
+    PRIMARY KEY (pod_id, device_no, at));
+CREATE INDEX pod_minute_time ON pod_minute USING brin (at);
+
+ALTER TABLE device ADD COLUMN total_memory_mb bigint;
+ALTER TABLE device_holding ADD COLUMN kind text;
+""",
 )

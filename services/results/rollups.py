@@ -9,9 +9,10 @@ from typing import Final
 import asyncpg
 
 from services.results.domain.rollup import HOUR, MINUTE
-from services.results.gpu_time.hours import IS_BUSY, STRETCHES, mark
+from services.results.gpu_time import pod_times
+from services.results.gpu_time.hours import mark
+from services.results.gpu_time.stretches import IN_MINUTE, IS_BUSY, STRETCHES
 from services.results.history import METRICS
-from services.results.samples.conditions import conditions_of
 from services.results.samples.partitions import Partitions, midnight
 from shared.clock import utcnow
 from shared.errors import UnavailableError
@@ -60,25 +61,12 @@ def _replacing(columns: Iterable[str]) -> str:
 
 # For how long a device was seen, idle and busy, and what it used: the ledger adds these up.
 _OF_MINUTES: Final = ("seen_ms", "idle_ms", "busy_ms", "energy_mj")
-# The devices' minutes first, and then by both: the planner, which knows little of a day that has
-# just begun, would hold each sample against that minute of every node.
-_IN_MINUTE: Final = f"""
-WITH due_of AS MATERIALIZED (
-    SELECT device_no, minute
-    FROM unnest($1::text[], $2::timestamptz[]) AS due (node_id, minute) JOIN device USING (node_id))
-SELECT sample.device_no, observed_at, boot_id, sequence, interval_seconds, minute,
-    {", ".join(METRICS)}
-FROM due_of JOIN sample ON sample.device_no = due_of.device_no
-    AND minute = date_bin('1 minute', observed_at, '2000-01-01Z')
-WHERE observed_at >= minute AND observed_at < minute + interval '1 minute'
-  AND observed_at >= $3 AND observed_at < $4
-"""
 ROLL_UP_MINUTES: Final = f"""
 INSERT INTO sample_minute (device_no, at, {", ".join((*_COLUMNS, *_OF_MINUTES))})
 SELECT device_no, minute, count(*), sum(interval_seconds), {_OF_SAMPLES}, sum(ms),
        coalesce(sum(ms) FILTER (WHERE NOT {IS_BUSY}), 0),
        coalesce(sum(ms) FILTER (WHERE {IS_BUSY}), 0), coalesce(sum(power_draw_w * ms), 0)
-FROM ({STRETCHES.format(source=_IN_MINUTE)}) AS covered
+FROM ({STRETCHES.format(source=IN_MINUTE.format(columns=", ".join(METRICS)))}) AS covered
 GROUP BY 1, 2 {_replacing((*_COLUMNS, *_OF_MINUTES))}
 """
 
@@ -91,30 +79,6 @@ JOIN device USING (node_id) JOIN sample_minute USING (device_no)
 WHERE at >= hour AND at < hour + interval '1 hour' AND at >= $3 AND at < $4
 GROUP BY 1, 2 {_replacing(_COLUMNS)}
 """
-
-# Most installations have no pods, and are spared a second read of every sample.
-HAS_PODS: Final = "SELECT EXISTS (SELECT FROM condition WHERE facts LIKE '%\"]]]')"
-# Joined as rollups are, and to conditions afterwards: a plan that begins with those is slow.
-SELECT_IN_PODS: Final = """
-WITH had AS MATERIALIZED (
-    SELECT DISTINCT device_no, minute, condition_no
-    FROM unnest($1::text[], $2::timestamptz[]) AS due (node_id, minute)
-    JOIN device USING (node_id) JOIN sample USING (device_no)
-    WHERE observed_at >= minute AND observed_at < minute + interval '1 minute'
-      AND observed_at >= $3 AND observed_at < $4 AND condition_no IS NOT NULL)
-SELECT had.* FROM had JOIN condition USING (condition_no) WHERE facts LIKE '%"]]]'
-"""
-ADD_POD_MINUTES: Final = """
-INSERT INTO pod_device AS known
-SELECT namespace, pod, device_no, range_agg(tstzrange(minute, minute + interval '1 minute'))
-FROM unnest($1::text[], $2::text[], $3::int[], $4::timestamptz[])
-    AS had (namespace, pod, device_no, minute)
-GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
-ON CONFLICT (namespace, pod, device_no)
-    DO UPDATE SET minutes = known.minutes + excluded.minutes
-    WHERE NOT known.minutes @> excluded.minutes
-"""
-FORGET_PODS: Final = "DELETE FROM pod_device WHERE upper(minutes) < $1"
 
 # Of the locked ones only: another boot's first samples may have come since the rollup.
 UPDATE_BOOTS: Final = """
@@ -186,7 +150,7 @@ class Rollups:
         async with self.database.transaction() as connection:
             for statement in FORGET:
                 await connection.execute(statement, before)
-            await connection.execute(FORGET_PODS, midnight(self.minutes.oldest_kept()))
+            await pod_times.forget(connection, midnight(self.minutes.oldest_kept()))
 
 
 async def _roll_up(connection: Connection, nodes: list[str], minutes: list[datetime]) -> None:
@@ -195,25 +159,9 @@ async def _roll_up(connection: Connection, nodes: list[str], minutes: list[datet
     first, last = min(minutes), max(minutes)
     await connection.execute(ROLL_UP_MINUTES, nodes, minutes, first, last + MINUTE)
     await connection.execute(ROLL_UP_HOURS, nodes, minutes, first - HOUR, last + HOUR)
-    await _record_pods(connection, nodes, minutes)
+    await pod_times.record(connection, nodes, minutes)
     await connection.execute(UPDATE_BOOTS, nodes, minutes, *boots)
     since: dict[str, datetime] = {}
     for node_id, minute in zip(nodes, minutes, strict=True):
         since[node_id] = min(minute, since.get(node_id, minute))
     await mark(connection, since, utcnow())
-
-
-async def _record_pods(connection: Connection, nodes: list[str], minutes: list[datetime]) -> None:
-    if not await connection.fetchval(HAS_PODS):
-        return
-    first, last = min(minutes), max(minutes)
-    rows = await connection.fetch(SELECT_IN_PODS, nodes, minutes, first, last + MINUTE)
-    conditions = await conditions_of(connection, (row["condition_no"] for row in rows))
-    had = {
-        (pod.namespace, pod.pod, row["device_no"], row["minute"])
-        for row in rows
-        for pod in conditions[row["condition_no"]].pods or ()
-        if "\0" not in pod.namespace + pod.pod
-    }
-    if had:
-        await connection.execute(ADD_POD_MINUTES, *map(list, zip(*sorted(had), strict=True)))

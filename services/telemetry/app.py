@@ -17,6 +17,7 @@ from services.telemetry.domain.labels import parse_labels
 from services.telemetry.event_publisher import EventPublisher, read_host_facts
 from services.telemetry.handlers import Handlers, build_routes
 from services.telemetry.kubernetes.cuda_labels import CudaLabels
+from services.telemetry.kubernetes.pod_facts import PodFactsSource
 from services.telemetry.kubernetes.resource_slices import ClusterApi, ResourceSlices
 from services.telemetry.metrics.exporter import AgentMetrics
 from services.telemetry.metrics.server import MetricsServer
@@ -121,6 +122,7 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
     pods = PodTracker(
         Path(settings.pod_resources_socket),
         ResourceSlices(api, settings.kubernetes_node),
+        PodFactsSource(api, settings.kubernetes_node),
         lambda: devices.facts,
     )
     agent = Agent(

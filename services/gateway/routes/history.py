@@ -10,12 +10,12 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from schemas.errors import ErrorCode
 from schemas.gateway.views import CustomEvent, CustomEventRequest, EventList, Published
+from schemas.gpus.kinds import GpuKind
 from schemas.results.engine_metrics import EngineSeriesView, GetEngineSeries
 from schemas.results.measurements import (
     GetReport,
     GetRequests,
     GetSeries,
-    GpuKind,
     ReportView,
     RequestsView,
     SeriesMetric,

@@ -23,13 +23,17 @@ def devices_of(
     `reported` is all of the attempt's time. What a pod has does not change while it lives, but may
     become known device by device: fewer or more than it requested is no answer.
     """
-    own = GpuPod(pod.namespace, pod.pod, pod.container)
+    own = (pod.namespace, pod.pod, pod.container)
     seen = list(reported)
     if not seen:
         return (), f"no telemetry agent reported from node {pod.node_id}"
     if all(pods is None for _, pods in seen):
         return (), f"the agent on node {pod.node_id} could not ask kubelet which pod has which GPU"
-    had = {device.uuid: device for device, pods in seen if pods and own in pods}
+    had = {
+        device.uuid: device
+        for device, pods in seen
+        if any((each.namespace, each.pod, each.container) == own for each in pods or ())
+    }
     if len(had) != pod.gpus:
         return (), (
             f"kubelet on node {pod.node_id} told of {len(had)} of the {pod.gpus} GPUs "

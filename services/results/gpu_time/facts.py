@@ -25,7 +25,7 @@ from schemas.scheduler.reservations import (
     ReservationGranted,
     ReservationQueued,
 )
-from services.results.domain.device_parts import hundredths_of
+from services.results.domain.device_parts import hundredths_of, kind_of
 from services.results.gpu_time.hours import mark
 from shared.clock import utcnow
 from shared.messaging.bus import Route, event_route
@@ -58,14 +58,14 @@ ON CONFLICT (reservation_id) DO UPDATE SET
 
 HOLD: Final = """
 INSERT INTO device_holding AS known
-    (reservation_id, device_no, epoch, hundredths, memory_mb, granted_at)
-SELECT $1, device_no, $2, hundredths, memory_mb, $3
-FROM unnest($4::text[], $5::text[], $6::int[], $7::bigint[])
-    AS granted (node_id, device_uuid, hundredths, memory_mb)
+    (reservation_id, device_no, epoch, hundredths, memory_mb, kind, granted_at)
+SELECT $1, device_no, $2, hundredths, memory_mb, kind, $3
+FROM unnest($4::text[], $5::text[], $6::int[], $7::bigint[], $8::text[])
+    AS granted (node_id, device_uuid, hundredths, memory_mb, kind)
 JOIN device USING (node_id, device_uuid)
 ORDER BY device_no
 ON CONFLICT (reservation_id, device_no) DO UPDATE SET epoch = excluded.epoch,
-    hundredths = excluded.hundredths, memory_mb = excluded.memory_mb,
+    hundredths = excluded.hundredths, memory_mb = excluded.memory_mb, kind = excluded.kind,
     granted_at = excluded.granted_at
 """
 
@@ -184,6 +184,7 @@ async def _hold(connection: Connection, event: ReservationGranted) -> None:
         [device.uuid for device in event.devices],
         [hundredths_of(device) for device in event.devices],
         [_memory_of(device) for device in event.devices],
+        [kind_of(device).value for device in event.devices],
     )
 
 

@@ -4,8 +4,13 @@ Times count in whole milliseconds and devices in hundredths, so that amounts are
 GPU-microseconds, 10 for a hundredth of a device for a millisecond. What a device was follows from
 the intervals of its holdings and cordons, and from the time that its samples cover:
 
-- held: used, idle, or unknown where no sample with a utilization covers it;
-- not held: cordoned; else free where any sample covers it, unknown where none does.
+- held by a reservation, or by pods of Kubernetes: used, idle, or unknown where no sample with a
+  utilization covers it;
+- not held: cordoned; else free where any sample covers it, unknown where none does, or where it is
+  not known whether a pod had it.
+
+Reservations come first, and pods share what these leave: each its part, in proportion where these
+are more than there is. A pod of a reservation counts as that.
 """
 
 import asyncio
@@ -15,7 +20,9 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from services.results.domain.pods import UNKNOWN_POD
 from services.results.domain.rollup import HOUR, start_of
+from services.results.gpu_time.stretches import IS_BUSY, STRETCHES
 from shared.clock import utcnow
 from shared.postgres.database import Connection, Database, Row
 
@@ -26,28 +33,6 @@ MOST_NODE_HOURS: Final = 100  # in one transaction
 # A device that reports nothing any more counts, as unknown, for that long.
 ABSENT: Final = timedelta(days=7)
 NOBODY: Final = UUID(int=0)  # in place of a reservation, for what is not held
-
-# How much time each sample of a minute covers: from the one before it, the last one also up to
-# the minute's end; never more than two intervals, or two seconds where these are shorter. It needs
-# no sample of another minute, so that a minute can be counted by itself. `date_bin` and `date_part`
-# because `date_trunc` asks for the time zone and `extract` counts in decimals: half of its cost.
-STRETCHES: Final = """
-SELECT stretch.*, (date_part('epoch', until - since) * 1000)::bigint AS ms
-FROM (
-    SELECT source.*,
-        date_bin('1 millisecond',
-            greatest(minute, lag(observed_at) OVER ticks, observed_at - reach), '2000-01-01Z'
-        ) AS since,
-        date_bin('1 millisecond', CASE WHEN lead(observed_at) OVER ticks IS NULL
-            THEN least(minute + interval '1 minute', observed_at + reach)
-            ELSE observed_at END, '2000-01-01Z') AS until
-    FROM (SELECT found.*,
-              2 * greatest(1, least(interval_seconds, 60)) * interval '1 second' AS reach
-          FROM ({source}) AS found) AS source
-    WINDOW ticks AS (PARTITION BY device_no, minute ORDER BY observed_at, boot_id, sequence)
-) AS stretch
-"""
-IS_BUSY: Final = "utilization_percent >= 1"
 
 MARK: Final = """
 INSERT INTO ledger_due AS due (node_id, hour)
@@ -129,12 +114,35 @@ cordon AS MATERIALIZED (
           FROM change) AS change
     WHERE cordoned AND at < end_at
         AND coalesce(following_at, 'infinity') > greatest(at, start_at)),
+pod_time AS MATERIALIZED (
+    SELECT frame.device_no, hour, pod_id, coalesce(reservation_id, pod_id) AS holder_id,
+        coalesce(percent, 100) AS weight, lower(had) AS start_at, upper(had) AS end_at
+    FROM frame JOIN pod_holding AS given USING (device_no) LEFT JOIN pod USING (pod_id)
+    CROSS JOIN LATERAL unnest(times * tstzmultirange(tstzrange(start_at, end_at))) AS had
+    WHERE given.ended_at > start_at AND given.began_at < end_at),
+untold AS MATERIALIZED (
+    SELECT * FROM (
+        SELECT device_no, hour, start_at, end_at FROM pod_time WHERE pod_id = '{UNKNOWN_POD}'
+        UNION
+        SELECT frame.device_no, hour, greatest(start_at, minute),
+            least(end_at, minute + interval '1 minute')
+        FROM frame JOIN device USING (device_no) JOIN agent_boot USING (node_id)
+        CROSS JOIN LATERAL unnest(due) AS minute
+        WHERE minute < end_at AND minute + interval '1 minute' > start_at) AS span
+    WHERE EXISTS (
+        SELECT FROM pod_holding AS given WHERE given.device_no = span.device_no
+        AND pod_id <> '{UNKNOWN_POD}' AND given.ended_at > hour - interval '{ABSENT.days} days'
+        AND given.began_at < hour + interval '1 hour')),
 cut AS (
     SELECT device_no, hour, start_at AS at FROM frame
     UNION SELECT device_no, hour, end_at FROM frame
     UNION SELECT device_no, hour, start_at FROM held UNION SELECT device_no, hour, end_at FROM held
     UNION SELECT device_no, hour, start_at FROM cordon
-    UNION SELECT device_no, hour, end_at FROM cordon),
+    UNION SELECT device_no, hour, end_at FROM cordon
+    UNION SELECT device_no, hour, start_at FROM pod_time
+    UNION SELECT device_no, hour, end_at FROM pod_time
+    UNION SELECT device_no, hour, start_at FROM untold
+    UNION SELECT device_no, hour, end_at FROM untold),
 segment AS MATERIALIZED (
     SELECT device_no, hour, start_at, end_at,
         (extract(epoch FROM end_at - start_at) * 1000)::bigint AS ms
@@ -165,23 +173,29 @@ stretch AS MATERIALIZED ({
         AND observed_at >= $4 AND observed_at < $5'''
     )
 }),
+seen AS MATERIALIZED (
+    SELECT device_no, hour, segment_at, minute, sum(seen_ms)::bigint AS seen_ms,
+        sum(idle_ms)::bigint AS idle_ms, sum(busy_ms)::bigint AS busy_ms,
+        sum(energy_mj) AS energy_mj, max(memory_mb) AS memory_mb
+    FROM (
+        SELECT device_no, hour, segment_at, minute, seen_ms, idle_ms, busy_ms, energy_mj, memory_mb
+        FROM slice WHERE seen_ms IS NOT NULL
+        UNION ALL
+        SELECT slice.device_no, hour, segment_at, slice.minute, covered.ms,
+            CASE WHEN NOT {IS_BUSY} THEN covered.ms ELSE 0 END,
+            CASE WHEN {IS_BUSY} THEN covered.ms ELSE 0 END, power_draw_w * covered.ms,
+            memory_used_mb
+        FROM slice JOIN stretch ON stretch.device_no = slice.device_no
+            AND stretch.minute = slice.minute AND since < end_at AND until > start_at
+        CROSS JOIN LATERAL (SELECT (extract(epoch FROM
+            least(until, end_at) - greatest(since, start_at)) * 1000)::bigint AS ms) AS covered
+        WHERE slice.seen_ms IS NULL) AS each
+    GROUP BY 1, 2, 3, 4),
 tally AS MATERIALIZED (
     SELECT device_no, hour, segment_at, sum(seen_ms)::bigint AS seen_ms,
         sum(idle_ms)::bigint AS idle_ms, sum(busy_ms)::bigint AS busy_ms,
         sum(energy_mj) AS energy_mj, max(memory_mb) AS memory_mb
-    FROM (
-        SELECT device_no, hour, segment_at, seen_ms, idle_ms, busy_ms, energy_mj, memory_mb
-        FROM slice WHERE seen_ms IS NOT NULL
-        UNION ALL
-        SELECT slice.device_no, hour, segment_at, seen.ms,
-            CASE WHEN NOT {IS_BUSY} THEN seen.ms ELSE 0 END,
-            CASE WHEN {IS_BUSY} THEN seen.ms ELSE 0 END, power_draw_w * seen.ms, memory_used_mb
-        FROM slice JOIN stretch ON stretch.device_no = slice.device_no
-            AND stretch.minute = slice.minute AND since < end_at AND until > start_at
-        CROSS JOIN LATERAL (SELECT (extract(epoch FROM
-            least(until, end_at) - greatest(since, start_at)) * 1000)::bigint AS ms) AS seen
-        WHERE slice.seen_ms IS NULL) AS each
-    GROUP BY 1, 2, 3),
+    FROM seen GROUP BY 1, 2, 3),
 known AS MATERIALIZED (
     SELECT segment.*, coalesce(seen_ms, 0) AS seen_ms, coalesce(idle_ms, 0) AS idle_ms,
         coalesce(busy_ms, 0) AS busy_ms, coalesce(energy_mj, 0) AS energy_mj, memory_mb
@@ -194,24 +208,65 @@ part AS MATERIALIZED (
               ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0))) AS hundredths
     FROM known JOIN held ON held.device_no = known.device_no AND held.hour = known.hour
         AND held.start_at <= known.start_at AND held.end_at >= known.end_at),
-remainder AS (
+room AS MATERIALIZED (
     SELECT known.*, 100 - coalesce((
-            SELECT sum(hundredths) FROM part WHERE part.device_no = known.device_no
-            AND part.hour = known.hour AND part.start_at = known.start_at), 0) AS hundredths,
+        SELECT sum(hundredths) FROM part WHERE part.device_no = known.device_no
+        AND part.hour = known.hour AND part.start_at = known.start_at), 0)::bigint AS room
+    FROM known),
+pod_part AS MATERIALIZED (
+    SELECT room.*, pod_id, holder_id, count(*) OVER whole = 1 AND room = 100 AS is_alone,
+        sum(weight) OVER upto * room / greatest(sum(weight) OVER whole, room)
+        - (sum(weight) OVER upto - weight) * room
+            / greatest(sum(weight) OVER whole, room) AS hundredths
+    FROM room JOIN pod_time ON pod_time.device_no = room.device_no AND pod_time.hour = room.hour
+        AND pod_time.start_at <= room.start_at AND pod_time.end_at >= room.end_at
+    WHERE pod_id <> '{UNKNOWN_POD}'
+    WINDOW whole AS (PARTITION BY room.device_no, room.hour, room.start_at),
+        upto AS (PARTITION BY room.device_no, room.hour, room.start_at ORDER BY pod_id)),
+pod_use AS MATERIALIZED (
+    SELECT pod_part.device_no, pod_part.hour, holder_id, ms, hundredths,
+        pod_part.energy_mj, coalesce(sum(own.busy), 0)::bigint AS busy_ms,
+        coalesce(sum(own.idle), 0)::bigint AS idle_ms,
+        max(CASE WHEN is_alone THEN seen.memory_mb ELSE memory_used_mb_max END) AS memory_mb
+    FROM pod_part LEFT JOIN seen ON seen.device_no = pod_part.device_no
+        AND seen.hour = pod_part.hour AND segment_at = start_at
+    LEFT JOIN pod_minute AS used ON used.pod_id = pod_part.pod_id AND NOT is_alone
+        AND used.device_no = pod_part.device_no AND used.at = minute
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN utilization_percent_count > 0
+            THEN seen.seen_ms * used.busy / utilization_percent_count ELSE seen.busy_ms END AS busy,
+        CASE WHEN utilization_percent_count > 0
+            THEN seen.seen_ms - seen.seen_ms * used.busy / utilization_percent_count
+            ELSE seen.idle_ms END AS idle) AS own
+    GROUP BY pod_part.device_no, pod_part.hour, pod_part.start_at, pod_part.pod_id, holder_id, ms,
+        hundredths, pod_part.energy_mj),
+remainder AS (
+    SELECT room.*, room - coalesce((
+            SELECT sum(hundredths) FROM pod_part WHERE pod_part.device_no = room.device_no
+            AND pod_part.hour = room.hour AND pod_part.start_at = room.start_at), 0) AS hundredths,
         EXISTS (
-            SELECT FROM cordon WHERE cordon.device_no = known.device_no AND cordon.hour = known.hour
-            AND cordon.start_at <= known.start_at AND cordon.end_at >= known.end_at) AS cordoned
-    FROM known)
+            SELECT FROM cordon WHERE cordon.device_no = room.device_no AND cordon.hour = room.hour
+            AND cordon.start_at <= room.start_at AND cordon.end_at >= room.end_at) AS cordoned,
+        CASE WHEN EXISTS (
+            SELECT FROM untold WHERE untold.device_no = room.device_no AND untold.hour = room.hour
+            AND untold.start_at <= room.start_at AND untold.end_at >= room.end_at)
+        THEN 0 ELSE seen_ms END AS free_ms
+    FROM room)
 SELECT hour, device_no, reservation_id, sum(busy_ms * hundredths * 10)::bigint AS used_us,
     sum(idle_ms * hundredths * 10)::bigint AS idle_us, 0::bigint AS free_us,
     0::bigint AS cordoned_us, sum((ms - busy_ms - idle_ms) * hundredths * 10)::bigint AS unknown_us,
     sum(energy_mj * hundredths::float8 / 100) AS energy_mj, max(memory_mb) AS memory_mb
-FROM part GROUP BY 1, 2, 3
+FROM (
+    SELECT hour, device_no, reservation_id, busy_ms, idle_ms, ms, hundredths, energy_mj, memory_mb
+    FROM part UNION ALL
+    SELECT hour, device_no, holder_id, busy_ms, idle_ms, ms, hundredths, energy_mj, memory_mb
+    FROM pod_use) AS held
+GROUP BY 1, 2, 3
 UNION ALL
 SELECT hour, device_no, '{NOBODY}'::uuid, 0, 0,
-    sum(CASE WHEN cordoned THEN 0 ELSE seen_ms * hundredths * 10 END)::bigint,
+    sum(CASE WHEN cordoned THEN 0 ELSE free_ms * hundredths * 10 END)::bigint,
     sum(CASE WHEN cordoned THEN ms * hundredths * 10 ELSE 0 END)::bigint,
-    sum(CASE WHEN cordoned THEN 0 ELSE (ms - seen_ms) * hundredths * 10 END)::bigint,
+    sum(CASE WHEN cordoned THEN 0 ELSE (ms - free_ms) * hundredths * 10 END)::bigint,
     sum(energy_mj * hundredths::float8 / 100), NULL
 FROM remainder GROUP BY 1, 2
 """
@@ -227,6 +282,8 @@ FORGET: Final = (
     "DELETE FROM ledger_hour WHERE hour < $1",
     "DELETE FROM device_holding WHERE ended_at < $1",
     "DELETE FROM reservation WHERE ended_at < $1",
+    "DELETE FROM pod_holding WHERE ended_at < $1",
+    "DELETE FROM pod WHERE seen_at < $1",
 )
 FORGET_SECONDS: Final = 3600.0
 

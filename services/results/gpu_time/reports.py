@@ -16,6 +16,7 @@ from schemas.results.reports import (
     GetUsage,
     GetWaits,
     GetWaste,
+    GpuBooking,
     GpuTime,
     ReportQuery,
     UsageBy,
@@ -28,7 +29,17 @@ from schemas.results.reports import (
 )
 from schemas.scheduler.namespaces import ListNamespaces, NamespaceList
 from services.results.domain.rollup import HOUR, end_of, start_of
-from services.results.gpu_time.hours import COLUMNS, NOBODY, compute
+from services.results.gpu_time.hours import COLUMNS, compute
+from services.results.gpu_time.report_queries import (
+    NAME,
+    SELECT_ENDS,
+    SELECT_FAILED,
+    SELECT_HELD,
+    SELECT_IS_STORED,
+    SELECT_TOTAL,
+    SELECT_WAITS,
+    SELECT_WASTE,
+)
 from services.results.summaries.memory_trends import trend_of
 from shared.clock import utcnow
 from shared.errors import RefusedError, UnavailableError
@@ -45,88 +56,6 @@ MOST_ATTEMPTS: Final = 5_000  # decoded for one answer
 EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
 UNUSED_MEMORY_PERCENT: Final = 30.0
 IDLE_PERCENT: Final = 50.0
-
-# What runs is computed for the question, and beside what is stored looks the same.
-HOURS: Final = f"""
-SELECT {COLUMNS} FROM ledger_hour WHERE hour >= $1 AND hour < $2
-UNION ALL
-SELECT * FROM unnest($3::timestamptz[], $4::int[], $5::uuid[], $6::bigint[], $7::bigint[],
-    $8::bigint[], $9::bigint[], $10::bigint[], $11::float8[], $12::float8[])
-"""
-SELECT_IS_STORED: Final = "SELECT EXISTS (SELECT FROM ledger_hour WHERE hour = $1)"
-
-# What people call a holder: of an experiment its task.
-REQUESTER: Final = """
-CASE WHEN holder LIKE 'experiment/%/%'
-    THEN regexp_replace(regexp_replace(holder, '^experiment/[^/]*/', ''), '#[0-9]+$', '')
-    ELSE holder END
-"""
-NAME: Final = {
-    UsageBy.NAMESPACE: "coalesce(namespace, '')",
-    UsageBy.REQUESTER: f"coalesce({REQUESTER}, '')",
-    UsageBy.MODEL: "device.name",
-    UsageBy.NODE: "device.node_id",
-}
-SELECT_HELD: Final = f"""
-SELECT {{name}} AS name, device.name AS model, sum(used_us)::float8 AS used_us,
-    sum(idle_us)::float8 AS idle_us, sum(unknown_us)::float8 AS unknown_us,
-    sum(energy_mj) AS energy_mj
-FROM ({HOURS}) AS hours JOIN device USING (device_no) LEFT JOIN reservation USING (reservation_id)
-WHERE reservation_id <> '{NOBODY}' AND ($13::text IS NULL OR namespace = $13)
-GROUP BY 1, 2
-"""
-SELECT_TOTAL: Final = f"""
-SELECT count(DISTINCT device_no) AS gpus, coalesce(sum(used_us), 0)::bigint AS used_us,
-    coalesce(sum(idle_us), 0)::bigint AS idle_us, coalesce(sum(free_us), 0)::bigint AS free_us,
-    coalesce(sum(cordoned_us), 0)::bigint AS cordoned_us,
-    coalesce(sum(unknown_us), 0)::bigint AS unknown_us
-FROM ({HOURS}) AS hours
-"""
-SELECT_WASTE: Final = f"""
-SELECT reservation_id, coalesce(namespace, '') AS namespace, coalesce(holder, '') AS holder,
-    device.name AS model, sum(used_us)::float8 AS used_us, sum(idle_us)::float8 AS idle_us,
-    sum(unknown_us)::float8 AS unknown_us,
-    max(hours.memory_mb / nullif(holding.memory_mb, 0)) AS memory_share
-FROM ({HOURS}) AS hours JOIN device USING (device_no) LEFT JOIN reservation USING (reservation_id)
-LEFT JOIN device_holding AS holding USING (reservation_id, device_no)
-WHERE reservation_id <> '{NOBODY}' AND ($13::text IS NULL OR namespace = $13)
-GROUP BY 1, 2, 3, 4
-"""
-SELECT_WAITS: Final = """
-SELECT namespace, count(*) AS requests, count(granted_at) AS granted,
-    count(*) FILTER (WHERE granted_at IS NULL AND ended_at IS NULL) AS waiting,
-    count(*) FILTER (WHERE granted_at IS NULL AND ended_at IS NOT NULL) AS ended,
-    percentile_cont(0.5) WITHIN GROUP (ORDER BY waited_seconds) AS p50_seconds,
-    percentile_cont(0.95) WITHIN GROUP (ORDER BY waited_seconds) AS p95_seconds,
-    max(waited_seconds) AS longest_seconds, count(off_seconds) AS expected,
-    percentile_cont(0.5) WITHIN GROUP (ORDER BY off_seconds) AS expected_off_p50_seconds,
-    percentile_cont(0.95) WITHIN GROUP (ORDER BY off_seconds) AS expected_off_p95_seconds,
-    count(start_off_seconds) AS forecast,
-    percentile_cont(0.5) WITHIN GROUP (ORDER BY start_off_seconds) AS start_off_p50_seconds,
-    percentile_cont(0.9) WITHIN GROUP (ORDER BY start_off_seconds) AS start_off_p90_seconds
-FROM (SELECT namespace, requested_at, granted_at, ended_at, waited_seconds,
-    CASE WHEN state = 'released' THEN
-        abs(extract(epoch FROM ended_at - granted_at) - expected_seconds)::float8
-    END AS off_seconds,
-    abs(extract(epoch FROM granted_at - forecast_start_at))::float8 AS start_off_seconds
-    FROM reservation) AS reservation
-WHERE requested_at >= $1 AND requested_at < $2 AND ($3::text IS NULL OR namespace = $3)
-GROUP BY 1 ORDER BY requests DESC, namespace
-"""
-SELECT_ENDS: Final = """
-SELECT state AS reason, count(*) AS count, max(ended_at) AS last_at,
-    (array_agg(reason ORDER BY ended_at DESC))[1] AS message
-FROM reservation
-WHERE ended_at >= $1 AND ended_at < $2 AND ($3::text IS NULL OR namespace = $3)
-    AND state NOT IN ('released', 'cancelled')
-GROUP BY 1
-"""
-SELECT_FAILED: Final = """
-SELECT outcome, finished_at, event FROM attempt
-WHERE finished_at >= $1 AND finished_at < $2 AND ($3::text IS NULL OR namespace = $3)
-    AND outcome IN ('failed', 'interrupted')
-ORDER BY finished_at DESC LIMIT $4
-"""
 
 _decode_event = msgspec.msgpack.Decoder(AttemptFinished).decode
 Arguments = Sequence[object]
@@ -170,6 +99,7 @@ class Reports:
         seconds = (min(end, utcnow()) - start).total_seconds()
         fields = dict(total) if total is not None else {}
         gpus = fields.pop("gpus", 0)
+        booked = GpuBooking(**{name: fields.pop(name, 0) for name in GpuBooking.__struct_fields__})
         return UsageView(
             start_at=start,
             end_at=end,
@@ -180,6 +110,7 @@ class Reports:
             ),
             total=GpuTime(**fields),
             gpus=gpus,
+            booked=booked,
             currency=self.currency,
         )
 
@@ -261,6 +192,9 @@ class Reports:
             reservation_id=row["reservation_id"],
             namespace=row["namespace"],
             holder=row["holder"],
+            pod=row["pod"],
+            owner=row["owner"],
+            kind=row["kind"],
             gpu_hours=_held_hours(row),
             idle_hours=row["idle_us"] / HOUR_US,
             idle_percent=idle,

@@ -13,6 +13,7 @@ import asyncpg
 from schemas.base import LARGEST_INTEGER
 from schemas.telemetry.readings import GpuPod, GpuProcess, GpuReading, GpuSampled
 from services.results.domain.reading import Condition, Tenant
+from services.results.samples import pod_uses
 from services.results.samples.agent_boots import claim
 from services.results.samples.copied_rows import BEGIN, COLUMNS, END, device_values, tick_values
 from services.results.samples.partitions import DAYS_AHEAD, Partitions
@@ -22,10 +23,11 @@ from shared.logging import log
 from shared.postgres.database import Connection, Database, to_json
 
 UPSERT_DEVICE: Final = """
-INSERT INTO device (node_id, device_uuid, device_index, name, simulated)
-VALUES ($1, $2, $3, $4, $5)
+INSERT INTO device (node_id, device_uuid, device_index, name, simulated, total_memory_mb)
+VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (node_id, device_uuid) DO UPDATE
-    SET device_index = $3, name = coalesce(nullif($4, ''), device.name), simulated = $5
+    SET device_index = $3, name = coalesce(nullif($4, ''), device.name), simulated = $5,
+        total_memory_mb = coalesce($6, device.total_memory_mb)
 RETURNING device_no
 """
 
@@ -52,7 +54,7 @@ FIRST_YEAR: Final = 1970  # a clock before it is broken, as is one so far ahead 
 LARGEST_LEAD: Final = timedelta(days=DAYS_AHEAD)
 
 DeviceKey = tuple[str, str]
-DeviceRow = tuple[int, str | None, bool]
+DeviceRow = tuple[int, str | None, bool, int | None]
 UNKNOWN_DEVICE: Final = (0, None)
 UNKNOWN_CONDITION: Final = 0  # Postgres counts from 1
 # What a condition is made of, cheaper to look up than to put in order.
@@ -136,8 +138,12 @@ class SampleStore:
                 partition = self.partitions.table.name_of(day)
                 await insert(connection, partition, b"".join((BEGIN, *parts, END)))
             if fresh:
+                await pod_uses.add(connection, fresh, self._number_of)
                 await self.stored(connection, _spans(fresh))
         return fresh
+
+    def _number_of(self, node_id: str, uuid: str) -> int:
+        return self._devices[node_id, uuid][0]
 
     async def _register_devices(self, changed: Mapping[DeviceKey, DeviceRow]) -> None:
         """Give every device its number, and store what changed about it."""
@@ -145,10 +151,8 @@ class SampleStore:
             return
         async with self.database.transaction() as connection:
             numbers = {
-                (node_id, uuid): await connection.fetchval(
-                    UPSERT_DEVICE, node_id, uuid, index, (name or "").replace("\0", ""), simulated
-                )
-                for (node_id, uuid), (index, name, simulated) in sorted(changed.items())
+                key: await connection.fetchval(UPSERT_DEVICE, *key, *_columns_of(row))
+                for key, row in sorted(changed.items(), key=lambda each: each[0])
             }
         self._devices.update({key: (number, changed[key]) for key, number in numbers.items()})
 
@@ -177,7 +181,7 @@ class SampleStore:
         is_complete = True
         for gpu in sample.gpus:
             device_no, known = devices.get((node_id, gpu.uuid), UNKNOWN_DEVICE)
-            if known != (facts := (gpu.index, gpu.name, simulated)):
+            if known != (facts := (gpu.index, gpu.name, simulated, gpu.memory_total_mb)):
                 news.devices[node_id, gpu.uuid] = facts
                 is_complete &= known is not None
             condition_no = conditions.get(found := _found(gpu), UNKNOWN_CONDITION)
@@ -186,6 +190,13 @@ class SampleStore:
                 is_complete = False
             rows.append(device_values(device_no, condition_no, gpu))
         return tick_values(sample).join(rows) if is_complete else None
+
+
+def _columns_of(row: DeviceRow) -> tuple[int, str, bool, int | None]:
+    """Return the columns of a device; what Postgres cannot hold is unknown."""
+    index, name, simulated, memory_mb = row
+    is_known = memory_mb is not None and memory_mb <= LARGEST_INTEGER
+    return index, (name or "").replace("\0", ""), simulated, memory_mb if is_known else None
 
 
 def _found(gpu: GpuReading) -> Found:

@@ -3,22 +3,33 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeVar
 
 from services.telemetry.domain.pods import PodDevices
-from services.telemetry.kubernetes.wire import pods_of
+from services.telemetry.kubernetes.wire import allocatable_of, pods_of
 from shared.errors import UnavailableError
 from shared.waiting import within
 
-METHOD: Final = "/v1.PodResourcesLister/List"
+LIST: Final = "/v1.PodResourcesLister/List"
+ALLOCATABLE: Final = "/v1.PodResourcesLister/GetAllocatableResources"
 ANSWER_SECONDS: Final = 3.0
 
-List = Callable[[], Awaitable[tuple[PodDevices, ...]]]
+T = TypeVar("T")
+
+
+class Kubelet(NamedTuple):
+    """What kubelet is asked: what pods have, and every id that it may give, after its resource.
+
+    Each call raises UnavailableError.
+    """
+
+    pods: Callable[[], Awaitable[tuple[PodDevices, ...]]]
+    allocatable: Callable[[], Awaitable[tuple[tuple[str, str], ...]]]
 
 
 @asynccontextmanager
-async def kubelet(socket: Path) -> AsyncIterator[List]:
-    """A connection that lists what pods have. Each list raises UnavailableError."""
+async def kubelet(socket: Path) -> AsyncIterator[Kubelet]:
+    """A connection to kubelet, opened with the first question."""
     # Imported once there is a kubelet: other agents are spared its memory.
     from grpclib.client import Channel, UnaryUnaryMethod
     from grpclib.encoding.base import CodecBase
@@ -36,12 +47,13 @@ async def kubelet(socket: Path) -> AsyncIterator[List]:
             return data
 
     channel = Channel(path=str(socket), codec=Unread())
-    method = UnaryUnaryMethod[bytes, bytes](channel, METHOD, bytes, bytes)
+    listing = UnaryUnaryMethod[bytes, bytes](channel, LIST, bytes, bytes)
+    allocating = UnaryUnaryMethod[bytes, bytes](channel, ALLOCATABLE, bytes, bytes)
 
-    async def listed() -> tuple[PodDevices, ...]:
+    async def answer(method: UnaryUnaryMethod[bytes, bytes], read: Callable[[bytes], T]) -> T:
         try:
             async with within(ANSWER_SECONDS):
-                return pods_of(await method(b""))
+                return read(await method(b""))
         except TimeoutError as error:
             raise UnavailableError(
                 f"expected kubelet at {socket} to answer within {ANSWER_SECONDS:g} s, it did not"
@@ -50,6 +62,9 @@ async def kubelet(socket: Path) -> AsyncIterator[List]:
             raise UnavailableError(f"kubelet at {socket} does not answer: {error}") from error
 
     try:
-        yield listed
+        yield Kubelet(
+            pods=lambda: answer(listing, pods_of),
+            allocatable=lambda: answer(allocating, allocatable_of),
+        )
     finally:
         channel.close()

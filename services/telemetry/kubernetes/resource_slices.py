@@ -126,14 +126,16 @@ def _name(attributes: Mapping[str, _Value]) -> str:
     return next((values[each] for each in ATTRIBUTES if values.get(each)), "")
 
 
-async def call_api(api: ClusterApi, path: str, *, patch: str | None = None) -> str:
-    """A GET, or a merge patch. Raises OSError and SourceFailedError."""
+async def call_api(
+    api: ClusterApi, path: str, *, patch: str | None = None, headers: str = ""
+) -> str:
+    """A GET, or a merge patch; `headers` are further lines. Raises OSError, SourceFailedError."""
     trusted = ssl.create_default_context(cafile=str(api.authority_file))
     kind = "" if patch is None else "Content-Type: application/merge-patch+json\r\n"
     return await http_get(
         f"{api.address}{path}",
         deadline_seconds=ANSWER_SECONDS,
-        headers=f"Authorization: Bearer {api.token_file.read_text().strip()}\r\n{kind}",
+        headers=f"Authorization: Bearer {api.token_file.read_text().strip()}\r\n{kind}{headers}",
         trusted=trusted,
         patch=patch,
     )

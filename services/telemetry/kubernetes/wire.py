@@ -1,4 +1,4 @@
-"""Kubelet's answer to PodResourcesLister.List, from the wire form of protocol buffers.
+"""Kubelet's answers of PodResourcesLister, from the wire form of protocol buffers.
 
 The messages are those of k8s.io/kubelet/pkg/apis/podresources/v1/api.proto; what is not read here
 is passed over, as the format asks of old readers.
@@ -20,16 +20,26 @@ def pods_of(answer: bytes) -> tuple[PodDevices, ...]:
     return tuple(found for pod in _all(answer, 1) for found in _containers(pod))
 
 
+def allocatable_of(answer: bytes) -> tuple[tuple[str, str], ...]:
+    """Return every id that plugins registered, after its resource; raise as `pods_of` does."""
+    return tuple(_ids(answer, 1))
+
+
+def _ids(message: bytes, number: int) -> Iterator[tuple[str, str]]:
+    for devices in _all(message, number):
+        resource = _text(devices, 1)
+        for device_id in _all(devices, 2):
+            yield resource, device_id.decode()
+
+
 def _containers(pod: bytes) -> Iterator[PodDevices]:
     name, namespace = _text(pod, 1), _text(pod, 2)
     for container in _all(pod, 3):
+        ids = tuple(_ids(container, 2))
         given = PodDevices(
             pod=GpuPod(namespace, name, _text(container, 1)),
-            device_ids=tuple(
-                device_id.decode()
-                for devices in _all(container, 2)
-                for device_id in _all(devices, 2)
-            ),
+            device_ids=tuple(device_id for _, device_id in ids),
+            resources=tuple(resource for resource, _ in ids),
             claimed=tuple(
                 ClaimedDevice(_text(device, 2), _text(device, 3), _text(device, 4))
                 for claim in _all(container, 5)

@@ -37,8 +37,13 @@ ENGINE_NEEDS: Final[dict[str, tuple[Right, ...]]] = {
     "executor": (*ENGINE_RIGHTS, *ENGINE_DRA_RIGHTS, *OME_RIGHTS, *KUEUE_RIGHTS),
 }
 NAMESPACES: Final = ("default", "kube-public", "kube-system", "gpusteward", "gpusteward-engines")
-# What joins claims to GPUs, where there are claims.
-AGENT_NEEDS: Final = {("resourceslices.resource.k8s.io", "list")}
+# What joins claims to GPUs, where there are claims; pods to their owners and processes; and how
+# GPUs are shared.
+AGENT_NEEDS: Final = {
+    ("resourceslices.resource.k8s.io", "list"),
+    ("pods", "list"),
+    ("nodes", "get"),
+}
 NVIDIA_RUNTIME: Final[Object] = {
     "apiVersion": "node.k8s.io/v1",
     "kind": "RuntimeClass",

@@ -6,7 +6,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from schemas.results.measurements import GetSeries, GpuKind, SeriesMetric
+from schemas.gpus.kinds import GpuKind
+from schemas.results.measurements import GetSeries, SeriesMetric
 from services.results import history
 from services.results.domain.rollup import HOUR, Level, start_of
 from services.results.migrations import MIGRATIONS
@@ -110,6 +111,7 @@ async def test_a_spike_survives_a_week_and_devices_are_chosen_by_their_model(
         GpuKind.PGPU: ["GPU-0", "GPU-1"] * 2,
         GpuKind.MIG: ["MIG-1"],
         GpuKind.SHARED: ["GPU-1"] * 2,
+        **{kind: [] for kind in (GpuKind.VGPU, GpuKind.MPS, GpuKind.TIME_SLICE)},
     }
     assert read_for_whole_minutes == set()
     assert connection.raw_partitions == {Table.RAW.name_of(start.date())}  # of the cut minute

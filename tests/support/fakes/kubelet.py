@@ -21,6 +21,7 @@ class FakeKubelet:
     def __init__(self, socket: Path) -> None:
         self.socket = socket
         self.answer = b""
+        self.allocatable = b""
         self.lists = 0
         self.hangs = threading.Event()
         self._goes_on = threading.Event()
@@ -30,9 +31,14 @@ class FakeKubelet:
         self._goes_on.clear()
         with ThreadPoolExecutor(max_workers=4) as threads:
             server = grpc.server(threads)
-            handler = grpc.unary_unary_rpc_method_handler(self._list)
+            handlers = {
+                "List": grpc.unary_unary_rpc_method_handler(self._list),
+                "GetAllocatableResources": grpc.unary_unary_rpc_method_handler(
+                    lambda _, __: self.allocatable
+                ),
+            }
             server.add_generic_rpc_handlers(
-                [grpc.method_handlers_generic_handler("v1.PodResourcesLister", {"List": handler})]
+                [grpc.method_handlers_generic_handler("v1.PodResourcesLister", handlers)]
             )
             server.add_insecure_port(f"unix:{self.socket}")
             server.start()
@@ -55,9 +61,17 @@ def encoded(containers: Sequence[PodDevices]) -> bytes:
     return b"".join(_bytes(1, _pod(each)) for each in containers)
 
 
+def encoded_ids(ids: Sequence[tuple[str, str]], number: int = 1) -> bytes:
+    """Encode ids of devices, each after its resource, as kubelet does."""
+    return b"".join(
+        _bytes(number, _bytes(1, resource.encode()) + _bytes(2, device_id.encode()))
+        for resource, device_id in ids
+    )
+
+
 def _pod(given: PodDevices) -> bytes:
-    ids = b"".join(_bytes(2, each.encode()) for each in given.device_ids)
-    devices = _bytes(2, _bytes(1, b"nvidia.com/gpu") + ids) if ids else b""
+    resources = given.resources or ("nvidia.com/gpu",) * len(given.device_ids)
+    devices = encoded_ids(tuple(zip(resources, given.device_ids, strict=True)), number=2)
     claims = b"".join(
         _bytes(4, b"".join(_bytes(2 + i, name.encode()) for i, name in enumerate(each)))
         for each in given.claimed

@@ -17,7 +17,7 @@ enum { DEVICES = 8, RULES = 16, LINKS = 18, PROCESSES = 4, INSTANCES = 8, SAMPLE
 
 /* Mirrored by tests/support/fakes/nvml.py; eight-byte numbers leave no padding to disagree about. */
 struct link { uint64_t up, remote; };
-struct running { uint64_t pid, memory, graphics, instance; };
+struct running { uint64_t pid, memory, graphics, instance, utilization; };
 struct sample { uint64_t at_us, utilization, power_mw; };
 struct instance { char uuid[96], name[96]; uint64_t gpu_instance, compute_instance, total, used, slices, start, size, whole; };
 struct device {
@@ -166,7 +166,6 @@ ABSENT(nvmlDeviceGetDriverModel)
 ABSENT(nvmlDeviceGetDriverModel_v2)
 ABSENT(nvmlDeviceGetFieldValues)
 ABSENT(nvmlDeviceGetTemperatureThreshold)
-ABSENT(nvmlDeviceGetProcessUtilization)
 
 API int nvmlDeviceGetPowerManagementLimitConstraints(void *handle, unsigned *minimum, unsigned *maximum) {
     WHOLE(handle);
@@ -342,6 +341,25 @@ API int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned *count, s
 API int nvmlDeviceGetGraphicsRunningProcesses_v3(void *handle, unsigned *count, struct process *processes) {
     ENTER(INDEX(handle));
     return running(handle, count, processes, 1);
+}
+
+/* Those that are busy, and no others, as drivers have it. */
+struct turn { unsigned pid; unsigned long long at_us; unsigned sm, memory, encoder, decoder; };
+API int nvmlDeviceGetProcessUtilization(void *handle, struct turn *turns, unsigned *count, unsigned long long since_us) {
+    WHOLE(handle);
+    struct device *device = DEVICE(handle);
+    unsigned room = turns == NULL ? 0 : *count;
+    *count = 0;
+    for (uint64_t number = 0; number < device->process_count && number < PROCESSES; number++) {
+        struct running *process = &device->processes[number];
+        if (!process->utilization) continue;
+        if (*count < room) {
+            turns[*count] = (struct turn){(unsigned)process->pid, since_us + 1, (unsigned)process->utilization, 0, 0, 0};
+        }
+        ++*count;
+    }
+    if (!*count) return NOT_FOUND;
+    return *count > room ? INSUFFICIENT_SIZE : SUCCESS;
 }
 
 struct value { unsigned long long at_us; union { unsigned number; unsigned long long wide; } value; };

@@ -53,7 +53,7 @@ class Link(ctypes.Structure):
 class Running(ctypes.Structure):
     """One process; `graphics` 1 lists it there, `instance` is its GPU instance."""
 
-    _fields_ = _numbers("pid", "memory", "graphics", "instance")
+    _fields_ = _numbers("pid", "memory", "graphics", "instance", "utilization")
 
 
 class Sample(ctypes.Structure):

@@ -1,6 +1,7 @@
 """GPUs joined to pods: kubelet's answer, names of devices, ResourceSlices."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -23,6 +24,13 @@ GPUS = (
 )
 
 
+def names_of(found: Mapping[str, tuple[GpuPod, ...]]) -> dict[str, tuple[GpuPod, ...]]:
+    return {
+        uuid: tuple(GpuPod(each.namespace, each.pod, each.container) for each in pods)
+        for uuid, pods in found.items()
+    }
+
+
 def test_what_kubelet_itself_encodes_is_read() -> None:
     assert pods_of(GOLDEN) == (
         PodDevices(
@@ -31,6 +39,7 @@ def test_what_kubelet_itself_encodes_is_read() -> None:
                 "GPU-00000000-0000-0000-0000-000000000000",
                 "GPU-00000000-0000-0000-0000-000000000001",
             ),
+            resources=("nvidia.com/gpu",) * 2,
         ),
         PodDevices(pod=GpuPod("team-ä", "claimer", "ctr0"), claimed=(CLAIMED,)),
     )
@@ -78,7 +87,7 @@ def test_bytes_that_are_no_answer_raise_nothing_else(answer: bytes) -> None:
 def test_a_device_is_known_by_every_name_that_plugins_give_it(name: str, want: str | None) -> None:
     found = pods_of_devices([PodDevices(pod=LLAMA, device_ids=(name,))], GPUS, {})
 
-    assert found == ({} if want is None else {want: (LLAMA,)})
+    assert names_of(found) == ({} if want is None else {want: (LLAMA,)})
 
 
 def test_a_shared_device_has_all_its_pods_and_each_once() -> None:
@@ -87,14 +96,15 @@ def test_a_shared_device_has_all_its_pods_and_each_once() -> None:
         PodDevices(pod=LLAMA, device_ids=("GPU-a::2",)),
     ]
 
-    assert pods_of_devices(containers, GPUS, {}) == {"GPU-a": (LLAMA, OTHER)}
+    assert names_of(pods_of_devices(containers, GPUS, {})) == {"GPU-a": (LLAMA, OTHER)}
 
 
 def test_a_claimed_device_goes_by_what_its_slice_says() -> None:
     containers = [PodDevices(pod=LLAMA, claimed=(CLAIMED,))]
 
-    assert pods_of_devices(containers, GPUS, {CLAIMED: "GPU-b"}) == {"GPU-b": (LLAMA,)}
-    assert pods_of_devices(containers, GPUS, {CLAIMED: "0000:18:00.0"}) == {"GPU-a": (LLAMA,)}
+    for name, uuid in (("GPU-b", "GPU-b"), ("0000:18:00.0", "GPU-a")):
+        found = pods_of_devices(containers, GPUS, {CLAIMED: name})
+        assert names_of(found) == {uuid: (LLAMA,)}
     assert pods_of_devices(containers, GPUS, {}) == {}
 
 
@@ -103,7 +113,12 @@ def test_names_of_every_kind_survive_the_wire(
     names: list[tuple[str, str, str, str, str, str]],
 ) -> None:
     containers = [
-        PodDevices(pod=GpuPod(a, b, c), device_ids=(d,), claimed=(ClaimedDevice(d, e, f), CLAIMED))
+        PodDevices(
+            pod=GpuPod(a, b, c),
+            device_ids=(d,),
+            claimed=(ClaimedDevice(d, e, f), CLAIMED),
+            resources=(e,),
+        )
         for a, b, c, d, e, f in names
     ]
 

@@ -2,13 +2,19 @@
 
 from ctypes import byref, c_uint, create_string_buffer
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 import pynvml
+from msgspec.structs import replace
 
 from schemas.telemetry.readings import GpuProcess
 from services.telemetry.host.processes import ProcessTable
-from services.telemetry.sources.nvml.child.calls import Handle, known, library_function
+from services.telemetry.sources.nvml.child.calls import (
+    Handle,
+    known,
+    library_function,
+    raise_if_lost,
+)
 
 MEBIBYTE: Final = 1 << 20
 _ENTRY: Final = Struct("I4xQII")  # nvmlProcessInfo_t: PID, bytes, GPU instance, compute instance
@@ -32,6 +38,42 @@ def running_processes(handle: Handle, table: ProcessTable) -> tuple[GpuProcess, 
         is_larger = before is None or (used is not None and used > before)
         used_mb[pid] = used if is_larger else before
     return tuple(_process(table, pid, used) for pid, used in used_mb.items())
+
+
+class ProcessTurns:
+    """How busy each process keeps a GPU, read only where processes of several pods share it.
+
+    The driver lists those that were busy since the last call, not the others; MIG instances tell
+    nothing of it.
+    """
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+        self._since_us = 0
+
+    def added_to(
+        self, processes: tuple[GpuProcess, ...] | None, busy: Any
+    ) -> tuple[GpuProcess, ...] | None:
+        """The processes with their utilization; `busy` is the GPU's, None if it is unknown."""
+        if processes is None or len({each.pod_uid for each in processes} - {None}) < 2:
+            return processes
+        try:
+            entries = pynvml.nvmlDeviceGetProcessUtilization(self._handle, self._since_us)
+        except pynvml.NVMLError as error:
+            raise_if_lost(error)
+            is_rest = error.value == pynvml.NVML_ERROR_NOT_FOUND and busy is not None
+            if not is_rest or busy.gpu:
+                return processes
+            entries = []
+        self._since_us = max((each.timeStamp for each in entries), default=self._since_us)
+        # The newest of each; drivers have told more than there is.
+        percents = {each.pid: each.smUtil for each in sorted(entries, key=lambda e: e.timeStamp)}
+        return tuple(
+            replace(each, utilization_percent=float(percent))
+            if (percent := percents.get(each.pid, 0)) <= 100
+            else each
+            for each in processes
+        )
 
 
 def _listed(kind: str, handle: Handle) -> bytes | None:

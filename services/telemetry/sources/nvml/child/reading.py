@@ -11,7 +11,7 @@ from services.telemetry.domain.throttle import throttle_reasons
 from services.telemetry.host.processes import ProcessTable
 from services.telemetry.sources.nvml.child.calls import Handle, Numbers, known
 from services.telemetry.sources.nvml.child.driver_samples import DriverSamples
-from services.telemetry.sources.nvml.child.processes import running_processes
+from services.telemetry.sources.nvml.child.processes import ProcessTurns, running_processes
 
 MEBIBYTE: Final = 1 << 20
 
@@ -55,6 +55,7 @@ class DeviceReader:
         self._handle = handle
         self._table = table
         self._samples = DriverSamples(handle)
+        self._turns = ProcessTurns(handle)
         # Depends on the model: the driver refuses what is beyond the last link.
         links = 0
         while (
@@ -94,7 +95,7 @@ class DeviceReader:
             throttle_reasons=self._throttle_reasons(),
             ecc_corrected=corrected,
             ecc_uncorrected=uncorrected,
-            processes=running_processes(self._handle, self._table),
+            processes=self._turns.added_to(running_processes(self._handle, self._table), busy),
             name=self._name,
             # NVML_PSTATE_UNKNOWN is 32; the states that there are end with P15.
             performance_state=state if state is not None and state < 16 else None,

@@ -1,0 +1,141 @@
+"""What the cluster knows of this node's pods: whose they are, and their UIDs.
+
+Kubelet's list has names alone. Only metadata is asked for, and only when a pod is new.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from schemas.gpus.kinds import GpuKind
+from services.telemetry.domain.pods import PodFacts
+from services.telemetry.kubernetes.resource_slices import ClusterApi, call_api
+from services.telemetry.sources.source import SourceFailedError
+from shared.labels import RESERVATION_LABEL
+from shared.logging import log
+
+AGAIN_SECONDS: Final = 10.0
+LABELS_AGAIN_SECONDS: Final = 300.0
+METADATA: Final = "Accept: application/json;as={kind};g=meta.k8s.io;v=v1\r\n"
+TEMPLATE_HASH: Final = "pod-template-hash"
+# GPU Feature Discovery's word for how the device plugin shares GPUs.
+SHARING_LABEL: Final = "nvidia.com/gpu.sharing-strategy"
+GPU_INDEX: Final = re.compile(r"tencent\.com/predicate-gpu-idx-(\d+)")
+
+PodName = tuple[str, str]
+
+
+class _Owner(Struct, frozen=True):
+    kind: str
+    name: str
+    controller: bool = False
+
+
+class _Metadata(Struct, frozen=True, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[_Owner, ...] = ()
+
+
+class _Object(Struct, frozen=True):
+    metadata: _Metadata
+
+
+class _Objects(Struct, frozen=True):
+    items: tuple[_Object, ...]
+
+
+@dataclass(slots=True)
+class PodFactsSource:
+    """`node` is the node's name in the cluster. Without an `api` nothing is asked."""
+
+    api: ClusterApi | None
+    node: str
+    share_kind: GpuKind = field(default=GpuKind.TIME_SLICE, init=False)
+    _facts: dict[PodName, PodFacts] = field(default_factory=dict, init=False)
+    _asked_at: float = field(default=-AGAIN_SECONDS, init=False)
+    _labels_at: float = field(default=-LABELS_AGAIN_SECONDS, init=False)
+    _present: frozenset[PodName] = field(default=frozenset(), init=False)
+
+    async def of(self, present: AbstractSet[PodName]) -> Mapping[PodName, PodFacts]:
+        """Return facts by namespace and name; a pod that the cluster does not tell of is left out.
+
+        A name that was gone and is back is another pod.
+        """
+        for name in self._facts.keys() - present:
+            del self._facts[name]
+        self._present = frozenset(present)
+        now = asyncio.get_running_loop().time()
+        if self.api is not None and present:
+            if present - self._facts.keys() and now >= self._asked_at + AGAIN_SECONDS:
+                self._asked_at = now
+                await self._ask_pods(self.api)
+            if now >= self._labels_at + LABELS_AGAIN_SECONDS:
+                self._labels_at = now
+                await self._ask_labels(self.api)
+        return self._facts
+
+    async def _ask_pods(self, api: ClusterApi) -> None:
+        selector = quote(f"spec.nodeName={self.node}")
+        accept = METADATA.format(kind="PartialObjectMetadataList")
+        try:
+            listed = await call_api(api, f"/api/v1/pods?fieldSelector={selector}", headers=accept)
+            found = facts_in(listed)
+        except (OSError, SourceFailedError, msgspec.DecodeError) as error:
+            log.warning("pods_owners_unknown", error=str(error))
+            return
+        self._facts = {name: each for name, each in found.items() if name in self._present}
+
+    async def _ask_labels(self, api: ClusterApi) -> None:
+        accept = METADATA.format(kind="PartialObjectMetadata")
+        try:
+            answer = await call_api(api, f"/api/v1/nodes/{self.node}", headers=accept)
+            labels = msgspec.json.decode(answer, type=_Object).metadata.labels
+        except (OSError, SourceFailedError, msgspec.DecodeError) as error:
+            log.warning("node_labels_unknown", error=str(error))
+            return
+        is_mps = labels.get(SHARING_LABEL) == "mps"
+        self.share_kind = GpuKind.MPS if is_mps else GpuKind.TIME_SLICE
+
+
+def facts_in(listed: bytes | str) -> dict[PodName, PodFacts]:
+    """Decode a list of metadata, by namespace and name. Raises msgspec.DecodeError."""
+    return {
+        (each.metadata.namespace, each.metadata.name): _facts_of(each.metadata)
+        for each in msgspec.json.decode(listed, type=_Objects).items
+    }
+
+
+def _facts_of(pod: _Metadata) -> PodFacts:
+    indices = {
+        int(match[1]): tuple(int(each) for each in text.split(",") if each.strip().isdigit())
+        for key, text in pod.annotations.items()
+        if (match := GPU_INDEX.fullmatch(key))
+    }
+    return PodFacts(
+        uid=pod.uid,
+        owner=_owner_of(pod),
+        reservation_id=pod.labels.get(RESERVATION_LABEL, ""),
+        gpu_indices={number: found for number, found in indices.items() if found},
+    )
+
+
+def _owner_of(pod: _Metadata) -> str:
+    """Tell who keeps the pod, as Kind/name; of a Deployment's ReplicaSet the Deployment."""
+    owner = next((each for each in pod.owner_references if each.controller), None)
+    if owner is None:
+        return ""
+    suffix = f"-{pod.labels.get(TEMPLATE_HASH, '')}"
+    if owner.kind == "ReplicaSet" and len(suffix) > 1 and owner.name.endswith(suffix):
+        return f"Deployment/{owner.name.removesuffix(suffix)}"
+    return f"{owner.kind}/{owner.name}"
