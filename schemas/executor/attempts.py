@@ -124,7 +124,8 @@ class Window(Struct, frozen=True, kw_only=True):
 class Failure(Struct, frozen=True, kw_only=True):
     """A kind for programs, a sentence for people, and the engine's last log lines.
 
-    `hint` is what to do about it; `phase` is where the attempt was.
+    `hint` is what to do about it; `phase` is where the attempt was. `is_final`: the task itself is
+    the cause, so that no other try would end otherwise.
     """
 
     kind: FailureKind
@@ -133,6 +134,7 @@ class Failure(Struct, frozen=True, kw_only=True):
     log_tail: tuple[str, ...] = ()
     hint: str = ""
     phase: AttemptPhase | None = None
+    is_final: bool = False
 
 
 class GangPlace(Struct, frozen=True, kw_only=True):

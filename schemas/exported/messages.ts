@@ -1700,7 +1700,8 @@ export interface FailedLevel {
 /**
  * A kind for programs, a sentence for people, and the engine's last log lines.
  *
- * `hint` is what to do about it; `phase` is where the attempt was.
+ * `hint` is what to do about it; `phase` is where the attempt was. `is_final`: the task itself is
+ * the cause, so that no other try would end otherwise.
  */
 export interface Failure {
   kind: FailureKind;
@@ -1709,6 +1710,7 @@ export interface Failure {
   log_tail: string[];
   hint: string;
   phase: AttemptPhase | null;
+  is_final: boolean;
 }
 
 /**

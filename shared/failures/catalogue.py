@@ -1,14 +1,22 @@
 """All known failures in the order in which they are searched for, and the search."""
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec import Struct
 
 from shared.failures.containers import ENGINE_ACCESS, GPU_ACCESS, IMAGES
-from shared.failures.devices import ABSENT_DEVICES, FAILED_DEVICES, MEMORY, SHARED_MEMORY
-from shared.failures.engines import HOST, MODELS, PARAMETERS, PROGRAMS
+from shared.failures.devices import (
+    ABSENT_DEVICES,
+    AMD_ACCESS,
+    FAILED_DEVICES,
+    MEMORY,
+    SHARED_MEMORY,
+)
+from shared.failures.engines import ENVIRONMENT, HOST, MODELS, PARAMETERS, PROGRAMS
 from shared.failures.known import Known, KnownFailure
+from shared.failures.log_lines import Weight, weighed_lines
 
 LINE_CHARACTERS: Final = 300
 
@@ -21,14 +29,17 @@ CATALOGUE: Final[tuple[Known, ...]] = (
     *HOST,
     *IMAGES,
     *MEMORY,
+    AMD_ACCESS,
     *ABSENT_DEVICES,
     *FAILED_DEVICES,
+    *ENVIRONMENT,
     *MODELS,
     *PARAMETERS,
     *PROGRAMS,
 )
 
-LONGEST: Final = 32 << 10  # characters: less than 0.1 s
+LONGEST: Final = 512 << 10  # characters of a log that are weighed
+SEARCHED: Final = 32 << 10  # characters of each weight that the catalogue is searched for: < 0.1 s
 # Some patterns scan the rest of a line from each of its positions.
 _LONG_LINE: Final = re.compile(r"[^\n]{1000}(?=[^\n])")
 
@@ -41,31 +52,43 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 def recognise(text: str) -> KnownFailure | None:
-    """The cause that a log or an error message shows, None if it is none of the known ones."""
-    text = _within(text, LONGEST)
-    return next((each.failure for each in CATALOGUE if each.pattern.search(text)), None)
+    """Return the cause that a log or an error message shows, None if it is none of the known."""
+    return next((finding.failure for finding in findings(text)), None)
 
 
-def findings(text: str, *, longest: int = LONGEST) -> tuple[Finding, ...]:
-    """Everything known that a log or an error message shows, causes before consequences.
+def findings(text: str) -> tuple[Finding, ...]:
+    """Return everything known that a log or an error message shows, the cause first.
 
-    A line shows one of them. Searched are the last `longest` characters, long lines in pieces:
-    the writer of a log must not choose how long it is searched.
+    What was raised says more than other text, and that more than a warning; of equal weight a cause
+    comes before what follows from it. A line shows one failure. Searched is the end of a long text,
+    long lines in pieces: the writer of a log must not choose how long it is searched.
     """
-    text = _within(text, longest)
-    found: dict[str, Finding] = {}
-    for each in CATALOGUE:
-        if match := each.pattern.search(text):
+    by_weight: dict[Weight, list[str]] = {}
+    for weight, line in weighed_lines(_LONG_LINE.sub(r"\g<0>\n", text[-LONGEST:])):
+        by_weight.setdefault(weight, []).append(line)
+    # A message may go on in lines of its own: they are searched together, and told apart by weight.
+    causes: dict[str, Finding] = {}
+    consequences: dict[str, Finding] = {}
+    if Weight.RAISED in by_weight:
+        by_weight.pop(Weight.WARNING, None)  # it went on after that, and ended of something else
+    for weight in sorted(by_weight, reverse=True):
+        for known, finding in _search("\n".join(by_weight[weight])[-SEARCHED:]):
+            found = consequences if known.is_consequence else causes
+            found.setdefault(finding.line, finding)
+    first: dict[KnownFailure, Finding] = {}
+    for finding in (*causes.values(), *consequences.values()):
+        first.setdefault(finding.failure, finding)
+    return tuple({finding.line: finding for finding in reversed(first.values())}.values())[::-1]
+
+
+def _search(text: str) -> Iterator[tuple[Known, Finding]]:
+    """Yield the rows that match, in the order of the catalogue, each with its first line."""
+    for known in CATALOGUE:
+        if match := known.pattern.search(text):
             begin = text.rfind("\n", 0, match.start()) + 1
             end = text.find("\n", match.end())
             line = text[begin : end if end >= 0 else len(text)].strip()
-            shown = _shortened(line, match[0])
-            found.setdefault(line, Finding(failure=each.failure, line=shown))
-    return tuple(found.values())
-
-
-def _within(text: str, longest: int) -> str:
-    return _LONG_LINE.sub(r"\g<0>\n", text[-longest:])
+            yield known, Finding(failure=known.failure, line=_shortened(line, match[0]))
 
 
 def _shortened(line: str, matched: str) -> str:

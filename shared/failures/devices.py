@@ -29,12 +29,15 @@ MEMORY: Final[tuple[Known, ...]] = (
         "another process holds memory of the granted GPU",
         "`nvidia-smi` names it; `gpusteward drift` shows what nobody has reserved; on a GPU that "
         "is shared on purpose lower gpu-memory-utilization",
-        pattern=r"free memory on device .*on startup is less than desired GPU memory utilization",
+        pattern=(
+            r"free memory on device .*on startup is less than desired GPU memory utilization"
+            r"|error in memory profiling.*other processes|GPUs may be occupied by other processes"
+        ),
         example=(
             "ValueError: Free memory on device cuda:0 (12.18/23.56 GiB) on startup is less than "
             "desired GPU memory utilization (0.92, 21.67 GiB)."
         ),
-        source="vLLM 0.9 and newer",
+        source="vLLM 0.9 and newer, and its memory profiling before; SGLang",
     ),
     known(
         FailureKind.GPU_OUT_OF_MEMORY,
@@ -70,7 +73,9 @@ MEMORY: Final[tuple[Known, ...]] = (
         "use more GPUs (tensor-parallel-size), a shorter context, fewer sequences at once, a "
         "quantized model, or leave more aside for CUDA graphs (gpu-memory-utilization lower)",
         pattern=(
-            r"(cuda|hip)( error)?: out of memory|(cuda|hip) out of memory|torch\.OutOfMemoryError"
+            r"(cuda|hip)( driver| runtime)?( error)?: out of memory|(cuda|hip) out of memory"
+            r"|torch\.OutOfMemoryError|ErrorOutOfDeviceMemory|hipErrorOutOfMemory"
+            r"|cuda failure 2\b|HSA_STATUS_ERROR_OUT_OF_RESOURCES|CUDNN_STATUS_ALLOC_FAILED"
             r"|cuda\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation"
             r"|cudaMalloc failed|failed to allocate (CUDA|ROCm|Vulkan)\d* buffer"
             r"|unable to allocate (CUDA|ROCm|Vulkan)\d* buffer|CUBLAS_STATUS_ALLOC_FAILED"
@@ -80,7 +85,7 @@ MEMORY: Final[tuple[Known, ...]] = (
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.16 GiB. GPU 0 has a "
             "total capacity of 23.56 GiB of which 512.00 MiB is free."
         ),
-        source="PyTorch, llama.cpp (ggml), cuBLAS",
+        source="PyTorch, llama.cpp (ggml: CUDA, ROCm, Vulkan), cuBLAS, NCCL, ROCm",
     ),
     known(
         FailureKind.OUT_OF_MEMORY,
@@ -98,7 +103,8 @@ MEMORY: Final[tuple[Known, ...]] = (
         "`free -h` and `ulimit -v` show what there is",
         pattern=(
             r"std::bad_alloc|\bMemoryError\b|cannot allocate memory|DefaultCPUAllocator"
-            r"|failed to allocate (CPU )?buffer|ggml_aligned_malloc|\bENOMEM\b|out of memory"
+            r"|failed to allocate (CPU )?buffer|ggml_aligned_malloc|\bENOMEM\b"
+            r"|^(?!.*(cuda|hip|gpu|vram|device|vulkan|rocm|nccl)).*out of memory"
         ),
         example="terminate called after throwing an instance of 'std::bad_alloc'",
         source="libstdc++, CPython, PyTorch, llama.cpp (ggml)",
@@ -179,13 +185,43 @@ ABSENT_DEVICES: Final[tuple[Known, ...]] = (
             r"|found no NVIDIA driver on your system|CUDA_ERROR_NO_DEVICE|cudaErrorNoDevice"
             r"|no accelerator\b.*\bavailable|failed to infer device type|no HIP GPUs are available"
             r"|libcuda\.so\.1: cannot open shared object|torch not compiled with CUDA enabled"
+            r"|NVMLError_(DriverNotLoaded|LibraryNotFound|Unknown|GpuIsLost)"
+            r"|CUDA unknown error - this may be due to an incorrectly set up environment"
         ),
         example="RuntimeError: No CUDA GPUs are available",
         source="PyTorch, vLLM (infer device type), SGLang (accelerator), CUDA error 100",
     ),
 )
 
+AMD_ACCESS: Final = _gpu_unavailable(
+    "the engine may not open AMD's GPUs, or their driver is not loaded",
+    "`ls -l /dev/kfd /dev/dri` on the node: the engine's user has to be in the groups render and "
+    "video; a container is given both devices; `sudo modprobe amdgpu` loads the driver",
+    pattern=(
+        r"/dev/kfd( read-write)?: (permission denied|no such file)|ROCk module is NOT loaded"
+        r"|amdgpu not found in modules|unable to open /dev/kfd"
+    ),
+    example="Unable to open /dev/kfd read-write: Permission denied",
+    source="ROCm (rocminfo, rocm-smi, the HSA runtime)",
+)
+
 FAILED_DEVICES: Final[tuple[Known, ...]] = (
+    known(
+        FailureKind.BAD_PARAMETER,
+        "the GPU is too old, or another than the engine's kernels are written for",
+        "ask for a newer model of GPU, or choose another attention backend or quantization; "
+        "FlashAttention wants compute capability 8.0 (Ampere)",
+        pattern=(
+            r"only supports? (Ampere|Ada|Hopper|Blackwell|sm_?\d+)"
+            r"|(is|are) only (supported|available) (on|in|for) "
+            r"(FlashAttention|Ampere|Ada|Hopper|Blackwell|sm_?\d+|CUDA devices with compute)"
+            r"|not supported for the current GPU|not supported in this architecture"
+            r"|requires? (SM ?[>=<]|sm_?\d+|Ampere|Ada\b|Hopper|Blackwell|compute capability)"
+            r"|requires \.target sm_\d+|minimum capability: \d"
+        ),
+        example="RuntimeError: FlashAttention only supports Ampere GPUs or newer.",
+        source="FlashAttention, vLLM, SGLang, PyTorch, Triton, ptxas",
+    ),
     known(
         FailureKind.BAD_PARAMETER,
         "the GPU is too old for the model's number format",
@@ -206,9 +242,13 @@ FAILED_DEVICES: Final[tuple[Known, ...]] = (
         pattern=(
             r"no kernel image is available|CUDA_ERROR_NO_BINARY_FOR_GPU"
             r"|is not compatible with the current PyTorch installation"
+            r"|(cuda|hip) error: (invalid device function|named symbol not found)"
+            r"|hipErrorNoBinaryForGpu|hipErrorInvalidDeviceFunction|HSA_STATUS_ERROR_INVALID_ISA"
+            r"|unsupported gpu architecture|is not defined for option 'gpu-name'|PTXASError"
+            r"|illegal seek for GPU arch|TensileLibrary\S* (not found|does not exist)"
         ),
         example="CUDA error: no kernel image is available for execution on the device",
-        source="CUDA error 209; PyTorch",
+        source="CUDA error 209; PyTorch, nvcc, ptxas, Triton; ROCm, rocBLAS",
     ),
     known(
         FailureKind.CUDA_ERROR,
@@ -217,7 +257,8 @@ FAILED_DEVICES: Final[tuple[Known, ...]] = (
         "`gpusteward cordon NODE` and reset the GPU (`sudo nvidia-smi -r -i N`) or reboot",
         pattern=(
             r"uncorrectable (ECC|NVLink) error|ECC_UNCORRECTABLE|NVRM: Xid|hardware stack error"
-            r"|cudaErrorHardwareStackError"
+            r"|cudaErrorHardwareStackError|HW exception by GPU"
+            r"|amdgpu: .*(ring \S+ timeout|GPU reset)"
         ),
         example="CUDA error: uncorrectable ECC error encountered",
         source="CUDA error 214; NVRM",
@@ -230,10 +271,10 @@ FAILED_DEVICES: Final[tuple[Known, ...]] = (
         pattern=(
             r"NCCL error|ncclSystemError|ncclInternalError|ncclRemoteError|ncclUnhandledCudaError"
             r"|caught collective operation timeout|DistBackendError|no socket interface found"
-            r"|^.*custom allreduce.*failed"
         ),
         example="torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3384",
         source="NCCL 2.x through PyTorch",
+        is_consequence=True,
     ),
     known(
         FailureKind.RANK_FAILED,
@@ -242,13 +283,15 @@ FAILED_DEVICES: Final[tuple[Known, ...]] = (
         "the master's address and port",
         pattern=(
             r"DistStoreError|DistNetworkError|timed out after \d+ seconds waiting for clients"
-            r"|client socket has failed to connect|worker proc \S+ died unexpectedly"
+            r"|client socket has (failed|timed out)|worker proc \S+ died unexpectedly"
+            r"|connection closed by peer"
         ),
         example=(
             "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. "
             "1/2 clients joined."
         ),
-        source="PyTorch's TCPStore; vLLM",
+        source="PyTorch's TCPStore and gloo; vLLM",
+        is_consequence=True,
     ),
     known(
         FailureKind.CUDA_ERROR,
@@ -256,7 +299,10 @@ FAILED_DEVICES: Final[tuple[Known, ...]] = (
         "on a virtual GPU compare the engine's CUDA with the baseline: `gpusteward check cuda "
         "IMAGE --mode vgpu --baseline VERSION`; on a whole one it is a fault of the engine "
         "(CUDA_LAUNCH_BLOCKING=1 shows where) or of one GPU, `sudo dmesg | grep -i xid`",
-        pattern=r"CUDA_ERROR_ILLEGAL_ADDRESS|cudaErrorIllegalAddress|illegal memory access",
+        pattern=(
+            r"CUDA_ERROR_ILLEGAL_ADDRESS|cudaErrorIllegalAddress|illegal memory access"
+            r"|memory access fault by GPU|HSA_STATUS_ERROR_MEMORY_FAULT"
+        ),
         example="CUDA error: an illegal memory access was encountered",
         source="CUDA error 700; accelerator guide, Common Error Codes",
     ),
@@ -278,6 +324,7 @@ FAILED_DEVICES: Final[tuple[Known, ...]] = (
         pattern=(
             r"(CUDA|HIP) (driver |runtime )?error\b|CUDA_ERROR_[A-Z]|cudaError[A-Z]|CUBLAS_STATUS_"
             r"|CUDNN_STATUS_|CUDA_EXCEPTION|AcceleratorError|device-side assert triggered"
+            r"|HSA_STATUS_ERROR|hipError[A-Z]|MIOpen Error"
         ),
         example="CUDA error: device-side assert triggered",
         source="CUDA errors 710, 719; cuBLAS, cuDNN; llama.cpp (ggml_cuda_error)",

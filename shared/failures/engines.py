@@ -48,18 +48,38 @@ MODELS: Final[tuple[Known, ...]] = (
         source="huggingface_hub, transformers",
     ),
     _model_missing(
-        "there is no such model, neither on the node nor at Hugging Face",
-        "check the id's spelling (OWNER/NAME) or the path; a path has to lie below the node's "
+        "the model has no such file or revision",
+        "look at its page for the revision and the files that it has; not every model is kept in "
+        "the form that the engine reads",
+        pattern=r"(Entry|Revision) ?Not ?Found(Error| for url)",
+        example="huggingface_hub.errors.RevisionNotFoundError: 404 Client Error.",
+        source="huggingface_hub",
+        is_final=True,
+    ),
+    _model_missing(
+        "there is no such model at Hugging Face, or it is not for everybody",
+        "check the id's spelling (OWNER/NAME); a private model wants a token that may read it: "
+        "HF_TOKEN in the agent's environment",
+        pattern=(
+            r"repository not found for url|RepositoryNotFoundError"
+            r"|is not a (local folder|valid model identifier)"
+        ),
+        example="Repository Not Found for url: https://huggingface.co/api/models/no/such.",
+        source="huggingface_hub, transformers",
+        is_final=True,
+    ),
+    _model_missing(
+        "there is no such model on the node",
+        "check the path, or the id's spelling (OWNER/NAME); a path has to lie below the node's "
         "model roots (GPUSTEWARD_EXECUTOR_MODEL_ROOTS)",
         pattern=(
-            r"repository not found for url|RepositoryNotFoundError|HFValidationError"
-            r"|is not a (local folder|valid model identifier)|expected a GGUF file or one of"
+            r"HFValidationError|expected a GGUF file or one of"
             r"|gguf_init_from_file: failed to open|does not appear to have a file named"
             r"|no such file or directory: '[^']*(config\.json|\.safetensors|\.gguf)'"
             r"|cannot find any model weights|is not a directory that holds a model"
             r"|model (path|file|directory) \S+ (does not exist|not found)"
         ),
-        example="Repository Not Found for url: https://huggingface.co/api/models/no/such.",
+        example="gguf_init_from_file: failed to open GGUF file '/models/x.gguf'",
         source="huggingface_hub, transformers, vLLM, llama.cpp; our own server, measured",
     ),
     _model_missing(
@@ -70,25 +90,42 @@ MODELS: Final[tuple[Known, ...]] = (
         source="our own llama.cpp server, measured",
     ),
     _model_missing(
+        "Hugging Face does not accept the token",
+        "it is wrong, has ended, or may not read this model: `huggingface-cli whoami` tells; set "
+        "HF_TOKEN anew in the agent's environment",
+        pattern=(
+            r"40[13] Client Error: (Unauthorized|Forbidden) for url: https://huggingface"
+            r"|Invalid (credentials in Authorization header|user token|username or password)"
+            r"|token is required|LocalTokenNotFoundError"
+        ),
+        example="401 Client Error: Unauthorized for url: https://huggingface.co/api/models/x/y",
+        source="huggingface_hub",
+    ),
+    _model_missing(
         "the model could not be downloaded",
         "fetch it beforehand, `huggingface-cli download OWNER/NAME`, or check the node's network, "
         "proxy and HF_ENDPOINT",
         pattern=(
             r"couldn't connect to ['\"]?https://huggingface|LocalEntryNotFoundError"
             r"|OfflineModeIsEnabled|cannot reach https://huggingface|HfHubHTTPError"
+            r"|(429|5\d\d) (Client|Server) Error: .*huggingface"
             r"|host='huggingface\.co'.*Max retries"
         ),
         example="OSError: We couldn't connect to 'https://huggingface.co' to load the files",
         source="huggingface_hub, transformers",
     ),
     _model_missing(
-        "the model's files are damaged or cut off",
+        "the model's files are damaged, or parts of it are not there",
         "fetch them again: `huggingface-cli download OWNER/NAME --force-download`; compare sizes "
         "with those on its page",
         pattern=(
             r"SafetensorError|MetadataIncompleteBuffer|HeaderTooLarge|invalid magic (number|char)"
             r"|tensor '[^']*' data is not within the file bounds|expected sha256 "
             r"|weight map is missing|PytorchStreamReader failed"
+            r"|weights were not initialized from checkpoint|wrong number of tensors"
+            r"|missing tensor '|create_tensor: tensor '[^']*' not found|size mismatch for "
+            r"|can't load tokenizer for|unable to load vocabulary"
+            r"|tokenizer class \S+ does not exist"
         ),
         example="safetensors_rust.SafetensorError: Error while deserializing header",
         source="safetensors, PyTorch, llama.cpp; our own server, measured",
@@ -97,7 +134,10 @@ MODELS: Final[tuple[Known, ...]] = (
         "the model wants code of its own to be run",
         "a task may not ask for trust-remote-code, because a process does not isolate it; take a "
         "model that the engine knows by itself",
-        pattern=r"contains custom code which must be executed|trust_remote_code=True",
+        pattern=(
+            r"contains custom code which must be executed"
+            r"|(pass|passing|set|setting)[^\n]{0,40}trust[-_]remote[-_]code"
+        ),
         example=(
             "The repository for x/y contains custom code which must be executed to correctly load "
             "the model."
@@ -120,6 +160,28 @@ MODELS: Final[tuple[Known, ...]] = (
         pattern=r"error loading model|failed to load model|llama\.cpp did not start",
         example="llama_model_load: error loading model: failed to read magic",
         source="llama.cpp; our own server, measured",
+        is_consequence=True,
+    ),
+)
+
+# Of what GPU Steward puts into an engine's environment.
+ENVIRONMENT: Final[tuple[Known, ...]] = (
+    known(
+        FailureKind.ENGINE_MISSING,
+        "this version of vLLM cannot read the UUIDs in CUDA_VISIBLE_DEVICES",
+        "GPU Steward names the granted GPUs by UUID; take a newer vLLM, or its container image, "
+        "which gets its GPUs by device requests and no such variable",
+        pattern=r"invalid literal for int\(\) with base 10: '(GPU|MIG)-",
+        example="ValueError: invalid literal for int() with base 10: 'GPU-00aa11bb-22cc-33dd'",
+        source="vLLM #20939, #41848",
+    ),
+    known(
+        FailureKind.ENGINE_EXITED,
+        "the engine's requests to itself went through a proxy",
+        "except loopback from it: NO_PROXY=localhost,127.0.0.1,::1 in the agent's environment",
+        pattern=r"warmup error:|AssertionError: res=<Response \[50[234]\]>",
+        example="AssertionError: res=<Response [502]>, res.text=''",
+        source="SGLang #7341, #9814",
     ),
 )
 
@@ -139,11 +201,36 @@ PARAMETERS: Final[tuple[Known, ...]] = (
         "the model cannot be divided over that many GPUs",
         "choose a tensor-parallel-size that divides its number of attention heads (config.json: "
         "num_attention_heads), mostly 1, 2, 4 or 8",
-        pattern=r"must be divisible by (the )?(tensor|tp)|not divisible by (tensor|tp|the tensor)",
+        pattern=(
+            r"must be divisible by (the )?(tensor|tp|dp)"
+            r"|not divisible by (tensor|tp|the tensor|min_thread|weight quantization|block)"
+        ),
         example=(
             "Total number of attention heads (14) must be divisible by tensor parallel size (4)."
         ),
         source="vLLM, SGLang",
+    ),
+    _bad_parameter(
+        "the quantization that was asked for is not the model's, or not known",
+        "leave `quantization` out, so that the engine takes what the model's config.json names; "
+        "a number format that it does not go with is changed by `dtype`",
+        pattern=(
+            r"quantization method specified in the model config|unknown quantization method"
+            r"|cannot find the config file for \w+$|is not supported for quantization method"
+            r"|quantization .*(does not match|is not supported)"
+        ),
+        example="ValueError: Unknown quantization method: awqq. Must be one of ['awq', 'fp8'].",
+        source="vLLM, SGLang",
+    ),
+    _bad_parameter(
+        "two parameters contradict each other",
+        "the line names both and the bound that the engine wants between them",
+        pattern=(
+            r"max_num_batched_tokens \(\d+\) is smaller|exceeds? the total number of available GPUs"
+            r"|must be (greater|larger|less|smaller) than or equal to \w+ \(\d+\)"
+        ),
+        example="ValueError: max_num_batched_tokens (2048) is smaller than max_model_len (8192).",
+        source="vLLM",
     ),
     _bad_parameter(
         "the engine does not know a parameter, or not this value",
@@ -171,10 +258,24 @@ PROGRAMS: Final[tuple[Known, ...]] = (
     ),
     known(
         FailureKind.ENGINE_MISSING,
+        "the engine compiles code at its start, and the compiler is not there",
+        "install it in the engine's environment: the CUDA toolkit (nvcc, CUDA_HOME) of its "
+        "PyTorch's version, gcc and ninja; or use its image",
+        pattern=(
+            r"could not find nvcc|CUDA_HOME environment variable is not set|'nvcc'$"
+            r"|failed to find C compiler|ninja is required|Python\.h: no such file"
+        ),
+        example="RuntimeError: Could not find nvcc and default cuda_home='/usr/local/cuda'",
+        source="PyTorch, FlashInfer, Triton",
+    ),
+    known(
+        FailureKind.ENGINE_MISSING,
         "the engine's installation is not complete",
         "install what the line names into the engine's environment, or use its image",
         pattern=(
             r"ModuleNotFoundError: |ImportError: .*cannot open shared object file|command not found"
+            r"|ImportError: .*(cannot import name|not installed|were not found in your environment)"
+            r"|AttributeError: module '[\w.]+' has no attribute"
             r"|error while loading shared libraries|undefined symbol: |GLIBC(XX)?_[\d.]+' not found"
         ),
         example="ModuleNotFoundError: No module named 'vllm'",

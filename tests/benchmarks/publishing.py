@@ -10,7 +10,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from faststream.nats import NatsBroker
@@ -35,7 +35,7 @@ STREAM: Final = "BENCH"
 Call = Callable[[], Awaitable[object]]
 
 
-async def measure(calls: dict[str, Call], at_once: int) -> dict[str, tuple[float, float]]:
+async def measure(calls: Mapping[str, Call], at_once: int) -> dict[str, tuple[float, float]]:
     """Return the microseconds of wall time and of processor time that a call of each takes."""
     rounds: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
     for _ in range(ROUNDS):

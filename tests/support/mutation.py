@@ -45,7 +45,7 @@ TESTS: Final = {
     "services/scheduler": ["tests/unit/scheduler"],
     "services/telemetry": ["tests/unit/telemetry"],
     "shared/benchmarks": ["tests/unit/benchmarks"],
-    "shared/failures": ["tests/unit/shared", "tests/unit/executor"],
+    "shared/failures": ["tests/unit/shared/failures", "tests/unit/executor"],
     "shared/gpu": [
         *("tests/unit/shared", "tests/unit/cluster", "tests/unit/orchestrator"),
         "tests/unit/results",

@@ -110,7 +110,7 @@ def _print(checks: Sequence[Check]) -> None:
 
 
 def _explain(given: str, *, as_json: bool) -> int:
-    found = findings(_text(given), longest=TEXT_LIMIT_BYTES)
+    found = findings(_text(given))
     if as_json:
         print_json({"findings": [_finding(each) for each in found]})
     elif not found:

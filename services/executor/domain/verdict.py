@@ -107,6 +107,7 @@ def failure(
     log_text: str = "",
     phase: AttemptPhase | None = None,
     hint: str = "",
+    is_final: bool = False,
 ) -> Failure:
     """A failure with its hint: the kind's, unless a more exact one is given."""
     return Failure(
@@ -116,6 +117,7 @@ def failure(
         log_tail=log_tail(log_text),
         hint=hint or RULES[kind].hint,
         phase=phase,
+        is_final=is_final,
     )
 
 
@@ -191,6 +193,7 @@ def engine_exit(
         log_text=log_text,
         phase=phase,
         hint=_hint_of(found) or ("" if oom_killed else _signal_hint(exit_code)),
+        is_final=found is not None and found.is_final,
     )
 
 

@@ -36,7 +36,7 @@ LOG_NAME: Final = "engine.log"
 CHUNK_BYTES: Final = 384 * 1024
 MOST_LINES: Final = 10_000
 RETRY_SECONDS: Final = 1.0
-TAIL_BYTES: Final = 64 * 1024
+TAIL_BYTES: Final = 512 * 1024
 MOST_LOSSES: Final = 256
 
 

@@ -13,7 +13,7 @@ from services.executor.runtimes.runtime import LogSink
 from shared.waiting import within
 
 PROBE_TIMEOUT_SECONDS: Final = 2.0
-LOG_LINES_READ: Final = 60
+LOG_LINES_READ: Final = 4_000  # the cause may stand far above the end of a parent process
 
 
 @asynccontextmanager

@@ -24,8 +24,8 @@ from shared.waiting import wait_for
 POLL_SECONDS: Final = 0.05
 INSPECT_SECONDS: Final = 1.0
 LAST_LINES_SECONDS: Final = 2.0
-LAST_CHARACTERS: Final = 64 << 10
-LAST_LINES: Final = 1000  # standard error may overtake what was written before it
+LAST_CHARACTERS: Final = 512 << 10
+LAST_LINES: Final = 4000  # standard error may overtake what was written before it
 SIGNALLED: Final = 128
 # How a container ends that the engine stops when it is itself stopped or comes back.
 STOPPED_BY_ENGINE: Final = frozenset({0, SIGNALLED + 9, SIGNALLED + 15})

@@ -15,7 +15,7 @@ from shared.kubernetes.errors import NOT_FOUND, KubernetesError
 from shared.logging import log as diagnostics
 
 AGAIN_SECONDS: Final = 0.5
-TAIL_LINES: Final = 1000
+TAIL_LINES: Final = 4000
 TAIL_SECONDS: Final = 3.0
 LONGEST_LINE: Final = 64 << 10
 

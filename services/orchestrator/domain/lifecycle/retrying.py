@@ -99,6 +99,8 @@ def _may_pass(counted: Experiment, attempt: Attempt, rules: Rules) -> bool:
         return True
     if attempt.failure is None:
         return False  # no kind, so that no rule applies
+    if attempt.failure.is_final:
+        return False
     kind = attempt.failure.kind
     return counted.failed_attempts[kind] <= rules[kind].retries
 

@@ -1,0 +1,1 @@
+"""Logs of engines that ended, each with the kind of its cause."""
