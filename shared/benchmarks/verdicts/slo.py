@@ -29,12 +29,17 @@ def slo_verdict(slo: SloSpec, levels: Iterable[LevelResult]) -> SloVerdict:
         ratio = (actual - bound.threshold) / bound.threshold
         penalty += penalty_of(ratio, bound.weight, slo.steepness, slo.form)
         limit = DEFAULT_FAIL_RATIO if bound.fail_ratio is None else bound.fail_ratio
-        if bound.hard_fail and ratio > limit and not failed_because:
+        if bound.hard_fail and _exceeds(ratio, limit) and not failed_because:
             failed_because = (
                 f"{name} is {actual:.4g} s, {100 * ratio:.0f} % above its threshold of "
                 f"{bound.threshold:g} s: at most {100 * limit:g} % may be (hard_fail)"
             )
     return SloVerdict(penalty=min(penalty, sys.float_info.max), failed_because=failed_because)
+
+
+def _exceeds(ratio: float, limit: float) -> bool:
+    """Return whether a computed ratio is above its limit; what rounding alone put there is not."""
+    return ratio > limit and not math.isclose(ratio, limit, rel_tol=1e-9)
 
 
 def penalty_of(ratio: float, weight: float, steepness: float, form: PenaltyForm) -> float:

@@ -262,6 +262,23 @@ def test_a_hard_bound_fails_beyond_its_ratio_and_says_so() -> None:
     assert "ttft is 1.3 s, 30 % above" in slo_verdict(slo, [level((1.3, 0.01))]).failed_because
 
 
+@pytest.mark.parametrize(
+    ("threshold", "actual"), [(0.35, 0.42), (0.1, 0.12), (0.7, 0.84), (3.0, 3.6), (0.55, 0.66)]
+)
+def test_a_time_exactly_at_its_ratio_is_within_it(threshold: float, actual: float) -> None:
+    slo = SloSpec(ttft=SloBound(threshold=threshold, hard_fail=True, fail_ratio=0.2))
+
+    assert not slo_verdict(slo, [level((actual, 0.01))]).failed_because
+    assert slo_verdict(slo, [level((actual * 1.0001, 0.01))]).failed_because
+
+
+@pytest.mark.parametrize("percent", range(1, 101))
+def test_a_percentage_is_the_share_that_so_many_of_100_are(percent: int) -> None:
+    (found,) = parse_constraints(f"goodput>={percent}%")
+
+    assert found.bound == percent / 100
+
+
 @pytest.mark.parametrize("count", COUNTS)
 def test_drawn_scores_are_in_one_total_order_with_the_failed_last(count: int) -> None:
     drawn = random.Random(5)  # no secret

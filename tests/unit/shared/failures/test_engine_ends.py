@@ -44,7 +44,7 @@ def test_a_cause_of_the_task_itself_is_never_repeated() -> None:
 
 
 def test_a_model_that_nobody_has_is_final() -> None:
-    text = "OSError: x/lama is not a local folder and is not a valid model identifier"
+    text = "OSError: x/no-such is not a local folder and is not a valid model identifier"
 
     assert engine_exit("vllm", 1, "while loading", text).is_final
     assert not engine_exit("vllm", 1, "while loading", "CUDA error: unknown error").is_final
