@@ -49,9 +49,13 @@ class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFailed:
-    """Why a request gave no sample: an HTTP status, or a word for what went wrong below HTTP."""
+    """Why a request gave no sample: an HTTP status, or a word for what went wrong below HTTP.
+
+    `detail` says what of the answer was malformed.
+    """
 
     code: str
+    detail: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -138,7 +142,7 @@ class ChatServer:
         if isinstance(outcome, RequestFailed):
             raise ServerUnreachable(
                 f"expected one streamed completion of {self.model_name!r} from {self.base_url}, "
-                f"got {outcome.code}"
+                f"got {outcome.code}{f': {outcome.detail}' if outcome.detail else ''}"
             )
 
     async def request(
@@ -159,8 +163,8 @@ class ChatServer:
                 return await self._stream(body, size, conversation)
         except TimeoutError:
             return RequestFailed(code="timeout")
-        except MalformedStream:
-            return RequestFailed(code="malformed")
+        except MalformedStream as error:
+            return RequestFailed(code="malformed", detail=str(error))
         except aiohttp.ClientConnectorError:
             return RequestFailed(code="connect")
         except (aiohttp.ServerConnectionError, aiohttp.ClientOSError, aiohttp.ClientPayloadError):

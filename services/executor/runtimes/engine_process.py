@@ -36,6 +36,9 @@ from shared.processes.child_process import ChildProcess
 from shared.waiting import within
 
 POLL_SECONDS: Final = 0.05
+ENGINE_USER: Final = "gpusteward"
+_PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _INHERITED: Final = {
     MARK_VARIABLE,
     *("PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH"),
@@ -71,8 +74,9 @@ def engine_environment(
     devices = [d for d in command.devices if d.node_id == launch.labels.node_id]
     return {
         "PATH": os.defpath,
-        **inherited,
+        **past_proxies(inherited),
         "HOME": str(home),
+        "USER": ENGINE_USER,  # else Python asks for the user id's name, which it may not have
         "PYTHONUNBUFFERED": "1",
         **engine_env,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
@@ -81,6 +85,18 @@ def engine_environment(
         **share_environment(devices),
         **label_environment(launch.labels),
     }
+
+
+def past_proxies(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with loopback excepted from the proxies among them: an engine asks its
+    own server whether it is ready.
+    """
+    if not any(name.lower() in _PROXIES for name in variables):
+        return dict(variables)
+    excepted = variables.get("no_proxy") or variables.get("NO_PROXY") or ""
+    names = [name.strip() for name in excepted.split(",") if name.strip()]
+    text = ",".join(dict.fromkeys((*names, *_LOOPBACK)))
+    return {**variables, "NO_PROXY": text, "no_proxy": text}
 
 
 def own_variables(names: Collection[str]) -> dict[str, str]:

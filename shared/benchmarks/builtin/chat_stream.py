@@ -76,25 +76,44 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
 
 
 class PromptTokensDetails(msgspec.Struct, frozen=True, gc=False):
-    cached_tokens: int | None = None
+    cached_tokens: float | None = None
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
+    """Tokens of a whole answer; `cached_tokens` None: the server does not say."""
+
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int | None = None
+
+
+class ReportedUsage(msgspec.Struct, frozen=True, gc=False):
+    """What a chunk says of tokens. Servers and proxies leave out parts until the last chunk, write
+    null for them, or count in floats.
+    """
+
+    prompt_tokens: float | None = None
+    completion_tokens: float | None = None
     prompt_tokens_details: PromptTokensDetails | None = None
 
-    @property
-    def cached_tokens(self) -> int | None:
+    def whole(self) -> Usage | None:
+        """Return it if it tells both counts; None: it says too little to count."""
+        if self.prompt_tokens is None or self.completion_tokens is None:
+            return None
         details = self.prompt_tokens_details
-        return None if details is None else details.cached_tokens
+        cached = details.cached_tokens if details is not None else None
+        return Usage(
+            prompt_tokens=int(self.prompt_tokens),
+            completion_tokens=int(self.completion_tokens),
+            cached_tokens=int(cached) if cached is not None else None,
+        )
 
 
 class Chunk(msgspec.Struct, frozen=True, gc=False):
     """The measured part of a `chat.completion.chunk`; an error may come in its place."""
 
     choices: list[Choice] | None = None
-    usage: Usage | None = None
+    usage: ReportedUsage | None = None
     error: object = None
     object: str = ""
 
@@ -153,7 +172,7 @@ class ChatStream:
         if chunk.error is not None or chunk.object == "error":
             self._is_failed = True
         if chunk.usage is not None:
-            self.usage = chunk.usage
+            self.usage = chunk.usage.whole() or self.usage
         for choice in chunk.choices or ():
             if choice.finish_reason is not None:
                 self._is_finished = True

@@ -15,7 +15,11 @@ from schemas.gpus.device_grant import DeviceGrant
 from services.executor.engines.compile_cache import CONTAINER_TARGET, cache_variables
 from services.executor.engines.engine import EngineCommand
 from services.executor.engines.image import EngineImage, HostMount
-from services.executor.runtimes.engine_process import label_environment
+from services.executor.runtimes.engine_process import (
+    ENGINE_USER,
+    label_environment,
+    past_proxies,
+)
 from services.executor.runtimes.runtime import Labels, Launch
 from services.executor.settings import ExecutorSettings
 from shared.gpu.shares import share_environment
@@ -173,7 +177,8 @@ def label_filters(labels: Mapping[str, str]) -> dict[str, list[str]]:
 def _environment(launch: Launch, made: Made, settings: ExecutorSettings) -> dict[str, str]:
     devices = devices_of(launch)
     variables = {
-        **made.passed,
+        **past_proxies(made.passed),
+        "USER": ENGINE_USER,  # as for processes: the image may not know the user's id
         "PYTHONUNBUFFERED": "1",
         **made.command.env,
         **share_environment(devices),

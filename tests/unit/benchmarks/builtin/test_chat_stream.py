@@ -1,3 +1,5 @@
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from shared.benchmarks.builtin.chat_stream import (
     ChatStream,
     EventParser,
     MalformedStream,
+    Usage,
 )
 
 
@@ -106,6 +109,27 @@ def test_the_first_content_and_the_end_are_timed() -> None:
     assert stream.content_chunks == 2
     assert stream.usage is not None
     assert (stream.usage.prompt_tokens, stream.usage.completion_tokens) == (7, 3)
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        pytest.param({"prompt_tokens": 11, "total_tokens": 11}, id="LiteLLM, first chunk"),
+        pytest.param({"prompt_tokens_details": {"cached_tokens": 0}}, id="SGLang, first chunk"),
+        pytest.param({"prompt_tokens": 11, "completion_tokens": None}, id="null"),
+        pytest.param({"prompt_tokens": 11.0, "completion_tokens": 0.0}, id="floats"),
+    ],
+)
+def test_a_partial_usage_costs_neither_answer_nor_counts(usage: dict[str, Any]) -> None:
+    partial = event(choices=[{"delta": {"content": "a"}}], usage=usage)
+
+    stream, failure = read(partial, content(None, "length") + USAGE, END)
+    alone, _ = read(partial, content(None, "length"), END)
+
+    assert failure is None
+    assert stream.usage == Usage(prompt_tokens=7, completion_tokens=3)
+    is_whole = usage.get("completion_tokens") is not None
+    assert (alone.usage is not None) is is_whole
 
 
 def test_reasoning_counts_as_content() -> None:
