@@ -174,9 +174,24 @@ async def test_one_reading_has_every_field_and_the_processes(smi: FakeSmi) -> No
     assert inventory.cuda_driver_version == "12.4"
     busy, idle = reading.gpus
     unknown = {name for name in busy.__struct_fields__ if getattr(busy, name) is None}
-    assert unknown == {"energy_mj", "fan_percent", "nvlinks_up", "buffered", "pods"}
+    assert unknown == {"energy_mj", "fan_percent", "nvlinks_up", "buffered", "pods", "pod_uses"}
     assert busy.processes == (GpuProcess(0, "serve", 512),)
     assert idle.processes == ()
+
+
+async def test_a_warning_hides_no_process(smi: FakeSmi) -> None:
+    """A damaged infoROM ends every run with exit code 14, and a line of its own."""
+    gpu = make_gpu()
+    squatter = f"{gpu['uuid']}, 0, 20000, /usr/bin/squatter"
+    warning = "WARNING: infoROM is corrupted at gpu 0000:18:00.0"
+    smi.answer([gpu], processes=f"{squatter}\n{warning}\n", exit_code=14)
+    source = await opened(smi)
+
+    reading = await source.read()
+
+    assert reading.lost == {}
+    (only,) = reading.gpus
+    assert [process.name for process in only.processes or ()] == ["squatter"]
 
 
 async def test_processes_that_cannot_be_told_are_unknown_and_cost_nothing_else(

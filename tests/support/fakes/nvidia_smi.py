@@ -50,7 +50,7 @@ GPU: Final[Mapping[str, str]] = {
 _ANSWER: Final = r"""
 case "$1" in
 --version) printf 'NVIDIA-SMI version  : 550.54.15\nCUDA Version        : 12.4\n'; exit 0 ;;
---query-compute-apps=*) cat "$here/processes"; exit 0 ;;
+--query-compute-apps=*) cat "$here/processes"; exit "$listed" ;;
 topo) cat "$here/topology"; exit 0 ;;
 --query-gpu=*) ;;
 *) echo 'Invalid combination of input arguments.'; exit 1 ;;
@@ -102,13 +102,22 @@ class FakeSmi:
         """Print this for `topo -m`."""
         self._write("topology", table)
 
-    def answer(self, gpus: list[dict[str, str]], *, processes: str = "", before: str = "") -> None:
-        """Know these GPUs, by the columns of the first; run `before` first, in shell."""
+    def answer(
+        self,
+        gpus: list[dict[str, str]],
+        *,
+        processes: str = "",
+        before: str = "",
+        exit_code: int = 0,
+    ) -> None:
+        """Know these GPUs, by the columns of the first; run `before` first, in shell. The list of
+        processes ends with the exit code.
+        """
         columns = list(gpus[0])
         rows = [columns, *([gpu[name] for name in columns] for gpu in gpus)]
         self._write("gpus", "".join("\t".join(row) + "\n" for row in rows))
         self._write("processes", processes)
-        self.behave(f"here={self._directory}\n{before}\n{_ANSWER}")
+        self.behave(f"here={self._directory}\nlisted={exit_code}\n{before}\n{_ANSWER}")
 
     def behave(self, body: str) -> None:
         """Be this shell script."""

@@ -57,7 +57,12 @@ NEWER_NAMES: Final = {"clocks_throttle_reasons.active": "clocks_event_reasons.ac
 _OLDER_NAMES: Final = {newer: older for older, newer in NEWER_NAMES.items()}
 _REFUSED_FIELD = re.compile(r'Field "([^"]+)" is not a valid field to query')
 _NO_DEVICES = re.compile(r"^No devices were found", re.MULTILINE)
-_BUS_ID = re.compile(r"\b(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])\b", re.IGNORECASE)
+# A complaint may have no blank before it: GPU0002:00:00.0.
+_BUS_ID = re.compile(
+    r"(?:\b|(?<=GPU))(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])\b", re.IGNORECASE
+)
+# What it warns of in lines of their own, with exit code 14, while all else works.
+_WARNING: Final = re.compile(r"^\s*WARNING: ")
 
 T = TypeVar("T")
 
@@ -91,6 +96,13 @@ def without(fields: Sequence[str], refused: str) -> tuple[str, ...]:
     return tuple(used for name in fields for used in (instead if name == refused else [name]))
 
 
+def is_warning(line: str) -> bool:
+    """Return whether nvidia-smi warns of something that it works with all the same, such as a
+    damaged infoROM.
+    """
+    return _WARNING.match(line) is not None
+
+
 def reports_no_devices(output: str) -> bool:
     """Whether nvidia-smi works and there is no device."""
     return _NO_DEVICES.search(output) is not None
@@ -107,11 +119,11 @@ def bus_key(bus_id: str) -> str:
 def lost_devices(problems: Sequence[str], known: Mapping[str, str]) -> dict[str, str]:
     """Uuid to complaint, for lines that name a known device by its PCI address.
 
-    `known` is uuid by `bus_key`.
+    `known` is uuid by `bus_key`. A device that nvidia-smi only warns of is not lost.
     """
     found: dict[str, str] = {}
     for line in problems:
-        match = _BUS_ID.search(line)
+        match = None if is_warning(line) else _BUS_ID.search(line)
         uuid = known.get(bus_key(match.group(0))) if match else None
         if uuid is not None:
             found.setdefault(uuid, line)

@@ -5,6 +5,7 @@ from typing import Final
 
 from schemas.telemetry.readings import GpuProcess
 from services.telemetry.domain.tool_values import count, text
+from services.telemetry.sources.nvidia_smi.csv import is_warning
 
 # The name comes last: it is a path, and a path may have a comma in it.
 PROCESS_FIELDS: Final = ("gpu_uuid", "pid", "used_memory", "process_name")
@@ -18,7 +19,7 @@ def parse_processes(output: str) -> Mapping[str, tuple[GpuProcess, ...]] | None:
     """
     found: dict[str, list[GpuProcess]] = {}
     for line in output.splitlines():
-        if not line.strip() or line.strip() == _NONE:
+        if not line.strip() or line.strip() == _NONE or is_warning(line):
             continue
         parts = [part.strip() for part in line.split(",", len(PROCESS_FIELDS) - 1)]
         if len(parts) != len(PROCESS_FIELDS):

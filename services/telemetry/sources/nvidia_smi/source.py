@@ -40,6 +40,7 @@ from shared.processes.command import CommandOutput
 from shared.waiting import cancelled
 
 PROCESS_PAUSE_SECONDS: Final = 30.0
+WARNED_EXIT_CODE: Final = 14  # a damaged infoROM: what it lists is whole
 _FORMAT: Final = "--format=csv,noheader,nounits"
 _CUDA_VERSION = re.compile(r"CUDA Version\s*:\s*(\d+\.\d+)", re.IGNORECASE)
 
@@ -196,7 +197,7 @@ class NvidiaSmiSource:
             found, reason = None, str(error)
         else:
             found, reason = parse_processes(output.stdout), output.summary
-            if output.exit_code != 0:
+            if output.exit_code not in {0, WARNED_EXIT_CODE}:
                 found = None
         if found is None:
             log.warning("smi_processes_unknown", reason=reason)

@@ -178,6 +178,26 @@ def test_a_complaint_is_laid_to_the_device_whose_address_it_names() -> None:
     assert lost_devices([line, "no address", "0000:99:00.0: who?"], known) == {"GPU-b": line}
 
 
+@pytest.mark.parametrize("domain", ["0002", "00000002"])
+def test_an_address_right_behind_gpu_names_its_device(domain: str) -> None:
+    """On hosts whose GPUs have PCI domains of their own."""
+    known = {bus_key(f"0000000{n}:00:00.0"): f"GPU-{n}" for n in (1, 2, 3)}
+    line = f"Unable to determine the device handle for GPU{domain}:00:00.0: Unknown Error"
+
+    assert lost_devices([line], known) == {"GPU-2": line}
+
+
+def test_a_gpu_that_is_only_warned_of_is_not_lost() -> None:
+    known = {bus_key("00000000:18:00.0"): "GPU-a", bus_key("00000000:19:00.0"): "GPU-b"}
+    lost = "Unable to determine the device handle for GPU 0000:18:00.0: GPU is lost."
+    warning = "WARNING: infoROM is corrupted at gpu 0000:19:00.0"
+
+    assert lost_devices([lost, warning], known) == {"GPU-a": lost}
+    assert parse_processes(f"GPU-b, 1, 20000, /usr/bin/squatter\n{warning}\n") == {
+        "GPU-b": (GpuProcess(1, "squatter", 20_000),)
+    }
+
+
 def test_processes_are_told_apart_by_gpu_and_a_comma_in_a_path_does_no_harm() -> None:
     found = parse_processes(
         "GPU-a, 4711, 70312, /opt/a, b/python\nGPU-b, 12, [N/A], [Not Found]\nGPU-a, 9, 1, sh\n"
