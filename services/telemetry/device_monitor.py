@@ -23,6 +23,10 @@ from services.telemetry.sources.source import (
     ProbeHungError,
     SourceFailedError,
 )
+from services.telemetry.sources.unified_memory import (
+    inventory_with_host_memory,
+    with_host_memory,
+)
 from shared.errors import RefusedError
 from shared.logging import log
 
@@ -104,7 +108,7 @@ class DeviceMonitor:
             if asyncio.get_running_loop().time() >= self._inventory_due_at:
                 await self._take_inventory()
             began = time.perf_counter()
-            reading = await self._opened.read()
+            reading = with_host_memory(await self._opened.read(), self._known)
             self._counters.count_read(time.perf_counter() - began)
             if self._is_unexpected(reading) and self._may_repeat_inventory():
                 await self._take_inventory()
@@ -193,7 +197,7 @@ class DeviceMonitor:
             raise RefusedError(ErrorCode.UNAVAILABLE, f"the driver failed: {error}") from error
 
     async def _take_inventory(self) -> None:
-        found_now = await self._opened.inventory()
+        found_now = inventory_with_host_memory(await self._opened.inventory())
         self._inventory = found_now if self._observe is None else await self._observe(found_now)
         found = {facts.uuid: facts for facts in self._inventory.devices}
         for change in mig_changes(self._known, found):

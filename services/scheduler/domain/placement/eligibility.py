@@ -7,7 +7,7 @@ from typing import Final
 from schemas.gpus.device_grant import ShareKind
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.devices import CordonCause, DeviceState
-from schemas.scheduler.reasons import Reason, ReasonCode
+from schemas.scheduler.reasons import REASON_MEANINGS, Reason, ReasonCode
 from schemas.telemetry.readings import HealthState
 from services.scheduler.domain.model.fleet import (
     NO_HOST_RESOURCES,
@@ -71,6 +71,7 @@ _PLAIN: Final = {
     ReasonCode.STALE_READING: "has no recent reading; its agent is silent",
     ReasonCode.AWAITING_SNAPSHOT: "was just released; its first reading since is under way",
     ReasonCode.UTILIZATION_UNKNOWN: "reports no utilization",
+    ReasonCode.MEMORY_UNKNOWN: "reports no memory",
     ReasonCode.MIG_ENABLED: "is divided into MIG instances, which are granted instead of it",
     ReasonCode.NODE_LOST: "is on a node that is lost",
     ReasonCode.NOT_DIVISIBLE: "is a MIG instance, which is granted as a whole",
@@ -327,6 +328,10 @@ def _predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node
         return _held_predicate(code, device, request)
     if code is ReasonCode.QUARANTINED:
         return f"is quarantined until reservation {device.holder} is confirmed stopped"
+    return _health_predicate(device) if code is ReasonCode.UNHEALTHY else REASON_MEANINGS[code]
+
+
+def _health_predicate(device: Device) -> str:
     detail = f" ({device.health_detail})" if device.health_detail else ""
     return f"is {device.health.value}{detail}"
 

@@ -1,8 +1,12 @@
 """The closed set of reasons is documented, every code of it."""
 
+from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.reason_counts import counted
 from schemas.scheduler.reasons import REASON_MEANINGS, ReasonCode
+from services.scheduler.domain.model.fleet import Node
+from services.scheduler.domain.placement.eligibility import reason_for
 from tests.support.tables import for_each
+from tests.unit.scheduler.builders import make_device
 
 
 def test_every_reason_code_is_documented_and_nothing_else_is() -> None:
@@ -27,3 +31,13 @@ def test_a_count_of_a_code_is_words(code: ReasonCode) -> None:
     assert several.startswith("3 ")
     assert "_" not in several
     assert sum(several == counted({other: 3}) for other in ReasonCode) == 1
+
+
+@for_each("code", ReasonCode)
+def test_no_reason_says_that_a_device_is_ok(code: ReasonCode) -> None:
+    device = make_device()
+
+    reason = reason_for(code, device, GpuRequest(), Node(node_id="alpha"))
+
+    assert "is ok" not in reason.message
+    assert len(reason.message) > len(device.uuid)
