@@ -3,6 +3,7 @@
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.reason_counts import counted
 from schemas.scheduler.reasons import REASON_MEANINGS, ReasonCode
+from schemas.telemetry.readings import HealthState
 from services.scheduler.domain.model.fleet import Node
 from services.scheduler.domain.placement.eligibility import reason_for
 from tests.support.tables import for_each
@@ -35,7 +36,7 @@ def test_a_count_of_a_code_is_words(code: ReasonCode) -> None:
 
 @for_each("code", ReasonCode)
 def test_no_reason_says_that_a_device_is_ok(code: ReasonCode) -> None:
-    device = make_device()
+    device = make_device(health=HealthState.LOST)
 
     reason = reason_for(code, device, GpuRequest(), Node(node_id="alpha"))
 
