@@ -9,6 +9,7 @@ from pathlib import Path
 
 from schemas.formats.asyncapi import asyncapi
 from schemas.formats.json_schema import json_schema
+from schemas.formats.task_file_schema import task_file_schema
 from schemas.formats.typescript import typescript
 
 
@@ -18,6 +19,8 @@ def exported() -> dict[str, str]:
         "schema.json": json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n",
         "asyncapi.json": json.dumps(asyncapi(), indent=2, ensure_ascii=False) + "\n",
         "messages.ts": typescript(),
+        "task-file.schema.json": json.dumps(task_file_schema(), indent=2, ensure_ascii=False)
+        + "\n",
     }
 
 

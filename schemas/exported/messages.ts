@@ -5079,7 +5079,7 @@ export interface TaskField {
  *
  * `deployment_mode` absent: `ome` if a cluster model, serving runtime or volume claim block is
  * there, or if `base_runtime` names no engine we know (it is a ClusterServingRuntime then), else
- * `docker`.
+ * `docker`. `$schema` tells editors where the file's schema is, and nothing else.
  */
 export interface TaskFile {
   /** 1 to 128 letters, digits, _, . and -, the first and last a letter or digit */
@@ -5103,6 +5103,7 @@ export interface TaskFile {
   gpus?: GpuPreferences | null;
   optimization?: OptimizationSpec;
   benchmark?: BenchmarkConfig;
+  $schema?: string | null;
 }
 
 /** Tasks, newest first. */

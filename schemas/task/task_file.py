@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta
+from msgspec import Meta, field
 from msgspec.structs import force_setattr
 
 from schemas.base import (
@@ -327,7 +327,7 @@ class TaskFile(TaskPart, frozen=True, kw_only=True):
 
     `deployment_mode` absent: `ome` if a cluster model, serving runtime or volume claim block is
     there, or if `base_runtime` names no engine we know (it is a ClusterServingRuntime then), else
-    `docker`.
+    `docker`. `$schema` tells editors where the file's schema is, and nothing else.
     """
 
     task_name: Name
@@ -348,3 +348,6 @@ class TaskFile(TaskPart, frozen=True, kw_only=True):
     gpus: GpuPreferences | None = None
     optimization: OptimizationSpec = OptimizationSpec()
     benchmark: BenchmarkConfig = BenchmarkConfig()
+    schema_address: Annotated[str, line(max_length=512)] | None = field(
+        name="$schema", default=None
+    )

@@ -40,6 +40,7 @@ FUNCTIONS: Final = {
     f"{_COMMANDS}.report": ("report",),
     f"{_COMMANDS}.tasks.archives": ("export", "import_command"),
     f"{_COMMANDS}.tasks.logs": ("logs",),
+    f"{_COMMANDS}.tasks.new": ("new",),
     f"{_COMMANDS}.tasks.presets": ("preset",),
     f"{_COMMANDS}.tasks.task_life": ("clone", "pause", "rerun", "resume"),
     f"{_COMMANDS}.tasks.tasks": ("cancel", "delete", "run", "submit", "validate"),

@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ import pytest
 from schemas.executor.attempts import Runtime, RuntimeOffer
 from schemas.task.benchmark import BenchmarkTool
 from schemas.task.task_file import DeploymentMode, TaskFile
+from services.cli.task_templates import task_template
 from services.executor.engines.engine_table import IMAGES
 from services.orchestrator.domain.plan.executor_offers import Offer
 from services.orchestrator.domain.plan.plan import Plan, make_plan
 from shared.problems import explain_validation_error
+from shared.yaml_documents import json_of_yaml
 from tests.support.paths import ROOT
 from tests.support.worlds.orchestrator_records import OFFERS, make_offer
 
@@ -222,6 +225,20 @@ def test_our_examples_are_task_files(name: str, experiments: int, mode: Deployme
     if mode is DeploymentMode.DOCKER:
         content = msgspec.json.decode((EXAMPLES / name).read_bytes(), type=TaskFile)
         assert make_plan(content, (make_offer(),)).missing == ()
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_first_task_is_planned_with_all_its_flags(engine: str) -> None:
+    text = re.sub(
+        r"^  # (?=[\w-]+: \[)", "  ", task_template(engine, None, None, None), flags=re.MULTILINE
+    )
+    task = msgspec.json.decode(json_of_yaml(text.encode()), type=TaskFile)
+
+    plan = make_plan(task, (make_offer(),))
+
+    assert plan.missing == ()
+    assert plan.experiments_at_most > 1
+    assert (EXAMPLES / f"{engine}.yaml").read_text() == task_template(engine, None, None, None)
 
 
 @pytest.mark.parametrize(
