@@ -8,6 +8,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
+from shared.near_words import did_you_mean
+
 _PLACE: Final = re.compile(r" - at (?:`key` in )?`(?P<path>\$.*)`$", re.DOTALL)
 _NAMED_FIELD: Final = re.compile(r"(?:missing required|contains unknown) field `(?P<name>[^`]*)`")
 _PATTERN: Final = re.compile(r"Expected `str` matching regex (?P<pattern>.*)", re.DOTALL)
@@ -46,7 +48,7 @@ def explain_validation_error(
         sentence += ", as a key"
     if field := _NAMED_FIELD.search(sentence):
         known = _fields_at(type_, path) if "unknown" in sentence else []
-        sentence += _listed("known", known)
+        sentence += did_you_mean(field["name"], known) + _listed("known", known)
         path = f"{path}.{field['name']}"
     if _ANY_KEY in path and text_decoded is not None:
         path = _with_key(path, text, type_, text_decoded)
@@ -59,7 +61,8 @@ def in_words(sentence: str, *, choices: Sequence[str] = (), form: str | None = N
     `form` describes what a pattern matches.
     """
     if choice := _CHOICE.fullmatch(sentence):
-        return f"expected one of: {', '.join(choices)}; found {choice['found']}"
+        meant = did_you_mean(choice["found"].strip("'"), choices)
+        return f"expected one of: {', '.join(choices)}; found {choice['found']}{meant}"
     if _PATTERN.fullmatch(sentence):
         return f"expected {form or 'a text of another form'}"
     return _PLAIN.get(sentence, sentence)
@@ -110,6 +113,7 @@ def _fields_at(type_: Any, path: str) -> list[str]:
         for found in _types_at(type_, path)
         if isinstance(found, inspect.StructType)
         for field in found.fields
+        if not field.encode_name.startswith("$")  # `$schema`, which is for editors
     )
 
 

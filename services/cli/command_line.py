@@ -49,8 +49,31 @@ FUNCTIONS: Final = {
 }
 
 
+# What other tools of this trade call it.
+OTHER_NAMES: Final = {
+    "create": "new", "init": "new", "jobs": "tasks", "list": "tasks", "ls": "tasks",
+    "nvidia-smi": "gpus", "ps": "experiments", "queue": "reservations", "sbatch": "submit",
+    "scancel": "cancel", "sinfo": "nodes", "squeue": "reservations", "srun": "exec", "start": "up",
+    "stat": "nodes", "status": "nodes", "stop": "cancel",
+}  # fmt: skip
+
+
+class Commands(click.Group):
+    """The commands; of another tool's name it says what it is called here."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        own = OTHER_NAMES.get(args[0])
+        if own is not None and args[0] not in self.commands:
+            ctx.fail(f"No such command {args[0]!r}: here it is `gpusteward {own}`.")
+        return super().resolve_command(ctx, args)
+
+
 @click.group(
-    commands=LazyCommands(FUNCTIONS), context_settings={"help_option_names": ["-h", "--help"]}
+    cls=Commands,
+    commands=LazyCommands(FUNCTIONS),
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="gpusteward")
 def cli() -> None:

@@ -29,8 +29,16 @@ class Text(Enum):
     HUB_ID = "a model's id on a hub, such as 'org/model'"
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A number between the two, both included."""
+
+    low: float
+    high: float
+
+
 # An object is given by the forms of its keys, a choice by its words.
-Form = ParameterKind | Text | tuple[str, ...] | Mapping[str, "Form"]
+Form = ParameterKind | Text | Bounds | tuple[str, ...] | Mapping[str, "Form"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +63,9 @@ class AllowList:
         return ParameterKind.SWITCH if self.forms.get(positive) is ParameterKind.SWITCH else None
 
 
+SHARE: Final = Bounds(0.0, 1.0)
+
+
 def each(form: Form, flags: str) -> Iterator[tuple[str, Form]]:
     """The flags, separated by white space, with their common form."""
     return ((flag, form) for flag in flags.split())
@@ -73,6 +84,12 @@ def fitting(form: Form, place: str, value: Any) -> Any:
     if isinstance(form, ParameterKind):
         read = fitting_value(EngineParameter(name=place, kind=form), place, value)
         return value if form is ParameterKind.NUMBER else read  # 8192 is not to become 8192.0
+    if isinstance(form, Bounds):
+        bounded = EngineParameter(
+            name=place, kind=ParameterKind.NUMBER, minimum=form.low, maximum=form.high
+        )
+        fitting_value(bounded, place, value)
+        return value
     if isinstance(form, tuple):
         choice = EngineParameter(name=place, kind=ParameterKind.CHOICE, choices=form)
         return fitting_value(choice, place, value)

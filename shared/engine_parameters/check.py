@@ -10,6 +10,7 @@ from shared.engine_parameters.llamacpp import LLAMACPP
 from shared.engine_parameters.sglang import SGLANG
 from shared.engine_parameters.values import bad_parameter, fitting_value
 from shared.engine_parameters.vllm import VLLM
+from shared.near_words import did_you_mean
 
 PARAMETER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 ALLOW_LISTS: Final[Mapping[str, AllowList]] = {each.name: each for each in (VLLM, SGLANG, LLAMACPP)}
@@ -63,7 +64,10 @@ def checked_value(engine: str, rules: EngineRules, spelling: str, flag: str, val
         return value
     if rules.is_closed:
         known = ", ".join(each.name for each in rules.parameters)
-        raise bad_parameter(spelling, f"{engine} has no parameter {spelling!r}; known: {known}")
+        meant = did_you_mean(flag, [each.name for each in rules.parameters])
+        raise bad_parameter(
+            spelling, f"{engine} has no parameter {spelling!r}{meant}; known: {known}"
+        )
     if rules.allow_list is None:
         return value
     # An executor of another release may name a list that is not known here; it checks by itself.
@@ -78,7 +82,8 @@ def checked_value(engine: str, rules: EngineRules, spelling: str, flag: str, val
 
 def _not_listed(engine: str, listed: AllowList | None, spelling: str, flag: str) -> str:
     whose = engine if listed is None else f"{engine} {listed.version}"
+    meant = did_you_mean(flag, listed.forms) if listed is not None else ""
     return (
-        f"{spelling!r} is not on the list of what a task may give {whose}; the operator of a node "
-        f'allows it with allow = ["{flag}"] under [engines.{engine}] of its engines file'
+        f"{spelling!r} is not on the list of what a task may give {whose}{meant}; the operator of a "
+        f'node allows it with allow = ["{flag}"] under [engines.{engine}] of its engines file'
     )

@@ -5,7 +5,7 @@
 from typing import Final
 
 from schemas.executor.engine_rules import ParameterKind
-from shared.engine_parameters.allow_list import AllowList, Text, each, one_of
+from shared.engine_parameters.allow_list import SHARE, AllowList, Text, each, one_of
 from shared.engine_parameters.vllm import HF_OVERRIDES, LOADER, SAMPLING
 
 # The others read from addresses, write beside the model, or unpickle.
@@ -52,14 +52,14 @@ SGLANG: Final = AllowList(
                 """,
             ),
             # The autotuner's files have the short form, which SGLang's own parser takes.
-            *each(ParameterKind.NUMBER, "mem-frac"),
+            *each(SHARE, "mem-frac mem-fraction-static"),
             *each(
                 ParameterKind.NUMBER,
                 """
                 dynamic-batch-tokenizer-batch-timeout
                 eplb-min-rebalancing-utilization-threshold gc-warning-threshold-secs
                 hicache-ratio lora-drain-wait-threshold mamba-full-memory-ratio
-                mem-fraction-static prefill-delayer-max-delay-ms
+                prefill-delayer-max-delay-ms
                 prefill-delayer-queue-min-ratio prefill-delayer-token-usage-low-watermark
                 schedule-conservativeness soft-watchdog-timeout
                 speculative-accept-threshold-acc speculative-accept-threshold-single

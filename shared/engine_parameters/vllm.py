@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from schemas.executor.engine_rules import ParameterKind
-from shared.engine_parameters.allow_list import AllowList, Form, Text, each, one_of
+from shared.engine_parameters.allow_list import SHARE, AllowList, Form, Text, each, one_of
 
 _ROPE: Final[Mapping[str, Form]] = dict(
     (
@@ -148,10 +148,11 @@ VLLM: Final = AllowList(
                 tensor-parallel-size ubatch-size
                 """,
             ),
+            *each(SHARE, "gpu-memory-utilization"),
             *each(
                 ParameterKind.NUMBER,
                 """
-                cpu-offload-gb gpu-memory-utilization kv-cache-metrics-sample
+                cpu-offload-gb kv-cache-metrics-sample
                 kv-offloading-size mm-processor-cache-gb rope-theta scheduler-delay-factor
                 swap-space video-pruning-rate
                 """,

@@ -4,8 +4,9 @@ import sys
 
 import click
 import pytest
+from click.testing import CliRunner
 
-from services.cli.command_line import FUNCTIONS, cli
+from services.cli.command_line import FUNCTIONS, OTHER_NAMES, cli
 from services.cli.commands.gpus.check import check
 from services.cli.lazy_commands import LazyCommands
 
@@ -35,3 +36,13 @@ def test_a_group_lists_commands_without_importing_them() -> None:
     assert group.get_command(context, "added") is added
     assert group.get_command(context, "absent") is None
     assert "no.such.module" not in sys.modules
+
+
+@pytest.mark.parametrize("name", OTHER_NAMES)
+def test_another_tools_word_for_it_names_ours(name: str) -> None:
+    result = CliRunner().invoke(cli, [name])
+
+    assert result.exit_code == 2
+    assert name not in cli.commands
+    assert f"here it is `gpusteward {OTHER_NAMES[name]}`" in result.output
+    assert OTHER_NAMES[name] in cli.commands

@@ -16,6 +16,7 @@ from services.orchestrator.domain.plan.executor_offers import (
     reasons_why_not,
 )
 from services.orchestrator.domain.plan.tools import INSTALL_HINTS
+from shared.near_words import did_you_mean
 
 
 class Missing(Struct, frozen=True, kw_only=True):
@@ -101,7 +102,8 @@ def _missing_engine(
     if any(runtime.engines for offer in offers for runtime in offer.in_mode(mode)):
         return Missing(
             path="$.base_runtime",
-            sentence=f"no executor runs engine {engine!r} in mode '{mode.value}'{why}{elsewhere}",
+            sentence=f"no executor runs engine {engine!r} in mode '{mode.value}'{why}{elsewhere}"
+            f"{did_you_mean(engine, known_engines(offers))}",
         )
     return Missing(
         path="$.deployment_mode", sentence=f"no executor runs mode '{mode.value}'{why}{elsewhere}"

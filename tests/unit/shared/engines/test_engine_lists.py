@@ -240,3 +240,20 @@ def test_a_known_parameter_is_refused_by_its_form(flag: str, value: object, expe
         checked_value("mine", KNOWN, flag, flag, value)
 
     assert expected in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("engine", "flag"),
+    [("vllm", "gpu-memory-utilization"), ("sglang", "mem-fraction-static")],
+)
+def test_a_share_of_the_memory_is_no_percentage(engine: str, flag: str) -> None:
+    too_much = refusal(engine, {flag: 95})
+
+    assert refusal(engine, {flag: 0.9}) is None
+    assert refusal(engine, {flag: "0.9"}) is None
+    assert too_much is not None
+    assert "expected a number >= 0 and <= 1, got 95" in str(too_much)
+
+
+def test_a_misspelt_flag_names_the_one_like_it() -> None:
+    assert "did you mean 'tensor-parallel-size'" in str(refusal("vllm", {"tensor-paralel-size": 2}))
