@@ -84,6 +84,6 @@ def _not_listed(engine: str, listed: AllowList | None, spelling: str, flag: str)
     whose = engine if listed is None else f"{engine} {listed.version}"
     meant = did_you_mean(flag, listed.forms) if listed is not None else ""
     return (
-        f"{spelling!r} is not on the list of what a task may give {whose}{meant}; the operator of a "
-        f'node allows it with allow = ["{flag}"] under [engines.{engine}] of its engines file'
+        f"{spelling!r} is not on the list of what a task may give {whose}{meant}; the operator of "
+        f'a node allows it with allow = ["{flag}"] under [engines.{engine}] of its engines file'
     )
