@@ -3,7 +3,8 @@
 from msgspec import Struct
 
 from schemas.base import Count, DeviceUuid, Line, ListView, Mebibytes, NodeId, Percent, Query, View
-from schemas.gpus.gpu_request import GpuCount
+from schemas.cluster.nodes import HostAmounts
+from schemas.gpus.gpu_request import GpuCount, GpuRequest
 
 
 class GetClusterStatus(Query, frozen=True, kw_only=True, tag="scheduler.cluster_status"):
@@ -23,11 +24,15 @@ class GetNodeSummaries(Query, frozen=True, kw_only=True, tag="scheduler.node_sum
 
 
 class SelectNode(Query, frozen=True, kw_only=True, tag="scheduler.select_node"):
-    """The best node for an InferenceService. Answered by `NodeSelection`."""
+    """The node that a deployment would get now. Answered by `NodeSelection`.
+
+    `request` says all of it, as for a reservation, and goes before the other fields.
+    """
 
     required_gpus: GpuCount = 1
     utilization_threshold: Percent = 30.0
     memory_threshold: Percent = 50.0
+    request: GpuRequest | None = None
 
 
 class ClusterGpu(Struct, frozen=True, kw_only=True):
@@ -61,7 +66,11 @@ class ClusterStatus(ListView, frozen=True, kw_only=True, tag="scheduler.cluster_
 
 
 class NodeGpuSummary(Struct, frozen=True, kw_only=True):
-    """A node's GPUs in brief; means count only GPUs with metrics, None if there are none."""
+    """A node's GPUs in brief; means count only GPUs with metrics, None if there are none.
+
+    `past_utilization_percent` is the mean of late, in which what is 15 minutes old counts half.
+    `free_host` is what its pods leave beside GPUs; None: that is not known.
+    """
 
     node_name: str
     total_gpus: Count
@@ -71,6 +80,8 @@ class NodeGpuSummary(Struct, frozen=True, kw_only=True):
     avg_memory_usage_percent: float | None = None
     has_metrics: bool = False
     cluster_id: NodeId | None = None
+    past_utilization_percent: float | None = None
+    free_host: HostAmounts | None = None
 
 
 class NodeSelection(View, frozen=True, kw_only=True, tag="scheduler.node_selection"):

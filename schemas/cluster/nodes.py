@@ -39,6 +39,15 @@ class NodeGpus(Struct, frozen=True, kw_only=True):
     by_reservation: dict[UUID, Count] = {}
 
 
+class HostAmounts(Struct, frozen=True, kw_only=True):
+    """What a node has beside its GPUs, or pods ask of it; a pod counts as one of `pods`."""
+
+    cpu_milli: Count = 0
+    memory_mb: Mebibytes = 0
+    ephemeral_storage_mb: Mebibytes = 0
+    pods: Count = 0
+
+
 class NodeTaint(Struct, frozen=True, kw_only=True):
     """A taint as Kubernetes has it; `effect` NoSchedule, PreferNoSchedule or NoExecute."""
 
@@ -64,7 +73,8 @@ class ClusterNode(Struct, frozen=True, kw_only=True):
     `node_id` is under which a telemetry agent on it reports. `hostname` is its label
     `kubernetes.io/hostname`, which node affinity names; None: it has none. `readings` are those
     of other sources than an agent, read at `readings_at`. `cuda_driver_version` is the CUDA that
-    its driver serves, by its labels; None: they do not say.
+    its driver serves, by its labels; None: they do not say. `allocatable_host` is what its pods may
+    have beside GPUs, `requested_host` what those that are bound ask for; None: it is not known.
     """
 
     name: str
@@ -80,6 +90,9 @@ class ClusterNode(Struct, frozen=True, kw_only=True):
     readings_source: ReadingsSource | None = None
     readings_at: UtcDatetime | None = None
     cuda_driver_version: str | None = None
+    allocatable_host: HostAmounts | None = None
+    requested_host: HostAmounts = HostAmounts()
+    labels: dict[str, str] = {}
 
 
 class ClusterChanged(Live, frozen=True, kw_only=True, tag="cluster.changed"):

@@ -607,7 +607,8 @@ export interface ClusterGpuReading {
  * `node_id` is under which a telemetry agent on it reports. `hostname` is its label
  * `kubernetes.io/hostname`, which node affinity names; null: it has none. `readings` are those of
  * other sources than an agent, read at `readings_at`. `cuda_driver_version` is the CUDA that its
- * driver serves, by its labels; null: they do not say.
+ * driver serves, by its labels; null: they do not say. `allocatable_host` is what its pods may have
+ * beside GPUs, `requested_host` what those that are bound ask for; null: it is not known.
  */
 export interface ClusterNode {
   name: string;
@@ -624,6 +625,9 @@ export interface ClusterNode {
   readings_source: ReadingsSource | null;
   readings_at: string | null;
   cuda_driver_version: string | null;
+  allocatable_host: HostAmounts | null;
+  requested_host: HostAmounts;
+  labels: Record<string, string>;
 }
 
 /**
@@ -652,6 +656,10 @@ export interface ClusterPlacement {
  * device plugin or DRA driver offers there. `cluster_id` null: any that is connected, of those in
  * the request's `node_ids`, if it has any. A node of `avoided_node_names` is chosen only where no
  * other one has enough idle GPUs.
+ *
+ * `pod_cpu_count`, `pod_memory_mb` and `pod_ephemeral_storage_mb` are what the pod asks of its node
+ * beside GPUs; null: the request's `cpu_count` and `host_memory_mb`, and no storage. A node without
+ * room for them is not chosen.
  */
 export interface ClusterRequest {
   cluster_id?: string | null;
@@ -661,6 +669,10 @@ export interface ClusterRequest {
   resource?: string | null;
   node_names?: string[];
   avoided_node_names?: string[];
+  ranking?: NodeRanking;
+  pod_cpu_count?: number | null;
+  pod_memory_mb?: number | null;
+  pod_ephemeral_storage_mb?: number | null;
 }
 
 /** GPUs by node and index. `next_after_node_id` is the last node's name where more follow. */
@@ -2337,9 +2349,10 @@ export interface GpuPodView {
  *
  * In a Kubernetes cluster `cluster` says which one, and `nodes` are its own. The node with the most
  * idle GPUs is taken, idle below both thresholds; with `select_node` false, and where no node has
- * enough, the cluster's scheduler chooses. `resource` is an extended resource or a custom device to
- * take in place of NVIDIA's GPUs, and `resource_amounts` how many units of it, and of what its
- * group defines beside it; what is not said gets its definition's default value.
+ * enough, the cluster's scheduler chooses. With `node_ranking` `least_fragmenting` the one on which
+ * the fewest GPUs are left over is taken instead. `resource` is an extended resource or a custom
+ * device to take in place of NVIDIA's GPUs, and `resource_amounts` how many units of it, and of
+ * what its group defines beside it; what is not said gets its definition's default value.
  */
 export interface GpuPreferences {
   count?: number | null;
@@ -2353,6 +2366,7 @@ export interface GpuPreferences {
   balanced_memory?: boolean;
   cluster?: string | null;
   select_node?: boolean;
+  node_ranking?: NodeRanking;
   utilization_threshold_percent?: number;
   memory_threshold_percent?: number;
   shares?: number | null;
@@ -2658,6 +2672,14 @@ export type HealthKind =
 
 /** A device's health as its agent sees it; only `ok` devices are granted. */
 export type HealthState = "failing" | "hung" | "lost" | "ok";
+
+/** What a node has beside its GPUs, or pods ask of it; a pod counts as one of `pods`. */
+export interface HostAmounts {
+  cpu_milli: number;
+  memory_mb: number;
+  ephemeral_storage_mb: number;
+  pods: number;
+}
 
 /** The node around the GPUs. */
 export interface HostFacts {
@@ -3288,7 +3310,12 @@ export interface NodeAllocation {
   admitted: boolean;
 }
 
-/** A node's GPUs in brief; means count only GPUs with metrics, null if there are none. */
+/**
+ * A node's GPUs in brief; means count only GPUs with metrics, null if there are none.
+ *
+ * `past_utilization_percent` is the mean of late, in which what is 15 minutes old counts half.
+ * `free_host` is what its pods leave beside GPUs; null: that is not known.
+ */
 export interface NodeGpuSummary {
   node_name: string;
   total_gpus: number;
@@ -3298,6 +3325,8 @@ export interface NodeGpuSummary {
   avg_memory_usage_percent: number | null;
   has_metrics: boolean;
   cluster_id: string | null;
+  past_utilization_percent: number | null;
+  free_host: HostAmounts | null;
 }
 
 /**
@@ -3332,6 +3361,12 @@ export interface NodeList {
   next_cursor: string | null;
   nodes: NodeView[];
 }
+
+/**
+ * Which of a cluster's nodes with enough idle GPUs is taken: the one with the most of them, or the
+ * one on which the fewest are left over, so that large groups stay whole elsewhere.
+ */
+export type NodeRanking = "least_fragmenting" | "most_idle";
 
 /** An operator had it forgotten, with its devices. */
 export interface NodeRemoved {
@@ -4624,12 +4659,17 @@ export interface SearchCost {
   max_gpu_hours: number | null;
 }
 
-/** The best node for an InferenceService. Answered by `NodeSelection`. */
+/**
+ * The node that a deployment would get now. Answered by `NodeSelection`.
+ *
+ * `request` says all of it, as for a reservation, and goes before the other fields.
+ */
 export interface SelectNode {
   type: "scheduler.select_node";
   required_gpus?: number;
   utilization_threshold?: number;
   memory_threshold?: number;
+  request?: GpuRequest | null;
 }
 
 /**

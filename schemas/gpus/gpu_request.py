@@ -90,6 +90,15 @@ class Preference(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     weight: Annotated[int, Meta(ge=1, le=100)] = 1
 
 
+class NodeRanking(StrEnum):
+    """Which of a cluster's nodes with enough idle GPUs is taken: the one with the most of them, or
+    the one on which the fewest are left over, so that large groups stay whole elsewhere.
+    """
+
+    MOST_IDLE = "most_idle"
+    LEAST_FRAGMENTING = "least_fragmenting"
+
+
 class ClusterRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """GPUs of one node of a Kubernetes cluster, which gives them out itself: we choose the node.
 
@@ -99,6 +108,10 @@ class ClusterRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     None: what NVIDIA's device plugin or DRA driver offers there. `cluster_id` None: any that is
     connected, of those in the request's `node_ids`, if it has any. A node of `avoided_node_names`
     is chosen only where no other one has enough idle GPUs.
+
+    `pod_cpu_count`, `pod_memory_mb` and `pod_ephemeral_storage_mb` are what the pod asks of its
+    node beside GPUs; None: the request's `cpu_count` and `host_memory_mb`, and no storage. A node
+    without room for them is not chosen.
     """
 
     cluster_id: NodeId | None = None
@@ -108,6 +121,10 @@ class ClusterRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     resource: Annotated[str, line(max_length=253)] | None = None
     node_names: Annotated[tuple[Line, ...], Meta(max_length=4096)] = ()
     avoided_node_names: Annotated[tuple[Line, ...], Meta(max_length=4096)] = ()
+    ranking: NodeRanking = NodeRanking.MOST_IDLE
+    pod_cpu_count: Annotated[float, Meta(ge=0)] | None = None
+    pod_memory_mb: Mebibytes | None = None
+    pod_ephemeral_storage_mb: Mebibytes | None = None
 
 
 class GpuRequest(VgpuForm, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -20,7 +20,7 @@ from schemas.base import (
     line,
 )
 from schemas.gpus.checks import ResourceKey
-from schemas.gpus.gpu_request import GpuCount, MigProfile, Shares, ShareStrategy
+from schemas.gpus.gpu_request import GpuCount, MigProfile, NodeRanking, Shares, ShareStrategy
 from schemas.task.benchmark import (
     MAX_ERROR_RATE,
     Arrivals,
@@ -293,9 +293,10 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
 
     In a Kubernetes cluster `cluster` says which one, and `nodes` are its own. The node with the
     most idle GPUs is taken, idle below both thresholds; with `select_node` false, and where no node
-    has enough, the cluster's scheduler chooses. `resource` is an extended resource or a custom
-    device to take in place of NVIDIA's GPUs, and `resource_amounts` how many units of it, and of
-    what its group defines beside it; what is not said gets its definition's default value.
+    has enough, the cluster's scheduler chooses. With `node_ranking` `least_fragmenting` the one on
+    which the fewest GPUs are left over is taken instead. `resource` is an extended resource or a
+    custom device to take in place of NVIDIA's GPUs, and `resource_amounts` how many units of it,
+    and of what its group defines beside it; what is not said gets its definition's default value.
     """
 
     count: GpuCount | None = None
@@ -309,6 +310,7 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
     balanced_memory: bool = True
     cluster: NodeId | None = None
     select_node: bool = True
+    node_ranking: NodeRanking = NodeRanking.MOST_IDLE
     utilization_threshold_percent: Percent = 30.0
     memory_threshold_percent: Percent = 50.0
     shares: Shares | None = None

@@ -2,8 +2,7 @@
 
 import getpass
 import math
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Final, TypeVar
 
@@ -14,32 +13,18 @@ from schemas.base import LARGEST_INTEGER
 from schemas.gpus.gpu_request import (
     ClusterRequest,
     GpuRequest,
+    NodeRanking,
     Placement,
-    Preference,
-    Selector,
-    SelectorKey,
-    SelectorOperator,
     ShareStrategy,
 )
 from services.cli.options import node_name
+from services.cli.selector_texts import SELECTOR_KEYS, preference, selector
 from shared.accelerator_rules.compute_capability import capability
 
 T = TypeVar("T")
 DEFAULT_WAIT_SECONDS: Final = 300.0
-LARGEST_WEIGHT: Final = 100
 LONGEST_SECONDS: Final = 366 * 24 * 3600
 MEBIBYTES: Final = click.IntRange(0, LARGEST_INTEGER)
-
-_OPERATORS: Final = {
-    "=": SelectorOperator.IN,
-    "!=": SelectorOperator.NOT_IN,
-    ">=": SelectorOperator.AT_LEAST,
-    "<=": SelectorOperator.AT_MOST,
-    "": SelectorOperator.EXISTS,
-}
-_SELECTOR: Final = re.compile(r"([a-z_]+)(?::([^=!<>]+))?(?:(=|!=|>=|<=)(.+))?")
-_WEIGHTED: Final = re.compile(r"(.+?)(?:\*(\d+))?")
-_KEYS: Final = ", ".join(key.value for key in SelectorKey if key is not SelectorKey.LABEL)
 
 
 class NumberRange(click.FloatRange):
@@ -60,34 +45,6 @@ def user_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return "unknown"
-
-
-def selector(text: str) -> Selector:
-    """`gpu_model=H100,A100`, `compute_capability>=8.0`, `label:zone!=b`, `numa_node`.
-
-    Raises BadParameter with what would be one.
-    """
-    found = _SELECTOR.fullmatch(text.strip())
-    key, label, operator, values = found.groups() if found else ("", None, None, None)
-    if key not in set(SelectorKey) or (key == SelectorKey.LABEL) != (label is not None):
-        raise click.BadParameter(
-            f"expected label:NAME or one of {_KEYS}, then nothing or =, !=, >= or <= with values,"
-            f" got {text!r}"
-        )
-    chosen = _OPERATORS[operator or ""]
-    given = tuple(part.strip() for part in (values or "").split(",") if part.strip())
-    if chosen in {SelectorOperator.AT_LEAST, SelectorOperator.AT_MOST} and len(given) != 1:
-        raise click.BadParameter(f"expected one value after {operator}, got {text!r}")
-    return Selector(key=SelectorKey(key), operator=chosen, values=given, label=label)
-
-
-def preference(text: str) -> Preference:
-    """A selector, with `*10` behind it of that weight, else of 1. Raises BadParameter."""
-    found = _WEIGHTED.fullmatch(text.strip())
-    named, weight = found.groups() if found else (text, None)
-    if weight is not None and not 1 <= int(weight) <= LARGEST_WEIGHT:
-        raise click.BadParameter(f"expected a weight from 1 to {LARGEST_WEIGHT}, got {weight}")
-    return Preference(selector=selector(named), weight=int(weight or 1))
 
 
 def _capability(_context: Any, _option: Any, text: str | None) -> str | None:
@@ -143,6 +100,24 @@ def request_options(*, whole_fleet: bool = False) -> Callable[[Callable[..., Any
     return decorate
 
 
+def node_choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options that choose a cluster's node; the command gets them as `request`."""
+
+    @wraps(command)
+    def run(*args: Any, **given: Any) -> Any:
+        names = [name for name in GpuRequest.__struct_fields__ if name in given]
+        fields = {name: given.pop(name) for name in names}
+        of_cluster = {name: given.pop(name) for name in _CLUSTER_OPTIONS if name != "selects_node"}
+        cluster_id = of_cluster.pop("cluster_id") or None
+        cluster = cluster_request(cluster_id, given.pop("node_names"), of_cluster)
+        return command(*args, request=GpuRequest(cluster=cluster, **fields), **given)
+
+    decorated: Callable[..., Any] = run
+    for option in reversed(_OF_NODE_CHOICE):
+        decorated = option(decorated)
+    return decorated
+
+
 def _place(nodes: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
     """Which nodes may be taken, or those of a cluster; its options leave `given`."""
     of_cluster = {name: given.pop(name) for name in _CLUSTER_OPTIONS}
@@ -153,8 +128,17 @@ def _place(nodes: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 raise click.UsageError(f"{option} is about GPUs of a cluster: add --cluster")
         return {"node_ids": nodes}
-    cluster = ClusterRequest(cluster_id=cluster_id or None, node_names=nodes, **of_cluster)
-    return {"cluster": cluster}
+    return {"cluster": cluster_request(cluster_id or None, nodes, of_cluster)}
+
+
+def cluster_request(
+    cluster_id: str | None, node_names: tuple[str, ...], given: Mapping[str, Any]
+) -> ClusterRequest:
+    """Return what options of clusters say."""
+    ranking = NodeRanking(given["ranking"])
+    return ClusterRequest(
+        cluster_id=cluster_id, node_names=node_names, **{**given, "ranking": ranking}
+    )
 
 
 THRESHOLDS: Final = (
@@ -177,12 +161,30 @@ THRESHOLDS: Final = (
         help="And below this much of its memory used.",
     ),
 )
+AMONG_NODES: Final = (
+    click.option(
+        "--ranking",
+        type=click.Choice([each.value for each in NodeRanking]),
+        default=NodeRanking.MOST_IDLE.value,
+        show_default=True,
+        help="Of a cluster's nodes the most idle one, or where the fewest GPUs are left over.",
+    ),
+    click.option(
+        "--ephemeral-storage",
+        "pod_ephemeral_storage_mb",
+        type=MEBIBYTES,
+        metavar="MB",
+        help="That a cluster's node has to have left.",
+    ),
+)
 _CLUSTER_OPTIONS: Final = {
     "cluster_id": "--cluster",
     "selects_node": "--no-select-node",
     "resource": "--resource",
     "utilization_threshold_percent": "--utilization-threshold",
     "memory_threshold_percent": "--memory-threshold",
+    "ranking": "--ranking",
+    "pod_ephemeral_storage_mb": "--ephemeral-storage",
 }
 _KINDS: Final = {
     "gpus": "--gpus",
@@ -190,6 +192,11 @@ _KINDS: Final = {
     "mig_profile": "--mig-profile",
     "vgpu_cores": "--vgpu-cores",
 }
+_RESOURCE: Final = click.option(
+    "--resource",
+    metavar="NAME",
+    help="As the cluster counts them, such as amd.com/gpu; NVIDIA's if not given.",
+)
 _OF_CLUSTERS: Final = (
     click.option(
         "--cluster",
@@ -209,12 +216,34 @@ _OF_CLUSTERS: Final = (
         default=True,
         help="Leave the node to the cluster's own scheduler.",
     ),
-    click.option(
-        "--resource",
-        metavar="NAME",
-        help="As the cluster counts them, such as amd.com/gpu; NVIDIA's if not given.",
-    ),
+    _RESOURCE,
     *THRESHOLDS,
+    *AMONG_NODES,
+)
+_OF_EVERY_NODE: Final = (
+    click.option("--model", "gpu_models", multiple=True, help="GPU model; may be repeated."),
+    click.option(
+        "--min-compute-capability",
+        callback=_capability,
+        metavar="X.Y",
+        help="Of NVIDIA's GPUs, such as 8.0 for bfloat16.",
+    ),
+    click.option(
+        "--require",
+        multiple=True,
+        metavar="SELECTOR",
+        callback=_each(selector),
+        help=f"What has to match: {SELECTOR_KEYS} or label:NAME, with =, !=, >= or <=; repeatable.",
+    ),
+    click.option(
+        "--prefer",
+        multiple=True,
+        metavar="SELECTOR",
+        callback=_each(preference),
+        help="What is liked, written as for --require; *10 behind it weighs 10 times.",
+    ),
+    click.option("--cpus", "cpu_count", type=NumberRange(min=0), help="Of each node."),
+    click.option("--host-memory", "host_memory_mb", type=MEBIBYTES, metavar="MB"),
 )
 _OF_DEVICES: Final = (
     click.option("--gpus", type=click.IntRange(1, 4096), metavar="N", help="Whole GPUs."),
@@ -282,35 +311,13 @@ _OF_DEVICES: Final = (
         metavar="PERCENT",
         help="By others, of a GPU that nobody holds.",
     ),
-    click.option("--model", "gpu_models", multiple=True, help="GPU model; may be repeated."),
-    click.option(
-        "--min-compute-capability",
-        callback=_capability,
-        metavar="X.Y",
-        help="Of NVIDIA's GPUs, such as 8.0 for bfloat16.",
-    ),
-    click.option(
-        "--require",
-        multiple=True,
-        metavar="SELECTOR",
-        callback=_each(selector),
-        help=f"What has to match: {_KEYS} or label:NAME, with =, !=, >= or <=; repeatable.",
-    ),
-    click.option(
-        "--prefer",
-        multiple=True,
-        metavar="SELECTOR",
-        callback=_each(preference),
-        help="What is liked, written as for --require; *10 behind it weighs 10 times.",
-    ),
+    *_OF_EVERY_NODE,
     click.option(
         "--balanced",
         "balanced_memory",
         is_flag=True,
         help="Only GPUs with about the same free memory, for tensor parallelism.",
     ),
-    click.option("--cpus", "cpu_count", type=NumberRange(min=0), help="Of each node."),
-    click.option("--host-memory", "host_memory_mb", type=MEBIBYTES, metavar="MB"),
 )
 _OF_NODES: Final = (
     click.option(
@@ -331,6 +338,15 @@ _OF_NODES: Final = (
     click.option(
         "--placement", type=click.Choice([each.value for each in Placement]), default="pack"
     ),
+)
+# What tells nodes apart, of the options above.
+_OF_NODE_CHOICE: Final = (
+    click.option("--cluster", "cluster_id", metavar="ID", help="Only of this cluster."),
+    click.option("--node", "node_names", multiple=True, metavar="NAME", help="Only this node."),
+    _RESOURCE,
+    *THRESHOLDS,
+    *AMONG_NODES,
+    *_OF_EVERY_NODE,
 )
 _OF_WAITING: Final = (
     click.option("--priority", type=click.IntRange(-1000, 1000), default=0, show_default=True),

@@ -218,10 +218,14 @@ class StewardClient(
         utilization_threshold: float = 30.0,
         memory_threshold: float = 50.0,
     ) -> NodeSelection:
-        """The node with the most idle GPUs; none leaves the choice to Kubernetes."""
+        """The node that a deployment would get now; none leaves the choice to Kubernetes."""
         thresholds = _thresholds(utilization_threshold, memory_threshold)
         parameters: Parameters = {"required_gpus": required_gpus, **thresholds}
         return await self.get("/select-node", NodeSelection, parameters)
+
+    async def select_node_for(self, request: GpuRequest) -> NodeSelection:
+        """The node that a deployment with this request would get now."""
+        return await self.post("/select-node", request, NodeSelection)
 
     async def request_reservation(
         self,

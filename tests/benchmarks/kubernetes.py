@@ -234,7 +234,7 @@ async def bind(api: Api, found: Adapter, figures: Figures, which: str, round_: i
             chosen = fleet.choose(request(1))
             assert isinstance(chosen, Choice)
             assert chosen.placement.hostname is not None
-            fleet.take(uuid4(), chosen.placement)
+            fleet.take(uuid4(), request(1), chosen.placement)
             pod = on_node(pod, chosen.placement.hostname)
         return await api.create(pod)
 

@@ -3,6 +3,7 @@
 OME's controller and Kueue are stand-ins, and the engine behind `status.url` a simulated one.
 """
 
+import asyncio
 import json
 import os
 import signal
@@ -15,6 +16,9 @@ from typing import Any
 
 import pytest
 
+from shared.client import DeployedService, OMEController
+from shared.client.aio_deployments import deploy_inference_service
+from shared.errors import RefusedError
 from shared.testing import eventually, short_directory
 from tests.support.kubernetes.api import Api, Object, path_to
 from tests.support.kubernetes.control_plane import ControlPlane
@@ -105,6 +109,54 @@ async def phases(platform: PlatformProcess, task_id: str) -> list[tuple[str, ...
 async def pods(api: Api) -> list[Object]:
     path = path_to("v1", "Pod", NAMESPACE)
     return await api.items(path, labelSelector="gpusteward.reservation")
+
+
+async def test_a_script_deploys_a_service_on_the_chosen_node_or_leaves_it_to_kubernetes(
+    ome_cluster: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the page of its users has it, with their names."""
+    kubeconfig = str(ome_cluster.kubeconfig())
+
+    def deploy(experiment_id: str, **more: bool) -> DeployedService:
+        return OMEController().deploy_inference_service(
+            task_name="my-task",
+            experiment_id=experiment_id,
+            namespace=NAMESPACE,
+            model_name=MODEL,
+            runtime_name="sglang-llama-small",
+            parameters={"tp-size": 1},
+            **more,
+        )
+
+    with short_directory() as directory:
+        platform = PlatformProcess(
+            directory / "data",
+            arguments=("--simulate", "--cluster", "test", "--cluster-id", CLUSTER),
+            environment={"KUBECONFIG": kubeconfig},
+        )
+        monkeypatch.setenv("KUBECONFIG", kubeconfig)
+        monkeypatch.setenv("GPUSTEWARD_DATA_DIR", str(platform.data_dir))
+        async with cluster_with_ome(ome_cluster) as api, started(platform):
+            await until_said(platform, "Selected node 'gpu-0'", "select-node", "1")
+            chosen = await asyncio.to_thread(deploy, "1")
+            left = await asyncio.to_thread(deploy, "2", enable_gpu_selection=False)
+            with pytest.raises(RefusedError, match="ServingRuntime or ClusterServingRuntime"):
+                await deploy_inference_service("t", "3", NAMESPACE, MODEL, "no-such", {})
+
+            async def are_bound() -> bool:
+                found = await api.items(
+                    path_to("v1", "Pod", NAMESPACE), labelSelector="ome.io/inferenceservice"
+                )
+                return [pod["spec"].get("nodeName") for pod in found] == ["gpu-0"] * 2
+
+            await eventually(are_bound, within_seconds=60, what="both pods on the open node")
+            made = await api.get(
+                path_to("ome.io/v1beta1", "InferenceService", NAMESPACE, "my-task-exp1")
+            )
+
+    assert chosen == DeployedService("my-task-exp1", NAMESPACE, "gpu-0")
+    assert left.node_name is None
+    assert "nodeAffinity" in made["spec"]["engine"]["affinity"]
 
 
 async def test_what_kueue_holds_is_told_by_why_and_a_killed_executor_costs_an_attempt(

@@ -14,20 +14,28 @@ from schemas.cluster.nodes import (
     ClusterGpuReading,
     ClusterNode,
     GpuSupply,
+    HostAmounts,
     NodeGpus,
     NodeTaint,
     ReadingsSource,
 )
 from services.cluster.domain.device_pools import DevicePools, ReservationOf
 from services.cluster.domain.objects import Metadata, Node, Pod, ResourceClaim, ResourceSlice
-from services.cluster.domain.pod_requests import effective_request, holds_its_node
-from services.cluster.domain.quantities import whole
+from services.cluster.domain.pod_requests import (
+    effective_request,
+    holds_its_node,
+    host_of,
+    host_request,
+    total,
+)
 from shared.accelerator_rules.modes import units_per_gpu
-from shared.accelerator_rules.node_labels import MAJOR_LABEL, MINOR_LABEL, cuda_of
+from shared.accelerator_rules.node_labels import cuda_of
+from shared.accelerator_rules.quantities import whole
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 MODEL_LABEL: Final = "nvidia.com/gpu.product"
 MEMORY_LABEL: Final = "nvidia.com/gpu.memory"
+OF_HOST: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 
 
 class Counted(Struct, frozen=True):
@@ -49,6 +57,7 @@ class _Hold(Struct, frozen=True):
     node: str
     requests: dict[str, int]
     reservation_id: UUID | None
+    host: HostAmounts = HostAmounts()
 
 
 class _Readings(Struct, frozen=True):
@@ -133,15 +142,17 @@ class ClusterState:
 
     def apply_pod(self, pod: Pod) -> None:
         reservation_id = self._reservation_of(pod.metadata.labels)
-        requests = effective_request(pod, self._counted.is_gpu) if holds_its_node(pod) else {}
+        holds = holds_its_node(pod)
+        requests = effective_request(pod, self._counted.is_gpu) if holds else {}
         key = _key(pod.metadata)
         if self._uid_of_pod.get(key, pod.metadata.uid) != pod.metadata.uid:
             self.remove_pod(key)  # another one of its name, seen in one step
-        if not requests and reservation_id is None:
+        if not holds and reservation_id is None:
             self.remove_pod(key)
             return
         self._uid_of_pod[key] = uid = pod.metadata.uid
-        self._hold(uid, _Hold(pod.spec.node_name, requests, reservation_id) if requests else None)
+        hold = _Hold(pod.spec.node_name, requests, reservation_id, host_request(pod))
+        self._hold(uid, hold if holds else None)
         self._dirty |= self.pools.apply_pod(uid, reservation_id)
 
     def remove_pod(self, key: tuple[str, str]) -> None:
@@ -194,6 +205,9 @@ class ClusterState:
 
     def _hold(self, uid: str, hold: _Hold | None) -> None:
         before = self._holds.pop(uid, None)
+        if before is not None and before == hold:
+            self._holds[uid] = before
+            return
         if before is not None:
             del self._holds_of_node[before.node][uid]
             if not self._holds_of_node[before.node]:
@@ -234,6 +248,9 @@ class ClusterState:
             readings_source=readings.source if readings is not None else None,
             readings_at=readings.at if readings is not None else None,
             cuda_driver_version=str(cuda) if (cuda := cuda_of(labels)) is not None else None,
+            allocatable_host=host_of(node.status.allocatable),
+            requested_host=total(each.host for each in self._holds_of_node.get(name, {}).values()),
+            labels=labels,
         )
 
     def _counted_gpus(self, name: str, node: Node) -> list[NodeGpus]:
@@ -245,7 +262,8 @@ class ClusterState:
                 if hold.reservation_id is not None:
                     by = ours.setdefault(resource, {})
                     by[hold.reservation_id] = by.get(hold.reservation_id, 0) + count
-        has = node.status.capacity.keys() | node.status.allocatable.keys() | held.keys()
+        named = node.status.capacity.keys() | node.status.allocatable.keys() | held.keys()
+        has = filter(self._counted.is_gpu, named)
         counted = [
             NodeGpus(
                 resource=resource,
@@ -294,16 +312,16 @@ def _count(value: int) -> int:
 
 def _what_counts(node: Node, counted: Counted) -> Node:
     """Without the rest, which is most of it: held for as long as the node is there."""
-    kept = {HOSTNAME_LABEL, MODEL_LABEL, MEMORY_LABEL, MAJOR_LABEL, MINOR_LABEL}
 
     def of(quantities: dict[str, str]) -> dict[str, str]:
-        return {name: each for name, each in quantities.items() if counted.is_gpu(name)}
+        return {
+            name: each
+            for name, each in quantities.items()
+            if name in OF_HOST or counted.is_gpu(name)
+        }
 
     return Node(
-        metadata=replace(
-            node.metadata,
-            labels={key: text for key, text in node.metadata.labels.items() if key in kept},
-        ),
+        metadata=node.metadata,
         spec=node.spec,
         status=replace(
             node.status,

@@ -8,7 +8,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from services.cluster.domain.objects import Device, Pool, ResourceClaim, ResourceSlice
-from services.cluster.domain.quantities import mebibytes, whole
+from shared.accelerator_rules.quantities import mebibytes, whole
 
 PoolKey = tuple[str, str]  # driver, pool
 Counters = dict[tuple[str, str], int]  # by counter set and counter

@@ -68,9 +68,15 @@ class Container(_Object, frozen=True):
 
 
 class PodSpec(_Object, frozen=True):
+    """`resources` are of the pod as a whole, in place of its containers' sum; `overhead` is what
+    its runtime class adds.
+    """
+
     node_name: str = ""
     containers: list[Container] = []
     init_containers: list[Container] = []
+    overhead: Quantities = {}
+    resources: Resources | None = None
 
 
 class RequestMapping(_Object, frozen=True):

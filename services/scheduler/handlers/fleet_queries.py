@@ -17,6 +17,7 @@ from schemas.cluster.node_selection import (
     NodeSummaries,
     SelectNode,
 )
+from schemas.gpus.gpu_request import ClusterRequest, GpuRequest
 from schemas.scheduler.namespaces import ListNamespaces, NamespaceList, NamespaceUse
 from schemas.scheduler.views import (
     AllocationMap,
@@ -26,7 +27,7 @@ from schemas.scheduler.views import (
     NodeAllocation,
 )
 from schemas.telemetry.readings import Source
-from services.scheduler.domain.clusters.choice import ClusterFleet
+from services.scheduler.domain.clusters.choice import ClusterFleet, selection
 from services.scheduler.domain.clusters.gpu_status import gpu_status
 from services.scheduler.domain.clusters.node_gpus import Thresholds
 from services.scheduler.domain.model.fleet import WHOLE, Device, Fleet, Host, Node, Part
@@ -37,6 +38,7 @@ from services.scheduler.domain.node_selection import (
     node_gpu_summaries,
 )
 from services.scheduler.domain.placement.eligibility import state_of, state_reasons
+from services.scheduler.intake.validation import check_wanted
 from services.scheduler.leader.cluster_decisions import read_fleet
 from services.scheduler.leader.engine_feed import node_from
 from services.scheduler.leader.fleet_reader import FleetReader
@@ -143,10 +145,15 @@ class FleetQueries:
         return NodeSummaries(nodes=dict(sorted((_summaries(outside, query) | found).items())))
 
     async def select_node(self, query: SelectNode) -> NodeSelection:
-        """The node with the most idle GPUs: of clusters, where there are any."""
+        """The node that a deployment would get now, by the very choice that decides it; without any
+        cluster that of ours with the most idle GPUs.
+        """
+        request = _request_of(query)
+        check_wanted(request)
         own, clusters = await self._fleets()
-        found = clusters.summaries(_thresholds(query)) or _summaries(own, query)
-        return find_best_node(found, query.required_gpus)
+        if clusters.clusters:
+            return selection(clusters.choose(request))
+        return find_best_node(_summaries(own, query), request.gpus)
 
     def _is_fresh(self, node: NodeStatus) -> bool:
         if node.source is Source.KUBERNETES:
@@ -174,6 +181,16 @@ class FleetQueries:
         fleet = await self.reader.read(connection)
         nodes = [node_from(row) for row in await change_feed.read_nodes(connection)]
         return replace(fleet, hosts={node.node_id: Host(node=node) for node in nodes})
+
+
+def _request_of(query: SelectNode) -> GpuRequest:
+    if query.request is not None:
+        return replace(query.request, cluster=query.request.cluster or ClusterRequest())
+    cluster = ClusterRequest(
+        utilization_threshold_percent=query.utilization_threshold,
+        memory_threshold_percent=query.memory_threshold,
+    )
+    return GpuRequest(gpus=query.required_gpus, cluster=cluster)
 
 
 def _thresholds(query: GetNodeSummaries | SelectNode) -> Thresholds:

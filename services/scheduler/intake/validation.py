@@ -1,7 +1,7 @@
 """Whether a command may be applied to what is stored; each check raises RefusedError if not."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -24,7 +24,8 @@ from schemas.scheduler.reservations import (
     RequestReservation,
     ReservationState,
 )
-from services.scheduler.domain.clusters.choice import DRIVER_AT_LEAST
+from services.scheduler.domain.clusters.wishes import KEYS as CLUSTER_KEYS
+from services.scheduler.domain.clusters.wishes import restricts
 from services.scheduler.domain.model.fleet import WHOLE
 from services.scheduler.domain.placement.selectors import version
 from services.scheduler.domain.placement.shares import ShareRules, hundredths
@@ -44,7 +45,7 @@ _NUMBERS: Final = (
     "cpu_count",
 )
 _TEXTS: Final = ("device_uuids", "gpu_models")
-_NOT_OF_CLUSTERS: Final = ("device_uuids", "prefer")
+_NOT_OF_CLUSTERS: Final = ("device_uuids",)
 _NOT_OF_SHARES: Final = {
     "gpus": 1,
     "nodes": 1,
@@ -156,14 +157,20 @@ def _check_cluster(request: GpuRequest, cluster: ClusterRequest) -> None:
     for name in _NOT_OF_CLUSTERS:
         if getattr(request, name):
             raise _bad("expected none with `cluster`, which names no devices", f"$.request.{name}")
-    for place, selector in enumerate(request.require):
-        if (selector.key, selector.operator) != DRIVER_AT_LEAST:
+    for path, selector in _selectors(request):
+        if selector.key not in CLUSTER_KEYS:
+            known = ", ".join(sorted(CLUSTER_KEYS))
             raise _bad(
-                "expected of a cluster only 'cuda_driver_version' with 'at_least', which labels of"
-                " its nodes tell",
-                f"$.request.require[{place}]",
+                f"expected of a cluster, which names no devices, one of {known}; got"
+                f" {selector.key.value}",
+                path,
             )
-    if not cluster.selects_node and (cluster.node_names or request.gpu_models):
+    if cluster.pod_cpu_count is not None and not math.isfinite(cluster.pod_cpu_count):
+        raise _bad(
+            f"expected a finite number, got {cluster.pod_cpu_count}",
+            "$.request.cluster.pod_cpu_count",
+        )
+    if not cluster.selects_node and (restricts(request, cluster) or request.prefer):
         raise _bad(
             "expected no wishes for nodes where the cluster's own scheduler is to choose",
             "$.request.cluster.selects_node",
@@ -171,6 +178,13 @@ def _check_cluster(request: GpuRequest, cluster: ClusterRequest) -> None:
     _check_texts(cluster.node_names, "$.request.cluster.node_names")
     _check_texts(cluster.avoided_node_names, "$.request.cluster.avoided_node_names")
     check_text(cluster.resource or "", "$.request.cluster.resource")
+
+
+def _selectors(request: GpuRequest) -> Iterator[tuple[str, Selector]]:
+    for place, selector in enumerate(request.require):
+        yield f"$.request.require[{place}]", selector
+    for place, preference in enumerate(request.prefer):
+        yield f"$.request.prefer[{place}].selector", preference.selector
 
 
 def _check_selector(selector: Selector, path: str) -> None:

@@ -12,10 +12,9 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from schemas.base import NodeId
-from schemas.cluster.node_selection import NodeSelection
 from schemas.scheduler.reasons import Reason, ReasonCode
 from schemas.scheduler.reservations import ReservationState
-from services.scheduler.domain.clusters.choice import Choice, Cluster, ClusterFleet
+from services.scheduler.domain.clusters.choice import Choice, Cluster, ClusterFleet, selection
 from services.scheduler.domain.model.inputs import QueuedRequest
 from services.scheduler.domain.placement.reasons import WAIT_TIMED_OUT
 from services.scheduler.ledger import events
@@ -63,21 +62,16 @@ class ClusterDecisions:
             await self.leadership.check(connection)
             queued = await cluster_rows.queued(connection)
             fleet = await read_fleet(connection, self.views)
-            placed, over = _decide(queued, fleet)
+            placed, over = decide_in_turn(queued, fleet)
             if not placed and not over:
                 return False
             await self._write(connection, placed, over, fleet.now)
         for reservation_id, choice in placed.items():
-            selection = NodeSelection(
-                node_id=choice.placement.node_name,
-                message=choice.placement.message,
-                summary=choice.summary,
-            )
             log.info(
                 "node_selection",
                 reservation_id=str(reservation_id),
                 cluster_id=choice.placement.cluster_id,
-                lines=list(selection_lines(choice.placement.gpus, selection)),
+                lines=list(selection_lines(choice.placement.gpus, selection(choice))),
             )
         return True
 
@@ -117,7 +111,7 @@ class ClusterDecisions:
         )
 
 
-def _decide(
+def decide_in_turn(
     queued: list[QueuedRequest], fleet: ClusterFleet
 ) -> tuple[dict[UUID, Choice], dict[UUID, tuple[Reason, ...]]]:
     """One after another: each sees what those before it have taken."""
@@ -129,7 +123,7 @@ def _decide(
         found = fleet.choose(entry.request)
         if isinstance(found, Choice):
             placed[entry.reservation_id] = found
-            fleet.take(entry.reservation_id, found.placement)
+            fleet.take(entry.reservation_id, entry.request, found.placement)
         elif entry.wait_deadline_at <= fleet.now:
             over[entry.reservation_id] = found
     return placed, over

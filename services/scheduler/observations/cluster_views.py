@@ -78,6 +78,8 @@ class ClusterViews:
         self.liveness.record_agent(cluster_id)
         view = self._views.setdefault(cluster_id, _View(received_at_seconds=now))
         was_fresh, view.received_at_seconds = _is_fresh(view, now), now
+        for node in message.nodes:
+            self.readings.past_use.record(node.node_id, _mean_use(node), now)
         if not _apply(view, message):
             view.nodes = None
             view.pending.append(message)
@@ -121,6 +123,11 @@ class ClusterViews:
                 cluster_id=cluster_id,
                 nodes=view.nodes or {},
                 loads={node.name: self._load(view, node, now) for node in nodes.values()},
+                past_use={
+                    node.name: mean
+                    for node in nodes.values()
+                    if (mean := self.readings.past_use.mean(node.node_id)) is not None
+                },
                 blocked=_blocked(cluster_id, view, seconds),
             )
             for cluster_id, view in sorted(self._views.items())
@@ -248,6 +255,14 @@ def _load_of(gpu: Reading, is_in_pod: bool) -> GpuLoad:  # as GpuLoad has it
     total, free = gpu.memory_total_mb, gpu.memory_free_mb
     used = total - free if total is not None and free is not None else None
     return GpuLoad(gpu.utilization_percent, _percent(used, total), is_in_pod)
+
+
+def _mean_use(node: ClusterNode) -> float | None:
+    """What other sources than an agent read of its GPUs."""
+    known = [
+        gpu.utilization_percent for gpu in node.readings if gpu.utilization_percent is not None
+    ]
+    return sum(known) / len(known) if known else None
 
 
 def _reported_load(gpu: ClusterGpuReading) -> GpuLoad:

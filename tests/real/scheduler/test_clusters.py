@@ -18,10 +18,16 @@ from schemas.cluster.node_selection import (
     NodeSummaries,
     SelectNode,
 )
-from schemas.cluster.nodes import ClusterGpuReading, ReadingsSource
+from schemas.cluster.nodes import ClusterGpuReading, HostAmounts, ReadingsSource
 from schemas.errors import Accepted, ErrorCode, Refused
 from schemas.gpus.device_grant import ClusterPlacement
-from schemas.gpus.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import (
+    GpuRequest,
+    NodeRanking,
+    Preference,
+    Selector,
+    SelectorKey,
+)
 from schemas.scheduler.devices import Drain, Uncordon
 from schemas.scheduler.drifts import DriftDetected
 from schemas.scheduler.nodes import AdmitNode, RemoveNode
@@ -322,6 +328,40 @@ async def test_the_nodes_of_a_cluster_are_asked_for_as_our_own(steward: World) -
     busiest = next(gpu for gpu in status.gpus if gpu.gpu_uuid == "GPU-3")
     assert (busiest.node_name, busiest.gpu_index, busiest.allocatable) == ("gpu.1", 3, False)
     assert (busiest.memory_usage_percent, busiest.cluster_id) == (10.0, "k8s")
+
+
+async def test_select_node_names_the_node_that_a_reservation_then_gets(steward: World) -> None:
+    """With what both ask of CPUs and labels, each time on what the one before has taken."""
+    zone = Selector(key=SelectorKey.LABEL, label="zone", values=("east",))
+    requests = [
+        of_cluster(1, cpu_count=20.0, lease_ttl_seconds=60.0),
+        of_cluster(1, cpu_count=20.0, lease_ttl_seconds=60.0),
+        of_cluster(1, prefer=(Preference(selector=zone),), lease_ttl_seconds=60.0),
+        of_cluster(2, ranking=NodeRanking.LEAST_FRAGMENTING, lease_ttl_seconds=60.0),
+        of_cluster(8, cpu_count=60.0, lease_ttl_seconds=60.0),
+    ]
+    room = HostAmounts(cpu_milli=64_000, memory_mb=500_000, pods=110)
+    asked = HostAmounts(cpu_milli=30_000, memory_mb=1_000, pods=3)
+    said, got = [], []
+    async with reporting(steward) as cluster:
+        await cluster.tell(
+            make_cluster_node("gpu.0", allocatable_host=room, requested_host=asked),
+            make_cluster_node("gpu.1", requested=3, allocatable_host=room, labels={"zone": "east"}),
+        )
+
+        async def is_seen() -> bool:
+            nodes = (await steward.bus.query(GetNodeSummaries(), NodeSummaries)).nodes
+            return "gpu.1" in nodes and nodes["gpu.1"].allocatable_gpus == 5
+
+        await eventually(is_seen, what="the cluster's nodes")
+        for request in requests:
+            found = await steward.bus.query(SelectNode(request=request), NodeSelection)
+            said.append((found.node_id, found.hostname))
+            placed = await place(steward, request)
+            got.append((placed.node_name, placed.hostname))
+
+    assert said == got
+    assert [name for name, _ in got] == ["gpu.0", "gpu.1", "gpu.1", "gpu.1", None]
 
 
 async def test_what_its_executor_runs_under_a_holding_is_no_orphan_and_nothing_is_a_ghost(

@@ -20,7 +20,7 @@ from schemas.cluster.nodes import (
 )
 from services.cluster.domain.cluster_state import ClusterState, Counted
 from services.cluster.domain.objects import Node, Pod, ResourceClaim, ResourceSlice
-from services.cluster.domain.quantities import mebibytes, whole
+from shared.accelerator_rules.quantities import mebibytes, whole
 from shared.ids import node_token
 from shared.labels import RESERVATION_LABEL, written_id
 
@@ -603,3 +603,66 @@ def test_a_nodes_labels_tell_the_cuda_of_its_driver(
     ((seen,), _) = state.take_changes()
 
     assert seen.cuda_driver_version == serves
+
+
+def sized(cpu: str, memory: str, storage: str = "", *, sidecar: bool = False) -> Object:
+    named = {"cpu": cpu, "memory": memory, "ephemeral-storage": storage}
+    requests = {name: amount for name, amount in named.items() if amount}
+    found: Object = {"name": "c", "resources": {"requests": requests}}
+    return found | ({"restartPolicy": "Always"} if sidecar else {})
+
+
+def host(found: ClusterNode) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """CPUs in thousandths, memory and storage in MiB, pods: what there is, and what is asked."""
+    has, asked = found.allocatable_host, found.requested_host
+    assert has is not None
+    return (
+        (has.cpu_milli, has.memory_mb, has.ephemeral_storage_mb, has.pods),
+        (asked.cpu_milli, asked.memory_mb, asked.ephemeral_storage_mb, asked.pods),
+    )
+
+
+def test_pods_without_gpus_hold_cpus_memory_and_storage_of_their_node() -> None:
+    state = make_state()
+    big = {GPU: "8", "cpu": "63900m", "memory": "515Gi", "ephemeral-storage": "1Ti", "pods": "110"}
+    plain = pod("plain", "a")
+    plain["spec"]["containers"] = [sized("500m", "1Gi"), sized("0.25", "100M", "10Gi")]
+    plain["spec"]["overhead"] = {"cpu": "50m", "memory": "1"}
+    waits = pod("waits", "")
+    done = pod("done", "a", status={"phase": "Succeeded"})
+    done["spec"]["containers"] = waits["spec"]["containers"] = [sized("32", "100Gi")]
+
+    apply(state, node("a", status={"capacity": big, "allocatable": big}), plain, waits, done)
+
+    assert host(view(state)["a"]) == (
+        (63_900, 515 * 1024, 1 << 20, 110),
+        (800, 1024 + 96 + 1, 10 * 1024, 1),
+    )
+    state.remove_pod(("ns", "plain"))
+    assert host(view(state)["a"])[1] == (0, 0, 0, 0)
+
+
+def test_a_pods_host_needs_are_the_most_at_any_time_or_what_it_says_as_a_whole() -> None:
+    state = make_state()
+    parted = pod("parted", "a", init=(sized("1", "1Gi", sidecar=True), sized("8", "512Mi")))
+    parted["spec"]["containers"] = [sized("2", "4Gi")]
+    whole_pod = pod("whole", "a")
+    whole_pod["spec"] |= {
+        "containers": [sized("2", "4Gi")],
+        "resources": {"limits": {"cpu": "16"}, "requests": {"memory": "1Gi"}},
+    }
+    apply(state, node("a"), parted)
+    assert host(view(state)["a"])[1] == (9_000, 5 * 1024, 0, 1)
+
+    apply(state, whole_pod)
+
+    assert host(view(state)["a"])[1] == (25_000, 6 * 1024, 0, 2)
+
+
+def test_a_nodes_labels_are_told_so_that_they_can_be_preferred() -> None:
+    state = make_state()
+    labels = {"kubernetes.io/hostname": "a", "zone": "east"}
+
+    apply(state, node("a", metadata={"name": "a", "labels": labels}))
+
+    assert view(state)["a"].labels == labels

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from schemas.errors import EXIT_CODE, ErrorCode
 from schemas.gpus.gpu_request import GpuRequest
@@ -36,7 +37,7 @@ from services.cli.failures import CommandFailed, leave
 from services.cli.json_files import read_json
 from services.cli.lookup import Found, find, find_reservation
 from services.cli.options import Target, reading
-from services.cli.request_options import THRESHOLDS, request_options
+from services.cli.request_options import THRESHOLDS, node_choice_options, request_options
 from shared.gpu.node_selection import selection_lines
 
 if TYPE_CHECKING:
@@ -171,21 +172,12 @@ def cluster(
 
 @click.command("select-node")
 @click.argument("required_gpus", metavar="GPUS", type=click.IntRange(1, 4096))
-@THRESHOLDS[0]
-@THRESHOLDS[1]
+@node_choice_options
 @reading
-def select_node(
-    target: Target,
-    required_gpus: int,
-    utilization_threshold_percent: float,
-    memory_threshold_percent: float,
-) -> None:
-    """Name the best node for an inference service of so many GPUs."""
-    view = target.ask(
-        lambda client: client.select_node(
-            required_gpus, utilization_threshold_percent, memory_threshold_percent
-        )
-    )
+def select_node(target: Target, required_gpus: int, request: GpuRequest) -> None:
+    """Name the node that a deployment with so many GPUs would get now, as a reservation would."""
+    request = replace(request, gpus=required_gpus)
+    view = target.ask(lambda client: client.select_node_for(request))
     if target.as_json:
         print_json(view)
     else:

@@ -3,18 +3,21 @@
 import asyncio
 from typing import Annotated, Final
 
-from litestar.params import FromQuery, QueryParameter
+from litestar.params import FromQuery, JSONBody, QueryParameter
 
 from schemas.cluster.node_selection import NodeSelection, SelectNode
 from schemas.errors import Accepted
 from schemas.gateway.views import GpuAllocMap, GpuList, NodeList, NodeView
+from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.nodes import RemoveNode
 from schemas.scheduler.views import AllocationMap, GetAllocationMap
 from schemas.telemetry.readings import GetSnapshot, GpuSampled
 from services.gateway.context import Gateway, unknown_node
 from services.gateway.domain.fleet import allocation_shares, gpu_views, node_views
 from services.gateway.domain.visibility import visible_allocation, visible_gpu
+from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
+    UNAUDITED,
     AnyPageSize,
     Caller,
     Cursor,
@@ -29,6 +32,7 @@ from services.gateway.routes.common import (
     delete,
     get,
     page_after,
+    post,
 )
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
@@ -125,13 +129,19 @@ async def select_node(
     utilization_threshold: Annotated[float, QueryParameter(ge=0, le=100)] = 30.0,
     memory_threshold: Annotated[float, QueryParameter(ge=0, le=100)] = 50.0,
 ) -> NodeSelection:
-    """The best node for an InferenceService."""
+    """The node that a deployment of so many GPUs would get now."""
     query = SelectNode(
         required_gpus=required_gpus,
         utilization_threshold=utilization_threshold,
         memory_threshold=memory_threshold,
     )
     return await gateway.bus.query(query, NodeSelection)
+
+
+@post("/select-node", opt=UNAUDITED, status_code=200, dto=StrictBody[GpuRequest])
+async def select_node_for(data: JSONBody[GpuRequest], gateway: TheGateway) -> NodeSelection:
+    """The node that a deployment with this request would get now, as a reservation would."""
+    return await gateway.bus.query(SelectNode(request=data), NodeSelection)
 
 
 async def _nodes(gateway: Gateway) -> list[NodeView]:

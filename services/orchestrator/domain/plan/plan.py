@@ -125,7 +125,15 @@ class Planner(Struct, frozen=True, kw_only=True):
                 image_tag=self.task.runtime_image_tag,
                 kubernetes=kubernetes,
             ),
-            request=request_for(self.task, meant, self.node_ids, needs, mode=self.mode, gpus=gpus),
+            request=request_for(
+                self.task,
+                meant,
+                self.node_ids,
+                needs,
+                mode=self.mode,
+                gpus=gpus,
+                container=(kubernetes or KubernetesSpec()).container.resources,
+            ),
             preflight=needs.findings,
         )
         return planned, lacking, notes

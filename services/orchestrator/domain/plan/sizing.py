@@ -1,16 +1,18 @@
 """How many GPUs one configuration needs, and how much memory on each."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Literal, TypeVar
 
 from msgspec.structs import replace
 
+from schemas.cluster.kubernetes import ContainerResources
 from schemas.errors import ErrorCode
 from schemas.gpus.gpu_request import ClusterRequest, GpuRequest, ShareStrategy
 from schemas.task.task_file import DeploymentMode, GpuPreferences, TaskFile
 from services.orchestrator.domain.plan.executor_offers import CLUSTER_MODES
 from services.orchestrator.domain.plan.expansion import Point
 from shared.accelerator_rules.preflight import Preflight
+from shared.accelerator_rules.quantities import mebibytes_up, milli
 from shared.errors import RefusedError
 from shared.gpu.sizing import (
     SPELLINGS,
@@ -21,8 +23,12 @@ from shared.gpu.sizing import (
     world_size_of,
 )
 
+Named = Literal["cpu", "memory", "ephemeral-storage"]
+Number = TypeVar("Number", int, float)
+
 LARGEST_GROUP: Final = 4096
 NO_NEEDS: Final = Preflight()
+NO_RESOURCES: Final = ContainerResources()
 LARGEST_PARALLEL: Final = 64  # of `parallel_config`, as documented
 _NOT_WITH_MIG: Final = {"count": None, "num_nodes": 1}
 _NOT_WITH_SHARES: Final = {**_NOT_WITH_MIG, "min_memory_mb": None, "mig_profile": None}
@@ -36,10 +42,12 @@ def request_for(
     *,
     mode: DeploymentMode = DeploymentMode.PROCESS,
     gpus: int | None = None,
+    container: ContainerResources = NO_RESOURCES,
 ) -> GpuRequest:
     """The configuration's request for GPUs; the task's `gpus` block goes before estimates.
 
-    In a cluster's mode `node_ids` are clusters, and `gpus` what its definitions of devices come to.
+    In a cluster's mode `node_ids` are clusters, `gpus` what its definitions of devices come to, and
+    `container` what the task gives the engine's container beside GPUs.
 
     Raises RefusedError for a degree of parallelism that is no positive whole number, for GPUs that
     several nodes cannot share evenly, and for what excludes shares.
@@ -63,7 +71,9 @@ def request_for(
         host_memory_mb=wanted.host_memory_mb if wanted else None,
         min_compute_capability=needs.capability,
         require=needs.selectors,
-        cluster=_cluster(wanted or GpuPreferences()) if mode in CLUSTER_MODES else None,
+        cluster=(
+            _cluster(wanted or GpuPreferences(), container) if mode in CLUSTER_MODES else None
+        ),
         mig_profile=wanted.mig_profile if wanted else None,
     )
     if wanted is None or wanted.shares is None:
@@ -94,7 +104,7 @@ def _check_parts(wanted: GpuPreferences, degree_of_all: int, mode: DeploymentMod
         raise _refused(f"expected whole GPUs of a cluster, got {asked}", f"$.gpus.{asked}")
 
 
-def _cluster(wanted: GpuPreferences) -> ClusterRequest:
+def _cluster(wanted: GpuPreferences, container: ContainerResources) -> ClusterRequest:
     if wanted.num_nodes > 1:
         raise _refused("expected 1 node of a cluster for each experiment", "$.gpus.num_nodes")
     if not wanted.select_node and (wanted.nodes or wanted.models):
@@ -114,7 +124,19 @@ def _cluster(wanted: GpuPreferences) -> ClusterRequest:
         memory_threshold_percent=wanted.memory_threshold_percent,
         node_names=wanted.nodes,
         resource=wanted.resource,
+        ranking=wanted.node_ranking,
+        pod_cpu_count=_asked(container, "cpu", lambda text: milli(text) / 1000),
+        pod_memory_mb=_asked(container, "memory", mebibytes_up),
+        pod_ephemeral_storage_mb=_asked(container, "ephemeral-storage", mebibytes_up),
     )
+
+
+def _asked(
+    container: ContainerResources, name: Named, amount: Callable[[str], Number]
+) -> Number | None:
+    """Return what the engine's container asks of its node; a limit alone is a request too."""
+    text = container.requests.get(name) or container.limits.get(name)
+    return amount(text) if text else None
 
 
 def _refused(message: str, path: str) -> RefusedError:

@@ -14,11 +14,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.base import NodeId
-from schemas.cluster.node_selection import NodeGpuSummary
-from schemas.cluster.nodes import ClusterNode, GpuSupply, NodeGpus
+from schemas.cluster.node_selection import NodeGpuSummary, NodeSelection
+from schemas.cluster.nodes import ClusterNode, GpuSupply, HostAmounts, NodeGpus
 from schemas.gpus.device_grant import ClusterPlacement
-from schemas.gpus.gpu_request import ClusterRequest, GpuRequest, SelectorKey, SelectorOperator
+from schemas.gpus.gpu_request import ClusterRequest, GpuRequest, NodeRanking
 from schemas.scheduler.reasons import Reason, ReasonCode
+from services.scheduler.domain.clusters.host_room import (
+    NOTHING,
+    added,
+    free_host,
+    has_room,
+    host_needs,
+    room_words,
+)
 from services.scheduler.domain.clusters.node_gpus import (
     NO_METRICS,
     FreeGpus,
@@ -30,17 +38,12 @@ from services.scheduler.domain.clusters.node_gpus import (
     gpus_of,
     takes_pods,
 )
+from services.scheduler.domain.clusters.wishes import has_wishes, liking, restricts, suits
 from services.scheduler.domain.node_selection import sentence
-from services.scheduler.domain.placement.selectors import version
-from shared.accelerator_rules.compute_capability import capability, capability_by_name
-from shared.gpu.model_names import matches_model
 
 # Until a pod that has just been bound shows in the readings of its node.
 SETTLING: Final = timedelta(seconds=120)
 LEFT: Final = "left to the cluster's scheduler"
-
-# The one selector that a cluster's nodes can be held against.
-DRIVER_AT_LEAST: Final = (SelectorKey.CUDA_DRIVER_VERSION, SelectorOperator.AT_LEAST)
 
 _NOTHING: Final = InFlight()
 
@@ -48,7 +51,7 @@ Place = tuple[NodeId, str, str]  # cluster, node, resource
 
 
 class ClusterHolding(Struct, frozen=True, kw_only=True):
-    """What a reservation holds of a cluster until it is given back.
+    """What a reservation holds of a cluster until it is given back; `host` beside its GPUs.
 
     Without a `node_name` the cluster's own scheduler chooses.
     """
@@ -59,14 +62,18 @@ class ClusterHolding(Struct, frozen=True, kw_only=True):
     resource: str | None
     gpus: int
     granted_at: datetime
+    host: HostAmounts = NOTHING
 
 
 class Cluster(Struct, frozen=True, kw_only=True):
-    """A cluster as it is known now; `blocked` is why nothing may be chosen by that."""
+    """A cluster as it is known now; `blocked` is why nothing may be chosen by that. `past_use` is
+    the mean utilization of late, by node name, as far as it was read.
+    """
 
     cluster_id: NodeId
     nodes: Mapping[str, ClusterNode] = {}
     loads: Mapping[str, NodeLoad] = {}
+    past_use: Mapping[str, float] = {}
     blocked: Reason | None = None
 
 
@@ -82,12 +89,24 @@ class _Candidate(NamedTuple):
     node: ClusterNode
     gpus: NodeGpus
     free_gpus: FreeGpus
+    has_room: bool
+    liking: int
+    ranking: NodeRanking
 
     @property
-    def rank(self) -> tuple[int, float, str]:
-        """More idle GPUs first, then less use on average."""
-        load = self.cluster.loads.get(self.node.name, NO_METRICS)
-        return -self.free_gpus.idle, load.mean_utilization_percent or 0.0, self.node.name
+    def rank(self) -> tuple[int, int, float, int, str]:
+        """What is liked first; then more idle GPUs, or fewer that are left over; then less use of
+        late, and of as much the node with the fewest free ones.
+        """
+        node, (free, idle) = self.node, self.free_gpus
+        load = self.cluster.loads.get(node.name, NO_METRICS)
+        used = self.cluster.past_use.get(node.name, load.mean_utilization_percent or 0.0)
+        by_gpus = free if self.ranking is NodeRanking.LEAST_FRAGMENTING else -idle
+        return -self.liking, by_gpus, used, free, node.name
+
+    def takes(self, gpus: int) -> bool:
+        """Tell whether a pod with so many GPUs would be bound now."""
+        return self.has_room and self.free_gpus.free >= gpus
 
 
 @dataclass(slots=True)
@@ -100,9 +119,11 @@ class ClusterFleet:
     _settled_by: datetime = field(init=False)
     _by_id: dict[NodeId, Cluster] = field(init=False)
     _held: dict[Place, InFlight] = field(init=False)
+    _host_held: dict[tuple[NodeId, str], HostAmounts] = field(init=False)
 
     def __post_init__(self) -> None:
         self._held = {}
+        self._host_held = {}
         self._settled_by = self.now - SETTLING
         self._by_id = {cluster.cluster_id: cluster for cluster in self.clusters}
         for holding in self.holdings:
@@ -127,8 +148,11 @@ class ClusterFleet:
         self._held[place] = InFlight(
             before.unbound + unbound, before.unsettled + (holding.gpus if is_settling else unbound)
         )
+        if unbound:  # else its pod is there, and counted with all that it asks for
+            host = (holding.cluster_id, holding.node_name)
+            self._host_held[host] = added(self._host_held.get(host, NOTHING), holding.host)
 
-    def take(self, reservation_id: UUID, placement: ClusterPlacement) -> None:
+    def take(self, reservation_id: UUID, request: GpuRequest, placement: ClusterPlacement) -> None:
         """Count what was just chosen."""
         self.hold(
             ClusterHolding(
@@ -138,6 +162,7 @@ class ClusterFleet:
                 resource=placement.resource,
                 gpus=placement.gpus,
                 granted_at=self.now,
+                host=host_needs(request),
             )
         )
 
@@ -156,21 +181,23 @@ class ClusterFleet:
                 best = each
         if best is not None:
             avoided = ", ".join(wanted.avoided_node_names)
-            return _place(best, request.gpus, f"keeps off {avoided}; " if avoided else "")
+            return self._place(best, request.gpus, f"keeps off {avoided}; " if avoided else "")
         if wanted.avoided_node_names:  # better there than left to chance
             anywhere = replace(wanted, avoided_node_names=())
             return self.choose(replace(request, cluster=anywhere))
         suitable = list(self._candidates(request, wanted, usable, 0))
         most = max((each.free_gpus.idle for each in suitable), default=0)
-        why = f"no node has {_idle_gpus(request.gpus)}; the most that one has is {most}"
-        if not (wanted.node_names or request.gpu_models):
+        asked = f"{_idle_gpus(request.gpus)}{room_words(host_needs(request))}"
+        why = f"no node has {asked}; the most that one has is {most}"
+        if not restricts(request, wanted):
             return _leave(request, wanted, usable, why)
         # The choice is not all Kubernetes': the best of those that may be taken, idle or not.
         if suitable:
-            ready = max(each.free_gpus.free >= request.gpus for each in suitable)
-            able = [each for each in suitable if ready is (each.free_gpus.free >= request.gpus)]
-            return _place(min(able, key=lambda each: each.rank), request.gpus, f"{why}; ")
-        code = ReasonCode.NODE_MISMATCH if wanted.node_names else ReasonCode.MODEL_MISMATCH
+            ready = [each for each in suitable if each.takes(request.gpus)]
+            best = min(ready or suitable, key=lambda each: each.rank)
+            return self._place(best, request.gpus, f"{why}; ")
+        is_by_name = wanted.node_names or not request.gpu_models
+        code = ReasonCode.NODE_MISMATCH if is_by_name else ReasonCode.MODEL_MISMATCH
         names = ", ".join(each.cluster_id for each in usable)
         return (Reason(code=code, message=f"no node that is asked for takes pods in {names}"),)
 
@@ -182,8 +209,9 @@ class ClusterFleet:
                 gpus = gpus_of(node, None)
                 if gpus is not None:
                     free_gpus = self.free_gpus(cluster, node, gpus, thresholds)
+                    host = self._free_host(cluster, node)
                     name = f"{cluster.cluster_id}/{node.name}" if node.name in found else node.name
-                    found[name] = _summary(cluster, node, gpus, free_gpus)
+                    found[name] = _summary(cluster, node, gpus, free_gpus, host)
         return found
 
     def free_gpus(
@@ -195,43 +223,75 @@ class ClusterFleet:
         in_flight = self._held.get((cluster.cluster_id, node.name, gpus.resource), _NOTHING)
         return free_gpus_of(gpus, cluster.loads.get(node.name, NO_METRICS), in_flight, thresholds)
 
+    def _free_host(self, cluster: Cluster, node: ClusterNode) -> HostAmounts | None:
+        return free_host(node, self._host_held.get((cluster.cluster_id, node.name), NOTHING))
+
     def _candidates(
         self, request: GpuRequest, wanted: ClusterRequest, clusters: Iterable[Cluster], least: int
     ) -> Iterator[_Candidate]:
-        """Nodes that may be taken with at least so many idle GPUs, and none with fewer than the one
-        before: no more than are free are idle, so most nodes are not inspected further.
+        """Nodes that may be taken with at least so many idle GPUs. Where the most idle one is the
+        best, none with fewer than the one before: no more than are free are idle, so most nodes are
+        not inspected further.
         """
         thresholds = Thresholds(
             wanted.utilization_threshold_percent, wanted.memory_threshold_percent
         )
-        wishes = (
-            *(wanted.node_names, wanted.avoided_node_names),
-            *(request.gpu_models, request.min_memory_mb, request.min_compute_capability),
-            request.require,
+        is_choosy, held, needs = has_wishes(request, wanted), self._held, host_needs(request)
+        is_best_wanted = (
+            least > 0 and not request.prefer and wanted.ranking is NodeRanking.MOST_IDLE
         )
-        has_wishes, held, is_best_wanted = any(wishes), self._held, least > 0
         for cluster in clusters:
             cluster_id, loads = cluster.cluster_id, cluster.loads
             for name, node in cluster.nodes.items():
                 gpus = gpus_of(node, wanted.resource)
-                if gpus is None or (is_best_wanted and gpus.allocatable - gpus.requested < least):
+                if gpus is None or (least and gpus.allocatable - gpus.requested < least):
                     continue
                 if (
                     node.hostname is None
                     or not takes_pods(node)
-                    or (has_wishes and not _suits(node, request, wanted))
+                    or (is_choosy and not suits(node, request, wanted))
                 ):
+                    continue
+                promised = self._host_held.get((cluster_id, name), NOTHING)
+                fits = has_room(node, promised, needs)
+                if least and not fits:
                     continue
                 in_flight = held.get((cluster_id, name, gpus.resource), _NOTHING)
                 free_gpus = free_gpus_of(gpus, loads.get(name, NO_METRICS), in_flight, thresholds)
                 if free_gpus.idle >= least:
-                    least = free_gpus.idle if is_best_wanted else 0
-                    yield _Candidate(cluster, node, gpus, free_gpus)
+                    least = free_gpus.idle if is_best_wanted else least
+                    liked = liking(node, request) if request.prefer else 0
+                    yield _Candidate(cluster, node, gpus, free_gpus, fits, liked, wanted.ranking)
+
+    def _place(self, chosen: _Candidate, gpus: int, why: str = "") -> Choice:
+        cluster, node, offered, free_gpus, *_ = chosen
+        host = self._free_host(cluster, node)
+        return _placed(
+            cluster, node, offered, _summary(cluster, node, offered, free_gpus, host), gpus, why
+        )
 
 
-def _place(chosen: _Candidate, gpus: int, why: str = "") -> Choice:
-    cluster, node, offered, free_gpus = chosen
-    summary = _summary(cluster, node, offered, free_gpus)
+def selection(found: Choice | tuple[Reason, ...]) -> NodeSelection:
+    """Return a choice, or why there is none yet, as it is told and logged."""
+    if not isinstance(found, Choice):
+        return NodeSelection(node_id=None, message="; ".join(each.message for each in found))
+    placement = found.placement
+    return NodeSelection(
+        node_id=placement.node_name,
+        message=placement.message,
+        summary=found.summary,
+        hostname=placement.hostname,
+    )
+
+
+def _placed(
+    cluster: Cluster,
+    node: ClusterNode,
+    offered: NodeGpus,
+    summary: NodeGpuSummary,
+    gpus: int,
+    why: str,
+) -> Choice:
     placement = ClusterPlacement(
         cluster_id=cluster.cluster_id,
         gpus=gpus,
@@ -266,37 +326,6 @@ def _is_named(cluster: Cluster, request: GpuRequest, wanted: ClusterRequest) -> 
     )
 
 
-def _suits(node: ClusterNode, request: GpuRequest, wanted: ClusterRequest) -> bool:
-    """Whether the request may have this node. Of its GPUs, what is unknown excludes no node but
-    the requested model.
-    """
-    names = wanted.node_names
-    if names and node.name not in names and node.node_id not in names:
-        return False
-    if node.name in wanted.avoided_node_names:
-        return False
-    model = node.gpu_model or ""
-    if request.gpu_models and not matches_model(model, request.gpu_models):
-        return False
-    if not _serves(node, request):
-        return False
-    memory_mb = request.min_memory_mb or 0
-    if node.gpu_memory_mb is not None and node.gpu_memory_mb < memory_mb:
-        return False
-    needed = capability(request.min_compute_capability)
-    has = capability_by_name(model) if needed is not None else None
-    return needed is None or has is None or has >= needed
-
-
-def _serves(node: ClusterNode, request: GpuRequest) -> bool:
-    """Whether its driver serves the requested CUDA, by its labels."""
-    driver = node.cuda_driver_version
-    serves = version(driver) if driver is not None else None
-    return serves is None or all(
-        serves >= (version(selector.values[0]) or ()) for selector in request.require
-    )
-
-
 def _unusable(named: Sequence[Cluster], wanted: ClusterRequest) -> tuple[Reason, ...]:
     if named:
         return tuple(each.blocked for each in named if each.blocked is not None)
@@ -320,7 +349,11 @@ def _left(gpus: NodeGpus | None) -> int:
 
 
 def _summary(
-    cluster: Cluster, node: ClusterNode, gpus: NodeGpus, free_gpus: FreeGpus
+    cluster: Cluster,
+    node: ClusterNode,
+    gpus: NodeGpus,
+    free_gpus: FreeGpus,
+    host: HostAmounts | None,
 ) -> NodeGpuSummary:
     load = cluster.loads.get(node.name, NO_METRICS)
     return NodeGpuSummary(
@@ -332,6 +365,8 @@ def _summary(
         avg_memory_usage_percent=load.mean_memory_percent,
         has_metrics=bool(load.gpus),
         cluster_id=cluster.cluster_id,
+        past_utilization_percent=cluster.past_use.get(node.name),
+        free_host=host,
     )
 
 

@@ -29,7 +29,11 @@ def mismatch(selector: Selector, device: Device, node: Node) -> ReasonCode | Non
     A node that lacks a label is not in any values of it: `not_in` matches it, as in Kubernetes. A
     property that is not known is `selector_unknown`, by every operator.
     """
-    value = _value(selector, device, node)
+    return compare(selector, _value(selector, device, node))
+
+
+def compare(selector: Selector, value: str | None) -> ReasonCode | None:
+    """Return why a property of this value does not match; None if it does, as in `mismatch`."""
     if value is None:
         if selector.key is not SelectorKey.LABEL:
             return ReasonCode.SELECTOR_UNKNOWN

@@ -11,6 +11,7 @@ from schemas.base import NodeId
 from schemas.gpus.device_grant import ClusterPlacement
 from schemas.gpus.gpu_request import GpuRequest
 from services.scheduler.domain.clusters.choice import ClusterHolding
+from services.scheduler.domain.clusters.host_room import host_needs
 from services.scheduler.domain.model.inputs import QueuedRequest
 from shared.postgres.database import Connection, from_json, to_json
 
@@ -33,8 +34,9 @@ FROM reservation WHERE state = 'queued' AND request->>'cluster' IS NOT NULL
 ORDER BY priority DESC, arrival
 """
 _OPEN: Final = """
-SELECT reservation_id, cluster_id, node_name, resource, gpus, granted_at
-FROM cluster_holding WHERE released_at IS NULL
+SELECT h.reservation_id, h.cluster_id, h.node_name, h.resource, h.gpus, h.granted_at,
+    r.request::text AS request
+FROM cluster_holding h JOIN reservation r USING (reservation_id) WHERE h.released_at IS NULL
 """
 _DRAW_EPOCHS: Final = "UPDATE epoch SET value = value + $1 RETURNING value"
 _GRANT: Final = """
@@ -90,7 +92,11 @@ async def queued(connection: Connection) -> list[QueuedRequest]:
 
 async def open_holdings(connection: Connection) -> list[ClusterHolding]:
     """Everything that is not given back, quarantined or not."""
-    return [ClusterHolding(**dict(row)) for row in await connection.fetch(_OPEN)]
+    return [
+        ClusterHolding(**dict(row) | {"host": host_needs(from_json(request, GpuRequest))})
+        for row in map(dict, await connection.fetch(_OPEN))
+        for request in (row.pop("request"),)
+    ]
 
 
 async def grant(

@@ -15,7 +15,6 @@ from schemas.gpus.device_grant import ClusterPlacement
 from schemas.gpus.gpu_request import GpuRequest, Selector
 from schemas.scheduler.reasons import Reason, ReasonCode
 from services.scheduler.domain.clusters.choice import (
-    DRIVER_AT_LEAST,
     Choice,
     Cluster,
     ClusterFleet,
@@ -28,6 +27,7 @@ from services.scheduler.domain.clusters.node_gpus import (
     Thresholds,
     gpus_of,
 )
+from services.scheduler.domain.clusters.wishes import DRIVER_AT_LEAST
 from shared.ids import new_id
 from tests.support.worlds.scheduler_cluster import make_cluster_node as node
 from tests.support.worlds.scheduler_cluster import of_cluster

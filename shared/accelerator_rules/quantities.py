@@ -20,12 +20,31 @@ MEBIBYTE: Final = 1 << 20
 
 def whole(text: str) -> int:
     """Rounded up and never below 0, as the scheduler counts; 0 for what is no quantity."""
-    return max(0, -(-(value := _value(text)).numerator // value.denominator))
+    return _ceiling(_value(text))
+
+
+def milli(text: str) -> int:
+    """Thousandths, rounded up and never below 0."""
+    return _ceiling(_value(text) * 1000)
+
+
+def milli_down(text: str) -> int:
+    """Thousandths, rounded down and never below 0."""
+    return max(0, int(_value(text) * 1000))
+
+
+def mebibytes_up(text: str) -> int:
+    """Bytes as mebibytes, rounded up and never below 0."""
+    return _ceiling(_value(text) / MEBIBYTE)
 
 
 def mebibytes(text: str) -> int:
     """Bytes as whole mebibytes."""
     return int(_value(text) / MEBIBYTE)
+
+
+def _ceiling(value: Fraction) -> int:
+    return max(0, -(-value.numerator // value.denominator))
 
 
 def _value(text: str) -> Fraction:
