@@ -6,7 +6,17 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.base import Count, Live, Mebibytes, NodeId, Percent, Query, UtcDatetime, View
+from schemas.base import (
+    Count,
+    Live,
+    Mebibytes,
+    NodeId,
+    Percent,
+    PositiveInt,
+    Query,
+    UtcDatetime,
+    View,
+)
 
 
 class GpuSupply(StrEnum):
@@ -24,11 +34,23 @@ class ReadingsSource(StrEnum):
     NVIDIA_SMI = "nvidia_smi"
 
 
+class GpuSharing(StrEnum):
+    """How a device plugin gives one GPU to several pods, each of which asks for slices of it."""
+
+    TIME_SLICING = "time-slicing"
+    MPS = "mps"
+
+
 class NodeGpus(Struct, frozen=True, kw_only=True):
     """GPUs of a node under one name: an extended resource's, or a DRA driver's.
 
     `requested` is what bound, unfinished pods ask for, or claims have allocated; `by_reservation`
-    is the part of it that pods of ours ask for, by the reservation in their label.
+    is the part of it that pods of ours ask for, by the reservation in their label. A pod's part of
+    a GPU counts there as all of it: which parts share one is not known.
+
+    Where `units_per_gpu` of the resource are one GPU, its `units` are counted too, and those of the
+    memory that belongs to them (None: the node tells none). `sharing`: a unit is a slice of a GPU,
+    and no pod has one to itself.
     """
 
     resource: str
@@ -37,6 +59,13 @@ class NodeGpus(Struct, frozen=True, kw_only=True):
     allocatable: Count
     requested: Count
     by_reservation: dict[UUID, Count] = {}
+    units_per_gpu: PositiveInt = 1
+    allocatable_units: Count = 0
+    requested_units: Count = 0
+    units_by_reservation: dict[UUID, Count] = {}
+    allocatable_memory_units: Count | None = None
+    requested_memory_units: Count = 0
+    sharing: GpuSharing | None = None
 
 
 class HostAmounts(Struct, frozen=True, kw_only=True):

@@ -634,7 +634,9 @@ export interface ClusterNode {
  * Where in a Kubernetes cluster a reservation's GPUs are, of which no devices are named.
  *
  * `node_name` null: the cluster's own scheduler chooses, for the reason in `message`. `hostname` is
- * the node's label `kubernetes.io/hostname`. Without `resource` it is the cluster's to say.
+ * the node's label `kubernetes.io/hostname`. Without `resource` it is the cluster's to say. `units`
+ * of it, and `memory_units` of the memory that belongs to it, are a part of one GPU; null: whole
+ * ones, or as many of what the resource counts.
  */
 export interface ClusterPlacement {
   /** a node's id: 1 to 128 letters, digits, - and _ */
@@ -645,6 +647,8 @@ export interface ClusterPlacement {
   resource?: string | null;
   supply?: GpuSupply;
   message?: string;
+  units?: number | null;
+  memory_units?: number | null;
 }
 
 /**
@@ -660,6 +664,10 @@ export interface ClusterPlacement {
  * `pod_cpu_count`, `pod_memory_mb` and `pod_ephemeral_storage_mb` are what the pod asks of its node
  * beside GPUs; null: the request's `cpu_count` and `host_memory_mb`, and no storage. A node without
  * room for them is not chosen.
+ *
+ * `units` of `resource` are a part of one GPU: 30 of tencent.com/vcuda-core, of which 100 are one,
+ * or one time slice; `memory_units` are of the memory that belongs to it. null: whole GPUs, or as
+ * many of what the resource counts.
  */
 export interface ClusterRequest {
   cluster_id?: string | null;
@@ -673,6 +681,8 @@ export interface ClusterRequest {
   pod_cpu_count?: number | null;
   pod_memory_mb?: number | null;
   pod_ephemeral_storage_mb?: number | null;
+  units?: number | null;
+  memory_units?: number | null;
 }
 
 /** GPUs by node and index. `next_after_node_id` is the last node's name where more follow. */
@@ -2353,6 +2363,11 @@ export interface GpuPodView {
  * the fewest GPUs are left over is taken instead. `resource` is an extended resource or a custom
  * device to take in place of NVIDIA's GPUs, and `resource_amounts` how many units of it, and of
  * what its group defines beside it; what is not said gets its definition's default value.
+ *
+ * A part of one of a cluster's GPUs instead: `vgpu_cores` of GPU-Manager, 100 of which are one,
+ * with `vgpu_memory_mb`; `mps_cores` of the MPS plugin; `time_slices` of a GPU that NVIDIA's plugin
+ * shares, as nvidia.com/gpu.shared or under the name that `resource` says; or `mig_profile`.
+ * Elsewhere only vGPU cores and a `mig_profile` may be asked for.
  */
 export interface GpuPreferences {
   count?: number | null;
@@ -2374,6 +2389,10 @@ export interface GpuPreferences {
   min_free_shares?: number;
   enforced_shares?: boolean;
   mig_profile?: string | null;
+  vgpu_cores?: number | null;
+  vgpu_memory_mb?: number | null;
+  mps_cores?: number | null;
+  time_slices?: number | null;
   resource?: string | null;
   resource_amounts?: Record<string, number>;
 }
@@ -2476,6 +2495,10 @@ export type GpuReading = [
  * with less than `min_free_shares` free are left out. `unfragmented`: what fits on one GPU is not
  * spread over several, and parts of several are nearly equal. `enforced_shares`: only where
  * something keeps holders to their shares. `min_memory_mb` beside shares is of each whole GPU.
+ *
+ * `share_units` are shares that are counted: 7 with `units_per_gpu` 10 are 0.7, each unit of one
+ * GPU. `evenly` takes them one by one of as many GPUs as have room (7 of three are 3, 2 and 2),
+ * `fill` all that the emptiest has, then of the next.
  */
 export interface GpuRequest {
   vgpu_cores?: number | null;
@@ -2506,6 +2529,8 @@ export interface GpuRequest {
   unfragmented?: boolean;
   enforced_shares?: boolean;
   mig_profile?: string | null;
+  share_units?: number | null;
+  units_per_gpu?: number;
 }
 
 /**
@@ -2524,6 +2549,9 @@ export type GpuSampled = [
   source: Source,
   gpus: GpuReading[],
 ];
+
+/** How a device plugin gives one GPU to several pods, each of which asks for slices of it. */
+export type GpuSharing = "mps" | "time-slicing";
 
 /** One GPU over a window. `power_limit_w` shows whether its power was capped meanwhile. */
 export interface GpuStats {
@@ -3333,7 +3361,12 @@ export interface NodeGpuSummary {
  * GPUs of a node under one name: an extended resource's, or a DRA driver's.
  *
  * `requested` is what bound, unfinished pods ask for, or claims have allocated; `by_reservation` is
- * the part of it that pods of ours ask for, by the reservation in their label.
+ * the part of it that pods of ours ask for, by the reservation in their label. A pod's part of a
+ * GPU counts there as all of it: which parts share one is not known.
+ *
+ * Where `units_per_gpu` of the resource are one GPU, its `units` are counted too, and those of the
+ * memory that belongs to them (null: the node tells none). `sharing`: a unit is a slice of a GPU,
+ * and no pod has one to itself.
  */
 export interface NodeGpus {
   resource: string;
@@ -3342,6 +3375,13 @@ export interface NodeGpus {
   allocatable: number;
   requested: number;
   by_reservation: Record<string, number>;
+  units_per_gpu: number;
+  allocatable_units: number;
+  requested_units: number;
+  units_by_reservation: Record<string, number>;
+  allocatable_memory_units: number | null;
+  requested_memory_units: number;
+  sharing: GpuSharing | null;
 }
 
 /** An operator has changed labels; `labels` are all that count for it from now on. */

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from schemas.base import Count, DeviceUuid, Mebibytes, NodeId
+from schemas.base import Count, DeviceUuid, Mebibytes, NodeId, PositiveInt
 from schemas.cluster.nodes import GpuSupply
 from schemas.gpus.gpu_request import GpuCount, Shares
 
@@ -80,6 +80,8 @@ class ClusterPlacement(Struct, frozen=True, kw_only=True):
 
     `node_name` None: the cluster's own scheduler chooses, for the reason in `message`. `hostname`
     is the node's label `kubernetes.io/hostname`. Without `resource` it is the cluster's to say.
+    `units` of it, and `memory_units` of the memory that belongs to it, are a part of one GPU; None:
+    whole ones, or as many of what the resource counts.
     """
 
     cluster_id: NodeId
@@ -89,3 +91,5 @@ class ClusterPlacement(Struct, frozen=True, kw_only=True):
     resource: str | None = None
     supply: GpuSupply = GpuSupply.DEVICE_PLUGIN
     message: str = ""
+    units: PositiveInt | None = None
+    memory_units: PositiveInt | None = None

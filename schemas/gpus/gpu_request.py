@@ -1,9 +1,10 @@
 """What may be asked of the scheduler."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
+from msgspec.structs import force_setattr
 
 from schemas.base import (
     END,
@@ -12,6 +13,7 @@ from schemas.base import (
     Mebibytes,
     NodeId,
     Percent,
+    PositiveInt,
     PositiveSeconds,
     line,
 )
@@ -26,6 +28,10 @@ MigProfile = Annotated[
     str, Meta(pattern=rf"^\d{{1,2}}c?\.?[0-9a-z.+_]{{1,32}}{END}", description="such as 1g.10gb")
 ]
 LeaseTtlSeconds = Annotated[float, Meta(ge=3, le=3600)]
+
+
+ShareUnits = Annotated[int, Meta(ge=1, le=409_600)]
+HUNDREDTHS: Final = 100  # of a GPU, which shares are counted in
 
 
 class Placement(StrEnum):
@@ -112,6 +118,10 @@ class ClusterRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     `pod_cpu_count`, `pod_memory_mb` and `pod_ephemeral_storage_mb` are what the pod asks of its
     node beside GPUs; None: the request's `cpu_count` and `host_memory_mb`, and no storage. A node
     without room for them is not chosen.
+
+    `units` of `resource` are a part of one GPU: 30 of tencent.com/vcuda-core, of which 100 are one,
+    or one time slice; `memory_units` are of the memory that belongs to it. None: whole GPUs, or as
+    many of what the resource counts.
     """
 
     cluster_id: NodeId | None = None
@@ -125,6 +135,8 @@ class ClusterRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     pod_cpu_count: Annotated[float, Meta(ge=0)] | None = None
     pod_memory_mb: Mebibytes | None = None
     pod_ephemeral_storage_mb: Mebibytes | None = None
+    units: PositiveInt | None = None
+    memory_units: PositiveInt | None = None
 
 
 class GpuRequest(VgpuForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -145,6 +157,10 @@ class GpuRequest(VgpuForm, frozen=True, kw_only=True, forbid_unknown_fields=True
     with less than `min_free_shares` free are left out. `unfragmented`: what fits on one GPU is not
     spread over several, and parts of several are nearly equal. `enforced_shares`: only where
     something keeps holders to their shares. `min_memory_mb` beside shares is of each whole GPU.
+
+    `share_units` are shares that are counted: 7 with `units_per_gpu` 10 are 0.7, each unit of one
+    GPU. `evenly` takes them one by one of as many GPUs as have room (7 of three are 3, 2 and 2),
+    `fill` all that the emptiest has, then of the next.
     """
 
     gpus: GpuCount = 1
@@ -173,3 +189,27 @@ class GpuRequest(VgpuForm, frozen=True, kw_only=True, forbid_unknown_fields=True
     unfragmented: bool = False
     enforced_shares: bool = False
     mig_profile: MigProfile | None = None
+    share_units: ShareUnits | None = None
+    units_per_gpu: ShareUnits = 1
+
+    def __post_init__(self) -> None:
+        VgpuForm.__post_init__(self)
+        if (shares := counted_shares(self)) is not None:
+            force_setattr(self, "shares", shares)
+
+
+def counted_shares(request: Any) -> float | None:
+    """The shares that a request's units come to; None without any. Raises ValueError."""
+    units, per_gpu = request.share_units, request.units_per_gpu
+    if units is None:
+        if per_gpu != 1:
+            raise ValueError("expected `share_units` with `units_per_gpu`")
+        return None
+    if HUNDREDTHS % per_gpu:
+        raise ValueError(f"expected `units_per_gpu` of which 100 is a multiple, got {per_gpu}")
+    shares: float = units * (HUNDREDTHS // per_gpu) / HUNDREDTHS
+    if request.shares not in (None, shares):
+        raise ValueError("expected one of `shares` and `share_units`")
+    if request.unfragmented:
+        raise ValueError("expected no `unfragmented` with `share_units`, which are spread")
+    return shares

@@ -297,6 +297,12 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
     which the fewest GPUs are left over is taken instead. `resource` is an extended resource or a
     custom device to take in place of NVIDIA's GPUs, and `resource_amounts` how many units of it,
     and of what its group defines beside it; what is not said gets its definition's default value.
+
+    A part of one of a cluster's GPUs instead: `vgpu_cores` of GPU-Manager, 100 of which are one,
+    with `vgpu_memory_mb`; `mps_cores` of the MPS plugin; `time_slices` of a GPU that NVIDIA's
+    plugin shares, as nvidia.com/gpu.shared or under the name that `resource` says; or
+    `mig_profile`.
+    Elsewhere only vGPU cores and a `mig_profile` may be asked for.
     """
 
     count: GpuCount | None = None
@@ -318,6 +324,10 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
     min_free_shares: Annotated[float, Meta(ge=0, le=1)] = 0.0
     enforced_shares: bool = False
     mig_profile: MigProfile | None = None
+    vgpu_cores: Annotated[int, Meta(ge=1, le=409_600)] | None = None
+    vgpu_memory_mb: PositiveInt | None = None
+    mps_cores: Annotated[int, Meta(ge=1, le=409_600)] | None = None
+    time_slices: Annotated[int, Meta(ge=1, le=4096)] | None = None
     resource: Annotated[str, line(max_length=253)] | None = None
     resource_amounts: Annotated[dict[ResourceKey, PositiveInt], Meta(max_length=16)] = {}
 

@@ -1,22 +1,29 @@
 """The options that say which GPUs are wanted, read into a request."""
 
 import getpass
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import wraps
 from typing import Any, Final, TypeVar
 
 import click
-from click.core import ParameterSource
 
-from schemas.base import LARGEST_INTEGER
 from schemas.gpus.gpu_request import (
-    ClusterRequest,
     GpuRequest,
-    NodeRanking,
     Placement,
     ShareStrategy,
 )
+from services.cli.cluster_options import (
+    AMONG_NODES,
+    CLUSTER_KINDS,
+    CLUSTER_OPTIONS,
+    OF_CLUSTERS,
+    RESOURCE,
+    THRESHOLDS,
+    cluster_request,
+    place,
+    with_part,
+)
+from services.cli.option_types import MEBIBYTES, NumberRange
 from services.cli.options import node_name
 from services.cli.selector_texts import SELECTOR_KEYS, preference, selector
 from shared.accelerator_rules.compute_capability import capability
@@ -24,19 +31,6 @@ from shared.accelerator_rules.compute_capability import capability
 T = TypeVar("T")
 DEFAULT_WAIT_SECONDS: Final = 300.0
 LONGEST_SECONDS: Final = 366 * 24 * 3600
-MEBIBYTES: Final = click.IntRange(0, LARGEST_INTEGER)
-
-
-class NumberRange(click.FloatRange):
-    """A range that what is no number is not in."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        number: float = super().convert(value, param, ctx)
-        if not math.isfinite(number):
-            self.fail(f"expected a number, got {value}", param, ctx)
-        return number
 
 
 def user_name() -> str:
@@ -58,10 +52,6 @@ def _nodes(context: click.Context, option: click.Parameter, given: tuple[str, ..
     return given if context.params["cluster_id"] is not None else node_name(context, option, given)
 
 
-def _cluster_id(context: click.Context, option: click.Parameter, given: str | None) -> str | None:
-    return given and node_name(context, option, given)
-
-
 def _each(parse: Callable[[str], T]) -> Callable[[Any, Any, tuple[str, ...]], tuple[T, ...]]:
     return lambda _context, _option, texts: tuple(map(parse, texts))
 
@@ -71,21 +61,24 @@ def request_options(*, whole_fleet: bool = False) -> Callable[[Callable[..., Any
 
     `whole_fleet`: nodes may be chosen, and how to choose among them, or GPUs of a cluster.
     """
-    options = [*_OF_DEVICES, *((*_OF_NODES, *_OF_CLUSTERS) if whole_fleet else ()), *_OF_WAITING]
+    options = [*_OF_DEVICES, *((*_OF_NODES, *OF_CLUSTERS) if whole_fleet else ()), *_OF_WAITING]
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
         def run(*args: Any, **given: Any) -> Any:
             names = [name for name in GpuRequest.__struct_fields__ if name in given]
             fields = {name: given.pop(name) for name in names}
-            kinds = [fields[name] for name in _KINDS]
+            of_part = {name: given.pop(name, None) for name in CLUSTER_KINDS}
+            kinds = [*(fields[name] for name in _KINDS), *of_part.values()]
             if kinds.count(None) != len(kinds) - 1:
-                raise click.UsageError(f"expected one of {', '.join(_KINDS.values())}")
+                options = [*_KINDS.values(), *(CLUSTER_KINDS.values() if whole_fleet else ())]
+                raise click.UsageError(f"expected one of {', '.join(options)}")
             fields["gpus"] = fields["gpus"] or 1
             fields["share_strategy"] = ShareStrategy(fields["share_strategy"])
             if whole_fleet:
                 fields["placement"] = Placement(fields["placement"])
-                fields |= _place(fields.pop("node_ids"), given)
+                fields |= place(fields.pop("node_ids"), given)
+                fields = with_part(fields, of_part)
             try:
                 request = GpuRequest(**fields)
             except ValueError as error:
@@ -107,7 +100,7 @@ def node_choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def run(*args: Any, **given: Any) -> Any:
         names = [name for name in GpuRequest.__struct_fields__ if name in given]
         fields = {name: given.pop(name) for name in names}
-        of_cluster = {name: given.pop(name) for name in _CLUSTER_OPTIONS if name != "selects_node"}
+        of_cluster = {name: given.pop(name) for name in CLUSTER_OPTIONS if name != "selects_node"}
         cluster_id = of_cluster.pop("cluster_id") or None
         cluster = cluster_request(cluster_id, given.pop("node_names"), of_cluster)
         return command(*args, request=GpuRequest(cluster=cluster, **fields), **given)
@@ -118,108 +111,13 @@ def node_choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return decorated
 
 
-def _place(nodes: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
-    """Which nodes may be taken, or those of a cluster; its options leave `given`."""
-    of_cluster = {name: given.pop(name) for name in _CLUSTER_OPTIONS}
-    cluster_id = of_cluster.pop("cluster_id")
-    if cluster_id is None:
-        context = click.get_current_context()
-        for name, option in _CLUSTER_OPTIONS.items():
-            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-                raise click.UsageError(f"{option} is about GPUs of a cluster: add --cluster")
-        return {"node_ids": nodes}
-    return {"cluster": cluster_request(cluster_id or None, nodes, of_cluster)}
-
-
-def cluster_request(
-    cluster_id: str | None, node_names: tuple[str, ...], given: Mapping[str, Any]
-) -> ClusterRequest:
-    """Return what options of clusters say."""
-    ranking = NodeRanking(given["ranking"])
-    return ClusterRequest(
-        cluster_id=cluster_id, node_names=node_names, **{**given, "ranking": ranking}
-    )
-
-
-THRESHOLDS: Final = (
-    click.option(
-        "--utilization-threshold",
-        "utilization_threshold_percent",
-        type=NumberRange(0, 100),
-        default=30.0,
-        show_default=True,
-        metavar="PERCENT",
-        help="A cluster's GPU is idle below this.",
-    ),
-    click.option(
-        "--memory-threshold",
-        "memory_threshold_percent",
-        type=NumberRange(0, 100),
-        default=50.0,
-        show_default=True,
-        metavar="PERCENT",
-        help="And below this much of its memory used.",
-    ),
-)
-AMONG_NODES: Final = (
-    click.option(
-        "--ranking",
-        type=click.Choice([each.value for each in NodeRanking]),
-        default=NodeRanking.MOST_IDLE.value,
-        show_default=True,
-        help="Of a cluster's nodes the most idle one, or where the fewest GPUs are left over.",
-    ),
-    click.option(
-        "--ephemeral-storage",
-        "pod_ephemeral_storage_mb",
-        type=MEBIBYTES,
-        metavar="MB",
-        help="That a cluster's node has to have left.",
-    ),
-)
-_CLUSTER_OPTIONS: Final = {
-    "cluster_id": "--cluster",
-    "selects_node": "--no-select-node",
-    "resource": "--resource",
-    "utilization_threshold_percent": "--utilization-threshold",
-    "memory_threshold_percent": "--memory-threshold",
-    "ranking": "--ranking",
-    "pod_ephemeral_storage_mb": "--ephemeral-storage",
-}
 _KINDS: Final = {
     "gpus": "--gpus",
     "shares": "--shares",
     "mig_profile": "--mig-profile",
     "vgpu_cores": "--vgpu-cores",
+    "share_units": "--share-units",
 }
-_RESOURCE: Final = click.option(
-    "--resource",
-    metavar="NAME",
-    help="As the cluster counts them, such as amd.com/gpu; NVIDIA's if not given.",
-)
-_OF_CLUSTERS: Final = (
-    click.option(
-        "--cluster",
-        "cluster_id",
-        is_flag=False,
-        flag_value="",
-        metavar="[ID]",
-        callback=_cluster_id,
-        is_eager=True,
-        help="GPUs of this Kubernetes cluster, or of any.",
-    ),
-    click.option(
-        "--no-select-node",
-        "selects_node",
-        is_flag=True,
-        flag_value=False,
-        default=True,
-        help="Leave the node to the cluster's own scheduler.",
-    ),
-    _RESOURCE,
-    *THRESHOLDS,
-    *AMONG_NODES,
-)
 _OF_EVERY_NODE: Final = (
     click.option("--model", "gpu_models", multiple=True, help="GPU model; may be repeated."),
     click.option(
@@ -252,6 +150,19 @@ _OF_DEVICES: Final = (
         type=NumberRange(0.01, 4096),
         metavar="X",
         help="Instead of whole GPUs so much of a node's: 0.25 is a quarter of one.",
+    ),
+    click.option(
+        "--share-units",
+        type=click.IntRange(1, 409_600),
+        metavar="N",
+        help="Instead of whole GPUs so many counted parts, spread over a node's GPUs.",
+    ),
+    click.option(
+        "--units-per-gpu",
+        type=click.IntRange(1, 100),
+        default=1,
+        metavar="N",
+        help="Of which so many are one GPU: 1, 2, 4, 5, 10, 20, 25, 50 or 100.",
     ),
     click.option(
         "--mig-profile",
@@ -343,7 +254,7 @@ _OF_NODES: Final = (
 _OF_NODE_CHOICE: Final = (
     click.option("--cluster", "cluster_id", metavar="ID", help="Only of this cluster."),
     click.option("--node", "node_names", multiple=True, metavar="NAME", help="Only this node."),
-    _RESOURCE,
+    RESOURCE,
     *THRESHOLDS,
     *AMONG_NODES,
     *_OF_EVERY_NODE,

@@ -27,6 +27,7 @@ COUNTED: Final = (
     *(GPU_RESOURCE, "nvidia.com/gpu.shared", "nvidia.com/mig-*", "nvidia.com/mps-core"),
     *("tencent.com/vcuda-core", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe"),
 )
+SHARED_GPU_RESOURCE: Final = "nvidia.com/gpu.shared"  # slices, as NVIDIA's plugin renames them
 GPU_MANAGER: Final = "https://github.com/tkestack/gpu-manager"
 MIG_PREFIX: Final = "nvidia.com/mig-"
 VOLTA: Final[Capability] = (7, 0)
@@ -165,6 +166,22 @@ def units_per_gpu(resource: str) -> int:
     """How many of a resource are one whole GPU."""
     form = _BY_RESOURCE.get(resource)
     return form.per_gpu if form is not None else 1
+
+
+def memory_resource_of(resource: str) -> str | None:
+    """Return what counts the memory of a resource's parts of GPUs; None where nothing does."""
+    form = _BY_RESOURCE.get(resource)
+    return form.memory_resource if form is not None else None
+
+
+def memory_units(resource: str, memory_mb: int) -> int | None:
+    """Return so much memory in units of what belongs to a resource, rounded up; None where none
+    does, or the guide does not tell its unit.
+    """
+    form = _BY_RESOURCE.get(resource)
+    if form is None or form.memory_unit_mb is None:
+        return None
+    return -(-memory_mb // form.memory_unit_mb)
 
 
 def uneven(resource: str, count: int) -> str | None:

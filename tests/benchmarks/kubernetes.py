@@ -46,8 +46,8 @@ from services.scheduler.domain.clusters.choice import (
     Choice,
     Cluster,
     ClusterFleet,
-    ClusterHolding,
 )
+from services.scheduler.domain.clusters.holdings import ClusterHolding
 from shared.labels import RESERVATION_LABEL
 from shared.testing import NatsServer, eventually, short_directory
 from tests.support.bus import connected_bus

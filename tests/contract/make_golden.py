@@ -52,7 +52,12 @@ DEVICE_UUIDS: Final = frozenset({"uuid", "device_uuid", "device_uuids", "parent_
 # Where one field excludes another.
 OVERRIDES: Final[dict[type[Struct], dict[str, Any]]] = {
     executor.AttemptFinished: {"failure": None},
-    gpu_request.GpuRequest: {"vgpu_cores": None, "vgpu_memory_mb": None},  # read as the others
+    gpu_request.GpuRequest: {  # read as the others
+        "vgpu_cores": None,
+        "vgpu_memory_mb": None,
+        "share_units": None,
+        "units_per_gpu": 1,
+    },
     task.OptimizationSpec: {"objectives": ()},  # whose first is `objective`
     orchestrator_views.ExperimentView: {"failure": None, "waiting_reasons": ()},
 }

@@ -9,10 +9,9 @@ from uuid import UUID
 import click
 
 from schemas.base import LARGEST_INTEGER
-from schemas.cluster.nodes import GpuSupply
 from schemas.gateway.archives import ImportedView
 from schemas.gateway.views import NodeView
-from schemas.gpus.device_grant import ClusterPlacement, DeviceGrant, DeviceShare
+from schemas.gpus.device_grant import DeviceGrant, DeviceShare
 from schemas.orchestrator.experiments import FINISHED_TASK_STATES
 from schemas.orchestrator.views import ExperimentView, TaskPlan, TaskView
 from schemas.results.measurements import GpuMemoryTrend
@@ -25,8 +24,8 @@ from schemas.task.task_file import Strategy
 from schemas.telemetry.readings import Source
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, number, settings_text, until
+from services.cli.display.placements import placement_text
 from shared.benchmarks.levels.level_text import failed_levels_text
-from shared.labels import RESERVATION_LABEL
 
 SHORT_ID_CHARACTERS: Final = 12
 _ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -208,29 +207,6 @@ def reservation_table(reservations: Sequence[ReservationView]) -> Table:
         ),
         shortened=frozenset({"node", "holder"}),
     )
-
-
-def pod_lines(reservation: ReservationView) -> list[str]:
-    """How a pod gets the GPUs that are held of a cluster; nothing for devices."""
-    if (place := reservation.cluster) is None:
-        return []
-    lines = [place.message, "a pod takes them with"]
-    lines.append(f"  label         {RESERVATION_LABEL}: {reservation.reservation_id}")
-    if place.hostname is not None:
-        lines.append(f"  nodeSelector  kubernetes.io/hostname: {place.hostname}")
-    if place.supply is GpuSupply.DRA:
-        lines.append(f"  claim         {place.gpus} of DeviceClass {place.resource}")
-    elif place.resource is not None:
-        lines.append(f"  limit         {place.resource}: {place.gpus}")
-    return lines
-
-
-def placement_text(placement: ClusterPlacement | None) -> str:
-    """`k8s/gpu-7`, or `k8s` where the cluster's own scheduler chooses."""
-    if placement is None:
-        return ""
-    node = placement.node_name
-    return f"{placement.cluster_id}/{node}" if node is not None else placement.cluster_id
 
 
 def end_text(reservation: ReservationView, now: datetime | None = None) -> str:

@@ -15,7 +15,7 @@ from schemas.orchestrator.experiments import (
 from schemas.orchestrator.views import ExperimentView, TaskView
 from services.cli.display.columns import UNKNOWN
 from services.cli.display.output import number, settings_text
-from services.cli.display.tables import placement_text
+from services.cli.display.placements import placement_text
 
 STEP_PERCENT: Final = 25
 NOT_READY: Final = frozenset({AttemptPhase.STARTING, AttemptPhase.PULLING, AttemptPhase.LOADING})

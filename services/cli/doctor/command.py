@@ -16,8 +16,8 @@ from services.cli.display.output import print_json, print_table
 from services.cli.doctor.check import Check, printable
 from services.cli.doctor.examination import DEADLINE_SECONDS
 from services.cli.failures import leave
+from services.cli.option_types import NumberRange
 from services.cli.options import data_dir_option
-from services.cli.request_options import NumberRange
 from shared.failures import RULES, Finding, findings
 from shared.paths import default_data_dir
 

@@ -9,7 +9,6 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
-from schemas.base import LARGEST_INTEGER
 from schemas.cluster.nodes import (
     ClusterGpuReading,
     ClusterNode,
@@ -19,6 +18,7 @@ from schemas.cluster.nodes import (
     NodeTaint,
     ReadingsSource,
 )
+from services.cluster.domain.counted_gpus import count_gpus
 from services.cluster.domain.device_pools import DevicePools, ReservationOf
 from services.cluster.domain.objects import Metadata, Node, Pod, ResourceClaim, ResourceSlice
 from services.cluster.domain.pod_requests import (
@@ -28,7 +28,7 @@ from services.cluster.domain.pod_requests import (
     host_request,
     total,
 )
-from shared.accelerator_rules.modes import units_per_gpu
+from shared.accelerator_rules.modes import is_memory
 from shared.accelerator_rules.node_labels import cuda_of
 from shared.accelerator_rules.quantities import whole
 
@@ -50,9 +50,13 @@ class Counted(Struct, frozen=True):
             fnmatch.fnmatchcase(resource, each) for each in self.resources
         )
 
+    def is_kept(self, resource: str) -> bool:
+        """Tell whether it counts GPUs, or the memory of parts of them."""
+        return is_memory(resource) or self.is_gpu(resource)
+
 
 class _Hold(Struct, frozen=True):
-    """What a pod asks of its node."""
+    """What a pod asks of its node; `requests` in units of each resource."""
 
     node: str
     requests: dict[str, int]
@@ -143,7 +147,7 @@ class ClusterState:
     def apply_pod(self, pod: Pod) -> None:
         reservation_id = self._reservation_of(pod.metadata.labels)
         holds = holds_its_node(pod)
-        requests = effective_request(pod, self._counted.is_gpu) if holds else {}
+        requests = effective_request(pod, self._counted.is_kept) if holds else {}
         key = _key(pod.metadata)
         if self._uid_of_pod.get(key, pod.metadata.uid) != pod.metadata.uid:
             self.remove_pod(key)  # another one of its name, seen in one step
@@ -254,26 +258,15 @@ class ClusterState:
         )
 
     def _counted_gpus(self, name: str, node: Node) -> list[NodeGpus]:
-        held: dict[str, int] = {}
-        ours: dict[str, dict[UUID, int]] = {}
-        for hold in self._holds_of_node.get(name, {}).values():
-            for resource, count in hold.requests.items():
-                held[resource] = held.get(resource, 0) + count
-                if hold.reservation_id is not None:
-                    by = ours.setdefault(resource, {})
-                    by[hold.reservation_id] = by.get(hold.reservation_id, 0) + count
-        named = node.status.capacity.keys() | node.status.allocatable.keys() | held.keys()
-        has = filter(self._counted.is_gpu, named)
+        holds = list(self._holds_of_node.get(name, {}).values())
+        named = (
+            node.status.capacity.keys()
+            | node.status.allocatable.keys()
+            | {resource for hold in holds for resource in hold.requests}
+        )
         counted = [
-            NodeGpus(
-                resource=resource,
-                supply=GpuSupply.DEVICE_PLUGIN,
-                capacity=_gpus(resource, node.status.capacity),
-                allocatable=_gpus(resource, node.status.allocatable),
-                requested=_count(held.get(resource, 0)),
-                by_reservation=ours.get(resource, {}),
-            )
-            for resource in sorted(has)
+            count_gpus(resource, node, [(each.requests, each.reservation_id) for each in holds])
+            for resource in sorted(filter(self._counted.is_gpu, named))
         ]
         return [each for each in counted if each.capacity or each.allocatable or each.requested]
 
@@ -302,14 +295,6 @@ def _key(metadata: Metadata) -> tuple[str, str]:
     return metadata.namespace, metadata.name
 
 
-def _gpus(resource: str, quantities: Mapping[str, str]) -> int:
-    return _count(whole(quantities.get(resource, "")) // units_per_gpu(resource))
-
-
-def _count(value: int) -> int:
-    return min(value, LARGEST_INTEGER)
-
-
 def _what_counts(node: Node, counted: Counted) -> Node:
     """Without the rest, which is most of it: held for as long as the node is there."""
 
@@ -317,7 +302,7 @@ def _what_counts(node: Node, counted: Counted) -> Node:
         return {
             name: each
             for name, each in quantities.items()
-            if name in OF_HOST or counted.is_gpu(name)
+            if name in OF_HOST or counted.is_kept(name)
         }
 
     return Node(

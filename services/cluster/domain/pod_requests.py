@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Mapping
 from schemas.base import LARGEST_INTEGER
 from schemas.cluster.nodes import HostAmounts
 from services.cluster.domain.objects import Pod, Resources
-from shared.accelerator_rules.modes import units_per_gpu
 from shared.accelerator_rules.quantities import mebibytes, mebibytes_up, milli, milli_down, whole
 
 FINISHED = frozenset({"Succeeded", "Failed"})
@@ -17,11 +16,10 @@ def holds_its_node(pod: Pod) -> bool:
 
 
 def effective_request(pod: Pod, is_counted: Callable[[str], bool]) -> dict[str, int]:
-    """Of each counted resource as many GPUs as the pod needs at once at any time of its life.
+    """Of each counted resource as many as the pod needs at once at any time of its life.
 
     Init containers run one after another before the containers; those that restart always run from
-    then on beside all that follow. What a claim stands for is counted with the claim. A part of a
-    GPU counts as all of it: which parts share one is not known.
+    then on beside all that follow. What a claim stands for is counted with the claim.
     """
     claim = pod.status.extended_resource_claim_status
     by_claim = {each.resource_name for each in claim.request_mappings} if claim else set()
@@ -31,7 +29,7 @@ def effective_request(pod: Pod, is_counted: Callable[[str], bool]) -> dict[str, 
         for name in (*container.resources.requests, *container.resources.limits)
         if is_counted(name) and name not in by_claim
     }
-    needs = {name: -(-_need(pod, name) // units_per_gpu(name)) for name in names}
+    needs = {name: _need(pod, name) for name in names}
     return {name: count for name, count in needs.items() if count}
 
 

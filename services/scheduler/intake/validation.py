@@ -28,9 +28,10 @@ from services.scheduler.domain.clusters.wishes import KEYS as CLUSTER_KEYS
 from services.scheduler.domain.clusters.wishes import restricts
 from services.scheduler.domain.model.fleet import WHOLE
 from services.scheduler.domain.placement.selectors import version
-from services.scheduler.domain.placement.shares import ShareRules, hundredths
+from services.scheduler.domain.placement.shares import ShareRules, hundredths, unit_hundredths
 from services.scheduler.ledger.rows.reservation_rows import Reservation
 from services.scheduler.ledger.transitions import HELD_ON_LEASE
+from shared.accelerator_rules.cluster_parts import check_units
 from shared.errors import RefusedError
 from shared.messaging.speakers import require_speaker
 
@@ -127,6 +128,13 @@ def _check_shares(request: GpuRequest, rules: ShareRules) -> None:
         if amount is None or amount % rules.quantum:
             quantum = rules.quantum / WHOLE
             raise _bad(f"expected a multiple of {quantum:g}, got {shares:g}", f"$.request.{name}")
+    unit = unit_hundredths(request)
+    if unit is not None and unit % rules.quantum:
+        quantum = rules.quantum / WHOLE
+        raise _bad(
+            f"expected units that are multiples of {quantum:g} of a GPU, got {unit / WHOLE:g}",
+            "$.request.units_per_gpu",
+        )
     if request.unfragmented and request.share_strategy is ShareStrategy.FILL:
         raise _bad(
             "expected strategy 'evenly' with `unfragmented`: 'fill' leaves fragments",
@@ -165,6 +173,9 @@ def _check_cluster(request: GpuRequest, cluster: ClusterRequest) -> None:
                 f" {selector.key.value}",
                 path,
             )
+    check_units(cluster.resource, cluster.units, cluster.memory_units)
+    if cluster.units is not None and request.gpus != 1:
+        raise _bad("expected 1 GPU of which units are a part", "$.request.gpus")
     if cluster.pod_cpu_count is not None and not math.isfinite(cluster.pod_cpu_count):
         raise _bad(
             f"expected a finite number, got {cluster.pod_cpu_count}",

@@ -23,7 +23,7 @@ from shared.labels import INSTALLATION_LABEL, RESERVATION_LABEL
 from shared.testing import eventually
 from tests.support.bus import connected_bus
 from tests.support.http_server import serving
-from tests.support.kubernetes.api import Api
+from tests.support.kubernetes.api import Api, Object
 from tests.support.kubernetes.cluster_view import CLUSTER, ReceivedView, watched_cluster, whole_view
 from tests.support.kubernetes.command_line import devices
 from tests.support.kubernetes.control_plane import ControlPlane, rule_of
@@ -54,6 +54,44 @@ async def equal(view: ReceivedView, api: Api, count: Callable[[Api], Awaitable[A
         return view.is_complete and view.requested() == await count(api)
 
     await eventually(is_equal, within_seconds=30, every_seconds=0.2, what="the same count")
+
+
+async def test_room_beside_gpus_and_parts_of_gpus_are_seen_as_pods_ask_for_them(
+    empty_cluster: ControlPlane, nats_url: str
+) -> None:
+    cores, memory = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
+    mine = uuid4()
+
+    def asking(name: str, *, labels: dict[str, str] | None = None, **amounts: str) -> Object:
+        pod = pod_object(name, node_name="vgpu", labels=labels)
+        limits = {each.replace("__", "/").replace("_", "-"): text for each, text in amounts.items()}
+        pod["spec"]["containers"][0]["resources"] = {"limits": limits}
+        return pod
+
+    async with empty_cluster.api() as api:
+        node = node_object(
+            "vgpu", resource=None, resources={cores: 200, memory: 120}, labels={"zone": "east"}
+        )
+        await api.create(node)
+        part = asking("part", labels={RESERVATION_LABEL: str(mine)}, cpu="4", memory="8Gi")
+        part["spec"]["containers"][0]["resources"]["limits"] |= {cores: "30", memory: "16"}
+        await api.create_all([part, asking("plain", cpu="1500m", memory="100M")])
+        async with watched_cluster(nats_url, empty_cluster.kubeconfig()) as view:
+
+            async def is_seen() -> bool:
+                seen = view.nodes.get("vgpu")
+                return seen is not None and seen.requested_host.pods == 2
+
+            await eventually(is_seen, within_seconds=30, what="both pods")
+            seen = view.nodes["vgpu"]
+
+    (gpus,) = seen.gpus
+    assert (gpus.allocatable, gpus.allocatable_units, gpus.requested_units) == (2, 200, 30)
+    assert (gpus.allocatable_memory_units, gpus.requested_memory_units) == (120, 16)
+    assert gpus.units_by_reservation == {mine: 30}
+    assert (seen.requested_host.cpu_milli, seen.requested_host.memory_mb) == (5_500, 8_192 + 96)
+    assert seen.allocatable_host is not None
+    assert (seen.allocatable_host.cpu_milli, seen.labels["zone"]) == (192_000, "east")
 
 
 @pytest.mark.long

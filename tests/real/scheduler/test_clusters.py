@@ -9,6 +9,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from schemas.cluster.node_selection import (
     ClusterStatus,
@@ -362,6 +363,47 @@ async def test_select_node_names_the_node_that_a_reservation_then_gets(steward: 
 
     assert said == got
     assert [name for name, _ in got] == ["gpu.0", "gpu.1", "gpu.1", "gpu.1", None]
+
+
+async def test_parts_of_gpus_are_held_as_parts_until_they_are_given_back(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    """Also by a leader that has come since, and once a pod asks for them itself."""
+    cores = "tencent.com/vcuda-core"
+    counted = {"resource": cores, "units_per_gpu": 100, "allocatable_units": 100}
+
+    def part(units: int) -> GpuRequest:
+        return of_cluster(1, resource=cores, units=units, memory_units=10, lease_ttl_seconds=60.0)
+
+    async with make_world(nats_url) as around, reporting(around, nodes=1) as cluster:
+        (gpus,) = make_cluster_node("gpu.0", 1).gpus
+        node = make_cluster_node("gpu.0", 1)
+        vgpu = replace(gpus, **counted, allocatable_memory_units=60)
+        await cluster.tell(replace(node, gpus=(vgpu,)))
+        async with scheduler(nats_url, postgres_dsn):
+            first = await around.granted(await around.request(part(30)))
+            second = await place(around, part(40))
+            too_much = await place(around, part(40))
+        async with scheduler(nats_url, postgres_dsn):
+            still = await place(around, part(31))
+            bound = replace(
+                vgpu,
+                requested=1,
+                requested_units=30,
+                requested_memory_units=10,
+                by_reservation={first.reservation_id: 1},
+                units_by_reservation={first.reservation_id: 30},
+            )
+            await cluster.tell(replace(node, gpus=(bound,)))
+            beside = await place(around, part(30))
+            accepted(await around.release(first))
+            await cluster.tell(replace(node, gpus=(vgpu,)))
+            again = await place(around, part(30))
+
+    assert first.cluster is not None
+    assert (first.cluster.units, first.cluster.memory_units, first.cluster.gpus) == (30, 10, 1)
+    names = [each.node_name for each in (first.cluster, second, too_much, still, beside, again)]
+    assert names == ["gpu.0", "gpu.0", None, None, "gpu.0", "gpu.0"]
 
 
 async def test_what_its_executor_runs_under_a_holding_is_no_orphan_and_nothing_is_a_ghost(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from schemas.cluster.nodes import (
     ClusterGpuReading,
     ClusterNode,
+    GpuSharing,
     GpuSupply,
     NodeTaint,
     ReadingsSource,
@@ -666,3 +667,59 @@ def test_a_nodes_labels_are_told_so_that_they_can_be_preferred() -> None:
     apply(state, node("a", metadata={"name": "a", "labels": labels}))
 
     assert view(state)["a"].labels == labels
+
+
+CORE, MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
+
+
+def limited(**limits: str) -> Object:
+    named = {"core": CORE, "memory": MEMORY, "gpu": GPU, "shared": "nvidia.com/gpu.shared"}
+    return {"name": "c", "resources": {"limits": {named[k]: v for k, v in limits.items()}}}
+
+
+def test_parts_of_gpus_are_counted_in_units_beside_the_gpus_that_they_touch() -> None:
+    state = make_state(CORE)
+    quantities = {CORE: "200", MEMORY: "120"}
+    mine = UUID(int=7)
+    part, other = pod("part", "a"), pod("other", "a")
+    part["spec"]["containers"] = [limited(core="30", memory="16")]
+    part["metadata"]["labels"] = {RESERVATION_LABEL: str(mine)}
+    other["spec"]["containers"] = [limited(core="100")]
+
+    apply(state, node("a", status={"capacity": quantities, "allocatable": quantities}), part, other)
+
+    (gpus,) = view(state)["a"].gpus
+    assert (gpus.capacity, gpus.allocatable, gpus.requested) == (2, 2, 2)
+    assert (gpus.units_per_gpu, gpus.allocatable_units, gpus.requested_units) == (100, 200, 130)
+    assert (gpus.allocatable_memory_units, gpus.requested_memory_units) == (120, 16)
+    assert (gpus.by_reservation, gpus.units_by_reservation) == ({mine: 1}, {mine: 30})
+
+
+@pytest.mark.parametrize(
+    ("labels", "per_gpu", "sharing"),
+    [
+        pytest.param({}, 1, None, id="whole GPUs"),
+        pytest.param({"sharing-strategy": "none", "count": "8"}, 1, None, id="not shared"),
+        pytest.param(
+            {"sharing-strategy": "time-slicing", "count": "2", "replicas": "9"},
+            4,
+            GpuSharing.TIME_SLICING,
+            id="slices by the number of GPUs",
+        ),
+        pytest.param(
+            {"sharing-strategy": "mps", "replicas": "4"}, 4, GpuSharing.MPS, id="by replicas"
+        ),
+    ],
+)
+def test_gpus_that_a_plugin_shares_are_counted_as_slices(
+    labels: dict[str, str], per_gpu: int, sharing: GpuSharing | None
+) -> None:
+    state = make_state()
+    named = {f"nvidia.com/gpu.{key}": value for key, value in labels.items()}
+    apply(state, node("a", metadata={"name": "a", "labels": named}), pod("p", "a", 1, 2))
+
+    (gpus,) = view(state)["a"].gpus
+
+    assert (gpus.units_per_gpu, gpus.sharing) == (per_gpu, sharing)
+    assert gpus.allocatable == 8 // per_gpu
+    assert gpus.requested_units == (3 if sharing else 0)

@@ -21,8 +21,9 @@ from services.cli.leased_process.process import (
     device_environment,
     labelled_processes,
 )
+from services.cli.option_types import NumberRange
 from services.cli.options import Target, with_target
-from services.cli.request_options import NumberRange, request_options, user_name
+from services.cli.request_options import request_options, user_name
 from shared.errors import RefusedError, UnavailableError
 from shared.ids import host_node_id, new_id
 from shared.waiting import cancelled

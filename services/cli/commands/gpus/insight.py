@@ -15,6 +15,7 @@ from schemas.orchestrator.experiments import FINISHED_EXPERIMENT_STATES, Experim
 from schemas.orchestrator.views import ExperimentView, TaskView
 from schemas.scheduler.reasons import REASON_MEANINGS
 from schemas.scheduler.views import AvailabilityView, Explanation, Replay, ReservationView
+from services.cli.cluster_options import THRESHOLDS
 from services.cli.completion import complete_ids
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import (
@@ -25,10 +26,10 @@ from services.cli.display.output import (
     table_options,
     wide_option,
 )
+from services.cli.display.placements import placement_text
 from services.cli.display.tables import (
     explanation_text,
     help_lines,
-    placement_text,
     print_devices,
     reason_table,
     short,
@@ -37,7 +38,7 @@ from services.cli.failures import CommandFailed, leave
 from services.cli.json_files import read_json
 from services.cli.lookup import Found, find, find_reservation
 from services.cli.options import Target, reading
-from services.cli.request_options import THRESHOLDS, node_choice_options, request_options
+from services.cli.request_options import node_choice_options, request_options
 from shared.gpu.node_selection import selection_lines
 
 if TYPE_CHECKING:

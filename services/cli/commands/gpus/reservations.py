@@ -13,12 +13,14 @@ from schemas.scheduler.reservations import ReservationState
 from schemas.scheduler.views import ReservationView
 from services.cli.completion import complete_ids
 from services.cli.display.output import print_json, print_table, wide_option
+from services.cli.display.placements import pod_lines
 from services.cli.display.slow_reader import say
-from services.cli.display.tables import pod_lines, print_devices, reservation_table, short
+from services.cli.display.tables import print_devices, reservation_table, short
 from services.cli.failures import CommandFailed
 from services.cli.lookup import find_reservation
+from services.cli.option_types import NumberRange
 from services.cli.options import Target, reading, with_target
-from services.cli.request_options import NumberRange, request_options, user_name
+from services.cli.request_options import request_options, user_name
 from shared.errors import StewardError
 from shared.ids import new_id
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from schemas.scheduler.namespaces import NamespaceList, NamespaceUse
 from services.cli.display.columns import Table
 from services.cli.display.output import print_json, print_table, wide_option
+from services.cli.option_types import NumberRange
 from services.cli.options import Target, reading, with_target
-from services.cli.request_options import NumberRange
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient

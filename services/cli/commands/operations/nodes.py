@@ -17,8 +17,8 @@ from services.cli.display.tables import labels_text, short
 from services.cli.display.task_results import gpu_cells
 from services.cli.failures import CommandFailed
 from services.cli.lookup import find_reservation
+from services.cli.option_types import NumberRange
 from services.cli.options import Target, node_name, reading, with_target
-from services.cli.request_options import NumberRange
 from shared.client.devices import node_of_indices
 
 if TYPE_CHECKING:

@@ -4,12 +4,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from schemas.cluster.kubernetes import ContainerDevices
 from schemas.errors import ErrorCode
 from schemas.gpus.checks import ResourceDefinition
 from schemas.task.task_file import DeploymentMode, GpuPreferences
-from services.orchestrator.domain.plan.executor_offers import Offer, named
-from shared.accelerator_rules.device_policies import RESOURCE, DeviceRequest, request_devices
+from services.orchestrator.domain.plan.executor_offers import CLUSTER_MODES, Offer, named
+from services.orchestrator.domain.plan.sizing import part_of
+from shared.accelerator_rules.cluster_parts import ClusterPart, units_of
+from shared.accelerator_rules.device_policies import RESOURCE, request_devices
+from shared.accelerator_rules.modes import memory_resource_of
 from shared.errors import RefusedError
 
 MOST_GPUS: Final = 4096  # of a node, as a request has it
@@ -34,7 +39,8 @@ def devices_offered(
 
     Raises RefusedError where they define it differently.
     """
-    resource = wanted.resource if wanted is not None else None
+    part = part_of(wanted) if mode in CLUSTER_MODES else None
+    resource = part.resource if part else wanted.resource if wanted is not None else None
     groups: dict[str, Definitions] = {}
     for offer in offers:
         for runtime in offer.in_mode(mode):
@@ -53,10 +59,36 @@ def devices_offered(
     return DevicesOffered(definitions=next(iter(groups.values())), node_ids=able)
 
 
+class Devices(Struct, frozen=True, kw_only=True):
+    """What a container is given, of which `gpus` are held, or a `part` of one."""
+
+    container: ContainerDevices
+    gpus: int
+    part: ClusterPart | None = None
+
+
 def devices_for(
-    wanted: GpuPreferences | None, world_size: int, definitions: Definitions
-) -> DeviceRequest | None:
-    """None: nothing defines what is requested. Raises RefusedError with the rule that is broken."""
+    wanted: GpuPreferences | None,
+    world_size: int,
+    definitions: Definitions,
+    part: ClusterPart | None = None,
+) -> Devices | None:
+    """None: whole GPUs, and nothing defines others. A `part` is held to what the cluster defines of
+    its resource, where it does. Raises RefusedError with the rule that is broken.
+    """
+    if part is not None:
+        asked = None
+        if any(each.key == part.resource for each in definitions):
+            asked = request_devices(definitions, part.resource, part.limits, None)
+        if asked is None:
+            return Devices(
+                container=ContainerDevices(limits=part.limits, requests=part.limits),
+                gpus=part.gpus,
+                part=part,
+            )
+        return Devices(
+            container=asked.container, gpus=part.gpus, part=_as_limited(part, asked.container)
+        )
     if wanted is None or wanted.resource is None:
         if wanted is not None and wanted.resource_amounts:
             raise RefusedError(
@@ -71,7 +103,25 @@ def devices_for(
             f"expected at most {MOST_GPUS} devices, got {asked.gpus}",
             path=RESOURCE,
         )
-    return asked
+    if asked is None:
+        return None
+    units, memory_units = units_of(wanted.resource, asked.container.limits)
+    part = ClusterPart(
+        resource=wanted.resource,
+        limits=dict(asked.container.limits),
+        gpus=asked.gpus,
+        units=units,
+        memory_units=memory_units,
+    )
+    return Devices(container=asked.container, gpus=asked.gpus, part=part)
+
+
+def _as_limited(part: ClusterPart, container: ContainerDevices) -> ClusterPart:
+    """Return the part with the memory that the cluster's definitions add."""
+    if part.units is None:
+        return part
+    memory = container.limits.get(memory_resource_of(part.resource) or "")
+    return replace(part, memory_units=memory)
 
 
 def _group(devices: Definitions, resource: str | None) -> Definitions:

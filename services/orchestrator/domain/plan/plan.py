@@ -40,7 +40,7 @@ from services.orchestrator.domain.plan.executor_offers import (
 from services.orchestrator.domain.plan.expansion import Grid, Point, expand, search_axes
 from services.orchestrator.domain.plan.quality import altering_axes, quality_probe
 from services.orchestrator.domain.plan.requirements_check import Missing, missing_nodes
-from services.orchestrator.domain.plan.sizing import request_for, world_size
+from services.orchestrator.domain.plan.sizing import part_of, request_for, world_size
 from services.orchestrator.domain.plan.tools import ToolChoice, choose_tool
 from services.orchestrator.domain.presets.blocks import quantization_named, without_presets
 from services.orchestrator.domain.search.front_trust import MOST_MEMBERS
@@ -49,6 +49,7 @@ from services.orchestrator.domain.search.prior import Prior
 from services.orchestrator.domain.search.propose import Search, search_of
 from services.orchestrator.domain.search.space import Space, space_of
 from services.orchestrator.domain.search.trust import MOST_CHECKS
+from shared.accelerator_rules.cluster_parts import ClusterPart
 from shared.accelerator_rules.cuda_versions import CudaVersion
 from shared.accelerator_rules.preflight import Preflight, preflight
 from shared.engine_parameters.check import takes
@@ -113,7 +114,7 @@ class Planner(Struct, frozen=True, kw_only=True):
         notes += said
         needs = self._needs(parameters)
         notes += needs.notes
-        kubernetes, gpus = self._cluster_needs(meant)
+        kubernetes, part, gpus = self._cluster_needs(meant)
         planned = PlannedExperiment(
             ordinal=ordinal,
             parameters=point.shown(),
@@ -133,19 +134,26 @@ class Planner(Struct, frozen=True, kw_only=True):
                 mode=self.mode,
                 gpus=gpus,
                 container=(kubernetes or KubernetesSpec()).container.resources,
+                part=part,
             ),
             preflight=needs.findings,
         )
         return planned, lacking, notes
 
-    def _cluster_needs(self, point: Point) -> tuple[KubernetesSpec | None, int | None]:
-        """With its custom devices, and how many are held for them; None: as GPUs are."""
+    def _cluster_needs(
+        self, point: Point
+    ) -> tuple[KubernetesSpec | None, ClusterPart | None, int | None]:
+        """With its custom devices, the part of a GPU that is asked for, and how many are held;
+        None: as whole GPUs are.
+        """
+        part = part_of(self.task.gpus) if self.mode in CLUSTER_MODES else None
         if self.kubernetes is None or not self.node_ids:
-            return self.kubernetes, None
-        asked = devices_for(self.task.gpus, world_size(point), self.devices)
+            return self.kubernetes, part, None
+        asked = devices_for(self.task.gpus, world_size(point), self.devices, part)
         if asked is None:
-            return self.kubernetes, None
-        return replace(self.kubernetes, devices=asked.container), asked.gpus
+            return self.kubernetes, None, None
+        kubernetes = replace(self.kubernetes, devices=asked.container)
+        return kubernetes, asked.part, asked.gpus
 
     def _needs(self, parameters: Mapping[str, Any]) -> Preflight:
         tag = self.task.runtime_image_tag

@@ -8,9 +8,11 @@ from msgspec.structs import replace
 from schemas.cluster.kubernetes import ContainerResources
 from schemas.errors import ErrorCode
 from schemas.gpus.gpu_request import ClusterRequest, GpuRequest, ShareStrategy
+from schemas.gpus.vgpu import VGPU_CORES
 from schemas.task.task_file import DeploymentMode, GpuPreferences, TaskFile
 from services.orchestrator.domain.plan.executor_offers import CLUSTER_MODES
 from services.orchestrator.domain.plan.expansion import Point
+from shared.accelerator_rules.cluster_parts import ClusterPart, cluster_part
 from shared.accelerator_rules.preflight import Preflight
 from shared.accelerator_rules.quantities import mebibytes_up, milli
 from shared.errors import RefusedError
@@ -30,8 +32,10 @@ LARGEST_GROUP: Final = 4096
 NO_NEEDS: Final = Preflight()
 NO_RESOURCES: Final = ContainerResources()
 LARGEST_PARALLEL: Final = 64  # of `parallel_config`, as documented
+_OF_CLUSTERS: Final = ("mps_cores", "time_slices")
+_PARTS: Final = ("shares", "mig_profile", "vgpu_cores", *_OF_CLUSTERS)
 _NOT_WITH_MIG: Final = {"count": None, "num_nodes": 1}
-_NOT_WITH_SHARES: Final = {**_NOT_WITH_MIG, "min_memory_mb": None, "mig_profile": None}
+_NOT_WITH_SHARES: Final = {**_NOT_WITH_MIG, "min_memory_mb": None}
 
 
 def request_for(
@@ -43,17 +47,19 @@ def request_for(
     mode: DeploymentMode = DeploymentMode.PROCESS,
     gpus: int | None = None,
     container: ContainerResources = NO_RESOURCES,
+    part: ClusterPart | None = None,
 ) -> GpuRequest:
     """The configuration's request for GPUs; the task's `gpus` block goes before estimates.
 
-    In a cluster's mode `node_ids` are clusters, `gpus` what its definitions of devices come to, and
-    `container` what the task gives the engine's container beside GPUs.
+    In a cluster's mode `node_ids` are clusters, `gpus` what its definitions of devices come to,
+    `container` what the task gives the engine's container beside GPUs, and `part` what it asks for
+    in place of whole ones.
 
     Raises RefusedError for a degree of parallelism that is no positive whole number, for GPUs that
     several nodes cannot share evenly, and for what excludes shares.
     """
     wanted = task.gpus
-    if wanted is not None and (wanted.shares is not None or wanted.mig_profile is not None):
+    if wanted is not None:
         _check_parts(wanted, world_size(point), mode)
     count = gpus or (wanted.count if wanted and wanted.count else world_size(point))
     nodes = wanted.num_nodes if wanted else 1
@@ -72,10 +78,12 @@ def request_for(
         min_compute_capability=needs.capability,
         require=needs.selectors,
         cluster=(
-            _cluster(wanted or GpuPreferences(), container) if mode in CLUSTER_MODES else None
+            _cluster(wanted or GpuPreferences(), container, part) if mode in CLUSTER_MODES else None
         ),
-        mig_profile=wanted.mig_profile if wanted else None,
+        mig_profile=wanted.mig_profile if wanted and mode not in CLUSTER_MODES else None,
     )
+    if wanted is not None and wanted.vgpu_cores is not None and mode not in CLUSTER_MODES:
+        return _of_vgpu(request, wanted)
     if wanted is None or wanted.shares is None:
         return request
     return replace(
@@ -90,21 +98,74 @@ def request_for(
 
 
 def _check_parts(wanted: GpuPreferences, degree_of_all: int, mode: DeploymentMode) -> None:
-    asked = "shares" if wanted.shares is not None else "mig_profile"
+    asked = next((name for name in _PARTS if getattr(wanted, name) is not None), None)
+    if asked is None:
+        return
     unset_beside = _NOT_WITH_SHARES if asked == "shares" else _NOT_WITH_MIG
-    for name, unset in unset_beside.items():
+    for name, unset in {**unset_beside, **_others(asked)}.items():
         if getattr(wanted, name) != unset:
             raise _refused(f"expected no {name} with {asked}", f"$.gpus.{name}")
-    if degree_of_all > 1:
+    if degree_of_all > 1 and not _is_whole(wanted):
         raise _refused(
             f"expected whole GPUs (`count`) for {degree_of_all} parallel parts, got {asked}",
             f"$.gpus.{asked}",
         )
-    if mode in CLUSTER_MODES:
-        raise _refused(f"expected whole GPUs of a cluster, got {asked}", f"$.gpus.{asked}")
+    if mode in CLUSTER_MODES and asked == "shares":
+        parts = ", ".join(name for name in _PARTS if name != "shares")
+        raise _refused(
+            f"expected whole GPUs of a cluster, or one of {parts}; got shares", "$.gpus.shares"
+        )
+    if mode not in CLUSTER_MODES and asked in _OF_CLUSTERS:
+        raise _refused(
+            f"expected no {asked} outside of a cluster: ask for shares", f"$.gpus.{asked}"
+        )
 
 
-def _cluster(wanted: GpuPreferences, container: ContainerResources) -> ClusterRequest:
+def _is_whole(wanted: GpuPreferences) -> bool:
+    """Whether the cores that are asked for are whole GPUs, of which several may be one engine's."""
+    cores = wanted.vgpu_cores or wanted.mps_cores
+    return cores is not None and cores % VGPU_CORES == 0
+
+
+def _others(asked: str) -> dict[str, None]:
+    """Kinds of parts that exclude the one that is asked for."""
+    return {name: None for name in _PARTS if name != asked}
+
+
+def _of_vgpu(request: GpuRequest, wanted: GpuPreferences) -> GpuRequest:
+    """On a node of ours a vGPU is a part of a GPU's multiprocessors and memory."""
+    try:
+        found = replace(
+            request,
+            gpus=1,
+            min_memory_mb=None,
+            vgpu_cores=wanted.vgpu_cores,
+            vgpu_memory_mb=wanted.vgpu_memory_mb,
+        )
+    except ValueError as error:
+        raise _refused(str(error), "$.gpus.vgpu_cores") from error
+    if found.shares is None:
+        return replace(found, min_memory_mb=request.min_memory_mb)
+    return found  # as large a part of the memory comes with the cores
+
+
+def part_of(wanted: GpuPreferences | None) -> ClusterPart | None:
+    """Return the part of a cluster's GPU that a task asks for. Raises RefusedError."""
+    if wanted is None:
+        return None
+    return cluster_part(
+        vgpu_cores=wanted.vgpu_cores,
+        vgpu_memory_mb=wanted.vgpu_memory_mb,
+        mps_cores=wanted.mps_cores,
+        time_slices=wanted.time_slices,
+        mig_profile=wanted.mig_profile,
+        resource=wanted.resource,
+    )
+
+
+def _cluster(
+    wanted: GpuPreferences, container: ContainerResources, part: ClusterPart | None
+) -> ClusterRequest:
     if wanted.num_nodes > 1:
         raise _refused("expected 1 node of a cluster for each experiment", "$.gpus.num_nodes")
     if not wanted.select_node and (wanted.nodes or wanted.models):
@@ -123,7 +184,9 @@ def _cluster(wanted: GpuPreferences, container: ContainerResources) -> ClusterRe
         utilization_threshold_percent=wanted.utilization_threshold_percent,
         memory_threshold_percent=wanted.memory_threshold_percent,
         node_names=wanted.nodes,
-        resource=wanted.resource,
+        resource=part.resource if part is not None else wanted.resource,
+        units=part.units if part is not None else None,
+        memory_units=part.memory_units if part is not None else None,
         ranking=wanted.node_ranking,
         pod_cpu_count=_asked(container, "cpu", lambda text: milli(text) / 1000),
         pod_memory_mb=_asked(container, "memory", mebibytes_up),

@@ -19,9 +19,8 @@ from schemas.cluster.nodes import ClusterNode, GpuSupply, HostAmounts, NodeGpus
 from schemas.gpus.device_grant import ClusterPlacement
 from schemas.gpus.gpu_request import ClusterRequest, GpuRequest, NodeRanking
 from schemas.scheduler.reasons import Reason, ReasonCode
+from services.scheduler.domain.clusters.holdings import ClusterHolding, HeldOfNodes
 from services.scheduler.domain.clusters.host_room import (
-    NOTHING,
-    added,
     free_host,
     has_room,
     host_needs,
@@ -30,39 +29,19 @@ from services.scheduler.domain.clusters.host_room import (
 from services.scheduler.domain.clusters.node_gpus import (
     NO_METRICS,
     FreeGpus,
-    InFlight,
     NodeLoad,
     Thresholds,
-    bound_gpus,
     free_gpus_of,
     gpus_of,
     takes_pods,
 )
+from services.scheduler.domain.clusters.parts import part_of, part_words, parts_free
 from services.scheduler.domain.clusters.wishes import has_wishes, liking, restricts, suits
 from services.scheduler.domain.node_selection import sentence
 
 # Until a pod that has just been bound shows in the readings of its node.
 SETTLING: Final = timedelta(seconds=120)
 LEFT: Final = "left to the cluster's scheduler"
-
-_NOTHING: Final = InFlight()
-
-Place = tuple[NodeId, str, str]  # cluster, node, resource
-
-
-class ClusterHolding(Struct, frozen=True, kw_only=True):
-    """What a reservation holds of a cluster until it is given back; `host` beside its GPUs.
-
-    Without a `node_name` the cluster's own scheduler chooses.
-    """
-
-    reservation_id: UUID
-    cluster_id: NodeId
-    node_name: str | None
-    resource: str | None
-    gpus: int
-    granted_at: datetime
-    host: HostAmounts = NOTHING
 
 
 class Cluster(Struct, frozen=True, kw_only=True):
@@ -95,8 +74,8 @@ class _Candidate(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, int, float, int, str]:
-        """What is liked first; then more idle GPUs, or fewer that are left over; then less use of
-        late, and of as much the node with the fewest free ones.
+        """Order what is liked first; then more idle GPUs, or fewer that are left over; then less
+        use of late, and of as much the node with the fewest free ones.
         """
         node, (free, idle) = self.node, self.free_gpus
         load = self.cluster.loads.get(node.name, NO_METRICS)
@@ -116,15 +95,11 @@ class ClusterFleet:
     clusters: Sequence[Cluster]
     holdings: Iterable[ClusterHolding]
     now: datetime
-    _settled_by: datetime = field(init=False)
     _by_id: dict[NodeId, Cluster] = field(init=False)
-    _held: dict[Place, InFlight] = field(init=False)
-    _host_held: dict[tuple[NodeId, str], HostAmounts] = field(init=False)
+    _held: HeldOfNodes = field(init=False)
 
     def __post_init__(self) -> None:
-        self._held = {}
-        self._host_held = {}
-        self._settled_by = self.now - SETTLING
+        self._held = HeldOfNodes(self.now - SETTLING)
         self._by_id = {cluster.cluster_id: cluster for cluster in self.clusters}
         for holding in self.holdings:
             self.hold(holding)
@@ -136,21 +111,9 @@ class ClusterFleet:
 
     def hold(self, holding: ClusterHolding) -> None:
         """Count a holding from now on."""
-        if holding.node_name is None or holding.resource is None:
-            return
         cluster = self._by_id.get(holding.cluster_id)
-        node = cluster.nodes.get(holding.node_name) if cluster is not None else None
-        bound = bound_gpus(node, holding.resource, holding.reservation_id)
-        unbound = max(0, holding.gpus - bound)
-        is_settling = holding.granted_at > self._settled_by
-        place = (holding.cluster_id, holding.node_name, holding.resource)
-        before = self._held.get(place, _NOTHING)
-        self._held[place] = InFlight(
-            before.unbound + unbound, before.unsettled + (holding.gpus if is_settling else unbound)
-        )
-        if unbound:  # else its pod is there, and counted with all that it asks for
-            host = (holding.cluster_id, holding.node_name)
-            self._host_held[host] = added(self._host_held.get(host, NOTHING), holding.host)
+        node = cluster.nodes.get(holding.node_name or "") if cluster is not None else None
+        self._held.add(holding, node)
 
     def take(self, reservation_id: UUID, request: GpuRequest, placement: ClusterPlacement) -> None:
         """Count what was just chosen."""
@@ -163,6 +126,7 @@ class ClusterFleet:
                 gpus=placement.gpus,
                 granted_at=self.now,
                 host=host_needs(request),
+                part=part_of(request),
             )
         )
 
@@ -175,27 +139,30 @@ class ClusterFleet:
             return _unusable(named, wanted)
         if not wanted.selects_node:
             return _leave(request, wanted, usable, "the request selects no node")
+        part = part_of(request)
+        least = request.gpus if part is None else 1
         best: _Candidate | None = None
-        for each in self._candidates(request, wanted, usable, request.gpus):
+        for each in self._candidates(request, wanted, usable, least):
             if best is None or each.rank < best.rank:
                 best = each
         if best is not None:
             avoided = ", ".join(wanted.avoided_node_names)
-            return self._place(best, request.gpus, f"keeps off {avoided}; " if avoided else "")
+            return self._place(best, request, f"keeps off {avoided}; " if avoided else "")
         if wanted.avoided_node_names:  # better there than left to chance
             anywhere = replace(wanted, avoided_node_names=())
             return self.choose(replace(request, cluster=anywhere))
         suitable = list(self._candidates(request, wanted, usable, 0))
         most = max((each.free_gpus.idle for each in suitable), default=0)
-        asked = f"{_idle_gpus(request.gpus)}{room_words(host_needs(request))}"
+        what = _idle_gpus(request.gpus) if part is None else part_words(wanted.resource, part)
+        asked = f"{what}{room_words(host_needs(request))}"
         why = f"no node has {asked}; the most that one has is {most}"
         if not restricts(request, wanted):
             return _leave(request, wanted, usable, why)
         # The choice is not all Kubernetes': the best of those that may be taken, idle or not.
         if suitable:
-            ready = [each for each in suitable if each.takes(request.gpus)]
+            ready = [each for each in suitable if each.takes(least)]
             best = min(ready or suitable, key=lambda each: each.rank)
-            return self._place(best, request.gpus, f"{why}; ")
+            return self._place(best, request, f"{why}; ")
         is_by_name = wanted.node_names or not request.gpu_models
         code = ReasonCode.NODE_MISMATCH if is_by_name else ReasonCode.MODEL_MISMATCH
         names = ", ".join(each.cluster_id for each in usable)
@@ -220,11 +187,11 @@ class ClusterFleet:
         """What is left of a node; nothing of one that takes no pods."""
         if not takes_pods(node):
             return FreeGpus(0, 0)
-        in_flight = self._held.get((cluster.cluster_id, node.name, gpus.resource), _NOTHING)
+        in_flight = self._held.gpus((cluster.cluster_id, node.name, gpus.resource))
         return free_gpus_of(gpus, cluster.loads.get(node.name, NO_METRICS), in_flight, thresholds)
 
     def _free_host(self, cluster: Cluster, node: ClusterNode) -> HostAmounts | None:
-        return free_host(node, self._host_held.get((cluster.cluster_id, node.name), NOTHING))
+        return free_host(node, self._held.host(cluster.cluster_id, node.name))
 
     def _candidates(
         self, request: GpuRequest, wanted: ClusterRequest, clusters: Iterable[Cluster], least: int
@@ -237,14 +204,17 @@ class ClusterFleet:
             wanted.utilization_threshold_percent, wanted.memory_threshold_percent
         )
         is_choosy, held, needs = has_wishes(request, wanted), self._held, host_needs(request)
+        part = part_of(request)
         is_best_wanted = (
             least > 0 and not request.prefer and wanted.ranking is NodeRanking.MOST_IDLE
         )
         for cluster in clusters:
             cluster_id, loads = cluster.cluster_id, cluster.loads
             for name, node in cluster.nodes.items():
-                gpus = gpus_of(node, wanted.resource)
-                if gpus is None or (least and gpus.allocatable - gpus.requested < least):
+                gpus = gpus_of(node, wanted.resource, in_parts=part is not None)
+                if gpus is None or (
+                    part is None and least and gpus.allocatable - gpus.requested < least
+                ):
                     continue
                 if (
                     node.hostname is None
@@ -252,23 +222,46 @@ class ClusterFleet:
                     or (is_choosy and not suits(node, request, wanted))
                 ):
                     continue
-                promised = self._host_held.get((cluster_id, name), NOTHING)
-                fits = has_room(node, promised, needs)
+                fits = has_room(node, held.host(cluster_id, name), needs)
                 if least and not fits:
                     continue
-                in_flight = held.get((cluster_id, name, gpus.resource), _NOTHING)
-                free_gpus = free_gpus_of(gpus, loads.get(name, NO_METRICS), in_flight, thresholds)
+                place = (cluster_id, name, gpus.resource)
+                load, in_flight = loads.get(name, NO_METRICS), held.gpus(place)
+                if part is None:
+                    free_gpus = free_gpus_of(gpus, load, in_flight, thresholds)
+                else:  # readings of a shared GPU are its holders' use: only their age counts
+                    parts = parts_free(gpus, part, in_flight.unbound, held.parts(place))
+                    free_gpus = FreeGpus(parts, 0 if load.is_stale else parts)
                 if free_gpus.idle >= least:
                     least = free_gpus.idle if is_best_wanted else least
                     liked = liking(node, request) if request.prefer else 0
                     yield _Candidate(cluster, node, gpus, free_gpus, fits, liked, wanted.ranking)
 
-    def _place(self, chosen: _Candidate, gpus: int, why: str = "") -> Choice:
-        cluster, node, offered, free_gpus, *_ = chosen
-        host = self._free_host(cluster, node)
-        return _placed(
-            cluster, node, offered, _summary(cluster, node, offered, free_gpus, host), gpus, why
+    def _place(self, chosen: _Candidate, request: GpuRequest, why: str = "") -> Choice:
+        cluster, node, offered, found, *_ = chosen
+        wanted, part = request.cluster or ClusterRequest(), part_of(request)
+        place = (cluster.cluster_id, node.name, offered.resource)
+        load = cluster.loads.get(node.name, NO_METRICS)
+        thresholds = Thresholds(
+            wanted.utilization_threshold_percent, wanted.memory_threshold_percent
         )
+        gpus = free_gpus_of(offered, load, self._held.gpus(place), thresholds)
+        summary = _summary(cluster, node, offered, gpus, self._free_host(cluster, node))
+        says = sentence(summary)
+        if part is not None:
+            says = f"{node.name}: room for {found.free} of {part_words(offered.resource, part)}"
+        placement = ClusterPlacement(
+            cluster_id=cluster.cluster_id,
+            gpus=request.gpus,
+            node_name=node.name,
+            hostname=node.hostname,
+            resource=offered.resource,
+            supply=offered.supply,
+            message=f"{why}{says}",
+            units=wanted.units,
+            memory_units=wanted.memory_units,
+        )
+        return Choice(placement=placement, summary=summary)
 
 
 def selection(found: Choice | tuple[Reason, ...]) -> NodeSelection:
@@ -284,31 +277,12 @@ def selection(found: Choice | tuple[Reason, ...]) -> NodeSelection:
     )
 
 
-def _placed(
-    cluster: Cluster,
-    node: ClusterNode,
-    offered: NodeGpus,
-    summary: NodeGpuSummary,
-    gpus: int,
-    why: str,
-) -> Choice:
-    placement = ClusterPlacement(
-        cluster_id=cluster.cluster_id,
-        gpus=gpus,
-        node_name=node.name,
-        hostname=node.hostname,
-        resource=offered.resource,
-        supply=offered.supply,
-        message=f"{why}{sentence(summary)}",
-    )
-    return Choice(placement=placement, summary=summary)
-
-
 def _leave(
     request: GpuRequest, wanted: ClusterRequest, clusters: Sequence[Cluster], why: str
 ) -> Choice:
     """To the cluster whose emptiest node has the most GPUs left."""
-    left = [(each, _most_left(each, wanted.resource)) for each in clusters]
+    in_parts = part_of(request) is not None
+    left = [(each, _most_left(each, wanted.resource, in_parts=in_parts)) for each in clusters]
     chosen, gpus = min(left, key=lambda each: (-_left(each[1]), each[0].cluster_id))
     placement = ClusterPlacement(
         cluster_id=chosen.cluster_id,
@@ -316,6 +290,8 @@ def _leave(
         resource=gpus.resource if gpus is not None else wanted.resource,
         supply=gpus.supply if gpus is not None else GpuSupply.DEVICE_PLUGIN,
         message=f"{LEFT}: {why}",
+        units=wanted.units,
+        memory_units=wanted.memory_units,
     )
     return Choice(placement=placement)
 
@@ -339,8 +315,12 @@ def _unusable(named: Sequence[Cluster], wanted: ClusterRequest) -> tuple[Reason,
     )
 
 
-def _most_left(cluster: Cluster, resource: str | None) -> NodeGpus | None:
-    found = (gpus_of(node, resource) for node in cluster.nodes.values() if takes_pods(node))
+def _most_left(cluster: Cluster, resource: str | None, *, in_parts: bool) -> NodeGpus | None:
+    found = (
+        gpus_of(node, resource, in_parts=in_parts)
+        for node in cluster.nodes.values()
+        if takes_pods(node)
+    )
     return max((gpus for gpus in found if gpus is not None), key=_left, default=None)
 
 

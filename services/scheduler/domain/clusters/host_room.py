@@ -60,7 +60,7 @@ def has_room(node: ClusterNode, promised: HostAmounts, needs: HostAmounts) -> bo
     )
 
 
-def added(first: HostAmounts, second: HostAmounts) -> HostAmounts:
+def add_amounts(first: HostAmounts, second: HostAmounts) -> HostAmounts:
     """Return both together."""
     return HostAmounts(
         cpu_milli=first.cpu_milli + second.cpu_milli,

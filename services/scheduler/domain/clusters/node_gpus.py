@@ -93,16 +93,23 @@ def takes_pods(node: ClusterNode) -> bool:
     )
 
 
-def gpus_of(node: ClusterNode, resource: str | None) -> NodeGpus | None:
-    """The node's GPUs of this name; None: whole ones, by the name that has the most left."""
-    if len(node.gpus) == 1:
-        only = node.gpus[0]
-        is_meant = only.resource in WHOLE_GPUS if resource is None else only.resource == resource
-        return only if is_meant else None
+def gpus_of(node: ClusterNode, resource: str | None, *, in_parts: bool = False) -> NodeGpus | None:
+    """The node's GPUs of this name; None: whole ones, by the name that has the most left.
+
+    Where a device plugin shares each GPU among pods, what it counts are slices: `in_parts` alone
+    means them, and a GPU that is not shared has no slices.
+    """
     if resource is not None:
-        return next((each for each in node.gpus if each.resource == resource), None)
-    whole = [each for each in node.gpus if each.resource in WHOLE_GPUS]
+        named = next((each for each in node.gpus if each.resource == resource), None)
+        return named if named is not None and _is_meant(named, in_parts=in_parts) else None
+    whole = [each for each in node.gpus if each.resource in WHOLE_GPUS and each.sharing is None]
     return max(whole, key=lambda each: each.allocatable - each.requested, default=None)
+
+
+def _is_meant(gpus: NodeGpus, *, in_parts: bool) -> bool:
+    if in_parts:
+        return gpus.sharing is not None or gpus.units_per_gpu > 1
+    return gpus.sharing is None or gpus.resource not in WHOLE_GPUS
 
 
 def free_gpus_of(
@@ -121,12 +128,22 @@ def free_gpus_of(
     return FreeGpus(free, max(0, min(free, idle)))
 
 
-def bound_gpus(node: ClusterNode | None, resource: str, reservation_id: UUID) -> int:
-    """GPUs of a reservation that `requested` counts already."""
+class Bound(NamedTuple):
+    """What `requested` counts of a reservation already, in GPUs and in units."""
+
+    gpus: int = 0
+    units: int = 0
+
+
+def bound_of(node: ClusterNode | None, resource: str, reservation_id: UUID) -> Bound:
+    """Return what pods of a reservation ask for that are bound."""
     for gpus in node.gpus if node is not None else ():
         if gpus.resource == resource:
-            return gpus.by_reservation.get(reservation_id, 0)
-    return 0
+            return Bound(
+                gpus.by_reservation.get(reservation_id, 0),
+                gpus.units_by_reservation.get(reservation_id, 0),
+            )
+    return Bound()
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

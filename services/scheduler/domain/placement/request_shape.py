@@ -10,6 +10,7 @@ from services.scheduler.domain.placement.shares import (
     devices_needed,
     least_free,
     requested_hundredths,
+    unit_hundredths,
 )
 
 # The order of a namespace's requests: aged priority, arrival, id; smallest first.
@@ -41,6 +42,7 @@ class ShareShape(Struct, frozen=True, kw_only=True):
     hundredths: int
     strategy: ShareStrategy
     unfragmented: bool
+    unit: int | None = None
 
 
 class Shape(Struct, frozen=True, kw_only=True, cache_hash=True):
@@ -96,4 +98,5 @@ def _share_shape(request: GpuRequest) -> ShareShape:
         hundredths=requested_hundredths(request),
         strategy=request.share_strategy,
         unfragmented=request.unfragmented,
+        unit=unit_hundredths(request),
     )

@@ -61,6 +61,11 @@ def devices_needed(request: GpuRequest) -> int:
     )
 
 
+def unit_hundredths(request: GpuRequest) -> int | None:
+    """Return what a unit of a request's counted shares is; None where they are not counted."""
+    return WHOLE // request.units_per_gpu if request.share_units is not None else None
+
+
 def least_free(request: GpuRequest) -> int:
     """What a device has to have free, at least, to be taken at all."""
     return max(1, math.ceil(round(request.min_free_shares * WHOLE, 6)))
@@ -71,12 +76,15 @@ def divide_for(
 ) -> Parts | SharesRefused:
     """The request's parts of a node's devices; by single hundredths if the quantum has changed."""
     asked = requested_hundredths(request)
+    unit = unit_hundredths(request)
+    smallest = 1 if asked % quantum else quantum
     return divide(
         free,
         asked,
-        quantum=1 if asked % quantum else quantum,
+        quantum=smallest if unit is None else unit,
         strategy=request.share_strategy,
         unfragmented=request.unfragmented or of_one_device,
+        counted=unit is not None and not of_one_device,
     )
 
 
@@ -88,12 +96,15 @@ def divide(
     strategy: ShareStrategy = ShareStrategy.EVENLY,
     least_free: int = 0,
     unfragmented: bool = False,
+    counted: bool = False,
 ) -> Parts | SharesRefused:
     """Parts of devices that have so much `free`, in the order in which the node declares them.
 
     Devices with less than `least_free` are left out. `unfragmented`: what fits on one device is
     not spread over several because others hold parts of each, and the parts of more are nearly
-    equal. Raises ValueError for an amount that is negative or no multiple of the quantum.
+    equal. `counted`: the quantum is a unit, and `evenly` takes one of each device that has room
+    before it takes a second of any. Raises ValueError for an amount that is negative or no multiple
+    of the quantum.
     """
     if asked < 0 or asked % quantum:
         raise ValueError(f"expected a multiple of {quantum}, got {asked}")
@@ -107,6 +118,8 @@ def divide(
     order = sorted(usable, key=lambda place: -usable[place])  # ties as declared
     if strategy is ShareStrategy.FILL:
         parts = _fill(usable, order, asked)
+    elif counted:
+        parts = _level(usable, order, asked, quantum)
     else:
         parts = _evenly(usable, order, asked, quantum)
     if unfragmented and _is_fragmented([part for part in parts.values() if part], asked, quantum):

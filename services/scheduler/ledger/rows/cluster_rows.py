@@ -10,8 +10,9 @@ from msgspec import Struct
 from schemas.base import NodeId
 from schemas.gpus.device_grant import ClusterPlacement
 from schemas.gpus.gpu_request import GpuRequest
-from services.scheduler.domain.clusters.choice import ClusterHolding
+from services.scheduler.domain.clusters.holdings import ClusterHolding
 from services.scheduler.domain.clusters.host_room import host_needs
+from services.scheduler.domain.clusters.parts import part_of
 from services.scheduler.domain.model.inputs import QueuedRequest
 from shared.postgres.database import Connection, from_json, to_json
 
@@ -93,9 +94,9 @@ async def queued(connection: Connection) -> list[QueuedRequest]:
 async def open_holdings(connection: Connection) -> list[ClusterHolding]:
     """Everything that is not given back, quarantined or not."""
     return [
-        ClusterHolding(**dict(row) | {"host": host_needs(from_json(request, GpuRequest))})
+        ClusterHolding(**row, host=host_needs(request), part=part_of(request))
         for row in map(dict, await connection.fetch(_OPEN))
-        for request in (row.pop("request"),)
+        for request in (from_json(row.pop("request"), GpuRequest),)
     ]
 
 

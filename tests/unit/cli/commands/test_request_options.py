@@ -19,7 +19,9 @@ from services.cli.commands.gpus.exec import exec_command
 from services.cli.request_options import request_options
 
 
-def parsed(*arguments: str, whole_fleet: bool = True) -> GpuRequest:
+def parsed(
+    *arguments: str, whole_fleet: bool = True, kind: tuple[str, ...] = ("--gpus", "1")
+) -> GpuRequest:
     """The request that a command gets. Raises ClickException for what is none."""
     found: list[GpuRequest] = []
 
@@ -28,7 +30,7 @@ def parsed(*arguments: str, whole_fleet: bool = True) -> GpuRequest:
     def command(request: GpuRequest) -> None:
         found.append(request)
 
-    command.main(["--gpus", "1", *arguments], standalone_mode=False)
+    command.main([*kind, *arguments], standalone_mode=False)
     return found[0]
 
 
@@ -170,3 +172,57 @@ def test_exec_says_that_it_runs_nothing_in_a_cluster() -> None:
 
     assert isinstance(ended.exception, SystemExit)
     assert "`gpusteward reserve --cluster` holds them" in ended.output
+
+
+@pytest.mark.parametrize(
+    ("kind", "want"),
+    [
+        (("--vgpu-cores", "30"), {"resource": "tencent.com/vcuda-core", "units": 30}),
+        (
+            ("--vgpu-cores", "30", "--vgpu-memory", "8000"),
+            {"resource": "tencent.com/vcuda-core", "units": 30, "memory_units": 32},
+        ),
+        (("--mps-cores", "50"), {"resource": "nvidia.com/mps-core", "units": 50}),
+        (("--time-slices", "2"), {"resource": "nvidia.com/gpu.shared", "units": 2}),
+        (
+            ("--time-slices", "2", "--resource", "nvidia.com/gpu"),
+            {"resource": "nvidia.com/gpu", "units": 2},
+        ),
+        (("--mig-profile", "1g.10gb"), {"resource": "nvidia.com/mig-1g.10gb"}),
+    ],
+)
+def test_parts_of_a_clusters_gpus_can_be_asked_for(
+    kind: tuple[str, ...], want: dict[str, Any]
+) -> None:
+    assert parsed("--cluster", "k8s", kind=kind) == GpuRequest(
+        cluster=ClusterRequest(cluster_id="k8s", **want)
+    )
+
+
+def test_whole_cards_of_gpu_manager_are_so_many_gpus() -> None:
+    request = parsed("--cluster", "k8s", kind=("--vgpu-cores", "300"))
+
+    assert (request.gpus, request.cluster) == (
+        3,
+        ClusterRequest(cluster_id="k8s", resource="tencent.com/vcuda-core"),
+    )
+
+
+def test_counted_parts_on_nodes_of_ours_can_be_asked_for() -> None:
+    request = parsed(kind=("--share-units", "7", "--units-per-gpu", "10"))
+
+    assert request == GpuRequest(share_units=7, units_per_gpu=10)
+    assert request.shares == 0.7
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        (("--mps-cores", "50"), "add --cluster"),
+        (("--gpus", "1", "--time-slices", "1"), "expected one of"),
+        (("--vgpu-cores", "30", "--resource", "x/y", "--cluster", "k8s"), "no resource"),
+    ],
+)
+def test_a_part_that_cannot_be_had_is_told(kind: tuple[str, ...], says: str) -> None:
+    with pytest.raises(click.UsageError, match=says):
+        parsed(kind=kind)

@@ -13,7 +13,7 @@ from schemas.cluster.kubernetes import (
 )
 from schemas.executor.attempts import Runtime, RuntimeOffer
 from schemas.gpus.checks import LimitsPolicy, ResourceDefinition, Verdict
-from schemas.gpus.gpu_request import ClusterRequest
+from schemas.gpus.gpu_request import ClusterRequest, NodeRanking
 from schemas.task.task_file import DeploymentMode, TaskFile
 from services.orchestrator.domain.plan.cluster_objects import kubernetes_spec
 from services.orchestrator.domain.plan.executor_offers import Offer
@@ -274,6 +274,125 @@ def test_a_custom_device_comes_with_what_its_definitions_say(
     assert planned.engine.kubernetes is not None
     assert planned.engine.kubernetes.devices.limits == limits
     assert (planned.request.gpus, planned.request.node_ids) == (gpus, ("npus",))
+
+
+CORE, CORE_MEMORY = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
+GIVEN_CORES = ResourceDefinition(custom_name="gpu-manager", group="vgpu", key=CORE)
+GIVEN_MEMORY = structs.replace(GIVEN_CORES, key=CORE_MEMORY, default_value=8)
+
+
+def part_task(**gpus: Any) -> TaskFile:
+    return make_file(base_runtime="sglang", deployment_mode="ome", parameters={}, gpus=gpus)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "limits", "units"),
+    [
+        pytest.param({"vgpu_cores": 30}, {CORE: 30}, (CORE, 30, None), id="vGPU cores"),
+        pytest.param(
+            {"vgpu_cores": 30, "vgpu_memory_mb": 8_000},
+            {CORE: 30, CORE_MEMORY: 32},
+            (CORE, 30, 32),
+            id="with memory, in units of 256 MiB",
+        ),
+        pytest.param({"vgpu_cores": 100}, {CORE: 100}, (CORE, None, None), id="a whole card"),
+        pytest.param(
+            {"mps_cores": 50},
+            {"nvidia.com/mps-core": 50},
+            ("nvidia.com/mps-core", 50, None),
+            id="MPS",
+        ),
+        pytest.param(
+            {"time_slices": 1},
+            {"nvidia.com/gpu.shared": 1},
+            ("nvidia.com/gpu.shared", 1, None),
+            id="a time slice",
+        ),
+        pytest.param(
+            {"time_slices": 2, "resource": "nvidia.com/gpu"},
+            {"nvidia.com/gpu": 2},
+            ("nvidia.com/gpu", 2, None),
+            id="slices under the GPU's own name",
+        ),
+        pytest.param(
+            {"mig_profile": "1g.10gb"},
+            {"nvidia.com/mig-1g.10gb": 1},
+            ("nvidia.com/mig-1g.10gb", None, None),
+            id="a MIG instance",
+        ),
+    ],
+)
+def test_a_task_asks_a_cluster_for_a_part_of_a_gpu(
+    gpus: dict[str, Any], limits: dict[str, int], units: tuple[str, int | None, int | None]
+) -> None:
+    (planned,) = make_plan(part_task(**gpus), (CLUSTER,)).experiments
+
+    request = planned.request
+    assert request.cluster is not None
+    assert (
+        request.cluster.resource,
+        request.cluster.units,
+        request.cluster.memory_units,
+    ) == units
+    assert (request.gpus, request.shares, request.mig_profile) == (1, None, None)
+    assert planned.engine.kubernetes is not None
+    assert planned.engine.kubernetes.devices.limits == limits
+
+
+def test_a_part_gets_what_the_cluster_defines_beside_it() -> None:
+    offers = (offering("vgpus", GIVEN_CORES, GIVEN_MEMORY),)
+
+    (planned,) = make_plan(part_task(vgpu_cores=30), offers).experiments
+    (by_name,) = make_plan(
+        part_task(resource=CORE, resource_amounts={CORE: 30}), offers
+    ).experiments
+
+    for each in (planned, by_name):
+        assert each.request.cluster is not None
+        assert (each.request.cluster.units, each.request.cluster.memory_units) == (30, 8)
+        assert each.engine.kubernetes is not None
+        assert each.engine.kubernetes.devices.limits == {CORE: 30, CORE_MEMORY: 8}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "says"),
+    [
+        ({"vgpu_cores": 30, "mps_cores": 30}, "one of vgpu_cores, mps_cores"),
+        ({"mps_cores": 30, "mig_profile": "1g.10gb"}, "MPS serves no MIG instances"),
+        ({"vgpu_cores": 130}, "1 to 100, or a multiple of 100, got 130"),
+        ({"vgpu_memory_mb": 100}, "vgpu_cores with vgpu_memory_mb"),
+        ({"time_slices": 1, "resource": "amd.com/gpu"}, "got amd.com/gpu"),
+        ({"vgpu_cores": 30, "resource": "x.com/y"}, "no resource with vgpu_cores"),
+    ],
+)
+def test_a_part_that_no_plugin_serves_is_refused(gpus: dict[str, Any], says: str) -> None:
+    with pytest.raises(RefusedError, match=says):
+        make_plan(part_task(**gpus), (CLUSTER,))
+
+
+def test_what_the_engines_container_is_given_counts_when_a_node_is_chosen() -> None:
+    resources = {
+        "requests": {"cpu": "1500m", "memory": "2Gi"},
+        "limits": {"ephemeral-storage": "1G"},
+    }
+    task = make_file(
+        base_runtime="sglang",
+        deployment_mode="ome",
+        parameters={},
+        gpus={"cpu_count": 64, "node_ranking": "least_fragmenting"},
+        clusterservingruntime_config={
+            "preset": "sglang-llama-small",
+            "config_overrides": {"resources": resources},
+        },
+    )
+
+    (planned,) = make_plan(task, (CLUSTER,)).experiments
+
+    cluster = planned.request.cluster
+    assert cluster is not None
+    assert cluster.ranking is NodeRanking.LEAST_FRAGMENTING
+    assert (cluster.pod_cpu_count, cluster.pod_memory_mb) == (1.5, 2048)
+    assert cluster.pod_ephemeral_storage_mb == 954
 
 
 OTHER_NPU = structs.replace(NPU, default_value=4)

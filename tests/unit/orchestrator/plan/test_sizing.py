@@ -188,6 +188,31 @@ def test_a_task_asks_for_an_instance_with_room_for_its_model() -> None:
         request_for(make_file(gpus={"mig_profile": "1g.10gb", "count": 1}), point({}), ())
 
 
+def test_vgpu_cores_on_nodes_of_ours_are_shares_or_whole_gpus() -> None:
+    part = request_for(make_file(gpus={"vgpu_cores": 20, "vgpu_memory_mb": 4_000}), point({}), ())
+    whole = request_for(make_file(gpus={"vgpu_cores": 200}), point({"tp": 2}), ())
+
+    assert (part.shares, part.min_memory_mb, part.vgpu_cores) == (0.2, 20_000, None)
+    assert (whole.shares, whole.gpus) == (None, 2)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "path"),
+    [
+        ({"mps_cores": 50}, "$.gpus.mps_cores"),
+        ({"time_slices": 1}, "$.gpus.time_slices"),
+        ({"vgpu_cores": 50, "count": 1}, "$.gpus.count"),
+        ({"vgpu_cores": 50, "mig_profile": "1g.10gb"}, "$.gpus.vgpu_cores"),
+        ({"vgpu_cores": 150}, "$.gpus.vgpu_cores"),
+    ],
+)
+def test_parts_that_no_node_of_ours_gives_are_refused(gpus: dict[str, Any], path: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        request_for(make_file(gpus=gpus), point({}), ())
+
+    assert refused.value.path == path
+
+
 def test_a_cluster_gives_out_whole_gpus() -> None:
     with pytest.raises(RefusedError, match="whole GPUs"):
         request_for(make_file(gpus={"shares": 0.5}), point({}), (), mode=DeploymentMode.KUBERNETES)

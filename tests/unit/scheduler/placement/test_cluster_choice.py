@@ -18,8 +18,8 @@ from services.scheduler.domain.clusters.choice import (
     Choice,
     Cluster,
     ClusterFleet,
-    ClusterHolding,
 )
+from services.scheduler.domain.clusters.holdings import ClusterHolding
 from services.scheduler.domain.clusters.node_gpus import (
     STALE,
     GpuLoad,

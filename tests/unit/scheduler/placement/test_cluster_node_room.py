@@ -22,9 +22,9 @@ from services.scheduler.domain.clusters.choice import (
     Choice,
     Cluster,
     ClusterFleet,
-    ClusterHolding,
     selection,
 )
+from services.scheduler.domain.clusters.holdings import ClusterHolding
 from services.scheduler.domain.clusters.host_room import host_needs
 from services.scheduler.domain.model.inputs import QueuedRequest
 from services.scheduler.leader.cluster_decisions import decide_in_turn

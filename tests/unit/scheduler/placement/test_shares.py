@@ -1,6 +1,7 @@
 """How shares are divided among devices: the documented examples, and what holds for any amounts."""
 
 from itertools import combinations
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -85,6 +86,71 @@ def test_fill_takes_all_of_the_most_free_first(
     free: list[int], asked: int, parts: tuple[int, ...]
 ) -> None:
     assert parts_of(free, asked, strategy=FILL) == parts
+
+
+@pytest.mark.parametrize(
+    ("free", "asked", "parts"),
+    [
+        ([10, 10, 10], 7, (3, 2, 2)),
+        ([10, 10, 10], 2, (1, 1, 0)),
+        ([10, 10, 10], 30, (10, 10, 10)),
+        ([1, 10, 1], 3, (1, 1, 1)),  # one of each before a second of any
+        ([10, 1, 10], 7, (3, 1, 3)),
+        ([1, 10, 5], 9, (1, 4, 4)),  # the ones with room go on evenly
+        ([4, 0, 5], 4, (2, 0, 2)),
+        ([10, 10], 0, (0, 0)),
+    ],
+)
+def test_counted_units_are_spread_evenly_over_as_many_devices_as_have_room(
+    free: list[int], asked: int, parts: tuple[int, ...]
+) -> None:
+    assert parts_of(free, asked, counted=True) == parts
+
+
+def test_counted_units_that_fill_take_all_of_the_most_free_first() -> None:
+    assert parts_of([4, 10, 7], 15, counted=True, strategy=FILL) == (0, 10, 5)
+
+
+@given(st.lists(st.integers(0, 10), min_size=1, max_size=6), st.integers(0, 40))
+def test_no_device_has_two_units_more_than_one_that_still_has_room(
+    free: list[int], asked: int
+) -> None:
+    parts = divide([each * 10 for each in free], asked * 10, quantum=10, counted=True)
+
+    if asked > sum(free):
+        assert parts is SharesRefused.INSUFFICIENT
+        return
+    assert not isinstance(parts, SharesRefused)
+    units = [part // 10 for part in parts]
+    assert sum(units) == asked
+    assert all(0 <= unit <= room for unit, room in zip(units, free, strict=True))
+    with_room = [unit for unit, room in zip(units, free, strict=True) if unit < room]
+    assert not with_room or max(units) - min(with_room) <= 1
+
+
+def test_a_request_of_counted_units_is_granted_as_they_are_spread() -> None:
+    devices = [make_device(number) for number in range(3)]
+    request = GpuRequest(share_units=7, units_per_gpu=10)
+
+    placed = place(PlacementContext(fleet=Fleet.of(devices)), request)
+
+    assert request.shares == 0.7
+    assert placed is not None
+    assert sorted(placed.nodes[0].parts) == [20, 20, 30]
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"share_units": 7, "units_per_gpu": 30}, "100 is a multiple, got 30"),
+        ({"share_units": 7, "units_per_gpu": 10, "shares": 0.5}, "one of `shares`"),
+        ({"units_per_gpu": 10}, "expected `share_units`"),
+        ({"share_units": 7, "units_per_gpu": 10, "unfragmented": True}, "no `unfragmented`"),
+    ],
+)
+def test_units_that_mean_nothing_are_refused(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        GpuRequest(**fields)
 
 
 def test_parts_are_multiples_of_the_quantum_and_still_all_of_what_was_asked() -> None:

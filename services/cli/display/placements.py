@@ -1,0 +1,34 @@
+"""Where in a Kubernetes cluster a reservation's GPUs are, as text."""
+
+from schemas.cluster.nodes import GpuSupply
+from schemas.gpus.device_grant import ClusterPlacement
+from schemas.scheduler.views import ReservationView
+from shared.accelerator_rules.modes import memory_resource_of, units_per_gpu
+from shared.labels import RESERVATION_LABEL
+
+
+def pod_lines(reservation: ReservationView) -> list[str]:
+    """How a pod gets the GPUs that are held of a cluster; nothing for devices."""
+    if (place := reservation.cluster) is None:
+        return []
+    lines = [place.message, "a pod takes them with"]
+    lines.append(f"  label         {RESERVATION_LABEL}: {reservation.reservation_id}")
+    if place.hostname is not None:
+        lines.append(f"  nodeSelector  kubernetes.io/hostname: {place.hostname}")
+    if place.supply is GpuSupply.DRA:
+        lines.append(f"  claim         {place.gpus} of DeviceClass {place.resource}")
+    elif place.resource is not None:
+        units = place.units or place.gpus * units_per_gpu(place.resource)
+        lines.append(f"  limit         {place.resource}: {units}")
+        if place.memory_units is not None:
+            memory = memory_resource_of(place.resource)
+            lines.append(f"  limit         {memory}: {place.memory_units}")
+    return lines
+
+
+def placement_text(placement: ClusterPlacement | None) -> str:
+    """`k8s/gpu-7`, or `k8s` where the cluster's own scheduler chooses."""
+    if placement is None:
+        return ""
+    node = placement.node_name
+    return f"{placement.cluster_id}/{node}" if node is not None else placement.cluster_id
