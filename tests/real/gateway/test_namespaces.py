@@ -56,6 +56,7 @@ RULES: Final = {
     "POST /availability": FLEET,
     "POST /tasks/validate": FLEET,
     "GET /select-node": FLEET,
+    "POST /select-node": FLEET,
     "GET /gpus": FLEET,
     "GET /nodes": FLEET,
     "GET /nodes/{node_id:str}": FLEET,
