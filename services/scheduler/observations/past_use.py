@@ -37,7 +37,3 @@ class PastUse:
         """Return the node's mean of late; None where nothing was read."""
         known = self._means.get(node_id)
         return known[1] if known is not None else None
-
-    def forget(self, node_id: NodeId) -> None:
-        """Drop what was read of a node that has left."""
-        self._means.pop(node_id, None)
