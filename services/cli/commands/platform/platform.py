@@ -102,6 +102,8 @@ def up(
     on_loopback = loopback_asks == "always" or bool(others)
     tokens = tokens_file(host, data_dir, os.environ, on_loopback=on_loopback)
     _print_token_notice(DataDirectory(data_dir.resolve()), tokens, others)
+    if nats_url is not None:
+        _check_bus(nats_url, nats_credentials)
     nats_host, nats_port = host_and_port(nats_listen) if nats_listen else ("127.0.0.1", None)
     if simulate and fleet is None and not has_gpu_devices():
         fleet = default_fleet()
@@ -128,6 +130,20 @@ def up(
                 cluster=cluster,
             )
         )
+
+
+def _check_bus(url: str, credentials: Path | None) -> None:
+    """Raise CommandFailed where waiting would not help: services would end again and again."""
+    from services.cli.local_platform.bus_check import bus_trouble
+    from shared.local_platform.bus_users import BusUsers
+
+    if credentials is not None and credentials.is_dir():
+        credentials = BusUsers(credentials).path_of("orchestrator")
+    trouble = interruption.run(bus_trouble(url, credentials, needs_jetstream=True))
+    if trouble is not None and trouble.is_lasting:
+        raise CommandFailed(ErrorCode.UNAVAILABLE, trouble.sentence)
+    if trouble is not None:
+        click.echo(f"{trouble.sentence}\nthe services wait for it")
 
 
 def _print_token_notice(
@@ -168,10 +184,12 @@ def agent(
     context: str | None,
 ) -> None:
     """Join this machine's GPUs to a platform that runs elsewhere, until Ctrl-C."""
+    from services.cli.local_platform.bus_check import wait_for_bus
     from shared.local_platform.platform import AGENT_SERVICES, PlatformOptions
 
     node_id = _node_of(credentials, node_id)
     cluster = cluster_of(context, node_id, os.environ) if context is not None else None
+    interruption.run(wait_for_bus(nats_url, credentials, click.echo))
     run_until_stopped(
         PlatformOptions(
             data_dir=data_dir or default_data_dir(),
