@@ -19,7 +19,7 @@ from schemas.gpus import available_gpus, mig
 from schemas.orchestrator import deletion, presets
 from schemas.orchestrator import experiments as orchestrator
 from schemas.orchestrator import views as orchestrator_views
-from schemas.results import engine_metrics, prices, reports
+from schemas.results import engine_metrics, prices, reports, series
 from schemas.results import measurements as results
 from schemas.scheduler import devices as scheduler_devices
 from schemas.scheduler import drifts as scheduler_drifts
@@ -61,6 +61,7 @@ MODULES: tuple[ModuleType, ...] = (
     prices,
     engine_metrics,
     reports,
+    series,
     gateway,
     task_report,
     backlog,
@@ -105,7 +106,8 @@ REPLIES: dict[type[Query], type[Struct]] = {
     results.GetRequests: results.RequestsView,
     results.ListSamples: results.SampleList,
     results.ListSummaries: results.SummaryList,
-    results.GetSeries: results.SeriesView,
+    series.GetSeries: series.SeriesView,
+    series.ListPods: series.PodList,
     engine_metrics.GetEngineSeries: engine_metrics.EngineSeriesView,
     engine_metrics.ListEngineSamples: engine_metrics.EngineSampleList,
     results.GetReport: results.ReportView,

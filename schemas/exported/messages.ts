@@ -1027,6 +1027,8 @@ export interface DeviceSeries {
   device_uuid: string;
   index: number;
   points: SeriesPoint[];
+  name: string;
+  memory_total_mb: number | null;
 }
 
 /**
@@ -2048,9 +2050,11 @@ export interface GetSchedulerBacklog {
 /**
  * History of a metric in at most `points` buckets per device. Answered by `SeriesView`.
  *
- * By `pod` or `pod_namespace`, of Kubernetes: of devices in the whole minutes in which containers
- * of these pods had them, known once a minute is over. `gpu_model` is a part of the name, in which
- * case and separators do not matter. `kind_of_gpu` null: of every kind.
+ * `namespace` is one of ours: of the whole minutes in which its reservations, or pods of the
+ * namespace of its name, had a device. `readable` null: of pods of all namespaces. By `pod` or
+ * `pod_namespace`, of Kubernetes: of devices in the whole minutes in which containers of these pods
+ * had them, known once a minute is over. `gpu_model` is a part of the name, in which case and
+ * separators do not matter. `kind_of_gpu` null: of every kind.
  */
 export interface GetSeries {
   type: "results.series";
@@ -2065,6 +2069,9 @@ export interface GetSeries {
   gpu_model?: string | null;
   kind_of_gpu?: GpuKind | null;
   points?: number;
+  by?: SeriesBy;
+  namespace?: string | null;
+  readable?: string[] | null;
 }
 
 /**
@@ -2337,11 +2344,26 @@ export type GpuPod = [
   owner: string,
 ];
 
-/** A container of a Kubernetes pod that was given the GPU, or a share of it. */
+/**
+ * A container of a Kubernetes pod that was given the GPU, or a share of it.
+ *
+ * `kind`, `percent` and `owner` are as telemetry's `GpuPod` has them, `memory_given_mb` what of the
+ * GPU's memory it was given; null: nothing tells. `memory_used_mb` and `utilization_percent` are
+ * what its pod uses, by all of its containers: with `reading` `own` the pod has the device alone,
+ * or its processes told; with `gpu` they are the whole GPU's, which others have as well. null: an
+ * older gateway.
+ */
 export interface GpuPodView {
   namespace: string;
   pod: string;
   container: string;
+  kind: string;
+  percent: number | null;
+  memory_given_mb: number | null;
+  owner: string;
+  reading: WhoseReading | null;
+  memory_used_mb: number | null;
+  utilization_percent: number | null;
 }
 
 /**
@@ -2977,6 +2999,21 @@ export interface ListNamespaces {
 }
 
 /**
+ * Which pods of Kubernetes had GPUs in a time? Answered by `PodList`.
+ *
+ * Filters are as in `GetSeries`.
+ */
+export interface ListPods {
+  type: "results.list_pods";
+  start_at: string;
+  end_at: string;
+  node_id?: string | null;
+  kind_of_gpu?: GpuKind | null;
+  namespace?: string | null;
+  readable?: string[] | null;
+}
+
+/**
  * A namespace's own presets by name, after them those of this release; null: of all namespaces.
  * Answered by `PresetList`.
  */
@@ -3433,6 +3470,15 @@ export interface NodeSelection {
   hostname: string | null;
 }
 
+/** The history of a node's GPUs together. `memory_total_mb` is of those of which it is known. */
+export interface NodeSeries {
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  node_id: string;
+  gpus: number;
+  memory_total_mb: number | null;
+  points: SeriesPoint[];
+}
+
 /** Summaries by node name. */
 export interface NodeSummaries {
   type: "scheduler.node_summaries_view";
@@ -3620,6 +3666,50 @@ export interface PlannedExperiment {
   request: GpuRequest;
   memory_source: MemorySource;
   preflight: Finding[];
+}
+
+/**
+ * A pod and how many devices it had, or parts of them. `reservation_id` null: Kubernetes placed it
+ * by itself.
+ */
+export interface PodLine {
+  namespace: string;
+  pod: string;
+  owner: string;
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  node_id: string;
+  kind: string;
+  devices: number;
+  reservation_id: string | null;
+  first_at: string;
+  last_at: string;
+}
+
+/** By namespace and name; `left_out` were too many. */
+export interface PodList {
+  type: "results.pods";
+  pods: PodLine[];
+  left_out: number;
+}
+
+/**
+ * The history of a pod on one device.
+ *
+ * `memory_given_mb` is what of its memory it was given; null: nothing tells.
+ */
+export interface PodSeries {
+  namespace: string;
+  pod: string;
+  owner: string;
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  node_id: string;
+  device_uuid: string;
+  index: number;
+  kind: string;
+  percent: number | null;
+  memory_given_mb: number | null;
+  reading: WhoseReading;
+  points: SeriesPoint[];
 }
 
 /** What the processes of one of several pods on a GPU use of it; null is unknown. */
@@ -4738,6 +4828,14 @@ export type SelectorKey =
 /** How it is compared. `at_least` and `at_most` compare versions number by number. */
 export type SelectorOperator = "at_least" | "at_most" | "exists" | "in" | "not_in";
 
+/**
+ * What a series is of.
+ *
+ * A node's are the means of its GPUs added up, of utilization and temperature averaged; a pod's are
+ * of each GPU that it had, by whole minutes.
+ */
+export type SeriesBy = "gpu" | "node" | "pod";
+
 /** What a history query can show. */
 export type SeriesMetric =
   | "memory_used_mb"
@@ -4753,12 +4851,15 @@ export type SeriesPoint = [
   mean: number,
 ];
 
-/** History per device. */
+/** History per device, node or pod, whichever was asked for; `left_out` pods were too many. */
 export interface SeriesView {
   type: "results.series_view";
   metric: SeriesMetric;
   bucket_seconds: number;
   devices: DeviceSeries[];
+  nodes: NodeSeries[];
+  pods: PodSeries[];
+  left_out: number;
 }
 
 /** A run that counts only where its configuration has no other, and why. */
@@ -5643,6 +5744,9 @@ export interface WhatIf {
   request: GpuRequest;
 }
 
+/** Whose use the readings of a pod are. */
+export type WhoseReading = "gpu" | "own";
+
 /** A measured run, by the executing node's clock. */
 export interface Window {
   started_at: string;
@@ -5862,7 +5966,6 @@ export type MessageType =
   | "results.get_memory_trend"
   | "results.report"
   | "results.get_requests"
-  | "results.series"
   | "results.get_summary"
   | "results.list_samples"
   | "results.list_summaries"
@@ -5875,6 +5978,8 @@ export type MessageType =
   | "results.waits"
   | "results.waste"
   | "results.waterfall"
+  | "results.series"
+  | "results.list_pods"
   | "gateway.custom"
   | "executor.get_backlog"
   | "orchestrator.get_backlog"

@@ -31,6 +31,7 @@ from schemas.gpus.checks import ResourceDefinition
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.orchestrator.views import ExperimentView
 from schemas.results.measurements import GpuMemoryTrend, GpuMonitoring
+from schemas.results.series import WhoseReading
 from schemas.scheduler.devices import CordonState, DeviceState
 from schemas.scheduler.idle import ExemptionReason
 from schemas.scheduler.namespaces import GpuAmount, Weight
@@ -106,11 +107,25 @@ class GpuProcessView(Struct, frozen=True, kw_only=True):
 
 
 class GpuPodView(Struct, frozen=True, kw_only=True):
-    """A container of a Kubernetes pod that was given the GPU, or a share of it."""
+    """A container of a Kubernetes pod that was given the GPU, or a share of it.
+
+    `kind`, `percent` and `owner` are as telemetry's `GpuPod` has them, `memory_given_mb` what of
+    the GPU's memory it was given; None: nothing tells. `memory_used_mb` and `utilization_percent`
+    are what its pod uses, by all of its containers: with `reading` `own` the pod has the device
+    alone, or its processes told; with `gpu` they are the whole GPU's, which others have as well.
+    None: an older gateway.
+    """
 
     namespace: str
     pod: str
     container: str
+    kind: str = ""
+    percent: int | None = None
+    memory_given_mb: Mebibytes | None = None
+    owner: str = ""
+    reading: WhoseReading | None = None
+    memory_used_mb: Mebibytes | None = None
+    utilization_percent: float | None = None
 
 
 class GpuView(View, frozen=True, kw_only=True, tag="gateway.gpu"):

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from schemas.base import ListQuery, ListView, Query, Seconds, UtcDatetime, View
 from schemas.executor.attempts import AttemptPhase
-from schemas.results.measurements import SeriesPoint
+from schemas.results.series import SeriesPoint
 
 
 class EngineMetric(StrEnum):

@@ -21,7 +21,6 @@ from schemas.base import (
     View,
 )
 from schemas.gpus.device_grant import DeviceGrant
-from schemas.gpus.kinds import GpuKind
 from schemas.task.benchmark import BenchmarkMetrics
 from schemas.telemetry.monitoring import GpuStats
 
@@ -280,62 +279,6 @@ class SummaryList(ListView, frozen=True, kw_only=True, tag="results.summaries"):
 
     summaries: tuple[SummaryView, ...]
     next_after_experiment_id: UUID | None = None
-
-
-class SeriesMetric(StrEnum):
-    """What a history query can show."""
-
-    UTILIZATION_PERCENT = "utilization_percent"
-    MEMORY_USED_MB = "memory_used_mb"
-    TEMPERATURE_C = "temperature_c"
-    POWER_DRAW_W = "power_draw_w"
-
-
-class GetSeries(Query, frozen=True, kw_only=True, tag="results.series"):
-    """History of a metric in at most `points` buckets per device. Answered by `SeriesView`.
-
-    By `pod` or `pod_namespace`, of Kubernetes: of devices in the whole minutes in which containers
-    of these pods had them, known once a minute is over. `gpu_model` is a part of the name, in
-    which case and separators do not matter. `kind_of_gpu` None: of every kind.
-    """
-
-    metric: SeriesMetric
-    start_at: UtcDatetime
-    end_at: UtcDatetime
-    node_id: NodeId | None = None
-    device_uuid: DeviceUuid | None = None
-    experiment_id: UUID | None = None
-    pod_namespace: str | None = None
-    pod: str | None = None
-    gpu_model: str | None = None
-    kind_of_gpu: GpuKind | None = None
-    points: Annotated[int, Meta(ge=1, le=5000)] = 300
-
-
-class SeriesPoint(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
-    """One bucket: its start, and min, max, mean of the known readings."""
-
-    at: UtcDatetime
-    min: float
-    max: float
-    mean: float
-
-
-class DeviceSeries(Struct, frozen=True, kw_only=True):
-    """One device's history; a bucket without a known reading is absent."""
-
-    node_id: NodeId
-    device_uuid: DeviceUuid
-    index: Count
-    points: tuple[SeriesPoint, ...]
-
-
-class SeriesView(View, frozen=True, kw_only=True, tag="results.series_view"):
-    """History per device."""
-
-    metric: SeriesMetric
-    bucket_seconds: Seconds
-    devices: tuple[DeviceSeries, ...]
 
 
 class GetReport(Query, frozen=True, kw_only=True, tag="results.report"):

@@ -22,6 +22,7 @@ FUNCTIONS: Final = {
     f"{_COMMANDS}.gpus.insight": (
         *("availability", "cluster", "estimate", "replay", "select_node", "why"),
     ),
+    f"{_COMMANDS}.gpus.pods": ("pods",),
     f"{_COMMANDS}.gpus.reservations": ("release", "renew", "reserve"),
     f"{_COMMANDS}.gpus.top": ("top",),
     f"{_COMMANDS}.gpus.what_if": ("what_if",),

@@ -16,10 +16,9 @@ from schemas.results.engine_metrics import (
     GetEngineSeries,
     ListEngineSamples,
 )
-from schemas.results.measurements import SeriesPoint
-from services.results.domain.rollup import SMALLEST_BUCKET
+from schemas.results.series import SeriesPoint
+from services.results.domain.rollup import LARGEST_ANSWER_POINTS, SMALLEST_BUCKET
 from services.results.erasure import lock_task
-from services.results.history import LARGEST_ANSWER_POINTS
 from shared.messaging.bus import Route, query_route
 from shared.messaging.paging import cursor_at, place_at
 from shared.postgres.database import Connection, Database

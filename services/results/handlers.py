@@ -15,19 +15,18 @@ from schemas.results.measurements import (
     GetMemoryTrend,
     GetReport,
     GetRequests,
-    GetSeries,
     GetSummary,
     ListSummaries,
     MemoryTrendView,
     ReportView,
     RequestsView,
-    SeriesView,
     SummaryList,
     SummaryView,
 )
+from schemas.results.series import GetSeries, ListPods, PodList, SeriesBy, SeriesView
 from schemas.task.benchmark import BenchmarkMetrics
 from schemas.telemetry.readings import HealthChanged, HealthKind, InventoryReported
-from services.results import driver_versions, erasure, history
+from services.results import driver_versions, erasure, history, pod_history
 from services.results.domain.rollup import Level
 from services.results.samples.partitions import midnight
 from services.results.summaries import memory_trends, summary_rows
@@ -167,7 +166,15 @@ class Handlers:
         """History of a metric."""
         _require_order(query.start_at, query.end_at)
         async with self.database.transaction() as connection:
+            if query.by is SeriesBy.POD:
+                return await pod_history.pod_series(connection, query)
             return await history.series(connection, query, self._kept_from())
+
+    async def list_pods(self, query: ListPods) -> PodList:
+        """List the pods that had GPUs."""
+        _require_order(query.start_at, query.end_at)
+        async with self.database.transaction() as connection:
+            return await pod_history.list_pods(connection, query)
 
     def _kept_from(self) -> dict[Level, datetime]:
         today = midnight(utcnow().date())
@@ -228,5 +235,6 @@ def build_routes(handlers: Handlers) -> list[Route]:
         query_route(handlers.get_requests, GetRequests),
         query_route(handlers.list_summaries, ListSummaries),
         query_route(handlers.get_series, GetSeries),
+        query_route(handlers.list_pods, ListPods),
         query_route(handlers.get_report, GetReport),
     ]

@@ -5,22 +5,27 @@ from datetime import datetime
 from typing import Final
 
 from schemas.gpus.kinds import GpuKind
-from schemas.results.measurements import (
+from schemas.results.measurements import GetReport, ReportView, UsageRow
+from schemas.results.series import (
     DeviceSeries,
-    GetReport,
     GetSeries,
-    ReportView,
+    SeriesBy,
     SeriesMetric,
     SeriesPoint,
     SeriesView,
-    UsageRow,
 )
-from services.results.domain.rollup import SMALLEST_BUCKET, Level, Piece, Plan, plan
+from services.results.domain.node_sums import sums_by_node
+from services.results.domain.rollup import (
+    LARGEST_ANSWER_POINTS,
+    SMALLEST_BUCKET,
+    Level,
+    Piece,
+    Plan,
+    plan,
+)
 from shared.gpu.model_names import matches_model
 from shared.postgres.database import Connection, Row
 
-# What fits into one message of the bus with room to spare.
-LARGEST_ANSWER_POINTS: Final = 12_000
 MIG: Final = "MIG-"  # how drivers begin the uuid of an instance
 MOST_ROWS: Final = 50_000  # read for one answer, where a coarser rollup can give it
 
@@ -34,7 +39,7 @@ WHERE experiment_id = $1 AND observed_at >= $2 AND observed_at < $3
 
 # One step into an index for each device; a plain EXISTS may be planned as a scan of all samples.
 SELECT_DEVICES: Final = """
-SELECT device_no, node_id, device_uuid, device_index, name
+SELECT device_no, node_id, device_uuid, device_index, name, total_memory_mb
 FROM device CROSS JOIN LATERAL (
     (SELECT FROM sample_hour
      WHERE sample_hour.device_no = device.device_no
@@ -48,7 +53,7 @@ ORDER BY node_id, device_index, device_uuid
 """
 
 SELECT_EXPERIMENT_DEVICES: Final = """
-SELECT device_no, node_id, device_uuid, device_index, name FROM device
+SELECT device_no, node_id, device_uuid, device_index, name, total_memory_mb FROM device
 WHERE ($1::text IS NULL OR node_id = $1) AND ($2::text IS NULL OR device_uuid = $2)
   AND EXISTS (
     SELECT FROM experiment_sample JOIN attempt USING (attempt_id)
@@ -58,12 +63,38 @@ ORDER BY node_id, device_index, device_uuid
 """
 
 SELECT_POD_DEVICES: Final = """
-SELECT device_no, node_id, device_uuid, device_index, name FROM device
+SELECT device_no, node_id, device_uuid, device_index, name, total_memory_mb FROM device
 WHERE ($1::text IS NULL OR node_id = $1) AND ($2::text IS NULL OR device_uuid = $2)
   AND device_no IN (
     SELECT device_no FROM pod_device
     WHERE ($5::text IS NULL OR namespace = $5) AND ($6::text IS NULL OR pod = $6)
-      AND minutes && tstzrange($3, $4))
+      AND ($7::text[] IS NULL OR namespace = ANY ($7)) AND minutes && tstzrange($3, $4))
+ORDER BY node_id, device_index, device_uuid
+"""
+
+# The whole minutes in which reservations or pods of a namespace had each device.
+OF_NAMESPACE: Final = """
+SELECT device_no, range_agg(tstzrange(date_bin('1 minute', since, '2000-01-01Z'),
+    date_bin('1 minute', until, '2000-01-01Z') + interval '1 minute')) AS times
+FROM (
+    SELECT device_no, greatest(holding.granted_at, {start}::timestamptz) AS since,
+        least(holding.ended_at, {end}::timestamptz) AS until
+    FROM device_holding AS holding JOIN reservation USING (reservation_id)
+    WHERE namespace = {namespace}
+      AND holding.granted_at < {end} AND holding.ended_at > {start}
+    UNION ALL
+    SELECT device_no, greatest(lower(had), {start}::timestamptz), least(upper(had), {end})
+    FROM pod_holding JOIN pod USING (pod_id) LEFT JOIN reservation USING (reservation_id)
+    CROSS JOIN unnest(times) AS had
+    WHERE coalesce(reservation.namespace, pod.namespace) = {namespace}
+      AND had && tstzrange({start}, {end})) AS held
+GROUP BY device_no
+"""
+SELECT_HELD_DEVICES: Final = f"""
+SELECT device_no, node_id, device_uuid, device_index, name, total_memory_mb
+FROM ({OF_NAMESPACE.format(start="$3", end="$4", namespace="$5")}) AS held
+JOIN device USING (device_no)
+WHERE ($1::text IS NULL OR node_id = $1) AND ($2::text IS NULL OR device_uuid = $2)
 ORDER BY node_id, device_index, device_uuid
 """
 
@@ -113,7 +144,12 @@ SELECT * FROM ({sources}) AS source WHERE EXISTS (
     SELECT FROM pod_device
     WHERE pod_device.device_no = source.device_no AND minutes @> at
       AND ({namespace}::text IS NULL OR namespace = {namespace})
-      AND ({pod}::text IS NULL OR pod = {pod}))
+      AND ({pod}::text IS NULL OR pod = {pod})
+      AND ({readable}::text[] IS NULL OR namespace = ANY ({readable})))
+"""
+HELD_BY: Final = """
+SELECT source.* FROM ({sources}) AS source JOIN ({held}) AS held
+    ON held.device_no = source.device_no AND times @> at
 """
 
 TABLES: Final = {Level.MINUTE: "sample_minute", Level.HOUR: "sample_hour"}
@@ -172,7 +208,11 @@ async def series(
     elif _is_of_pods(query):
         # An hour may be partly another's.
         kept_from = {**kept_from, Level.HOUR: end_at}
-        devices = await connection.fetch(SELECT_POD_DEVICES, *asked, query.pod_namespace, query.pod)
+        of_pods = (query.pod_namespace, query.pod, query.readable)
+        devices = await connection.fetch(SELECT_POD_DEVICES, *asked, *of_pods)
+    elif query.namespace is not None:
+        kept_from = {**kept_from, Level.HOUR: end_at}
+        devices = await connection.fetch(SELECT_HELD_DEVICES, *asked, query.namespace)
     else:
         devices = await connection.fetch(SELECT_DEVICES, *asked)
     if query.gpu_model is not None:
@@ -188,18 +228,23 @@ async def series(
     starts: dict[int, datetime] = {}
     for number in {number for of_device in found.values() for number in of_device["numbers"]}:
         starts[number] = max(chosen.origin + number * chosen.bucket, start_at)
+    of_devices = tuple(
+        DeviceSeries(
+            node_id=device["node_id"],
+            device_uuid=device["device_uuid"],
+            index=device["device_index"],
+            points=_points(found.get(device["device_no"]), starts),
+            name=device["name"],
+            memory_total_mb=device["total_memory_mb"],
+        )
+        for device in devices
+    )
+    is_by_node = query.by is SeriesBy.NODE
     return SeriesView(
         metric=query.metric,
         bucket_seconds=chosen.bucket.total_seconds(),
-        devices=tuple(
-            DeviceSeries(
-                node_id=device["node_id"],
-                device_uuid=device["device_uuid"],
-                index=device["device_index"],
-                points=_points(found.get(device["device_no"]), starts),
-            )
-            for device in devices
-        ),
+        devices=() if is_by_node else of_devices,
+        nodes=sums_by_node(query.metric, of_devices) if is_by_node else (),
     )
 
 
@@ -246,10 +291,11 @@ async def _plan(
             SELECT_DUE, list({device["node_id"] for device in devices}), start_at, end_at
         )
     )
+    most_points = LARGEST_ANSWER_POINTS // max(1, _series_of(query, devices))
     return plan(
         start_at,
         end_at,
-        points=max(1, min(query.points, LARGEST_ANSWER_POINTS // max(len(devices), 1))),
+        points=max(1, min(query.points, most_points)),
         devices=len(devices),
         most_rows=MOST_ROWS,
         kept_from=dict.fromkeys(Level, end_at) | {Level.RAW: start_at}
@@ -274,10 +320,24 @@ async def _buckets(
         sources.append(_source(query, piece, len(arguments)))
     source = " UNION ALL ".join(sources)
     if _is_of_pods(query):
-        arguments += [query.pod_namespace, query.pod]
+        arguments += [query.pod_namespace, query.pod, query.readable]
         last = len(arguments)
-        source = OF_PODS.format(sources=source, namespace=f"${last - 1}", pod=f"${last}")
+        source = OF_PODS.format(
+            sources=source, namespace=f"${last - 2}", pod=f"${last - 1}", readable=f"${last}"
+        )
+    elif query.namespace is not None and query.experiment_id is None:
+        arguments += [query.namespace, query.start_at, query.end_at]
+        last = len(arguments)
+        held = OF_NAMESPACE.format(namespace=f"${last - 2}", start=f"${last - 1}", end=f"${last}")
+        source = HELD_BY.format(sources=source, held=held)
     return await connection.fetch(SELECT_BUCKETS.format(sources=source), *arguments)
+
+
+def _series_of(query: GetSeries, devices: Sequence[Row]) -> int:
+    """Return how many lines the answer has."""
+    if query.by is SeriesBy.NODE:
+        return len({device["node_id"] for device in devices})
+    return len(devices)
 
 
 def _is_of_pods(query: GetSeries) -> bool:

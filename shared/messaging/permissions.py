@@ -74,13 +74,13 @@ from schemas.results.measurements import (
     GetMemoryTrend,
     GetReport,
     GetRequests,
-    GetSeries,
     GetSummary,
     ListSamples,
     ListSummaries,
 )
 from schemas.results.prices import GetGpuPrices
 from schemas.results.reports import GetIdle, GetWaterfall, ReportQuery
+from schemas.results.series import GetSeries, ListPods
 from schemas.scheduler.devices import Cordon, DeviceEvent, Drain, Uncordon
 from schemas.scheduler.drifts import DriftEvent
 from schemas.scheduler.idle import ExemptReservation
@@ -219,6 +219,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
             GetMemoryTrend,
             GetRequests,
             GetSeries,
+            ListPods,
             GetReport,
             ReportQuery,
             GetIdle,

@@ -32,7 +32,7 @@ import psutil
 
 from schemas.base import subject_for
 from schemas.gpus.device_grant import DeviceGrant
-from schemas.results.measurements import GetSeries, SeriesMetric
+from schemas.results.series import GetSeries, SeriesMetric
 from schemas.telemetry.readings import GpuReading, GpuSampled, Source
 from services.results import history
 from services.results.app import create_service

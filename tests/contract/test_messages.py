@@ -26,7 +26,7 @@ from schemas.gpus import available_gpus, mig
 from schemas.orchestrator import deletion, presets
 from schemas.orchestrator import experiments as orchestrator
 from schemas.orchestrator import views as orchestrator_views
-from schemas.results import engine_metrics, prices, reports
+from schemas.results import engine_metrics, prices, reports, series
 from schemas.results import measurements as results
 from schemas.scheduler import devices as scheduler_devices
 from schemas.scheduler import drifts as scheduler_drifts
@@ -74,6 +74,7 @@ OWNERS = {
     executor_running: "executor",
     prices: "results",
     reports: "results",
+    series: "results",
     results: "results",
     engine_metrics: "results",
     gateway: "gateway",

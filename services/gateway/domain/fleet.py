@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct, convert
 
 from schemas.executor.attempts import ExecutorReported
-from schemas.gateway.views import GpuPodView, GpuProcessView, GpuView, NodeView
+from schemas.gateway.views import GpuProcessView, GpuView, NodeView
 from schemas.scheduler.devices import DeviceState
 from schemas.scheduler.views import AllocationMap, DeviceAllocation, NodeAllocation
 from schemas.telemetry.readings import (
@@ -18,6 +18,7 @@ from schemas.telemetry.readings import (
     InventoryReported,
     Source,
 )
+from services.gateway.domain.pod_views import pod_views
 from shared.gpu.scoring import availability_score
 from shared.gpu.share_units import shares_per_gpu
 
@@ -52,7 +53,6 @@ FACTS_FIELDS: Final = (
 )
 DeviceKey = tuple[str, str]
 Processes = tuple[GpuProcessView, ...] | None
-Pods = tuple[GpuPodView, ...] | None
 
 
 class LatestSample(Struct, frozen=True, kw_only=True):
@@ -131,7 +131,7 @@ def _gpu_view(
             gpu.utilization_percent, gpu.memory_free_mb, gpu.memory_total_mb
         ),
         processes=convert(gpu.processes, Processes, from_attributes=True),
-        pods=convert(gpu.pods, Pods, from_attributes=True),
+        pods=pod_views(gpu),
         state=held.state if held else None,
         reservation_id=held.reservation_id if held else None,
         namespace=held.namespace if held else None,

@@ -12,15 +12,8 @@ from schemas.errors import ErrorCode
 from schemas.gateway.views import CustomEvent, CustomEventRequest, EventList, Published
 from schemas.gpus.kinds import GpuKind
 from schemas.results.engine_metrics import EngineSeriesView, GetEngineSeries
-from schemas.results.measurements import (
-    GetReport,
-    GetRequests,
-    GetSeries,
-    ReportView,
-    RequestsView,
-    SeriesMetric,
-    SeriesView,
-)
+from schemas.results.measurements import GetReport, GetRequests, ReportView, RequestsView
+from schemas.results.series import GetSeries, ListPods, PodList, SeriesBy, SeriesMetric, SeriesView
 from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
 from services.gateway.domain.event_filter import EventFilter
@@ -28,6 +21,7 @@ from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
     Caller,
     IdempotencyKey,
+    InNamespace,
     OnNode,
     TheGateway,
     command_id_of,
@@ -78,13 +72,16 @@ async def get_series(
     gpu_model: FromQuery[str | None] = None,
     kind_of_gpu: FromQuery[GpuKind | None] = None,
     points: Annotated[int, QueryParameter(ge=1, le=5000)] = 300,
+    by: FromQuery[SeriesBy] = SeriesBy.GPU,
+    namespace: InNamespace = None,
 ) -> SeriesView:
-    """A metric's history per device in at most `points` buckets.
+    """A metric's history in at most `points` buckets, per device, or `by` node or pod.
 
     The last hour unless `range`, or `start_at` and `end_at`, say otherwise; of an experiment, all
-    of its own samples; of pods of Kubernetes, the minutes in which they had the device.
-    `gpu_model` is a part of the name; `kind_of_gpu` leaves whole GPUs, MIG instances, or GPUs that
-    were held in parts.
+    of its own samples; of pods of Kubernetes, or of what a `namespace` had, the whole minutes in
+    which they had the device. `gpu_model` is a part of the name; `kind_of_gpu` leaves whole GPUs,
+    MIG instances, or what was handed out in parts in that way. A pod's `reading` says whether it is
+    its own use or, for some of the time, the whole GPU's.
     """
     if experiment_id is not None:
         await require_readable(gateway, identity, experiment_id)
@@ -102,8 +99,44 @@ async def get_series(
         gpu_model=gpu_model,
         kind_of_gpu=kind_of_gpu,
         points=points,
+        by=by,
+        namespace=None if namespace is None else identity.namespace_to_read(namespace),
+        readable=_readable(identity),
     )
     return await gateway.bus.query(query, SeriesView, timeout_seconds=SERIES_TIMEOUT_SECONDS)
+
+
+@get("/pods")
+async def list_pods(
+    gateway: TheGateway,
+    identity: Caller,
+    last: Annotated[Range | None, QueryParameter(name="range")] = None,
+    start_at: FromQuery[datetime | None] = None,
+    end_at: FromQuery[datetime | None] = None,
+    node_id: OnNode = None,
+    kind_of_gpu: FromQuery[GpuKind | None] = None,
+    namespace: InNamespace = None,
+) -> PodList:
+    """The pods of Kubernetes that had GPUs, of the last hour by default.
+
+    Those of the caller's namespaces: a pod of a reservation is of its namespace, another of that of
+    its own name.
+    """
+    end = end_at or utcnow()
+    query = ListPods(
+        start_at=start_at or end - (last or Range.HOUR).length,
+        end_at=end,
+        node_id=node_id,
+        kind_of_gpu=kind_of_gpu,
+        namespace=None if namespace is None else identity.namespace_to_read(namespace),
+        readable=_readable(identity),
+    )
+    return await gateway.bus.query(query, PodList, timeout_seconds=SERIES_TIMEOUT_SECONDS)
+
+
+def _readable(identity: Identity) -> tuple[str, ...] | None:
+    """Return whose pods may be seen; None: everybody's."""
+    return None if identity.reads_everything else identity.namespaces
 
 
 @get("/experiments/{experiment_id:str}/requests")

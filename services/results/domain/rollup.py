@@ -10,6 +10,8 @@ SECOND: Final = timedelta(seconds=1)
 MINUTE: Final = timedelta(minutes=1)
 HOUR: Final = timedelta(hours=1)
 SMALLEST_BUCKET: Final = timedelta(milliseconds=1)
+# What fits into one message of the bus with room to spare.
+LARGEST_ANSWER_POINTS: Final = 12_000
 
 
 class Level(Enum):

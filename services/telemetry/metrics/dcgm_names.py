@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Literal, NamedTuple
 from uuid import UUID
 
+from schemas.gpus.kinds import GpuKind
 from schemas.telemetry.readings import DeviceFacts, GpuReading, Source
 from services.telemetry.domain.holdings import Tenant
 
@@ -160,7 +161,8 @@ def labels_of(
     """A device's labels: dcgm-exporter's, then ours, empty where no reservation holds it.
 
     An instance of a partitioned GPU goes by its GPU's number and UUID, as there. The pod is named
-    where it alone has the device; then `namespace` is the pod's. What several share is not split.
+    where it alone has the device; then `namespace` is the pod's. What several share is not split
+    here. `kind` is how the device is handed out, a value of `GpuKind`.
     """
     facts = devices.get(gpu.uuid)
     whole = facts
@@ -179,6 +181,7 @@ def labels_of(
         "reservation": "",
         "experiment": "",
         "namespace": "",
+        "kind": _kind_of(gpu, facts),
     }
     if facts is not None and facts.parent_uuid is not None:
         labels["GPU_I_PROFILE"] = facts.mig_profile or ""
@@ -196,3 +199,13 @@ def labels_of(
     if node.source is Source.SIMULATED:
         labels["simulated"] = "true"
     return labels
+
+
+def _kind_of(gpu: GpuReading, facts: DeviceFacts | None) -> str:
+    kinds = {pod.kind for pod in gpu.pods or () if pod.kind}
+    if len(kinds) == 1:
+        return kinds.pop()
+    if kinds:
+        return GpuKind.SHARED.value
+    is_instance = facts is not None and facts.parent_uuid is not None
+    return (GpuKind.MIG if is_instance else GpuKind.PGPU).value

@@ -18,6 +18,7 @@ from services.telemetry.counters import READ_BUCKETS_SECONDS, Counters
 from services.telemetry.domain.holdings import Holdings
 from services.telemetry.event_publisher import EventPublisher
 from services.telemetry.metrics.dcgm_names import FIELDS, Node, labels_of
+from services.telemetry.metrics.pod_families import pod_families
 
 PREFIX: Final = "gpusteward_telemetry"
 NODE_LABEL: Final = ("Hostname",)
@@ -69,6 +70,7 @@ class AgentMetrics(Collector):
                     family.add_sample(field.name, labels, float(value))
             if family.samples:
                 yield family
+        yield from pod_families(rows)
 
     def _xids(self) -> Iterator[Metric]:
         family = CounterMetricFamily(

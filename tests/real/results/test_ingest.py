@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 from msgspec.structs import replace
 
-from schemas.results.measurements import GetSeries, SeriesMetric, SeriesPoint
+from schemas.results.series import GetSeries, SeriesMetric, SeriesPoint
 from schemas.telemetry.readings import GpuReading, GpuSampled
 from services.results import history, rollups
 from services.results.domain.rollup import HOUR, MINUTE, Level, start_of

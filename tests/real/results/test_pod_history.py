@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from schemas.results.measurements import GetSeries, SeriesMetric, SeriesPoint
+from schemas.results.series import GetSeries, SeriesMetric, SeriesPoint
 from schemas.telemetry.readings import GpuPod, GpuSampled
 from services.results import history
 from services.results.domain.rollup import HOUR, Level, start_of

@@ -15,14 +15,12 @@ from schemas.orchestrator.deletion import ExperimentDeleted, TaskDeleted
 from schemas.results.measurements import (
     GetReport,
     GetRequests,
-    GetSeries,
     ListSummaries,
     ReportView,
     RequestsView,
-    SeriesMetric,
-    SeriesView,
     SummaryList,
 )
+from schemas.results.series import GetSeries, SeriesMetric, SeriesView
 from services.results import handlers
 from services.results.migrations import MIGRATIONS
 from services.results.samples.partitions import Partitions, Table

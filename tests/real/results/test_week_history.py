@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from schemas.gpus.kinds import GpuKind
-from schemas.results.measurements import GetSeries, SeriesMetric
+from schemas.results.series import GetSeries, SeriesMetric
 from services.results import history
 from services.results.domain.rollup import HOUR, Level, start_of
 from services.results.migrations import MIGRATIONS

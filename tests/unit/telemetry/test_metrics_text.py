@@ -3,9 +3,10 @@
 from typing import Any
 from uuid import UUID
 
-from schemas.telemetry.readings import DeviceFacts, GpuPod, GpuReading, Source
+from schemas.telemetry.readings import DeviceFacts, GpuPod, GpuReading, PodUse, Source
 from services.telemetry.domain.holdings import Tenant
 from services.telemetry.metrics.dcgm_names import FIELDS, Node, labels_of
+from services.telemetry.metrics.pod_families import pod_families
 
 NODE = Node("host-a", "550.54", Source.NVML)
 GPU = DeviceFacts(
@@ -41,6 +42,7 @@ def test_labels_are_those_of_dcgm_exporter_and_ours() -> None:
         "reservation": str(UUID(int=5)),
         "experiment": "e1",
         "namespace": "team-a",
+        "kind": "pgpu",
     }
 
 
@@ -58,6 +60,39 @@ def test_the_pod_that_alone_has_a_gpu_is_named_as_dcgm_exporter_does() -> None:
 
     assert labels("GPU-0", (llama,)) == {**labels("GPU-0"), **named}
     assert labels("GPU-0", (llama, other)) == labels("GPU-0", ()) == labels("GPU-0")
+
+
+def test_each_of_several_pods_has_metrics_that_say_whose_they_are() -> None:
+    told = GpuPod("serving", "llama-0", "main", kind="mps", percent=25, uid="a", owner="Job/x")
+    sidecar = GpuPod("serving", "llama-0", "sidecar", kind="mps", uid="a", owner="Job/x")
+    untold = GpuPod("team-a", "notebook", "main", kind="mps", uid="b")
+    gpu = GpuReading(
+        uuid="GPU-0",
+        index=3,
+        utilization_percent=90.0,
+        memory_total_mb=8_000,
+        memory_used_mb=6_000,
+        pods=(told, sidecar, untold),
+        pod_uses=(PodUse("a", 1_000, 20.0),),
+    )
+
+    found = {
+        (metric.name.removeprefix("gpusteward_pod_gpu_"), sample.labels["pod"]): (
+            sample.labels["reading"],
+            sample.value,
+        )
+        for metric in pod_families([(gpu, labels("GPU-0", gpu.pods))])
+        for sample in metric.samples
+    }
+
+    assert labels("GPU-0", gpu.pods)["kind"] == "mps"
+    assert found == {
+        ("utilization_percent", "llama-0"): ("own", 20.0),
+        ("utilization_percent", "notebook"): ("gpu", 90.0),
+        ("memory_used_bytes", "llama-0"): ("own", 1_000 * 2**20),
+        ("memory_used_bytes", "notebook"): ("gpu", 6_000 * 2**20),
+        ("memory_given_bytes", "llama-0"): ("own", 2_000 * 2**20),
+    }
 
 
 def test_a_made_up_gpu_says_so_wherever_it_shows() -> None:

@@ -1,6 +1,7 @@
 """What lists ask of the server, and what a mistyped option or file is told, in this process."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from schemas.gateway.views import GpuList, GpuPodView
 from schemas.orchestrator.views import ExperimentList, TaskList
+from schemas.results.series import WhoseReading
 from schemas.scheduler.views import ReservationList
 from services.cli.command_line import cli, main
 from services.cli.commands.listing import is_of_pod
@@ -120,3 +122,41 @@ def test_gpus_are_found_by_the_pod_that_has_them(named: str, is_shown: bool) -> 
 
     assert is_of_pod(make_gpu(pods=(pod,)), named) is is_shown
     assert not is_of_pod(make_gpu(), named)
+
+
+def run_command(*arguments: str) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(arguments)
+
+
+def test_pods_show_whose_use_a_reading_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = GpuPodView(
+        namespace="serving",
+        pod="llama-0",
+        container="main",
+        kind="mps",
+        percent=25,
+        owner="Deployment/llama",
+        reading=WhoseReading.OWN,
+        memory_used_mb=1_000,
+        memory_given_mb=2_000,
+        utilization_percent=20.0,
+    )
+    shared = GpuPodView(
+        namespace="team-b", pod="notebook-0", container="main", reading=WhoseReading.GPU
+    )
+    view = GpuList(gpus=(make_gpu(pods=(own, shared)),))
+    monkeypatch.setattr(Target, "ask", lambda *_: view)
+
+    run_command("pods")
+    told = capsys.readouterr().out
+    run_command("pods", "--namespace", "serving", "--json")
+    [line] = json.loads(capsys.readouterr().out)
+
+    assert "Deployment/llama" in told
+    assert "1000/2000" in told
+    assert "its own" in told
+    assert "the whole GPU's" in told
+    assert (line["pod"], line["reading"], line["percent"]) == ("llama-0", "own", 25)

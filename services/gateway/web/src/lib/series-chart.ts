@@ -3,19 +3,29 @@ import type { SeriesView } from "@schemas/messages";
 import type { Cell } from "./csv";
 import { number, withUnit } from "./units";
 
-export interface SeriesShown {
+type Device = SeriesView["devices"][number];
+
+export interface SeriesShown<T = Device> {
   unit: string;
   /** Of a value as the API has it; identity without one. */
-  scale?: (value: number, device: SeriesView["devices"][number]) => number;
-  name: (device: SeriesView["devices"][number]) => string;
+  scale?: (value: number, device: T) => number;
+  name: (device: T) => string;
   /** Columns of the table that say whose a row is; node and GPU without them. */
   rowNames?: string[];
-  rowOf?: (device: SeriesView["devices"][number]) => Cell[];
+  rowOf?: (device: T) => Cell[];
+  /** How much there is, as the API has it: a line above one series alone. */
+  totalOf?: (device: T) => number | null;
   colors: string[];
   bands?: { name: string; startMs: number; endMs: number; color: string }[];
   bandText?: string;
   maximum?: number;
 }
+
+/** Of a device's series, which has nothing else said of its rows. */
+const ofDevice = (series: unknown): Cell[] => {
+  const { node_id, index } = series as Device;
+  return [node_id, index];
+};
 
 const MOST_BANDS = 4;
 /** A legend of more is pages to turn: the crosshair names them, the table has them all. */
@@ -27,11 +37,28 @@ function roomForNames(maximum: number | undefined) {
   return { max: maximum * 1.15, interval: maximum / 5, axisLabel: { showMaxLabel: false } };
 }
 
+/** How much there is, drawn over a single series, so that what is used can be held against it. */
+function totalLine(total: number | null | undefined, unit: string) {
+  if (total === null || total === undefined) return {};
+  return {
+    markLine: {
+      silent: true,
+      symbol: "none",
+      lineStyle: { type: "dashed" as const },
+      label: { position: "insideStartTop" as const, formatter: `${withUnit(number(total), unit)} in all` },
+      data: [{ yAxis: total }],
+    },
+  };
+}
+
 /** Mean of each bucket as a line, its min and max as a band around it. */
-export function seriesChart(view: Pick<SeriesView, "devices">, shown: SeriesShown) {
+export function seriesChart<T extends Pick<Device, "points"> = Device>(view: { devices: T[] }, shown: SeriesShown<T>) {
   const { scale = (value) => value, colors, name } = shown;
   // Bands of many devices lie over each other and hide all of them.
   const many = view.devices.length > MOST_BANDS;
+  const [only] = view.devices.length === 1 ? view.devices : [];
+  const given = only && shown.totalOf?.(only);
+  const total = only && given !== null && given !== undefined ? scale(given, only) : null;
   const hasBands = shown.bands !== undefined && shown.bands.length > 0;
   const lines = view.devices.flatMap((device, index) => {
     const color = colors[index % colors.length] ?? "";
@@ -71,6 +98,7 @@ export function seriesChart(view: Pick<SeriesView, "devices">, shown: SeriesShow
         lineStyle: { width: many ? 1 : 1.6 },
         tooltip: { valueFormatter: (value: unknown) => withUnit(number(Number(value)), shown.unit) },
         data: points.map((p) => [p.at, p.mean]),
+        ...totalLine(total, shown.unit),
       },
     ];
   });
@@ -97,7 +125,8 @@ export function seriesChart(view: Pick<SeriesView, "devices">, shown: SeriesShow
       name: `${shown.unit}, mean${many ? "" : " with min–max"}`,
       nameLocation: "end",
       nameTextStyle: { align: "left" },
-      scale: shown.maximum === undefined,
+      scale: shown.maximum === undefined && total === null,
+      ...(total === null ? {} : { min: 0, max: total * 1.05, axisLabel: { showMaxLabel: false } }),
       ...(shown.maximum === undefined ? {} : { min: 0, max: shown.maximum }),
       ...(hasBands ? roomForNames(shown.maximum) : {}),
     },
@@ -106,7 +135,7 @@ export function seriesChart(view: Pick<SeriesView, "devices">, shown: SeriesShow
   const rows: Cell[][] = view.devices.flatMap((device) =>
     device.points.map(([at, min, max, mean]) => [
       at,
-      ...(shown.rowOf?.(device) ?? [device.node_id, device.index]),
+      ...(shown.rowOf ?? ofDevice)(device),
       ...[mean, min, max].map((value) => scale(value, device)),
     ]),
   );

@@ -29,7 +29,15 @@ import { paths } from "@/lib/paths";
 import { REPORT_RANGES, startOf } from "./report-range";
 import { partsOf } from "./usage";
 
-const BY = ["namespace", "requester", "model", "node"];
+const BY_WORDS: Record<string, string> = {
+  namespace: "namespace",
+  requester: "requester",
+  model: "model",
+  node: "node",
+  pod: "pod",
+  owner: "owner of pods",
+  kind: "GPU type",
+};
 
 /** Where GPU hours went, what was wasted, who waited, what failed. */
 export function ReportsPage() {
@@ -51,9 +59,9 @@ export function ReportsPage() {
           />
           <Select
             size="xs"
-            w={130}
+            w={150}
             aria-label="Usage by"
-            data={BY.map((value) => ({ value, label: `by ${value}` }))}
+            data={Object.entries(BY_WORDS).map(([value, word]) => ({ value, label: `by ${word}` }))}
             value={by}
             allowDeselect={false}
             onChange={(value) => value && setBy(value)}
@@ -163,10 +171,11 @@ function Usage({ range, by }: { range: string; by: string }) {
                 ]),
               ]}
             />
+            <Facts facts={bookedBy(view)} />
             <Meter label={`GPU time: ${parts.map((part) => `${part.name} ${percent(part.share * 100)}`).join(", ")}`} parts={parts.map((part) => ({ share: part.share, series: part.series, title: part.name }))} />
             <ColorKey label="what the colours of GPU time mean" parts={parts} />
             <Report
-              title={`Usage by ${view.by}`}
+              title={`Usage by ${BY_WORDS[view.by] ?? view.by}`}
               empty="No GPU was held in this time."
               csv={{
                 name: "usage",
@@ -192,9 +201,20 @@ function Usage({ range, by }: { range: string; by: string }) {
   );
 }
 
+/** The same time, by who had it: the three add up to the GPUs' time too. */
+function bookedBy(view: UsageView): [string, string, string][] {
+  const { reservations_us, pods_us, nobody_us } = view.booked;
+  const hours = (us: number) => withUnit(noLessThan(0.001, us / 3600e6), "GPU-h");
+  return [
+    ["held by reservations", hours(reservations_us), "with the pods that run for them"],
+    ["held by pods", hours(pods_us), "that Kubernetes placed by itself"],
+    ["held by nobody", hours(nobody_us), "free, cordoned, or not known"],
+  ];
+}
+
 function usageColumns(view: UsageView, most: number): Column<UsageLine>[] {
   return [
-    { name: `${view.by.charAt(0).toUpperCase()}${view.by.slice(1)}`, sortBy: (line) => line.name, cell: (line) => line.name },
+    { name: titled(BY_WORDS[view.by] ?? view.by), sortBy: (line) => line.name, cell: (line) => line.name },
     {
       name: "Share",
       unit: "used, held and idle, unknown",
@@ -226,10 +246,17 @@ function usageColumns(view: UsageView, most: number): Column<UsageLine>[] {
   ];
 }
 
+const titled = (word: string) => `${word.charAt(0).toUpperCase()}${word.slice(1)}`;
+
 const hoursOf = (hours: number) => noLessThan(0.001, hours);
 
 const WASTE: Column<WasteLine>[] = [
-  { name: "Holder", sortBy: (line) => line.holder, cell: (line) => <Holder of={line.holder} /> },
+  {
+    name: "Holder",
+    sortBy: (line) => line.holder || line.pod,
+    cell: (line) => (line.pod ? `pod ${line.pod}` : <Holder of={line.holder} />),
+  },
+  { name: "Owner", unit: "of a pod", sortBy: (line) => line.owner, cell: (line) => line.owner || "–" },
   { name: "Namespace", sortBy: (line) => line.namespace, cell: (line) => line.namespace },
   { name: "Held", unit: "GPU-h", isNumber: true, sortBy: (line) => line.gpu_hours, cell: (line) => hoursOf(line.gpu_hours) },
   { name: "Idle", unit: "GPU-h", isNumber: true, sortBy: (line) => line.idle_hours, cell: (line) => hoursOf(line.idle_hours) },
@@ -248,11 +275,13 @@ function Waste({ range }: { range: string }) {
           empty="Nothing was held without being used."
           csv={{
             name: "waste",
-            columns: ["reservation", "namespace", "holder", "GPU-h", "idle GPU-h", "idle %", "memory %", "because"],
+            columns: ["id", "namespace", "holder", "pod", "owner", "GPU-h", "idle GPU-h", "idle %", "memory %", "because"],
             rows: view.lines.map((line) => [
               line.reservation_id,
               line.namespace,
               line.holder,
+              line.pod,
+              line.owner,
               line.gpu_hours,
               line.idle_hours,
               line.idle_percent,

@@ -1,0 +1,44 @@
+import { useComputedColorScheme } from "@mantine/core";
+import { useMemo } from "react";
+import type { SeriesMetric } from "@schemas/messages";
+import { Chart } from "@/components/chart/chart";
+import { seriesColors } from "@/components/chart/theme";
+import { seriesChart } from "@/lib/series-chart";
+import type { Line } from "../sums";
+
+interface LineChartProps {
+  metric: SeriesMetric;
+  title: string;
+  unit: string;
+  maximum?: number;
+  lines: Line[];
+  rowNames: string[];
+  empty: string;
+}
+
+/** What nodes or pods use, one line each; of one alone also how much memory there is. */
+export function LineChart({ metric, title, unit, maximum, lines, rowNames, empty }: LineChartProps) {
+  const scheme = useComputedColorScheme("light");
+  const chart = useMemo(
+    () =>
+      seriesChart(
+        { devices: lines },
+        {
+          unit,
+          maximum,
+          colors: seriesColors(),
+          scale: metric === "memory_used_mb" ? (value) => value / 1024 : undefined,
+          name: (line) => line.name,
+          rowNames,
+          rowOf: (line) => line.names,
+          totalOf: metric === "memory_used_mb" ? (line) => line.totalMb : undefined,
+        },
+      ),
+    // The colours are read from the page as it is drawn.
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+    [lines, maximum, metric, rowNames, scheme, unit],
+  );
+  return (
+    <Chart title={title} option={chart.option} table={chart.table} group="monitoring" heightPx={260} empty={empty} />
+  );
+}

@@ -1,0 +1,202 @@
+import { SegmentedControl, Select } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
+import type { GpuView, NodeView, SeriesView } from "@schemas/messages";
+import { ChartGrid } from "@/components/chart/chart-grid";
+import { GpuSeriesChart } from "@/components/chart/gpu-series-chart";
+import { DataTable, type Column } from "@/components/data-table";
+import { Loaded } from "@/components/page";
+import { RangeSelect } from "@/components/range-select";
+import { allOf } from "@/lib/api-client";
+import { gibibytes, percent, share, watts, whole } from "@/lib/units";
+import { useNamespace, useTimeRange, useUrlState } from "@/lib/url-state";
+import { useSeries, type Filters } from "../api/get-series";
+import { KINDS, kindOf } from "../kinds";
+import { MEMORY, POWER, TEMPERATURE, UTILIZATION, type ShownMetric } from "../metrics";
+import { highestOf, meanOf, nodeLines } from "../sums";
+import { LineChart } from "./line-chart";
+import classes from "../monitoring-page.module.css";
+
+const METRICS = [UTILIZATION, MEMORY, TEMPERATURE, POWER];
+const ROW_NAMES = ["node"];
+
+/** What each node's GPUs do together, or each of them by itself. */
+export function NodeMonitoring() {
+  const [range] = useTimeRange();
+  const [namespace] = useNamespace();
+  const [node, setNode] = useUrlState("node", "");
+  const [kind, setKind] = useUrlState("kind", "");
+  const [model, setModel] = useUrlState("model", "");
+  const [by, setBy] = useUrlState("by", "node");
+  const nodes = useQuery({
+    queryKey: ["nodes"],
+    queryFn: ({ signal }) => allOf<"nodes", NodeView>("/nodes", "nodes", { signal }),
+  });
+  const gpus = useQuery({
+    queryKey: ["gpus"],
+    queryFn: ({ signal }) => allOf<"gpus", GpuView>("/gpus", "gpus", { signal }),
+  });
+  const filters: Filters = {
+    node_id: node || null,
+    gpu_model: model || null,
+    kind_of_gpu: kindOf(kind),
+    namespace: namespace || null,
+    pod_namespace: null,
+    pod: null,
+  };
+  const empty =
+    gpus.data?.length === 0
+      ? "No GPU has reported yet: gpusteward agent joins a host, gpusteward up --simulate makes up a fleet."
+      : namespace
+        ? `Nothing of ${namespace} had a GPU that fits: choose all namespaces above, or a longer range.`
+        : "No sample fits: take a filter away, or a longer range.";
+  return (
+    <>
+      <div className={classes.filters}>
+        <RangeSelect label="Time range" className={classes.range} />
+        <Select
+          size="xs"
+          label="Node"
+          placeholder="All nodes"
+          clearable
+          searchable
+          data={(nodes.data ?? []).map((each) => each.node_id)}
+          value={node || null}
+          onChange={(value) => setNode(value ?? "")}
+        />
+        <Select
+          size="xs"
+          label="GPU type"
+          placeholder="All types"
+          clearable
+          data={KINDS}
+          value={kindOf(kind)}
+          onChange={(value) => setKind(value ?? "")}
+        />
+        <Select
+          size="xs"
+          label="GPU model"
+          placeholder="All models"
+          clearable
+          data={[...new Set(gpus.data?.map((gpu) => gpu.name))].sort()}
+          value={model || null}
+          onChange={(value) => setModel(value ?? "")}
+        />
+        <div className={classes.choice}>
+          <span>Lines</span>
+          <SegmentedControl
+            size="xs"
+            aria-label="What a line is of"
+            data={[
+              { value: "node", label: "Nodes" },
+              { value: "gpu", label: "GPUs" },
+            ]}
+            value={by === "gpu" ? "gpu" : "node"}
+            onChange={setBy}
+          />
+        </div>
+      </div>
+      {namespace && <p className="dim">Of the time in which reservations or pods of {namespace} had the GPUs.</p>}
+      <ChartGrid>
+        {METRICS.map((shown) =>
+          by === "gpu" ? (
+            <OfGpus key={shown.metric} shown={shown} range={range} filters={filters} empty={empty} />
+          ) : (
+            <OfNodes key={shown.metric} shown={shown} range={range} filters={filters} empty={empty} />
+          ),
+        )}
+      </ChartGrid>
+      {by !== "gpu" && <NodeTable range={range} filters={filters} />}
+    </>
+  );
+}
+
+interface OfProps {
+  shown: ShownMetric;
+  range: string;
+  filters: Filters;
+  empty: string;
+}
+
+function OfGpus({ shown, range, filters, empty }: OfProps) {
+  const query = useSeries(shown.metric, "gpu", range, filters);
+  return <GpuSeriesChart {...shown} query={query} group="monitoring" heightPx={260} empty={empty} />;
+}
+
+/** Of what a node has more of with each GPU the sum, else the mean. */
+const NODE_TITLES: Partial<Record<ShownMetric["metric"], string>> = {
+  utilization_percent: "GPU utilization, mean of the node's GPUs",
+  memory_used_mb: "GPU memory used, sum of the node's GPUs",
+  temperature_c: "Temperature, mean of the node's GPUs",
+  power_draw_w: "Power draw, sum of the node's GPUs",
+};
+
+function OfNodes({ shown, range, filters, empty }: OfProps) {
+  const query = useSeries(shown.metric, "node", range, filters);
+  const lines = useMemo(() => nodeLines(query.data?.nodes ?? []), [query.data]);
+  return (
+    <Loaded query={query}>
+      {() => (
+        <LineChart
+          {...shown}
+          title={NODE_TITLES[shown.metric] ?? shown.title}
+          lines={lines}
+          rowNames={ROW_NAMES}
+          empty={empty}
+        />
+      )}
+    </Loaded>
+  );
+}
+
+interface NodeRow {
+  node: string;
+  gpus: number;
+  utilization: number | null;
+  memoryMb: number | null;
+  highestMb: number | null;
+  totalMb: number | null;
+  power: number | null;
+}
+
+const COLUMNS: Column<NodeRow>[] = [
+  { name: "Node", sortBy: (row) => row.node, cell: (row) => row.node },
+  { name: "GPUs", isNumber: true, sortBy: (row) => row.gpus, cell: (row) => whole(row.gpus) },
+  { name: "Utilization", unit: "mean", isNumber: true, sortBy: (row) => row.utilization, cell: (row) => percent(row.utilization) },
+  { name: "Memory used", unit: "mean", isNumber: true, sortBy: (row) => row.memoryMb, cell: (row) => gibibytes(row.memoryMb) },
+  { name: "Highest", unit: "memory used", isNumber: true, sortBy: (row) => row.highestMb, cell: (row) => gibibytes(row.highestMb) },
+  { name: "Memory in all", isNumber: true, sortBy: (row) => row.totalMb, cell: (row) => gibibytes(row.totalMb) },
+  { name: "Used part", unit: "of memory, mean", isNumber: true, cell: (row) => percentOf(row.memoryMb, row.totalMb) },
+  { name: "Power", unit: "mean", isNumber: true, sortBy: (row) => row.power, cell: (row) => watts(row.power) },
+];
+
+function percentOf(part: number | null, total: number | null): string {
+  const known = share(part, total);
+  return percent(known === null ? null : known * 100);
+}
+
+function NodeTable({ range, filters }: { range: string; filters: Filters }) {
+  const utilization = useSeries("utilization_percent", "node", range, filters);
+  const memory = useSeries("memory_used_mb", "node", range, filters);
+  const power = useSeries("power_draw_w", "node", range, filters);
+  const rows = useMemo(() => {
+    const of = (view: SeriesView | undefined, node: string) =>
+      view?.nodes.find((each) => each.node_id === node)?.points ?? [];
+    return (memory.data?.nodes ?? []).map((node): NodeRow => ({
+      node: node.node_id,
+      gpus: node.gpus,
+      utilization: meanOf(of(utilization.data, node.node_id)),
+      memoryMb: meanOf(node.points),
+      highestMb: highestOf(node.points),
+      totalMb: node.memory_total_mb,
+      power: meanOf(of(power.data, node.node_id)),
+    }));
+  }, [memory.data, power.data, utilization.data]);
+  if (rows.length === 0) return null;
+  return (
+    <section>
+      <h2>Nodes in this time</h2>
+      <DataTable label="Nodes in this time" columns={COLUMNS} rows={rows} rowKey={(row) => row.node} />
+    </section>
+  );
+}

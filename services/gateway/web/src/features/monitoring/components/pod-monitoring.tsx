@@ -1,0 +1,172 @@
+import { Select } from "@mantine/core";
+import { useMemo } from "react";
+import type { PodSeries, SeriesView } from "@schemas/messages";
+import { ChartGrid } from "@/components/chart/chart-grid";
+import { DataTable, type Column } from "@/components/data-table";
+import { Loaded } from "@/components/page";
+import { RangeSelect } from "@/components/range-select";
+import { gibibytes, percent, share, whole } from "@/lib/units";
+import { useNamespace, useTimeRange, useUrlState } from "@/lib/url-state";
+import { usePods } from "../api/get-pods";
+import { useSeries, type Filters } from "../api/get-series";
+import { KINDS, kindOf, kindWords } from "../kinds";
+import { MEMORY, UTILIZATION, type ShownMetric } from "../metrics";
+import { highestOf, meanOf, podLines } from "../sums";
+import { LineChart } from "./line-chart";
+import classes from "../monitoring-page.module.css";
+
+const METRICS: ShownMetric[] = [
+  { ...UTILIZATION, title: "Pod GPU utilization" },
+  { ...MEMORY, title: "Pod GPU memory" },
+];
+const ROW_NAMES = ["namespace", "pod", "node", "GPU"];
+const EMPTY =
+  "No pod of Kubernetes had a GPU that fits. Agents on a cluster's nodes tell which pods have GPUs, once a minute is over.";
+
+/** What each pod uses of the GPUs that Kubernetes gave it. */
+export function PodMonitoring() {
+  const [range] = useTimeRange();
+  const [namespace] = useNamespace();
+  const [kind, setKind] = useUrlState("kind", "");
+  const [podNamespace, setPodNamespace] = useUrlState("pod-namespace", "");
+  const [pod, setPod] = useUrlState("pod", "");
+  const listed = usePods(range, namespace || null, kindOf(kind));
+  const pods = listed.data?.pods ?? [];
+  const inNamespace = pods.filter((each) => !podNamespace || each.namespace === podNamespace);
+  const filters: Filters = {
+    node_id: null,
+    gpu_model: null,
+    kind_of_gpu: kindOf(kind),
+    namespace: namespace || null,
+    pod_namespace: podNamespace || null,
+    pod: pod || null,
+  };
+  const utilization = useSeries("utilization_percent", "pod", range, filters);
+  const memory = useSeries("memory_used_mb", "pod", range, filters);
+  return (
+    <>
+      <div className={classes.filters}>
+        <RangeSelect label="Time range" className={classes.range} />
+        <Select
+          size="xs"
+          label="GPU type"
+          placeholder="All types"
+          clearable
+          data={KINDS}
+          value={kindOf(kind)}
+          onChange={(value) => setKind(value ?? "")}
+        />
+        <Select
+          size="xs"
+          label="Namespace of pods"
+          placeholder="All namespaces"
+          nothingFoundMessage="no pod had a GPU"
+          clearable
+          searchable
+          data={choices(pods.map((each) => each.namespace), podNamespace)}
+          value={podNamespace || null}
+          onChange={(value) => setPodNamespace(value ?? "")}
+        />
+        <Select
+          size="xs"
+          label="Pod"
+          placeholder="All pods"
+          nothingFoundMessage="no pod had a GPU"
+          clearable
+          searchable
+          data={choices(inNamespace.map((each) => each.pod), pod)}
+          value={pod || null}
+          onChange={(value) => setPod(value ?? "")}
+        />
+      </div>
+      {namespace && (
+        <p className="dim">
+          Pods of {namespace}&apos;s reservations, and those of the namespace {namespace} in the cluster.
+        </p>
+      )}
+      <LeftOut view={utilization.data} />
+      <ChartGrid>
+        <OfPods shown={METRICS[0] as ShownMetric} query={utilization} />
+        <OfPods shown={METRICS[1] as ShownMetric} query={memory} />
+      </ChartGrid>
+      <PodTable utilization={utilization.data} memory={memory.data} />
+    </>
+  );
+}
+
+/** In order, each once, with the one that is chosen: it may have had no GPU in this time. */
+function choices(names: string[], chosen: string): string[] {
+  return [...new Set(chosen ? [...names, chosen] : names)].sort();
+}
+
+function LeftOut({ view }: { view: SeriesView | undefined }) {
+  if (!view || view.left_out === 0) return null;
+  return (
+    <p className="dim">
+      {view.pods.length} of {view.pods.length + view.left_out} pods on GPUs are shown: choose a namespace or a pod.
+    </p>
+  );
+}
+
+function OfPods({ shown, query }: { shown: ShownMetric; query: ReturnType<typeof useSeries> }) {
+  const lines = useMemo(() => podLines(query.data?.pods ?? []), [query.data]);
+  return (
+    <Loaded query={query}>
+      {() => <LineChart {...shown} lines={lines} rowNames={ROW_NAMES} empty={EMPTY} />}
+    </Loaded>
+  );
+}
+
+interface PodRow {
+  of: PodSeries;
+  utilization: number | null;
+  memoryMb: number | null;
+  highestMb: number | null;
+}
+
+const COLUMNS: Column<PodRow>[] = [
+  { name: "Pod", sortBy: ({ of }) => of.pod, cell: ({ of }) => of.pod },
+  { name: "Namespace", sortBy: ({ of }) => of.namespace, cell: ({ of }) => of.namespace },
+  { name: "Owner", sortBy: ({ of }) => of.owner, cell: ({ of }) => of.owner || "–" },
+  { name: "GPU type", sortBy: ({ of }) => of.kind, cell: ({ of }) => kindWords(of.kind) },
+  { name: "GPU", sortBy: ({ of }) => `${of.node_id} ${of.index}`, cell: ({ of }) => `${of.node_id} GPU ${of.index}` },
+  { name: "Given", unit: "of the GPU", isNumber: true, sortBy: ({ of }) => of.percent, cell: ({ of }) => percent(of.percent) },
+  { name: "Utilization", unit: "mean", isNumber: true, sortBy: (row) => row.utilization, cell: (row) => percent(row.utilization) },
+  { name: "Memory used", unit: "mean", isNumber: true, sortBy: (row) => row.memoryMb, cell: (row) => gibibytes(row.memoryMb) },
+  { name: "Highest", unit: "memory used", isNumber: true, sortBy: (row) => row.highestMb, cell: (row) => gibibytes(row.highestMb) },
+  { name: "Memory given", isNumber: true, sortBy: ({ of }) => of.memory_given_mb, cell: ({ of }) => gibibytes(of.memory_given_mb) },
+  { name: "Used part", unit: "of memory given", isNumber: true, cell: partUsed },
+  {
+    name: "Reading",
+    title: "whose use it is: the pod's own, or for some of this time the whole GPU's, which others have as well",
+    sortBy: ({ of }) => of.reading,
+    cell: ({ of }) => (of.reading === "own" ? "its own" : "the whole GPU's"),
+  },
+];
+
+/** Unknown where the reading is not the pod's alone. */
+function partUsed({ of, memoryMb }: PodRow): string {
+  const part = of.reading === "own" ? share(memoryMb, of.memory_given_mb) : null;
+  return part === null ? "–" : `${whole(part * 100)}\u202f%`;
+}
+
+const keyOf = (pod: PodSeries) => `${pod.namespace}/${pod.pod} ${pod.node_id}/${pod.device_uuid}`;
+
+function PodTable({ utilization, memory }: { utilization: SeriesView | undefined; memory: SeriesView | undefined }) {
+  const rows = useMemo(() => {
+    const busy = new Map(utilization?.pods.map((pod) => [keyOf(pod), pod.points]));
+    return (memory?.pods ?? []).map((of): PodRow => ({
+      of,
+      utilization: meanOf(busy.get(keyOf(of)) ?? []),
+      memoryMb: meanOf(of.points),
+      highestMb: highestOf(of.points),
+    }));
+  }, [memory, utilization]);
+  if (rows.length === 0) return null;
+  return (
+    <section>
+      <h2>Pods in this time</h2>
+      <DataTable label="Pods in this time" columns={COLUMNS} rows={rows} rowKey={(row) => keyOf(row.of)} />
+    </section>
+  );
+}
