@@ -7,6 +7,7 @@ from typing import Final
 
 from schemas.results.series import DeviceSeries, NodeSeries, SeriesMetric, SeriesPoint
 
+MIG: Final = "MIG-"  # how drivers begin the uuid of an instance
 Combine = Callable[[Sequence[float]], float]
 # What a node has more of with each GPU; of the others it has the mean.
 ADDED_UP: Final = frozenset({SeriesMetric.MEMORY_USED_MB, SeriesMetric.POWER_DRAW_W})
@@ -21,6 +22,8 @@ def sums_by_node(metric: SeriesMetric, devices: Iterable[DeviceSeries]) -> tuple
     of_node: dict[str, list[DeviceSeries]] = {}
     for device in devices:
         of_node.setdefault(device.node_id, []).append(device)
+    if metric in ADDED_UP:
+        of_node = {node_id: _without_parts(gpus) for node_id, gpus in of_node.items()}
     return tuple(
         NodeSeries(
             node_id=node_id,
@@ -30,6 +33,11 @@ def sums_by_node(metric: SeriesMetric, devices: Iterable[DeviceSeries]) -> tuple
         )
         for node_id, gpus in sorted(of_node.items())
     )
+
+
+def _without_parts(gpus: list[DeviceSeries]) -> list[DeviceSeries]:
+    """Leave MIG instances out where their GPUs are there: these count what instances use."""
+    return [gpu for gpu in gpus if not gpu.device_uuid.startswith(MIG)] or gpus
 
 
 def _total_mb(gpus: Iterable[DeviceSeries]) -> int | None:

@@ -19,6 +19,7 @@ from schemas.scheduler.namespaces import ListNamespaces, NamespaceList, Namespac
 from schemas.scheduler.reservations import ReservationGranted
 from schemas.scheduler.views import DriftList, ListDrifts
 from services.telemetry.metrics.dcgm_names import FIELDS
+from services.telemetry.metrics.pod_families import FAMILIES
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.codec import encode
@@ -33,7 +34,10 @@ from tests.support.worlds.gateway import (
 
 COMPOSE: Final = Path(__file__).parents[3] / "compose"
 NAME: Final = re.compile(r"\b(?:gpusteward|DCGM)_\w+")
-OF_AGENTS: Final = {"gpusteward_gpu_xid_errors_total", *(each.name for each in FIELDS)}
+OF_AGENTS: Final = {
+    "gpusteward_gpu_xid_errors_total",
+    *(each.name for each in (*FIELDS, *FAMILIES)),
+}
 
 Samples = dict[str, list[tuple[dict[str, str], float]]]
 
@@ -156,6 +160,52 @@ def test_the_alerts_are_raised_when_they_should_be() -> None:
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_dashboards_expressions_are_read_whatever_is_chosen(tmp_path: Path) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("expressions are read by promtool (Debian: prometheus)")
+    board = json.loads((COMPOSE / "grafana" / "gpusteward.json").read_text())
+    chosen = {"$__rate_interval": "5m", "$node": ".*", "$kind": "mig|mps", "$namespace": "serving"}
+    expressions = [
+        target["expr"] for panel in board["panels"] for target in panel.get("targets", ())
+    ]
+    for variable, value in {**chosen, "$pod": "llama-0"}.items():
+        expressions = [expression.replace(variable, value) for expression in expressions]
+    rules = [{"record": f"panel_{n}", "expr": each} for n, each in enumerate(expressions)]
+    (tmp_path / "rules.yml").write_text(
+        yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]})
+    )
+
+    done = subprocess.run(
+        [promtool, "check", "rules", "rules.yml"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not [expression for expression in expressions if "$" in expression]
+
+
+def test_the_dashboard_has_node_pod_namespace_and_type_to_choose_from() -> None:
+    board = json.loads((COMPOSE / "grafana" / "gpusteward.json").read_text())
+
+    variables = {each["name"] for each in board["templating"]["list"]}
+    rows = [panel["title"] for panel in board["panels"] if panel["type"] == "row"]
+    of_pods = [
+        target["expr"]
+        for panel in board["panels"]
+        for target in panel.get("targets", ())
+        if "gpusteward_pod_gpu" in target["expr"]
+    ]
+    assert variables == {"source", "node", "kind", "namespace", "pod"}
+    assert rows == ["Node monitoring", "Pod monitoring", "Platform"]
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+    for name in ("$node", "$kind", "$namespace", "$pod"):
+        assert all(name in expression for expression in of_pods)
 
 
 def test_every_alert_has_a_test_and_every_panel_an_expression() -> None:

@@ -18,9 +18,12 @@ import aiohttp
 from playwright.async_api import Browser, Page
 from playwright.async_api import TimeoutError as NotInTime
 
+from schemas.telemetry.readings import GpuPod
+from services.telemetry.domain.pods import PodDevices
 from shared.clock import utcnow
 from shared.logging import configure_logging
 from shared.testing import eventually, short_directory
+from tests.support.fakes.kubelet import FakeKubelet, encoded, encoded_ids
 from tests.support.paths import ROOT
 from tests.support.processes.platform import PlatformProcess, quick_task
 from tests.support.simulated_fleet import ADMIT, agents, write_fleet
@@ -79,6 +82,19 @@ HOLDERS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("ben", {"shares": 0.25}),
     ("reranker", {"shares": 0.2}),
 )
+GPU: Final = "nvidia.com/gpu"
+UUID: Final = "GPU-51a7ed00-0000-4000-0000-{:012x}"
+# Kubernetes gave them GPUs of the first node, by a stand-in for kubelet; two share one.
+PODS: Final = tuple(
+    PodDevices(pod=GpuPod(namespace, pod, "main"), device_ids=ids, resources=(GPU,) * len(ids))
+    for namespace, pod, ids in (
+        ("serving", "llama-3-70b-instruct-6d4cf56db6-x2x7q", (UUID.format(4), UUID.format(5))),
+        ("serving", "embeddings-0", (f"{UUID.format(6)}::0",)),
+        ("research", "notebook-anna", (f"{UUID.format(6)}::1", f"{UUID.format(6)}::2")),
+        ("research", "train-resnet-k8z7d", (UUID.format(7),)),
+    )
+)
+SHARES: Final = tuple((GPU, f"{UUID.format(6)}::{number}") for number in range(4))
 # Of the fleet of 512 GPUs, and of a platform without any.
 LARGE_PLACES: Final = {
     "large-fleet": "/",
@@ -92,6 +108,7 @@ EMPTY_PLACES: Final = {
     "empty-new-task": "/tasks/new",
     "empty-queue": "/queue",
     "empty-monitoring": "/monitoring",
+    "empty-monitoring-pods": "/monitoring?view=pods",
     "empty-reports": "/reports",
     "empty-admin": "/admin",
     "empty-admin-namespaces": "/admin?tab=namespaces",
@@ -179,6 +196,10 @@ async def fill(platform: PlatformProcess) -> dict[str, str]:
         "experiment-failed": f"/experiments/{failed['experiment_id']}",
         "queue": f"/queue?open={rows[0]['reservation_id']}" if rows else "/queue",
         "monitoring": "/monitoring?range=30m",
+        "monitoring-node": "/monitoring?range=30m&node=gpu-01",
+        "monitoring-gpus": "/monitoring?range=30m&node=gpu-01&by=gpu",
+        "monitoring-pods": "/monitoring?range=30m&view=pods",
+        "reports-by-pod": "/reports?by=pod",
         "reports": "/reports",
         "admin": "/admin",
         "admin-namespaces": "/admin?tab=namespaces",
@@ -243,7 +264,16 @@ async def draw_filled(browser: Browser, words: list[str], directory: Path) -> li
     """128 GPUs; all of it is made even for one page."""
     if words and all(word.startswith(("large", "empty")) for word in words):
         return []
-    platform = with_fleet(directory)
+    kubelet = FakeKubelet(directory / "kubelet.sock")
+    kubelet.answer, kubelet.allocatable = encoded(PODS), encoded_ids(SHARES)
+    platform = with_fleet(directory, pod_resources_socket=str(kubelet.socket))
+    with kubelet.serving():
+        return await draw_platform(browser, words, directory, platform)
+
+
+async def draw_platform(
+    browser: Browser, words: list[str], directory: Path, platform: PlatformProcess
+) -> list[Path]:
     try:
         tell("the platform and its fleet")
         await platform.start()
@@ -304,12 +334,15 @@ async def draw_empty(browser: Browser, words: list[str], directory: Path) -> lis
         await platform.stop()
 
 
-def with_fleet(directory: Path) -> PlatformProcess:
+def with_fleet(directory: Path, pod_resources_socket: str = "") -> PlatformProcess:
     fleet = write_fleet(directory / "gpu-01.toml", 0, GPUS_PER_NODE)
     return PlatformProcess(
         directory / "data",
         arguments=("--fleet", str(fleet), "--node-id", "gpu-01"),
-        environment=ENVIRONMENT,
+        environment={
+            **ENVIRONMENT,
+            "GPUSTEWARD_TELEMETRY_POD_RESOURCES_SOCKET": pod_resources_socket,
+        },
     )
 
 

@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+from msgspec.structs import replace
+
 from schemas.results.series import DeviceSeries, NodeSeries, SeriesMetric, SeriesPoint
 from services.results.domain.node_sums import sums_by_node
 
@@ -35,6 +37,17 @@ def test_memory_of_a_node_is_that_of_its_gpus_together() -> None:
     assert (first.node_id, first.gpus, first.memory_total_mb) == ("a", 2, 160_000)
     assert means(first) == [(38, 40, 42), (58, 60, 62)]
     assert (second.gpus, second.memory_total_mb) == (1, None)
+
+
+def test_what_instances_use_is_counted_once() -> None:
+    whole = series("a", 0, 30)
+    part = replace(series("a", 1, 10, total=10_000), device_uuid="MIG-1")
+
+    [node] = sums_by_node(SeriesMetric.MEMORY_USED_MB, [whole, part])
+    [parts] = sums_by_node(SeriesMetric.MEMORY_USED_MB, [part])
+
+    assert (node.gpus, node.memory_total_mb, means(node)) == (1, 80_000, [(29, 30, 31)])
+    assert (parts.gpus, parts.memory_total_mb) == (1, 10_000)
 
 
 def test_utilization_of_a_node_is_the_mean_of_its_gpus() -> None:

@@ -38,14 +38,19 @@ function roomForNames(maximum: number | undefined) {
 }
 
 /** How much there is, drawn over a single series, so that what is used can be held against it. */
-function totalLine(total: number | null | undefined, unit: string) {
-  if (total === null || total === undefined) return {};
+function totalLine(total: number | null, { unit, bandText }: { unit: string; bandText?: string }) {
+  if (total === null) return {};
   return {
     markLine: {
       silent: true,
       symbol: "none",
       lineStyle: { type: "dashed" as const },
-      label: { position: "insideStartTop" as const, formatter: `${withUnit(number(total), unit)} in all` },
+      label: {
+        position: "insideEndBottom" as const,
+        formatter: `of ${withUnit(number(total), unit)}`,
+        color: bandText,
+        textBorderWidth: 0,
+      },
       data: [{ yAxis: total }],
     },
   };
@@ -98,7 +103,7 @@ export function seriesChart<T extends Pick<Device, "points"> = Device>(view: { d
         lineStyle: { width: many ? 1 : 1.6 },
         tooltip: { valueFormatter: (value: unknown) => withUnit(number(Number(value)), shown.unit) },
         data: points.map((p) => [p.at, p.mean]),
-        ...totalLine(total, shown.unit),
+        ...totalLine(total, shown),
       },
     ];
   });
@@ -126,7 +131,7 @@ export function seriesChart<T extends Pick<Device, "points"> = Device>(view: { d
       nameLocation: "end",
       nameTextStyle: { align: "left" },
       scale: shown.maximum === undefined && total === null,
-      ...(total === null ? {} : { min: 0, max: total * 1.05, axisLabel: { showMaxLabel: false } }),
+      ...(total === null ? {} : { min: 0, max: total }),
       ...(shown.maximum === undefined ? {} : { min: 0, max: shown.maximum }),
       ...(hasBands ? roomForNames(shown.maximum) : {}),
     },

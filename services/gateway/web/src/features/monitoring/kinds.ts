@@ -19,5 +19,5 @@ export function kindOf(text: string): GpuKind | null {
 /** Of a pod, which an older agent says nothing of. */
 export function kindWords(kind: string): string {
   const known = kindOf(kind);
-  return known ? KIND_WORDS[known].replace(/ \(.*/, "") : "–";
+  return known ? KIND_WORDS[known].replace(/ \(.*/, "").replaceAll(" ", "\u00a0") : "–";
 }

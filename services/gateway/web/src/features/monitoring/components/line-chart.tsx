@@ -2,7 +2,7 @@ import { useComputedColorScheme } from "@mantine/core";
 import { useMemo } from "react";
 import type { SeriesMetric } from "@schemas/messages";
 import { Chart } from "@/components/chart/chart";
-import { seriesColors } from "@/components/chart/theme";
+import { chartToken, seriesColors } from "@/components/chart/theme";
 import { seriesChart } from "@/lib/series-chart";
 import type { Line } from "../sums";
 
@@ -27,6 +27,7 @@ export function LineChart({ metric, title, unit, maximum, lines, rowNames, empty
           unit,
           maximum,
           colors: seriesColors(),
+          bandText: chartToken("dim"),
           scale: metric === "memory_used_mb" ? (value) => value / 1024 : undefined,
           name: (line) => line.name,
           rowNames,

@@ -126,7 +126,7 @@ function OfGpus({ shown, range, filters, empty }: OfProps) {
 /** Of what a node has more of with each GPU the sum, else the mean. */
 const NODE_TITLES: Partial<Record<ShownMetric["metric"], string>> = {
   utilization_percent: "GPU utilization, mean of the node's GPUs",
-  memory_used_mb: "GPU memory used, sum of the node's GPUs",
+  memory_used_mb: "GPU memory used of total, sum of the node's GPUs",
   temperature_c: "Temperature, mean of the node's GPUs",
   power_draw_w: "Power draw, sum of the node's GPUs",
 };

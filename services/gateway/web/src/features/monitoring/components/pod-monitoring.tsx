@@ -17,7 +17,7 @@ import classes from "../monitoring-page.module.css";
 
 const METRICS: ShownMetric[] = [
   { ...UTILIZATION, title: "Pod GPU utilization" },
-  { ...MEMORY, title: "Pod GPU memory" },
+  { ...MEMORY, title: "Pod GPU memory used of given" },
 ];
 const ROW_NAMES = ["namespace", "pod", "node", "GPU"];
 const EMPTY =
@@ -129,7 +129,7 @@ const COLUMNS: Column<PodRow>[] = [
   { name: "Namespace", sortBy: ({ of }) => of.namespace, cell: ({ of }) => of.namespace },
   { name: "Owner", sortBy: ({ of }) => of.owner, cell: ({ of }) => of.owner || "–" },
   { name: "GPU type", sortBy: ({ of }) => of.kind, cell: ({ of }) => kindWords(of.kind) },
-  { name: "GPU", sortBy: ({ of }) => `${of.node_id} ${of.index}`, cell: ({ of }) => `${of.node_id} GPU ${of.index}` },
+  { name: "GPU", sortBy: ({ of }) => `${of.node_id} ${of.index}`, cell: ({ of }) => `${of.node_id} GPU\u00a0${of.index}` },
   { name: "Given", unit: "of the GPU", isNumber: true, sortBy: ({ of }) => of.percent, cell: ({ of }) => percent(of.percent) },
   { name: "Utilization", unit: "mean", isNumber: true, sortBy: (row) => row.utilization, cell: (row) => percent(row.utilization) },
   { name: "Memory used", unit: "mean", isNumber: true, sortBy: (row) => row.memoryMb, cell: (row) => gibibytes(row.memoryMb) },
@@ -140,7 +140,7 @@ const COLUMNS: Column<PodRow>[] = [
     name: "Reading",
     title: "whose use it is: the pod's own, or for some of this time the whole GPU's, which others have as well",
     sortBy: ({ of }) => of.reading,
-    cell: ({ of }) => (of.reading === "own" ? "its own" : "the whole GPU's"),
+    cell: ({ of }) => (of.reading === "own" ? "its\u00a0own" : "the\u00a0whole\u00a0GPU's"),
   },
 ];
 
