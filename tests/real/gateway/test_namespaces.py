@@ -15,6 +15,7 @@ from schemas.orchestrator.views import (
     ListExperiments,
     ListTasks,
 )
+from schemas.results.series import GetSeries, ListPods, PodList, SeriesMetric, SeriesView
 from schemas.scheduler.namespaces import ListNamespaces, NamespaceList, NamespaceUse
 from schemas.scheduler.views import (
     DriftList,
@@ -69,6 +70,7 @@ RULES: Final = {
     "GET /cluster/devices": FLEET,
     "GET /drifts": FLEET,
     "GET /series": FLEET,
+    "GET /pods": LISTED,
     "GET /namespaces": FLEET,
     "GET /reports/usage": FLEET,
     "GET /events": FLEET,
@@ -249,6 +251,33 @@ async def test_lists_are_of_the_callers_namespace(
         (ListTasks, "c"),
     ]
     assert [use["namespace"] for use in shown["namespaces"]] == ["b", "c"]
+
+
+async def test_pods_are_those_of_the_callers_namespaces(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    view = SeriesView(metric=SeriesMetric.UTILIZATION_PERCENT, bucket_seconds=60.0)
+    async with admins(nats_url, postgres_dsn, tmp_path) as (admin,):
+        await admin.api.owners.answer(ListPods, PodList(pods=()))
+        await admin.api.owners.answer(GetSeries, view)
+        made = await admin.make(role="viewer", namespaces=["b", "c"])
+        viewer = Caller(admin.api, made["secret"])
+
+        answers = [
+            (await caller.get(f"/api/v1/{place}"))[0]
+            for caller in (viewer, admin)
+            for place in ("pods", "pods?namespace=c", "series?by=pod", "series?by=node&namespace=c")
+        ]
+        denied, _ = await viewer.get("/api/v1/series?by=pod&namespace=a")
+        asked = [
+            (query.readable, query.namespace)
+            for query in admin.api.owners.received
+            if isinstance(query, ListPods | GetSeries)
+        ]
+
+    assert (set(answers), denied) == ({200}, 403)
+    own = ("b", "c")
+    assert asked == [(own, None), (own, "c")] * 2 + [(None, None), (None, "c")] * 2
 
 
 async def test_the_fleet_is_seen_without_who_else_is_on_it(
