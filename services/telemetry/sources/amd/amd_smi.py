@@ -4,13 +4,23 @@ Names come from the tool's own source (amdsmi_commands.py of several releases); 
 it writes MB, energy is joules.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 
 from schemas.telemetry.readings import DeviceFacts, GpuProcess, GpuReading
-from services.telemetry.sources.amd.values import amount, at, count, entries, memory_mb, text
+from services.telemetry.sources.amd.values import (
+    amount,
+    at,
+    clock_mhz,
+    count,
+    entries,
+    memory_mb,
+    text,
+)
 
 LISTS: Final = ("gpu_data", "gpus")
+LONGEST_UUID: Final = 120  # of 128 that a device may have, with a partition's number behind it
 _SOCKET_POWER: Final = (
     "power.socket_power",
     "power.current_socket_power",
@@ -22,13 +32,23 @@ _GENERATIONS: Final = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 
 def uuids_by_index(listed: Any) -> dict[int, str]:
-    """Uuid, else PCI address, of each GPU in `amd-smi list`."""
+    """Uuid, else PCI address, of each GPU in `amd-smi list`.
+
+    Older releases give all partitions of a GPU its one uuid: each has its number behind it then.
+    """
     found: dict[int, str] = {}
+    partitions: dict[int, int] = {}
     for entry in entries(listed, *LISTS):
         index, uuid = count(entry.get("gpu")), text(entry.get("uuid")) or text(entry.get("bdf"))
-        if index is not None and uuid is not None and len(uuid) <= 128:
+        if index is not None and uuid is not None and len(uuid) <= LONGEST_UUID:
             found.setdefault(index, uuid)
-    return found
+            partition = count(entry.get("partition_id"))
+            partitions.setdefault(index, index if partition is None else partition)
+    times = Counter(found.values())
+    return {
+        index: uuid if times[uuid] == 1 else f"{uuid}-{partitions[index]}"
+        for index, uuid in found.items()
+    }
 
 
 def device_facts(listed: Any, static: Any) -> tuple[DeviceFacts, ...]:
@@ -161,8 +181,8 @@ def _reading(
         power_draw_w=amount(at(entry, *_SOCKET_POWER)),
         power_limit_w=power_limit_w if limit is None else limit,
         energy_mj=None if joules is None else int(joules * 1000),
-        sm_clock_mhz=count(at(entry, "clock.gfx_0.clk", "clock.gfx.clk", "clock.gfx.cur_clk")),
-        memory_clock_mhz=count(
+        sm_clock_mhz=clock_mhz(at(entry, "clock.gfx_0.clk", "clock.gfx.clk", "clock.gfx.cur_clk")),
+        memory_clock_mhz=clock_mhz(
             at(entry, "clock.mem_0.clk", "clock.mem.clk", "clock.mem.cur_clk", "clock.MEM.cur_clk")
         ),
         throttle_reasons=_throttle(at(entry, "power.throttle_status")),

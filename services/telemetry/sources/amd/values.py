@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from services.telemetry.domain.tool_values import text as known_text
 
+NO_CLOCK: Final = 0xFFFF
 _NUMBER = re.compile(r"^\s*\(?\s*(-?\d+(?:\.\d+)?)\s*([A-Za-z/%°]*)")
 # MiB by the names that the tools give to binary units.
 _MIB: Final = {"b": 1 / (1 << 20), "kb": 1 / 1024, "mb": 1.0, "gb": 1024.0, "tb": 1024.0 * 1024}
@@ -33,6 +34,12 @@ def count(value: Any) -> int | None:
     """A whole number."""
     number = amount(value)
     return None if number is None else int(number)
+
+
+def clock_mhz(value: Any) -> int | None:
+    """A clock; all ones of its 16 bits are no clock, but the tool's word for none."""
+    number = count(value)
+    return None if number == NO_CLOCK else number
 
 
 def memory_mb(value: Any, unit: str = "mb") -> int | None:

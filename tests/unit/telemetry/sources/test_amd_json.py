@@ -6,7 +6,7 @@ import pytest
 
 from schemas.telemetry.readings import DeviceFacts, GpuProcess, GpuReading
 from services.telemetry.sources.amd import amd_smi, rocm_smi
-from services.telemetry.sources.amd.values import amount, count, memory_mb
+from services.telemetry.sources.amd.values import amount, clock_mhz, count, memory_mb
 from tests.support.fakes.amd import LIST, METRIC, PROCESS, ROCM, STATIC, value
 
 
@@ -184,3 +184,21 @@ def test_rocm_smi_takes_the_first_name_that_has_a_value_and_numbers_as_they_are(
     (reading,) = rocm_smi.readings({"card0": card | {"GPU use (%)": 7}})
 
     assert (reading.temperature_c, reading.utilization_percent) == (50.5, 7)
+
+
+def test_partitions_that_share_a_uuid_are_devices_of_their_own() -> None:
+    """As releases before partition ids in uuids list an MI300X in two partitions."""
+    listed = [
+        {"gpu": 0, "bdf": "0000:05:00.0", "uuid": "12ff", "partition_id": 0},
+        {"gpu": 1, "bdf": "0000:05:00.1", "uuid": "12ff", "partition_id": 1},
+        {"gpu": 2, "bdf": "0000:06:00.0", "uuid": "34ff", "partition_id": 0},
+    ]
+
+    assert amd_smi.uuids_by_index(listed) == {0: "12ff-0", 1: "12ff-1", 2: "34ff"}
+    assert amd_smi.uuids_by_index(listed[2:]) == {2: "34ff"}
+
+
+def test_all_ones_are_no_clock() -> None:
+    assert clock_mhz({"value": 65535, "unit": "MHz"}) is None
+    assert clock_mhz({"value": 2100, "unit": "MHz"}) == 2100
+    assert clock_mhz("N/A") is None
