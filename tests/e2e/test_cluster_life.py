@@ -23,6 +23,7 @@ from shared.testing import eventually, short_directory
 from tests.support.kubernetes.api import Api, Object, path_to
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.kueue import GATE, QUOTA, admit, hold, kueue_kind
+from tests.support.kubernetes.nodes import node_object
 from tests.support.kubernetes.ome_stand_in import ome_stand_in
 from tests.support.kubernetes.ome_world import (
     CLUSTER,
@@ -157,6 +158,53 @@ async def test_a_script_deploys_a_service_on_the_chosen_node_or_leaves_it_to_kub
     assert chosen == DeployedService("my-task-exp1", NAMESPACE, "gpu-0")
     assert left.node_name is None
     assert "nodeAffinity" in made["spec"]["engine"]["affinity"]
+
+
+async def test_a_task_is_measured_on_a_part_of_a_gpu_that_is_held_as_such(
+    ome_cluster: ControlPlane,
+) -> None:
+    cores, memory = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
+    with short_directory() as directory:
+        file = task_file(directory, requests=REQUESTS)
+        task = json.loads(file.read_text())
+        file.write_text(json.dumps(task | {"gpus": {"vgpu_cores": 30, "vgpu_memory_mb": 4000}}))
+        platform = PlatformProcess(
+            directory / "data",
+            arguments=("--simulate", "--cluster", "test", "--cluster-id", CLUSTER),
+            environment={
+                "KUBECONFIG": str(ome_cluster.kubeconfig()),
+                "GPUSTEWARD_EXECUTOR_CLUSTER_NAMESPACES": NAMESPACE,
+            },
+        )
+        reserve = ("reserve", "--cluster", CLUSTER, "--vgpu-memory", "4000", "--vgpu-cores")
+        async with cluster_with_ome(ome_cluster) as api, started(platform):
+            labels = {f"models.ome.io/clusterbasemodel.{MODEL}": "Ready"}
+            await api.create(
+                node_object(
+                    "vgpu-0", resource=None, resources={cores: 100, memory: 60}, labels=labels
+                )
+            )
+            await until_said(platform, "1 experiments", "validate", str(file))
+            submitted = json.loads(await said(platform, "submit", str(file), "--json"))
+
+            async def is_bound() -> bool:
+                return [pod["spec"].get("nodeName") for pod in await pods(api)] == ["vgpu-0"]
+
+            await eventually(is_bound, within_seconds=120, what="the pod on the divided GPU")
+            [pod] = await pods(api)
+            beside = await said(platform, *reserve, "60")
+            too_much = await said(platform, *reserve, "20")
+            view = await platform.until_finished(submitted["task_id"], FINISH_SECONDS)
+
+    [container] = pod["spec"]["containers"]
+    assert {name: container["resources"]["limits"][name] for name in (cores, memory)} == {
+        cores: "30",
+        memory: "16",
+    }
+    assert f"{cores}: 60" in beside
+    assert "vgpu-0" in beside
+    assert "left to the cluster's scheduler" in too_much
+    assert view["state"] == "completed", view
 
 
 async def test_what_kueue_holds_is_told_by_why_and_a_killed_executor_costs_an_attempt(
