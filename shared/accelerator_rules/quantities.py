@@ -3,6 +3,7 @@
 import re
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 _QUANTITY: Final = re.compile(
@@ -47,6 +48,7 @@ def _ceiling(value: Fraction) -> int:
     return max(0, -(-value.numerator // value.denominator))
 
 
+@lru_cache(maxsize=4096)  # pods of a cluster say the same few amounts
 def _value(text: str) -> Fraction:
     found = _QUANTITY.fullmatch(text.strip())
     if found is None:

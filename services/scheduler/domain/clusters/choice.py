@@ -222,9 +222,6 @@ class ClusterFleet:
                     or (is_choosy and not suits(node, request, wanted))
                 ):
                     continue
-                fits = has_room(node, held.host(cluster_id, name), needs)
-                if least and not fits:
-                    continue
                 place = (cluster_id, name, gpus.resource)
                 load, in_flight = loads.get(name, NO_METRICS), held.gpus(place)
                 if part is None:
@@ -232,7 +229,10 @@ class ClusterFleet:
                 else:  # readings of a shared GPU are its holders' use: only their age counts
                     parts = parts_free(gpus, part, in_flight.unbound, held.parts(place))
                     free_gpus = FreeGpus(parts, 0 if load.is_stale else parts)
-                if free_gpus.idle >= least:
+                if free_gpus.idle < least:
+                    continue
+                fits = has_room(node, held.host(cluster_id, name), needs)
+                if fits or not least:
                     least = free_gpus.idle if is_best_wanted else least
                     liked = liking(node, request) if request.prefer else 0
                     yield _Candidate(cluster, node, gpus, free_gpus, fits, liked, wanted.ranking)

@@ -99,6 +99,9 @@ def gpus_of(node: ClusterNode, resource: str | None, *, in_parts: bool = False) 
     Where a device plugin shares each GPU among pods, what it counts are slices: `in_parts` alone
     means them, and a GPU that is not shared has no slices.
     """
+    if resource is None and not in_parts and len(node.gpus) == 1:  # nearly every node
+        only = node.gpus[0]
+        return only if only.sharing is None and only.resource in WHOLE_GPUS else None
     if resource is not None:
         named = next((each for each in node.gpus if each.resource == resource), None)
         return named if named is not None and _is_meant(named, in_parts=in_parts) else None
