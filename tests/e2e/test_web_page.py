@@ -538,6 +538,28 @@ async def test_a_task_is_compared_and_another_submitted_without_a_mouse(
     await expect(page.get_by_role("main")).to_be_focused()
 
 
+async def test_monitoring_is_by_node_or_by_pod_and_a_link_keeps_what_is_chosen(
+    platform: PlatformProcess, visit: Visit
+) -> None:
+    [gpu, *_] = (await get(platform, "/gpus"))["gpus"]
+    page = (await visit("/monitoring?range=30m")).page
+
+    await page.get_by_role("combobox", name="Node").click()
+    await page.get_by_role("option", name=gpu["node_id"]).click()
+    await page.get_by_role("combobox", name="GPU type").click()
+    await page.get_by_role("option", name="pGPU").click()
+    row = page.get_by_role("region", name="Nodes in this time").get_by_role("row").nth(1)
+    await expect(row.get_by_role("cell").first).to_have_text(gpu["node_id"])
+    await expect(page).to_have_url(re.compile(rf"node={gpu['node_id']}.*kind=pgpu"))
+
+    await page.reload()
+    await expect(page.get_by_role("combobox", name="GPU type")).to_have_value("pGPU")
+    await page.get_by_role("tab", name="Pods").click()
+    await expect(page.get_by_text("No pod of Kubernetes had a GPU that fits").first).to_be_visible()
+    await expect(page.get_by_role("combobox", name="Namespace of pods")).to_be_visible()
+    await expect(page).to_have_url(re.compile(r"view=pods"))
+
+
 @pytest.mark.parametrize(
     ("role", "may_submit", "may_cordon"),
     [("viewer", False, False), ("submitter", True, False), ("admin", True, True)],
@@ -576,6 +598,7 @@ async def test_no_page_has_what_axe_finds_serious_dark_or_light(
     places += [f"{task}?tab={tab}" for tab in ("compare", "timeline", "definition", "events")]
     places += [f"{task}", "/tasks/new", f"/queue?open={waiting}", "/no-such-page"]
     places += [f"/admin?tab={tab}" for tab in ("namespaces", "tokens", "audit", "decisions")]
+    places += ["/monitoring?view=pods", "/monitoring?by=gpu", "/reports?by=kind"]
     places += [f"/experiments/{finished_task['best_experiment_id']}"]
     places += [f"/gpus/{gpu['node_id']}/{gpu['uuid']}"]
 

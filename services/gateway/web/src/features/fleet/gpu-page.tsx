@@ -14,6 +14,7 @@ import { celsius, gibibytes, percent, UNKNOWN, watts } from "@/lib/units";
 import { useTimeRange } from "@/lib/url-state";
 import { gpusOptions } from "./api/get-fleet";
 import { holdingOptions } from "./api/get-holding";
+import { PodsOnGpu } from "./components/pods-on-gpu";
 import { PastHolders } from "./components/past-holders";
 import { SeriesChart } from "./components/series-chart";
 import { ServiceActions } from "./components/service-actions";
@@ -102,6 +103,7 @@ function Known({ listed, listedAt }: { listed: GpuView; listedAt: number }) {
           <SeriesChart key={metric} nodeId={gpu.node_id} uuid={gpu.uuid} metric={metric} range={range} />
         ))}
       </div>
+      <PodsOnGpu gpu={gpu} />
       <Processes gpu={gpu} />
       <PastHolders nodeId={gpu.node_id} uuid={gpu.uuid} />
       <Faults gpu={gpu} now={now} />

@@ -11,7 +11,7 @@ import { allOf } from "@/lib/api-client";
 import { gibibytes, percent, share, watts, whole } from "@/lib/units";
 import { useNamespace, useTimeRange, useUrlState } from "@/lib/url-state";
 import { useSeries, type Filters } from "../api/get-series";
-import { KINDS, kindOf } from "../kinds";
+import { KINDS, kindOf } from "@/lib/gpu-kinds";
 import { MEMORY, POWER, TEMPERATURE, UTILIZATION, type ShownMetric } from "../metrics";
 import { highestOf, meanOf, nodeLines } from "../sums";
 import { LineChart } from "./line-chart";

@@ -9,7 +9,7 @@ import { gibibytes, percent, share, whole } from "@/lib/units";
 import { useNamespace, useTimeRange, useUrlState } from "@/lib/url-state";
 import { usePods } from "../api/get-pods";
 import { useSeries, type Filters } from "../api/get-series";
-import { KINDS, kindOf, kindWords } from "../kinds";
+import { KINDS, kindOf, kindWords } from "@/lib/gpu-kinds";
 import { MEMORY, UTILIZATION, type ShownMetric } from "../metrics";
 import { highestOf, meanOf, podLines } from "../sums";
 import { LineChart } from "./line-chart";
