@@ -82,7 +82,7 @@ def usage(target: Target, asked: dict[str, Any], as_csv: bool, by: str) -> None:
 @report.command()
 @_ranged
 def waste(target: Target, asked: dict[str, Any], as_csv: bool) -> None:
-    """Reservations that were held and hardly used."""
+    """Reservations and pods that were held and hardly used."""
     view = target.ask(lambda client: client.waste_report(**asked))
     _print(target, view, waste_table(view), as_csv=as_csv)
 
@@ -209,13 +209,14 @@ def waste_table(view: WasteView) -> Table:
     cost = f"idle {view.currency}"
     return Table(
         headings=[
-            *("reservation", "holder", "GPU h", "idle h", "idle %", "memory %", cost),
+            *("id", "holder", "owner", "GPU h", "idle h", "idle %", "memory %", cost),
             *("because", "namespace"),
         ],
         rows=[
             [
                 short(line.reservation_id),
-                holder_name(line.holder) or UNKNOWN,
+                f"pod {line.pod}" if line.pod else holder_name(line.holder) or UNKNOWN,
+                line.owner or UNKNOWN,
                 number(line.gpu_hours, 3),
                 number(line.idle_hours, 3),
                 number(line.idle_percent),
@@ -227,7 +228,7 @@ def waste_table(view: WasteView) -> Table:
             for line in view.lines
         ],
         numeric=frozenset({"GPU h", "idle h", "idle %", "memory %", cost}),
-        shortened=frozenset({"holder"}),
+        shortened=frozenset({"holder", "owner"}),
     )
 
 
