@@ -49,7 +49,8 @@ class NodeGpus(Struct, frozen=True, kw_only=True):
     a GPU counts there as all of it: which parts share one is not known.
 
     Where `units_per_gpu` of the resource are one GPU, its `units` are counted too, and those of the
-    memory that belongs to them (None: the node tells none). `sharing`: a unit is a slice of a GPU,
+    memory that belongs to them (None: the node tells none). `whole_requested` GPUs of `requested`
+    are pods' to themselves. `sharing`: a unit is a slice of a GPU,
     and no pod has one to itself.
     """
 
@@ -66,6 +67,7 @@ class NodeGpus(Struct, frozen=True, kw_only=True):
     allocatable_memory_units: Count | None = None
     requested_memory_units: Count = 0
     sharing: GpuSharing | None = None
+    whole_requested: Count = 0
 
 
 class HostAmounts(Struct, frozen=True, kw_only=True):

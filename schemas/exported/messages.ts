@@ -3402,8 +3402,8 @@ export interface NodeGpuSummary {
  * GPU counts there as all of it: which parts share one is not known.
  *
  * Where `units_per_gpu` of the resource are one GPU, its `units` are counted too, and those of the
- * memory that belongs to them (null: the node tells none). `sharing`: a unit is a slice of a GPU,
- * and no pod has one to itself.
+ * memory that belongs to them (null: the node tells none). `whole_requested` GPUs of `requested`
+ * are pods' to themselves. `sharing`: a unit is a slice of a GPU, and no pod has one to itself.
  */
 export interface NodeGpus {
   resource: string;
@@ -3419,6 +3419,7 @@ export interface NodeGpus {
   allocatable_memory_units: number | null;
   requested_memory_units: number;
   sharing: GpuSharing | null;
+  whole_requested: number;
 }
 
 /** An operator has changed labels; `labels` are all that count for it from now on. */

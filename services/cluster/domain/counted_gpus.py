@@ -57,6 +57,11 @@ def count_gpus(resource: str, node: Node, holds: Sequence[Hold]) -> NodeGpus:
             _count(sum(held.get(memory, 0) for held, _ in holds)) if memory else 0
         ),
         sharing=sharing,
+        whole_requested=(
+            _count(sum(units // per_gpu for units, _ in asked if units % per_gpu == 0))
+            if is_divided and sharing is None
+            else 0
+        ),
     )
 
 

@@ -692,6 +692,7 @@ def test_parts_of_gpus_are_counted_in_units_beside_the_gpus_that_they_touch() ->
     assert (gpus.capacity, gpus.allocatable, gpus.requested) == (2, 2, 2)
     assert (gpus.units_per_gpu, gpus.allocatable_units, gpus.requested_units) == (100, 200, 130)
     assert (gpus.allocatable_memory_units, gpus.requested_memory_units) == (120, 16)
+    assert gpus.whole_requested == 1
     assert (gpus.by_reservation, gpus.units_by_reservation) == ({mine: 1}, {mine: 30})
 
 

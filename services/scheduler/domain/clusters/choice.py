@@ -227,7 +227,7 @@ class ClusterFleet:
                 if part is None:
                     free_gpus = free_gpus_of(gpus, load, in_flight, thresholds)
                 else:  # readings of a shared GPU are its holders' use: only their age counts
-                    parts = parts_free(gpus, part, in_flight.unbound, held.parts(place))
+                    parts = parts_free(gpus, part, held.parts(place))
                     free_gpus = FreeGpus(parts, 0 if load.is_stale else parts)
                 if free_gpus.idle < least:
                     continue

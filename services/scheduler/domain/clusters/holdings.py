@@ -57,11 +57,11 @@ class HeldOfNodes:
         )
         if not unbound:  # its pod is there, and counted with all that it asks for
             return
-        if (part := holding.part) is not None:
-            others = self.parts(place)
-            self._parts[place] = PartsInFlight(
-                others.units + part.units, others.memory_units + part.memory_units
-            )
+        part, others = holding.part, self.parts(place)
+        if part is None:
+            self._parts[place] = others._replace(whole=others.whole + unbound)
+        else:
+            self._parts[place] = others.with_part(part, unbound)
         self._host[place[:2]] = add_amounts(self.host(*place[:2]), holding.host)
 
     def gpus(self, place: Place) -> InFlight:

@@ -19,10 +19,25 @@ class PartNeed(NamedTuple):
 
 
 class PartsInFlight(NamedTuple):
-    """What reservations hold of a node's units that pods do not ask for yet."""
+    """What reservations hold that pods do not ask for yet: units of parts on as many `gpus` at
+    most, the `largest` part among them, and `whole` GPUs.
+    """
 
     units: int = 0
     memory_units: int = 0
+    gpus: int = 0
+    whole: int = 0
+    largest: int = 0
+
+    def with_part(self, part: PartNeed, gpus: int) -> "PartsInFlight":
+        """Return it with a further part."""
+        return PartsInFlight(
+            units=self.units + part.units,
+            memory_units=self.memory_units + part.memory_units,
+            gpus=self.gpus + gpus,
+            whole=self.whole,
+            largest=max(self.largest, part.units),
+        )
 
 
 def part_of(request: GpuRequest) -> PartNeed | None:
@@ -44,48 +59,60 @@ def part_words(resource: str | None, part: PartNeed) -> str:
     return f"{part.units} {resource}{beside} on one GPU"
 
 
-def parts_free(gpus: NodeGpus, need: PartNeed, promised_gpus: int, promised: PartsInFlight) -> int:
-    """Return how many such parts fit, wherever the parts that are held may be.
+def parts_free(gpus: NodeGpus, need: PartNeed, promised: PartsInFlight) -> int:
+    """Return how many such parts fit, wherever the parts that are held may be, and in whatever
+    order the pods of those that are promised come.
 
     Each pod has touched as many GPUs as its units come to, rounded up, and no more: the others are
-    whole. On one that is touched a part fits for certain only where it is the only such GPU, or
-    where all of them together have so much that one has to have enough.
+    free as a whole. On one that is touched a part fits for certain only where it is the only such
+    GPU, or where all of them together have so much that one has to have enough.
     """
-    units = gpus.allocatable_units - gpus.requested_units - promised.units
-    memory = _memory_left(gpus, promised)
-    most = min(units // need.units, _times(memory, need.memory_units))
-    if most <= 0:
-        return 0
     if gpus.sharing is not None:  # every slice is as good as any
-        return most
-    per_gpu = gpus.units_per_gpu
-    if need.units > per_gpu:
+        slices = gpus.allocatable_units - gpus.requested_units - promised.units
+        return max(0, slices // need.units)
+    per_gpu, memory_per_gpu = gpus.units_per_gpu, _memory_per_gpu(gpus)
+    divisible = gpus.allocatable - gpus.whole_requested - promised.whole
+    if need.units > per_gpu or divisible <= 0:
         return 0
-    touched = min(gpus.allocatable, gpus.requested + promised_gpus)
-    untouched = gpus.allocatable - touched
-    memory_per_gpu = _memory_per_gpu(gpus)
+    touching = gpus.requested - gpus.whole_requested + promised.gpus
+    touched = min(divisible, touching)
+    held = gpus.requested_units - gpus.whole_requested * per_gpu + promised.units
+    if touching >= divisible and not _leaves_promised(divisible, per_gpu, held, need, promised):
+        return 0
     on_each = min(per_gpu // need.units, _times(memory_per_gpu, need.memory_units))
-    left = PartNeed(
-        units - untouched * per_gpu,
-        memory - untouched * memory_per_gpu if memory is not None and memory_per_gpu else 0,
+    memory_left = None
+    if memory_per_gpu is not None:
+        held_memory = gpus.requested_memory_units + promised.memory_units
+        memory_left = touched * memory_per_gpu - held_memory
+    on_touched = _on_touched(touched, touched * per_gpu - held, memory_left, need)
+    untouched = divisible - touched
+    return untouched * on_each + on_touched
+
+
+def _leaves_promised(
+    divisible: int, per_gpu: int, held: int, need: PartNeed, promised: PartsInFlight
+) -> bool:
+    """Tell whether what is promised still fits if a further part comes before it and no GPU is
+    sure to be untouched: no whole one, no part with memory of its own on one of several, and the
+    largest part where all GPUs together have so much that one has to have enough.
+    """
+    if promised.whole:
+        return False
+    if divisible == 1 or not promised.gpus:
+        return True
+    others = held + need.units - promised.largest
+    return (
+        not promised.memory_units
+        and -(-(divisible * per_gpu - others) // divisible) >= promised.largest
     )
-    return min(most, untouched * on_each + _on_touched(touched, left, need, memory is not None))
 
 
-def _on_touched(touched: int, left: PartNeed, need: PartNeed, is_memory_known: bool) -> int:
-    if touched == 0 or left.units < need.units:
+def _on_touched(touched: int, units: int, memory: int | None, need: PartNeed) -> int:
+    if touched == 0 or units < need.units:
         return 0
     if touched == 1:
-        by_memory = _times(left.memory_units if is_memory_known else None, need.memory_units)
-        return min(left.units // need.units, by_memory)
-    has_enough = -(-left.units // touched) >= need.units
-    return 1 if has_enough and not need.memory_units else 0
-
-
-def _memory_left(gpus: NodeGpus, promised: PartsInFlight) -> int | None:
-    if gpus.allocatable_memory_units is None:
-        return None
-    return gpus.allocatable_memory_units - gpus.requested_memory_units - promised.memory_units
+        return min(units // need.units, _times(memory, need.memory_units))
+    return 1 if -(-units // touched) >= need.units and not need.memory_units else 0
 
 
 def _memory_per_gpu(gpus: NodeGpus) -> int | None:

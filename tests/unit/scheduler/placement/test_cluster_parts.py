@@ -50,6 +50,7 @@ def divided(
                 allocatable_units=gpus * 100,
                 requested_units=sum(pods),
                 allocatable_memory_units=memory,
+                whole_requested=sum(units // 100 for units in pods if units % 100 == 0),
             ),
         ),
     )
@@ -105,7 +106,7 @@ def part(units: int, resource: str = CORE, **more: Any) -> GpuRequest:
         pytest.param(2, [30, 30], 50, 1, id="both have 70, wherever the parts are"),
         pytest.param(2, [10, 10], 80, 1, id="on one GPU or on both: one has 80"),
         pytest.param(2, [60, 20], 60, 1, id="120 of two: one has 60"),
-        pytest.param(2, [100, 60], 40, 0, id="which pod has how much is not told"),
+        pytest.param(2, [100, 60], 40, 1, id="a whole card and a part"),
         pytest.param(4, [200], 100, 2, id="whole cards"),
     ],
 )
@@ -114,15 +115,15 @@ def test_a_part_fits_where_it_does_wherever_the_others_are(
 ) -> None:
     (counted,) = divided("a", gpus, *pods).gpus
 
-    assert parts_free(counted, PartNeed(need), 0, PartsInFlight()) == free
+    assert parts_free(counted, PartNeed(need), PartsInFlight()) == free
 
 
 def test_memory_that_belongs_to_a_part_counts_too() -> None:
     (counted,) = divided("a", 2, memory=2 * 60).gpus
 
     def free(memory: int, promised: int = 0) -> int:
-        in_flight = PartsInFlight(promised and 10, promised)
-        return parts_free(counted, PartNeed(10, memory), 1 if promised else 0, in_flight)
+        in_flight = PartsInFlight(promised and 10, promised, gpus=1 if promised else 0)
+        return parts_free(counted, PartNeed(10, memory), in_flight)
 
     assert [free(6), free(30), free(31), free(61)] == [20, 4, 2, 0]
     assert free(40, promised=30) == 1
@@ -197,7 +198,7 @@ def test_units_that_no_plugin_serves_are_refused(request_: GpuRequest, path: str
 
 @given(
     gpus=st.integers(1, 3),
-    held=st.lists(st.integers(0, 2).flatmap(lambda _: st.integers(1, 99)), max_size=5),
+    held=st.lists(st.one_of(st.integers(1, 99), st.just(100)), max_size=5),
     asked=st.lists(st.integers(1, 99), max_size=6),
     data=st.data(),
 )
@@ -216,9 +217,61 @@ def test_what_is_promised_fits_however_a_plugin_puts_the_parts_on_gpus(
     pods = [units for units in held if bind(units)]
     for units in asked:
         (counted,) = divided("a", gpus, *pods).gpus
-        if parts_free(counted, PartNeed(units), 0, PartsInFlight()) > 0:
+        if parts_free(counted, PartNeed(units), PartsInFlight()) > 0:
             assert bind(units), (room, pods, units)
             pods.append(units)
+
+
+@given(
+    gpus=st.integers(1, 3),
+    asked=st.lists(st.one_of(st.integers(1, 99), st.just(100)), min_size=1, max_size=8),
+    data=st.data(),
+)
+def test_all_that_is_promised_fits_in_whatever_order_its_pods_come(
+    gpus: int, asked: list[int], data: st.DataObject
+) -> None:
+    """Some pods are bound and told at once; the others come at the end, in any order."""
+    room = [100] * gpus
+    told: list[int] = []
+    waiting: dict[UUID, int] = {}
+
+    def bind(units: int) -> None:
+        able = [number for number, free in enumerate(room) if free >= units]
+        assert able, (room, told, waiting, units)
+        room[data.draw(st.sampled_from(able))] -= units
+
+    def view() -> ClusterFleet:
+        known = fleet_of(divided("a", gpus, *told))
+        for reservation_id, units in waiting.items():
+            known.take(reservation_id, request_of(units), known_place(units))
+        return known
+
+    for units in asked:
+        found = view().choose(request_of(units))
+        assert isinstance(found, Choice)
+        if found.placement.node_name is None:
+            continue
+        if data.draw(st.booleans()):
+            bind(units)
+            told.append(units)
+        else:
+            waiting[new_id()] = units
+    for units in data.draw(st.permutations(list(waiting.values()))):
+        bind(units)
+
+
+def request_of(units: int) -> GpuRequest:
+    return of_cluster(1, resource=CORE) if units == 100 else part(units)
+
+
+def known_place(units: int) -> ClusterPlacement:
+    return ClusterPlacement(
+        cluster_id="k8s",
+        gpus=1,
+        node_name="a",
+        resource=CORE,
+        units=None if units == 100 else units,
+    )
 
 
 def test_a_holding_counts_its_units_until_its_pod_is_bound() -> None:
@@ -234,3 +287,17 @@ def test_a_holding_counts_its_units_until_its_pod_is_bound() -> None:
     assert isinstance(again, Choice)
     assert isinstance(whole, Choice)
     assert (again.placement.node_name, whole.placement.node_name) == (None, None)
+
+
+@pytest.mark.parametrize(("gpus", "want"), [(1, None), (2, "a")])
+def test_a_whole_card_that_is_promised_leaves_no_part_of_it(gpus: int, want: str | None) -> None:
+    known = fleet_of(divided("a", gpus))
+    card = of_cluster(1, resource=CORE)
+    chosen = known.choose(card)
+    assert isinstance(chosen, Choice)
+    known.take(new_id(), card, chosen.placement)
+
+    beside = known.choose(part(60))
+
+    assert isinstance(beside, Choice)
+    assert beside.placement.node_name == want
