@@ -506,6 +506,7 @@ export type ChangeKind =
   | "less_cpu"
   | "less_host_memory"
   | "less_memory"
+  | "mixed_models"
   | "shorter_duration"
   | "unbalanced_memory";
 
@@ -636,7 +637,8 @@ export interface ClusterNode {
  * `node_name` null: the cluster's own scheduler chooses, for the reason in `message`. `hostname` is
  * the node's label `kubernetes.io/hostname`. Without `resource` it is the cluster's to say. `units`
  * of it, and `memory_units` of the memory that belongs to it, are a part of one GPU; null: whole
- * ones, or as many of what the resource counts.
+ * ones, or as many of what the resource counts. `gpu_model` is what the node's labels call its
+ * GPUs.
  */
 export interface ClusterPlacement {
   /** a node's id: 1 to 128 letters, digits, - and _ */
@@ -649,6 +651,7 @@ export interface ClusterPlacement {
   message?: string;
   units?: number | null;
   memory_units?: number | null;
+  gpu_model?: string | null;
 }
 
 /**
@@ -1763,6 +1766,7 @@ export type FailureKind =
   | "out_of_memory"
   | "parameters_not_applied"
   | "port_taken"
+  | "power_limit_refused"
   | "rank_failed"
   | "readiness_timeout"
   | "runtime_unavailable"
@@ -2295,6 +2299,13 @@ export interface GpuMetrics {
   skipped: number;
 }
 
+/** A model of GPU by its whole name; of memory of about that size, where it is said. */
+export interface GpuModel {
+  /** one line without control characters or marks of text direction */
+  name: string;
+  memory_total_mb?: number | null;
+}
+
 /**
  * An experiment's GPUs over its measured runs, or over all of it, as `phase` says.
  *
@@ -2372,8 +2383,14 @@ export interface GpuPodView {
  *
  * `count` is of all GPUs of an experiment, which `num_nodes` nodes share evenly; `nodes` are those
  * that may be taken, by name. Several GPUs have about the same free memory, unless
- * `balanced_memory` is false. `cpu_count` and `host_memory_mb` are of each node: held beside the
- * GPUs, and the engine's bounds.
+ * `balanced_memory` is false. `cpu_count` and `host_memory_mb` are the engine's bounds too.
+ *
+ * All experiments run on one model and memory size, the first that any of them is granted, of
+ * `models` if there are any; not so with `mixed_models`. Those of a `preemptible` task are
+ * interrupted for requests of higher priority, and repeated once GPUs are free again.
+ *
+ * `power_limit_w` is the limit of each GPU while an experiment runs: one value, or a list to
+ * search, such as for `maximize_tokens_per_joule`. It is taken back afterwards.
  *
  * With `shares` each experiment has a part of a GPU instead: 0.25 is a quarter of one, and of its
  * memory. They are on one GPU if one has so much, unless `share_strategy` is `fill`; the rest as in
@@ -2392,31 +2409,38 @@ export interface GpuPodView {
  * Elsewhere only vGPU cores and a `mig_profile` may be asked for.
  */
 export interface GpuPreferences {
-  count?: number | null;
-  num_nodes?: number;
   min_memory_mb?: number | null;
+  device_uuids?: string[];
+  placement?: Placement;
+  priority?: number;
+  preemptible?: boolean;
   cpu_count?: number | null;
   host_memory_mb?: number | null;
+  require?: Selector[];
+  prefer?: Preference[];
+  shares?: number | null;
+  share_strategy?: ShareStrategy;
+  min_free_shares?: number;
+  enforced_shares?: boolean;
+  mig_profile?: string | null;
+  mixed_models?: boolean;
+  count?: number | null;
+  num_nodes?: number;
   models?: string[];
   nodes?: string[];
-  priority?: number;
   balanced_memory?: boolean;
   cluster?: string | null;
   select_node?: boolean;
   node_ranking?: NodeRanking;
   utilization_threshold_percent?: number;
   memory_threshold_percent?: number;
-  shares?: number | null;
-  share_strategy?: ShareStrategy;
-  min_free_shares?: number;
-  enforced_shares?: boolean;
-  mig_profile?: string | null;
   vgpu_cores?: number | null;
   vgpu_memory_mb?: number | null;
   mps_cores?: number | null;
   time_slices?: number | null;
   resource?: string | null;
   resource_amounts?: Record<string, number>;
+  power_limit_w?: number | number[] | null;
 }
 
 /** `hourly` by parts of models' names in lower case, of which the longest counts. */
@@ -2505,13 +2529,12 @@ export type GpuReading = [
  * `mig_profile` ("1g.10gb"), one MIG instance of those that there are.
  *
  * Empty selectors match everything. `min_memory_mb` null asks for at least half of the device's
- * memory to be free. `cpu_count` and `host_memory_mb` are held on each node beside the GPUs; null
- * holds none. `min_compute_capability` is asked of NVIDIA's GPUs, known by their name where they do
- * not report it; other makers' have none and are not refused for it. `require` has to match,
- * `prefer` ranks. `lease_ttl_seconds` is how long a grant lives without renewal;
- * `wait_timeout_seconds` how long the request may queue. With `expected_duration_seconds` it may
- * start early in a gap that it will have left in time. `preemptible` lets a request of higher
- * priority end it, after notice. With `cluster` the GPUs are a Kubernetes cluster's.
+ * memory to be free. `min_compute_capability` is asked of NVIDIA's GPUs, known by their name where
+ * they do not report it; other makers' have none and are not refused for it. `same_model` is that
+ * of GPUs with which these are compared. `lease_ttl_seconds` is how long a grant lives without
+ * renewal; `wait_timeout_seconds` how long the request may queue. With `expected_duration_seconds`
+ * it may start early in a gap that it will have left in time. With `cluster` the GPUs are a
+ * Kubernetes cluster's.
  *
  * Shares are multiples of the scheduler's quantum, and have as large a part of the memory. GPUs
  * with less than `min_free_shares` free are left out. `unfragmented`: what fits on one GPU is not
@@ -2521,36 +2544,41 @@ export type GpuReading = [
  * `share_units` are shares that are counted: 7 with `units_per_gpu` 10 are 0.7, each unit of one
  * GPU. `evenly` takes them one by one of as many GPUs as have room (7 of three are 3, 2 and 2),
  * `fill` all that the emptiest has, then of the next.
+ *
+ * `vgpu_cores` and `vgpu_memory_mb` are read as what they mean, and never seen: 1 to 99 cores are
+ * hundredths of one GPU that have at least this memory, multiples of 100 are whole GPUs.
  */
 export interface GpuRequest {
-  vgpu_cores?: number | null;
-  vgpu_memory_mb?: number | null;
-  gpus?: number;
   min_memory_mb?: number | null;
-  max_utilization_percent?: number;
-  node_ids?: string[];
   device_uuids?: string[];
-  gpu_models?: string[];
-  balanced_memory?: boolean;
   placement?: Placement;
   priority?: number;
-  wait_timeout_seconds?: number;
-  lease_ttl_seconds?: number;
-  expected_duration_seconds?: number | null;
   preemptible?: boolean;
-  nodes?: number;
   cpu_count?: number | null;
   host_memory_mb?: number | null;
   require?: Selector[];
   prefer?: Preference[];
-  min_compute_capability?: string | null;
-  cluster?: ClusterRequest | null;
   shares?: number | null;
   share_strategy?: ShareStrategy;
   min_free_shares?: number;
-  unfragmented?: boolean;
   enforced_shares?: boolean;
   mig_profile?: string | null;
+  mixed_models?: boolean;
+  gpus?: number;
+  max_utilization_percent?: number;
+  node_ids?: string[];
+  gpu_models?: string[];
+  balanced_memory?: boolean;
+  wait_timeout_seconds?: number;
+  lease_ttl_seconds?: number;
+  expected_duration_seconds?: number | null;
+  nodes?: number;
+  min_compute_capability?: string | null;
+  cluster?: ClusterRequest | null;
+  unfragmented?: boolean;
+  same_model?: GpuModel | null;
+  vgpu_cores?: number | null;
+  vgpu_memory_mb?: number | null;
   share_units?: number | null;
   units_per_gpu?: number;
 }
@@ -3667,6 +3695,7 @@ export interface PlannedExperiment {
   request: GpuRequest;
   memory_source: MemorySource;
   preflight: Finding[];
+  power_limit_w: number | null;
 }
 
 /**
@@ -4011,6 +4040,7 @@ export type ReasonCode =
   | "foreign_process"
   | "given_out_by_cluster"
   | "held"
+  | "index_mismatch"
   | "insufficient_cpu"
   | "insufficient_free_memory"
   | "insufficient_host_memory"
@@ -4023,6 +4053,7 @@ export type ReasonCode =
   | "mig_enabled"
   | "mig_not_made"
   | "mig_profile_mismatch"
+  | "mixed_models"
   | "model_mismatch"
   | "mps_per_gpu"
   | "no_gpus"
@@ -4820,6 +4851,7 @@ export interface Selector {
 export type SelectorKey =
   | "compute_capability"
   | "cuda_driver_version"
+  | "gpu_index"
   | "gpu_model"
   | "gpu_uuid"
   | "label"
@@ -4988,7 +5020,8 @@ export interface Spread {
  * With `devices` of several nodes it goes to the executor of the first one, without a `gang`; this
  * coordinator sends it on, with one, to each other node, in the order in which they appear.
  *
- * With `cluster` there are no `devices`; the executor is the cluster's.
+ * With `cluster` there are no `devices`; the executor is the cluster's. `power_limit_w` is set on
+ * each device before the engine starts; the device's agent takes it back with the reservation.
  */
 export interface StartExperiment {
   type: "executor.start_experiment";
@@ -5014,6 +5047,7 @@ export interface StartExperiment {
   host_memory_mb?: number | null;
   gang?: GangPlace | null;
   cluster?: ClusterPlacement | null;
+  power_limit_w?: number | null;
 }
 
 /**
@@ -5390,7 +5424,8 @@ export interface TaskStarted {
 export type TaskState = "accepted" | "cancelled" | "completed" | "failed" | "paused" | "running";
 
 /**
- * A task as the orchestrator has it. `notes` say what was cut or assumed.
+ * A task as the orchestrator has it. `notes` say what was cut or assumed, `gpu_model` on which GPUs
+ * all of its experiments run, once the first has any.
  *
  * `archived`: it has been finished for so long that lists leave it out unless asked.
  * `benchmark_tool` measures every experiment; null: an older release stored the task, and it is
@@ -5426,6 +5461,7 @@ export interface TaskView {
   stop_reason: StopReason | null;
   cut: number;
   trust: TrustVerdict | null;
+  gpu_model: GpuModel | null;
 }
 
 /** Tokens, newest first, also those that count no more. */

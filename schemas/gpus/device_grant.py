@@ -82,6 +82,7 @@ class ClusterPlacement(Struct, frozen=True, kw_only=True):
     is the node's label `kubernetes.io/hostname`. Without `resource` it is the cluster's to say.
     `units` of it, and `memory_units` of the memory that belongs to it, are a part of one GPU; None:
     whole ones, or as many of what the resource counts.
+    `gpu_model` is what the node's labels call its GPUs.
     """
 
     cluster_id: NodeId
@@ -93,3 +94,4 @@ class ClusterPlacement(Struct, frozen=True, kw_only=True):
     message: str = ""
     units: PositiveInt | None = None
     memory_units: PositiveInt | None = None
+    gpu_model: str | None = None

@@ -17,7 +17,7 @@ from schemas.base import (
     PositiveSeconds,
     line,
 )
-from schemas.gpus.vgpu import VgpuForm
+from schemas.gpus.vgpu import vgpu_fields
 
 GpuCount = Annotated[int, Meta(ge=1, le=4096)]
 ComputeCapability = Annotated[
@@ -60,6 +60,7 @@ class SelectorKey(StrEnum):
     GPU_UUID = "gpu_uuid"
     COMPUTE_CAPABILITY = "compute_capability"
     CUDA_DRIVER_VERSION = "cuda_driver_version"
+    GPU_INDEX = "gpu_index"
     NUMA_NODE = "numa_node"
     LABEL = "label"
 
@@ -139,19 +140,51 @@ class ClusterRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     memory_units: PositiveInt | None = None
 
 
-class GpuRequest(VgpuForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DeviceWishes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which GPUs are wanted, how much of them, and what they may be taken back for.
+
+    `require` has to match, `prefer` ranks: selectors of labels, NUMA nodes, indices, names. With
+    `preemptible` a request of higher `priority` may end it, after notice. `cpu_count` and
+    `host_memory_mb` are held on each node beside the GPUs; None holds none. All GPUs are of one
+    model and memory size; `mixed_models` allows any that match.
+    """
+
+    min_memory_mb: Mebibytes | None = None
+    device_uuids: tuple[GivenDeviceUuid, ...] = ()
+    placement: Placement = Placement.PACK
+    priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
+    preemptible: bool = False
+    cpu_count: Annotated[float, Meta(ge=0)] | None = None
+    host_memory_mb: Mebibytes | None = None
+    require: Annotated[tuple[Selector, ...], Meta(max_length=32)] = ()
+    prefer: Annotated[tuple[Preference, ...], Meta(max_length=32)] = ()
+    shares: Shares | None = None
+    share_strategy: ShareStrategy = ShareStrategy.EVENLY
+    min_free_shares: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    enforced_shares: bool = False
+    mig_profile: MigProfile | None = None
+    mixed_models: bool = False
+
+
+class GpuModel(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model of GPU by its whole name; of memory of about that size, where it is said."""
+
+    name: Line
+    memory_total_mb: Mebibytes | None = None
+
+
+class GpuRequest(DeviceWishes, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whole GPUs, exclusively: `gpus` on each of `nodes` nodes, all of them or none. Or `shares`
     of the GPUs of one node: 0.25 is a quarter of one, 1.2 more than one; exactly as asked. Or, with
     `mig_profile` ("1g.10gb"), one MIG instance of those that there are.
 
     Empty selectors match everything. `min_memory_mb` None asks for at least half of the device's
-    memory to be free. `cpu_count` and `host_memory_mb` are held on each node beside the GPUs; None
-    holds none. `min_compute_capability` is asked of NVIDIA's GPUs, known by their name where they
-    do not report it; other makers' have none and are not refused for it. `require` has to match,
-    `prefer` ranks. `lease_ttl_seconds` is how long a grant lives without renewal;
-    `wait_timeout_seconds` how long the request may queue. With `expected_duration_seconds` it may
-    start early in a gap that it will have left in time. `preemptible` lets a request of higher
-    priority end it, after notice. With `cluster` the GPUs are a Kubernetes cluster's.
+    memory to be free. `min_compute_capability` is asked of NVIDIA's GPUs, known by their name where
+    they do not report it; other makers' have none and are not refused for it. `same_model` is that
+    of GPUs with which these are compared. `lease_ttl_seconds` is how long a grant lives without
+    renewal; `wait_timeout_seconds` how long the request may queue. With
+    `expected_duration_seconds` it may start early in a gap that it will have left in time. With
+    `cluster` the GPUs are a Kubernetes cluster's.
 
     Shares are multiples of the scheduler's quantum, and have as large a part of the memory. GPUs
     with less than `min_free_shares` free are left out. `unfragmented`: what fits on one GPU is not
@@ -161,39 +194,32 @@ class GpuRequest(VgpuForm, frozen=True, kw_only=True, forbid_unknown_fields=True
     `share_units` are shares that are counted: 7 with `units_per_gpu` 10 are 0.7, each unit of one
     GPU. `evenly` takes them one by one of as many GPUs as have room (7 of three are 3, 2 and 2),
     `fill` all that the emptiest has, then of the next.
+
+    `vgpu_cores` and `vgpu_memory_mb` are read as what they mean, and never seen: 1 to 99 cores are
+    hundredths of one GPU that have at least this memory, multiples of 100 are whole GPUs.
     """
 
     gpus: GpuCount = 1
-    min_memory_mb: Mebibytes | None = None
     max_utilization_percent: Percent = 50.0
     node_ids: tuple[NodeId, ...] = ()
-    device_uuids: tuple[GivenDeviceUuid, ...] = ()
     gpu_models: tuple[Line, ...] = ()
     balanced_memory: bool = False
-    placement: Placement = Placement.PACK
-    priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
     wait_timeout_seconds: PositiveSeconds = 300.0
     lease_ttl_seconds: LeaseTtlSeconds = 30.0
     expected_duration_seconds: PositiveSeconds | None = None
-    preemptible: bool = False
     nodes: Annotated[int, Meta(ge=1, le=512)] = 1
-    cpu_count: Annotated[float, Meta(ge=0)] | None = None
-    host_memory_mb: Mebibytes | None = None
-    require: Annotated[tuple[Selector, ...], Meta(max_length=32)] = ()
-    prefer: Annotated[tuple[Preference, ...], Meta(max_length=32)] = ()
     min_compute_capability: ComputeCapability | None = None
     cluster: ClusterRequest | None = None
-    shares: Shares | None = None
-    share_strategy: ShareStrategy = ShareStrategy.EVENLY
-    min_free_shares: Annotated[float, Meta(ge=0, le=1)] = 0.0
     unfragmented: bool = False
-    enforced_shares: bool = False
-    mig_profile: MigProfile | None = None
+    same_model: GpuModel | None = None
+    vgpu_cores: Annotated[int, Meta(ge=1, le=409_600)] | None = None
+    vgpu_memory_mb: Mebibytes | None = None
     share_units: ShareUnits | None = None
     units_per_gpu: ShareUnits = 1
 
     def __post_init__(self) -> None:
-        VgpuForm.__post_init__(self)
+        for name, value in vgpu_fields(self).items():
+            force_setattr(self, name, value)
         if (shares := counted_shares(self)) is not None:
             force_setattr(self, "shares", shares)
 

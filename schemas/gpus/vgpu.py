@@ -1,28 +1,8 @@
 """What a request in vGPU cores and memory reads as."""
 
-from typing import Annotated, Any, Final
-
-from msgspec import Meta, Struct
-from msgspec.structs import force_setattr
-
-from schemas.base import Mebibytes
+from typing import Any, Final
 
 VGPU_CORES: Final = 100  # of a whole GPU
-
-
-class VgpuForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Fields of a `GpuRequest` that are read as what they mean, and never seen.
-
-    1 to 99 cores are hundredths of one GPU that have at least this memory, multiples of 100 are
-    whole GPUs.
-    """
-
-    vgpu_cores: Annotated[int, Meta(ge=1, le=409_600)] | None = None
-    vgpu_memory_mb: Mebibytes | None = None
-
-    def __post_init__(self) -> None:
-        for name, value in vgpu_fields(self).items():
-            force_setattr(self, name, value)
 
 
 def vgpu_fields(request: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from schemas.executor.attempts import AttemptOutcome, EngineSpec, Failure
 from schemas.gpus.checks import Finding
 from schemas.gpus.device_grant import ClusterPlacement
 from schemas.gpus.gpu_info import GpuInfo
-from schemas.gpus.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import GpuModel, GpuRequest
 from schemas.orchestrator.experiments import ExperimentState, TaskState
 from schemas.results.measurements import GpuMonitoring
 from schemas.scheduler.reasons import Reason
@@ -89,6 +89,7 @@ class PlannedExperiment(View, frozen=True, kw_only=True, tag="orchestrator.plann
     request: GpuRequest
     memory_source: MemorySource = MemorySource.MODEL_NAME
     preflight: tuple[Finding, ...] = ()
+    power_limit_w: float | None = None
 
 
 class TaskPlan(View, frozen=True, kw_only=True, tag="orchestrator.task_plan"):
@@ -113,7 +114,8 @@ class TaskPlan(View, frozen=True, kw_only=True, tag="orchestrator.task_plan"):
 
 
 class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
-    """A task as the orchestrator has it. `notes` say what was cut or assumed.
+    """A task as the orchestrator has it. `notes` say what was cut or assumed, `gpu_model` on which
+    GPUs all of its experiments run, once the first has any.
 
     `archived`: it has been finished for so long that lists leave it out unless asked.
     `benchmark_tool` measures every experiment; None: an older release stored the task, and it is
@@ -147,6 +149,7 @@ class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
     stop_reason: StopReason | None = None
     cut: Count = 0
     trust: TrustVerdict | None = None
+    gpu_model: GpuModel | None = None
 
 
 class TaskList(ListView, frozen=True, kw_only=True, tag="orchestrator.tasks"):

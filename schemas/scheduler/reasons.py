@@ -31,6 +31,7 @@ class ReasonCode(StrEnum):
     COMPUTE_CAPABILITY_MISMATCH = "compute_capability_mismatch"
     CUDA_DRIVER_MISMATCH = "cuda_driver_mismatch"
     NUMA_MISMATCH = "numa_mismatch"
+    INDEX_MISMATCH = "index_mismatch"
     LABEL_MISMATCH = "label_mismatch"
     SELECTOR_UNKNOWN = "selector_unknown"  # the node does not report what a selector asks about
     MIG_ENABLED = "mig_enabled"  # the GPU itself; its instances are devices of their own
@@ -54,6 +55,7 @@ class ReasonCode(StrEnum):
     SHARES_NOT_ENFORCED = "shares_not_enforced"
     INSUFFICIENT_SHARES = "insufficient_shares"
     SHARES_FRAGMENTED = "shares_fragmented"
+    MIXED_MODELS = "mixed_models"  # enough GPUs, but of no single model and memory size
     OVER_QUOTA = "over_quota"
     EXCEEDS_QUOTA = "exceeds_quota"  # alone more than its namespace may ever hold
     AWAITING_CLUSTER = "awaiting_cluster"  # no fresh and complete view of it
@@ -89,6 +91,7 @@ REASON_MEANINGS: Final[Mapping[ReasonCode, str]] = {
     ReasonCode.COMPUTE_CAPABILITY_MISMATCH: "The request does not select its compute capability.",
     ReasonCode.CUDA_DRIVER_MISMATCH: "The request does not select the CUDA of the node's driver.",
     ReasonCode.NUMA_MISMATCH: "The request does not select the device's NUMA node.",
+    ReasonCode.INDEX_MISMATCH: "The request does not select the device's index on its node.",
     ReasonCode.LABEL_MISMATCH: "The node's labels are not those that the request selects.",
     ReasonCode.SELECTOR_UNKNOWN: "The node or device does not report what a selector asks about,"
     " and unknown matches nothing.",
@@ -123,6 +126,8 @@ REASON_MEANINGS: Final[Mapping[ReasonCode, str]] = {
     " free than the request asks for.",
     ReasonCode.SHARES_FRAGMENTED: "The node has enough shares free, but on more devices than the"
     " request allows.",
+    ReasonCode.MIXED_MODELS: "There are enough GPUs, but too few of any one model and memory size;"
+    " the GPUs of a request are of one, unless it says `mixed_models`.",
     ReasonCode.OVER_QUOTA: "Its namespace holds too much of its quota to hold this as well.",
     ReasonCode.EXCEEDS_QUOTA: "The request alone asks for more than its namespace may hold.",
     ReasonCode.AWAITING_CLUSTER: "The scheduler has no view of the Kubernetes cluster that is"
@@ -149,6 +154,7 @@ class ChangeKind(StrEnum):
     LESS_MEMORY = "less_memory"
     HIGHER_UTILIZATION_LIMIT = "higher_utilization_limit"
     UNBALANCED_MEMORY = "unbalanced_memory"
+    MIXED_MODELS = "mixed_models"
     LESS_CPU = "less_cpu"
     LESS_HOST_MEMORY = "less_host_memory"
     DROP_SELECTOR = "drop_selector"

@@ -10,7 +10,6 @@ from schemas.base import (
     PROSE_PATTERN,
     Integer,
     Line,
-    Mebibytes,
     Name,
     NodeId,
     Percent,
@@ -20,7 +19,7 @@ from schemas.base import (
     line,
 )
 from schemas.gpus.checks import ResourceKey
-from schemas.gpus.gpu_request import GpuCount, MigProfile, NodeRanking, Shares, ShareStrategy
+from schemas.gpus.gpu_request import DeviceWishes, GpuCount, NodeRanking
 from schemas.task.benchmark import (
     MAX_ERROR_RATE,
     Arrivals,
@@ -104,6 +103,8 @@ class PresetMerge(StrEnum):
 
 Switches = bool | Annotated[tuple[bool, ...], Meta(min_length=1, max_length=2)]
 IntegerValues = PositiveInt | Annotated[tuple[PositiveInt, ...], Meta(min_length=1, max_length=64)]
+Watts = Annotated[float, Meta(gt=0, le=100_000)]
+PowerLimits = Watts | Annotated[tuple[Watts, ...], Meta(min_length=1, max_length=64)]
 # Without a pattern: msgspec 0.22 corrupts memory over a union of one with an array.
 DataType = Annotated[str, Meta(min_length=1, max_length=512)]
 DataTypes = DataType | Annotated[tuple[DataType, ...], Meta(min_length=1, max_length=64)]
@@ -278,14 +279,20 @@ class MemorySource(StrEnum):
     HISTORY = "history"  # the peak of past experiments like it
 
 
-class GpuPreferences(TaskPart, frozen=True, kw_only=True):
+class GpuPreferences(DeviceWishes, TaskPart, frozen=True, kw_only=True, omit_defaults=True):
     """What the task file may say about its GPUs; what it does not say is estimated from model and
     parameters.
 
     `count` is of all GPUs of an experiment, which `num_nodes` nodes share evenly; `nodes` are those
     that may be taken, by name. Several GPUs have about the same free memory, unless
-    `balanced_memory` is false. `cpu_count` and `host_memory_mb` are of each node: held beside the
-    GPUs, and the engine's bounds.
+    `balanced_memory` is false. `cpu_count` and `host_memory_mb` are the engine's bounds too.
+
+    All experiments run on one model and memory size, the first that any of them is granted, of
+    `models` if there are any; not so with `mixed_models`. Those of a `preemptible` task are
+    interrupted for requests of higher priority, and repeated once GPUs are free again.
+
+    `power_limit_w` is the limit of each GPU while an experiment runs: one value, or a list to
+    search, such as for `maximize_tokens_per_joule`. It is taken back afterwards.
 
     With `shares` each experiment has a part of a GPU instead: 0.25 is a quarter of one, and of its
     memory. They are on one GPU if one has so much, unless `share_strategy` is `fill`; the rest as
@@ -307,29 +314,21 @@ class GpuPreferences(TaskPart, frozen=True, kw_only=True):
 
     count: GpuCount | None = None
     num_nodes: Annotated[int, Meta(ge=1, le=512)] = 1
-    min_memory_mb: Mebibytes | None = None
-    cpu_count: Annotated[float, Meta(gt=0)] | None = None
-    host_memory_mb: PositiveInt | None = None
     models: tuple[Line, ...] = ()
     nodes: tuple[Line, ...] = ()
-    priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
     balanced_memory: bool = True
     cluster: NodeId | None = None
     select_node: bool = True
     node_ranking: NodeRanking = NodeRanking.MOST_IDLE
     utilization_threshold_percent: Percent = 30.0
     memory_threshold_percent: Percent = 50.0
-    shares: Shares | None = None
-    share_strategy: ShareStrategy = ShareStrategy.EVENLY
-    min_free_shares: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    enforced_shares: bool = False
-    mig_profile: MigProfile | None = None
     vgpu_cores: Annotated[int, Meta(ge=1, le=409_600)] | None = None
     vgpu_memory_mb: PositiveInt | None = None
     mps_cores: Annotated[int, Meta(ge=1, le=409_600)] | None = None
     time_slices: Annotated[int, Meta(ge=1, le=4096)] | None = None
     resource: Annotated[str, line(max_length=253)] | None = None
     resource_amounts: Annotated[dict[ResourceKey, PositiveInt], Meta(max_length=16)] = {}
+    power_limit_w: PowerLimits | None = None
 
 
 class TaskFile(TaskPart, frozen=True, kw_only=True):

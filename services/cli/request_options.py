@@ -229,6 +229,11 @@ _OF_DEVICES: Final = (
         is_flag=True,
         help="Only GPUs with about the same free memory, for tensor parallelism.",
     ),
+    click.option(
+        "--mixed-models",
+        is_flag=True,
+        help="GPUs of any models together; else all are of one model and memory size.",
+    ),
 )
 _OF_NODES: Final = (
     click.option(

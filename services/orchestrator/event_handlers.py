@@ -29,6 +29,7 @@ from schemas.scheduler.reservations import (
     ReservationEnded,
     ReservationGranted,
     ReservationRejected,
+    ReservationState,
     ReservationTimedOut,
 )
 from schemas.task.benchmark import BenchmarkMetrics
@@ -152,11 +153,19 @@ class EventHandlers:
     async def apply_end(self, reservation_id: UUID, end: ReservationEnd) -> None:
         async with self.database.transaction() as connection:
 
-            async def decide(_: Task, experiment: Experiment, attempt: Attempt) -> Decision | None:
-                held = await attempt_rows.did_task_hold_gpus(connection, attempt)
-                return waiting.on_reservation_end(
+            async def decide(
+                task: Task, experiment: Experiment, attempt: Attempt
+            ) -> Decision | None:
+                # What was taken from it may be away for longer than it would wait for the first.
+                held = task.was_preempted or await attempt_rows.did_task_hold_gpus(
+                    connection, attempt
+                )
+                decision = waiting.on_reservation_end(
                     experiment, attempt, end, utcnow(), task_held_gpus=held
                 )
+                if decision is None or end.state is not ReservationState.PREEMPTED:
+                    return decision
+                return replace(decision, task=replace(task, was_preempted=True))
 
             await self._decide(connection, _by_reservation(reservation_id), decide)
 

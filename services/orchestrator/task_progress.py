@@ -23,6 +23,7 @@ from services.orchestrator.domain.lifecycle.deadlines import (
 )
 from services.orchestrator.domain.lifecycle.past_memory import is_learned, with_memory
 from services.orchestrator.domain.lifecycle.retrying import nodes_to_request
+from services.orchestrator.domain.lifecycle.same_model import on_same_model
 from services.orchestrator.domain.plan.executor_offers import Offer, eligible_nodes, serving_offers
 from services.orchestrator.domain.plan.plan import make_planner, make_search
 from services.orchestrator.domain.plan.tools import tool_of_old
@@ -86,6 +87,8 @@ class Progress:
         newest = {d.experiment.experiment_id: d.experiment for d in decisions}
         await experiment_rows.save(connection, newest.values())
         for decision in decisions:
+            if decision.task is not None:
+                await task_rows.save(connection, decision.task)
             if decision.attempt is not None:
                 await attempt_rows.save(connection, decision.attempt)
         await stage(connection, *(event for d in decisions for event in d.events))
@@ -275,7 +278,7 @@ class Progress:
             with_node_ids(task.file), task.mode, experiment.engine.engine, offers, tool
         )
         return replace(
-            experiment.request,
+            on_same_model(experiment.request, task),
             node_ids=nodes_to_request(experiment, nodes),
             expected_duration_seconds=expected_hold_seconds(
                 past, longest_hold_seconds(task, self.overdue_after)

@@ -54,6 +54,7 @@ def task_view(
         stop_reason=task.stop_reason if task.is_finished else None,
         cut=task.cut,
         trust=task.trust,
+        gpu_model=task.gpu_model,
     )
 
 

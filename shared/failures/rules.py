@@ -85,6 +85,11 @@ RULES: Final[Mapping[FailureKind, FailureRule]] = {
     FailureKind.PORT_TAKEN: _here(
         3, "another program took the engine's port: `ss -ltnp` on that node shows which"
     ),
+    FailureKind.POWER_LIMIT_REFUSED: _elsewhere(
+        1,
+        "the GPU's power limit could not be set: its agent says why; setting it takes root on that "
+        "node, and a value that `gpusteward gpus` and the driver allow for the model",
+    ),
     FailureKind.DISK_FULL: _elsewhere(
         1,
         "a disk of that node is full: `df -h` shows which, `docker system df` what images take",

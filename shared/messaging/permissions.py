@@ -182,7 +182,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     StartRank: _NODE,
     FenceReservation: _SCHEDULER,
     SetBurst: _CHANGERS | {Role.RESULTS},
-    SetPowerLimit: _ADMINS,
+    SetPowerLimit: _ADMINS | _NODE,
     ChangeMig: _SCHEDULER,
     StartMonitoring: _CHANGERS,
     StopMonitoring: _CHANGERS,
@@ -292,8 +292,9 @@ CONSUMERS: Final[Mapping[Role, Mapping[str, tuple[str, ...]]]] = {
     Role.GATEWAY: {EVENTS: ("gateway_event_log",)},
 }
 _NODE_SERVICES: Final = frozenset({"telemetry", "executor", "cluster"})
-# A node queries itself alone, whether it is there twice, and receives only what waits for it.
-_OWN_NODE: Final = (ListRunning, StartsWaiting)
+# A node queries itself alone, whether it is there twice, receives only what waits for it, and
+# limits the power of its own GPUs.
+_OWN_NODE: Final = (ListRunning, StartsWaiting, SetPowerLimit)
 _NAMES: Final = re.compile(
     rf"(?P<service>{'|'.join(SERVICES)})|{NODE_PREFIX}(?P<node>[A-Za-z0-9_-]{{1,128}})"
     r"|submitter_(?P<namespace>[a-z0-9-]{1,63})_[A-Za-z0-9_-]{1,64}"

@@ -22,6 +22,7 @@ from services.executor.attempts.compile_cache import AttemptCache
 from services.executor.attempts.engine_meter import EngineMeter
 from services.executor.attempts.lease_keeper import LeaseKeeper
 from services.executor.attempts.load import probe_and_load
+from services.executor.attempts.power_limit import limit_power
 from services.executor.attempts.progress import ProgressReporter
 from services.executor.domain.deadlines import phase_limits, phase_timed_out, rank_limits
 from services.executor.domain.gang import rank_of
@@ -260,6 +261,7 @@ class AttemptRun:
         await self.runtime.fetch(self.command, self._progress.fetch_progressed)
         self._rank_parameters = await self.ranks.rendezvous(self._progress.fetch_progressed)
         await self._progress.enter(AttemptPhase.STARTING)
+        await limit_power(self.command, self.bus)
         if self._is_member:
             await self._serve_rank()
         base_url = await self._start_engine()

@@ -11,7 +11,7 @@ from schemas.base import Command, Event, tag_of
 from schemas.executor.attempts import AttemptOutcome, EngineSpec, Failure, FailureKind
 from schemas.gpus.checks import Finding
 from schemas.gpus.device_grant import ClusterPlacement, DeviceGrant
-from schemas.gpus.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import GpuModel, GpuRequest
 from schemas.orchestrator.deletion import ExperimentDeleted
 from schemas.orchestrator.experiments import (
     FINISHED_EXPERIMENT_STATES,
@@ -37,7 +37,8 @@ class Task(Struct, frozen=True, kw_only=True):
     """One row of `task`. `benchmark_tool` None: stored by a release that did not choose one.
 
     `stop_reason`: no further configuration is tried. A search whose is None goes on.
-    `cut` configurations of a grid were left out. `prices` are those of its `max_cost`.
+    `cut` configurations of a grid were left out. `prices` are those of its `max_cost`. `gpu_model`
+    is what its first grant was of, and what the others have to be; None as well with mixed models.
     """
 
     task_id: UUID
@@ -63,6 +64,8 @@ class Task(Struct, frozen=True, kw_only=True):
     warm: WarmStart | None = None
     prices: GpuPrices | None = None
     prior: Prior | None = None
+    gpu_model: GpuModel | None = None
+    was_preempted: bool = False
 
     @property
     def is_finished(self) -> bool:
@@ -99,7 +102,8 @@ class Experiment(Struct, frozen=True, kw_only=True):
     come before its end.
 
     `failed_attempts` are counted by kind, apart from interrupted ones, of which `stopped_attempts`
-    were cut off by an executor that was stopped in order: those cost none of `max_attempts`. The
+    were cut off by an executor that was stopped in order, or preempted: those cost none of
+    `max_attempts`. The
     next attempt runs on one of `avoided_node_ids` only if no other node can run it. `task_name` is
     empty if it was stored by a release that did not copy it. `answers`: of its quality
     probe. `predicted_score` is its task's prior's.
@@ -134,6 +138,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
     preflight: tuple[Finding, ...] = ()
     answers: QualityAnswers | None = None
     predicted_score: float | None = None
+    power_limit_w: float | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -179,6 +184,7 @@ def new_experiment(
         run=run or RunInfo(),
         preflight=planned.preflight,
         predicted_score=predicted_score,
+        power_limit_w=planned.power_limit_w,
     )
 
 
@@ -202,6 +208,7 @@ def same_again(
         run=run,
         preflight=first.preflight,
         predicted_score=first.predicted_score,
+        power_limit_w=first.power_limit_w,
     )
 
 
@@ -237,6 +244,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
     image_digest: str | None = None
     failure: Failure | None = None
     executor_stopped: bool = False
+    is_preempted: bool = False
     started_at: datetime | None = None
     finished_at: datetime | None = None
     closed_at: datetime | None = None
@@ -249,9 +257,13 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """What follows from an event: rows to store, events to publish and commands to send."""
+    """What follows from an event: rows to store, events to publish and commands to send.
+
+    `task` is its row where that changed too.
+    """
 
     experiment: Experiment
+    task: Task | None = None
     attempt: Attempt | None = None
     events: tuple[Event, ...] = ()
     commands: tuple[Command, ...] = ()

@@ -34,6 +34,7 @@ from services.scheduler.ledger.rows import (
 )
 from services.scheduler.observations.node_liveness import NodeLiveness
 from shared.errors import RefusedError
+from shared.gpu.selectors import check_text
 from shared.gpu.shares import MPS_LABEL
 from shared.ids import new_id
 from shared.logging import log
@@ -63,7 +64,7 @@ class Commands:
         async def handle(command: C) -> Reply:
             async def apply_checked(connection: Connection) -> Accepted:
                 for name in ("reason", "device_uuid", "set_by"):
-                    validation.check_text(getattr(command, name, None) or "", f"$.{name}")
+                    check_text(getattr(command, name, None) or "", f"$.{name}")
                 return await apply(connection, command)
 
             return await once(self.database, command, apply_checked)

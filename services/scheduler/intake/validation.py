@@ -1,7 +1,7 @@
 """Whether a command may be applied to what is stored; each check raises RefusedError if not."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -11,8 +11,6 @@ from schemas.gpus.gpu_request import (
     ClusterRequest,
     GpuRequest,
     Selector,
-    SelectorKey,
-    SelectorOperator,
     ShareStrategy,
 )
 from schemas.scheduler.idle import LONGEST_EXEMPTION_DAYS, ExemptReservation
@@ -27,12 +25,12 @@ from schemas.scheduler.reservations import (
 from services.scheduler.domain.clusters.wishes import KEYS as CLUSTER_KEYS
 from services.scheduler.domain.clusters.wishes import restricts
 from services.scheduler.domain.model.fleet import WHOLE
-from services.scheduler.domain.placement.selectors import version
 from services.scheduler.domain.placement.shares import ShareRules, hundredths, unit_hundredths
 from services.scheduler.ledger.rows.reservation_rows import Reservation
 from services.scheduler.ledger.transitions import HELD_ON_LEASE
 from shared.accelerator_rules.cluster_parts import check_units
 from shared.errors import RefusedError
+from shared.gpu.selectors import check_selector, check_text, check_texts
 from shared.messaging.speakers import require_speaker
 
 LONGEST_SECONDS: Final = 366 * 24 * 3600.0
@@ -61,20 +59,6 @@ _ONLY_OF_SHARES: Final = {
 }
 _NOT_OF_MIG: Final = {"gpus": 1, "nodes": 1, "shares": None, "cluster": None}
 ANY_SHARES: Final = ShareRules()
-_NAMES: Final = frozenset({SelectorKey.NODE, SelectorKey.GPU_MODEL, SelectorKey.GPU_UUID})
-_NUMBERED: Final = frozenset(
-    {SelectorKey.COMPUTE_CAPABILITY, SelectorKey.CUDA_DRIVER_VERSION, SelectorKey.NUMA_NODE}
-)
-_COMPARES: Final = frozenset({SelectorOperator.AT_LEAST, SelectorOperator.AT_MOST})
-_ANY_OF: Final = frozenset({SelectorOperator.IN, SelectorOperator.NOT_IN})
-_VALUES: Final = {
-    SelectorOperator.IN: "one value or more",
-    SelectorOperator.NOT_IN: "one value or more",
-    SelectorOperator.AT_LEAST: "one value",
-    SelectorOperator.AT_MOST: "one value",
-    SelectorOperator.EXISTS: "no value",
-}
-
 Stored = Mapping[UUID, Reservation]
 
 
@@ -104,15 +88,15 @@ def check_wanted(request: GpuRequest, rules: ShareRules = ANY_SHARES) -> None:
                 f"expected at most {LONGEST_SECONDS:.0f} s, got {seconds:g}", f"$.request.{name}"
             )
     for name in _TEXTS:
-        _check_texts(getattr(request, name), f"$.request.{name}")
+        check_texts(getattr(request, name), f"$.request.{name}")
     if request.cluster is not None:
         _check_cluster(request, request.cluster)
     _check_shares(request, rules)
     _check_mig(request)
     for place, selector in enumerate(request.require):
-        _check_selector(selector, f"$.request.require[{place}]")
+        check_selector(selector, f"$.request.require[{place}]")
     for place, preference in enumerate(request.prefer):
-        _check_selector(preference.selector, f"$.request.prefer[{place}].selector")
+        check_selector(preference.selector, f"$.request.prefer[{place}].selector")
 
 
 def _check_shares(request: GpuRequest, rules: ShareRules) -> None:
@@ -186,8 +170,8 @@ def _check_cluster(request: GpuRequest, cluster: ClusterRequest) -> None:
             "expected no wishes for nodes where the cluster's own scheduler is to choose",
             "$.request.cluster.selects_node",
         )
-    _check_texts(cluster.node_names, "$.request.cluster.node_names")
-    _check_texts(cluster.avoided_node_names, "$.request.cluster.avoided_node_names")
+    check_texts(cluster.node_names, "$.request.cluster.node_names")
+    check_texts(cluster.avoided_node_names, "$.request.cluster.avoided_node_names")
     check_text(cluster.resource or "", "$.request.cluster.resource")
 
 
@@ -196,31 +180,6 @@ def _selectors(request: GpuRequest) -> Iterator[tuple[str, Selector]]:
         yield f"$.request.require[{place}]", selector
     for place, preference in enumerate(request.prefer):
         yield f"$.request.prefer[{place}].selector", preference.selector
-
-
-def _check_selector(selector: Selector, path: str) -> None:
-    """That it can match anything at all."""
-    if (selector.key is SelectorKey.LABEL) != bool(selector.label):
-        raise _bad("expected the name of a label with key 'label', and with no other", path)
-    check_text(selector.label or "", f"{path}.label")
-    operator, count = selector.operator, len(selector.values)
-    if operator in _COMPARES and selector.key in _NAMES:
-        raise _bad(f"expected 'in' or 'not_in' for {selector.key}, got {operator.value!r}", path)
-    if not (count > 0 if operator in _ANY_OF else count == (operator in _COMPARES)):
-        raise _bad(
-            f"expected {_VALUES[operator]} for {operator.value!r}, got {count}", f"{path}.values"
-        )
-    for place, value in enumerate(selector.values):
-        _check_value(selector, value, f"{path}.values[{place}]")
-
-
-def _check_value(selector: Selector, value: str, path: str) -> None:
-    check_text(value, path)
-    if selector.key is not SelectorKey.LABEL:  # whose value may be empty
-        _check_something(value, path)
-    is_number = selector.operator in _COMPARES or selector.key in _NUMBERED
-    if is_number and version(value) is None:
-        raise _bad(f"expected a number or a version such as 9.0, got {value!r}", path)
 
 
 def same(stored: Stored, command: RequestReservation) -> Reservation:
@@ -311,23 +270,6 @@ def check_epoch(stored: Reservation, epoch: int) -> None:
             f"expected epoch {stored.epoch} of reservation {stored.reservation_id}, got {epoch}",
             path="$.epoch",
         )
-
-
-def check_text(text: str, path: str) -> None:
-    """Postgres stores every character but this one."""
-    if "\x00" in text:
-        raise _bad("expected text without NUL", path)
-
-
-def _check_texts(values: Iterable[str], path: str) -> None:
-    for place, value in enumerate(values):
-        check_text(value, f"{path}[{place}]")
-        _check_something(value, f"{path}[{place}]")
-
-
-def _check_something(value: str, path: str) -> None:
-    if not value.strip():
-        raise _bad(f"expected something to match, got {value!r}", path)
 
 
 def _bad(message: str, path: str) -> RefusedError:

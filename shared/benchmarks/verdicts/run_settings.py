@@ -26,7 +26,7 @@ def other_settings(
 
     A power limit among the `parameters` of the search is varied on purpose and no such reason.
     """
-    is_limit_varied = any("power_limit_w" in own for own in parameters)
+    is_limit_varied = any(name.endswith("power_limit_w") for own in parameters for name in own)
     aspects = [name for name in ASPECTS if name != POWER_LIMIT or not is_limit_varied]
     usual = {name: _most_common([ASPECTS[name](run) for run in runs.values()]) for name in aspects}
     reasons = {

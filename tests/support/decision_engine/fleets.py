@@ -5,6 +5,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from schemas.gpus.gpu_request import (
+    GpuModel,
     GpuRequest,
     Placement,
     Preference,
@@ -21,7 +22,8 @@ TOTAL_MB = 80_000
 NODES = 4
 PER_NODE = 4
 PLACES = NODES * PER_NODE
-NO_EXTRA = 25  # of so many numbers those beyond the extras ask for nothing
+A100S = {4, 5, 6, 7, 13, 15}  # all of a node, and two of another
+NO_EXTRA = 30  # of so many numbers those beyond the extras ask for nothing
 
 
 def _selector(key: SelectorKey, operator: SelectorOperator, value: str) -> Selector:
@@ -48,6 +50,11 @@ EXTRAS: tuple[dict[str, Any], ...] = (
     {"prefer": (Preference(selector=Selector(key=SelectorKey.GPU_MODEL, values=("H100",))),)},
     {"device_uuids": tuple(f"GPU-{number}" for number in range(8))},
     {"mig_profile": "1g.10gb"},
+    {"mixed_models": True},
+    {"mixed_models": True, "balanced_memory": True},
+    {"same_model": GpuModel(name="NVIDIA H100", memory_total_mb=40_960)},
+    {"same_model": GpuModel(name="NVIDIA A100")},
+    {"require": (_selector(SelectorKey.GPU_INDEX, SelectorOperator.IN, "1"),)},
 )
 MIG: dict[int, str] = {8: "1g.10gb", 9: "2g.20gb"}  # by what else may be wrong with a device
 # Of devices of one node; the sizes leave fragments.
@@ -188,7 +195,7 @@ def make_device(place: int, reading: int, trouble: int) -> Device:
         node_id=f"node-{place // PER_NODE}",
         uuid=f"GPU-{place}",
         index=place % PER_NODE,
-        name="NVIDIA A100" if place // PER_NODE == 1 else "NVIDIA H100",
+        name="NVIDIA A100" if place in A100S else "NVIDIA H100",
         memory_total_mb=None if trouble == 5 else 40_000 if trouble == 6 else TOTAL_MB,
         health=HealthState.LOST if trouble == 1 else HealthState.OK,
         cordoned=trouble == 2,

@@ -47,7 +47,7 @@ from services.scheduler.domain.placement.placement import Placed
 from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
 from tests.support.decision_engine.fleets import NODES, PER_NODE, make_device, make_node
-from tests.support.decision_engine.oracle import NEVER, KnownState, parts_of, shape_of
+from tests.support.decision_engine.oracle import NEVER, KnownState, is_one_group, parts_of, shape_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 QUEUE_CAP = 12
@@ -502,6 +502,7 @@ class EngineMachine:
         else:
             assert not placed.parts
             assert shape_of(request, numbers, model.devices), (request, numbers)
+        assert is_one_group(request, [model.devices[n] for n in numbers]), (request, numbers)
         assert model.fits(request, set(numbers), set(model.leases)), (request, numbers)
 
     def _check_rest(self) -> None:

@@ -40,6 +40,7 @@ NEVER = {
     ReasonCode.UUID_MISMATCH,
     ReasonCode.COMPUTE_CAPABILITY_MISMATCH,
     ReasonCode.LABEL_MISMATCH,
+    ReasonCode.INDEX_MISMATCH,
     ReasonCode.SELECTOR_UNKNOWN,
     ReasonCode.INSUFFICIENT_TOTAL_MEMORY,
     ReasonCode.MIG_ENABLED,
@@ -254,12 +255,17 @@ class KnownState:
         """Whether this fleet can never serve the request, however empty it is."""
         if not self.complete:
             return False
-        able = 0
+        able: dict[str, list[Device]] = {}
         for node_id, devices in self.groups().items():
             node = self.nodes.get(node_id) or Node(node_id=node_id)
-            fitting = sum(not static_codes(device, node, request) for device in devices)
-            able += fitting >= _least_devices(request) and _has(node, request, 0.0, 0)
-        return able < request.nodes
+            fitting = [device for device in devices if not static_codes(device, node, request)]
+            if _has(node, request, 0.0, 0):
+                able[node_id] = fitting
+        return not any(
+            sum(len(alike[node_id]) >= _least_devices(request) for node_id in alike)
+            >= request.nodes
+            for alike in _alike(able, request)
+        )
 
     def fits(self, request: GpuRequest, available: set[int], living: set[UUID]) -> bool:
         """Whether the request has a place on these devices while these leases live.
@@ -280,6 +286,7 @@ class KnownState:
                 for device in devices
                 if device.number in available
                 and not held[device.number]
+                and _total(device) is not None  # idle or not, half of it is not known to be free
                 and not (
                     self.codes(device, request)
                     - (set() if device.number in free else {ReasonCode.HELD})
@@ -287,8 +294,17 @@ class KnownState:
             ]
             if len(numbers) >= request.gpus:
                 usable[node_id] = numbers
+        devices_of = {node: [self.devices[n] for n in numbers] for node, numbers in usable.items()}
+        return any(
+            self._fits_group(request, {node: [d.number for d in alike[node]] for node in alike})
+            for alike in _alike(devices_of, request)
+        )
+
+    def _fits_group(self, request: GpuRequest, usable: dict[str, list[int]]) -> bool:
+        """Whether it has a place on devices that may all be taken together."""
         if not request.balanced_memory:
-            return len(usable) >= request.nodes
+            enough = [numbers for numbers in usable.values() if len(numbers) >= request.gpus]
+            return len(enough) >= request.nodes
         return any(
             sum(
                 sum(0.8 * top <= self._free_mb(n) <= top for n in numbers) >= request.gpus
@@ -306,7 +322,8 @@ class KnownState:
             if not self._has_room(node, request, set(self.leases)):
                 continue
             usable = [device for device in devices if not self.codes(device, request)]
-            if any(_distance(each) < mine for each in combinations(usable, request.gpus)):
+            sets = (s for s in combinations(usable, request.gpus) if is_one_group(request, s))
+            if any(_distance(each) < mine for each in sets):
                 return True
         return False
 
@@ -317,7 +334,7 @@ class KnownState:
             node = self.nodes.get(node_id) or Node(node_id=node_id)
             if not self._has_room(node, request, living):
                 continue
-            free = []
+            free: dict[tuple[str, int | None], list[int]] = {}
             for device in devices:
                 freed = held_then[device.number] < held_now[device.number]
                 passing = {ReasonCode.HELD, ReasonCode.INSUFFICIENT_SHARES} if freed else set()
@@ -327,8 +344,9 @@ class KnownState:
                 if not self.codes(device, request) - passing and left >= max(
                     1, round(100 * request.min_free_shares)
                 ):
-                    free.append(left)
-            if _has_shares(request, free):
+                    kind = ("", None) if request.mixed_models else kind_of(device)
+                    free.setdefault(kind, []).append(left)
+            if any(_has_shares(request, alike) for alike in free.values()):
                 return True
         return False
 
@@ -418,6 +436,11 @@ def static_codes(  # noqa: C901  # one case per reason
     if request.gpu_models and not any(m.lower() in device.name.lower() for m in request.gpu_models):
         found.add(ReasonCode.MODEL_MISMATCH)
     total = _total(device)
+    if (same := request.same_model) is not None and (
+        device.name != same.name
+        or (total and same.memory_total_mb and kind_of(device)[1] != same.memory_total_mb // 4096)
+    ):
+        found.add(ReasonCode.MODEL_MISMATCH)
     if request.min_memory_mb is not None and total is not None and total < request.min_memory_mb:
         found.add(ReasonCode.INSUFFICIENT_TOTAL_MEMORY)
     if request.min_compute_capability is not None and "AMD" not in device.name:
@@ -454,6 +477,34 @@ def reading_codes(device: Device, request: GpuRequest) -> Iterator[ReasonCode]:
         yield ReasonCode.MEMORY_UNKNOWN
     elif free < (request.min_memory_mb if request.min_memory_mb is not None else total / 2):
         yield ReasonCode.INSUFFICIENT_FREE_MEMORY
+
+
+def kind_of(device: Device) -> tuple[str, int | None]:
+    """Model and memory size, to the nearest 4 GiB."""
+    total = _total(device)
+    return device.name, None if total is None else round(total / 4096)
+
+
+def is_one_group(request: GpuRequest, devices: Sequence[Device]) -> bool:
+    """Whether these may be granted together."""
+    return request.mixed_models or len({kind_of(device) for device in devices}) == 1
+
+
+def _alike(of_nodes: dict[str, list[Device]], request: GpuRequest) -> list[dict[str, list[Device]]]:
+    """The devices of each node that may be granted together, in every way that there is.
+
+    What does not tell its memory may have any that its model has.
+    """
+    if request.mixed_models:
+        return [of_nodes]
+    kinds = {kind_of(device) for devices in of_nodes.values() for device in devices}
+    return [
+        {
+            node_id: [d for d in devices if kind_of(d) in {kind, (kind[0], None)}]
+            for node_id, devices in of_nodes.items()
+        }
+        for kind in kinds
+    ]
 
 
 OF_AGE = {ReasonCode.NO_READING, ReasonCode.STALE_READING, ReasonCode.AWAITING_SNAPSHOT}
@@ -509,6 +560,9 @@ def _selector_codes(selector: Selector, device: Device, node: Node) -> Iterator[
             matches = value in selector.values
         if not matches:
             yield ReasonCode.LABEL_MISMATCH
+    elif selector.key is SelectorKey.GPU_INDEX:
+        if str(device.index) not in selector.values:
+            yield ReasonCode.INDEX_MISMATCH
     elif selector.key is SelectorKey.COMPUTE_CAPABILITY:
         if device.compute_capability is None:
             yield ReasonCode.SELECTOR_UNKNOWN

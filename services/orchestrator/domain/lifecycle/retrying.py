@@ -87,11 +87,23 @@ def _counted(experiment: Experiment, attempt: Attempt) -> Experiment:
         return replace(
             experiment,
             interrupted_attempts=experiment.interrupted_attempts + 1,
-            stopped_attempts=experiment.stopped_attempts + attempt.executor_stopped,
+            stopped_attempts=experiment.stopped_attempts + _is_free(attempt),
         )
     kind = attempt.failure.kind if attempt.failure is not None else FailureKind.INTERNAL
     failed = experiment.failed_attempts
     return replace(experiment, failed_attempts={**failed, kind: failed.get(kind, 0) + 1})
+
+
+def uncounted(experiment: Experiment, attempt: Attempt) -> Experiment:
+    """The experiment whose interrupted attempt turns out to have been preempted."""
+    if attempt.outcome is not AttemptOutcome.INTERRUPTED or _is_free(attempt):
+        return experiment
+    return replace(experiment, stopped_attempts=experiment.stopped_attempts + 1)
+
+
+def _is_free(attempt: Attempt) -> bool:
+    """Whether its interruption costs none of `max_attempts`."""
+    return attempt.executor_stopped or attempt.is_preempted
 
 
 def _may_pass(counted: Experiment, attempt: Attempt, rules: Rules) -> bool:

@@ -20,7 +20,8 @@ from schemas.scheduler.reservations import (
     experiment_holder,
 )
 from schemas.task.benchmark import BenchmarkTool
-from services.orchestrator.domain.lifecycle.retrying import anywhere_again
+from services.orchestrator.domain.lifecycle.retrying import anywhere_again, uncounted
+from services.orchestrator.domain.lifecycle.same_model import is_other_model, model_of
 from services.orchestrator.domain.plan.benchmark_plan import benchmark_spec
 from services.orchestrator.domain.records import (
     Attempt,
@@ -114,6 +115,12 @@ def on_grant(
         return Decision(experiment=experiment, attempt=seen, commands=(release,))
     if attempt.executor_id is not None:
         return Decision(experiment=experiment, attempt=seen)
+    model = model_of(task, grant.devices, grant.cluster)
+    if model is not None and is_other_model(task.gpu_model, model):
+        # It was requested before the first grant said which model.
+        release = give_back(attempt.reservation_id, grant.epoch, "not the model of its task's GPUs")
+        closed = replace(seen, closed_at=now)
+        return Decision(experiment=_pending(experiment), attempt=closed, commands=(release,))
     granted = replace(
         seen,
         executor_id=grant.executor_id,
@@ -131,8 +138,10 @@ def on_grant(
         devices=grant.devices,
         cluster=grant.cluster,
     )
+    is_first = model is not None and task.gpu_model is None
     return Decision(
         experiment=starting,
+        task=replace(task, gpu_model=model) if is_first else None,
         attempt=granted,
         events=(event,),
         commands=start_of(task, experiment, granted),
@@ -153,8 +162,16 @@ def on_reservation_end(
     """
     if ending.revision <= attempt.reservation_revision:
         return None
-    ended = replace(attempt, reservation_revision=ending.revision, reservation_ended=True)
+    is_preempted = ending.state is ReservationState.PREEMPTED
+    ended = replace(
+        attempt,
+        reservation_revision=ending.revision,
+        reservation_ended=True,
+        is_preempted=is_preempted,
+    )
     if attempt.closed_at is not None or attempt.executor_id is not None:
+        if is_preempted:
+            experiment = uncounted(experiment, attempt)
         return Decision(experiment=experiment, attempt=ended)
     closed = replace(ended, closed_at=now)
     # Granted and gone before its grant was received: no start was sent, so it may be repeated.
@@ -231,6 +248,7 @@ def start_of(task: Task, experiment: Experiment, attempt: Attempt) -> tuple[Star
         timeout_seconds=task.file.optimization.timeout_per_iteration,
         cpu_count=experiment.request.cpu_count or None,
         host_memory_mb=experiment.request.host_memory_mb or None,
+        power_limit_w=experiment.power_limit_w,
     )
     return (start,)
 

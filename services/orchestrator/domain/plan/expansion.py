@@ -10,7 +10,7 @@ from msgspec import Struct
 from schemas.base import LARGEST_INTEGER
 from schemas.errors import ErrorCode
 from schemas.task.parameters import Categorical, ContinuousRange, IntegerRange, ParameterValues
-from schemas.task.task_file import ParallelConfig, QuantConfig, TaskFile
+from schemas.task.task_file import GpuPreferences, ParallelConfig, QuantConfig, TaskFile
 from shared.errors import RefusedError
 
 LARGEST_TASK: Final = 5000
@@ -20,6 +20,7 @@ _DEGREES: Final = (
     *("moe_tp", "moe_ep", "moe_cluster", "moe_dense_tp", "enable_expert_parallel"),
 )
 MOST_VALUES: Final = 1000
+POWER_LIMIT: Final = "power_limit_w"
 
 
 class Axis(Struct, frozen=True, kw_only=True):
@@ -41,12 +42,14 @@ class Point(Struct, frozen=True, kw_only=True):
     quant: dict[str, Any]
     parallel: dict[str, Any]
     parameters: dict[str, Any]
+    gpus: dict[str, Any] = {}
 
     def shown(self) -> dict[str, Any]:
         """The values by name, those of typed blocks under their block's name."""
         return {
             **{f"quant_config.{name}": value for name, value in self.quant.items()},
             **{f"parallel_config.{name}": value for name, value in self.parallel.items()},
+            **{f"gpus.{name}": value for name, value in self.gpus.items()},
             **self.parameters,
         }
 
@@ -63,7 +66,7 @@ class Grid(Struct, frozen=True, kw_only=True):
 
 
 def expand(task: TaskFile) -> Grid:
-    """Quantization, then parallelism, then parameters; the last key varies fastest.
+    """Quantization, then parallelism, GPUs and parameters; the last key varies fastest.
 
     Raises RefusedError for a grid larger than any task may be, and for values that are no grid.
     """
@@ -99,6 +102,7 @@ def point_of(chosen: Sequence[tuple[Axis, Any]]) -> Point:
     blocks: dict[str, dict[str, Any]] = {
         "quant_config": {},
         "parallel_config": {},
+        "gpus": {},
         "parameters": {},
     }
     for axis, value in chosen:
@@ -106,12 +110,17 @@ def point_of(chosen: Sequence[tuple[Axis, Any]]) -> Point:
     return Point(
         quant=blocks["quant_config"],
         parallel=blocks["parallel_config"],
+        gpus=blocks["gpus"],
         parameters=blocks["parameters"],
     )
 
 
 def _block_axes(task: TaskFile) -> tuple[Axis, ...]:
-    return (*_quant_axes(task.quant_config), *_parallel_axes(task.parallel_config))
+    return (
+        *_quant_axes(task.quant_config),
+        *_parallel_axes(task.parallel_config),
+        *_gpu_axes(task.gpus),
+    )
 
 
 def _search_axis(name: str, values: ParameterValues) -> Axis:
@@ -145,6 +154,11 @@ def _parallel_axes(config: ParallelConfig | None) -> Iterator[Axis]:
         values = getattr(config, name)
         if values is True or values not in (1, False):
             yield Axis(block="parallel_config", name=name, values=_several(values))
+
+
+def _gpu_axes(wanted: GpuPreferences | None) -> Iterator[Axis]:
+    if wanted is not None and wanted.power_limit_w is not None:
+        yield Axis(block="gpus", name=POWER_LIMIT, values=_several(wanted.power_limit_w))
 
 
 def _preset_axis(block: str, preset: str | None, presets: tuple[str, ...]) -> Iterator[Axis]:

@@ -37,7 +37,13 @@ from services.orchestrator.domain.plan.executor_offers import (
     refuse_unread,
     serving_offers,
 )
-from services.orchestrator.domain.plan.expansion import Grid, Point, expand, search_axes
+from services.orchestrator.domain.plan.expansion import (
+    POWER_LIMIT,
+    Grid,
+    Point,
+    expand,
+    search_axes,
+)
 from services.orchestrator.domain.plan.quality import altering_axes, quality_probe
 from services.orchestrator.domain.plan.requirements_check import Missing, missing_nodes
 from services.orchestrator.domain.plan.sizing import part_of, request_for, world_size
@@ -137,6 +143,7 @@ class Planner(Struct, frozen=True, kw_only=True):
                 part=part,
             ),
             preflight=needs.findings,
+            power_limit_w=point.gpus.get(POWER_LIMIT),
         )
         return planned, lacking, notes
 

@@ -12,6 +12,7 @@ from schemas.gpus.vgpu import VGPU_CORES
 from schemas.task.task_file import DeploymentMode, GpuPreferences, TaskFile
 from services.orchestrator.domain.plan.executor_offers import CLUSTER_MODES
 from services.orchestrator.domain.plan.expansion import Point
+from services.orchestrator.domain.plan.gpu_wishes import check_wishes
 from shared.accelerator_rules.cluster_parts import ClusterPart, cluster_part
 from shared.accelerator_rules.preflight import Preflight
 from shared.accelerator_rules.quantities import mebibytes_up, milli
@@ -34,6 +35,10 @@ NO_RESOURCES: Final = ContainerResources()
 LARGEST_PARALLEL: Final = 64  # of `parallel_config`, as documented
 _OF_CLUSTERS: Final = ("mps_cores", "time_slices")
 _PARTS: Final = ("shares", "mig_profile", "vgpu_cores", *_OF_CLUSTERS)
+_AS_THEY_ARE: Final = (
+    *("device_uuids", "placement", "priority", "preemptible", "cpu_count", "host_memory_mb"),
+    *("prefer", "mixed_models"),
+)
 _NOT_WITH_MIG: Final = {"count": None, "num_nodes": 1}
 _NOT_WITH_SHARES: Final = {**_NOT_WITH_MIG, "min_memory_mb": None}
 
@@ -60,6 +65,7 @@ def request_for(
     """
     wanted = task.gpus
     if wanted is not None:
+        check_wishes(wanted, is_in_cluster=mode in CLUSTER_MODES)
         _check_parts(wanted, world_size(point), mode)
     count = gpus or (wanted.count if wanted and wanted.count else world_size(point))
     nodes = wanted.num_nodes if wanted else 1
@@ -71,20 +77,22 @@ def request_for(
         node_ids=node_ids,
         gpu_models=wanted.models if wanted else (),
         balanced_memory=count > 1 and (wanted is None or wanted.balanced_memory),
-        priority=wanted.priority if wanted else 0,
         wait_timeout_seconds=task.optimization.wait_timeout_seconds,
-        cpu_count=wanted.cpu_count if wanted else None,
-        host_memory_mb=wanted.host_memory_mb if wanted else None,
         min_compute_capability=needs.capability,
         require=needs.selectors,
         cluster=(
             _cluster(wanted or GpuPreferences(), container, part) if mode in CLUSTER_MODES else None
         ),
-        mig_profile=wanted.mig_profile if wanted and mode not in CLUSTER_MODES else None,
     )
-    if wanted is not None and wanted.vgpu_cores is not None and mode not in CLUSTER_MODES:
+    if wanted is None:
+        return request
+    as_they_are = {name: getattr(wanted, name) for name in _AS_THEY_ARE}
+    if mode not in CLUSTER_MODES:
+        as_they_are["mig_profile"] = wanted.mig_profile
+    request = replace(request, require=(*needs.selectors, *wanted.require), **as_they_are)
+    if wanted.vgpu_cores is not None and mode not in CLUSTER_MODES:
         return _of_vgpu(request, wanted)
-    if wanted is None or wanted.shares is None:
+    if wanted.shares is None:
         return request
     return replace(
         request,

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from schemas.gpus.gpu_request import GpuRequest, Selector
 from schemas.scheduler.reasons import ChangeKind, Suggestion
 from services.scheduler.domain.model.fleet import WHOLE
+from services.scheduler.domain.placement.gpu_models import needs_one_model
 from services.scheduler.domain.placement.reasons import many
 from services.scheduler.domain.placement.selectors import describe
 from services.scheduler.domain.placement.shares import requested_hundredths
@@ -165,6 +166,12 @@ def _concessions(request: GpuRequest) -> Iterator[Concession]:
             lambda asked: replace(asked, balanced_memory=False),
             "do without balanced memory",
         )
+    if needs_one_model(request):
+        yield _flag(
+            ChangeKind.MIXED_MODELS,
+            lambda asked: replace(asked, mixed_models=True),
+            "accept GPUs of several models together",
+        )
     yield from _selectors(request)
     if request.priority < HIGHEST_PRIORITY:
         yield Concession(
@@ -289,6 +296,8 @@ def _selectors(request: GpuRequest) -> Iterator[Concession]:
         yield dropped(lambda r: replace(r, device_uuids=()), f"{insist} {len(uuids)} devices")
     if models:
         yield dropped(lambda r: replace(r, gpu_models=()), f"{insist} models {', '.join(models)}")
+    if (same := request.same_model) is not None:
+        yield dropped(lambda r: replace(r, same_model=None), f"{insist} model {same.name}")
     if request.min_compute_capability is not None:
         yield dropped(
             lambda r: replace(r, min_compute_capability=None),

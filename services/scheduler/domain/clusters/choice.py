@@ -260,6 +260,7 @@ class ClusterFleet:
             message=f"{why}{says}",
             units=wanted.units,
             memory_units=wanted.memory_units,
+            gpu_model=node.gpu_model,
         )
         return Choice(placement=placement, summary=summary)
 

@@ -10,9 +10,10 @@ from schemas.gpus.gpu_request import (
     SelectorKey,
     SelectorOperator,
 )
-from services.scheduler.domain.placement.selectors import compare, version
+from services.scheduler.domain.placement.selectors import compare
 from shared.accelerator_rules.compute_capability import capability, capability_by_name, spelled
 from shared.gpu.model_names import matches_model
+from shared.gpu.selectors import version
 
 # What of a selector a cluster's node can be held against: of its devices nothing is named.
 KEYS: Final = frozenset(
@@ -31,7 +32,7 @@ def restricts(request: GpuRequest, wanted: ClusterRequest) -> bool:
     """Tell whether the request says which nodes may be taken, so that Kubernetes is not to choose
     among all of them. A driver's CUDA does not: an image that states it is bound to labels.
     """
-    return bool(wanted.node_names or request.gpu_models) or any(
+    return bool(wanted.node_names or request.gpu_models or request.same_model) or any(
         (each.key, each.operator) != DRIVER_AT_LEAST for each in request.require
     )
 
@@ -42,7 +43,7 @@ def has_wishes(request: GpuRequest, wanted: ClusterRequest) -> bool:
         (
             *(wanted.node_names, wanted.avoided_node_names),
             *(request.gpu_models, request.min_memory_mb, request.min_compute_capability),
-            request.require,
+            *(request.require, request.same_model),
         )
     )
 
@@ -58,6 +59,8 @@ def suits(node: ClusterNode, request: GpuRequest, wanted: ClusterRequest) -> boo
         return False
     model = node.gpu_model or ""
     if request.gpu_models and not matches_model(model, request.gpu_models):
+        return False
+    if request.same_model is not None and model != request.same_model.name:
         return False
     if not all(_is_met(selector, node) for selector in request.require):
         return False

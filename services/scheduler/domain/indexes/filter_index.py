@@ -8,12 +8,11 @@ from services.scheduler.domain.indexes.node_index import IndexEntry, NodeIndex
 from services.scheduler.domain.indexes.node_views import NodeView, NodeViews
 from services.scheduler.domain.placement.device_choice import Chosen, Scored
 from services.scheduler.domain.placement.eligibility import can_ever_serve, is_eligible
+from services.scheduler.domain.placement.gpu_models import Positions, Usable
 from services.scheduler.domain.placement.placement import Weights, score
 from services.scheduler.domain.placement.request_shape import Filter
 
 SPECIFIC: Final = frozenset({SelectorKey.NODE, SelectorKey.GPU_UUID, SelectorKey.LABEL})
-
-Positions = tuple[int, ...]
 
 
 class FilterIndex:
@@ -48,7 +47,7 @@ class FilterIndex:
             or any(selector.key in SPECIFIC for selector in filter_.require)
         )
         self._request = request
-        self._usable: dict[object, Positions] = {}
+        self._usable: dict[object, Usable] = {}
         self._index: NodeIndex | None = None
         self._synced = 0
         self._serial = 0
@@ -56,14 +55,19 @@ class FilterIndex:
 
     def usable(self, view: NodeView) -> Positions:
         """Positions of the node's devices that could serve some day."""
+        return self.usable_devices(view).positions
+
+    def usable_devices(self, view: NodeView) -> Usable:
+        """The same, and of each model."""
         key: object = view.identity if self.is_specific else view.kind
         found = self._usable.get(key)
         if found is None:
-            found = self._usable[key] = tuple(
+            positions = tuple(
                 position
                 for position, device in enumerate(view.devices)
                 if can_ever_serve(device, self._request, view.node)
             )
+            found = self._usable[key] = Usable.of(view.devices, positions)
         return found
 
     def node_index(self, views: NodeViews) -> NodeIndex:
@@ -88,10 +92,11 @@ class FilterIndex:
         self._index = None
 
     def _put(self, index: NodeIndex, view: NodeView) -> None:
-        ready = self.ready(view)
+        usable = self.usable_devices(view)
+        ready = self._ready(view, usable.positions)
         if ready:
             self._serial += 1
-            index.put(view.node_id, IndexEntry(view, ready, len(self.usable(view)), self._serial))
+            index.put(view.node_id, IndexEntry(view, ready, usable, self._serial))
         elif view.node_id in index.entries:
             index.put(view.node_id, None)
 
@@ -110,7 +115,9 @@ class FilterIndex:
 
     def ready(self, view: NodeView) -> Chosen:
         """The node's devices that it lets through now, best first."""
-        usable = self.usable(view)
+        return self._ready(view, self.usable(view))
+
+    def _ready(self, view: NodeView, usable: Positions) -> Chosen:
         if not usable:
             return ()
         limit, needed = self.filter.max_utilization_percent, self.filter.min_memory_mb

@@ -6,7 +6,7 @@ nodes nor how many there are cost it anything.
 
 import heapq
 from bisect import insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from schemas.base import NodeId
@@ -18,6 +18,13 @@ from services.scheduler.domain.placement.device_choice import (
     best_first,
     nearest,
     total_score,
+)
+from services.scheduler.domain.placement.gpu_models import (
+    Model,
+    Positions,
+    Usable,
+    by_model,
+    needs_one_model,
 )
 from services.scheduler.domain.placement.placement import (
     Cost,
@@ -46,18 +53,34 @@ class Best(NamedTuple):
 class IndexEntry:
     """A node's devices that the filter lets through now, best first.
 
-    `usable` is how many could ever be; `serial` orders states of one node, the entry is replaced
-    as a whole when the node changes.
+    `usable` is how many could ever be, of the rarest of its `models`; `serial` orders states of one
+    node, the entry is replaced as a whole when the node changes. Of a node with several models
+    there is such an entry `of` each as well.
     """
 
-    __slots__ = ("_best", "ready", "serial", "usable", "view")
+    __slots__ = ("_best", "_of_models", "models", "ready", "serial", "usable", "view")
 
-    def __init__(self, view: NodeView, ready: Chosen, usable: int, serial: int) -> None:
-        self.usable = usable
+    def __init__(self, view: NodeView, ready: Chosen, usable: Usable, serial: int) -> None:
+        self.usable = usable.least
+        self.models = usable.by_model
         self.serial = serial
         self.view = view
         self.ready = ready
         self._best: dict[int, Best] = {}
+        self._of_models: dict[Model, IndexEntry] | None = None
+
+    def of(self, model: Model | None) -> "IndexEntry | None":
+        """Its devices of one model alone; all of them with None."""
+        if model is None:
+            return self
+        if len(self.models) == 1:
+            return self if model in self.models else None
+        if self._of_models is None:
+            self._of_models = {
+                each: IndexEntry(self.view, ready, _alone(each, self.models), self.serial)
+                for each, ready in by_model(self.ready).items()
+            }
+        return self._of_models.get(model)
 
     def best(self, gpus: int) -> Best:
         """Of at least so many that are ready."""
@@ -70,6 +93,11 @@ class IndexEntry:
     def judge(self, chosen: Chosen) -> Best:
         closeness = self.view.topology.closeness([scored.device for scored in chosen])
         return Best(chosen, closeness, -total_score(chosen))
+
+
+def _alone(model: Model, models: Mapping[Model, Positions]) -> Usable:
+    positions = models[model]
+    return Usable(positions, {model: positions}, len(positions))
 
 
 Order = tuple[int, float, int]  # distance, then fill; smallest first
@@ -91,20 +119,22 @@ class _Tier:
 
 
 class _Ranking:
-    """All nodes with so many GPUs ready, in tiers for each placement."""
+    """All nodes with so many GPUs ready, of one model or any, in tiers for each placement."""
 
-    __slots__ = ("_gpus", "_tiers", "orders", "size")
+    __slots__ = ("_gpus", "_model", "_tiers", "orders", "size")
 
-    def __init__(self, gpus: int, entries: Iterable[IndexEntry]) -> None:
+    def __init__(self, gpus: int, model: Model | None, entries: Iterable[IndexEntry]) -> None:
         self._gpus = gpus
+        self._model = model
         self._tiers: dict[tuple[int, Fill], _Tier] = {}
         self.orders: dict[Placement, list[tuple[Order, _Tier]]] = {p: [] for p in Placement}
         self.size = 0
         for entry in entries:
             self.put(entry)
 
-    def put(self, entry: IndexEntry) -> None:
-        if len(entry.ready) < self._gpus:
+    def put(self, whole: IndexEntry) -> None:
+        entry = whole if self._model is None else whole.of(self._model)
+        if entry is None or len(entry.ready) < self._gpus:
             return
         _, (distance, fit), loss = entry.best(self._gpus)
         fill = entry.view.fill
@@ -118,6 +148,13 @@ class _Ranking:
         self.size += 1
 
 
+class _Search(NamedTuple):
+    request: GpuRequest
+    choose_on: Choose
+    reserved_size: int
+    cost: Cost | None
+
+
 class NodeIndex:
     """The nodes that have devices which one filter lets through now, ranked for each number of
     GPUs that was requested.
@@ -129,20 +166,25 @@ class NodeIndex:
 
     def __init__(self) -> None:
         self.entries: dict[NodeId, IndexEntry] = {}
-        self._rankings: dict[int, _Ranking] = {}
+        self._rankings: dict[Model | None, dict[int, _Ranking]] = {}
+        self._models: set[Model] = set()  # that there are, or once were
 
     def put(self, node_id: NodeId, entry: IndexEntry | None) -> None:
         """Replace a node's entry; None if none of its devices can be taken."""
-        self.entries.pop(node_id, None)
+        before = self.entries.pop(node_id, None)
         if entry is None:
             return
         self.entries[node_id] = entry
+        if before is None or before.models is not entry.models:
+            self._models.update(entry.models)
         longest = 2 * len(self.entries) + SPARE_ENTRIES
-        for gpus, ranking in tuple(self._rankings.items()):
-            if ranking.size < longest:
-                ranking.put(entry)
-            else:
-                del self._rankings[gpus]
+        for model in (None, *entry.models):
+            rankings = self._rankings.get(model)
+            for gpus, ranking in tuple(rankings.items()) if rankings else ():
+                if ranking.size < longest:
+                    ranking.put(entry)
+                else:
+                    del self._rankings[model][gpus]
 
     def find(
         self,
@@ -156,22 +198,57 @@ class NodeIndex:
         `choose_on` picks the devices of one node, or None; it would be None for every node with
         `reserved_size` usable devices or more. With a `cost`, what costs least is best.
         """
-        if request.prefer:
-            return self._find_preferred(request, choose_on, cost or no_cost)
-        if cost is not None:
-            return self._find_cheapest(request, choose_on, cost)
-        gpus = request.gpus
-        ranking = self._rankings.get(gpus)
+        search = _Search(request, choose_on, reserved_size, cost)
+        if not needs_one_model(request):
+            return self._find(search, None)
+        options = [self._find(search, model) for model in sorted(self._models)]
+        enough = [option for option in options if len(option) == request.nodes]
+        if len(enough) < 2:
+            return enough[0] if enough else []
+        return min(enough, key=lambda option: self._orders(search, option))
+
+    def _orders(
+        self, search: _Search, option: list[tuple[NodeId, Chosen]]
+    ) -> list[tuple[Preference, NodeId]]:
+        cost = search.cost or no_cost
+        return [
+            (
+                preference(
+                    self.entries[node_id].view.fill,
+                    chosen,
+                    search.request.placement,
+                    self.entries[node_id].judge(chosen).closeness,
+                    cost(node_id),
+                ),
+                node_id,
+            )
+            for node_id, chosen in option
+        ]
+
+    def _find(self, search: _Search, model: Model | None) -> list[tuple[NodeId, Chosen]]:
+        if search.request.prefer:
+            return self._find_preferred(search, model)
+        if search.cost is not None:
+            return self._find_cheapest(search, search.cost, model)
+        gpus, rankings = search.request.gpus, self._rankings.setdefault(model, {})
+        ranking = rankings.get(gpus)
         if ranking is None:
-            ranking = self._rankings[gpus] = _Ranking(gpus, self.entries.values())
-        return self._find_ranked(ranking, request, choose_on, reserved_size)
+            ranking = rankings[gpus] = _Ranking(gpus, model, self.entries.values())
+        return self._find_ranked(search, ranking, model)
+
+    def _entries_of(self, model: Model | None) -> Iterable[tuple[NodeId, IndexEntry]]:
+        if model is None:
+            return self.entries.items()
+        alike = ((node_id, whole.of(model)) for node_id, whole in self.entries.items())
+        return ((node_id, entry) for node_id, entry in alike if entry is not None)
 
     def _find_ranked(
-        self, ranking: _Ranking, request: GpuRequest, choose_on: Choose, reserved_size: int
+        self, search: _Search, ranking: _Ranking, model: Model | None
     ) -> list[tuple[NodeId, Chosen]]:
         """The order is by the best devices of each node. Where reservations leave less than those,
         the node waits in `lesser` under its real place until no better one can follow.
         """
+        request, choose_on, reserved_size, _ = search
         gpus, wanted = request.gpus, request.nodes
         found: list[tuple[NodeId, Chosen]] = []
         lesser: list[tuple[Order, Fit, float, NodeId, Chosen]] = []
@@ -187,7 +264,8 @@ class NodeIndex:
                     found.append((node_id, chosen))
                     continue
                 bound = heapq.heappop(heap)
-                if self.entries.get(node_id) is not entry:
+                whole = self.entries.get(node_id)
+                if whole is not entry and (whole is None or whole.of(model) is not entry):
                     ranking.size -= 1
                     continue
                 inspected.append(bound)
@@ -207,12 +285,13 @@ class NodeIndex:
         return found + [each[-2:] for each in heapq.nsmallest(wanted - len(found), lesser)]
 
     def _find_cheapest(
-        self, request: GpuRequest, choose_on: Choose, cost: Cost
+        self, search: _Search, cost: Cost, model: Model | None
     ) -> list[tuple[NodeId, Chosen]]:
         """Inspects every node that has enough, as costs do not follow the order of the tiers."""
+        request, choose_on, *_ = search
         gpus = request.gpus
         ranked = []
-        for node_id, entry in self.entries.items():
+        for node_id, entry in self._entries_of(model):
             if len(entry.ready) >= gpus:
                 _, (distance, fit), loss = entry.best(gpus)
                 ranked.append((distance, cost(node_id), entry.view.fill, fit, loss, node_id, entry))
@@ -231,11 +310,10 @@ class NodeIndex:
                 heapq.heappush(ranked, (distance, price, fill, fit, real.loss, node_id, entry))
         return found
 
-    def _find_preferred(
-        self, request: GpuRequest, choose_on: Choose, cost: Cost
-    ) -> list[tuple[NodeId, Chosen]]:
+    def _find_preferred(self, search: _Search, model: Model | None) -> list[tuple[NodeId, Chosen]]:
+        request, choose_on, _, cost = search
         ranked: list[tuple[Preference, NodeId, Chosen]] = []
-        for node_id, entry in self.entries.items():
+        for node_id, entry in self._entries_of(model):
             if len(entry.ready) < request.gpus:
                 continue
             view = entry.view
@@ -246,7 +324,7 @@ class NodeIndex:
             chosen = choose_on(entry, preferred)
             if chosen is not None:
                 closeness = entry.judge(chosen).closeness
-                price = cost(node_id)
+                price = (cost or no_cost)(node_id)
                 order = preference(view.fill, chosen, request.placement, closeness, price)
                 ranked.append((order, node_id, chosen))
         best = heapq.nsmallest(request.nodes, ranked, key=lambda found: found[:2])

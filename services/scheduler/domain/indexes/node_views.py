@@ -181,6 +181,7 @@ def _suffices(free: float | None, host_reserved: float, asked: float) -> bool:
 
 def _traits(device: Device) -> Traits:
     return (
+        device.index,
         device.name,
         device.total_mb,
         device.compute_capability,

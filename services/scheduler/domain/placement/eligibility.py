@@ -18,6 +18,7 @@ from services.scheduler.domain.model.fleet import (
     Node,
     ReadingState,
 )
+from services.scheduler.domain.placement.gpu_models import is_same_model, model_of
 from services.scheduler.domain.placement.mig_options import to_be_made
 from services.scheduler.domain.placement.selectors import describe, mismatch
 from services.scheduler.domain.placement.shares import least_free, requested_hundredths
@@ -41,6 +42,7 @@ NEVER: Final = frozenset(
         ReasonCode.COMPUTE_CAPABILITY_MISMATCH,
         ReasonCode.CUDA_DRIVER_MISMATCH,
         ReasonCode.NUMA_MISMATCH,
+        ReasonCode.INDEX_MISMATCH,
         ReasonCode.LABEL_MISMATCH,
         ReasonCode.SELECTOR_UNKNOWN,
         ReasonCode.MIG_ENABLED,
@@ -241,7 +243,7 @@ def _mismatches(device: Device, request: GpuRequest, node: Node) -> Iterator[Rea
         yield ReasonCode.NODE_MISMATCH
     if request.device_uuids and device.uuid not in request.device_uuids:
         yield ReasonCode.UUID_MISMATCH
-    if not matches_model(device.name, request.gpu_models):
+    if not (matches_model(device.name, request.gpu_models) and is_same_model(device, request)):
         yield ReasonCode.MODEL_MISMATCH
     total = device.total_mb
     if request.min_memory_mb is not None and total is not None and total < request.min_memory_mb:
@@ -385,4 +387,6 @@ def _mismatch_predicate(code: ReasonCode, device: Device, request: GpuRequest, n
         return f"is not on any of the nodes asked for ({', '.join(request.node_ids)})"
     if code is ReasonCode.UUID_MISMATCH:
         return f"({device.uuid}) is none of the devices asked for"
+    if not is_same_model(device, request) and (wanted := request.same_model) is not None:
+        return f"is a {model_of(device)}, not a {wanted.name}, with which it is to be compared"
     return f"is a {device.name}, not any of {', '.join(request.gpu_models)}"

@@ -41,6 +41,7 @@ from services.scheduler.domain.placement.eligibility import (
     is_of_one_gpu,
     share_kind,
 )
+from services.scheduler.domain.placement.gpu_models import Model, by_model, needs_one_model
 from services.scheduler.domain.placement.selectors import mismatch
 from services.scheduler.domain.placement.shares import (
     SharesRefused,
@@ -224,7 +225,7 @@ def place_shares(
     best: tuple[tuple[int, float, int, int, float, NodeId], PlacedNode] | None = None
     asked = requested_hundredths(request)
     packs = request.placement is Placement.PACK
-    for node_id, found in candidates.items():
+    for node_id, found in _share_groups(candidates, request):
         declared = sorted(found, key=_declared)
         free = [scored.device.free_hundredths for scored in declared]
         if (room := sum(free)) < asked:
@@ -250,6 +251,15 @@ def place_shares(
     return Placed(nodes=(best[1],)) if best is not None else None
 
 
+def _share_groups(candidates: Candidates, request: GpuRequest) -> Iterator[tuple[NodeId, Chosen]]:
+    """The devices of a node that shares may be of together."""
+    for node_id, found in candidates.items():
+        if request.mixed_models:
+            yield node_id, found
+        else:
+            yield from ((node_id, alike) for _, alike in sorted(by_model(found).items()))
+
+
 def _declared(scored: Scored) -> tuple[int, int]:
     return scored.device.index, scored.device.number
 
@@ -257,7 +267,44 @@ def _declared(scored: Scored) -> tuple[int, int]:
 def place_among(
     nodes: Nodes, candidates: Candidates, request: GpuRequest, cost: Cost = no_cost
 ) -> Placed | None:
-    """The best place if these are the devices that may be taken, best first on each node."""
+    """The best place if these are the devices that may be taken, best first on each node.
+
+    Of the models that have one, the one whose first node is best, then the next.
+    """
+    if not needs_one_model(request):
+        return _place_group(nodes, candidates, request, cost)
+    groups: dict[Model, dict[NodeId, Chosen]] = {}
+    for node_id, there in candidates.items():
+        for model, alike in by_model(there).items():
+            groups.setdefault(model, {})[node_id] = alike
+    found = [
+        placed
+        for model in sorted(groups)
+        if (placed := _place_group(nodes, groups[model], request, cost)) is not None
+    ]
+    return min(found, key=lambda placed: _orders(nodes, placed, request, cost), default=None)
+
+
+def _orders(
+    nodes: Nodes, placed: Placed, request: GpuRequest, cost: Cost
+) -> list[tuple[Preference, NodeId]]:
+    """The order of each of its nodes."""
+    return [(_order(nodes, n.node_id, n.devices, request, cost), n.node_id) for n in placed.nodes]
+
+
+def _order(
+    nodes: Nodes, node_id: NodeId, chosen: Chosen, request: GpuRequest, cost: Cost
+) -> Preference:
+    topology = Topology.of(nodes[node_id])
+    closeness = topology.closeness([scored.device for scored in chosen])
+    fill = fill_of(nodes[node_id])
+    return preference(fill, chosen, request.placement, closeness, cost(node_id))
+
+
+def _place_group(
+    nodes: Nodes, candidates: Candidates, request: GpuRequest, cost: Cost
+) -> Placed | None:
+    """The best place among devices that may all be taken together."""
     placed = _place(nodes, candidates, request, cost)
     if placed is None or not request.balanced_memory or placed.has_balanced_memory:
         return placed
@@ -312,13 +359,9 @@ def fill_order(fill: Fill, placement: Placement) -> Fill:
 def _place(nodes: Nodes, candidates: Candidates, request: GpuRequest, cost: Cost) -> Placed | None:
     found: list[tuple[Preference, NodeId, Chosen]] = []
     for node_id, there in candidates.items():
-        topology = Topology.of(nodes[node_id])
-        chosen = choose(there, request, topology)
+        chosen = choose(there, request, Topology.of(nodes[node_id]))
         if chosen is not None:
-            closeness = topology.closeness([scored.device for scored in chosen])
-            fill = fill_of(nodes[node_id])
-            order = preference(fill, chosen, request.placement, closeness, cost(node_id))
-            found.append((order, node_id, chosen))
+            found.append((_order(nodes, node_id, chosen, request, cost), node_id, chosen))
     if len(found) < request.nodes:
         return None
     best = heapq.nsmallest(request.nodes, found, key=lambda each: each[:2])

@@ -14,7 +14,7 @@ from schemas.scheduler.reasons import Reason, ReasonCode
 from schemas.scheduler.reservations import ReservationState
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, WHOLE, Device, Fleet, Host
 from services.scheduler.domain.model.namespaces import Quota
-from services.scheduler.domain.placement.device_choice import BALANCED_SHARE, Scored, choose
+from services.scheduler.domain.placement.device_choice import BALANCED_SHARE, Chosen, choose
 from services.scheduler.domain.placement.eligibility import (
     NEVER,
     blocks,
@@ -24,6 +24,13 @@ from services.scheduler.domain.placement.eligibility import (
     is_large_enough,
     is_of_one_gpu,
     reason_for,
+)
+from services.scheduler.domain.placement.gpu_models import (
+    Model,
+    Usable,
+    by_model,
+    count_alike,
+    needs_one_model,
 )
 from services.scheduler.domain.placement.placement import PlacementContext, eligible, place
 from services.scheduler.domain.placement.shares import SharesRefused, devices_needed, divide_for
@@ -58,11 +65,18 @@ def impossible_reasons(fleet: Fleet, request: GpuRequest) -> tuple[Reason, ...]:
     if fleet.is_empty:
         return (NO_GPUS,)
     usable = {node_id: _usable(fleet, node_id, request) for node_id in fleet.nodes}
-    able = [node_id for node_id, count in usable.items() if count >= devices_needed(request)]
-    large = sum(is_large_enough(fleet.node(node_id), request) for node_id in able)
-    if large >= request.nodes:
+    needed = devices_needed(request)
+    able = {
+        node_id: each.models_with(needed)
+        for node_id, each in usable.items()
+        if len(each.positions) >= needed and is_large_enough(fleet.node(node_id), request)
+    }
+    if needs_one_model(request):
+        if count_alike(able.values()) >= request.nodes:
+            return ()
+    elif len(able) >= request.nodes:
         return ()
-    return tuple(_impossible(fleet, request, usable, large))
+    return tuple(_impossible(fleet, request, usable, able))
 
 
 def blocking_reasons(context: PlacementContext, request: GpuRequest) -> tuple[Reason, ...]:
@@ -75,13 +89,15 @@ def blocking_reasons(context: PlacementContext, request: GpuRequest) -> tuple[Re
     if context.fleet.is_empty:
         return (NO_GPUS,)
     reasons: list[Reason] = []
-    able = 0
+    able: list[list[Model]] = []
     for node_id, devices in context.fleet.nodes.items():
         if not devices:
             continue
         reasons += _device_reasons(context, node_id, devices, request)
         of_node = list(_node_reasons(context, node_id, devices, request))
-        able += not of_node
+        if not of_node:
+            there = eligible(context, devices, request)
+            able.append([m for m, alike in by_model(there).items() if choose(alike, request)])
         reasons += of_node
     if request.nodes > 1:
         reasons.append(_gang_reason(request, able))
@@ -169,24 +185,34 @@ def many(count: int, what: str) -> str:
     return f"1 {what}" if count == 1 else f"{count} {what}s"
 
 
-def _usable(fleet: Fleet, node_id: NodeId, request: GpuRequest) -> int:
-    node = fleet.node(node_id)
-    return sum(can_ever_serve(device, request, node) for device in fleet.nodes[node_id])
+def _usable(fleet: Fleet, node_id: NodeId, request: GpuRequest) -> Usable:
+    node, devices = fleet.node(node_id), fleet.nodes[node_id]
+    positions = (p for p, device in enumerate(devices) if can_ever_serve(device, request, node))
+    return Usable.of(devices, tuple(positions))
 
 
 def _impossible(
-    fleet: Fleet, request: GpuRequest, usable: Mapping[NodeId, int], large: int
+    fleet: Fleet,
+    request: GpuRequest,
+    usable: Mapping[NodeId, Usable],
+    able: Mapping[NodeId, Iterable[Model]],
 ) -> Iterator[Reason]:
-    largest = max(usable, key=lambda node_id: usable[node_id])
-    if usable[largest] < devices_needed(request):
+    large = len(able)
+    counts = {node_id: len(each.positions) for node_id, each in usable.items()}
+    largest = max(counts, key=lambda node_id: counts[node_id])
+    if counts[largest] < devices_needed(request):
         yield Reason(
             code=ReasonCode.EXCEEDS_LARGEST_NODE,
             message=(
                 f"{_of_one_node(request)} asked for, no node has"
-                f" {f'more than {usable[largest]}' if usable[largest] else 'any'} that match"
+                f" {f'more than {counts[largest]}' if counts[largest] else 'any'} that match"
             ),
-            node_id=largest if usable[largest] else None,
+            node_id=largest if counts[largest] else None,
         )
+    elif large >= request.nodes:
+        alike = count_alike(able.values())
+        most = f"no more than {many(alike, 'node')}" if alike else "no node"
+        yield _mixed_reason(request, f"{most} will ever have that")
     elif request.nodes > 1:
         yield Reason(
             code=ReasonCode.TOO_FEW_NODES,
@@ -244,6 +270,7 @@ def _node_reasons(
     context: PlacementContext, node_id: NodeId, devices: Sequence[Device], request: GpuRequest
 ) -> Iterator[Reason]:
     free = eligible(context, devices, request)
+    groups = sorted(by_model(free).items()) if needs_one_model(request) else [(None, free)]
     if request.shares is not None:
         yield from _share_reasons(context, node_id, free, request)
     elif len(free) < request.gpus:
@@ -252,7 +279,14 @@ def _node_reasons(
             message=f"{node_id} has {len(free)} of {many(request.gpus, 'GPU')} asked for",
             node_id=node_id,
         )
-    elif choose(free, request) is None:
+    elif all(len(alike) < request.gpus for _, alike in groups):
+        has = ", ".join(f"{len(alike)} {model}" for model, alike in groups)
+        yield Reason(
+            code=ReasonCode.MIXED_MODELS,
+            message=f"{node_id} has {has}, and {many(request.gpus, 'GPU')} {_OF_ONE_MODEL}",
+            node_id=node_id,
+        )
+    elif all(choose(alike, request) is None for _, alike in groups):
         yield Reason(
             code=ReasonCode.MEMORY_UNBALANCED,
             message=f"{node_id} has no {many(request.gpus, 'GPU')} {_UNBALANCED}",
@@ -265,9 +299,11 @@ def _node_reasons(
 
 
 def _share_reasons(
-    context: PlacementContext, node_id: NodeId, free: Sequence[Scored], request: GpuRequest
+    context: PlacementContext, node_id: NodeId, free: Chosen, request: GpuRequest
 ) -> Iterator[Reason]:
-    amounts = [scored.device.free_hundredths for scored in free]
+    groups = [free] if request.mixed_models else by_model(free).values()
+    parts = ([scored.device.free_hundredths for scored in alike] for alike in groups)
+    amounts = max(parts, key=sum, default=[])
     is_of_one = is_of_one_gpu(context.fleet.node(node_id))
     refused = divide_for(request, amounts, context.share_quantum, of_one_device=is_of_one)
     if not isinstance(refused, SharesRefused):
@@ -282,16 +318,26 @@ def _share_reasons(
     yield Reason(code=code, message=says, node_id=node_id)
 
 
-def _gang_reason(request: GpuRequest, able: int) -> Reason:
-    if able < request.nodes:
+def _gang_reason(request: GpuRequest, able: Sequence[Iterable[Model]]) -> Reason:
+    if len(able) < request.nodes:
         return Reason(
             code=ReasonCode.TOO_FEW_NODES,
-            message=f"{many(able, 'node')} of {request.nodes} asked for can be had together now",
+            message=f"{many(len(able), 'node')} of {request.nodes} asked for can be had together"
+            " now",
         )
+    if needs_one_model(request) and (alike := count_alike(able)) < request.nodes:
+        return _mixed_reason(request, f"{many(alike, 'node')} with the same can be had now")
     gpus = many(request.gpus, "GPU")
     return Reason(
         code=ReasonCode.MEMORY_UNBALANCED,
         message=f"no {many(request.nodes, 'node')} have {gpus} each {_UNBALANCED}",
+    )
+
+
+def _mixed_reason(request: GpuRequest, has: str) -> Reason:
+    return Reason(
+        code=ReasonCode.MIXED_MODELS,
+        message=f"{request_text(request)} {_OF_ONE_MODEL}, and {has}",
     )
 
 
@@ -314,6 +360,7 @@ def _listed(node_ids: Sequence[NodeId]) -> str:
     return shown if len(node_ids) <= 8 else f"{shown} and {len(node_ids) - 8} more nodes"
 
 
+_OF_ONE_MODEL: Final = "are to be of one model and memory size"
 _UNBALANCED: Final = (
     f"of which the smallest free memory is at least {BALANCED_SHARE:.0%} of the largest"
 )

@@ -4,8 +4,9 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from schemas.gpus.gpu_request import GpuRequest, Selector, ShareStrategy
+from schemas.gpus.gpu_request import GpuModel, GpuRequest, Selector, ShareStrategy
 from services.scheduler.domain.model.fleet import WHOLE, HostResources
+from services.scheduler.domain.placement.gpu_models import Size, needs_one_model
 from services.scheduler.domain.placement.shares import (
     devices_needed,
     least_free,
@@ -34,6 +35,7 @@ class Filter(Struct, frozen=True, kw_only=True, cache_hash=True):
     least_free: int = 0
     exceeds_one: bool = False
     mig_profile: str | None = None
+    same_model: GpuModel | None = None
 
 
 class ShareShape(Struct, frozen=True, kw_only=True):
@@ -42,6 +44,7 @@ class ShareShape(Struct, frozen=True, kw_only=True):
     hundredths: int
     strategy: ShareStrategy
     unfragmented: bool
+    mixed_models: bool
     unit: int | None = None
 
 
@@ -57,6 +60,12 @@ class Shape(Struct, frozen=True, kw_only=True, cache_hash=True):
     balanced: bool
     host_resources: HostResources
     shares: ShareShape | None = None
+    one_model: bool = False
+
+    @property
+    def size(self) -> Size:
+        """What it needs of each node by itself."""
+        return Size(self.gpus, self.one_model and self.gpus > 1)
 
 
 class RankedRequest(Struct, frozen=True, kw_only=True):
@@ -84,12 +93,14 @@ def shape_of(request: GpuRequest) -> Shape:
             least_free=least_free(request) if request.shares is not None else 0,
             exceeds_one=requested_hundredths(request) > WHOLE,
             mig_profile=request.mig_profile,
+            same_model=request.same_model,
         ),
         gpus=devices_needed(request),
         nodes=request.nodes,
         balanced=request.balanced_memory,
         host_resources=HostResources.of(request),
         shares=_share_shape(request) if request.shares is not None else None,
+        one_model=needs_one_model(request),
     )
 
 
@@ -99,4 +110,5 @@ def _share_shape(request: GpuRequest) -> ShareShape:
         strategy=request.share_strategy,
         unfragmented=request.unfragmented,
         unit=unit_hundredths(request),
+        mixed_models=request.mixed_models,
     )

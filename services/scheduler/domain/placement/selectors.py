@@ -1,26 +1,24 @@
 """Whether a device and its node match a selector; what is unknown matches nothing."""
 
-import re
 from typing import Final
 
 from schemas.gpus.gpu_request import Selector, SelectorKey, SelectorOperator
 from schemas.scheduler.reasons import ReasonCode
 from services.scheduler.domain.model.fleet import Device, Node
 from shared.gpu.model_names import matches_model
+from shared.gpu.selectors import version
 
-_VERSION: Final = re.compile(r"\d{1,18}(?:\.\d{1,18}){0,15}")
 _MISMATCHES: Final = {
     SelectorKey.NODE: ReasonCode.NODE_MISMATCH,
     SelectorKey.GPU_MODEL: ReasonCode.MODEL_MISMATCH,
     SelectorKey.GPU_UUID: ReasonCode.UUID_MISMATCH,
     SelectorKey.COMPUTE_CAPABILITY: ReasonCode.COMPUTE_CAPABILITY_MISMATCH,
     SelectorKey.CUDA_DRIVER_VERSION: ReasonCode.CUDA_DRIVER_MISMATCH,
+    SelectorKey.GPU_INDEX: ReasonCode.INDEX_MISMATCH,
     SelectorKey.NUMA_NODE: ReasonCode.NUMA_MISMATCH,
     SelectorKey.LABEL: ReasonCode.LABEL_MISMATCH,
 }
 _VERSIONS: Final = frozenset({SelectorKey.COMPUTE_CAPABILITY, SelectorKey.CUDA_DRIVER_VERSION})
-
-Version = tuple[int, ...]
 
 
 def mismatch(selector: Selector, device: Device, node: Node) -> ReasonCode | None:
@@ -42,20 +40,6 @@ def compare(selector: Selector, value: str | None) -> ReasonCode | None:
     if matches is None:
         return ReasonCode.SELECTOR_UNKNOWN
     return None if matches else _MISMATCHES[selector.key]
-
-
-def version(text: str) -> Version | None:
-    """`12.4.0` as (12, 4): trailing zeros mean nothing.
-
-    None if it is no version; a part of more than 18 digits, which could block the process, is
-    none.
-    """
-    if not _VERSION.fullmatch(text.strip()):
-        return None
-    numbers = [int(part) for part in text.strip().split(".")]
-    while numbers and numbers[-1] == 0:
-        numbers.pop()
-    return tuple(numbers)
 
 
 def describe(selector: Selector) -> str:
@@ -94,6 +78,8 @@ def _value(selector: Selector, device: Device, node: Node) -> str | None:
             return device.compute_capability
         case SelectorKey.CUDA_DRIVER_VERSION:
             return node.cuda_driver_version
+        case SelectorKey.GPU_INDEX:
+            return str(device.index)
         case SelectorKey.NUMA_NODE:
             return str(device.numa_node) if device.numa_node is not None else None
         case SelectorKey.LABEL:

@@ -1,7 +1,7 @@
 """When devices that one filter lets through are free, node by node, soonest first."""
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -13,11 +13,13 @@ from services.scheduler.domain.indexes.node_views import NodeView, NodeViews, is
 from services.scheduler.domain.model.fleet import Device, HostResources
 from services.scheduler.domain.model.state import State
 from services.scheduler.domain.placement.device_choice import Scored
+from services.scheduler.domain.placement.gpu_models import Model, model_of
 
 FREE_ALREADY: Final = datetime.min.replace(tzinfo=UTC)
 SPARE_ENTRIES: Final = 64  # outdated ones that a heap may carry beside as many as are current
 
 Soonest = tuple[datetime, NodeId, int]
+HeapKey = tuple[int, Model | None, bool]  # GPUs, of which model, whether promised
 
 
 class Availability(NamedTuple):
@@ -30,6 +32,7 @@ class Availability(NamedTuple):
 class NodeTimeline(NamedTuple):
     """A node's usable devices, soonest first; replaced as a whole when the node changes (`serial`).
 
+    Of a node with several models there is one for each of them as well, in `of_models`.
     `promised` are free or held by leases with a known end. `optimistic` are all, as if leases
     without one ended now. `releases` are the host resources that leases free, and when.
     """
@@ -39,6 +42,11 @@ class NodeTimeline(NamedTuple):
     optimistic: Sequence[Availability]
     releases: Sequence[tuple[datetime, HostResources]]
     serial: int
+    of_models: "Mapping[Model, NodeTimeline]"
+
+    def of(self, model: Model | None) -> "NodeTimeline | None":
+        """Its devices of one model alone; all of them with None."""
+        return self if model is None else self.of_models.get(model)
 
     def begin(self, gpus: int, *, promised: bool) -> datetime | None:
         """When it has so many devices; None if it does not."""
@@ -61,25 +69,33 @@ class AvailabilityTimeline:
         self._filter_index = filter_index
         self._synced: int | None = None
         self._serial = 0
-        self._heaps: dict[tuple[int, bool], list[Soonest]] = {}  # by GPUs and whether promised
+        self._heaps: dict[HeapKey, list[Soonest]] = {}
+        self._models: dict[Model, int] = {}  # on how many nodes
 
     def sync(self, views: NodeViews) -> None:
         changed = views.since(self._synced) if self._synced is not None else None
         if changed is None:
             self.nodes.clear()
             self._heaps.clear()
+            self._models.clear()
             changed = {view.node_id for view in views.candidates(self._filter_index.filter)}
         for node_id in changed:
             self._put(node_id, views.nodes.get(node_id))
         self._synced = views.log_end
 
+    def models(self) -> list[Model]:
+        """Models of which any node has devices."""
+        return sorted(self._models)
+
     @contextmanager
-    def soonest(self, gpus: int, *, promised: bool) -> Iterator[Iterator[Soonest]]:
+    def soonest(
+        self, gpus: int, model: Model | None, *, promised: bool
+    ) -> Iterator[Iterator[Soonest]]:
         """Nodes by when they have so many devices free: by known ends of leases, or at best.
 
         Reads a heap as far as needed, and puts back what is current.
         """
-        heap = self._heap(gpus, promised=promised)
+        heap = self._heap((gpus, model, promised))
         seen: list[Soonest] = []
 
         def read() -> Iterator[Soonest]:
@@ -94,26 +110,39 @@ class AvailabilityTimeline:
         for soonest in seen:
             heapq.heappush(heap, soonest)
 
-    def _heap(self, gpus: int, *, promised: bool) -> list[Soonest]:
-        heap = self._heaps.get((gpus, promised))
+    def _heap(self, key: HeapKey) -> list[Soonest]:
+        heap = self._heaps.get(key)
         if heap is None or len(heap) > 2 * len(self.nodes) + SPARE_ENTRIES:
-            heap = self._heaps[gpus, promised] = [
+            heap = self._heaps[key] = [
                 (at, node_id, timeline.serial)
                 for node_id, timeline in self.nodes.items()
-                if (at := timeline.begin(gpus, promised=promised)) is not None
+                if (at := _begin(timeline, key)) is not None
             ]
             heapq.heapify(heap)
         return heap
 
     def _put(self, node_id: NodeId, view: NodeView | None) -> None:
-        if view is None or not self._filter_index.usable(view):
-            self.nodes.pop(node_id, None)
+        before = self.nodes.pop(node_id, None)
+        timeline = None
+        if view is not None and self._filter_index.usable(view):
+            timeline = self.nodes[node_id] = self._timeline(view)
+        models_before = before.of_models.keys() if before is not None else set()
+        models = timeline.of_models.keys() if timeline is not None else set()
+        if models_before != models:
+            self._count(models_before, -1)
+            self._count(models, 1)
+        if timeline is None:
             return
-        timeline = self.nodes[node_id] = self._timeline(view)
-        for (gpus, promised), heap in self._heaps.items():
-            at = timeline.begin(gpus, promised=promised)
+        for key, heap in self._heaps.items():
+            at = _begin(timeline, key)
             if at is not None:
                 heapq.heappush(heap, (at, node_id, timeline.serial))
+
+    def _count(self, models: Iterable[Model], more: int) -> None:
+        for model in models:
+            self._models[model] = self._models.get(model, 0) + more
+            if not self._models[model]:
+                del self._models[model]
 
     def _timeline(self, view: NodeView) -> NodeTimeline:
         promised = [Availability(FREE_ALREADY, s) for s in self._filter_index.ready(view)]
@@ -133,7 +162,32 @@ class AvailabilityTimeline:
         ]
         releases.sort(key=itemgetter(0))
         self._serial += 1
-        return NodeTimeline(view, promised, optimistic, releases, self._serial)
+        models = self._filter_index.usable_devices(view).by_model
+        of_models: dict[Model, NodeTimeline] = {}
+        timeline = NodeTimeline(view, promised, optimistic, releases, self._serial, of_models)
+        if len(models) == 1:
+            of_models.update(dict.fromkeys(models, timeline))
+            return timeline
+        for model in models:
+            of_models[model] = NodeTimeline(
+                view,
+                [each for each in promised if _is(model, each)],
+                [each for each in optimistic if _is(model, each)],
+                releases,
+                self._serial,
+                {},
+            )
+        return timeline
+
+
+def _begin(timeline: NodeTimeline, key: HeapKey) -> datetime | None:
+    gpus, model, promised = key
+    alike = timeline.of(model)
+    return alike.begin(gpus, promised=promised) if alike is not None else None
+
+
+def _is(model: Model, available: Availability) -> bool:
+    return model_of(available.scored.device) == model
 
 
 def held_usable(view: NodeView, filter_index: FilterIndex) -> Iterator[Device]:

@@ -18,6 +18,7 @@ from services.scheduler.domain.indexes.node_views import NodeView, NodeViews
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, Device, HostResources
 from services.scheduler.domain.model.state import State
 from services.scheduler.domain.placement.device_choice import Scored, choose
+from services.scheduler.domain.placement.gpu_models import Model
 from services.scheduler.domain.placement.placement import Weights, score
 from services.scheduler.domain.placement.request_shape import Shape
 from services.scheduler.domain.queue.availability_timeline import (
@@ -59,20 +60,29 @@ class BackfillForecast:
         if shape.shares is not None or (shape.balanced and shape.nodes > 1):
             return BackfillReservation()
         timeline = self._timeline_of(filter_index)
-        promises = self._promises(timeline, group)
-        if len(promises) < shape.nodes:
+        models: Sequence[Model | None] = timeline.models() if shape.one_model else (None,)
+        options = [self._promises(timeline, group, model) for model in models]
+        enough = [option for option in options if len(option) == shape.nodes]
+        if not enough:
             return BackfillReservation()
+        promises = min(enough, key=lambda option: option[-1][:2])
         shadow_time = promises[-1][0]
-        optimistic = _optimistic_nodes(timeline, shape, shadow_time)
+        optimistic = [
+            (model, *soonest)
+            for model in models
+            for soonest in _optimistic_nodes(timeline, shape, model, shadow_time)
+        ]
         if len(optimistic) > MAX_OPTIMISTIC_NODES:
             return BackfillReservation(too_many_nodes=True)
         by_node: dict[NodeId, tuple[NodeReservation, ...]] = {
             node_id: (replace(reservation, until=_reserved_until(at, shadow_time)),)
             for at, node_id, reservation in promises
         }
-        for at, node_id in optimistic:
+        for model, at, node_id in optimistic:
             view = timeline.nodes[node_id].view
-            numbers = frozenset(view.devices[p].number for p in filter_index.usable(view))
+            usable = filter_index.usable_devices(view)
+            positions = usable.positions if model is None else usable.by_model[model]
+            numbers = frozenset(view.devices[position].number for position in positions)
             reservation = NodeReservation(
                 numbers=numbers, host_resources=shape.host_resources, until=at, optimistic=True
             )
@@ -91,13 +101,19 @@ class BackfillForecast:
         backfill, gpus = group.backfill, group.shape.gpus
         if backfill is None or backfill.too_many_nodes or group.shape.nodes > 1:
             return True
-        timeline = self._timeline_of(group.filter_index).nodes.get(view.node_id)
-        at = timeline.begin(gpus, promised=False) if timeline is not None else None
-        if timeline is None or at is None:
+        whole = self._timeline_of(group.filter_index).nodes.get(view.node_id)
+        if whole is None:
             return False
-        if backfill.shadow_time is None or at == backfill.shadow_time:
-            return self._promise(timeline, group) is not None
-        return at < backfill.shadow_time
+        for timeline in whole.of_models.values() if group.shape.one_model else (whole,):
+            at = timeline.begin(gpus, promised=False)
+            if at is None:
+                continue
+            if backfill.shadow_time is None or at == backfill.shadow_time:
+                if self._promise(timeline, group) is not None:
+                    return True
+            elif at < backfill.shadow_time:
+                return True
+        return False
 
     def as_idle(self, device: Device) -> Scored:
         """The device as it will be when its lease has ended."""
@@ -114,22 +130,26 @@ class BackfillForecast:
         timeline.sync(self._views)
         return timeline
 
-    def _promises(self, timeline: AvailabilityTimeline, group: WaitingGroup) -> list[Promise]:
-        """The nodes that can serve the request soonest by promised ends; fewer if there are no
-        more.
+    def _promises(
+        self, timeline: AvailabilityTimeline, group: WaitingGroup, model: Model | None
+    ) -> list[Promise]:
+        """The nodes that can serve the request soonest by promised ends, with GPUs of that model;
+        fewer if there are no more.
 
         Nodes come by when enough devices are free, a lower bound of when host resources and balance
         suffice too; `exact` holds those found until no other can be sooner.
         """
         shape = group.shape
-        with timeline.soonest(shape.gpus, promised=True) as nodes:
+        with timeline.soonest(shape.gpus, model, promised=True) as nodes:
             if not shape.balanced and shape.host_resources == NO_HOST_RESOURCES:
                 return [
                     (
                         at,
                         node_id,
                         _node_reservation(
-                            timeline.nodes[node_id].promised[: shape.gpus], NO_HOST_RESOURCES, at
+                            _of(timeline, node_id, model).promised[: shape.gpus],
+                            NO_HOST_RESOURCES,
+                            at,
                         ),
                     )
                     for at, node_id, _ in islice(nodes, shape.nodes)
@@ -141,7 +161,7 @@ class BackfillForecast:
                     found.append(heapq.heappop(exact))
                     if len(found) == shape.nodes:
                         return found
-                promise = self._promise(timeline.nodes[node_id], group)
+                promise = self._promise(_of(timeline, node_id, model), group)
                 if promise is not None:
                     heapq.heappush(exact, promise)
         return found + heapq.nsmallest(shape.nodes - len(found), exact, key=lambda p: p[:2])
@@ -185,11 +205,16 @@ class BackfillForecast:
         return [available for available in there if available.scored.device.number in numbers]
 
 
+def _of(timeline: AvailabilityTimeline, node_id: NodeId, model: Model | None) -> NodeTimeline:
+    whole = timeline.nodes[node_id]
+    return whole if model is None else whole.of_models[model]
+
+
 def _optimistic_nodes(
-    timeline: AvailabilityTimeline, shape: Shape, shadow_time: datetime
+    timeline: AvailabilityTimeline, shape: Shape, model: Model | None, shadow_time: datetime
 ) -> list[tuple[datetime, NodeId]]:
     """Nodes on which it could start before that if leases without a known end ended; bounded."""
-    with timeline.soonest(shape.gpus, promised=False) as nodes:
+    with timeline.soonest(shape.gpus, model, promised=False) as nodes:
         earlier = takewhile(lambda soonest: soonest[0] < shadow_time, nodes)
         optimistic = [
             (at, node_id) for at, node_id, _ in islice(earlier, MAX_OPTIMISTIC_NODES + shape.nodes)

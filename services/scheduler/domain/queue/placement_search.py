@@ -18,6 +18,7 @@ from services.scheduler.domain.model.state import State
 from services.scheduler.domain.placement.density import Density, class_of, demand_of
 from services.scheduler.domain.placement.device_choice import Chosen, Scored, choose
 from services.scheduler.domain.placement.eligibility import is_large_enough
+from services.scheduler.domain.placement.gpu_models import count_alike
 from services.scheduler.domain.placement.placement import (
     Cost,
     Placed,
@@ -72,7 +73,7 @@ class PlacementSearch:
         if shape.shares is not None:
             return self._place_shares(ranked, filter_index)
         reserved_size = self._waiting.reserved_size(ranked, filter_index)
-        if reserved_size <= shape.gpus:
+        if reserved_size <= shape.gpus and (shape.one_model or shape.gpus == 1):
             return None
         index = self._index(filter_index)
         cost = self._cost_of(request)
@@ -86,15 +87,17 @@ class PlacementSearch:
 
     def can_ever_fit(self, shape: Shape, request: GpuRequest) -> bool:
         """Whether the fleet could serve the request if nothing of it were held or out of order."""
-        filter_index, nodes = self.filter_index(shape.filter, request), 0
+        filter_index, able = self.filter_index(shape.filter, request), []
         for view in self._views.candidates(shape.filter):
-            if len(filter_index.usable(view)) < shape.gpus:
+            usable = filter_index.usable_devices(view)
+            if not usable.for_size(shape.size) or not is_large_enough(view.node, request):
                 continue
-            if is_large_enough(view.node, request):
-                nodes += 1
-                if nodes == shape.nodes:
-                    return True
-        return False
+            if shape.nodes == 1:
+                return True
+            able.append(usable)
+        if not shape.one_model:
+            return len(able) >= shape.nodes
+        return count_alike(each.models_with(shape.gpus) for each in able) >= shape.nodes
 
     def context(self, ranked: RankedRequest) -> PlacementContext:
         """The same reservations as plain data, for `placement.place` and explanations."""

@@ -21,6 +21,7 @@ from services.scheduler.domain.model.inputs import LONG_AGO, Lease, QueuedReques
 from services.scheduler.domain.model.state import State
 from services.scheduler.domain.placement.decisions import Preempt
 from services.scheduler.domain.placement.device_choice import Scored, best_first, choose
+from services.scheduler.domain.placement.gpu_models import Model, model_of
 from services.scheduler.domain.placement.request_shape import RankedRequest
 from services.scheduler.domain.placement.shares import total_hundredths
 from services.scheduler.domain.queue.availability_timeline import held_usable
@@ -41,7 +42,7 @@ class PreemptionOption(Struct, frozen=True):
     @property
     def cost(self) -> tuple[int, list[timedelta], NodeId]:
         """Smaller is better."""
-        return len(self.victims), sorted(map(_age, self.victims)), self.node_id
+        return len(self.victims), _ages(self.victims), self.node_id
 
 
 class Preemption:
@@ -94,20 +95,35 @@ class Preemption:
             among = [views[node_id] for node_id in sorted(held) if node_id in views]
         else:
             among = list(self._views.candidates(filter_index.filter))
-        options = [
-            option
-            for view in among
-            if (option := self._option(view, ranked, group, preemptible)) is not None
-        ]
+        models: set[Model] = set()
+        if ranked.shape.one_model:
+            models.update(*(filter_index.usable_devices(view).by_model for view in among))
+        found = []
+        for model in sorted(models) if ranked.shape.one_model else (None,):
+            options = [
+                option
+                for view in among
+                if (option := self._option(view, ranked, group, preemptible, model)) is not None
+            ]
+            victims = self._gather(options, request.nodes, head.namespace)
+            if victims is not None:
+                found.append(victims)
+        fewest = min(found, key=lambda victims: (len(victims), _ages(victims)), default=())
+        return tuple(sorted(fewest, key=lambda lease: lease.reservation_id))
+
+    def _gather(
+        self, options: Sequence[PreemptionOption], wanted: int, namespace: str
+    ) -> tuple[Lease, ...] | None:
+        """The victims on as many nodes as are wanted, the cheapest first; None if there are not
+        so many.
+        """
         victims: dict[UUID, Lease] = {}
         nodes = 0
         for option in sorted(options, key=lambda option: option.cost):
             more = victims | {lease.reservation_id: lease for lease in option.victims}
-            if nodes < request.nodes and self._leaves_guarantees(more.values(), head.namespace):
+            if nodes < wanted and self._leaves_guarantees(more.values(), namespace):
                 victims, nodes = more, nodes + 1
-        if nodes < request.nodes:
-            return ()
-        return tuple(victims[reservation_id] for reservation_id in sorted(victims))
+        return tuple(victims.values()) if nodes == wanted else None
 
     def may_find(self, group: WaitingGroup, view: NodeView) -> bool:
         """Whether a lease on the node could be preempted for the group's first request."""
@@ -171,8 +187,12 @@ class Preemption:
         ranked: RankedRequest,
         group: WaitingGroup,
         preemptible: dict[object, Lease],
+        model: Model | None,
     ) -> PreemptionOption | None:
+        """The cheapest on a node, with GPUs of that model alone, or of any with None."""
         filter_index, namespace = group.filter_index, group.namespace
+        if model is not None and model not in filter_index.usable_devices(view).by_model:
+            return None
         freed: dict[object, list[Scored]] = {}
         taken = self._waiting.reserved_numbers(view, ranked.rank, None)
         free = [s for s in filter_index.ready(view) if s.device.number not in taken]
@@ -195,6 +215,8 @@ class Preemption:
             devices = list(free)
             for lease in victims:
                 devices += freed.get(lease.reservation_id, [])
+            if model is not None:
+                devices = [each for each in devices if model_of(each.device) == model]
             released = HostResources.sum(HostResources.of(lease.request) for lease in victims)
             return (
                 len(devices) >= ranked.shape.gpus
@@ -226,6 +248,10 @@ def _cause(victim: Lease, entry: QueuedRequest) -> PreemptionCause:
     request = victim.request
     outranked = request.preemptible and request.priority < entry.request.priority
     return PreemptionCause.PRIORITY if outranked else PreemptionCause.GUARANTEE
+
+
+def _ages(leases: Iterable[Lease]) -> list[timedelta]:
+    return sorted(map(_age, leases))
 
 
 def _age(lease: Lease) -> timedelta:

@@ -17,6 +17,7 @@ from services.scheduler.domain.indexes.filter_index import FilterIndex
 from services.scheduler.domain.indexes.node_views import NodeView, NodeViews
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, HostResources
 from services.scheduler.domain.model.inputs import QueuedRequest
+from services.scheduler.domain.placement.gpu_models import Positions, Size
 from services.scheduler.domain.placement.request_shape import Rank, RankedRequest, Seniority, Shape
 from services.scheduler.domain.queue.waiting_group import (
     BackfillReservation,
@@ -57,11 +58,11 @@ class WaitingGroups:
         self.priorities: Counter[int] = Counter()
         self._seniorities: list[Seniority] = []
         self.places: dict[UUID, tuple[Seniority, WaitingGroup]] = {}
-        self.by_filter: dict[FilterIndex, dict[int, dict[GroupKey, WaitingGroup]]] = {}
+        self.by_filter: dict[FilterIndex, dict[Size, dict[GroupKey, WaitingGroup]]] = {}
         self._by_kind: dict[int, dict[FilterIndex, None]] = {}
         self._by_node: dict[NodeId, dict[FilterIndex, None]] = {}
         self._timed: dict[NodeId, dict[WaitingGroup, tuple[NodeReservation, ...]]] = {}
-        self._untimed: dict[FilterIndex, dict[int, list[tuple[Rank, WaitingGroup]]]] = {}
+        self._untimed: dict[FilterIndex, dict[Size, list[tuple[Rank, WaitingGroup]]]] = {}
         self._kinds_seen = 0
 
     def __len__(self) -> int:
@@ -122,12 +123,12 @@ class WaitingGroups:
         """Reserve this for the group, in place of what was."""
         before, shape = group.backfill, group.shape
         if before is not None and before.shadow_time is None:
-            by_gpus = self._untimed[group.filter_index]
-            untimed = by_gpus[shape.gpus]
+            by_size = self._untimed[group.filter_index]
+            untimed = by_size[shape.size]
             del untimed[bisect_left(untimed, group.backfill_rank, key=itemgetter(0))]
             if not untimed:
-                del by_gpus[shape.gpus]
-            if not by_gpus:
+                del by_size[shape.size]
+            if not by_size:
                 del self._untimed[group.filter_index]
         elif before is not None:
             for node_id in before.by_node:
@@ -140,7 +141,7 @@ class WaitingGroups:
             return
         group.backfill_rank = group.rank
         if backfill.shadow_time is None:
-            untimed = self._untimed.setdefault(group.filter_index, {}).setdefault(shape.gpus, [])
+            untimed = self._untimed.setdefault(group.filter_index, {}).setdefault(shape.size, [])
             insort(untimed, (group.backfill_rank, group), key=itemgetter(0))
             return
         for node_id, parts_there in backfill.by_node.items():
@@ -171,9 +172,9 @@ class WaitingGroups:
     def groups_on(self, view: NodeView) -> Iterator[WaitingGroup]:
         """Groups that could start on the node some day."""
         for filter_index in self.filters_on(view):
-            usable = len(filter_index.usable(view))
-            for gpus, groups in self.by_filter[filter_index].items():
-                if gpus <= usable:
+            usable = filter_index.usable_devices(view)
+            for size, groups in self.by_filter[filter_index].items():
+                if usable.for_size(size):
                     yield from groups.values()
 
     def reserving_on(self, node_id: NodeId) -> Iterable[WaitingGroup]:
@@ -190,12 +191,17 @@ class WaitingGroups:
             untimed = self._untimed.get(filter_index)
             if not untimed:
                 continue
-            usable = filter_index.usable(view)
-            firsts = [groups[0] for gpus, groups in untimed.items() if gpus <= len(usable)]
-            first = min(firsts, key=itemgetter(0), default=None)
-            if first is not None and first[0] < rank:
-                numbers = [view.devices[position].number for position in usable]
-                yield Reserved(first[1], numbers, optimistic=True)
+            usable = filter_index.usable_devices(view)
+            firsts: dict[Positions, tuple[Rank, WaitingGroup]] = {}
+            for size, groups in untimed.items():
+                positions = usable.for_size(size)
+                if positions and groups[0][0] < rank:
+                    firsts[positions] = min(
+                        firsts.get(positions, groups[0]), groups[0], key=itemgetter(0)
+                    )
+            for positions, (_, group) in firsts.items():
+                numbers = [view.devices[position].number for position in positions]
+                yield Reserved(group, numbers, optimistic=True)
 
     def reserved_numbers(self, view: NodeView, rank: Rank, ends_at: datetime | None) -> set[int]:
         """The devices of `reserved_on`."""
@@ -203,12 +209,13 @@ class WaitingGroups:
         return {number for each in reserved for number in each.numbers}
 
     def reserved_size(self, ranked: RankedRequest, filter_index: FilterIndex) -> int:
-        """From how many usable devices on a node is reserved whole by earlier groups of the filter.
+        """From how many usable devices of each model a node is reserved whole by earlier groups of
+        the filter.
 
         They are those without a shadow time; the search skips such nodes without inspecting them.
         """
         untimed = self._untimed.get(filter_index, {})
-        firsts = (gpus for gpus, groups in untimed.items() if groups[0][0] < ranked.rank)
+        firsts = (size.gpus for size, groups in untimed.items() if groups[0][0] < ranked.rank)
         return min(firsts, default=MORE_THAN_ANY)
 
     def groups_behind(
@@ -244,8 +251,8 @@ class WaitingGroups:
             group.shape.host_resources
             for filter_index in self.filters_on(view)
             if filter_index in self._untimed
-            for gpus, groups in self._untimed[filter_index].items()
-            if gpus <= len(filter_index.usable(view))
+            for size, groups in self._untimed[filter_index].items()
+            if filter_index.usable_devices(view).for_size(size)
             for group_rank, group in groups
             if group_rank < rank
         ]
@@ -278,11 +285,11 @@ class WaitingGroups:
 
     def _register(self, group: WaitingGroup) -> None:
         filter_index = group.filter_index
-        by_gpus = self.by_filter.get(filter_index)
-        if by_gpus is None:
-            by_gpus = self.by_filter[filter_index] = {}
+        by_size = self.by_filter.get(filter_index)
+        if by_size is None:
+            by_size = self.by_filter[filter_index] = {}
             self._use(filter_index)
-        by_gpus.setdefault(group.shape.gpus, {})[group.shape, group.namespace] = group
+        by_size.setdefault(group.shape.size, {})[group.shape, group.namespace] = group
 
     def _use(self, filter_index: FilterIndex) -> None:
         if filter_index.is_specific:
@@ -295,12 +302,12 @@ class WaitingGroups:
                 self._by_kind.setdefault(kind, {})[filter_index] = None
 
     def _unregister(self, group: WaitingGroup) -> None:
-        filter_index, gpus = group.filter_index, group.shape.gpus
-        by_gpus = self.by_filter[filter_index]
-        del by_gpus[gpus][group.shape, group.namespace]
-        if not by_gpus[gpus]:
-            del by_gpus[gpus]
-        if by_gpus:
+        filter_index, size = group.filter_index, group.shape.size
+        by_size = self.by_filter[filter_index]
+        del by_size[size][group.shape, group.namespace]
+        if not by_size[size]:
+            del by_size[size]
+        if by_size:
             return
         del self.by_filter[filter_index]
         places = self._by_node if filter_index.is_specific else self._by_kind

@@ -40,6 +40,7 @@ def test_everything_that_a_request_can_say_can_be_typed() -> None:
         *("--nodes", "2", "--node", "a", "--node", "b", "--placement", "spread", "--balanced"),
         *("--cpus", "8", "--host-memory", "64000", "--priority", "-3", "--preemptible"),
         *("--duration", "600", "--wait", "5", "--min-compute-capability", "8.0"),
+        "--mixed-models",
     )
 
     assert request == GpuRequest(
@@ -57,6 +58,7 @@ def test_everything_that_a_request_can_say_can_be_typed() -> None:
         expected_duration_seconds=600.0,
         wait_timeout_seconds=5.0,
         min_compute_capability="8.0",
+        mixed_models=True,
     )
     assert parsed() == GpuRequest()
 

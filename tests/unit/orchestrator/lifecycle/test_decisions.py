@@ -21,7 +21,7 @@ from schemas.executor.attempts import (
     StartExperiment,
 )
 from schemas.gpus.device_grant import ClusterPlacement
-from schemas.gpus.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import GpuModel, GpuRequest
 from schemas.orchestrator.experiments import (
     ExperimentRunning,
     ExperimentSucceeded,
@@ -38,6 +38,7 @@ from schemas.scheduler.reservations import (
 )
 from schemas.task.benchmark import BenchmarkMetrics, BenchmarkResult, BenchmarkTool
 from services.orchestrator.domain.lifecycle import running, waiting
+from services.orchestrator.domain.lifecycle.same_model import model_of, on_same_model
 from services.orchestrator.domain.lifecycle.waiting import ReservationEnd
 from services.orchestrator.domain.records import Attempt, Decision
 from shared.benchmarks.metrics import RequestSample, level_result
@@ -184,6 +185,67 @@ def test_a_grant_starts_a_waiting_experiment() -> None:
     assert decision.experiment.state is State.STARTING
     assert (told(decision), sent(decision)) == (["starting"], [StartExperiment])
     assert decision.attempt == make_granted()
+
+
+def test_the_first_grant_says_on_which_model_a_task_stays() -> None:
+    mixed = make_task(make_file(gpus={"mixed_models": True}))
+    first = waiting.on_grant(
+        make_task(), make_experiment(State.WAITING), make_attempt(), make_grant(), NOW
+    )
+    any_model = waiting.on_grant(
+        mixed, make_experiment(State.WAITING), make_attempt(), make_grant(), NOW
+    )
+
+    assert first is not None
+    assert first.task is not None
+    assert first.task.gpu_model == GpuModel(name="H100", memory_total_mb=80_000)
+    assert on_same_model(GpuRequest(), first.task).same_model == first.task.gpu_model
+    assert any_model is not None
+    assert any_model.task is None
+
+
+@pytest.mark.parametrize(
+    ("model", "is_started"),
+    [
+        pytest.param(GpuModel(name="H100", memory_total_mb=81_000), True, id="a driver's MB"),
+        pytest.param(GpuModel(name="H100"), True, id="size unknown"),
+        pytest.param(GpuModel(name="H100", memory_total_mb=96_000), False, id="other size"),
+        pytest.param(GpuModel(name="H100 NVL", memory_total_mb=80_000), False, id="other model"),
+    ],
+)
+def test_a_grant_of_another_model_is_given_back_and_asked_for_anew(
+    model: GpuModel, is_started: bool
+) -> None:
+    task = make_task(gpu_model=model)
+
+    found = waiting.on_grant(
+        task, make_experiment(State.WAITING), make_attempt(), make_grant(), NOW
+    )
+
+    assert found is not None
+    assert found.task is None
+    if is_started:
+        assert sent(found) == [StartExperiment]
+    else:
+        assert sent(found) == [ReleaseReservation]
+        assert found.experiment.state is State.PENDING
+        assert found.attempt is not None
+        assert found.attempt.closed_at == NOW
+
+
+def test_a_mig_instance_stands_for_its_gpus_model() -> None:
+    name = "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
+    instance = replace(DEVICE, name=name, mig_profile="1g.10gb", memory_total_mb=9_728)
+
+    assert model_of(make_task(), (instance,), None) == GpuModel(name="NVIDIA H100 80GB HBM3")
+
+
+def test_a_start_has_the_power_limit_of_its_experiment() -> None:
+    experiment = make_experiment(State.WAITING, power_limit_w=350.0)
+
+    start = waiting.start_of(make_task(), experiment, make_granted())
+
+    assert start[0].power_limit_w == 350.0
 
 
 def test_the_same_grant_again_changes_nothing() -> None:

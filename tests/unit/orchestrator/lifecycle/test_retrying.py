@@ -4,15 +4,18 @@ import itertools
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from schemas.errors import ErrorCode, Refused
 from schemas.executor.attempts import AttemptOutcome, Failure, FailureKind
 from schemas.gpus.device_grant import ClusterPlacement
 from schemas.gpus.gpu_request import ClusterRequest, GpuRequest
 from schemas.orchestrator.experiments import ExperimentRetrying, ExperimentState
+from schemas.scheduler.reservations import ReservationState
 from services.orchestrator.domain.lifecycle import running
 from services.orchestrator.domain.lifecycle.retrying import Step, next_step, nodes_to_request
 from services.orchestrator.domain.lifecycle.start_refusals import failure_of_refusal
+from services.orchestrator.domain.lifecycle.waiting import ReservationEnd, on_reservation_end
 from services.orchestrator.domain.records import Experiment
 from shared.failures import RULES, FailureRule
 from tests.support.tables import for_each
@@ -266,6 +269,24 @@ def test_a_refusal_is_a_failure_of_some_kind(
 
     assert failure.kind is want
     assert failure.hint == RULES[want].hint
+
+
+def test_a_preemption_costs_no_attempt_whichever_is_told_first() -> None:
+    task = make_task(make_file(optimization={"max_attempts": 2}, gpus={"preemptible": True}))
+    failure = Failure(kind=FailureKind.LEASE_LOST, message="the reservation was fenced")
+    ended = ReservationEnd(revision=3, state=ReservationState.PREEMPTED, was_granted=True)
+    experiment = make_experiment(ExperimentState.RUNNING)
+
+    for is_end_first in (True, False, True, False):
+        attempt = make_granted(outcome=INTERRUPTED, failure=failure, is_preempted=is_end_first)
+        following = next_step(task, experiment, attempt)
+        assert following.step is Step.REPEAT
+        closed = replace(attempt, closed_at=NOW)
+        end = on_reservation_end(following.experiment, closed, ended, NOW, task_held_gpus=False)
+        assert end is not None
+        experiment = end.experiment
+
+    assert (experiment.attempts_made, experiment.attempts_spent) == (4, 0)
 
 
 def test_an_executor_that_is_stopped_in_order_costs_no_attempt() -> None:

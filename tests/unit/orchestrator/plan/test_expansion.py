@@ -33,6 +33,14 @@ def test_quantization_varies_slowest_then_parallelism_then_parameters() -> None:
     assert order == [(q, tp, p) for q in ("fp8", "auto") for tp in (1, 2) for p in (1, 2)]
 
 
+def test_a_power_limit_is_a_dimension_that_shows_its_block() -> None:
+    assert shown(gpus={"power_limit_w": [300, 400]}, parameters={"p": [1]}) == [
+        {"gpus.power_limit_w": 300.0, "p": 1},
+        {"gpus.power_limit_w": 400.0, "p": 1},
+    ]
+    assert shown(gpus={"power_limit_w": 300}) == [{"gpus.power_limit_w": 300.0}]
+
+
 @pytest.mark.parametrize(
     ("overrides", "want"),
     [

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from schemas.gpus.gpu_request import ClusterRequest
+from schemas.gpus.gpu_request import ClusterRequest, Placement
 from schemas.task.task_file import DeploymentMode
 from services.orchestrator.domain.plan.expansion import Point
 from services.orchestrator.domain.plan.sizing import (
@@ -151,6 +151,68 @@ def test_a_task_asks_for_shares_as_it_says_them_and_for_no_memory_beside() -> No
     assert (request.shares, request.enforced_shares, request.min_free_shares) == (0.25, True, 0.5)
     assert (request.gpus, request.nodes, request.min_memory_mb) == (1, 1, None)
     assert request.unfragmented, "an engine for one GPU finds all of its shares there"
+
+
+def test_a_task_steers_its_gpus_by_the_words_of_a_request() -> None:
+    numa = {"key": "numa_node", "values": ["0"]}
+    index = {"key": "gpu_index", "values": ["1", "2"]}
+    zone = {"selector": {"key": "label", "label": "zone", "values": ["a"]}, "weight": 5}
+    wanted = {
+        "device_uuids": ["GPU-1"],
+        "placement": "spread",
+        "preemptible": True,
+        "priority": -5,
+        "require": [numa, index],
+        "prefer": [zone],
+        "mixed_models": True,
+    }
+
+    request = request_for(make_file(gpus=wanted), point({}), ("n1",))
+
+    assert request.device_uuids == ("GPU-1",)
+    assert (request.placement, request.preemptible) == (Placement.SPREAD, True)
+    assert (request.priority, request.mixed_models) == (-5, True)
+    assert [selector.key.value for selector in request.require] == ["numa_node", "gpu_index"]
+    assert request.prefer[0].weight == 5
+
+
+@pytest.mark.parametrize(
+    ("wanted", "mode", "path"),
+    [
+        pytest.param({"device_uuids": ["GPU-1"]}, "ome", "$.gpus.device_uuids", id="uuid"),
+        pytest.param({"power_limit_w": 300}, "ome", "$.gpus.power_limit_w", id="power"),
+        pytest.param(
+            {"require": [{"key": "numa_node", "values": ["0"]}]},
+            "ome",
+            "$.gpus.require[0]",
+            id="numa",
+        ),
+        pytest.param(
+            {"require": [{"key": "numa_node", "values": ["x"]}]},
+            "process",
+            "$.gpus.require[0].values[0]",
+            id="no number",
+        ),
+        pytest.param(
+            {"prefer": [{"selector": {"key": "label", "values": ["a"]}}]},
+            "process",
+            "$.gpus.prefer[0].selector",
+            id="no label named",
+        ),
+        pytest.param(
+            {"power_limit_w": 300, "shares": 0.5}, "process", "$.gpus.power_limit_w", id="shared"
+        ),
+    ],
+)
+def test_a_wish_that_means_nothing_there_is_refused_by_path(
+    wanted: dict[str, Any], mode: str, path: str
+) -> None:
+    file = make_file(gpus=wanted)
+
+    with pytest.raises(RefusedError) as refused:
+        request_for(file, point({}), ("n1",), mode=DeploymentMode(mode))
+
+    assert refused.value.path == path
 
 
 def test_filling_gpus_one_after_the_other_leaves_fragments() -> None:

@@ -65,6 +65,13 @@ WHOLE = GpuRequest(
             id="balance",
         ),
         pytest.param(
+            lambda r: r.mixed_models,
+            ChangeKind.MIXED_MODELS,
+            {"mixed_models": True},
+            "accept GPUs of several models together",
+            id="mixed models",
+        ),
+        pytest.param(
             lambda r: (r.cpu_count or 0) <= 6.5,
             ChangeKind.LESS_CPU,
             {"cpu_count": 6.0},

@@ -5,6 +5,7 @@ from uuid import UUID
 import pytest
 
 from schemas.gpus.gpu_request import GpuRequest, Placement, Preference, Selector, SelectorKey
+from services.scheduler.domain.model.fleet import Device
 from services.scheduler.domain.placement.placement import Weights, place, score
 from tests.unit.scheduler.builders import make_context, make_device
 
@@ -51,6 +52,56 @@ def test_all_gpus_come_from_one_node() -> None:
     devices = [make_device(1), make_device(2, node_id="beta")]
 
     assert place(make_context(devices), GpuRequest(gpus=2)) is None
+
+
+def h100_and_a100() -> list[Device]:
+    """One of each on alpha, two A100 on beta, and one more of each on nodes of their own."""
+    kinds = {"H100": 81_559, "A100": 40_960}
+    places = [("alpha", "H100"), ("alpha", "A100"), ("beta", "A100"), ("beta", "A100")]
+    places += [("gamma", "H100"), ("delta", "A100")]
+    return [
+        make_device(n, node_id=node_id, name=name, memory_total_mb=kinds[name])
+        for n, (node_id, name) in enumerate(places)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("request_", "want"),
+    [
+        pytest.param(GpuRequest(gpus=2), {"beta"}, id="gpus of a node"),
+        pytest.param(GpuRequest(gpus=2, balanced_memory=True), {"beta"}, id="balanced"),
+        pytest.param(GpuRequest(nodes=2, gpu_models=("H100",)), {"alpha", "gamma"}, id="gang"),
+        pytest.param(GpuRequest(shares=1.5), {"beta"}, id="shares"),
+        pytest.param(GpuRequest(gpus=2, node_ids=("alpha",)), None, id="no two alike"),
+        pytest.param(
+            GpuRequest(gpus=2, node_ids=("alpha",), mixed_models=True), {"alpha"}, id="mixed"
+        ),
+        pytest.param(
+            GpuRequest(nodes=2, node_ids=("gamma", "delta")), None, id="no two nodes alike"
+        ),
+        pytest.param(
+            GpuRequest(nodes=2, node_ids=("gamma", "delta"), mixed_models=True),
+            {"gamma", "delta"},
+            id="mixed gang",
+        ),
+    ],
+)
+def test_a_group_is_of_one_model_unless_mixed_is_asked_for(
+    request_: GpuRequest, want: set[str] | None
+) -> None:
+    placed = place(make_context(h100_and_a100()), request_)
+
+    assert (set(placed.node_ids) if placed is not None else None) == want
+    if placed is not None and not request_.mixed_models:
+        assert len({scored.device.name for scored in placed.devices}) == 1
+
+
+def test_a_driver_that_keeps_more_memory_makes_no_other_model() -> None:
+    devices = [make_device(1, memory_total_mb=81_920), make_device(2, memory_total_mb=81_251)]
+    others = [make_device(1), make_device(2, memory_total_mb=40_960)]
+
+    assert place(make_context(devices), GpuRequest(gpus=2)) is not None
+    assert place(make_context(others), GpuRequest(gpus=2)) is None
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,40 @@ def test_every_reason_of_every_device_and_node_is_told() -> None:
     assert texts[ReasonCode.INSUFFICIENT_CPU] == "beta reports no CPUs, 4 are needed"
 
 
+def test_gpus_of_two_models_are_no_group_and_the_node_says_so() -> None:
+    fleet = fleet_of(
+        *(make_device(n, name="NVIDIA H100") for n in (1, 2)),
+        *(make_device(n, name="NVIDIA A100", memory_total_mb=40_960) for n in (3, 4)),
+    )
+    context = PlacementContext(fleet=fleet)
+
+    now, ever = (
+        blocking_reasons(context, GpuRequest(gpus=4)),
+        impossible_reasons(fleet, GpuRequest(gpus=4)),
+    )
+
+    assert [reason.code for reason in now] == [ReasonCode.MIXED_MODELS]
+    assert now[0].message == (
+        "alpha has 2 NVIDIA A100 (40 GiB), 2 NVIDIA H100 (80 GiB), and 4 GPUs are to be of one"
+        " model and memory size"
+    )
+    assert [reason.code for reason in ever] == [ReasonCode.MIXED_MODELS]
+    assert ever[0].message.endswith("and no node will ever have that")
+    assert blocking_reasons(context, GpuRequest(gpus=4, mixed_models=True)) == ()
+    assert impossible_reasons(fleet, GpuRequest(gpus=4, mixed_models=True)) == ()
+
+
+def test_a_gang_of_two_models_says_that_its_nodes_differ() -> None:
+    fleet = fleet_of(
+        make_device(1, name="NVIDIA H100"), make_device(2, node_id="beta", name="NVIDIA A100")
+    )
+
+    found = blocking_reasons(PlacementContext(fleet=fleet), GpuRequest(nodes=2))
+
+    assert [reason.code for reason in found] == [ReasonCode.MIXED_MODELS]
+    assert "1 node with the same can be had now" in found[0].message
+
+
 def test_devices_kept_for_others_say_for_whom_and_which_way() -> None:
     context = PlacementContext(
         fleet=fleet_of(make_device(1), make_device(2)),

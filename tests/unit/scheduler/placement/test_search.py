@@ -90,6 +90,7 @@ def selector(key: str, *values: str, **more: Any) -> Selector:
 
 SELECTORS = [
     selector("numa_node", "0"),
+    selector("gpu_index", "1", "2", "6"),
     selector("label", "a", label="zone"),
     selector("label", "a", label="zone", operator=SelectorOperator.NOT_IN),
     selector("gpu_model", "l4"),
@@ -113,6 +114,7 @@ REQUESTS = st.builds(
     ),
     priority=st.sampled_from([0, 0, 0, 3]),
     preemptible=st.booleans(),
+    mixed_models=st.sampled_from([False, False, True]),
     expected_duration_seconds=st.sampled_from([None, 10.0, 60.0]),
 )
 

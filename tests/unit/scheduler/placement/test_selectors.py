@@ -10,7 +10,8 @@ from schemas.scheduler.reasons import ReasonCode
 from services.scheduler.domain.model.fleet import Node
 from services.scheduler.domain.placement.decisions import Grant
 from services.scheduler.domain.placement.eligibility import blocks, reason_for, state_of
-from services.scheduler.domain.placement.selectors import mismatch, version
+from services.scheduler.domain.placement.selectors import mismatch
+from shared.gpu.selectors import version
 from tests.unit.scheduler.builders import NOW, make_device, make_engine, queue
 
 NODE = Node(node_id="alpha", labels={"zone": "a", "rank": "7"}, cuda_driver_version="12.4")

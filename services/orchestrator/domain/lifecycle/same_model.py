@@ -1,0 +1,44 @@
+"""A task's experiments run on one model of GPU, so that their results are comparable."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from schemas.gpus.device_grant import ClusterPlacement, DeviceGrant
+from schemas.gpus.gpu_request import GpuModel, GpuRequest
+from services.orchestrator.domain.records import Task
+
+SIZE_STEP_MB: Final = 4096  # as the scheduler tells memory sizes apart
+
+
+def model_of(
+    task: Task, devices: Sequence[DeviceGrant], cluster: ClusterPlacement | None
+) -> GpuModel | None:
+    """What was granted; None where it is not known, or does not matter to the task.
+
+    A MIG instance is named after its GPU, and its memory follows from the profile.
+    """
+    if task.file.gpus is not None and task.file.gpus.mixed_models:
+        return None
+    if not devices:
+        name = cluster.gpu_model if cluster is not None else None
+        return GpuModel(name=name) if name else None
+    first = devices[0]
+    return GpuModel(
+        name=first.name.partition(" MIG ")[0],
+        memory_total_mb=first.memory_total_mb if first.mig_profile is None else None,
+    )
+
+
+def is_other_model(wanted: GpuModel | None, granted: GpuModel) -> bool:
+    if wanted is None or wanted.name != granted.name:
+        return wanted is not None
+    sizes = [wanted.memory_total_mb, granted.memory_total_mb]
+    known = {round(size / SIZE_STEP_MB) for size in sizes if size is not None}
+    return len(known) > 1
+
+
+def on_same_model(request: GpuRequest, task: Task) -> GpuRequest:
+    """The request for GPUs like those that the task has had."""
+    return replace(request, same_model=task.gpu_model)
