@@ -25,7 +25,8 @@ HasEnded = Callable[[UUID], bool]
 
 
 class PowerLimits:
-    """A cap ends with its reservation, with the agent, or at the start after a crash.
+    """A cap ends with its reservation, with the agent, or at the start after a crash, unless its
+    reservation then still holds the device: what runs there is measured under the cap.
 
     A limit that cannot be restored now is retried until it can.
     """
@@ -45,7 +46,8 @@ class PowerLimits:
         self._require_holder = require_holder
         self._has_ended = has_ended
         self._caps = journal.load()
-        self._due = set(self._caps)
+        self._left_over = {u for u, cap in self._caps.items() if cap.reservation_id is not None}
+        self._due = set(self._caps) - self._left_over
         self._one_change = asyncio.Lock()
         self._wake = asyncio.Event()
         self._last_failure = ""
@@ -76,12 +78,12 @@ class PowerLimits:
             self._wake.set()
 
     async def run(self) -> None:
-        """Restore what is due, until cancelled."""
+        """Restore what is due, and keep what is not, until cancelled."""
         pause = FIRST_RETRY_SECONDS
         while True:
             self._wake.clear()
             async with self._one_change:
-                done = await self._restore_due()
+                done = await self._keep_left_over() & await self._restore_due()
             if await wait_for(self._wake, None if done else pause):
                 pause = FIRST_RETRY_SECONDS
             else:
@@ -132,6 +134,23 @@ class PowerLimits:
             raise RefusedError(
                 ErrorCode.NOT_FOUND, f"there is no device {uuid}", path="$.device_uuid"
             )
+
+    async def _keep_left_over(self) -> bool:
+        """Set what a killed agent had set for reservations that still hold their devices; the rest
+        is due. Return whether all of it is decided: the scheduler may not answer yet.
+        """
+        for uuid in sorted(self._left_over):
+            cap = self._caps.get(uuid)
+            if cap is not None and cap.reservation_id is not None and uuid not in self._due:
+                try:
+                    await self._require_holder(cap.reservation_id, uuid)
+                    await self._agent.set_power_limit(uuid, cap.watts)
+                except RefusedError as error:
+                    if error.code is ErrorCode.UNAVAILABLE:
+                        continue
+                    self._due.add(uuid)
+            self._left_over.discard(uuid)
+        return not self._left_over
 
     async def _restore_due(self) -> bool:
         """Whether nothing is left to restore."""

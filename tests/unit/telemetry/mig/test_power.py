@@ -14,6 +14,7 @@ from services.telemetry.power.limits import PowerLimits
 from shared.errors import RefusedError
 from shared.ids import new_id
 from shared.testing import eventually
+from shared.waiting import cancelled
 from tests.support.worlds.telemetry_node import DEFAULT_W, FakeSource, Node
 
 
@@ -150,6 +151,48 @@ async def test_a_reservation_that_ends_while_its_limit_is_set_leaves_none(
     await powered.cap(300.0, reservation_id)
     await eventually(lambda: powered.source.limits["GPU-0"] == DEFAULT_W, what="the limit back")
     loop.cancel()
+
+
+@pytest.mark.parametrize(
+    ("answer", "want"),
+    [
+        pytest.param(None, 300.0, id="held: kept"),
+        pytest.param(ErrorCode.CONFLICT, DEFAULT_W, id="over: restored"),
+    ],
+)
+async def test_a_killed_agents_limit_stays_while_its_reservation_holds(
+    powered: Powered, answer: ErrorCode | None, want: float
+) -> None:
+    await powered.cap(300.0, new_id())
+    source = FakeSource()  # as after a reboot of the driver
+    again = Powered(source, powered.path)
+    await again.node.devices.read()
+    silent = [RefusedError(ErrorCode.UNAVAILABLE, "the scheduler does not answer")]
+
+    async def hold(_reservation: UUID, _device: str) -> None:
+        if silent:
+            raise silent.pop()
+        if answer is not None:
+            raise RefusedError(answer, "it is over")
+
+    power = PowerLimits(
+        again.node.agent,
+        again.node.publisher,
+        PowerJournal(again.path),
+        require_holder=hold,
+        has_ended=again.ended.__contains__,
+    )
+    running = asyncio.create_task(power.run())
+    try:
+        await eventually(
+            lambda: (
+                source.limits.get("GPU-0") == want
+                and ('"watts":300.0' in powered.path.read_text()) is (answer is None)
+            ),
+            what="its limit, and what the journal says of it",
+        )
+    finally:
+        await cancelled(running)
 
 
 async def test_a_journal_that_cannot_be_read_stops_nothing(tmp_path: Path) -> None:
