@@ -10,7 +10,9 @@ from litestar.typing import FieldDefinition
 from typing_extensions import override
 
 from schemas.errors import ErrorCode
+from schemas.task.task_file import TaskFile
 from services.gateway.context import require_encodable
+from services.gateway.short_forms import written_out
 from shared.errors import RefusedError
 from shared.problems import explain_validation_error
 from shared.yaml_documents import InvalidYamlError, json_of_yaml
@@ -31,6 +33,16 @@ def decode_strictly(body: bytes, type_: type[T]) -> T:
         raise RefusedError(ErrorCode.BAD_REQUEST, message, path=path) from error
     require_encodable(decoded)
     return decoded
+
+
+def _decoded_longer(body: bytes, longer: bytes) -> TaskFile:
+    """Return the task whose short forms are written out; a mistake is told as it was written."""
+    try:
+        return decode_strictly(longer, TaskFile)
+    except RefusedError as error:
+        if error.path is not None and "[0]" not in error.path:
+            raise
+        return decode_strictly(body, TaskFile)
 
 
 def _json_of(body: bytes, content_type: str) -> bytes:
@@ -64,7 +76,13 @@ class StrictBody(AbstractDTO[T]):
     @override
     def decode_bytes(self, value: bytes) -> Any:
         content_type = self.asgi_connection.headers.get("content-type", "")
-        return decode_strictly(_json_of(value, content_type), self.model_type)
+        body = _json_of(value, content_type)
+        try:
+            return decode_strictly(body, self.model_type)
+        except RefusedError:
+            if self.model_type is not TaskFile or (longer := written_out(body)) == body:
+                raise
+            return _decoded_longer(body, longer)
 
     @classmethod
     @override
