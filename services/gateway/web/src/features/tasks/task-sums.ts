@@ -107,7 +107,7 @@ export function ranked(task: TaskView, experiments: ExperimentDetail[]): Experim
 
 /** Why its score says nothing against the best's: "GPU model A100"; null where both ran on the same, as far as is known. */
 export function otherSetting(best: ExperimentDetail, each: ExperimentDetail): string | null {
-  const isLimitVaried = "power_limit_w" in best.parameters;
+  const isLimitVaried = Object.keys(best.parameters).some((name) => name.endsWith("power_limit_w"));
   const aspects = ({ run }: ExperimentDetail): [string, string][] => [
     ["GPU model", run.setting.gpu_models.join(", ")],
     ["GPU memory in MB", run.setting.memory_total_mb.join(", ")],
