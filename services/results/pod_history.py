@@ -92,7 +92,7 @@ TOLD: Final = frozenset({SeriesMetric.UTILIZATION_PERCENT, SeriesMetric.MEMORY_U
 
 async def list_pods(connection: Connection, query: ListPods) -> PodList:
     """List the pods that had devices in the time, by namespace and name."""
-    rows = await connection.fetch(SELECT_PODS, *_asked(query), MOST_PODS + 1)
+    rows = await connection.fetch(SELECT_PODS, *_filters_of(query), MOST_PODS + 1)
     left_out = max(0, len(rows) - MOST_PODS)
     return PodList(pods=tuple(PodLine(**dict(row)) for row in rows[:MOST_PODS]), left_out=left_out)
 
@@ -100,38 +100,38 @@ async def list_pods(connection: Connection, query: ListPods) -> PodList:
 async def pod_series(connection: Connection, query: GetSeries) -> SeriesView:
     """Read a metric's history for each pod and device, in at most `points` buckets."""
     rows = await connection.fetch(
-        SELECT_SERIES, *_asked(query), query.pod_namespace, query.pod, query.device_uuid
+        SELECT_SERIES, *_filters_of(query), query.pod_namespace, query.pod, query.device_uuid
     )
     if query.gpu_model is not None:
         rows = [row for row in rows if matches_model(row["name"], [query.gpu_model])]
-    shown = rows[:MOST_SERIES]
-    points = max(1, min(query.points, LARGEST_ANSWER_POINTS // max(1, len(shown))))
+    pairs = rows[:MOST_SERIES]
+    points = max(1, min(query.points, LARGEST_ANSWER_POINTS // max(1, len(pairs))))
     origin = start_of(query.start_at, MINUTE)
     bucket = max(1, -(-(query.end_at - origin) // (points * MINUTE))) * MINUTE
-    found = await connection.fetch(
+    bucket_rows = await connection.fetch(
         SELECT_BUCKETS.format(**_columns(query.metric)),
         origin,
         query.end_at,
-        [row["pod_id"] for row in shown],
-        [row["device_no"] for row in shown],
+        [row["pod_id"] for row in pairs],
+        [row["device_no"] for row in pairs],
         bucket,
         origin,
     )
     of_pair: dict[tuple[object, int], list[Row]] = {}
-    for row in found:
+    for row in bucket_rows:
         of_pair.setdefault((row["pod_id"], row["device_no"]), []).append(row)
     return SeriesView(
         metric=query.metric,
         bucket_seconds=bucket.total_seconds(),
         pods=tuple(
             _series(row, of_pair.get((row["pod_id"], row["device_no"]), ()), query.start_at)
-            for row in shown
+            for row in pairs
         ),
-        left_out=len(rows) - len(shown),
+        left_out=len(rows) - len(pairs),
     )
 
 
-def _asked(query: ListPods | GetSeries) -> tuple[object, ...]:
+def _filters_of(query: ListPods | GetSeries) -> tuple[object, ...]:
     kind: GpuKind | None = query.kind_of_gpu
     return (
         query.start_at,
@@ -151,7 +151,7 @@ def _columns(metric: SeriesMetric) -> Mapping[str, str]:
 
 
 def _series(row: Row, buckets: Sequence[Row], start_at: datetime) -> PodSeries:
-    is_own = all(each["is_own"] for each in buckets)
+    is_own = all(bucket_row["is_own"] for bucket_row in buckets)
     return PodSeries(
         namespace=row["namespace"],
         pod=row["pod"],
@@ -165,11 +165,11 @@ def _series(row: Row, buckets: Sequence[Row], start_at: datetime) -> PodSeries:
         reading=WhoseReading.OWN if is_own else WhoseReading.GPU,
         points=tuple(
             SeriesPoint(
-                at=max(each["bucket"], start_at),
-                min=each["min"],
-                max=each["max"],
-                mean=each["mean"],
+                at=max(bucket_row["bucket"], start_at),
+                min=bucket_row["min"],
+                max=bucket_row["max"],
+                mean=bucket_row["mean"],
             )
-            for each in buckets
+            for bucket_row in buckets
         ),
     )

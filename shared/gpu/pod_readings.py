@@ -22,9 +22,9 @@ def pod_readings(gpu: GpuReading) -> tuple[PodReading, ...] | None:
         return None
     is_shared = len({(pod.namespace, pod.pod) for pod in gpu.pods}) > 1
     whole = PodUse("", gpu.memory_used_mb, gpu.utilization_percent)
-    told = {use.uid: use for use in gpu.pod_uses or () if _tells(use)}
+    own_uses = {use.uid: use for use in gpu.pod_uses or () if _tells(use)}
     return tuple(
-        PodReading(pod, told.get(pod.uid, whole), pod.uid in told)
+        PodReading(pod, own_uses.get(pod.uid, whole), pod.uid in own_uses)
         if is_shared
         else PodReading(pod, whole, is_own=True)
         for pod in gpu.pods

@@ -538,7 +538,7 @@ async def test_a_task_is_compared_and_another_submitted_without_a_mouse(
     await expect(page.get_by_role("main")).to_be_focused()
 
 
-async def test_monitoring_is_by_node_or_by_pod_and_a_link_keeps_what_is_chosen(
+async def test_monitoring_is_by_node_or_pod_and_a_link_keeps_it(
     platform: PlatformProcess, visit: Visit
 ) -> None:
     [gpu, *_] = (await get(platform, "/gpus"))["gpus"]

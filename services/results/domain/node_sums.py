@@ -41,8 +41,8 @@ def _without_parts(gpus: list[DeviceSeries]) -> list[DeviceSeries]:
 
 
 def _total_mb(gpus: Iterable[DeviceSeries]) -> int | None:
-    known = [gpu.memory_total_mb for gpu in gpus if gpu.memory_total_mb is not None]
-    return sum(known) if known else None
+    totals = [gpu.memory_total_mb for gpu in gpus if gpu.memory_total_mb is not None]
+    return sum(totals) if totals else None
 
 
 def _together(metric: SeriesMetric, gpus: Iterable[DeviceSeries]) -> tuple[SeriesPoint, ...]:

@@ -30,28 +30,34 @@ class PodPart(Struct, frozen=True, kw_only=True):
 
 def pod_id_of(namespace: str, pod: str, uid: str) -> UUID:
     """Return Kubernetes' id of the pod; where it is not known one that follows from the names."""
-    found = _uuid(uid)
-    return uuid5(_NAMELESS, f"{namespace}/{pod}") if found is None or found in _RESERVED else found
+    known_id = _uuid(uid)
+    return (
+        uuid5(_NAMELESS, f"{namespace}/{pod}")
+        if known_id is None or known_id in _RESERVED
+        else known_id
+    )
 
 
 def parts_of(containers: Iterable[GpuPod]) -> list[PodPart]:
     """Add up, by pod, the containers that one device was given to."""
     of_pod: dict[UUID, list[GpuPod]] = {}
-    for each in containers:
-        if "\0" not in each.namespace + each.pod + each.owner:
-            of_pod.setdefault(pod_id_of(each.namespace, each.pod, each.uid), []).append(each)
+    for container in containers:
+        if "\0" not in container.namespace + container.pod + container.owner:
+            of_pod.setdefault(
+                pod_id_of(container.namespace, container.pod, container.uid), []
+            ).append(container)
     return [
         PodPart(
             pod_id=pod_id,
-            namespace=own[0].namespace,
-            pod=own[0].pod,
-            owner=own[0].owner,
-            reservation_id=_uuid(own[0].reservation_id),
-            kind=own[0].kind or GpuKind.PGPU.value,
-            percent=_sum((each.percent for each in own), most=100),
-            memory_mb=_sum(each.memory_mb for each in own),
+            namespace=group[0].namespace,
+            pod=group[0].pod,
+            owner=group[0].owner,
+            reservation_id=_uuid(group[0].reservation_id),
+            kind=group[0].kind or GpuKind.PGPU.value,
+            percent=_sum((container.percent for container in group), most=100),
+            memory_mb=_sum(container.memory_mb for container in group),
         )
-        for pod_id, own in of_pod.items()
+        for pod_id, group in of_pod.items()
     ]
 
 

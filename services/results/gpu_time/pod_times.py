@@ -75,22 +75,26 @@ async def record(connection: Connection, nodes: list[str], minutes: list[datetim
     rows = await connection.fetch(SELECT_HAD, nodes, minutes, first, last + MINUTE)
     numbers = (row["condition_no"] for row in rows)
     conditions = await conditions_of(connection, numbers)
-    of_condition = {number: parts_of(each.pods or ()) for number, each in conditions.items()}
-    had = [(part, row) for row in rows for part in of_condition.get(row["condition_no"], ())]
+    of_condition = {
+        number: parts_of(condition.pods or ()) for number, condition in conditions.items()
+    }
+    holdings = [(part, row) for row in rows for part in of_condition.get(row["condition_no"], ())]
     await connection.execute(CLEAR_TIMES, nodes, minutes)
-    if had:
-        await _add_pods(connection, had)
+    if holdings:
+        await _add_pods(connection, holdings)
     # Of hosts without a kubelet as well: what counts is whether the device has pods at other times.
-    untold = [row for row in rows if _pods_are_unknown(conditions.get(row["condition_no"]))]
-    unknown = ((UNKNOWN_POD, row["device_no"], "", None, None, row) for row in untold)
+    untold_rows = [row for row in rows if _pods_are_unknown(conditions.get(row["condition_no"]))]
+    unknown = ((UNKNOWN_POD, row["device_no"], "", None, None, row) for row in untold_rows)
     await _add_times(connection, unknown)
     await connection.execute(DROP_EMPTY)
 
 
-async def _add_pods(connection: Connection, had: Sequence[tuple[PodPart, Row]]) -> None:
-    by_minute = {(part.namespace, part.pod, row["device_no"], row["minute"]) for part, row in had}
+async def _add_pods(connection: Connection, holdings: Sequence[tuple[PodPart, Row]]) -> None:
+    by_minute = {
+        (part.namespace, part.pod, row["device_no"], row["minute"]) for part, row in holdings
+    }
     await connection.execute(ADD_MINUTES, *map(list, zip(*sorted(by_minute), strict=True)))
-    newest = {part.pod_id: (part, row["minute"]) for part, row in had}
+    newest = {part.pod_id: (part, row["minute"]) for part, row in holdings}
     pods = [
         (part.pod_id, part.namespace, part.pod, part.owner, part.reservation_id, at)
         for part, at in newest.values()
@@ -100,16 +104,16 @@ async def _add_pods(connection: Connection, had: Sequence[tuple[PodPart, Row]]) 
         connection,
         (
             (part.pod_id, row["device_no"], part.kind, part.percent, part.memory_mb, row)
-            for part, row in had
+            for part, row in holdings
         ),
     )
 
 
 async def _add_times(
     connection: Connection,
-    had: Iterable[tuple[object, int, str, int | None, int | None, Row]],
+    holdings: Iterable[tuple[object, int, str, int | None, int | None, Row]],
 ) -> None:
-    times = [(*given, row["since"], row["until"]) for *given, row in had if row["since"]]
+    times = [(*given, row["since"], row["until"]) for *given, row in holdings if row["since"]]
     if times:
         await connection.execute(ADD_TIMES, *map(list, zip(*times, strict=True)))
 

@@ -69,7 +69,7 @@ async def add(
     connection: Connection, samples: Iterable[GpuSampled], number_of: Callable[[str, str], int]
 ) -> None:
     """Add what these samples tell; `number_of` is a device's, by its node and UUID."""
-    found: dict[tuple[UUID, int, datetime], _Minute] = {}
+    minutes: dict[tuple[UUID, int, datetime], _Minute] = {}
     for sample in samples:
         for gpu in sample.gpus:
             for use in gpu.pod_uses or ():
@@ -78,11 +78,11 @@ async def add(
                     number_of(sample.node_id, gpu.uuid),
                     start_of(sample.observed_at.astimezone(UTC), MINUTE),
                 )
-                found.setdefault(key, _Minute(_Values(), _Values())).add(use)
-    if found:
+                minutes.setdefault(key, _Minute(_Values(), _Values())).add(use)
+    if minutes:
         rows = [
-            (*key, each.busy, *_columns(each.utilization), *_columns(each.memory))
-            for key, each in found.items()
+            (*key, minute.busy, *_columns(minute.utilization), *_columns(minute.memory))
+            for key, minute in minutes.items()
         ]
         await connection.execute(ADD, *map(list, zip(*rows, strict=True)))
 

@@ -90,11 +90,11 @@ class PodFactsSource:
         accept = METADATA.format(kind="PartialObjectMetadataList")
         try:
             listed = await call_api(api, f"/api/v1/pods?fieldSelector={selector}", headers=accept)
-            found = facts_in(listed)
+            facts = facts_in(listed)
         except (OSError, SourceFailedError, msgspec.DecodeError) as error:
             log.warning("pods_owners_unknown", error=str(error))
             return
-        self._facts = {name: each for name, each in found.items() if name in self._present}
+        self._facts = {name: pod for name, pod in facts.items() if name in self._present}
 
     async def _ask_labels(self, api: ClusterApi) -> None:
         accept = METADATA.format(kind="PartialObjectMetadata")
@@ -111,14 +111,14 @@ class PodFactsSource:
 def facts_in(listed: bytes | str) -> dict[PodName, PodFacts]:
     """Decode a list of metadata, by namespace and name. Raises msgspec.DecodeError."""
     return {
-        (each.metadata.namespace, each.metadata.name): _facts_of(each.metadata)
-        for each in msgspec.json.decode(listed, type=_Objects).items
+        (pod.metadata.namespace, pod.metadata.name): _facts_of(pod.metadata)
+        for pod in msgspec.json.decode(listed, type=_Objects).items
     }
 
 
 def _facts_of(pod: _Metadata) -> PodFacts:
     indices = {
-        int(match[1]): tuple(int(each) for each in text.split(",") if each.strip().isdigit())
+        int(match[1]): tuple(int(part) for part in text.split(",") if part.strip().isdigit())
         for key, text in pod.annotations.items()
         if (match := GPU_INDEX.fullmatch(key))
     }
@@ -126,13 +126,13 @@ def _facts_of(pod: _Metadata) -> PodFacts:
         uid=pod.uid,
         owner=_owner_of(pod),
         reservation_id=pod.labels.get(RESERVATION_LABEL, ""),
-        gpu_indices={number: found for number, found in indices.items() if found},
+        gpu_indices={number: gpus for number, gpus in indices.items() if gpus},
     )
 
 
 def _owner_of(pod: _Metadata) -> str:
     """Tell who keeps the pod, as Kind/name; of a Deployment's ReplicaSet the Deployment."""
-    owner = next((each for each in pod.owner_references if each.controller), None)
+    owner = next((owner for owner in pod.owner_references if owner.controller), None)
     if owner is None:
         return ""
     suffix = f"-{pod.labels.get(TEMPLATE_HASH, '')}"

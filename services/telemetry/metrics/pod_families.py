@@ -46,14 +46,14 @@ FAMILIES: Final = (
 
 def pod_families(rows: Iterable[tuple[GpuReading, dict[str, str]]]) -> Iterator[Metric]:
     """Make the metrics of GPUs, which come with the labels of their devices."""
-    found = [
+    entries = [
         (gpu, reading, _labels(reading, labels))
         for gpu, labels in rows
         for reading in _by_pod(pod_readings(gpu) or ())
     ]
     for family in FAMILIES:
         metric = Metric(family.name, family.help, "gauge")
-        for gpu, reading, labels in found:
+        for gpu, reading, labels in entries:
             if (value := family.read(reading, gpu)) is not None:
                 metric.add_sample(family.name, labels, value)
         if metric.samples:
@@ -63,8 +63,8 @@ def pod_families(rows: Iterable[tuple[GpuReading, dict[str, str]]]) -> Iterator[
 def _by_pod(readings: Iterable[PodReading]) -> Iterable[PodReading]:
     """Leave the first of a pod's containers: the use is their pod's, and must not count twice."""
     first: dict[tuple[str, str], PodReading] = {}
-    for each in readings:
-        first.setdefault((each.pod.namespace, each.pod.pod), each)
+    for reading in readings:
+        first.setdefault((reading.pod.namespace, reading.pod.pod), reading)
     return first.values()
 
 

@@ -190,7 +190,7 @@ def test_the_dashboards_expressions_are_read_whatever_is_chosen(tmp_path: Path) 
     assert not [expression for expression in expressions if "$" in expression]
 
 
-def test_the_dashboard_has_node_pod_namespace_and_type_to_choose_from() -> None:
+def test_the_dashboard_has_variables_of_node_pod_and_type() -> None:
     board = json.loads((COMPOSE / "grafana" / "gpusteward.json").read_text())
 
     variables = {each["name"] for each in board["templating"]["list"]}

@@ -31,12 +31,12 @@ def pods(target: Target, namespace: str | None, node_id: str | None, kind: str |
     """
     view = target.ask(lambda client: client.gpus(node_id=node_id))
     listed = [
-        each
-        for each in _pods_on(view.gpus)
-        if namespace in {None, each.pod.namespace} and kind in {None, each.pod.kind}
+        entry
+        for entry in _pods_on(view.gpus)
+        if namespace in {None, entry.pod.namespace} and kind in {None, entry.pod.kind}
     ]
     if target.as_json:
-        print_json([_as_line(each) for each in listed])
+        print_json([_as_line(entry) for entry in listed])
     elif listed:
         print_table(pod_table(listed))
     elif any(gpu.pods is not None for gpu in view.gpus):
@@ -50,21 +50,21 @@ def pods(target: Target, namespace: str | None, node_id: str | None, kind: str |
 def _pods_on(gpus: Sequence[GpuView]) -> Iterator[_PodOnGpu]:
     for gpu in gpus:
         # Of a pod's containers one: what they use is their pod's.
-        for pod in {(each.namespace, each.pod): each for each in gpu.pods or ()}.values():
+        for pod in {(entry.namespace, entry.pod): entry for entry in gpu.pods or ()}.values():
             yield _PodOnGpu(gpu, pod)
 
 
-def _as_line(each: _PodOnGpu) -> dict[str, object]:
-    pod = each.pod
+def _as_line(entry: _PodOnGpu) -> dict[str, object]:
+    pod = entry.pod
     return {
         "namespace": pod.namespace,
         "pod": pod.pod,
         "owner": pod.owner,
         "kind": pod.kind,
         "percent": pod.percent,
-        "node_id": each.gpu.node_id,
-        "gpu_index": each.gpu.index,
-        "gpu_uuid": each.gpu.uuid,
+        "node_id": entry.gpu.node_id,
+        "gpu_index": entry.gpu.index,
+        "gpu_uuid": entry.gpu.uuid,
         "reading": pod.reading,
         "utilization_percent": pod.utilization_percent,
         "memory_used_mb": pod.memory_used_mb,
