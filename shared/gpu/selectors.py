@@ -32,10 +32,10 @@ Version = tuple[int, ...]
 
 
 def version(text: str) -> Version | None:
-    """`12.4.0` as (12, 4): trailing zeros mean nothing.
+    """Read `12.4.0` as (12, 4): trailing zeros mean nothing.
 
-    None if it is no version; a part of more than 18 digits, which could block the process, is
-    none.
+    Return None if it is no version; a part of more than 18 digits, which could block the process,
+    is none.
     """
     if not _VERSION.fullmatch(text.strip()):
         return None
@@ -46,7 +46,7 @@ def version(text: str) -> Version | None:
 
 
 def check_selector(selector: Selector, path: str) -> None:
-    """That it can match anything at all."""
+    """Raise RefusedError for a selector that can match nothing."""
     if (selector.key is SelectorKey.LABEL) != bool(selector.label):
         raise _bad("expected the name of a label with key 'label', and with no other", path)
     check_text(selector.label or "", f"{path}.label")

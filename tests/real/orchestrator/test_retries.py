@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from schemas.base import Command
 from schemas.errors import Accepted, ErrorCode
 from schemas.executor.attempts import AttemptOutcome, FailureKind, StartExperiment
+from schemas.gpus.gpu_request import GpuModel
 from schemas.orchestrator.experiments import (
     CancelTask,
     ExperimentState,
@@ -113,6 +114,28 @@ async def test_a_failure_that_may_pass_is_repeated_on_another_node(
         assert repeated.finished_at is not None
         assert repeated.finished_at - failed.finished_at >= timedelta(seconds=0.3)
     assert nodes_asked(world) == [("n1", "n2"), ("n2",), ("n2",)]
+
+
+async def test_a_tasks_experiments_stay_on_the_model_of_its_first_grant(
+    world: World, service: Service
+) -> None:
+    await known(world, BUILTIN, "n1")
+    world.auto_grant = False
+    two = one_experiment(max_parallel=2) | {"parameters": {"slots": [1, 2]}}
+    task_id = await world.submit(task_file(**two))
+    await world.grant(await requested(world, 2))
+    await started(world, 1)
+
+    other = world.granted(await requested(world, 1))
+    a100 = replace(other.devices[0], name="A100 (simulated)", memory_total_mb=40_000)
+    await world.tell(replace(other, devices=(a100,)))
+    await world.grant(await requested(world, 3))
+
+    task = await world.until(task_id, TaskState.COMPLETED)
+    asked = [command.request.same_model for command in world.requests.values()]
+    model = GpuModel(name="H100 (simulated)", memory_total_mb=80_000)
+    assert (task.gpu_model, asked) == (model, [None, None, model])
+    assert {start.devices[0].name for start in world.starts} == {model.name}
 
 
 async def test_no_place_elsewhere_leads_back_to_where_it_failed(

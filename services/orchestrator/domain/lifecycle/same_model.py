@@ -15,7 +15,7 @@ SIZE_STEP_MB: Final = 4096  # as the scheduler tells memory sizes apart
 def model_of(
     task: Task, devices: Sequence[DeviceGrant], cluster: ClusterPlacement | None
 ) -> GpuModel | None:
-    """What was granted; None where it is not known, or does not matter to the task.
+    """Return what was granted; None where it is not known, or does not matter to the task.
 
     A MIG instance is named after its GPU, and its memory follows from the profile.
     """
@@ -31,14 +31,14 @@ def model_of(
     )
 
 
-def is_other_model(wanted: GpuModel | None, granted: GpuModel) -> bool:
-    if wanted is None or wanted.name != granted.name:
-        return wanted is not None
-    sizes = [wanted.memory_total_mb, granted.memory_total_mb]
-    known = {round(size / SIZE_STEP_MB) for size in sizes if size is not None}
-    return len(known) > 1
+def is_other_model(pinned: GpuModel | None, granted: GpuModel) -> bool:
+    if pinned is None or pinned.name != granted.name:
+        return pinned is not None
+    sizes_mb = [pinned.memory_total_mb, granted.memory_total_mb]
+    steps = {round(size_mb / SIZE_STEP_MB) for size_mb in sizes_mb if size_mb is not None}
+    return len(steps) > 1
 
 
 def on_same_model(request: GpuRequest, task: Task) -> GpuRequest:
-    """The request for GPUs like those that the task has had."""
+    """Return the request for GPUs like those that the task has had."""
     return replace(request, same_model=task.gpu_model)

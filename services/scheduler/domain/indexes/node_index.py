@@ -239,8 +239,8 @@ class NodeIndex:
     def _entries_of(self, model: Model | None) -> Iterable[tuple[NodeId, IndexEntry]]:
         if model is None:
             return self.entries.items()
-        alike = ((node_id, whole.of(model)) for node_id, whole in self.entries.items())
-        return ((node_id, entry) for node_id, entry in alike if entry is not None)
+        entries = ((node_id, whole.of(model)) for node_id, whole in self.entries.items())
+        return ((node_id, entry) for node_id, entry in entries if entry is not None)
 
     def _find_ranked(
         self, search: _Search, ranking: _Ranking, model: Model | None

@@ -48,32 +48,32 @@ class Usable(NamedTuple):
 
     @classmethod
     def of(cls, devices: Sequence[Device], positions: Positions) -> "Usable":
-        """These of a node's devices.
+        """Group these of a node's devices.
 
         One of unknown size may be of every size that its model has, and is a model by itself where
         no size is known.
         """
-        found: dict[Model, Positions] = {}
+        groups: dict[Model, Positions] = {}
         for position in positions:
             model = model_of(devices[position])
-            found[model] = (*found.get(model, ()), position)
-        for unknown in [model for model in found if model.size == UNKNOWN_SIZE]:
-            sized = [model for model in found if model.name == unknown.name and model != unknown]
+            groups[model] = (*groups.get(model, ()), position)
+        for unknown in [model for model in groups if model.size == UNKNOWN_SIZE]:
+            sized = [model for model in groups if model.name == unknown.name and model != unknown]
             for model in sized:
-                found[model] = tuple(sorted((*found[model], *found[unknown])))
+                groups[model] = tuple(sorted((*groups[model], *groups[unknown])))
             if sized:
-                del found[unknown]
-        return cls(positions, found, min(map(len, found.values()), default=0))
+                del groups[unknown]
+        return cls(positions, groups, min(map(len, groups.values()), default=0))
 
     def for_size(self, size: Size) -> Positions:
-        """Those on which a request of that size could be; none if there are too few."""
+        """Return those on which a request of that size could be; none if there are too few."""
         if not size.one_model or len(self.by_model) == 1:
             return self.positions if len(self.positions) >= size.gpus else ()
         groups = [group for group in self.by_model.values() if len(group) >= size.gpus]
         return tuple(sorted({position for group in groups for position in group}))
 
     def models_with(self, gpus: int) -> Iterable[Model]:
-        """Models of which there are so many."""
+        """Return the models of which there are so many."""
         return [model for model, group in self.by_model.items() if len(group) >= gpus]
 
 
@@ -83,40 +83,40 @@ def model_of(device: Device) -> Model:
 
 
 def size_of(total_mb: int) -> int:
-    """In steps, for `Model`."""
+    """Return a memory size in steps, as `Model` has it."""
     return round(total_mb / SIZE_STEP_MB)
 
 
 def needs_one_model(request: GpuRequest) -> bool:
-    """Whether all of its GPUs have to be of one model; about a single one it says nothing."""
+    """Tell whether all of its GPUs have to be of one model; a single one always is."""
     if request.gpus == request.nodes == 1 and request.shares is None:
         return False  # most are
     return not request.mixed_models and devices_needed(request) * request.nodes > 1
 
 
 def is_same_model(device: Device, request: GpuRequest) -> bool:
-    """Whether it is of the model that the request names; a MIG instance of its GPU's."""
-    wanted, total_mb = request.same_model, device.total_mb
-    if wanted is None:
+    """Tell whether it is of the model that the request names; a MIG instance is of its GPU's."""
+    model, total_mb = request.same_model, device.total_mb
+    if model is None:
         return True
-    if device.name.partition(" MIG ")[0] != wanted.name:
+    if device.name.partition(" MIG ")[0] != model.name:
         return False
-    if wanted.memory_total_mb is None or total_mb is None:
+    if model.memory_total_mb is None or total_mb is None:
         return True
-    return size_of(total_mb) == size_of(wanted.memory_total_mb)
+    return size_of(total_mb) == size_of(model.memory_total_mb)
 
 
 def by_model(candidates: Chosen) -> dict[Model, Chosen]:
-    """The candidates of each model, in their order."""
-    found: dict[Model, Chosen] = {}
+    """Return the candidates of each model, in their order."""
+    groups: dict[Model, Chosen] = {}
     for scored in candidates:
         model = model_of(scored.device)
-        found[model] = (*found.get(model, ()), scored)
-    return found
+        groups[model] = (*groups.get(model, ()), scored)
+    return groups
 
 
 def count_alike(able: Iterable[Iterable[Model]]) -> int:
-    """The most nodes that have a model in common, by the models of each that suffice there."""
+    """Count the most nodes that have a model in common, by the models that suffice on each."""
     counts: dict[Model, int] = {}
     for models in able:
         for model in models:
@@ -125,5 +125,5 @@ def count_alike(able: Iterable[Iterable[Model]]) -> int:
 
 
 def _unsized(counts: Mapping[Model, int], model: Model) -> int:
-    """Nodes whose devices may be of that size too, as theirs is not known."""
+    """Count the nodes whose devices may be of that size too, as theirs is not known."""
     return counts.get(Model(model.name, UNKNOWN_SIZE), 0) if model.size != UNKNOWN_SIZE else 0

@@ -9,6 +9,7 @@ from schemas.base import PLATFORM, Event, Live, Message, Sample, node_speaker, p
 from schemas.catalog import MESSAGES
 from schemas.executor.running import ListRunning
 from schemas.orchestrator.experiments import StartsWaiting
+from schemas.telemetry.readings import SetPowerLimit
 from shared.messaging.permissions import (
     SERVICES,
     Role,
@@ -83,6 +84,7 @@ def test_a_node_speaks_and_answers_for_itself_alone(message: type[Message]) -> N
         for speaker in (PLATFORM, "team", node_speaker("b")):
             assert not may(allowed.publish, pattern_for(message, "x", speaker=speaker))
     assert not may(allowed.publish, pattern_for(ListRunning, "b"))
+    assert not may(allowed.publish, pattern_for(SetPowerLimit, "b"))
     assert not may(allowed.subscribe, pattern_for(StartsWaiting, "b"))
 
 
