@@ -48,7 +48,7 @@ async def much_happens(around: World) -> None:
     for command_type in (Cordon, Uncordon, Cordon):
         command = command_type(command_id=new_id(), node_id="beta", device_uuid=uuid)
         accepted(await around.bus.request(command))
-    await around.request(GpuRequest(gpus=2, node_ids=("beta",)))
+    await around.request(GpuRequest(gpus=2, node_ids=("beta",), mixed_models=True))
     left = RemoveNode(command_id=new_id(), node_id="left")
     accepted(await around.bus.request(left))
     node.gpus[1].name = "another"
