@@ -10,6 +10,7 @@ import msgspec
 
 from schemas.base import LARGEST_INTEGER
 from schemas.formats.task_file_schema import FieldNote, field_notes
+from schemas.gpus import gpu_request
 from schemas.task import benchmark, parameters, quality, slo, task_file
 from services.cli.command_line import cli
 from services.cluster.settings import ClusterSettings
@@ -24,7 +25,7 @@ from tests.support.paths import ROOT
 
 _TASK_TYPES: Final = {
     kind.__name__: kind
-    for module in (benchmark, parameters, quality, slo, task_file)
+    for module in (benchmark, gpu_request, parameters, quality, slo, task_file)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 }
@@ -43,6 +44,8 @@ TASK_BLOCKS: Final = {
     "LoadSearch": "benchmark.load_search",
     "QualityProbe": "benchmark.quality",
     "GpuPreferences": "gpus",
+    "Selector": "gpus.require",
+    "Preference": "gpus.prefer",
     "SloSpec": "slo",
     "LatencySlo": "slo.latency",
     "SloBound": "A bound of slo",
