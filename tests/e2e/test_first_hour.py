@@ -68,7 +68,7 @@ COMMANDS = (
     ("never", "availability --gpus 3 --wait 30"),
     ("wait in vain", "reserve --gpus 2 --holder bob --wait 1  # queued"),
     ("why", "why {queued}"),
-    ("give it back", "release {held}"),
+    ("give it back", "release {held} --yes"),
     ("maintenance", "cordon alpha/0 --reason 'new fan'"),
     ("", "gpus"),
     ("", "nodes"),

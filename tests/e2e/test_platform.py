@@ -466,7 +466,7 @@ async def test_a_task_is_submitted_shown_and_cancelled_by_commands(
     task_id = json.loads(out)["task_id"]
 
     again = await platform.command("submit", str(path))
-    cancelled = await platform.command("cancel", task_id[-12:])
+    cancelled = await platform.command("cancel", task_id[-12:], "--yes")
     shown = await platform.command("show", task_id[-12:])
 
     assert again[0] == EXIT_CODE[ErrorCode.NAME_TAKEN]

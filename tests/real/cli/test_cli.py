@@ -23,6 +23,7 @@ from tests.support.worlds.gateway_views import (
     make_metrics,
     make_monitoring,
     make_plan,
+    make_reservation,
     make_task,
 )
 
@@ -298,6 +299,34 @@ async def test_a_granted_reservation_is_printed_and_given_back_by_its_short_id(
     assert released.code == 0
     ((_, path, _),) = command.stub.calls_of("DELETE")
     assert path == f"/api/v1/reservations/{view['reservation_id']}?epoch=7&stopped=true"
+
+
+async def test_release_of_anothers_reservation_is_refused_until_told_to(
+    command: Command,
+) -> None:
+    held = make_reservation(holder="exec/carol-of-vision")
+    command.stub.reservations = {held.reservation_id: held}
+
+    asked = await command("release", str(held.reservation_id))
+    withdrawn = await command("cancel", str(held.reservation_id))
+    before = command.stub.calls_of("DELETE")
+    released = await command("release", str(held.reservation_id), "--yes")
+
+    assert (asked.code, withdrawn.code, before) == (2, 2, [])
+    assert "ends 1 reservation on 1 GPU: exec/carol-of-vision" in asked.err
+    assert (released.code, len(command.stub.calls_of("DELETE"))) == (0, 1)
+
+
+async def test_cancel_says_which_experiments_run(command: Command) -> None:
+    task = make_task(state=TaskState.RUNNING)
+    command.stub.tasks = [task]
+    command.stub.experiments = [make_experiment(3, state=ExperimentState.RUNNING)]
+
+    asked = await command("cancel", str(task.task_id))
+
+    assert asked.code == 2
+    assert "This ends 1 running experiment: #3. Go on?" in asked.err
+    assert command.stub.calls_of("POST") == []
 
 
 async def test_names_work_where_ids_do_and_show_prints_the_experiments_ids(

@@ -15,7 +15,7 @@ from shared.ids import new_id
 from tests.support.fakes.gateway import stub_gateway
 from tests.support.processes.command_line import Command
 from tests.support.worlds.gateway import gateway
-from tests.support.worlds.gateway_views import make_drift, make_gpu
+from tests.support.worlds.gateway_views import make_drift, make_gpu, make_reservation
 
 
 async def test_an_admin_takes_devices_out_of_service_and_back_and_nobody_else(
@@ -131,6 +131,24 @@ async def test_a_node_is_forgotten_at_once_if_nothing_is_held_there_else_after_c
         "/api/v1/nodes/alpha?end_held=false&reason=sold",
         "/api/v1/nodes/alpha?end_held=true",
     ]
+
+
+async def test_drain_says_what_would_end_and_ends_it_only_if_told_to(tmp_path: Path) -> None:
+    async with stub_gateway() as (stub, url):
+        command = Command(stub, url, tmp_path)
+
+        idle = await command("drain", "alpha", "--reason", "moves")
+        stub.gpus = []
+        held = make_reservation(holder="exec/carol")
+        stub.reservations = {held.reservation_id: held}
+        asked = await command("drain", "alpha")
+        drained = await command("drain", "alpha", "--yes")
+        drains = stub.calls_of("POST")
+
+    assert (idle.code, asked.code, drained.code) == (0, 2, 0)
+    assert "Draining alpha ends 1 reservation on 1 GPU: exec/carol" in asked.err
+    assert "add --yes" in asked.err
+    assert [body["reason"] for _, _, body in drains] == ["moves", ""]
 
 
 async def test_labels_are_set_taken_away_and_printed(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ FOLLOWERS: Final = {
     "demo": Follower(
         ("demo", "--data-dir", "{data_dir}"), "/experiments?", fills_pipe=True, presses=2
     ),
-    "cancel": Follower(("cancel", "{task}"), "/cancel"),
+    "cancel": Follower(("cancel", "{task}", "--yes"), "/cancel"),
     "exec": Follower(("exec", "--gpus", "1", "--", "yes"), "/renew", fills_pipe=True),
     "exec queued": Follower(("exec", "--gpus", "1", "--wait", "60", "--", "yes"), "wait_seconds"),
     "reserve": Follower(("reserve", "--gpus", "1", "--wait", "60"), "wait_seconds"),

@@ -16,6 +16,7 @@ from services.cli.display.output import print_json, print_table, wide_option
 from services.cli.display.placements import pod_lines
 from services.cli.display.slow_reader import say
 from services.cli.display.tables import print_devices, reservation_table, short
+from services.cli.endings import confirm_ending, is_own, reservations_ending, yes_option
 from services.cli.failures import CommandFailed
 from services.cli.lookup import find_reservation
 from services.cli.option_types import NumberRange
@@ -59,9 +60,10 @@ def reserve(target: Target, request: GpuRequest, ttl: float, holder: str | None)
     print_devices(view.devices)
     for line in (*closeness_lines(view), *pod_lines(view)):
         click.echo(line)
+    way_back = f"release {view.reservation_id}" + ("" if is_own(view) else " --yes")
     click.echo(
         f"held for {ttl:g} s; `gpusteward renew {view.reservation_id}` keeps it,"
-        f" `gpusteward release {view.reservation_id}` gives it back"
+        f" `gpusteward {way_back}` gives it back"
     )
 
 
@@ -100,19 +102,24 @@ def renew(target: Target, identifier: str) -> None:
 
 @click.command()
 @click.argument("identifier", metavar="ID", shell_complete=complete_ids)
+@yes_option
 @with_target
-def release(target: Target, identifier: str) -> None:
-    """Give a reservation's GPUs back; nothing of it may run any more."""
+def release(target: Target, identifier: str, yes: bool) -> None:
+    """Give a reservation's GPUs back; nothing of it may run any more.
 
-    async def ask(client: "StewardClient") -> ReservationView:
-        view = await find_reservation(client, identifier)
+    Asks first if its holder does not name you.
+    """
+    view = target.ask(lambda client: find_reservation(client, identifier))
+    confirm_ending("This", "" if is_own(view) else reservations_ending([view]), yes=yes)
+
+    async def ask(client: "StewardClient") -> None:
         if view.epoch is None:
             await client.cancel_reservation(view.reservation_id)
         else:
             await client.release_reservation(view.reservation_id, view.epoch)
-        return view
 
-    click.echo(f"reservation {target.ask(ask).reservation_id} given back")
+    target.ask(ask)
+    click.echo(f"reservation {view.reservation_id} given back")
 
 
 def closeness_lines(view: ReservationView) -> list[str]:

@@ -12,6 +12,12 @@ from services.cli.completion import complete_nodes
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, print_json, print_table, table_options
 from services.cli.display.tables import short
+from services.cli.endings import (
+    HOLDING_STATES,
+    confirm_ending,
+    reservations_ending,
+    yes_option,
+)
 from services.cli.failures import CommandFailed
 from services.cli.options import Target, node_name, node_option, reading, with_target
 from services.cli.request_options import user_name
@@ -104,10 +110,16 @@ def uncordon(target: Target, place: str, confirm_stopped: bool, reason: str) -> 
 
 @click.command()
 @click.argument("node_id", metavar="NODE", callback=node_name, shell_complete=complete_nodes)
+@yes_option
 @_reason
 @with_target
-def drain(target: Target, node_id: str, reason: str) -> None:
-    """Cordon a node and end what is reserved there."""
+def drain(target: Target, node_id: str, yes: bool, reason: str) -> None:
+    """Cordon a node and end what is reserved there, having said what and asked."""
+    if not yes:
+        holding = target.ask(
+            lambda client: client.reservations(states=HOLDING_STATES, node_id=node_id)
+        )
+        confirm_ending(f"Draining {node_id}", reservations_ending(holding), yes=yes)
     target.ask(lambda client: client.drain(node_id, reason=reason, set_by=user_name()))
     click.echo(f"{node_id} is drained; `gpusteward uncordon {node_id}` takes it back into service")
 

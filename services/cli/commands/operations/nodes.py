@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -23,6 +23,9 @@ from shared.client.devices import node_of_indices
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
+
+
+HELD_SHOWN: Final = 3
 
 
 def _label_changes(
@@ -197,9 +200,12 @@ def remove_node(target: Target, node_id: str, yes: bool, reason: str) -> None:
 
     held = target.ask(find_held)
     if held and not yes:
-        for device in held:
+        for device in held[:HELD_SHOWN]:
             holder = device.holder or f"reservation {short(device.reservation_id)}"
             click.echo(f"GPU {device.index} is {device.state.value}: {holder}", err=True)
+        if len(held) > HELD_SHOWN:
+            more = len(held) - HELD_SHOWN
+            click.echo(f"and {more} more; `gpusteward map {node_id}` lists them", err=True)
         question = f"End this, on your word that nothing of it runs on {node_id} any more?"
         if not sys.stdin.isatty():
             raise click.UsageError(f"{len(held)} GPUs of {node_id} are held; --yes ends this")

@@ -16,6 +16,14 @@ from services.cli.completion import complete_ids
 from services.cli.display.output import print_json, print_table, wide_option
 from services.cli.display.tables import plan_count_text, plan_table
 from services.cli.display.task_progress import experiments_text
+from services.cli.endings import (
+    RUNNING_STATES,
+    confirm_ending,
+    experiments_ending,
+    is_own,
+    reservations_ending,
+    yes_option,
+)
 from services.cli.failures import CommandFailed, leave
 from services.cli.json_files import read_json
 from services.cli.lookup import Sort, find
@@ -91,22 +99,36 @@ def validate(target: Target, file: BinaryIO, constraints: str | None) -> None:
 @click.command()
 @click.argument("identifier", metavar="ID", shell_complete=complete_ids)
 @click.option("--no-wait", is_flag=True, help="Do not wait until nothing of the task runs.")
+@yes_option
 @with_target
-def cancel(target: Target, identifier: str, no_wait: bool) -> None:
-    """Stop a task, or withdraw a reservation; ID as for `gpusteward show`."""
+def cancel(target: Target, identifier: str, no_wait: bool, yes: bool) -> None:
+    """Stop a task, or withdraw a reservation; ID as for `gpusteward show`.
 
-    async def ask(client: "StewardClient") -> str:
+    Asks first if experiments of the task run, or another holder has the reservation's GPUs.
+    """
+
+    async def look(client: "StewardClient") -> tuple[TaskView | ReservationView, str]:
         found = await find(client, identifier)
         if isinstance(found, TaskView):
-            return await _cancel_task(client, found, wait=not no_wait)
+            running = await client.experiments(
+                found.task_id, states=RUNNING_STATES, monitoring=False
+            )
+            return found, experiments_ending(running)
         if isinstance(found, ReservationView):
-            await client.cancel_reservation(found.reservation_id)
-            return f"reservation {found.reservation_id} withdrawn"
+            return found, "" if is_own(found) else reservations_ending([found])
         raise CommandFailed(
             ErrorCode.UNSUPPORTED,
             f"an experiment is stopped with its task: `gpusteward cancel {found.task_id}`",
         )
 
+    async def ask(client: "StewardClient") -> str:
+        if isinstance(found, TaskView):
+            return await _cancel_task(client, found, wait=not no_wait)
+        await client.cancel_reservation(found.reservation_id)
+        return f"reservation {found.reservation_id} withdrawn"
+
+    found, ending = target.ask(look)
+    confirm_ending("This", ending, yes=yes)
     click.echo(target.ask(ask))
 
 

@@ -1,0 +1,75 @@
+"""What a command would end of people's work, and the question that it asks first."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import click
+
+from schemas.orchestrator.experiments import ExperimentState
+from schemas.orchestrator.views import ExperimentView
+from schemas.scheduler.reservations import ReservationState, holder_name
+from schemas.scheduler.views import ReservationView
+from services.cli.display.tables import short
+from services.cli.options import confirm
+from services.cli.request_options import user_name
+
+HOLDING_STATES: Final = (ReservationState.GRANTED, ReservationState.ACTIVE)
+RUNNING_STATES: Final = (ExperimentState.STARTING, ExperimentState.RUNNING)
+NAMES_SHOWN: Final = 3
+
+
+def yes_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add `--yes`; the command gets `yes`."""
+    return click.option("--yes", is_flag=True, help="Do not ask first, whatever would end.")(
+        command
+    )
+
+
+def confirm_ending(action: str, ending: str, *, yes: bool) -> None:
+    """Ask whether `ending` may end; an empty one, or `yes`, asks nothing.
+
+    Raises UsageError without a terminal, Abort on any answer but yes.
+    """
+    if ending and not yes:
+        confirm(f"{action} ends {ending}. Go on?")
+
+
+def reservations_ending(views: Sequence[ReservationView]) -> str:
+    """Return how many reservations hold GPUs, and the first of them; empty if none does."""
+    holding = [view for view in views if view.state in HOLDING_STATES]
+    if not holding:
+        return ""
+    gpus = {(device.node_id, device.uuid) for view in holding for device in view.devices}
+    on_gpus = f" on {_count(len(gpus), 'GPU')}" if gpus else ""
+    names = [_holder(view, len(holding) > 1) for view in holding]
+    return f"{_count(len(holding), 'reservation')}{on_gpus}: {_first_of(names)}"
+
+
+def experiments_ending(views: Sequence[ExperimentView]) -> str:
+    """Return how many experiments run, and the first of them; empty if none does."""
+    running = [view for view in views if view.state in RUNNING_STATES]
+    if not running:
+        return ""
+    names = [f"#{view.ordinal}" for view in sorted(running, key=lambda view: view.ordinal)]
+    return f"{_count(len(running), 'running experiment')}: {_first_of(names)}"
+
+
+def is_own(view: ReservationView) -> bool:
+    """Return whether its holder names the user who types: `exec/USER`, `USER: training`."""
+    words = re.split(r"[^\w.-]+", holder_name(view.holder).casefold())
+    return "#" not in view.holder and user_name().casefold() in words
+
+
+def _holder(view: ReservationView, has_others: bool) -> str:
+    name = holder_name(view.holder) or f"reservation {short(view.reservation_id)}"
+    return f"{name} ({_count(len(view.devices), 'GPU')})" if has_others and view.devices else name
+
+
+def _first_of(names: Sequence[str]) -> str:
+    rest = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
