@@ -198,8 +198,9 @@ export interface AttemptView {
  *
  * `status` is the HTTP status of its answer; null where the gateway ended before it. `token_id` is
  * null, and `caller` empty, where no token is asked for. `before` and `after` are the fields of
- * what the path names that differ from just before the request to just after it; null where nothing
- * was there, or its owner did not answer in time.
+ * what the path names, or of the task or reservation that was made, that differ from just before
+ * the request to just after it, and always those that name it (`task_name`, `holder`, `request`);
+ * null where nothing was there, or its owner did not answer in time.
  */
 export interface AuditEntry {
   audit_id: number;

@@ -105,8 +105,9 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
 
     `status` is the HTTP status of its answer; None where the gateway ended before it. `token_id` is
     None, and `caller` empty, where no token is asked for. `before` and `after` are the fields of
-    what the path names that differ from just before the request to just after it; None where
-    nothing was there, or its owner did not answer in time.
+    what the path names, or of the task or reservation that was made, that differ from just before
+    the request to just after it, and always those that name it (`task_name`, `holder`, `request`);
+    None where nothing was there, or its owner did not answer in time.
     """
 
     audit_id: Count

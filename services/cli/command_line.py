@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import click
+from typing_extensions import override
 
 from services.cli.lazy_commands import LazyCommands
 from shared.errors import StewardError
@@ -59,8 +60,40 @@ OTHER_NAMES: Final = {
 }  # fmt: skip
 
 
+# What people come for, in the order in which they do.
+GROUPS: Final = {
+    "Start": ("demo", "up", "agent", "doctor", "compose", "completion", "mcp"),
+    "Tune": (
+        *("new", "validate", "run", "submit", "watch", "tasks", "experiments", "show", "logs"),
+        *("pause", "resume", "cancel", "rerun", "clone", "delete", "preset", "export", "import"),
+        *("bench",),
+    ),
+    "Use GPUs": ("reserve", "exec", "renew", "release", "reservations", "power"),
+    "See what there is": ("gpus", "nodes", "top", "map", "pods", "cluster", "devices", "monitor"),
+    "Ask why and what if": (
+        *("why", "availability", "check", "estimate", "select-node", "what-if", "replay"),
+    ),
+    "Run the fleet": ("cordon", "drain", "uncordon", "node", "drift", "idle"),
+    "Share it": (
+        *("namespace", "report", "token", "agent-credentials", "client-credentials", "audit"),
+    ),
+}
+LONGEST_SENTENCE: Final = 300
+
+
 class Commands(click.Group):
-    """The commands; of another tool's name it says what it is called here."""
+    """The commands by what people do; of another tool's name it says what it is called here."""
+
+    @override
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for heading, names in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [
+                        (name, self.commands[name].get_short_help_str(LONGEST_SENTENCE))
+                        for name in names
+                    ]
+                )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

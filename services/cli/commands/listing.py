@@ -17,8 +17,8 @@ from services.cli.completion import complete_ids, complete_nodes
 from services.cli.display.allocation_map import map_table
 from services.cli.display.gpu_tables import gpu_table
 from services.cli.display.output import (
-    print_answer,
     print_json,
+    print_list,
     print_table,
     table_options,
     wide_option,
@@ -46,6 +46,7 @@ from services.cli.options import (
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
 
+NO_NODE = "no node has reported yet; `gpusteward agent` joins a machine's GPUs"
 AT_LEAST_ONE = click.IntRange(min=1)
 archived_option = click.option(
     "--archived", is_flag=True, help="Also what is archived: of tasks that finished long ago."
@@ -71,14 +72,25 @@ def tasks(
     """List tasks, newest first."""
     if imported:
         found = target.ask(lambda client: client.imports())
-        print_answer({"imported": found}, imported_table(found), as_json=target.as_json)
+        print_list(
+            {"imported": found},
+            imported_table(found),
+            "nothing of another platform is here; `gpusteward import FILE` brings it",
+            as_json=target.as_json,
+        )
         return
     views = target.ask(
         lambda client: client.tasks(
             states=states, namespace=namespace, limit=limit, archived=archived
         )
     )
-    print_answer({"tasks": views}, task_table(views), as_json=target.as_json)
+    is_filtered = bool(states or namespace)
+    print_list(
+        {"tasks": views},
+        task_table(views),
+        none_text("task", "`gpusteward submit FILE` hands one in", is_filtered=is_filtered),
+        as_json=target.as_json,
+    )
 
 
 @click.command()
@@ -115,7 +127,13 @@ def experiments(
         )
 
     views = target.ask(ask)
-    print_answer({"experiments": views}, experiment_table(views), as_json=target.as_json)
+    is_filtered = bool(task or states or namespace or node_id)
+    print_list(
+        {"experiments": views},
+        experiment_table(views),
+        none_text("experiment", "tasks become experiments", is_filtered=is_filtered),
+        as_json=target.as_json,
+    )
 
 
 @click.command()
@@ -168,13 +186,20 @@ def is_of_pod(gpu: GpuView, named: str) -> bool:
     )
 
 
+def none_text(noun: str, way_on: str, *, is_filtered: bool) -> str:
+    """Return why a list is empty: nothing fits the options given, or nothing is there at all."""
+    if is_filtered:
+        return f"no {noun} matches these options; `gpusteward {noun}s` lists all"
+    return f"there is no {noun} yet; {way_on}"
+
+
 @click.command()
 @reading
 @table_options
 def nodes(target: Target) -> None:
     """List nodes with what runs on them."""
     view = target.ask(lambda client: client.nodes())
-    print_answer(view, node_table(view.nodes), as_json=target.as_json)
+    print_list(view, node_table(view.nodes), NO_NODE, as_json=target.as_json)
 
 
 @click.command("map")
@@ -192,7 +217,7 @@ def map_command(target: Target, node_id: str | None) -> None:
 
     maps = target.ask(ask)
     nodes = [node for each in maps.values() for node in each.nodes]
-    print_answer({"nodes": maps}, map_table(nodes), as_json=target.as_json)
+    print_list({"nodes": maps}, map_table(nodes), NO_NODE, as_json=target.as_json)
 
 
 @click.command()
@@ -215,7 +240,13 @@ def reservations(
             states=states, namespace=namespace, node_id=node_id, limit=limit
         )
     )
-    print_answer({"reservations": views}, reservation_table(views), as_json=target.as_json)
+    is_filtered = bool(states or namespace or node_id)
+    print_list(
+        {"reservations": views},
+        reservation_table(views),
+        none_text("reservation", "`gpusteward reserve` makes one", is_filtered=is_filtered),
+        as_json=target.as_json,
+    )
 
 
 @click.command()

@@ -139,6 +139,14 @@ def print_answer(answer: object, table: Table, *, as_json: bool) -> None:
         print_table(table)
 
 
+def print_list(answer: object, table: Table, if_empty: str, *, as_json: bool) -> None:
+    """The API's answer as JSON, else the table made of it, or this sentence where it has no row."""
+    if as_json or table.rows:
+        print_answer(answer, table, as_json=as_json)
+    else:
+        click.echo(if_empty)
+
+
 def _unstyled(text: str, _cell: str | None) -> str:
     return text
 

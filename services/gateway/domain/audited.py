@@ -7,17 +7,31 @@ State = Mapping[str, Any]
 
 # A task's file may hold secrets among its parameters; the task itself has it.
 LEFT_OUT: Final = frozenset({"task", "type", "secret"})
+# Kept though they do not differ: what people call a thing, and its size.
+NAMING: Final = frozenset({"task_name", "holder", "request"})
+# What a request made is named by the address in its answer.
+_MADE: Final = {"tasks": "task_id", "reservations": "reservation_id"}
 
 
 def difference(
     before: State | None, after: State | None
 ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """The fields that differ, as they were and as they are; None where there was nothing."""
+    """The fields that differ, as they were and as they are, and those that name the thing; None
+    where there was nothing.
+    """
     was, now = before or {}, after or {}
     changed = [
-        name for name in {**was, **now} if name not in LEFT_OUT and was.get(name) != now.get(name)
+        name
+        for name in {**was, **now}
+        if name not in LEFT_OUT and (name in NAMING or was.get(name) != now.get(name))
     ]
     return (
         None if before is None else {name: was[name] for name in changed if name in was},
         None if after is None else {name: now[name] for name in changed if name in now},
     )
+
+
+def place_made(location: str) -> dict[str, str]:
+    """Return what the address of a new task or reservation names, as its path's parameters do."""
+    *_, sort, value = ("", "", *location.split("/"))
+    return {_MADE[sort]: value} if sort in _MADE else {}

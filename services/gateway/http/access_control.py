@@ -161,7 +161,8 @@ class AccessControl:
                 has_changed = message["status"] < FIRST_ERROR
                 states = scope["state"].get(AUDIT_STATES) if has_changed else None
                 try:
-                    before, after = await states() if states is not None else (None, None)
+                    made = dict(message.get("headers", ())).get(b"location", b"").decode()
+                    before, after = await states(made) if states is not None else (None, None)
                     await self.audit.end(audit_id, message["status"], before, after)
                 except UnavailableError as error:
                     log.warning("audit_outcome_lost", audit_id=audit_id, error=str(error))

@@ -16,7 +16,7 @@ from shared.postgres.database import Database
 
 TRIM_SECONDS: Final = 3600.0
 AUDIT_ID: Final = "audit_id"  # of a request that is recorded, in its state
-AUDIT_STATES: Final = "audit_states"  # asks, once it is done, what it changed
+AUDIT_STATES: Final = "audit_states"  # asks, once it is done, what it changed or made
 
 INSERT_ENTRY: Final = """
 INSERT INTO audit (token_id, caller, address, method, path) VALUES ($1, $2, $3, $4, $5)

@@ -33,7 +33,7 @@ from schemas.gateway.tokens import Role
 from services.gateway.audited_state import state_of
 from services.gateway.context import Gateway
 from services.gateway.domain.access import READING_METHODS, TOKEN_PARAMETER, Identity, is_stream
-from services.gateway.domain.audited import State, difference
+from services.gateway.domain.audited import State, difference, place_made
 from services.gateway.http.problems import PROBLEM_JSON
 from services.gateway.ledger.audit import AUDIT_ID, AUDIT_STATES
 from shared.errors import RefusedError
@@ -247,8 +247,8 @@ async def record_as(identity: Identity, connection: AnyConnection) -> None:
     places = connection.path_params
     before = await state_of(gateway, places)
 
-    async def states() -> tuple[State | None, State | None]:
-        return difference(before, await state_of(gateway, places))
+    async def states(location: str) -> tuple[State | None, State | None]:
+        return difference(before, await state_of(gateway, places or place_made(location)))
 
     scope["state"][AUDIT_STATES] = states
 

@@ -8,13 +8,15 @@ from typing import Any
 from uuid import uuid4
 
 import aiohttp
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from schemas.errors import Accepted
+from schemas.gpus.gpu_request import GpuRequest
 from schemas.orchestrator.experiments import SubmitTask
 from schemas.orchestrator.views import GetTask, ListTasks, TaskList
-from schemas.scheduler.reservations import CancelReservation, ReservationState
+from schemas.scheduler.reservations import CancelReservation, RequestReservation, ReservationState
 from schemas.scheduler.views import GetReservation
 from services.gateway.app import API_ROUTES
 from services.gateway.ledger import tokens as token_store
@@ -246,6 +248,30 @@ async def test_the_audit_log_has_every_change_with_who_when_and_its_outcome(
     assert page["entries"] + rest["entries"] == log["entries"]
 
 
+async def test_an_entry_tells_whose_and_how_large_a_reservation_was_made(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    async with admins(nats_url, postgres_dsn, tmp_path) as (admin,):
+        await admin.api.owners.accept(RequestReservation)
+        await admin.api.owners.answer(
+            GetReservation,
+            lambda query: replace(
+                make_reservation_view(query.reservation_id),
+                holder="exec/carol",
+                request=GpuRequest(gpus=4),
+            ),
+        )
+        asked = {"holder": "exec/carol", "request": {"gpus": 4}}
+        status, view = await admin.post("/api/v1/reservations", asked)
+        _, log = await admin.get("/api/v1/audit?path=/api/v1/reservations")
+
+    (entry,) = log["entries"]
+    assert (status, entry["status"], entry["before"]) == (201, 201, None)
+    made = entry["after"]
+    assert (made["reservation_id"], made["holder"]) == (view["reservation_id"], "exec/carol")
+    assert made["request"]["gpus"] == 4
+
+
 async def test_an_entry_tells_what_was_there_before_and_after(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
@@ -273,7 +299,9 @@ async def test_an_entry_tells_what_was_there_before_and_after(
 
     (cancel,) = ended["entries"]
     missing, revoked = of_tokens["entries"]
-    assert (cancel["before"], cancel["after"]) == ({"state": "queued"}, {"state": "cancelled"})
+    named = {"holder": found.holder, "request": json.loads(msgspec.json.encode(found.request))}
+    assert cancel["before"] == {"state": "queued", **named}
+    assert cancel["after"] == {"state": "cancelled", **named}
     assert revoked["before"] == {"revoked_at": None}
     assert revoked["after"]["revoked_at"] is not None
     assert (missing["status"], missing["before"], missing["after"]) == (404, None, None)

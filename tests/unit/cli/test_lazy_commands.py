@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from services.cli.command_line import FUNCTIONS, OTHER_NAMES, cli
+from services.cli.command_line import FUNCTIONS, GROUPS, OTHER_NAMES, cli
 from services.cli.commands.gpus.check import check
 from services.cli.lazy_commands import LazyCommands
 
@@ -46,3 +46,13 @@ def test_another_tools_word_for_it_names_ours(name: str) -> None:
     assert name not in cli.commands
     assert f"here it is `gpusteward {OTHER_NAMES[name]}`" in result.output
     assert OTHER_NAMES[name] in cli.commands
+
+
+def test_help_has_every_command_once_under_what_people_do() -> None:
+    grouped = [name for names in GROUPS.values() for name in names]
+
+    shown = CliRunner().invoke(cli, ["--help"], terminal_width=80).output
+
+    assert sorted(grouped) == sorted(cli.commands)
+    assert all(f"\n{heading}:\n" in shown for heading in GROUPS)
+    assert "..." not in shown.partition("Start:")[2]

@@ -1,6 +1,6 @@
 """What the audit log keeps of a change."""
 
-from services.gateway.domain.audited import difference
+from services.gateway.domain.audited import difference, place_made
 
 
 def test_only_what_differs_is_kept() -> None:
@@ -24,3 +24,18 @@ def test_the_file_of_a_task_which_may_hold_secrets_is_left_out() -> None:
         None,
         {"state": "running"},
     )
+
+
+def test_what_names_a_thing_is_kept_though_it_does_not_differ() -> None:
+    before = {"state": "active", "holder": "exec/carol", "request": {"gpus": 2}, "epoch": 7}
+
+    assert difference(before, {**before, "state": "released"}) == (
+        {"state": "active", "holder": "exec/carol", "request": {"gpus": 2}},
+        {"state": "released", "holder": "exec/carol", "request": {"gpus": 2}},
+    )
+
+
+def test_the_address_of_a_new_task_or_reservation_names_it() -> None:
+    assert place_made("/api/v1/reservations/12") == {"reservation_id": "12"}
+    assert place_made("/api/v1/tasks/ab") == {"task_id": "ab"}
+    assert place_made("/api/v1/presets/wide") == place_made("") == place_made("tasks") == {}

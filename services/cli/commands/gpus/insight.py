@@ -22,6 +22,7 @@ from services.cli.display.output import (
     number,
     print_answer,
     print_json,
+    print_list,
     print_table,
     table_options,
     wide_option,
@@ -168,7 +169,7 @@ def cluster(
         headings = ["node", "idle", "allocatable", "GPUs", "util %", "memory %"]
     numeric = frozenset(headings) - {"node", "name", "allocatable"}
     table = Table(headings, rows, numeric=numeric, shortened=frozenset({"name"}))
-    print_answer(shown, table, as_json=target.as_json)
+    print_list(shown, table, "no node of this choice has a GPU", as_json=target.as_json)
 
 
 @click.command("select-node")

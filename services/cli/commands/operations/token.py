@@ -9,8 +9,9 @@ import msgspec
 
 from schemas.errors import ErrorCode
 from schemas.gateway.tokens import Role, TokenRequest, TokenView
+from services.cli.display.audit_table import audit_table
 from services.cli.display.columns import UNKNOWN, Table
-from services.cli.display.output import age, print_answer, table_options, until
+from services.cli.display.output import age, print_list, table_options, until
 from services.cli.display.tables import short
 from services.cli.failures import CommandFailed
 from services.cli.options import ROLE_HELP, Target, TimeSpan, reading, with_target
@@ -164,7 +165,8 @@ def list_tokens(target: Target) -> None:
         important=("name", "role", "state", "namespaces", "used"),
         shortened=frozenset({"name", "namespaces"}),
     )
-    print_answer(found, table, as_json=target.as_json)
+    none = "there is no token yet; `gpusteward token create` makes one"
+    print_list(found, table, none, as_json=target.as_json)
 
 
 @token.command()
@@ -204,24 +206,7 @@ def revoke(target: Target, wanted: str) -> None:
 def audit(target: Target, limit: int) -> None:
     """Show who changed what over the API, newest first. For admins."""
     log = target.ask(lambda client: client.changes(limit=limit))
-    rows = [
-        [
-            age(each.at),
-            each.caller or UNKNOWN,
-            each.address,
-            f"{each.method} {each.path.removeprefix('/api/v1')}",
-            str(each.status or UNKNOWN),
-        ]
-        for each in log.entries
-    ]
-    table = Table(
-        ["age", "token", "from", "what", "status"],
-        rows,
-        numeric=frozenset({"age", "status"}),
-        important=("token", "what", "status"),
-        shortened=frozenset({"token", "what"}),
-    )
-    print_answer(log, table, as_json=target.as_json)
+    print_list(log, audit_table(log.entries), "nothing was changed yet", as_json=target.as_json)
 
 
 def _state(view: TokenView) -> str:

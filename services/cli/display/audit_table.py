@@ -1,0 +1,81 @@
+"""The audit log as a table: who changed what of whose, and how."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from schemas.gateway.tokens import AuditEntry
+from schemas.scheduler.reservations import holder_name
+from services.cli.display.columns import ELLIPSIS, UNKNOWN, Table
+from services.cli.display.output import age
+
+CHANGES_SHOWN: Final = 3
+LONGEST_VALUE: Final = 40  # `--json` has it whole
+# Of a thing that was made: what says what became of it.
+_OUTCOMES: Final = ("state",)
+# What the column `of` says, and what every change moves.
+_LEFT_OUT: Final = frozenset({"task_name", "holder", "request", "revision"})
+
+
+def audit_table(entries: Sequence[AuditEntry]) -> Table:
+    """One row per request that was to change something."""
+    rows = [
+        [
+            age(each.at),
+            each.caller or UNKNOWN,
+            each.address,
+            f"{each.method} {each.path.removeprefix('/api/v1')}",
+            object_text(each),
+            difference_text(each),
+            str(each.status or UNKNOWN),
+        ]
+        for each in entries
+    ]
+    return Table(
+        ["age", "token", "from", "what", "of", "change", "status"],
+        rows,
+        numeric=frozenset({"age", "status"}),
+        important=("token", "what", "of", "status", "change"),
+        shortened=frozenset({"token", "what", "of"}),
+        wrapped=frozenset({"change"}),
+    )
+
+
+def object_text(entry: AuditEntry) -> str:
+    """Return whose task or reservation it was, with its size; `-` of everything else."""
+    state = {**(entry.before or {}), **(entry.after or {})}
+    size = _size(state.get("request") or {}) if "holder" in state else ""
+    name = state.get("task_name") or holder_name(state.get("holder") or "")
+    return ", ".join(filter(None, (name, size))) or UNKNOWN
+
+
+def difference_text(entry: AuditEntry) -> str:
+    """Return the first fields that differ; of what was made or is gone, that it is."""
+    before, after = entry.before, entry.after
+    if not before and not after:
+        return UNKNOWN
+    if not before or not after:
+        word, state = ("made", after or {}) if after else ("gone", before or {})
+        outcome = [str(state[name]) for name in _OUTCOMES if state.get(name)]
+        return ", ".join((word, *outcome))
+    names = [name for name in {**before, **after} if name not in _LEFT_OUT]
+    shown = [
+        f"{name}: {_value(before, name)} to {_value(after, name)}" for name in names[:CHANGES_SHOWN]
+    ]
+    rest = len(names) - CHANGES_SHOWN
+    return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "") or UNKNOWN
+
+
+def _value(state: Mapping[str, Any], name: str) -> str:
+    value = state.get(name)
+    text = "none" if value in (None, "", [], {}) else str(value)
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + ELLIPSIS
+
+
+def _size(request: Mapping[str, Any]) -> str:
+    if request.get("mig_profile"):
+        return str(request["mig_profile"])
+    for name, unit in (("shares", "of a GPU"), ("vgpu_cores", "cores"), ("share_units", "units")):
+        if request.get(name):
+            return f"{request[name]} {unit}"
+    gpus = request.get("gpus", 1) * request.get("nodes", 1)
+    return f"{gpus} GPU" + ("" if gpus == 1 else "s")
