@@ -10,6 +10,7 @@ import click
 from typing_extensions import override
 
 from services.cli.lazy_commands import LazyCommands
+from services.cli.options import data_dir_option, token_option, url_option
 from shared.errors import StewardError
 
 _COMMANDS: Final = "services.cli.commands"
@@ -109,9 +110,15 @@ class Commands(click.Group):
     commands=LazyCommands(FUNCTIONS),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+@url_option
+@token_option
+@data_dir_option
 @click.version_option(package_name="gpusteward")
-def cli() -> None:
-    """Reserve GPUs for LLM-inference tuning, run the experiments, see what the GPUs did."""
+def cli(**_: object) -> None:
+    """Reserve GPUs for LLM-inference tuning, run the experiments, see what the GPUs did.
+
+    --url, --token and --data-dir may stand before or behind a command.
+    """
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

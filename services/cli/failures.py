@@ -45,7 +45,8 @@ def problem_of(error: StewardError | OSError) -> Problem:
         code, path = error.code, error.path
     elif isinstance(error, UnavailableError):
         code = ErrorCode.UNAVAILABLE
-    hint = "; start it with `gpusteward up`" if isinstance(error, PlatformUnreachable) else ""
+    is_startable = isinstance(error, PlatformUnreachable) and error.is_startable
+    hint = "; start it with `gpusteward up`" if is_startable else ""
     return Problem(
         type="about:blank",
         title=code.value.replace("_", " "),

@@ -75,11 +75,40 @@ def confirm(question: str) -> None:
     click.confirm(question, abort=True)
 
 
+def _or_before(context: click.Context, option: click.Parameter, value: Any) -> Any:
+    """What stands behind the command, else what stands before it."""
+    key = f"gpusteward.before.{option.name}"
+    if context.parent is None:
+        context.meta[key] = value
+    return context.meta.get(key) if value is None else value
+
+
+url_option = click.option(
+    "--url",
+    metavar="URL",
+    callback=_or_before,
+    help=f"API of the platform [env: {URL_VARIABLE}].",
+)
+token_option = click.option(
+    "--token",
+    metavar="TOKEN",
+    callback=_or_before,
+    help=f"Token to show it [env: {TOKEN_VARIABLE}].",
+)
+data_dir_option = click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    callback=_or_before,
+    help="Data directory of the platform [env: GPUSTEWARD_DATA_DIR].",
+)
+
+
 def with_target(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--url`, `--token` and `--data-dir`; the command gets `target`."""
 
-    @click.option("--url", metavar="URL", help=f"API of the platform [env: {URL_VARIABLE}].")
-    @click.option("--token", metavar="TOKEN", help=f"Token to show it [env: {TOKEN_VARIABLE}].")
+    @url_option
+    @token_option
     @data_dir_option
     @wraps(command)
     def run(
@@ -196,9 +225,3 @@ kubeconfig_option = click.option(
     help="The cluster's and the login's; as kubectl without.",
 )
 context_option = click.option("--context", help="Another than the kubeconfig's current one.")
-data_dir_option = click.option(
-    "--data-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Data directory of the platform [env: GPUSTEWARD_DATA_DIR].",
-)

@@ -23,7 +23,7 @@ from services.cli.cluster_options import (
     place,
     with_part,
 )
-from services.cli.option_types import MEBIBYTES, NumberRange
+from services.cli.option_types import MEBIBYTES, NumberRange, SecondsRange
 from services.cli.options import node_name
 from services.cli.selector_texts import SELECTOR_KEYS, preference, selector
 from shared.accelerator_rules.compute_capability import capability
@@ -270,14 +270,14 @@ _OF_WAITING: Final = (
     click.option(
         "--duration",
         "expected_duration_seconds",
-        type=NumberRange(min=0, min_open=True, max=LONGEST_SECONDS),
+        type=SecondsRange(min=0, min_open=True, max=LONGEST_SECONDS),
         metavar="SECONDS",
         help="How long it will take; lets it start early in a gap, and others expect its end.",
     ),
     click.option(
         "--wait",
         "wait_timeout_seconds",
-        type=NumberRange(min=0.1, max=LONGEST_SECONDS),
+        type=SecondsRange(min=0.1, max=LONGEST_SECONDS),
         default=DEFAULT_WAIT_SECONDS,
         show_default=True,
         metavar="SECONDS",

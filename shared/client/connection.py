@@ -18,6 +18,7 @@ from schemas.errors import ErrorCode
 from schemas.gateway.problem import Problem
 from shared.client.discovery import Address
 from shared.client.errors import ApiError, PlatformUnreachable
+from shared.client.reaching import unreachable
 from shared.ids import new_id
 
 T = TypeVar("T")
@@ -85,7 +86,7 @@ class GatewayConnection:
         except aiohttp.WSServerHandshakeError as error:
             raise ApiError(_plain_problem(error.status, f"{path}: {error.message}")) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._unreachable(error) from error
+            raise unreachable(self.address.url, error) from error
         async with socket:
             yield socket
 
@@ -193,7 +194,7 @@ class GatewayConnection:
                 status = response.status
                 is_passing = "Retry-After" in response.headers
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._unreachable(error) from error
+            raise unreachable(self.address.url, error) from error
         if status >= HTTPStatus.BAD_REQUEST:
             raise ApiError(_problem(status, content), is_passing=is_passing)
         return content
@@ -209,11 +210,6 @@ class GatewayConnection:
         """What to raise of an answer that no gateway of ours gives."""
         detail = f"{self.address.url} does not answer as a GPU Steward gateway ({what}: {why})"
         return ApiError(_plain_problem(HTTPStatus.INTERNAL_SERVER_ERROR, detail))
-
-    def _unreachable(self, error: Exception) -> PlatformUnreachable:
-        if isinstance(error, TimeoutError):
-            return PlatformUnreachable(f"{self.address.url} did not answer in time")
-        return PlatformUnreachable(f"nothing answers at {self.address.url}")
 
 
 async def decoded_frames(socket: aiohttp.ClientWebSocketResponse, frame: Any) -> AsyncIterator[Any]:
@@ -239,7 +235,8 @@ def _problem(status: int, content: bytes) -> Problem:
     try:
         return msgspec.json.decode(content, type=Problem)
     except msgspec.DecodeError:
-        return _plain_problem(status, content.decode(errors="replace")[:500])
+        text = content.decode(errors="replace").strip()[:500]
+        return _plain_problem(status, text or "an empty answer, not a GPU Steward gateway's")
 
 
 def _plain_problem(status: int, detail: str) -> Problem:

@@ -5,8 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
+from schemas.errors import ErrorCode
 from shared.client.errors import PlatformUnreachable
+from shared.errors import RefusedError
 from shared.paths import DataDirectory, default_data_dir
 
 URL_VARIABLE: Final = "GPUSTEWARD_URL"
@@ -34,16 +37,49 @@ def find_address(
 ) -> Address:
     """The argument, else GPUSTEWARD_URL, else the endpoint file of the data directory.
 
-    A `data_dir` given explicitly goes before GPUSTEWARD_URL. The token that a data directory holds
-    is shown to its own platform alone. Raises PlatformUnreachable if no platform is known.
+    A `data_dir` given explicitly goes before GPUSTEWARD_URL. Of an address without a scheme http is
+    meant. The token that a data directory holds is shown to its own platform alone, however that
+    is named. Raises PlatformUnreachable if no platform is known, RefusedError for what is no
+    address.
     """
     token = token or environ.get(TOKEN_VARIABLE) or None
     known = url or (environ.get(URL_VARIABLE) if data_dir is None else None)
-    if known:
-        return Address(known.rstrip("/"), token)
     directory = DataDirectory(data_dir or default_data_dir(environ))
     endpoint = directory.read_endpoint()
+    if known:
+        base = base_url(known)
+        if endpoint is None or not _is_same(base, endpoint.api_url):
+            return Address(base, token)
+        return Address(base, token or directory.read_admin_token(), is_supervised=True)
     if endpoint is None or endpoint.api_url is None:
         raise PlatformUnreachable(f"no platform runs on {directory.root}")
     token = token or directory.read_admin_token()
     return Address(endpoint.api_url, token, is_supervised=True)
+
+
+def base_url(text: str) -> str:
+    """Return the address that was typed with its scheme. Raises RefusedError for what is none."""
+    url = (text if "://" in text else f"http://{text}").rstrip("/")
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            "expected the address of a platform's API, such as http://127.0.0.1:8470, got"
+            f" {text!r} (--url or {URL_VARIABLE})",
+        )
+    return url
+
+
+def _is_same(url: str, other: str | None) -> bool:
+    return other is not None and _place(url) == _place(other)
+
+
+def _place(url: str) -> tuple[str, str, int | None, str]:
+    """What tells addresses apart: localhost is another name of 127.0.0.1."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").replace("localhost", "127.0.0.1")
+    return parts.scheme, host, parts.port, parts.path.rstrip("/")

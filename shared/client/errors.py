@@ -6,7 +6,11 @@ from shared.errors import RefusedError, UnavailableError
 
 
 class PlatformUnreachable(UnavailableError):
-    """Nothing answers where the platform should be."""
+    """Nothing answers where the platform should be. `is_startable`: it could be started here."""
+
+    def __init__(self, message: str, *, is_startable: bool = True) -> None:
+        super().__init__(message)
+        self.is_startable = is_startable
 
 
 class ApiError(RefusedError):

@@ -16,6 +16,7 @@ from schemas.task.turns import MOST_TURNS
 from services.cli import interruption
 from services.cli.display.output import print_json, wide_option
 from services.cli.failures import CommandFailed, leave
+from services.cli.option_types import SecondsRange
 from services.cli.options import data_dir_option
 
 API_KEY_VARIABLE = "GPUSTEWARD_BENCH_API_KEY"
@@ -95,7 +96,7 @@ def bench() -> None:
 )
 @click.option(
     "--think-seconds",
-    type=click.FloatRange(0, 3600),
+    type=SecondsRange(0, 3600),
     default=0.0,
     show_default=True,
     metavar="SECONDS",
@@ -111,7 +112,7 @@ def bench() -> None:
 )
 @click.option(
     "--max-time",
-    type=click.FloatRange(0, min_open=True),
+    type=SecondsRange(0, min_open=True),
     default=600.0,
     show_default=True,
     metavar="SECONDS",

@@ -16,7 +16,7 @@ from services.cli.display.output import print_json, print_table
 from services.cli.doctor.check import Check, printable
 from services.cli.doctor.examination import DEADLINE_SECONDS
 from services.cli.failures import leave
-from services.cli.option_types import NumberRange
+from services.cli.option_types import SecondsRange
 from services.cli.options import data_dir_option
 from shared.failures import RULES, Finding, findings
 from shared.paths import default_data_dir
@@ -46,7 +46,7 @@ NOT_KNOWN_EXIT_CODE: Final = EXIT_CODE[ErrorCode.NOT_FOUND]
 @click.option(
     "--patience",
     "patience_seconds",
-    type=NumberRange(min=1, max=600),
+    type=SecondsRange(min=1, max=600),
     default=DEADLINE_SECONDS,
     show_default=True,
     metavar="SECONDS",

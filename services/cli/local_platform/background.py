@@ -20,6 +20,7 @@ from services.cli.options import Target
 from shared.client.discovery import Address
 from shared.client.errors import PlatformUnreachable
 from shared.client.http import StewardClient
+from shared.client.reaching import unreachable
 from shared.local_platform.supervisor.supervisor import State, read_states
 from shared.paths import DataDirectory, python_path
 from shared.processes.child_process import ChildProcess, last_lines, rotate_log
@@ -52,7 +53,7 @@ async def answering(target: Target) -> Address | None:
         if await client.is_alive():
             return address
     if target.url or (target.data_dir is None and "GPUSTEWARD_URL" in os.environ):
-        raise PlatformUnreachable(f"nothing answers at {address.url}")
+        raise unreachable(address.url, ConnectionRefusedError())
     return None
 
 

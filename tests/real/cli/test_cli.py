@@ -329,6 +329,39 @@ async def test_cancel_says_which_experiments_run(command: Command) -> None:
     assert command.stub.calls_of("POST") == []
 
 
+async def test_the_platform_is_named_before_or_behind_a_command_without_a_scheme(
+    command: Command,
+) -> None:
+    del command.environment["GPUSTEWARD_URL"]
+    place = command.url.removeprefix("http://")
+
+    before = await command("--url", place, "--token", "secret", "gpus")
+    behind = await command("gpus", "--url", place)
+    both = await command("--url", "127.0.0.1:1", "gpus", "--url", place)
+
+    assert (before.code, behind.code, both.code) == (0, 0, 0)
+    assert before.out == behind.out
+    assert command.stub.tokens == ["Bearer secret", None, None]
+
+
+async def test_why_no_platform_is_reached_is_told_apart(command: Command) -> None:
+    place = command.url.removeprefix("http://")
+
+    tls = await command("gpus", "--url", f"https://{place}")
+    unknown = await command("gpus", "--url", "no-such-host.invalid:8470")
+    closed = await command("gpus", "--url", "127.0.0.1:1")
+    wrong = await command("gpus", "--url", "ftp://here")
+
+    code = EXIT_CODE[ErrorCode.UNAVAILABLE]
+    assert (tls.code, unknown.code, closed.code) == (code, code, code)
+    assert f"https://{place} does not speak TLS" in tls.err
+    assert f"try http://{place}" in tls.err
+    assert "no host is called 'no-such-host.invalid'" in unknown.err
+    assert closed.err.endswith("; start it with `gpusteward up`\n")
+    assert all("gpusteward up" not in each.err for each in (tls, unknown))
+    assert (wrong.code, "such as http://127.0.0.1:8470" in wrong.err) == (2, True)
+
+
 async def test_names_work_where_ids_do_and_show_prints_the_experiments_ids(
     command: Command,
 ) -> None:

@@ -21,7 +21,7 @@ from services.cli.leased_process.process import (
     device_environment,
     labelled_processes,
 )
-from services.cli.option_types import NumberRange
+from services.cli.option_types import SecondsRange
 from services.cli.options import Target, with_target
 from services.cli.request_options import request_options, user_name
 from shared.errors import RefusedError, UnavailableError
@@ -71,7 +71,7 @@ def _refuse_cluster(_context: click.Context, _option: click.Parameter, given: st
 )
 @click.option(
     "--ttl",
-    type=NumberRange(3, 3600),
+    type=SecondsRange(3, 3600),
     default=LEASE_TTL_SECONDS,
     show_default=True,
     metavar="SECONDS",

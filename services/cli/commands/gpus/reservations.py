@@ -19,7 +19,7 @@ from services.cli.display.tables import print_devices, reservation_table, short
 from services.cli.endings import confirm_ending, is_own, reservations_ending, yes_option
 from services.cli.failures import CommandFailed
 from services.cli.lookup import find_reservation
-from services.cli.option_types import NumberRange
+from services.cli.option_types import SecondsRange
 from services.cli.options import Target, reading, with_target
 from services.cli.request_options import request_options, user_name
 from shared.errors import StewardError
@@ -35,7 +35,7 @@ ANSWER_SECONDS = 15.0
 @request_options(whole_fleet=True)
 @click.option(
     "--ttl",
-    type=NumberRange(3, 3600),
+    type=SecondsRange(3, 3600),
     default=600.0,
     show_default=True,
     metavar="SECONDS",

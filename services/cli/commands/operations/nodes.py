@@ -17,7 +17,7 @@ from services.cli.display.tables import labels_text, short
 from services.cli.display.task_results import gpu_cells
 from services.cli.failures import CommandFailed
 from services.cli.lookup import find_reservation
-from services.cli.option_types import NumberRange
+from services.cli.option_types import NumberRange, SecondsRange
 from services.cli.options import Target, node_name, reading, with_target
 from shared.client.devices import node_of_indices
 
@@ -88,14 +88,14 @@ def power(
 @click.argument("node_id", metavar="[NODE]", required=False)
 @click.option(
     "--seconds",
-    type=NumberRange(0.1, 86_400),
+    type=SecondsRange(0.1, 86_400),
     default=10.0,
     show_default=True,
     help="How long; Ctrl-C ends it earlier.",
 )
 @click.option(
     "--interval",
-    type=NumberRange(0.1, 60),
+    type=SecondsRange(0.1, 60),
     default=1.0,
     show_default=True,
     metavar="SECONDS",
