@@ -1,8 +1,9 @@
-import { ActionIcon, Select, useMantineColorScheme, useComputedColorScheme } from "@mantine/core";
+import { ActionIcon, useMantineColorScheme, useComputedColorScheme } from "@mantine/core";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect, useRef, useState } from "react";
 import { Link, NavLink, Outlet, useLocation, useNavigationType } from "react-router";
 import type { NamespaceList } from "@schemas/messages";
+import { FilterSelect } from "@/components/filter-select";
 import { Icon } from "@/components/icon";
 import { RangeSelect } from "@/components/range-select";
 import { useIsAnswering } from "@/lib/answering";
@@ -133,16 +134,14 @@ function NamespaceSelect() {
   const names = new Set(known.data?.namespaces.map((each) => each.namespace));
   if (namespace) names.add(namespace);
   return (
-    <Select
-      size="xs"
+    <FilterSelect
       w={150}
       aria-label="Namespace"
-      placeholder="All namespaces"
-      clearable
+      all="All namespaces"
       searchable
       data={[...names].sort()}
-      value={namespace || null}
-      onChange={(value) => setNamespace(value ?? "")}
+      value={namespace}
+      onChange={setNamespace}
       comboboxProps={{ withinPortal: true }}
     />
   );

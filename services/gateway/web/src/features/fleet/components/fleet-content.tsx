@@ -3,6 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { useSearchParams } from "react-router";
 import type { GpuView, NodeView } from "@schemas/messages";
+import { FilterSelect } from "@/components/filter-select";
 import { Empty } from "@/components/page";
 import { RovingFocus } from "@/components/roving-focus";
 import { WhenNear } from "@/components/when-near";
@@ -66,15 +67,13 @@ export function FleetContent({ gpus, nodes, listedAt }: FleetContentProps) {
           value={view}
           onChange={setView}
         />
-        <Select
-          size="xs"
+        <FilterSelect
           w={130}
           aria-label="State"
-          placeholder="All states"
-          clearable
+          all="All states"
           data={[...SHOWN]}
-          value={shown || null}
-          onChange={(value) => setShown(value ?? "")}
+          value={shown}
+          onChange={setShown}
         />
         <TextInput
           size="xs"

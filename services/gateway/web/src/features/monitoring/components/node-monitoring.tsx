@@ -1,10 +1,11 @@
-import { SegmentedControl, Select } from "@mantine/core";
+import { SegmentedControl } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import type { GpuView, NodeView, SeriesView } from "@schemas/messages";
 import { ChartGrid } from "@/components/chart/chart-grid";
 import { GpuSeriesChart } from "@/components/chart/gpu-series-chart";
 import { DataTable, type Column } from "@/components/data-table";
+import { FilterSelect } from "@/components/filter-select";
 import { Loaded } from "@/components/page";
 import { RangeSelect } from "@/components/range-select";
 import { allOf } from "@/lib/api-client";
@@ -54,33 +55,27 @@ export function NodeMonitoring() {
     <>
       <div className={classes.filters}>
         <RangeSelect label="Time range" className={classes.range} />
-        <Select
-          size="xs"
+        <FilterSelect
           label="Node"
-          placeholder="All nodes"
-          clearable
+          all="All nodes"
           searchable
           data={(nodes.data ?? []).map((each) => each.node_id)}
-          value={node || null}
-          onChange={(value) => setNode(value ?? "")}
+          value={node}
+          onChange={setNode}
         />
-        <Select
-          size="xs"
+        <FilterSelect
           label="GPU type"
-          placeholder="All types"
-          clearable
+          all="All types"
           data={KINDS}
-          value={kindOf(kind)}
-          onChange={(value) => setKind(value ?? "")}
+          value={kindOf(kind) ?? ""}
+          onChange={setKind}
         />
-        <Select
-          size="xs"
+        <FilterSelect
           label="GPU model"
-          placeholder="All models"
-          clearable
+          all="All models"
           data={[...new Set(gpus.data?.map((gpu) => gpu.name))].sort()}
-          value={model || null}
-          onChange={(value) => setModel(value ?? "")}
+          value={model}
+          onChange={setModel}
         />
         <div className={classes.choice}>
           <span>Lines</span>

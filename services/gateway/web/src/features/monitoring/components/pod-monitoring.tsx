@@ -1,8 +1,8 @@
-import { Select } from "@mantine/core";
 import { useMemo } from "react";
 import type { PodSeries, SeriesView } from "@schemas/messages";
 import { ChartGrid } from "@/components/chart/chart-grid";
 import { DataTable, type Column } from "@/components/data-table";
+import { FilterSelect } from "@/components/filter-select";
 import { Loaded } from "@/components/page";
 import { RangeSelect } from "@/components/range-select";
 import { gibibytes, percent, share, whole } from "@/lib/units";
@@ -47,36 +47,30 @@ export function PodMonitoring() {
     <>
       <div className={classes.filters}>
         <RangeSelect label="Time range" className={classes.range} />
-        <Select
-          size="xs"
+        <FilterSelect
           label="GPU type"
-          placeholder="All types"
-          clearable
+          all="All types"
           data={KINDS}
-          value={kindOf(kind)}
-          onChange={(value) => setKind(value ?? "")}
+          value={kindOf(kind) ?? ""}
+          onChange={setKind}
         />
-        <Select
-          size="xs"
+        <FilterSelect
           label="Namespace of pods"
-          placeholder="All namespaces"
+          all="All namespaces"
           nothingFoundMessage="no pod had a GPU"
-          clearable
           searchable
           data={choices(pods.map((each) => each.namespace), podNamespace)}
-          value={podNamespace || null}
-          onChange={(value) => setPodNamespace(value ?? "")}
+          value={podNamespace}
+          onChange={setPodNamespace}
         />
-        <Select
-          size="xs"
+        <FilterSelect
           label="Pod"
-          placeholder="All pods"
+          all="All pods"
           nothingFoundMessage="no pod had a GPU"
-          clearable
           searchable
           data={choices(inNamespace.map((each) => each.pod), pod)}
-          value={pod || null}
-          onChange={(value) => setPod(value ?? "")}
+          value={pod}
+          onChange={setPod}
         />
       </div>
       {namespace && (
