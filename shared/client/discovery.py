@@ -79,7 +79,7 @@ def _is_same(url: str, other: str | None) -> bool:
 
 
 def _place(url: str) -> tuple[str, str, int | None, str]:
-    """What tells addresses apart: localhost is another name of 127.0.0.1."""
+    """Return what tells addresses apart: localhost is another name of 127.0.0.1."""
     parts = urlsplit(url)
     host = (parts.hostname or "").replace("localhost", "127.0.0.1")
     return parts.scheme, host, parts.port, parts.path.rstrip("/")

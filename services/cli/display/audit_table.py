@@ -17,18 +17,18 @@ _LEFT_OUT: Final = frozenset({"task_name", "holder", "request", "revision"})
 
 
 def audit_table(entries: Sequence[AuditEntry]) -> Table:
-    """One row per request that was to change something."""
+    """Put the requests that were to change something under each other."""
     rows = [
         [
-            age(each.at),
-            each.caller or UNKNOWN,
-            each.address,
-            f"{each.method} {each.path.removeprefix('/api/v1')}",
-            object_text(each),
-            difference_text(each),
-            str(each.status or UNKNOWN),
+            age(entry.at),
+            entry.caller or UNKNOWN,
+            entry.address,
+            f"{entry.method} {entry.path.removeprefix('/api/v1')}",
+            object_text(entry),
+            difference_text(entry),
+            str(entry.status or UNKNOWN),
         ]
-        for each in entries
+        for entry in entries
     ]
     return Table(
         ["age", "token", "from", "what", "of", "change", "status"],

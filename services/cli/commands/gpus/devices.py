@@ -58,6 +58,9 @@ def list_command(kubeconfig: str | None, context: str | None, as_json: bool) -> 
     if as_json:
         print_json(view)
         return
+    if not view.resources and not view.findings:
+        click.echo("the cluster defines no custom device; `gpusteward devices import` does")
+        return
     print_table(resource_table(view.resources))
     for finding in view.findings:
         number, _, path = finding.subject.removeprefix("$.config_maps[").partition("]")

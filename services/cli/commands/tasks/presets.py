@@ -16,7 +16,7 @@ from schemas.orchestrator.presets import (
 )
 from schemas.task.task_file import PresetMerge
 from services.cli.display.columns import UNKNOWN, Table
-from services.cli.display.output import print_json, print_table, wide_option
+from services.cli.display.output import print_json, print_list, wide_option
 from services.cli.json_files import read_json
 from services.cli.options import Target, confirm, reading, with_target
 
@@ -47,10 +47,8 @@ def preset() -> None:
 def list_presets(target: Target, namespace: str | None) -> None:
     """List presets: those that were saved, and those of this release."""
     found = target.ask(lambda client: client.presets(namespace))
-    if target.as_json:
-        print_json({"presets": found})
-    else:
-        print_table(presets_table(found))
+    none = "there is no preset here yet; `gpusteward preset save` makes one"
+    print_list({"presets": found}, presets_table(found), none, as_json=target.as_json)
 
 
 @preset.command()
