@@ -4019,7 +4019,11 @@ export interface ReadLog {
 /** Where readings of a node's GPUs come from, the best first. */
 export type ReadingsSource = "agent" | "dcgm" | "nvidia_smi";
 
-/** One cause of waiting: a code for programs, a sentence for people, and where. */
+/**
+ * One cause of waiting: a code for programs, a sentence for people, and where.
+ *
+ * The sentence about a device begins `GPU INDEX on NODE `, the one about a node `NODE `.
+ */
 export interface Reason {
   code: ReasonCode;
   message: string;
@@ -4544,7 +4548,8 @@ export interface ReservationTimedOut {
  * null: something uses it, or nothing is known. Until `idle_exempt_until` it is never idle.
  * `forecast_start_at`: see `ReservationGranted`. `nearness` is the farthest link that several GPUs
  * of a node need to reach each other, `memory_balance` the smallest free memory of the granted GPUs
- * over the largest at the grant; null with one GPU, and where it is unknown.
+ * over the largest at the grant; null with one GPU, and where it is unknown. `summary` is one
+ * clause for people about all reasons, of which `reasons` may list some only.
  */
 export interface ReservationView {
   type: "scheduler.reservation";
@@ -4578,6 +4583,7 @@ export interface ReservationView {
   forecast_start_at: string | null;
   nearness: LinkKind | null;
   memory_balance: number | null;
+  summary: string;
 }
 
 /**

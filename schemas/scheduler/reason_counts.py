@@ -59,9 +59,16 @@ _COUNTED: Final[Mapping[ReasonCode, tuple[str, str]]] = {
 
 def counted(counts: Mapping[ReasonCode, int]) -> str:
     """In the order of `counts`."""
-    return ", ".join(_words(code, count) for code, count in counts.items())
+    return ", ".join(count_words(code, count) for code, count in counts.items())
 
 
-def _words(code: ReasonCode, count: int) -> str:
-    what, how = _COUNTED[code]
-    return f"{count} {what}{'' if count == 1 else 's'} {how}"
+def count_words(code: ReasonCode, count: int, where: str = "") -> str:
+    """Return `8 GPUs on gpu-03 cordoned`, with ` on gpu-03` for `where`."""
+    _, how = _COUNTED[code]
+    return f"{count_of(code, count)}{where} {how}"
+
+
+def count_of(code: ReasonCode, count: int) -> str:
+    """Return `8 GPUs` or `1 node`, whatever the code is about."""
+    what, _ = _COUNTED[code]
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -62,6 +62,27 @@ class ReasonCode(StrEnum):
     ENDED = "ended"  # the reservation is over and waits for nothing any more
 
 
+# What the request itself excludes: waiting does not help there.
+EXCLUDED_BY_REQUEST: Final = frozenset(
+    {
+        ReasonCode.NODE_MISMATCH,
+        ReasonCode.UUID_MISMATCH,
+        ReasonCode.MODEL_MISMATCH,
+        ReasonCode.INSUFFICIENT_TOTAL_MEMORY,
+        ReasonCode.COMPUTE_CAPABILITY_MISMATCH,
+        ReasonCode.CUDA_DRIVER_MISMATCH,
+        ReasonCode.NUMA_MISMATCH,
+        ReasonCode.INDEX_MISMATCH,
+        ReasonCode.LABEL_MISMATCH,
+        ReasonCode.SELECTOR_UNKNOWN,
+        ReasonCode.MIG_ENABLED,
+        ReasonCode.NOT_DIVISIBLE,
+        ReasonCode.MIG_PROFILE_MISMATCH,
+        ReasonCode.SHARES_NOT_ENFORCED,
+        ReasonCode.MPS_PER_GPU,
+    }
+)
+
 # One sentence for every code, for people: what it says, and what ends it where that is not plain.
 REASON_MEANINGS: Final[Mapping[ReasonCode, str]] = {
     ReasonCode.HELD: "Another reservation holds the device until it is released or its lease ends.",
@@ -137,7 +158,10 @@ REASON_MEANINGS: Final[Mapping[ReasonCode, str]] = {
 
 
 class Reason(Struct, frozen=True, kw_only=True):
-    """One cause of waiting: a code for programs, a sentence for people, and where."""
+    """One cause of waiting: a code for programs, a sentence for people, and where.
+
+    The sentence about a device begins `GPU INDEX on NODE `, the one about a node `NODE `.
+    """
 
     code: ReasonCode
     message: str

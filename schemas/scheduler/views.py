@@ -143,6 +143,7 @@ class ReservationView(View, frozen=True, kw_only=True, tag="scheduler.reservatio
     `forecast_start_at`: see `ReservationGranted`. `nearness` is the farthest link that several
     GPUs of a node need to reach each other, `memory_balance` the smallest free memory of the
     granted GPUs over the largest at the grant; None with one GPU, and where it is unknown.
+    `summary` is one clause for people about all reasons, of which `reasons` may list some only.
     """
 
     reservation_id: UUID
@@ -174,6 +175,7 @@ class ReservationView(View, frozen=True, kw_only=True, tag="scheduler.reservatio
     forecast_start_at: UtcDatetime | None = None
     nearness: LinkKind | None = None
     memory_balance: float | None = None
+    summary: str = ""
 
 
 class ReservationList(ListView, frozen=True, kw_only=True, tag="scheduler.reservations"):

@@ -23,12 +23,12 @@ from services.cli.display.output import (
     table_options,
     wide_option,
 )
+from services.cli.display.reason_tables import reason_group_table
 from services.cli.display.tables import (
     experiment_table,
     imported_table,
     memory_text,
     node_table,
-    reason_table,
     reservation_table,
     short,
     task_table,
@@ -319,10 +319,10 @@ def _print_found(found: Found, of_it: tuple[ExperimentView, ...]) -> None:
         print_results(of_it, None, log_lines=WHOLE_LOG_TAIL)
     else:
         print_table(reservation_table([found]))
-        if found.reason:
-            click.echo(found.reason)
+        for line in filter(None, (found.reason, found.summary)):
+            click.echo(line)
         if found.reasons:
-            print_table(reason_table(found.reasons))
+            print_table(reason_group_table(found.reasons))
         for device in found.devices:
             mark = "  simulated" if device.simulated else ""
             click.echo(

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -16,10 +16,10 @@ from schemas.orchestrator.experiments import FINISHED_TASK_STATES
 from schemas.orchestrator.views import ExperimentView, TaskPlan, TaskView
 from schemas.results.measurements import GpuMemoryTrend
 from schemas.scheduler.devices import CordonCause, CordonState
-from schemas.scheduler.reason_counts import counted
-from schemas.scheduler.reasons import Reason, ReasonCode
+from schemas.scheduler.reason_groups import digest
+from schemas.scheduler.reasons import ReasonCode
 from schemas.scheduler.reservations import holder_name
-from schemas.scheduler.views import AvailabilityView, Explanation, ReservationView
+from schemas.scheduler.views import ReservationView
 from schemas.task.task_file import Strategy
 from schemas.telemetry.readings import Source
 from services.cli.display.columns import UNKNOWN, Table
@@ -274,45 +274,6 @@ def plan_table(plan: TaskPlan) -> Table:
     )
 
 
-def reason_table(reasons: Sequence[Reason]) -> Table:
-    """Every reason with its place."""
-    rows = [
-        [each.code.value, each.node_id or UNKNOWN, each.device_uuid or UNKNOWN, each.message]
-        for each in reasons
-    ]
-    return Table(
-        ["reason", "node", "device", "says"],
-        rows,
-        important=("says",),
-        shortened=frozenset({"device"}),
-        wrapped=frozenset({"says"}),
-    )
-
-
-def explanation_text(explanation: Explanation) -> str:
-    """The sentence above the reasons."""
-    where = ""
-    if explanation.queue_position is not None:
-        where = f", position {explanation.queue_position} of {explanation.queue_length}"
-    state = explanation.state.value
-    return f"reservation {explanation.reservation_id}: {state}{where}\n{explanation.summary}"
-
-
-def help_lines(view: Explanation | AvailabilityView, now: datetime | None = None) -> list[str]:
-    """What would help, when it starts, and what is not among the reasons that follow."""
-    lines = []
-    if view.expected_start_at is not None:
-        at = view.expected_start_at.astimezone(UTC)
-        lines.append(f"expected start: {at:%Y-%m-%d %H:%M:%S} UTC, in {until(at, now)}")
-    if view.suggestion is not None:
-        lines.append(f"what would help: {view.suggestion.message}")
-    if view.reasons_left_out:
-        count = sum(view.reasons_left_out.values())
-        which = counted(view.reasons_left_out)
-        lines.append(f"of {count + len(view.reasons)} reasons {count} are left out below: {which}")
-    return lines
-
-
 def attempts_text(experiment: ExperimentView) -> str:
     """How often it was started, and how often that was cut off."""
     count = str(len(experiment.attempts))
@@ -321,14 +282,12 @@ def attempts_text(experiment: ExperimentView) -> str:
 
 
 def why_waiting(experiment: ExperimentView) -> str:
-    """One short remark: the failure, the loads not served, else the first reason of waiting."""
+    """One short remark: the failure, the loads not served, else why it waits."""
     if experiment.failure is not None:
         return f"{experiment.failure.kind.value}: {experiment.failure.message}"
     if experiment.metrics is not None and experiment.metrics.failed_levels:
         return failed_levels_text(experiment.metrics.failed_levels, 1)
-    if experiment.waiting_reasons:
-        return experiment.waiting_reasons[0].message
-    return experiment.reason
+    return digest(experiment.waiting_reasons) or experiment.reason
 
 
 def memory_text(gpu: GpuMemoryTrend) -> str:

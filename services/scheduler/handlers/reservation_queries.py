@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from schemas.errors import ErrorCode
 from schemas.gpus.available_gpus import AvailableGpus, ListAvailableGpus, ScoredGpu
 from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.reason_groups import digest
 from schemas.scheduler.reasons import Reason, ReasonCode
 from schemas.scheduler.reservations import ReservationState
 from schemas.scheduler.views import (
@@ -68,6 +69,7 @@ class QueuePlace:
 
     position: int | None = None
     reasons: tuple[Reason, ...] = ()
+    summary: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,20 +209,23 @@ class ReservationQueries:
             }
             with engine.what_if(moment.now) as what_if:
                 explained = {
-                    each: abridge(what_if.reasons(entry), reasons_shown).reasons
+                    each: what_if.reasons(entry)
                     for each in ids[:EXPLAINED_IN_A_LIST]
                     if (entry := what_if.queued(each)) is not None
                 }
         namespaces = {each.reservation_id: each.namespace for each in queued}
+        named: dict[UUID, tuple[tuple[Reason, ...], str]] = {}
         async with self.database.transaction() as connection:
-            named = {
-                each: await reservation_rows.name_holders(
+            for each, reasons in explained.items():
+                of_all = await reservation_rows.name_holders(
                     connection, reasons, moment.now, namespaces[each]
                 )
-                for each, reasons in explained.items()
-            }
+                shown = abridge(of_all, reasons_shown).reasons
+                named[each] = shown, digest(of_all)
         return places | {
-            each: QueuePlace(order[each], named.get(each, ())) for each in ids if each in order
+            each: QueuePlace(order[each], *(named.get(each) or _unexplained(order[each])))
+            for each in ids
+            if each in order
         }
 
     async def _cluster_places(self, found: Sequence[Reservation]) -> dict[UUID, QueuePlace]:
@@ -231,7 +236,9 @@ class ReservationQueries:
         order = {entry.reservation_id: n for n, entry in enumerate(queued, start=1)}
         return {
             each.reservation_id: QueuePlace(
-                order.get(each.reservation_id), _reasons(fleet.choose(each.request))
+                order.get(each.reservation_id),
+                reasons := _reasons(fleet.choose(each.request)),
+                digest(reasons),
             )
             for each in found
         }
@@ -331,6 +338,7 @@ def _availability(request: GpuRequest, evaluation: Evaluation) -> AvailabilityVi
 def _view(stored: Reservation, queued: Mapping[UUID, QueuePlace]) -> ReservationView:
     waits = stored.state is ReservationState.QUEUED
     place = queued.get(stored.reservation_id, QueuePlace())
+    reasons = place.reasons or (_NEXT,) if waits else abridge(stored.reasons).reasons
     return ReservationView(
         reservation_id=stored.reservation_id,
         namespace=stored.namespace,
@@ -349,7 +357,7 @@ def _view(stored: Reservation, queued: Mapping[UUID, QueuePlace]) -> Reservation
         devices=stored.devices,
         lease_expires_at=stored.lease_expires_at,
         quarantined=stored.quarantined,
-        reasons=place.reasons or (_NEXT,) if waits else abridge(stored.reasons).reasons,
+        reasons=reasons,
         reason=notice(stored) or stored.reason,
         preempting_until=stored.preempting_until,
         preempted_for=stored.preempted_for,
@@ -361,7 +369,14 @@ def _view(stored: Reservation, queued: Mapping[UUID, QueuePlace]) -> Reservation
         forecast_start_at=stored.forecast_start_at,
         nearness=nearness(stored.devices),
         memory_balance=memory_balance(stored.devices),
+        summary=place.summary or digest(reasons if waits else stored.reasons),
     )
+
+
+def _unexplained(position: int) -> tuple[tuple[Reason, ...], str]:
+    """Return what a long list says of those that it does not explain."""
+    message = f"it is at {position} in the queue; `gpusteward why` has its reasons"
+    return (Reason(code=ReasonCode.BEHIND_IN_QUEUE, message=message),), message
 
 
 def _reasons(found: Choice | tuple[Reason, ...]) -> tuple[Reason, ...]:

@@ -13,7 +13,7 @@ from schemas.errors import EXIT_CODE, ErrorCode
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.orchestrator.experiments import FINISHED_EXPERIMENT_STATES, ExperimentState
 from schemas.orchestrator.views import ExperimentView, TaskView
-from schemas.scheduler.reasons import REASON_MEANINGS
+from schemas.scheduler.reasons import REASON_MEANINGS, Reason
 from schemas.scheduler.views import AvailabilityView, Explanation, Replay, ReservationView
 from services.cli.cluster_options import THRESHOLDS
 from services.cli.completion import complete_ids
@@ -28,13 +28,13 @@ from services.cli.display.output import (
     wide_option,
 )
 from services.cli.display.placements import placement_text
-from services.cli.display.tables import (
+from services.cli.display.reason_tables import (
     explanation_text,
     help_lines,
-    print_devices,
+    reason_group_table,
     reason_table,
-    short,
 )
+from services.cli.display.tables import print_devices, short
 from services.cli.failures import CommandFailed, leave
 from services.cli.json_files import read_json
 from services.cli.lookup import Found, find, find_reservation
@@ -53,15 +53,21 @@ _NOT_RECORDED: Final = (
 )
 
 
+every_reason_option = click.option(
+    "--all", "every_reason", is_flag=True, help="List every reason, GPU by GPU and node by node."
+)
+
+
 @click.command()
 @click.argument("identifier", metavar="ID", shell_complete=complete_ids, required=False)
 @click.option("--codes", is_flag=True, help="List every reason there is, with what it means.")
+@every_reason_option
 @reading
 @wide_option
-def why(target: Target, identifier: str | None, codes: bool) -> None:
-    """Say why a reservation, an experiment or a task waits: every reason, and what would help.
+def why(target: Target, identifier: str | None, codes: bool, every_reason: bool) -> None:
+    """Say why a reservation, an experiment or a task waits, when it starts, and what would help.
 
-    ID as for `gpusteward show`.
+    Reasons are gathered by what they are and who holds the GPUs. ID as for `gpusteward show`.
     """
     if codes:
         _print_codes(as_json=target.as_json)
@@ -77,7 +83,7 @@ def why(target: Target, identifier: str | None, codes: bool) -> None:
             if target.as_json:
                 print_json(explanation)
             else:
-                _print_explanation(explanation)
+                _print_explanation(explanation, every_reason=every_reason)
         starting = [] if target.as_json else starting_lines(await _experiments_of(client, found))
         for line in starting:
             click.echo(line)
@@ -89,10 +95,11 @@ def why(target: Target, identifier: str | None, codes: bool) -> None:
 
 @click.command()
 @request_options(whole_fleet=True)
+@every_reason_option
 @reading
 @wide_option
-def availability(target: Target, request: GpuRequest) -> None:
-    """Say whether GPUs would be granted now, on which, or every reason why not; reserve nothing.
+def availability(target: Target, request: GpuRequest, every_reason: bool) -> None:
+    """Say whether GPUs would be granted now, on which, or why not; reserve nothing.
 
     --wait waits that long until they would be, unless the fleet can never give them. The exit code
     is 0 only if they would.
@@ -100,7 +107,7 @@ def availability(target: Target, request: GpuRequest) -> None:
     is_waiting = click.get_current_context().get_parameter_source("wait_timeout_seconds")
     seconds = request.wait_timeout_seconds if _is_given(is_waiting) else 0.0
     view = target.ask(lambda client: client.await_availability(request, timeout_seconds=seconds))
-    print_availability(view, as_json=target.as_json)
+    print_availability(view, as_json=target.as_json, every_reason=every_reason)
 
 
 @click.command()
@@ -215,15 +222,16 @@ def replay(target: Target, identifier: str | None, from_id: int | None, limit: i
     leave(DIFFERENT_EXIT_CODE if found.different else 0)
 
 
-def _print_explanation(explanation: Explanation) -> None:
+def _print_explanation(explanation: Explanation, *, every_reason: bool) -> None:
     click.echo(explanation_text(explanation))
     for line in help_lines(explanation):
         click.echo(line)
-    if explanation.reasons:
-        print_table(reason_table(explanation.reasons))
+    _print_reasons(explanation.reasons, every_reason=every_reason)
 
 
-def print_availability(view: AvailabilityView, *, as_json: bool) -> None:
+def print_availability(
+    view: AvailabilityView, *, as_json: bool, every_reason: bool = False
+) -> None:
     if as_json:
         print_json(view)
     else:
@@ -231,9 +239,13 @@ def print_availability(view: AvailabilityView, *, as_json: bool) -> None:
         print_devices(view.devices)
         for line in help_lines(view):
             click.echo(line)
-        if view.reasons:
-            print_table(reason_table(view.reasons))
+        _print_reasons(view.reasons, every_reason=every_reason)
     leave(0 if view.available else EXIT_CODE[ErrorCode.UNSATISFIABLE])
+
+
+def _print_reasons(reasons: Sequence[Reason], *, every_reason: bool) -> None:
+    if reasons:
+        print_table(reason_table(reasons) if every_reason else reason_group_table(reasons))
 
 
 def _print_codes(*, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
 from schemas.gpus.gpu_request import GpuRequest
+from schemas.scheduler.reason_groups import digest
 from schemas.scheduler.reservations import ReservationState
 from schemas.scheduler.views import ReservationView
 from services.cli.completion import complete_ids
@@ -144,7 +145,7 @@ def granted(view: ReservationView) -> ReservationView:
         ReservationState.TIMED_OUT: ErrorCode.TIMEOUT,
         ReservationState.QUEUED: ErrorCode.TIMEOUT,
     }
-    reasons = "; ".join(dict.fromkeys(reason.message for reason in view.reasons)) or view.reason
+    reasons = view.summary or digest(view.reasons) or view.reason
     raise CommandFailed(
         codes.get(view.state, ErrorCode.CONFLICT),
         f"reservation {view.reservation_id} is {view.state.value.replace('_', ' ')}"

@@ -8,7 +8,7 @@ import click
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.policy import PolicyTrial, TriedPolicy
 from schemas.scheduler.views import AvailabilityView
-from services.cli.commands.gpus.insight import print_availability
+from services.cli.commands.gpus.insight import every_reason_option, print_availability
 from services.cli.completion import complete_ids
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import number, print_json, print_table, table_options, wide_option
@@ -41,16 +41,19 @@ def what_if() -> None:
 @what_if.command("request")
 @click.argument("identifier", metavar="ID", shell_complete=complete_ids)
 @request_options(whole_fleet=True)
+@every_reason_option
 @reading
 @wide_option
-def what_if_request(target: Target, identifier: str, request: GpuRequest) -> None:
+def what_if_request(
+    target: Target, identifier: str, request: GpuRequest, every_reason: bool
+) -> None:
     """Say whether a waiting reservation would be granted now had it asked for this instead."""
 
     async def ask(client: "StewardClient") -> AvailabilityView:
         found = await find_reservation(client, identifier)
         return await client.what_if(found.reservation_id, request)
 
-    print_availability(target.ask(ask), as_json=target.as_json)
+    print_availability(target.ask(ask), as_json=target.as_json, every_reason=every_reason)
 
 
 @what_if.command("policy")

@@ -8,6 +8,7 @@ from uuid import UUID
 import click
 
 from schemas.orchestrator.views import ExperimentView, TaskView
+from schemas.scheduler.reason_groups import digest
 from schemas.scheduler.reservations import OPEN_STATES, ReservationState
 from schemas.scheduler.views import ReservationView
 from services.cli.completion import complete_ids
@@ -75,6 +76,6 @@ def state_line(view: ReservationView) -> str:
     devices = [f"{device.node_id}/{device.index}" for device in view.devices]
     if view.state in OPEN_STATES and devices:
         parts.append(" ".join(devices))
-    if why := view.reason or next((reason.message for reason in view.reasons), ""):
+    if why := view.reason or view.summary or digest(view.reasons):
         parts.append(why)
     return "  ".join(parts)

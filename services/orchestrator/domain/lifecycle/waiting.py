@@ -11,6 +11,7 @@ from schemas.executor.attempts import StartExperiment
 from schemas.gpus.device_grant import ClusterPlacement, DeviceGrant
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.orchestrator.experiments import ExperimentStarting, ExperimentState, ExperimentWaiting
+from schemas.scheduler.reason_groups import digest
 from schemas.scheduler.reasons import Reason
 from schemas.scheduler.reservations import (
     CancelReservation,
@@ -270,7 +271,7 @@ def _fail(experiment: Experiment, attempt: Attempt, reason: str, now: datetime) 
 
 
 def _sentence(ending: ReservationEnd) -> str:
-    why = "; ".join(reason.message for reason in ending.reasons) or ending.reason
+    why = digest(ending.reasons) or ending.reason
     how = {
         ReservationState.REJECTED: "the GPUs asked for can never be granted",
         ReservationState.TIMED_OUT: "no GPUs were free within the wait timeout",

@@ -7,7 +7,7 @@ from typing import Final
 from schemas.gpus.device_grant import ShareKind
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.devices import CordonCause, DeviceState
-from schemas.scheduler.reasons import REASON_MEANINGS, Reason, ReasonCode
+from schemas.scheduler.reasons import EXCLUDED_BY_REQUEST, REASON_MEANINGS, Reason, ReasonCode
 from schemas.telemetry.readings import HealthState
 from services.scheduler.domain.model.fleet import (
     NO_HOST_RESOURCES,
@@ -32,26 +32,6 @@ from shared.accelerator_rules.precision import hint_for
 from shared.gpu.free_memory import needed_free_mb
 from shared.gpu.model_names import matches_model
 from shared.gpu.shares import MPS_LABEL, MPS_OF_EACH_GPU, MPS_OF_HOST
-
-NEVER: Final = frozenset(
-    {
-        ReasonCode.NODE_MISMATCH,
-        ReasonCode.UUID_MISMATCH,
-        ReasonCode.MODEL_MISMATCH,
-        ReasonCode.INSUFFICIENT_TOTAL_MEMORY,
-        ReasonCode.COMPUTE_CAPABILITY_MISMATCH,
-        ReasonCode.CUDA_DRIVER_MISMATCH,
-        ReasonCode.NUMA_MISMATCH,
-        ReasonCode.INDEX_MISMATCH,
-        ReasonCode.LABEL_MISMATCH,
-        ReasonCode.SELECTOR_UNKNOWN,
-        ReasonCode.MIG_ENABLED,
-        ReasonCode.NOT_DIVISIBLE,
-        ReasonCode.MIG_PROFILE_MISMATCH,
-        ReasonCode.SHARES_NOT_ENFORCED,
-        ReasonCode.MPS_PER_GPU,
-    }
-)
 
 WITHOUT_WISHES: Final = GpuRequest()
 
@@ -308,7 +288,7 @@ def _predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node
     if code in _PLAIN:
         why = _cordon_text(device) if code is ReasonCode.CORDONED else ""
         return f"{_PLAIN[code]}: {why}" if why else _PLAIN[code]
-    if code in NEVER:
+    if code in EXCLUDED_BY_REQUEST:
         return _mismatch_predicate(code, to_be_made(device, request) or device, request, node)
     if code is ReasonCode.NOT_ADMITTED:
         return f"is on a node that is new: `gpusteward node admit {device.node_id}`"

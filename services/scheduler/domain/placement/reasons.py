@@ -9,14 +9,13 @@ from msgspec.structs import replace
 
 from schemas.base import NodeId
 from schemas.gpus.gpu_request import GpuRequest
-from schemas.scheduler.reason_counts import counted
-from schemas.scheduler.reasons import Reason, ReasonCode
+from schemas.scheduler.reason_groups import LONGEST_DIGEST, digest
+from schemas.scheduler.reasons import EXCLUDED_BY_REQUEST, Reason, ReasonCode
 from schemas.scheduler.reservations import ReservationState
 from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, WHOLE, Device, Fleet, Host
 from services.scheduler.domain.model.namespaces import Quota
 from services.scheduler.domain.placement.device_choice import BALANCED_SHARE, Chosen, choose
 from services.scheduler.domain.placement.eligibility import (
-    NEVER,
     blocks,
     can_ever_serve,
     host_blocks,
@@ -34,11 +33,12 @@ from services.scheduler.domain.placement.gpu_models import (
 )
 from services.scheduler.domain.placement.placement import PlacementContext, eligible, place
 from services.scheduler.domain.placement.shares import SharesRefused, devices_needed, divide_for
+from shared.gpu.model_names import matches_model
 
 MAX_REASONS: Final = 500
 REASONS_PER_CODE: Final = 10
 LONGEST_MESSAGE: Final = 400
-LISTED_REASONS: Final = 2  # so many reasons are in a sentence, more are counted
+LISTED_MODELS: Final = 4
 NEVER_FITS: Final = "can never fit on this fleet"
 WAIT_TIMED_OUT: Final = "its wait timeout passed"
 
@@ -126,7 +126,7 @@ def abridge(reasons: Sequence[Reason], limit: int = MAX_REASONS) -> AbridgedReas
 
     What the request itself excludes comes last: it explains least why a request waits.
     """
-    reasons = sorted(reasons, key=lambda reason: reason.code in NEVER)
+    reasons = sorted(reasons, key=lambda reason: reason.code in EXCLUDED_BY_REQUEST)
     if len(reasons) <= limit:
         return AbridgedReasons(tuple(map(_shortened, reasons)), {})
     seen: Counter[ReasonCode] = Counter()
@@ -156,8 +156,9 @@ def availability_sentence(
     if not reasons:
         return f"{request_text(request)} available on {_listed(node_ids)}"
     if impossible:
-        return f"{request_text(request)} {NEVER_FITS}: {_shortened(reasons[0]).message}"
-    return f"{request_text(request)} not available: {_digest(reasons)}"
+        first = _shortened(reasons[0], LONGEST_DIGEST)
+        return f"{request_text(request)} {NEVER_FITS}: {first.message}"
+    return f"{request_text(request)} not available: {digest(reasons)}"
 
 
 def summary_sentence(
@@ -169,8 +170,8 @@ def summary_sentence(
 ) -> str:
     """A reservation's situation in one sentence."""
     if state is not ReservationState.QUEUED or position is None:
-        return f"{state.value}: {_digest(reasons)}" if reasons else state.value
-    return f"queued at {position} of {length} for {request_text(request)}: {_digest(reasons)}"
+        return f"{state.value}: {digest(reasons)}" if reasons else state.value
+    return f"queued at {position} of {length} for {request_text(request)}: {digest(reasons)}"
 
 
 def request_text(request: GpuRequest) -> str:
@@ -206,6 +207,7 @@ def _impossible(
             message=(
                 f"{_of_one_node(request)} asked for, no node has"
                 f" {f'more than {counts[largest]}' if counts[largest] else 'any'} that match"
+                f"{'' if counts[largest] else _what_there_is(fleet, request)}"
             ),
             node_id=largest if counts[largest] else None,
         )
@@ -222,11 +224,27 @@ def _impossible(
         host = Host(node=fleet.node(node_id))
         for device in devices:
             for code in blocks(device, request, host.node):
-                if code in NEVER:
+                if code in EXCLUDED_BY_REQUEST:
                     yield reason_for(code, device, request, host.node)
         if devices:
             for code in host_blocks(host, request, NO_HOST_RESOURCES):
                 yield host_reason(code, host, request)
+
+
+def _what_there_is(fleet: Fleet, request: GpuRequest) -> str:
+    """Return what the fleet has instead of the nodes or models that nothing in it is."""
+    if request.node_ids and not any(each in fleet.nodes for each in request.node_ids):
+        return f": there is no node {_listed(request.node_ids)}, but {_listed(tuple(fleet.nodes))}"
+    gpus = [
+        device for devices in fleet.nodes.values() for device in devices if not device.parent_uuid
+    ]
+    if any(matches_model(device.name, request.gpu_models) for device in gpus):
+        return ""
+    models = Counter(device.name for device in gpus).most_common()
+    has = [f"{count} {name}" for name, count in models[:LISTED_MODELS]]
+    if len(models) > LISTED_MODELS:
+        has.append(f"{many(len(models) - LISTED_MODELS, 'other model')}")
+    return f": no GPU is {' or '.join(request.gpu_models)}, there are {', '.join(has)}"
 
 
 def _of_one_node(request: GpuRequest) -> str:
@@ -341,18 +359,10 @@ def _mixed_reason(request: GpuRequest, has: str) -> Reason:
     )
 
 
-def _shortened(reason: Reason) -> Reason:
-    if len(reason.message) <= LONGEST_MESSAGE:
+def _shortened(reason: Reason, longest: int = LONGEST_MESSAGE) -> Reason:
+    if len(reason.message) <= longest:
         return reason
-    return replace(reason, message=f"{reason.message[: LONGEST_MESSAGE - 1]}…")
-
-
-def _digest(reasons: Sequence[Reason]) -> str:
-    messages = dict.fromkeys(_shortened(reason).message for reason in reasons)
-    if len(messages) <= LISTED_REASONS:
-        return "; ".join(messages)
-    codes = Counter(reason.code for reason in reasons)
-    return counted(dict(sorted(codes.most_common(), key=lambda item: item[0] in NEVER)))
+    return replace(reason, message=f"{reason.message[: longest - 1]}…")
 
 
 def _listed(node_ids: Sequence[NodeId]) -> str:

@@ -8,11 +8,20 @@ from schemas.gpus.device_grant import ClusterPlacement
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.scheduler.reasons import ChangeKind, Reason, ReasonCode, Suggestion
+from schemas.scheduler.reservations import ReservationState
 from schemas.scheduler.views import AvailabilityView, Replay, ReplayedDecision
 from services.cli.commands.gpus.insight import print_replay, starting_lines
+from services.cli.commands.gpus.reservations import granted
+from services.cli.commands.tasks.watch import state_line
 from services.cli.display.output import until
-from services.cli.display.tables import help_lines
-from tests.support.worlds.gateway_views import NOW, make_attempt, make_experiment
+from services.cli.display.reason_tables import (
+    NO_END,
+    help_lines,
+    reason_group_table,
+    reason_table,
+)
+from services.cli.failures import CommandFailed
+from tests.support.worlds.gateway_views import NOW, make_attempt, make_experiment, make_reservation
 
 
 def test_help_says_when_it_starts_what_would_help_and_what_is_left_out() -> None:
@@ -39,6 +48,56 @@ def test_help_says_when_it_starts_what_would_help_and_what_is_left_out() -> None
     )
     assert help_lines(AvailabilityView(available=True, message="")) == []
     assert until(NOW, NOW + timedelta(hours=1)) == "0s"
+
+
+FLEET_REASONS = tuple(
+    Reason(
+        code=ReasonCode.HELD,
+        message=f"GPU {n % 8} on gpu-{n // 8:02} is held by job-{n % 9} (reservation {n % 9})",
+        node_id=f"gpu-{n // 8:02}",
+        device_uuid=f"GPU-{n}",
+    )
+    for n in range(128)
+)
+
+
+def test_a_refusal_of_128_gpus_is_a_sentence() -> None:
+    rejected = make_reservation(state=ReservationState.REJECTED, reasons=FLEET_REASONS)
+
+    with pytest.raises(CommandFailed) as refusal:
+        granted(rejected)
+
+    message = str(refusal.value)
+    assert "128 GPUs held by 9 reservations (job-0, job-1, 7 more)" in message
+    assert len(message) <= 300
+
+
+def test_a_watched_reservation_has_its_summary_in_its_line() -> None:
+    waiting = make_reservation(
+        state=ReservationState.QUEUED, devices=(), reasons=FLEET_REASONS[:10], summary="8 are held"
+    )
+
+    assert state_line(waiting).endswith("queued  8 are held")
+
+
+def test_reasons_of_128_gpus_are_a_row_a_holder() -> None:
+    table = reason_group_table(FLEET_REASONS)
+
+    assert len(table.rows) == 9
+    assert table.rows[0] == [
+        "held",
+        "15",
+        "gpu-00, gpu-01, gpu-02, gpu-03 and 11 more",
+        "each is held by job-0 (reservation 0)",
+    ]
+    assert len(reason_table(FLEET_REASONS).rows) == 128
+
+
+def test_a_start_that_nobody_can_tell_is_said_to_be_unknown() -> None:
+    waits = AvailabilityView(available=False, message="")
+
+    assert help_lines(waits, NOW) == [f"expected start: unknown, {NO_END}"]
+    assert help_lines(AvailabilityView(available=False, message="", impossible=True), NOW) == []
 
 
 def test_a_replay_says_of_each_decision_whether_it_is_the_same(

@@ -301,6 +301,31 @@ def test_the_end_of_a_reservation_that_nothing_was_started_under(
         assert "there are none" in decision.experiment.reason
 
 
+def test_an_experiment_that_never_fits_128_gpus_says_so_in_a_sentence() -> None:
+    reasons = tuple(
+        Reason(
+            code=ReasonCode.MODEL_MISMATCH,
+            message=f"GPU {n % 8} on gpu-{n // 8:02} is a NVIDIA L40S, not any of A100",
+            node_id=f"gpu-{n // 8:02}",
+            device_uuid=f"GPU-{n}",
+        )
+        for n in range(128)
+    )
+
+    decision = waiting.on_reservation_end(
+        make_experiment(State.WAITING),
+        make_attempt(),
+        replace(end(ReservationState.REJECTED), reasons=reasons),
+        NOW,
+        task_held_gpus=False,
+    )
+
+    assert decision is not None
+    assert decision.experiment.reason == (
+        "the GPUs asked for can never be granted: 128 GPUs of another model"
+    )
+
+
 def test_the_same_end_of_a_reservation_again_changes_nothing() -> None:
     attempt = make_attempt(reservation_revision=3)
     timed_out = end(ReservationState.TIMED_OUT, revision=3)

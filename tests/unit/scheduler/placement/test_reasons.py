@@ -238,7 +238,7 @@ def test_what_can_never_be_had_is_said_as_its_rejection_says_it() -> None:
 
     assert availability_sentence(request, reasons, (), impossible=True) == (
         "3 GPUs can never fit on this fleet: 3 GPUs of one node asked for, no node has any that"
-        " match"
+        " match: no GPU is A100, there are 2 NVIDIA H100 80GB HBM3"
     )
 
 

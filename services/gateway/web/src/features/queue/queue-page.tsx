@@ -42,7 +42,7 @@ function QueueTable({ waiting }: { waiting: ReservationView[] }) {
             <Table.Th>Who</Table.Th>
             <Table.Th>Asks for</Table.Th>
             <Table.Th className="number">Waits for</Table.Th>
-            <Table.Th>First reason</Table.Th>
+            <Table.Th>Why it waits</Table.Th>
           </Table.Tr>
         </Table.Thead>
         <Table.Tbody>
@@ -66,7 +66,7 @@ function QueueTable({ waiting }: { waiting: ReservationView[] }) {
                 <Table.Td className="number" title={fullMoment(each.requested_at)}>
                   {duration(Math.round(secondsSince(each.requested_at, now) ?? 0))}
                 </Table.Td>
-                <Table.Td>{each.reasons[0]?.message ?? each.reason}</Table.Td>
+                <Table.Td>{each.summary || each.reason}</Table.Td>
               </Table.Tr>,
               isOpen && (
                 <Table.Tr key={`${each.reservation_id}-why`}>

@@ -1,7 +1,6 @@
-import { Link } from "react-router";
 import type { ExperimentDetail, Failure, GpuMemoryTrend } from "@schemas/messages";
 import { CopyText } from "@/components/copy-text";
-import { paths } from "@/lib/paths";
+import { byNodes } from "@/lib/gathered-reasons";
 import { moment } from "@/lib/time";
 import { gibibytes, whole } from "@/lib/units";
 import classes from "./troubles.module.css";
@@ -56,14 +55,9 @@ export function WaitingBlock({ experiment }: { experiment: ExperimentDetail }) {
       )}
       {missing.includes("scheduler") && <div className="dim">The scheduler does not answer now.</div>}
       <ul>
-        {reasons.map((reason, index) => (
-          <li key={index}>
-            {reason.node_id && (
-              <Link to={reason.device_uuid ? paths.gpu(reason.node_id, reason.device_uuid) : paths.fleet()}>
-                {reason.node_id}
-              </Link>
-            )}{" "}
-            {reason.message}
+        {byNodes(reasons).map(({ nodes, sentences }) => (
+          <li key={nodes}>
+            {nodes}: {sentences.map(({ message }) => message).join("; ")}
           </li>
         ))}
       </ul>

@@ -2,9 +2,9 @@ import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import type { ReservationView } from "@schemas/messages";
 import { Failure, Loaded } from "@/components/page";
+import { byNodes } from "@/lib/gathered-reasons";
 import { useMe } from "@/lib/session";
 import { moment, roughly, secondsSince, useNow } from "@/lib/time";
-import { byNodes } from "../gathered-reasons";
 import { explanationOptions, useReplaceRequest } from "../api/get-queue";
 
 /** All reasons by node, when it starts, and the smallest change with which it would run. */
