@@ -13,8 +13,9 @@ from schemas.orchestrator.experiments import ExperimentState, TaskState
 from schemas.orchestrator.views import ExperimentView, TaskView
 from services.cli.display.output import settings_text
 from services.cli.display.slow_reader import say, say_printed
+from services.cli.display.task_outcome import outcome_lines
 from services.cli.display.task_progress import TaskProgress, all_succeeded, gpu_line
-from services.cli.display.task_results import ending_lines, print_results
+from services.cli.display.task_results import print_results
 from services.cli.interruption import interrupts
 from shared.client.errors import ApiError
 from shared.client.http import StewardClient
@@ -44,7 +45,7 @@ async def follow_to_end(client: StewardClient, task_id: UUID) -> int:
         finally:
             await cancelled(canceller)
         experiments = await _with_summaries(client, task_id, changed)
-    succeeded = await _print_end(progress, experiments)
+    succeeded = await _print_end(progress, experiments, client.address.url)
     is_cancelled = progress.task is not None and progress.task.state is TaskState.CANCELLED
     if is_cancelled and interrupted.is_set():
         return INTERRUPTED_EXIT_CODE
@@ -59,32 +60,30 @@ async def watch_to_end(client: StewardClient, task_id: UUID) -> int:
         with _display(progress) as show:
             await _until_finished(client, task_id, progress, changed, show)
         experiments = await _with_summaries(client, task_id, changed)
-    return 0 if await _print_end(progress, experiments) else 1
+    return 0 if await _print_end(progress, experiments, client.address.url) else 1
 
 
-async def _print_end(progress: TaskProgress, experiments: tuple[ExperimentView, ...]) -> bool:
+async def _print_end(
+    progress: TaskProgress, experiments: tuple[ExperimentView, ...], url: str
+) -> bool:
     """Whether everything succeeded."""
     task = progress.task
     if task is None:
         raise RuntimeError("the task was not read")
-    await say_printed(lambda: print_outcome(task, experiments))
+    await say_printed(lambda: print_outcome(task, experiments, url))
     return task.state is not TaskState.CANCELLED and all_succeeded(experiments)
 
 
-def print_outcome(task: TaskView, experiments: tuple[ExperimentView, ...]) -> None:
-    """One sentence about the task, then its tables."""
+def print_outcome(task: TaskView, experiments: tuple[ExperimentView, ...], url: str) -> None:
+    """Print one sentence about the task, then its tables, its best and what to do next."""
     succeeded = sum(each.state is ExperimentState.SUCCEEDED for each in experiments)
     click.echo(
         f"task {task.task_name} {task.state.value}: {succeeded} of {len(experiments)}"
         f" experiments succeeded{f' ({task.reason})' if task.reason else ''}\n"
     )
     print_results(experiments, task.objective, task.trust)
-    best = [each for each in experiments if each.experiment_id == task.best_experiment_id]
-    for each in best:
-        click.echo(f"\nbest: experiment {each.ordinal}, {settings_text(each.parameters)}")
-    if succeeded and not best:
-        click.echo("\nbest: none; each has no score, or failed at a load that another one served")
-    for line in ending_lines(task):
+    click.echo()
+    for line in outcome_lines(task, experiments, url):
         click.echo(line)
 
 

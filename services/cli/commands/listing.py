@@ -12,6 +12,7 @@ from schemas.orchestrator.views import ExperimentView, TaskView
 from schemas.results.measurements import GpuMemoryTrend
 from schemas.scheduler.devices import DeviceState
 from schemas.scheduler.reservations import ReservationState
+from schemas.scheduler.views import ReservationView
 from schemas.task.benchmark import BenchmarkResult
 from services.cli.completion import complete_ids, complete_nodes
 from services.cli.display.allocation_map import map_table
@@ -33,7 +34,7 @@ from services.cli.display.tables import (
     short,
     task_table,
 )
-from services.cli.lookup import Found, find, find_task
+from services.cli.lookup import find, find_task
 from services.cli.options import (
     Target,
     namespace_option,
@@ -267,9 +268,11 @@ def show(target: Target, identifier: str) -> None:
         elif target.as_json:
             print_json(found)
         elif isinstance(found, TaskView):
-            _print_found(found, await client.experiments(found.task_id))
+            _print_task(found, await client.experiments(found.task_id), client.address.url)
+        elif isinstance(found, ExperimentView):
+            _print_experiment(found)
         else:
-            _print_found(found, (found,) if isinstance(found, ExperimentView) else ())
+            _print_reservation(found)
         if isinstance(found, ExperimentView) and not target.as_json:
             _print_joined(await client.experiment_document(found.experiment_id))
 
@@ -295,37 +298,38 @@ def _print_joined(document: dict[str, Any]) -> None:
             click.echo(remark)
 
 
-def _print_found(found: Found, of_it: tuple[ExperimentView, ...]) -> None:
-    from services.cli.display.task_results import (
-        WHOLE_LOG_TAIL,
-        ending_lines,
-        origin_lines,
-        print_results,
-    )
+def _print_task(task: TaskView, experiments: tuple[ExperimentView, ...], url: str) -> None:
+    from services.cli.display.task_outcome import outcome_lines
+    from services.cli.display.task_results import print_results
 
-    if isinstance(found, TaskView):
-        click.echo(f"task {found.task_id}  {found.task_name}  {found.state.value}")
-        if found.imported_at is not None:
-            click.echo(f"imported {found.imported_at:%Y-%m-%d %H:%M} UTC: measured elsewhere")
-        for note in (*found.notes, *((found.reason,) if found.reason else ())):
-            click.echo(note)
-        print_results(of_it, found.objective, found.trust)
-        for line in ending_lines(found):
-            click.echo(line)
-    elif isinstance(found, ExperimentView):
-        print_table(experiment_table(of_it))
-        for line in origin_lines(found):
-            click.echo(line)
-        print_results(of_it, None, log_lines=WHOLE_LOG_TAIL)
-    else:
-        print_table(reservation_table([found]))
-        for line in filter(None, (found.reason, found.summary)):
-            click.echo(line)
-        if found.reasons:
-            print_table(reason_group_table(found.reasons))
-        for device in found.devices:
-            mark = "  simulated" if device.simulated else ""
-            click.echo(
-                f"{short(found.reservation_id)}  {device.node_id}/{device.index}"
-                f"  {device.name}  {device.uuid}{mark}"
-            )
+    click.echo(f"task {task.task_id}  {task.task_name}  {task.state.value}")
+    if task.imported_at is not None:
+        click.echo(f"imported {task.imported_at:%Y-%m-%d %H:%M} UTC: measured elsewhere")
+    for note in (*task.notes, *((task.reason,) if task.reason else ())):
+        click.echo(note)
+    print_results(experiments, task.objective, task.trust)
+    for line in outcome_lines(task, experiments, url):
+        click.echo(line)
+
+
+def _print_experiment(experiment: ExperimentView) -> None:
+    from services.cli.display.task_results import WHOLE_LOG_TAIL, origin_lines, print_results
+
+    print_table(experiment_table([experiment]))
+    for line in origin_lines(experiment):
+        click.echo(line)
+    print_results([experiment], None, log_lines=WHOLE_LOG_TAIL)
+
+
+def _print_reservation(reservation: ReservationView) -> None:
+    print_table(reservation_table([reservation]))
+    for line in filter(None, (reservation.reason, reservation.summary)):
+        click.echo(line)
+    if reservation.reasons:
+        print_table(reason_group_table(reservation.reasons))
+    for device in reservation.devices:
+        mark = "  simulated" if device.simulated else ""
+        click.echo(
+            f"{short(reservation.reservation_id)}  {device.node_id}/{device.index}"
+            f"  {device.name}  {device.uuid}{mark}"
+        )

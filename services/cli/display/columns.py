@@ -18,8 +18,9 @@ class Table:
     `numeric` ones are aligned to the right. Where a terminal is too narrow, text of the `shortened`
     is cut and that of the `wrapped` is broken into lines, then whole columns are left out: those
     without any content first, then those that `important` does not name, from the right, then its
-    last. The first column always stays, and nothing else is ever cut. Where the `noted` column is
-    not shown in full, `notes` say it below.
+    last. The first column always stays, and nothing else is ever cut. Text of the `whole` is cut
+    only where the columns that are more important leave it no room. Where the `noted` column is not
+    shown in full, `notes` say it below.
     """
 
     headings: Sequence[str]
@@ -29,6 +30,7 @@ class Table:
     important: Sequence[str] = ()
     shortened: frozenset[str] = frozenset()
     wrapped: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()
     noted: str = ""
     notes: Sequence[str] = ()
 
@@ -79,8 +81,11 @@ def fit(table: Table, width: int | None = None) -> list[Column]:
         _narrowest(table, heading, cells)
         for heading, cells in zip(table.headings, _columns(table), strict=True)
     ]
-    by_importance = _by_importance(table)
-    shown = list(by_importance)
+    shown = _by_importance(table)
+    for place, n in enumerate(shown):
+        if table.headings[n] in table.whole:
+            room = width - _total([*(narrowest[before] for before in shown[:place]), 0])
+            narrowest[n] = max(narrowest[n], min(natural[n], room))
     while len(shown) > 1 and _total([narrowest[n] for n in shown]) > width:
         shown.pop()
     spare = max(0, width - _total([narrowest[n] for n in shown]))

@@ -1,6 +1,6 @@
 """The result of a task: experiments by rank, and what their GPUs did."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -25,6 +25,13 @@ from shared.benchmarks.verdicts.run_settings import other_settings
 from shared.benchmarks.verdicts.trust import trust_lines, trusted_text
 
 SIMULATED_ENGINE: Final = "simulated"
+# The column of what an objective ranks by, where there is one.
+_MEASURED_IN: Final[Mapping[Objective | None, tuple[str, ...]]] = {
+    Objective.MINIMIZE_LATENCY: ("e2e s",),
+    Objective.MAXIMIZE_THROUGHPUT: ("max per GPU",),
+    Objective.MINIMIZE_TTFT: ("ttft ms",),
+    Objective.MINIMIZE_TPOT: ("tpot ms",),
+}
 LOG_LINES: Final = 3
 WHOLE_LOG_TAIL: Final = 1_000
 
@@ -140,13 +147,18 @@ def result_table(
         rows,
         title=title,
         numeric=numeric,
-        important=(
-            *("rank", "#", "id", "state", "parameters", *mean_heading, *searched, "levels"),
-            *("ttft ms", "tpot ms"),
-            *("e2e s", "output tok/s", "per GPU", "max total tok/s", "max per GPU", "requests"),
-            "e2e p99 s",
+        important=tuple(
+            dict.fromkeys(
+                (
+                    *("rank", "#", *mean_heading, *searched, *_MEASURED_IN.get(objective, ())),
+                    *("parameters", "state", "levels", "ttft ms", "tpot ms", "e2e s"),
+                    *("output tok/s", "per GPU", "max total tok/s", "max per GPU", "requests"),
+                    *("e2e p99 s", "attempts", "id"),
+                )
+            )
         ),
         shortened=frozenset({"parameters"}),
+        whole=frozenset({"parameters"}),
     )
 
 

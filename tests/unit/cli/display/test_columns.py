@@ -1,6 +1,7 @@
 """Which columns a table shows on a narrow terminal, and that numbers are never cut."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -174,6 +175,34 @@ def test_names_are_shortened_and_sentences_wrapped_before_a_column_goes() -> Non
         "                                     another",
         "b2  short                  9  -      nothing",
     ]
+
+
+@pytest.mark.parametrize("width", [100, 120, 160])
+def test_three_flags_of_vllm_are_whole_where_metrics_go(width: int) -> None:
+    flags = [
+        {"tensor-parallel-size": n, "max-num-seqs": 32 * n, "enable-chunked-prefill": n < 8}
+        for n in (4, 8)
+    ]
+    runs = [
+        make_experiment(n, parameters=each, objective_score=1.0, metrics=make_metrics())
+        for n, each in enumerate(flags, 1)
+    ]
+    table = result_table(runs, Objective.MINIMIZE_LATENCY)
+
+    text = plain_text(table, width)
+
+    shown = [table.headings[column.number] for column in fit(table, width)]
+    assert "tensor-parallel-size=8 max-num-seqs=256 enable-chunked-prefill=False" in text
+    assert {"rank", "#", "e2e s", "parameters"} <= set(shown)
+    assert "id" not in shown
+
+
+def test_a_whole_column_is_cut_where_the_more_important_need_its_room() -> None:
+    table = replace(ROWS, whole=frozenset({"name"}), important=("n", "name"))
+
+    assert left_out(table, fit(table, 40)) == ["empty", "says"]
+    assert "a rather long title" in plain_text(table, 40)
+    assert "a rather long…" in plain_text(table, 28)
 
 
 def test_a_heading_is_broken_at_its_spaces_where_that_makes_room() -> None:

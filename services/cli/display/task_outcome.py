@@ -1,0 +1,30 @@
+"""What a task has come to: its best configuration, how far to trust it, and what to do next."""
+
+from collections.abc import Iterator, Sequence
+
+from schemas.orchestrator.experiments import FINISHED_TASK_STATES, ExperimentState
+from schemas.orchestrator.views import ExperimentView, TaskView
+from services.cli.display.output import settings_text
+from services.cli.display.tables import short
+from services.cli.display.task_results import ending_lines
+
+NO_BEST = "best: none; each has no score, or failed at a load that another one served"
+
+
+def outcome_lines(task: TaskView, experiments: Sequence[ExperimentView], url: str) -> Iterator[str]:
+    """Return the lines below the results; `url` is the platform's."""
+    is_over = task.state in FINISHED_TASK_STATES
+    best = next((e for e in experiments if e.experiment_id == task.best_experiment_id), None)
+    if best is not None:
+        which = "best" if is_over else "best so far"
+        yield f"{which}: experiment {best.ordinal}, {settings_text(best.parameters)}"
+    elif is_over and any(each.state is ExperimentState.SUCCEEDED for each in experiments):
+        yield NO_BEST
+    yield from ending_lines(task)
+    yield from _next_lines(task, best, url)
+
+
+def _next_lines(task: TaskView, best: ExperimentView | None, url: str) -> Iterator[str]:
+    if best is not None:
+        yield f"to use it: `gpusteward report task {short(task.task_id)}` has the command lines"
+    yield f"page: {url}/tasks/{task.task_id}"

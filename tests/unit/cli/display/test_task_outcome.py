@@ -1,0 +1,39 @@
+"""What stands below a task's results, while it runs and at its end."""
+
+from schemas.orchestrator.experiments import ExperimentState, TaskState
+from services.cli.display.task_outcome import NO_BEST, outcome_lines
+from tests.support.worlds.gateway_views import make_experiment, make_task
+
+URL = "http://127.0.0.1:8470"
+
+
+def test_the_best_is_named_with_how_to_use_it_and_the_page() -> None:
+    best = make_experiment(2, parameters={"max-num-seqs": 64})
+    task = make_task(state=TaskState.COMPLETED, best_experiment_id=best.experiment_id)
+
+    lines = list(outcome_lines(task, [make_experiment(1), best], URL))
+
+    assert lines == [
+        "best: experiment 2, max-num-seqs=64",
+        f"to use it: `gpusteward report task {str(task.task_id)[-12:]}` has the command lines",
+        f"page: {URL}/tasks/{task.task_id}",
+    ]
+
+
+def test_a_running_task_has_a_best_so_far() -> None:
+    best = make_experiment(1)
+    task = make_task(state=TaskState.RUNNING, best_experiment_id=best.experiment_id)
+
+    first, *_ = outcome_lines(task, [best], URL)
+
+    assert first.startswith("best so far: experiment 1, ")
+
+
+def test_without_a_best_only_an_end_says_there_is_none() -> None:
+    scored = [make_experiment(1, state=ExperimentState.SUCCEEDED)]
+
+    ended = list(outcome_lines(make_task(state=TaskState.COMPLETED), scored, URL))
+    running = list(outcome_lines(make_task(state=TaskState.RUNNING), scored, URL))
+
+    assert ended[0] == NO_BEST
+    assert [line.partition(":")[0] for line in running] == ["page"]
