@@ -54,8 +54,12 @@ def _nodes_text(node_ids: Sequence[str]) -> str:
 
 
 def explanation_text(explanation: Explanation) -> str:
-    """Return the sentence above the reasons."""
-    return f"reservation {explanation.reservation_id}: {explanation.summary}"
+    """Return the sentence above the reasons, below what it is about."""
+    where = ""
+    if explanation.queue_position is not None:
+        where = f", position {explanation.queue_position} of {explanation.queue_length}"
+    state = explanation.state.value
+    return f"reservation {explanation.reservation_id}: {state}{where}\n{explanation.summary}"
 
 
 def help_lines(view: Explanation | AvailabilityView, now: datetime | None = None) -> list[str]:

@@ -256,6 +256,7 @@ async def test_why_says_every_reason_of_an_experiment_that_waits(command: Comman
 
     assert ended.out == (
         f"reservation {reservation}: queued, position 2 of 3\n2 GPUs are wanted, 1 is free\n"
+        "expected start: unknown, a lease or a duration that matters has no end yet\n"
     )
 
 

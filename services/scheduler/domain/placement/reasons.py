@@ -201,13 +201,14 @@ def _impossible(
     large = len(able)
     counts = {node_id: len(each.positions) for node_id, each in usable.items()}
     largest = max(counts, key=lambda node_id: counts[node_id])
+    excluded = list(_excluded(fleet, request))
     if counts[largest] < devices_needed(request):
         yield Reason(
             code=ReasonCode.EXCEEDS_LARGEST_NODE,
             message=(
                 f"{_of_one_node(request)} asked for, no node has"
                 f" {f'more than {counts[largest]}' if counts[largest] else 'any'} that match"
-                f"{'' if counts[largest] else _what_there_is(fleet, request)}"
+                f"{'' if counts[largest] else f': {_what_there_is(fleet, request, excluded)}'}"
             ),
             node_id=largest if counts[largest] else None,
         )
@@ -220,6 +221,11 @@ def _impossible(
             code=ReasonCode.TOO_FEW_NODES,
             message=f"{request_text(request)} asked for, no more than {large} will ever have that",
         )
+    yield from excluded
+
+
+def _excluded(fleet: Fleet, request: GpuRequest) -> Iterator[Reason]:
+    """Return what the request itself excludes of devices, and nodes that are too small for it."""
     for node_id, devices in fleet.nodes.items():
         host = Host(node=fleet.node(node_id))
         for device in devices:
@@ -231,20 +237,20 @@ def _impossible(
                 yield host_reason(code, host, request)
 
 
-def _what_there_is(fleet: Fleet, request: GpuRequest) -> str:
+def _what_there_is(fleet: Fleet, request: GpuRequest, excluded: Sequence[Reason]) -> str:
     """Return what the fleet has instead of the nodes or models that nothing in it is."""
     if request.node_ids and not any(each in fleet.nodes for each in request.node_ids):
-        return f": there is no node {_listed(request.node_ids)}, but {_listed(tuple(fleet.nodes))}"
+        return f"there is no node {_listed(request.node_ids)}, but {_listed(tuple(fleet.nodes))}"
     gpus = [
         device for devices in fleet.nodes.values() for device in devices if not device.parent_uuid
     ]
     if any(matches_model(device.name, request.gpu_models) for device in gpus):
-        return ""
+        return digest(excluded)
     models = Counter(device.name for device in gpus).most_common()
     has = [f"{count} {name}" for name, count in models[:LISTED_MODELS]]
     if len(models) > LISTED_MODELS:
         has.append(f"{many(len(models) - LISTED_MODELS, 'other model')}")
-    return f": no GPU is {' or '.join(request.gpu_models)}, there are {', '.join(has)}"
+    return f"no GPU is {' or '.join(request.gpu_models)}, there are {', '.join(has)}"
 
 
 def _of_one_node(request: GpuRequest) -> str:

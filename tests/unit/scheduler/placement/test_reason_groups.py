@@ -95,7 +95,16 @@ def test_gpus_that_never_match_are_told_as_that_alone() -> None:
             id="model",
         ),
         pytest.param(GpuRequest(node_ids=("gpu-99",)), "there is no node gpu-99, but", id="node"),
-        pytest.param(GpuRequest(min_memory_mb=900_000), "no node has any that match", id="memory"),
+        pytest.param(
+            GpuRequest(min_memory_mb=900_000),
+            "no node has any that match: 128 GPUs with too little memory",
+            id="memory",
+        ),
+        pytest.param(
+            GpuRequest(gpu_models=("H100",), min_memory_mb=900_000),
+            "88 GPUs of another model, 40 GPUs with too little memory",
+            id="model with memory",
+        ),
     ],
 )
 def test_what_no_gpu_of_128_is_takes_one_sentence(request_: GpuRequest, said: str) -> None:
