@@ -11,6 +11,7 @@ from schemas.orchestrator.experiments import ExperimentState, TaskState
 from schemas.orchestrator.views import ExperimentView, TaskView
 from schemas.results.measurements import GpuMemoryTrend
 from schemas.scheduler.devices import DeviceState
+from schemas.scheduler.reason_groups import digest
 from schemas.scheduler.reservations import ReservationState
 from schemas.scheduler.views import ReservationView
 from schemas.task.benchmark import BenchmarkResult
@@ -24,7 +25,6 @@ from services.cli.display.output import (
     table_options,
     wide_option,
 )
-from services.cli.display.reason_tables import reason_group_table
 from services.cli.display.tables import (
     experiment_table,
     imported_table,
@@ -323,10 +323,11 @@ def _print_experiment(experiment: ExperimentView) -> None:
 
 def _print_reservation(reservation: ReservationView) -> None:
     print_table(reservation_table([reservation]))
-    for line in filter(None, (reservation.reason, reservation.summary)):
+    why = reservation.summary or digest(reservation.reasons)
+    for line in filter(None, (reservation.reason, why)):
         click.echo(line)
     if reservation.reasons:
-        print_table(reason_group_table(reservation.reasons))
+        click.echo(f"`gpusteward why {short(reservation.reservation_id)}` has its reasons")
     for device in reservation.devices:
         mark = "  simulated" if device.simulated else ""
         click.echo(
