@@ -50,8 +50,14 @@ def digest(reasons: Sequence[Reason]) -> str:
     messages = dict.fromkeys(each.message for each in reasons)
     if len(messages) <= LISTED_MESSAGES and len(whole := "; ".join(messages)) <= LONGEST_DIGEST:
         return whole
-    by_code = list(_by_code(_relevant(reasons)).items())
-    parts = [_shortened(_part(code, alike)) for code, alike in by_code]
+    says_what_there_is = any(
+        each.code is ReasonCode.EXCEEDS_LARGEST_NODE and each.node_id is None for each in reasons
+    )
+    parts = [
+        _shortened(_part(code, alike))
+        for code, alike in _by_code(_relevant(reasons)).items()
+        if not (says_what_there_is and code in EXCLUDED_BY_REQUEST)
+    ]
     fitting = parts[:1]
     for part in parts[1:]:
         if len(", ".join([*fitting, part])) > LONGEST_DIGEST:
