@@ -79,6 +79,7 @@ class FailureKind(StrEnum):
     CUDA_ERROR = "cuda_error"
     PORT_TAKEN = "port_taken"
     POWER_LIMIT_REFUSED = "power_limit_refused"
+    SM_CLOCK_REFUSED = "sm_clock_refused"
     DISK_FULL = "disk_full"
     READINESS_TIMEOUT = "readiness_timeout"
     UNSCHEDULABLE = "unschedulable"
@@ -155,8 +156,9 @@ class StartExperiment(ScopedCommand, frozen=True, kw_only=True, tag="executor.st
     With `devices` of several nodes it goes to the executor of the first one, without a `gang`; this
     coordinator sends it on, with one, to each other node, in the order in which they appear.
 
-    With `cluster` there are no `devices`; the executor is the cluster's. `power_limit_w` is set on
-    each device before the engine starts; the device's agent takes it back with the reservation.
+    With `cluster` there are no `devices`; the executor is the cluster's. `power_limit_w`
+    and `sm_clock_mhz`, a locked clock, are set on each device before the engine starts; the
+    device's agent takes them back with the reservation.
     """
 
     key_field: ClassVar[str | None] = "executor_id"
@@ -178,6 +180,7 @@ class StartExperiment(ScopedCommand, frozen=True, kw_only=True, tag="executor.st
     gang: GangPlace | None = None
     cluster: ClusterPlacement | None = None
     power_limit_w: Annotated[float, Meta(gt=0)] | None = None
+    sm_clock_mhz: PositiveInt | None = None
 
 
 class CancelExperiment(ScopedCommand, frozen=True, kw_only=True, tag="executor.cancel_experiment"):

@@ -1771,6 +1771,7 @@ export type FailureKind =
   | "rank_failed"
   | "readiness_timeout"
   | "runtime_unavailable"
+  | "sm_clock_refused"
   | "timeout"
   | "unschedulable";
 
@@ -2390,8 +2391,9 @@ export interface GpuPodView {
  * `models` if there are any; not so with `mixed_models`. Those of a `preemptible` task are
  * interrupted for requests of higher priority, and repeated once GPUs are free again.
  *
- * `power_limit_w` is the limit of each GPU while an experiment runs: one value, or a list to
- * search, such as for `maximize_tokens_per_joule`. It is taken back afterwards.
+ * `power_limit_w` is the limit of each GPU while an experiment runs, `sm_clock_mhz` the clock that
+ * its multiprocessors are locked to: one value, or a list to search, such as for
+ * `maximize_tokens_per_joule`. They are taken back afterwards.
  *
  * With `shares` each experiment has a part of a GPU instead: 0.25 is a quarter of one, and of its
  * memory. They are on one GPU if one has so much, unless `share_strategy` is `fill`; the rest as in
@@ -2442,6 +2444,7 @@ export interface GpuPreferences {
   resource?: string | null;
   resource_amounts?: Record<string, number>;
   power_limit_w?: number | number[] | null;
+  sm_clock_mhz?: number | number[] | null;
 }
 
 /** `hourly` by parts of models' names in lower case, of which the longest counts. */
@@ -2707,8 +2710,8 @@ export type HealthAction = "drain" | "ignore" | "reset" | "restart_application";
 /**
  * A change of health. `device_uuid` null means the whole agent.
  *
- * `action` is what to do about it and `action_source` where that advice comes from. The power limit
- * changes carry the new limit and the reservation it was asked for.
+ * `action` is what to do about it and `action_source` where that advice comes from. The changes of
+ * power limit and locked clock carry the new one and the reservation it was asked for.
  */
 export interface HealthChanged {
   type: "telemetry.health_changed";
@@ -2726,6 +2729,7 @@ export interface HealthChanged {
   action_source: string | null;
   reservation_id: string | null;
   power_limit_w: number | null;
+  sm_clock_mhz: number | null;
 }
 
 /** What happened to a device or to the agent. */
@@ -2745,6 +2749,8 @@ export type HealthKind =
   | "probe_recovered"
   | "row_remap_failed"
   | "row_remap_pending"
+  | "sm_clock_locked"
+  | "sm_clock_restored"
   | "source_failed"
   | "source_recovered"
   | "xid";
@@ -3697,6 +3703,7 @@ export interface PlannedExperiment {
   memory_source: MemorySource;
   preflight: Finding[];
   power_limit_w: number | null;
+  sm_clock_mhz: number | null;
 }
 
 /**
@@ -4937,10 +4944,12 @@ export interface SetNamespace {
 }
 
 /**
- * Cap a device's power; null restores what was set before the first cap.
+ * Cap a device's power, lock its SM clock, or both; one that is null stays as it is.
  *
- * With `reservation_id` it is restored when that reservation ends; every cap is when the agent
- * stops. Refused with what the device allows, or with what the agent may not do.
+ * With neither, both are as before the first of them; a driver does not tell the clock that was
+ * locked before, so the device then sets its own. With `reservation_id` that happens when that
+ * reservation ends, and always when the agent stops. Refused with what the device allows, or with
+ * what the agent may not do.
  */
 export interface SetPowerLimit {
   type: "telemetry.set_power_limit";
@@ -4950,6 +4959,7 @@ export interface SetPowerLimit {
   device_uuid: string;
   power_limit_w: number | null;
   reservation_id?: string | null;
+  sm_clock_mhz?: number | null;
 }
 
 /**
@@ -5027,8 +5037,9 @@ export interface Spread {
  * With `devices` of several nodes it goes to the executor of the first one, without a `gang`; this
  * coordinator sends it on, with one, to each other node, in the order in which they appear.
  *
- * With `cluster` there are no `devices`; the executor is the cluster's. `power_limit_w` is set on
- * each device before the engine starts; the device's agent takes it back with the reservation.
+ * With `cluster` there are no `devices`; the executor is the cluster's. `power_limit_w` and
+ * `sm_clock_mhz`, a locked clock, are set on each device before the engine starts; the device's
+ * agent takes them back with the reservation.
  */
 export interface StartExperiment {
   type: "executor.start_experiment";
@@ -5055,6 +5066,7 @@ export interface StartExperiment {
   gang?: GangPlace | null;
   cluster?: ClusterPlacement | null;
   power_limit_w?: number | null;
+  sm_clock_mhz?: number | null;
 }
 
 /**

@@ -344,11 +344,15 @@ class BurstRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class PowerLimitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Caps a device's power; None takes the cap back. Without a reservation it is an admin's."""
+    """Caps a device's power, locks its SM clock, or both; None for both takes both back.
+
+    Without a reservation it is an admin's.
+    """
 
     device_uuid: GivenDeviceUuid
     power_limit_w: Annotated[float, Meta(gt=0)] | None
     reservation_id: UUID | None = None
+    sm_clock_mhz: PositiveInt | None = None
 
 
 class CustomEventRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -90,6 +90,7 @@ class PlannedExperiment(View, frozen=True, kw_only=True, tag="orchestrator.plann
     memory_source: MemorySource = MemorySource.MODEL_NAME
     preflight: tuple[Finding, ...] = ()
     power_limit_w: float | None = None
+    sm_clock_mhz: PositiveInt | None = None
 
 
 class TaskPlan(View, frozen=True, kw_only=True, tag="orchestrator.task_plan"):

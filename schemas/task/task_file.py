@@ -105,6 +105,8 @@ Switches = bool | Annotated[tuple[bool, ...], Meta(min_length=1, max_length=2)]
 IntegerValues = PositiveInt | Annotated[tuple[PositiveInt, ...], Meta(min_length=1, max_length=64)]
 Watts = Annotated[float, Meta(gt=0, le=100_000)]
 PowerLimits = Watts | Annotated[tuple[Watts, ...], Meta(min_length=1, max_length=64)]
+Megahertz = Annotated[int, Meta(gt=0, le=100_000)]
+Clocks = Megahertz | Annotated[tuple[Megahertz, ...], Meta(min_length=1, max_length=64)]
 # Without a pattern: msgspec 0.22 corrupts memory over a union of one with an array.
 DataType = Annotated[str, Meta(min_length=1, max_length=512)]
 DataTypes = DataType | Annotated[tuple[DataType, ...], Meta(min_length=1, max_length=64)]
@@ -291,8 +293,9 @@ class GpuPreferences(DeviceWishes, TaskPart, frozen=True, kw_only=True, omit_def
     `models` if there are any; not so with `mixed_models`. Those of a `preemptible` task are
     interrupted for requests of higher priority, and repeated once GPUs are free again.
 
-    `power_limit_w` is the limit of each GPU while an experiment runs: one value, or a list to
-    search, such as for `maximize_tokens_per_joule`. It is taken back afterwards.
+    `power_limit_w` is the limit of each GPU while an experiment runs, `sm_clock_mhz` the clock that
+    its multiprocessors are locked to: one value, or a list to search, such as for
+    `maximize_tokens_per_joule`. They are taken back afterwards.
 
     With `shares` each experiment has a part of a GPU instead: 0.25 is a quarter of one, and of its
     memory. They are on one GPU if one has so much, unless `share_strategy` is `fill`; the rest as
@@ -329,6 +332,7 @@ class GpuPreferences(DeviceWishes, TaskPart, frozen=True, kw_only=True, omit_def
     resource: Annotated[str, line(max_length=253)] | None = None
     resource_amounts: Annotated[dict[ResourceKey, PositiveInt], Meta(max_length=16)] = {}
     power_limit_w: PowerLimits | None = None
+    sm_clock_mhz: Clocks | None = None
 
 
 class TaskFile(TaskPart, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from schemas.base import (
     Line,
     Mebibytes,
     NodeId,
+    PositiveInt,
     PositiveSeconds,
     Query,
     Sample,
@@ -317,6 +318,8 @@ class HealthKind(StrEnum):
     MIG_CHANGED = "mig_changed"
     POWER_LIMIT_CHANGED = "power_limit_changed"
     POWER_LIMIT_RESTORED = "power_limit_restored"
+    SM_CLOCK_LOCKED = "sm_clock_locked"
+    SM_CLOCK_RESTORED = "sm_clock_restored"
     DISK_FULL = "disk_full"  # of the agent's data directory; `detail` has the room that is left
     DISK_HAS_ROOM = "disk_has_room"  # again
 
@@ -324,8 +327,8 @@ class HealthKind(StrEnum):
 class HealthChanged(Event, frozen=True, kw_only=True, tag="telemetry.health_changed"):
     """A change of health. `device_uuid` None means the whole agent.
 
-    `action` is what to do about it and `action_source` where that advice comes from. The power
-    limit changes carry the new limit and the reservation it was asked for.
+    `action` is what to do about it and `action_source` where that advice comes from. The changes of
+    power limit and locked clock carry the new one and the reservation it was asked for.
     """
 
     key_field: ClassVar[str | None] = "node_id"
@@ -339,6 +342,7 @@ class HealthChanged(Event, frozen=True, kw_only=True, tag="telemetry.health_chan
     action_source: str | None = None
     reservation_id: UUID | None = None
     power_limit_w: float | None = None
+    sm_clock_mhz: Count | None = None
 
 
 class GetSnapshot(Query, frozen=True, kw_only=True, tag="telemetry.snapshot"):
@@ -366,10 +370,12 @@ class SetBurst(Command, frozen=True, kw_only=True, tag="telemetry.burst"):
 
 
 class SetPowerLimit(Command, frozen=True, kw_only=True, tag="telemetry.set_power_limit"):
-    """Cap a device's power; None restores what was set before the first cap.
+    """Cap a device's power, lock its SM clock, or both; one that is None stays as it is.
 
-    With `reservation_id` it is restored when that reservation ends; every cap is when the agent
-    stops. Refused with what the device allows, or with what the agent may not do.
+    With neither, both are as before the first of them; a driver does not tell the clock that was
+    locked before, so the device then sets its own. With `reservation_id` that happens when that
+    reservation ends, and always when the agent stops. Refused with what the device allows, or with
+    what the agent may not do.
     """
 
     key_field: ClassVar[str | None] = "node_id"
@@ -377,3 +383,4 @@ class SetPowerLimit(Command, frozen=True, kw_only=True, tag="telemetry.set_power
     device_uuid: DeviceUuid
     power_limit_w: Annotated[float, Meta(gt=0)] | None
     reservation_id: UUID | None = None
+    sm_clock_mhz: PositiveInt | None = None

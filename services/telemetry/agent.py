@@ -134,6 +134,11 @@ class Agent:
         async with self._one_call:
             return await self.devices.set_power_limit(uuid, watts)
 
+    async def set_sm_clock(self, uuid: str, mhz: int | None) -> None:
+        """Lock a device's SM clock, with None have it set its own. Raises RefusedError."""
+        async with self._one_call:
+            await self.devices.set_sm_clock(uuid, mhz)
+
     async def change_devices(self, change: Callable[[], Awaitable[None]]) -> None:
         """Have `change` make or remove devices; an inventory before and after it reports them.
 

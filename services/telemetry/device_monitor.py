@@ -121,9 +121,11 @@ class DeviceMonitor:
 
     async def set_power_limit(self, uuid: str, watts: float | None) -> float:
         """As GpuSource has it. Raises RefusedError, unavailable while there is no source."""
-        if self._source is None:
-            raise RefusedError(ErrorCode.UNAVAILABLE, f"the GPUs cannot be read: {self.failure}")
-        return await self._driven(self._source.set_power_limit(uuid, watts))
+        return await self._driven(self._source_now().set_power_limit(uuid, watts))
+
+    async def set_sm_clock(self, uuid: str, mhz: int | None) -> None:
+        """As GpuSource has it. Raises RefusedError, unavailable while there is no source."""
+        await self._driven(self._source_now().set_sm_clock(uuid, mhz))
 
     async def make_mig(self, uuid: str, profile: str, start: int) -> None:
         """As MigDriver has it. Raises RefusedError, unavailable while there is no source."""
@@ -179,14 +181,18 @@ class DeviceMonitor:
             raise SourceFailedError("the source is closed")
         return self._source
 
-    def _mig_driver(self) -> MigDriver:
+    def _source_now(self) -> GpuSource:
         if self._source is None:
             raise RefusedError(ErrorCode.UNAVAILABLE, f"the GPUs cannot be read: {self.failure}")
-        if not isinstance(self._source, MigDriver):
+        return self._source
+
+    def _mig_driver(self) -> MigDriver:
+        source = self._source_now()
+        if not isinstance(source, MigDriver):
             raise RefusedError(
                 ErrorCode.UNSUPPORTED, f"the source {self.source} makes no MIG instances"
             )
-        return self._source
+        return source
 
     async def _driven(self, call: Awaitable[T]) -> T:
         """The result of a call to the driver. Raises RefusedError (unavailable) if it fails."""

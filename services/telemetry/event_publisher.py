@@ -88,7 +88,7 @@ class EventPublisher:
         return max(0.0, (self.clock.now() - self._pending[0].occurred_at).total_seconds())
 
     def queue_change(self, change: Change) -> HealthChanged:
-        """The event of a change of health, or of a power limit."""
+        """The event of a change of health, of a power limit or of a locked clock."""
         event = HealthChanged(
             message_id=new_id(),
             occurred_at=self.clock.now(),
@@ -103,6 +103,7 @@ class EventPublisher:
             action_source=change.action_source,
             reservation_id=change.reservation_id,
             power_limit_w=change.power_limit_w,
+            sm_clock_mhz=change.sm_clock_mhz,
         )
         self._append(event)
         return event

@@ -77,12 +77,17 @@ class NodeClient(GatewayConnection):
         watts: float | None,
         *,
         reservation_id: UUID | None = None,
+        sm_clock_mhz: int | None = None,
     ) -> Accepted:
-        """Cap a GPU's power until its reservation ends; None takes the cap back."""
+        """Cap a GPU's power, lock its clock, or both, until its reservation ends.
+
+        None for both takes both back.
+        """
         document = {
             "device_uuid": device_uuid,
             "power_limit_w": watts,
             "reservation_id": reservation_id,
+            "sm_clock_mhz": sm_clock_mhz,
         }
         return await self.post(f"/nodes/{node_id}/power-limit", document, Accepted)
 

@@ -90,6 +90,11 @@ RULES: Final[Mapping[FailureKind, FailureRule]] = {
         "the GPU's power limit could not be set: its agent says why; setting it takes root on that "
         "node, and a value that `gpusteward gpus` and the driver allow for the model",
     ),
+    FailureKind.SM_CLOCK_REFUSED: _elsewhere(
+        1,
+        "the GPU's clock could not be locked: its agent says why; locking it takes root on that "
+        "node, and a clock of `nvidia-smi --query-supported-clocks=graphics --format=csv` there",
+    ),
     FailureKind.DISK_FULL: _elsewhere(
         1,
         "a disk of that node is full: `df -h` shows which, `docker system df` what images take",

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from schemas.errors import ErrorCode
-from schemas.telemetry.readings import GpuReading, GpuSampled
+from schemas.telemetry.readings import GpuReading, GpuSampled, Source
 from services.telemetry.domain.holdings import Holdings
 from services.telemetry.sources.amd.source import AmdSource
 from services.telemetry.sources.dcgm.source import DcgmSource
@@ -40,6 +40,7 @@ from tests.support.host_driver import HostDriver, find_host_driver, require_host
 from tests.support.idle_clock import STEP_SECONDS, Clock
 
 DEADLINE_SECONDS = 0.3
+WITH_CLOCKS = {Source.NVML, Source.NVIDIA_SMI, Source.SIMULATED}
 Do = Callable[[GpuSource], None]
 
 
@@ -381,3 +382,41 @@ async def test_a_power_limit_of_an_unknown_device_is_refused(case: Case) -> None
             await source.set_power_limit("GPU-nowhere", 300.0)
 
     assert refusal.value.code in {ErrorCode.NOT_FOUND, ErrorCode.UNSUPPORTED}
+
+
+async def test_a_clock_of_an_unknown_device_is_refused(case: Case) -> None:
+    async with opened(case) as source:
+        with pytest.raises(RefusedError) as refusal:
+            await source.set_sm_clock("GPU-nowhere", 1200)
+
+    assert refusal.value.code in {ErrorCode.NOT_FOUND, ErrorCode.UNSUPPORTED}
+
+
+@reading_sources
+async def test_a_clock_that_no_gpu_has_is_refused_with_those_it_has(case: Case) -> None:
+    async with opened(case) as source:
+        uuid = (await source.inventory()).devices[0].uuid
+        with pytest.raises(RefusedError) as refusal:
+            await source.set_sm_clock(uuid, 1)
+
+    has_clocks = source.source in WITH_CLOCKS
+    assert refusal.value.code is (ErrorCode.BAD_REQUEST if has_clocks else ErrorCode.UNSUPPORTED)
+    assert set(refusal.value.details) == ({"minimum_mhz", "maximum_mhz"} if has_clocks else set())
+
+
+@pytest.mark.parametrize(
+    "case",
+    [make for make in READING if make not in OF_THE_HOST],  # the host's own GPUs stay as they are
+    ids=lambda make: make.__name__[1:],
+    indirect=True,
+)
+async def test_a_clock_is_locked_and_unlocked_or_it_is_unsupported(case: Case) -> None:
+    async with opened(case) as source:
+        uuid = (await source.inventory()).devices[0].uuid
+        for mhz in (1200, None, None):
+            if source.source in WITH_CLOCKS:
+                await source.set_sm_clock(uuid, mhz)
+                continue
+            with pytest.raises(RefusedError) as refusal:
+                await source.set_sm_clock(uuid, mhz)
+            assert refusal.value.code is ErrorCode.UNSUPPORTED

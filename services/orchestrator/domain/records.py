@@ -139,6 +139,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
     answers: QualityAnswers | None = None
     predicted_score: float | None = None
     power_limit_w: float | None = None
+    sm_clock_mhz: int | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -185,6 +186,7 @@ def new_experiment(
         preflight=planned.preflight,
         predicted_score=predicted_score,
         power_limit_w=planned.power_limit_w,
+        sm_clock_mhz=planned.sm_clock_mhz,
     )
 
 
@@ -209,6 +211,7 @@ def same_again(
         preflight=first.preflight,
         predicted_score=first.predicted_score,
         power_limit_w=first.power_limit_w,
+        sm_clock_mhz=first.sm_clock_mhz,
     )
 
 

@@ -42,6 +42,7 @@ class Change:
     action_source: str | None = None
     reservation_id: UUID | None = None
     power_limit_w: float | None = None
+    sm_clock_mhz: int | None = None
 
     @classmethod
     def of_fault(cls, fault: Fault) -> "Change":

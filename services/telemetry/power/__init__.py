@@ -1,1 +1,1 @@
-"""Power caps: set for a reservation, restored when it ends."""
+"""Power limits and locked clocks: set for a reservation, restored when it ends."""

@@ -1,6 +1,7 @@
-"""Power limits that were set and must be restored, in a file that outlives the agent."""
+"""What was set on devices and must be taken back, in a file that outlives the agent."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -12,16 +13,38 @@ from services.telemetry.journal_file import replace_journal
 from shared.logging import log
 
 
-class PowerCap(Struct, frozen=True, kw_only=True):
-    """A device's limit while it is capped, and before; None stands for the device's default."""
+class Setting(StrEnum):
+    """What is set on a device, by the name of its field in a command."""
+
+    POWER_LIMIT = "power_limit_w"
+    SM_CLOCK = "sm_clock_mhz"
+
+
+class Cap(Struct, frozen=True, kw_only=True):
+    """A device's power limit while it is capped, and before; or the clock it is locked to.
+
+    `original_w` None stands for the device's default; of a clock nothing else is known.
+    """
 
     device_uuid: str
-    watts: float
-    original_w: float | None
+    watts: float | None = None
+    original_w: float | None = None
     reservation_id: UUID | None = None
+    sm_clock_mhz: int | None = None
+
+    @property
+    def key(self) -> "CapKey":
+        return self.device_uuid, Setting.POWER_LIMIT if self.watts else Setting.SM_CLOCK
+
+    @property
+    def value(self) -> float | None:
+        return self.watts or self.sm_clock_mhz
 
 
-_decoder: Final = msgspec.json.Decoder(tuple[PowerCap, ...])
+CapKey = tuple[str, Setting]
+
+
+_decoder: Final = msgspec.json.Decoder(tuple[Cap, ...])
 
 
 class PowerJournal:
@@ -30,7 +53,7 @@ class PowerJournal:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def load(self) -> dict[str, PowerCap]:
+    def load(self) -> dict[CapKey, Cap]:
         """The caps that an agent left which was killed."""
         try:
             caps = _decoder.decode(self._path.read_bytes())
@@ -39,8 +62,8 @@ class PowerJournal:
         except (OSError, msgspec.DecodeError) as error:
             log.error("power_journal_unreadable", path=str(self._path), error=str(error))
             return {}
-        return {cap.device_uuid: cap for cap in caps}
+        return {cap.key: cap for cap in caps}
 
-    async def save(self, caps: Mapping[str, PowerCap]) -> None:
+    async def save(self, caps: Mapping[CapKey, Cap]) -> None:
         """Replace the file. Raises OSError."""
         await replace_journal(self._path, msgspec.json.encode(tuple(caps.values())))

@@ -1,4 +1,4 @@
-"""Caps the power of devices, and restores every limit."""
+"""Caps the power of devices, locks their clocks, and takes everything back."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,23 +12,28 @@ from schemas.telemetry.readings import HealthKind, SetPowerLimit
 from services.telemetry.agent import Agent
 from services.telemetry.domain.health import Change
 from services.telemetry.event_publisher import EventPublisher
-from services.telemetry.power.journal import PowerCap, PowerJournal
+from services.telemetry.power.journal import Cap, CapKey, PowerJournal, Setting
 from shared.errors import RefusedError
 from shared.logging import log
 from shared.waiting import wait_for
 
 FIRST_RETRY_SECONDS: Final = 0.5
 LAST_RETRY_SECONDS: Final = 30.0
+_KINDS: Final = {
+    Setting.POWER_LIMIT: (HealthKind.POWER_LIMIT_CHANGED, HealthKind.POWER_LIMIT_RESTORED),
+    Setting.SM_CLOCK: (HealthKind.SM_CLOCK_LOCKED, HealthKind.SM_CLOCK_RESTORED),
+}
 
 RequireHolder = Callable[[UUID, str], Awaitable[None]]
 HasEnded = Callable[[UUID], bool]
 
 
 class PowerLimits:
-    """A cap ends with its reservation, with the agent, or at the start after a crash, unless its
-    reservation then still holds the device: what runs there is measured under the cap.
+    """A cap, of power or of the clock, ends with its reservation, with the agent, or at the start
+    after a crash, unless its reservation then still holds the device: what runs there is measured
+    under the cap.
 
-    A limit that cannot be restored now is retried until it can.
+    What cannot be restored now is retried until it can.
     """
 
     def __init__(
@@ -46,22 +51,23 @@ class PowerLimits:
         self._require_holder = require_holder
         self._has_ended = has_ended
         self._caps = journal.load()
-        self._left_over = {u for u, cap in self._caps.items() if cap.reservation_id is not None}
+        self._left_over = {k for k, cap in self._caps.items() if cap.reservation_id is not None}
         self._due = set(self._caps) - self._left_over
         self._one_change = asyncio.Lock()
         self._wake = asyncio.Event()
         self._last_failure = ""
 
     async def apply(self, command: SetPowerLimit) -> None:
-        """PowerCap, or take a cap back. Raises RefusedError."""
+        """Set what the command has, or take both back where it has none. Raises RefusedError."""
         if command.reservation_id is not None:
             await self._require_holder(command.reservation_id, command.device_uuid)
         async with self._one_change:
             try:
-                if command.power_limit_w is None:
-                    await self._restore_on_request(command)
+                if caps := _caps_of(command):
+                    for cap in caps:
+                        await self._cap(command, cap)
                 else:
-                    await self._cap(command, command.power_limit_w)
+                    await self._restore_on_request(command)
             except OSError as error:
                 # Uncapped is safe; a cap that the journal lacks would outlive a crash.
                 raise RefusedError(
@@ -72,7 +78,7 @@ class PowerLimits:
 
     def reservation_ended(self, reservation_id: UUID) -> None:
         """Have its caps restored."""
-        ended = {u for u, cap in self._caps.items() if cap.reservation_id == reservation_id}
+        ended = {k for k, cap in self._caps.items() if cap.reservation_id == reservation_id}
         if ended:
             self._due |= ended
             self._wake.set()
@@ -95,42 +101,49 @@ class PowerLimits:
             self._due = set(self._caps)
             await self._restore_due()
 
-    async def _cap(self, command: SetPowerLimit, watts: float) -> None:
-        uuid, before = command.device_uuid, self._caps.get(command.device_uuid)
+    async def _cap(self, command: SetPowerLimit, cap: Cap) -> None:
+        before = self._caps.get(cap.key)
         _require_own(before, command)
-        cap = PowerCap(
-            device_uuid=uuid,
-            watts=watts,
-            original_w=self._present_limit(uuid) if before is None else before.original_w,
-            reservation_id=command.reservation_id,
+        cap = msgspec.structs.replace(
+            cap, original_w=self._present_w(cap.key) if before is None else before.original_w
         )
         await self._store(cap)
         try:
-            replaced_w = await self._agent.set_power_limit(uuid, watts)
+            replaced_w = await self._drive(cap.key, cap.value)
         except RefusedError as error:
-            await self._undo(uuid, before, is_unknown=error.code is ErrorCode.UNAVAILABLE)
+            await self._undo(cap.key, before, is_unknown=error.code is ErrorCode.UNAVAILABLE)
             raise
-        self._due.discard(uuid)
-        if before is None and cap.original_w is None:
+        self._due.discard(cap.key)
+        if before is None and cap.original_w is None and replaced_w is not None:
             await self._store(msgspec.structs.replace(cap, original_w=replaced_w))
-        self._report(HealthKind.POWER_LIMIT_CHANGED, cap, watts)
+        self._report(cap, cap.value, is_restored=False)
 
-    async def _undo(self, uuid: str, before: PowerCap | None, *, is_unknown: bool) -> None:
+    async def _drive(self, key: CapKey, value: float | None) -> float | None:
+        """Set a value, with None the device's own; return the power limit before."""
+        uuid, setting = key
+        if setting is Setting.POWER_LIMIT:
+            return await self._agent.set_power_limit(uuid, value)
+        await self._agent.set_sm_clock(uuid, None if value is None else round(value))
+        return None
+
+    async def _undo(self, key: CapKey, before: Cap | None, *, is_unknown: bool) -> None:
         """Drop a cap that the driver did not set; restore one that it may have set."""
         if is_unknown:
-            self._due.add(uuid)
+            self._due.add(key)
             self._wake.set()
         elif before is None:
-            await self._drop(uuid)
+            await self._drop(key)
         else:
             await self._store(before)
 
     async def _restore_on_request(self, command: SetPowerLimit) -> None:
         uuid = command.device_uuid
-        _require_own(self._caps.get(uuid), command)
-        if uuid in self._caps:
-            await self._restore(uuid)
-        elif all(facts.uuid != uuid for facts in self._agent.devices.facts):
+        keys = [key for key in self._caps if key[0] == uuid]
+        for key in keys:
+            _require_own(self._caps[key], command)
+        for key in keys:
+            await self._restore(key)
+        if not keys and all(facts.uuid != uuid for facts in self._agent.devices.facts):
             raise RefusedError(
                 ErrorCode.NOT_FOUND, f"there is no device {uuid}", path="$.device_uuid"
             )
@@ -139,70 +152,91 @@ class PowerLimits:
         """Set what a killed agent had set for reservations that still hold their devices; the rest
         is due. Return whether all of it is decided: the scheduler may not answer yet.
         """
-        for uuid in sorted(self._left_over):
-            cap = self._caps.get(uuid)
-            if cap is not None and cap.reservation_id is not None and uuid not in self._due:
+        for key in sorted(self._left_over):
+            cap = self._caps.get(key)
+            if cap is not None and cap.reservation_id is not None and key not in self._due:
                 try:
-                    await self._require_holder(cap.reservation_id, uuid)
-                    await self._agent.set_power_limit(uuid, cap.watts)
+                    await self._require_holder(cap.reservation_id, cap.device_uuid)
+                    await self._drive(key, cap.value)
                 except RefusedError as error:
                     if error.code is ErrorCode.UNAVAILABLE:
                         continue
-                    self._due.add(uuid)
-            self._left_over.discard(uuid)
+                    self._due.add(key)
+            self._left_over.discard(key)
         return not self._left_over
 
     async def _restore_due(self) -> bool:
         """Whether nothing is left to restore."""
-        for uuid in sorted(self._due):
+        for key in sorted(self._due):
             try:
-                await self._restore(uuid)
+                await self._restore(key)
             except (RefusedError, OSError) as error:
                 if str(error) != self._last_failure:
-                    log.warning("power_limit_not_restored", device=uuid, error=str(error))
+                    uuid, setting = key
+                    log.warning("setting_not_restored", device=uuid, of=setting, error=str(error))
                 self._last_failure = str(error)
         return not self._due
 
-    async def _restore(self, uuid: str) -> None:
-        cap = self._caps[uuid]
-        await self._agent.set_power_limit(uuid, cap.original_w)
-        self._due.discard(uuid)
-        self._report(HealthKind.POWER_LIMIT_RESTORED, cap, cap.original_w)
-        await self._drop(uuid)
+    async def _restore(self, key: CapKey) -> None:
+        cap = self._caps[key]
+        await self._drive(key, cap.original_w)
+        self._due.discard(key)
+        self._report(cap, cap.original_w, is_restored=True)
+        await self._drop(key)
 
-    async def _store(self, cap: PowerCap) -> None:
-        caps = {**self._caps, cap.device_uuid: cap}
+    async def _store(self, cap: Cap) -> None:
+        caps = {**self._caps, cap.key: cap}
         await self._journal.save(caps)
         self._caps = caps
 
-    async def _drop(self, uuid: str) -> None:
-        self._caps = {key: cap for key, cap in self._caps.items() if key != uuid}
+    async def _drop(self, key: CapKey) -> None:
+        self._caps = {other: cap for other, cap in self._caps.items() if other != key}
         await self._journal.save(self._caps)
 
-    def _present_limit(self, uuid: str) -> float | None:
-        newest = self._agent.newest
-        gpus = () if newest is None else newest.gpus
-        return next((gpu.power_limit_w for gpu in gpus if gpu.uuid == uuid), None)
+    def _present_w(self, key: CapKey) -> float | None:
+        """The power limit that the newest reading has; None for a clock."""
+        if key[1] is not Setting.POWER_LIMIT or (newest := self._agent.newest) is None:
+            return None
+        return next((gpu.power_limit_w for gpu in newest.gpus if gpu.uuid == key[0]), None)
 
-    def _report(self, kind: HealthKind, cap: PowerCap, watts: float | None) -> None:
-        log.info("power_limit_set", device=cap.device_uuid, watts=watts, change=kind)
+    def _report(self, cap: Cap, value: float | None, *, is_restored: bool) -> None:
+        setting = cap.key[1]
+        kind = _KINDS[setting][is_restored]
+        log.info("setting_changed", device=cap.device_uuid, value=value, change=kind)
         self._publisher.queue_change(
             Change(
                 kind,
                 cap.device_uuid,
-                "the device's default" if watts is None else f"{watts:g} W",
+                "the device's default" if value is None else _in_words(setting, value),
                 reservation_id=cap.reservation_id,
-                power_limit_w=watts,
+                power_limit_w=value if setting is Setting.POWER_LIMIT else None,
+                sm_clock_mhz=cap.sm_clock_mhz if not is_restored else None,
             )
         )
 
 
-def _require_own(before: PowerCap | None, command: SetPowerLimit) -> None:
-    """A reservation must not change an administrator's limit. Raises RefusedError."""
+def _caps_of(command: SetPowerLimit) -> list[Cap]:
+    """What the command sets, each for itself: each has its own owner and its own end."""
+    limit = Cap(
+        device_uuid=command.device_uuid,
+        reservation_id=command.reservation_id,
+        watts=command.power_limit_w,
+    )
+    lock = msgspec.structs.replace(limit, watts=None, sm_clock_mhz=command.sm_clock_mhz)
+    return [cap for cap in (limit, lock) if cap.value is not None]
+
+
+def _in_words(setting: Setting, value: float) -> str:
+    return f"{value:g} W" if setting is Setting.POWER_LIMIT else f"{value:g} MHz"
+
+
+def _require_own(before: Cap | None, command: SetPowerLimit) -> None:
+    """A reservation must not change what an administrator set. Raises RefusedError."""
     if before is None or command.reservation_id is None or before.reservation_id is not None:
         return
     raise RefusedError(
         ErrorCode.FORBIDDEN,
-        f"an administrator has limited {command.device_uuid} to {before.watts:g} W",
+        f"an administrator has limited {command.device_uuid} to "
+        f"{_in_words(before.key[1], before.value or 0)}",
         path="$.reservation_id",
     )

@@ -3,7 +3,7 @@
 from typing import Final
 
 from schemas.telemetry.readings import Source
-from services.telemetry.sources.source import Inventory, NodeReading, no_power_limit
+from services.telemetry.sources.source import Inventory, NodeReading, no_power_limit, no_sm_clock
 
 
 class NoSource:
@@ -22,6 +22,9 @@ class NoSource:
 
     async def set_power_limit(self, uuid: str, watts: float | None) -> float:  # noqa: ARG002  # as the port has it
         raise no_power_limit(self.source)
+
+    async def set_sm_clock(self, uuid: str, mhz: int | None) -> None:  # noqa: ARG002  # as the port has it
+        raise no_sm_clock(self.source)
 
     async def close(self) -> None:
         """Nothing is open."""

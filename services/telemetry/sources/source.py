@@ -82,6 +82,14 @@ class GpuSource(Protocol):
         """
         ...
 
+    async def set_sm_clock(self, uuid: str, mhz: int | None) -> None:
+        """Lock a device's SM clock; None has the device set it itself again.
+
+        Raises RefusedError as `set_power_limit` does, the limits in MHz (`minimum_mhz`,
+        `maximum_mhz`). What was locked before no driver tells.
+        """
+        ...
+
     async def close(self) -> None:
         """Release everything at once, even when the driver hangs."""
 
@@ -105,3 +113,8 @@ class MigDriver(Protocol):
 def no_power_limit(source: Source) -> RefusedError:
     """The error of a source that cannot set power limits."""
     return RefusedError(ErrorCode.UNSUPPORTED, f"the source {source} cannot set power limits")
+
+
+def no_sm_clock(source: Source) -> RefusedError:
+    """The error of a source that cannot lock clocks."""
+    return RefusedError(ErrorCode.UNSUPPORTED, f"the source {source} cannot lock clocks")

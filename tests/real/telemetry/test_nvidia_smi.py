@@ -299,6 +299,24 @@ async def test_a_power_limit_is_set_within_what_the_device_allows(
     assert refusal.value.details == {"minimum_w": 200, "maximum_w": 700}
 
 
+async def test_a_clock_is_locked_and_unlocked_by_the_program(smi: FakeSmi, tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    smi.answer(
+        [make_gpu()], before=f'case "$2" in *-gpu-clocks*) echo "$*" >>{said}; exit 0;; esac'
+    )
+    source = await opened(smi)
+
+    await source.set_sm_clock("GPU-aaaa", 1500)
+    with pytest.raises(RefusedError, match="345 to 1980 MHz"):
+        await source.set_sm_clock("GPU-aaaa", 2400)
+    await source.set_sm_clock("GPU-aaaa", None)
+
+    assert said.read_text().splitlines() == [
+        "--id=GPU-aaaa --lock-gpu-clocks=1500,1500",
+        "--id=GPU-aaaa --reset-gpu-clocks",
+    ]
+
+
 async def test_no_devices_is_absent_and_a_missing_program_too(smi: FakeSmi) -> None:
     smi.behave('echo "No devices were found"')
 

@@ -435,6 +435,31 @@ async def test_an_event_set_that_hangs_costs_no_reading(fake: FakeNvml, idle_clo
         assert len((await source.read()).gpus) == 2
 
 
+async def test_a_clock_is_locked_within_what_the_gpu_supports(fake: FakeNvml) -> None:
+    async with opened(fake) as source:
+        await source.inventory()
+        await source.set_sm_clock(GPU.format(1), 1500)
+        assert fake.device(1).locked_mhz == 1500
+        with pytest.raises(RefusedError, match="345 to 1980 MHz") as beyond:
+            await source.set_sm_clock(GPU.format(1), 2400)
+        fake.rule("nvmlDeviceSetGpuLockedClocks", error=NO_PERMISSION)
+        with pytest.raises(RefusedError) as denied:
+            await source.set_sm_clock(GPU.format(1), 1200)
+        fake.clear_rules()
+        fake.rule("nvmlDeviceGetSupportedMemoryClocks", error=NOT_SUPPORTED)
+        with pytest.raises(RefusedError) as lacking:
+            await source.set_sm_clock(GPU.format(1), 1200)
+        await source.set_sm_clock(GPU.format(1), None)
+
+    assert beyond.value.details == {"minimum_mhz": 345, "maximum_mhz": 1980}
+    assert [error.value.code for error in (beyond, denied, lacking)] == [
+        ErrorCode.BAD_REQUEST,
+        ErrorCode.FORBIDDEN,
+        ErrorCode.UNSUPPORTED,
+    ]
+    assert (fake.device(0).locked_mhz, fake.device(1).locked_mhz) == (0, 0)
+
+
 async def test_a_power_limit_is_set_within_what_the_gpu_allows(fake: FakeNvml) -> None:
     async with opened(fake) as source:
         await source.inventory()

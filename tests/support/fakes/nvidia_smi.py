@@ -52,6 +52,8 @@ case "$1" in
 --version) printf 'NVIDIA-SMI version  : 550.54.15\nCUDA Version        : 12.4\n'; exit 0 ;;
 --query-compute-apps=*) cat "$here/processes"; exit "$listed" ;;
 topo) cat "$here/topology"; exit 0 ;;
+--query-supported-clocks=graphics) printf '1980\n1200\n345\n1755\n'; exit 0 ;;
+--id=*) echo 'All done.'; exit 0 ;;
 --query-gpu=*) ;;
 *) echo 'Invalid combination of input arguments.'; exit 1 ;;
 esac

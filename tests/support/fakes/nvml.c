@@ -23,7 +23,7 @@ struct instance { char uuid[96], name[96]; uint64_t gpu_instance, compute_instan
 struct device {
     char uuid[96], name[96], serial[32];
     uint64_t lost, utilization, memory_utilization, total, reserved, free, used, temperature, power_mw, limit_mw;
-    uint64_t default_limit_mw, minimum_limit_mw, maximum_limit_mw, energy_mj, sm_mhz, memory_mhz, throttle;
+    uint64_t default_limit_mw, minimum_limit_mw, maximum_limit_mw, energy_mj, sm_mhz, memory_mhz, throttle, locked_mhz;
     uint64_t corrected, uncorrected, mig, performance_state, fan, encoder, decoder, numa_node;
     uint64_t pcie_generation, pcie_width, pcie_generation_max, pcie_width_max;
     uint64_t retired_single, retired_double, retired_pending;
@@ -177,6 +177,33 @@ API int nvmlDeviceSetPowerManagementLimit(void *handle, unsigned limit) {
     struct device *device = DEVICE(handle);
     if (limit < device->minimum_limit_mw || limit > device->maximum_limit_mw) return INVALID_ARGUMENT;
     device->limit_mw = limit;
+    return SUCCESS;
+}
+API int nvmlDeviceGetSupportedMemoryClocks(void *handle, unsigned *count, unsigned *clocks) {
+    WHOLE(handle);
+    unsigned room = *count;
+    *count = 2;
+    if (room < 2) return INSUFFICIENT_SIZE;
+    clocks[0] = 2619, clocks[1] = 1593;
+    return SUCCESS;
+}
+API int nvmlDeviceGetSupportedGraphicsClocks(void *handle, unsigned memory, unsigned *count, unsigned *clocks) {
+    WHOLE(handle);
+    unsigned room = *count;
+    *count = 3;
+    if (room < 3) return INSUFFICIENT_SIZE;
+    clocks[0] = memory == 2619 ? 1980 : 1755, clocks[1] = 1200, clocks[2] = 345;
+    return SUCCESS;
+}
+API int nvmlDeviceSetGpuLockedClocks(void *handle, unsigned minimum, unsigned maximum) {
+    WHOLE(handle);
+    if (minimum > maximum) return INVALID_ARGUMENT;
+    DEVICE(handle)->locked_mhz = maximum;
+    return SUCCESS;
+}
+API int nvmlDeviceResetGpuLockedClocks(void *handle) {
+    WHOLE(handle);
+    DEVICE(handle)->locked_mhz = 0;
     return SUCCESS;
 }
 API int nvmlDeviceGetCudaComputeCapability(void *handle, int *major, int *minor) {

@@ -31,7 +31,7 @@ SOURCE: Final = Path(__file__).with_suffix(".c")
 _NUMBERS: Final = (
     *("lost", "utilization", "memory_utilization", "total", "reserved", "free", "used"),
     *("temperature", "power_mw", "limit_mw", "default_limit_mw", "minimum_limit_mw"),
-    *("maximum_limit_mw", "energy_mj", "sm_mhz", "memory_mhz", "throttle"),
+    *("maximum_limit_mw", "energy_mj", "sm_mhz", "memory_mhz", "throttle", "locked_mhz"),
     *("corrected", "uncorrected", "mig", "performance_state", "fan", "encoder", "decoder"),
     *("numa_node", "pcie_generation", "pcie_width", "pcie_generation_max", "pcie_width_max"),
     *("retired_single", "retired_double", "retired_pending", "remapped_corrected"),

@@ -36,6 +36,7 @@ class FakeSource:
     inventories: int = 0
     closed: int = 0
     limits: dict[str, float] = field(default_factory=dict)
+    clocks: dict[str, int | None] = field(default_factory=dict)
     on_limit: Callable[[str, float | None], Awaitable[None]] | None = None
 
     async def open(self) -> None:
@@ -56,6 +57,11 @@ class FakeSource:
         before = self.limits.get(uuid, DEFAULT_W)
         self.limits[uuid] = DEFAULT_W if watts is None else watts
         return before
+
+    async def set_sm_clock(self, uuid: str, mhz: int | None) -> None:
+        if self.on_limit is not None:
+            await self.on_limit(uuid, mhz)
+        self.clocks[uuid] = mhz
 
     @property
     def source(self) -> Source:

@@ -41,16 +41,16 @@ class FakeBus:
         return self.answer
 
 
-def start(watts: float | None) -> StartExperiment:
-    experiment = make_experiment("starting", power_limit_w=watts)  # type: ignore[arg-type]
+def start(watts: float | None, mhz: int | None = None) -> StartExperiment:
+    experiment = make_experiment("starting", power_limit_w=watts, sm_clock_mhz=mhz)  # type: ignore[arg-type]
     elsewhere = replace(DEVICE, node_id="n2", uuid="GPU-9")
     attempt = make_granted(devices=(DEVICE, elsewhere))
     return start_of(make_task(), experiment, attempt)[0]
 
 
-async def limited(watts: float | None, answer: Any) -> FakeBus:
+async def limited(watts: float | None, answer: Any, mhz: int | None = None) -> FakeBus:
     bus = FakeBus(answer)
-    await limit_power(start(watts), bus)  # type: ignore[arg-type]
+    await limit_power(start(watts, mhz), bus)  # type: ignore[arg-type]
     return bus
 
 
@@ -85,3 +85,20 @@ async def test_a_limit_that_is_not_set_fails_the_attempt(answer: Any, says: str)
     assert failed.value.failure.kind is FailureKind.POWER_LIMIT_REFUSED
     assert "GPU 0 of n1 limited to 350 W" in failed.value.failure.message
     assert says in failed.value.failure.message
+
+
+async def test_a_clock_is_locked_beside_the_limit_by_a_command_of_its_own() -> None:
+    limit, lock = (await limited(350.0, ACCEPTED, 1200)).sent
+
+    assert (limit.power_limit_w, limit.sm_clock_mhz) == (350.0, None)
+    assert (lock.power_limit_w, lock.sm_clock_mhz) == (None, 1200)
+    assert (lock.device_uuid, lock.reservation_id) == ("GPU-0", RESERVATION_ID)
+    assert lock.command_id != limit.command_id
+
+
+async def test_a_clock_that_is_not_locked_fails_the_attempt() -> None:
+    with pytest.raises(AttemptFailed) as failed:
+        await limited(None, REFUSED, 1200)
+
+    assert failed.value.failure.kind is FailureKind.SM_CLOCK_REFUSED
+    assert failed.value.failure.message == "expected GPU 0 of n1 locked to 1200 MHz: needs root"

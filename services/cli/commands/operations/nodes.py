@@ -1,4 +1,4 @@
-"""Commands about one node: watch its GPUs, cap their power, label it."""
+"""Commands about one node: watch its GPUs, cap their power and clocks, label it."""
 
 import asyncio
 import sys
@@ -46,7 +46,13 @@ def _label_changes(
 @click.command()
 @click.argument("place", metavar="[NODE/]GPU")
 @click.argument("watts", type=NumberRange(min=1), required=False)
-@click.option("--restore", is_flag=True, help="Take the limit back.")
+@click.option(
+    "--sm-clock",
+    type=click.IntRange(min=1),
+    metavar="MHZ",
+    help="Lock its clock, with or without WATTS.",
+)
+@click.option("--restore", is_flag=True, help="Take both back.")
 @click.option(
     "--reservation",
     metavar="ID",
@@ -54,15 +60,22 @@ def _label_changes(
 )
 @with_target
 def power(
-    target: Target, place: str, watts: float | None, restore: bool, reservation: str | None
+    target: Target,
+    place: str,
+    watts: float | None,
+    sm_clock: int | None,
+    restore: bool,
+    reservation: str | None,
 ) -> None:
-    """Limit a GPU's power, or take the limit back.
+    """Limit a GPU's power, lock its clock, or take both back.
 
-    GPU is its index on the node, or its UUID. Every limit is taken back when the node's agent
-    stops, whatever stops it.
+    GPU is its index on the node, or its UUID. Everything is taken back when the node's agent stops,
+    whatever stops it.
     """
-    if restore == (watts is not None):
-        raise click.UsageError("expected WATTS or --restore")
+    limits = [f"at most {watts:g} W"] if watts is not None else []
+    limits += [f"locked to {sm_clock} MHz"] if sm_clock is not None else []
+    if restore == bool(limits):
+        raise click.UsageError("expected WATTS, --sm-clock, or --restore")
 
     async def ask(client: "StewardClient") -> GpuView:
         gpu = choose_gpu((await client.gpus()).gpus, place)
@@ -72,16 +85,17 @@ def power(
             gpu.uuid,
             watts,
             reservation_id=held.reservation_id if held is not None else None,
+            sm_clock_mhz=sm_clock,
         )
         return gpu
 
     gpu = target.ask(ask)
     named = f"{gpu.node_id}/{gpu.index} {gpu.name}"
-    if watts is None:
+    if not limits:
         click.echo(f"{named}: the limit is taken back")
     else:
         until = "the reservation ends" if reservation else f"`gpusteward power {place} --restore`"
-        click.echo(f"{named}: at most {watts:g} W until {until}")
+        click.echo(f"{named}: {', '.join(limits)} until {until}")
 
 
 @click.command()

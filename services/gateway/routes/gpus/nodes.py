@@ -133,9 +133,9 @@ async def set_power_limit(
     identity: Caller,
     idempotency_key: IdempotencyKey = None,
 ) -> Accepted:
-    """Cap a GPU's power until its reservation ends; null takes the cap back.
+    """Cap a GPU's power, lock its clock, or both, until its reservation ends.
 
-    Without a reservation until an admin takes it back, or the agent stops.
+    Null for both takes both back. Without a reservation until an admin does, or the agent stops.
     """
     if data.reservation_id is None:
         identity.require_admin()
@@ -147,6 +147,7 @@ async def set_power_limit(
             node_id=node_id,
             device_uuid=data.device_uuid,
             power_limit_w=data.power_limit_w,
+            sm_clock_mhz=data.sm_clock_mhz,
             reservation_id=data.reservation_id,
         )
     )

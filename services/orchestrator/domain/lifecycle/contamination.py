@@ -8,19 +8,24 @@ from schemas.results.measurements import GpuDetails, GpuMonitoring
 MOST_SHARE: Final = 0.05  # of the measured time that may be throttled, or shared with others
 # At its power limit a GPU does what it always does under this load.
 _USUAL: Final = frozenset({"sw_power_cap"})
+_OF_LOCKED_CLOCK: Final = "applications_clocks_setting"
 
 
-def throttled_because(monitoring: GpuMonitoring) -> tuple[str, ...]:
+def throttled_because(
+    monitoring: GpuMonitoring, *, is_clock_locked: bool = False
+) -> tuple[str, ...]:
     """Return what slowed its GPUs down for longer than a moment: without it, it may be faster.
 
-    A configuration that works its GPUs harder is throttled more, so this sets no run aside.
+    A configuration that works its GPUs harder is throttled more, so this sets no run aside. A clock
+    that its task has locked is what was asked for.
     """
+    usual = _USUAL | {_OF_LOCKED_CLOCK} if is_clock_locked else _USUAL
     most_seconds = MOST_SHARE * monitoring.monitoring_duration_seconds
     return tuple(
         f"GPU {name}: throttled by {reason} for {seconds:.0f} s"
         for name, details in monitoring.gpu_details.items()
         for reason, seconds in details.throttle_reasons.items()
-        if reason not in _USUAL and seconds > most_seconds
+        if reason not in usual and seconds > most_seconds
     )
 
 

@@ -242,7 +242,7 @@ def _with_disturbances(
 ) -> Experiment:
     """Return the experiment with what happened on its GPUs while it was measured."""
     run = experiment.run
-    throttled = throttled_because(monitoring)
+    throttled = throttled_because(monitoring, is_clock_locked=experiment.sm_clock_mhz is not None)
     if throttled:
         error = ScoreError(better_share=None, because=throttled, may_meet=True)
         run = replace(run, error=added_error(run.error, error))

@@ -21,6 +21,7 @@ _DEGREES: Final = (
 )
 MOST_VALUES: Final = 1000
 POWER_LIMIT: Final = "power_limit_w"
+SM_CLOCK: Final = "sm_clock_mhz"
 
 
 class Axis(Struct, frozen=True, kw_only=True):
@@ -157,8 +158,9 @@ def _parallel_axes(config: ParallelConfig | None) -> Iterator[Axis]:
 
 
 def _gpu_axes(wanted: GpuPreferences | None) -> Iterator[Axis]:
-    if wanted is not None and wanted.power_limit_w is not None:
-        yield Axis(block="gpus", name=POWER_LIMIT, values=_several(wanted.power_limit_w))
+    for name in (POWER_LIMIT, SM_CLOCK):
+        if (values := getattr(wanted, name, None)) is not None:
+            yield Axis(block="gpus", name=name, values=_several(values))
 
 
 def _preset_axis(block: str, preset: str | None, presets: tuple[str, ...]) -> Iterator[Axis]:

@@ -1,5 +1,6 @@
 """Whether what a task says of its GPUs can be had where it runs."""
 
+import itertools
 from typing import Final
 
 from schemas.errors import ErrorCode
@@ -8,8 +9,9 @@ from schemas.task.task_file import GpuPreferences
 from shared.errors import RefusedError
 from shared.gpu.selectors import check_selector
 
+_SET_ON_GPUS: Final = ("power_limit_w", "sm_clock_mhz")
 # Of a cluster's GPUs no single one is chosen, and its nodes' agents set no limits for us.
-_NOT_OF_CLUSTERS: Final = ("device_uuids", "power_limit_w")
+_NOT_OF_CLUSTERS: Final = ("device_uuids", *_SET_ON_GPUS)
 _OF_SINGLE_GPUS: Final = frozenset(
     {SelectorKey.GPU_UUID, SelectorKey.GPU_INDEX, SelectorKey.NUMA_NODE}
 )
@@ -25,11 +27,9 @@ def check_wishes(wanted: GpuPreferences, *, is_in_cluster: bool) -> None:
                 "`nodes` and `models` choose among its nodes",
                 name,
             )
-    for name in _OF_WHOLE_GPUS:
-        if wanted.power_limit_w is not None and getattr(wanted, name) is not None:
-            raise _refused(
-                f"expected no power_limit_w with {name}: a limit is of a whole GPU", "power_limit_w"
-            )
+    for setting, name in itertools.product(_SET_ON_GPUS, _OF_WHOLE_GPUS):
+        if getattr(wanted, setting) is not None and getattr(wanted, name) is not None:
+            raise _refused(f"expected no {setting} with {name}: it is set on a whole GPU", setting)
     for place, selector in enumerate(wanted.require):
         _check(selector, f"$.gpus.require[{place}]", is_in_cluster=is_in_cluster)
     for place, preference in enumerate(wanted.prefer):

@@ -39,6 +39,7 @@ from services.orchestrator.domain.plan.executor_offers import (
 )
 from services.orchestrator.domain.plan.expansion import (
     POWER_LIMIT,
+    SM_CLOCK,
     Grid,
     Point,
     expand,
@@ -144,6 +145,7 @@ class Planner(Struct, frozen=True, kw_only=True):
             ),
             preflight=needs.findings,
             power_limit_w=point.gpus.get(POWER_LIMIT),
+            sm_clock_mhz=point.gpus.get(SM_CLOCK),
         )
         return planned, lacking, notes
 

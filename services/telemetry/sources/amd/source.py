@@ -18,6 +18,7 @@ from services.telemetry.sources.source import (
     SourceAbsentError,
     SourceFailedError,
     no_power_limit,
+    no_sm_clock,
 )
 from shared.logging import log
 from shared.processes.command import CommandOutput
@@ -94,6 +95,9 @@ class AmdSource:
     async def set_power_limit(self, uuid: str, watts: float | None) -> float:  # noqa: ARG002  # as the port has it
         """Not possible here."""
         raise no_power_limit(self.source)
+
+    async def set_sm_clock(self, uuid: str, mhz: int | None) -> None:  # noqa: ARG002  # as the port has it
+        raise no_sm_clock(self.source)
 
     async def close(self) -> None:
         """Nothing runs between readings."""

@@ -12,6 +12,7 @@ from services.telemetry.sources.source import (
     SourceAbsentError,
     SourceFailedError,
     no_power_limit,
+    no_sm_clock,
 )
 from shared.prometheus_text import samples
 
@@ -49,6 +50,9 @@ class DcgmSource:
 
     async def set_power_limit(self, uuid: str, watts: float | None) -> float:  # noqa: ARG002  # as the port has it
         raise no_power_limit(self.source)
+
+    async def set_sm_clock(self, uuid: str, mhz: int | None) -> None:  # noqa: ARG002  # as the port has it
+        raise no_sm_clock(self.source)
 
     async def close(self) -> None:
         """No connection is open."""

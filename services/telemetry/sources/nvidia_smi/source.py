@@ -10,7 +10,8 @@ import msgspec
 
 from schemas.errors import ErrorCode
 from schemas.telemetry.readings import GpuProcess, Source
-from services.telemetry.domain.power_range import limit_for
+from services.telemetry.domain.power_range import check_clock, limit_for
+from services.telemetry.domain.tool_values import count
 from services.telemetry.host.process_details import with_details
 from services.telemetry.host.processes import ProcessTable
 from services.telemetry.sources.command import AdaptiveDeadline, is_installed, run_program
@@ -123,12 +124,29 @@ class NvidiaSmiSource:
         before = gpu.reading.power_limit_w if gpu else None
         if before is None:
             raise RefusedError(ErrorCode.UNSUPPORTED, f"the power limit of {uuid} is not known")
-        output = await self._run(f"--id={uuid}", f"--power-limit={wanted:g}")
+        await self._change(uuid, f"--power-limit={wanted:g}")
+        return before
+
+    async def set_sm_clock(self, uuid: str, mhz: int | None) -> None:
+        """Lock or unlock it by another run of the program, which needs root for that."""
+        report = await self._report()
+        facts = next((gpu.facts for gpu in report.gpus if gpu.facts.uuid == uuid), None)
+        if facts is None or mhz is None:
+            check_clock(facts, uuid, mhz, ())
+            await self._change(uuid, "--reset-gpu-clocks")
+            return
+        output = await self._run("--query-supported-clocks=graphics", _FORMAT, f"--id={uuid}")
+        numbers = [count(line.strip()) for line in output.stdout.splitlines()]
+        check_clock(facts, uuid, mhz, [number for number in numbers if number is not None])
+        await self._change(uuid, f"--lock-gpu-clocks={mhz},{mhz}")
+
+    async def _change(self, uuid: str, setting: str) -> None:
+        """Raises RefusedError in the program's words."""
+        output = await self._run(f"--id={uuid}", setting)
         if output.exit_code != 0:
             forbidden = "permission" in output.summary.lower()
             code = ErrorCode.FORBIDDEN if forbidden else ErrorCode.UNSUPPORTED
             raise RefusedError(code, f"{self._path} said: {output.summary}")
-        return before
 
     async def close(self) -> None:
         """Nothing runs between readings."""

@@ -20,6 +20,7 @@ from services.telemetry.sources.nvml.protocol import (
     Done,
     Failed,
     InventoryTaken,
+    LockClock,
     MakeMig,
     MigRefused,
     Open,
@@ -124,6 +125,14 @@ class Probe:
         seconds = self._deadline_seconds
         reply = await self._ask(framed(request), "cap", seconds, seconds)
         if not isinstance(reply, CapSet | CapRefused):
+            raise _unexpected(reply)
+        return reply
+
+    async def lock_clock(self, request: LockClock) -> Done | CapRefused:
+        """Lock or unlock a clock."""
+        seconds = self._deadline_seconds
+        reply = await self._ask(framed(request), "a locked clock", seconds, seconds)
+        if not isinstance(reply, Done | CapRefused):
             raise _unexpected(reply)
         return reply
 

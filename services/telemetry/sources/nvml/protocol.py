@@ -51,6 +51,13 @@ class SetCap(Struct, frozen=True, tag="cap"):
     watts: float | None
 
 
+class LockClock(Struct, frozen=True, tag="lock_clock"):
+    """Lock the SM clock; None unlocks it."""
+
+    uuid: str
+    mhz: int | None
+
+
 class MakeMig(Struct, frozen=True, tag="make_mig"):
     """Make a MIG instance of a profile, unless it is there."""
 
@@ -67,7 +74,7 @@ class RemoveMig(Struct, frozen=True, tag="remove_mig"):
 
 
 class Done(Struct, frozen=True, tag="done"):
-    """NVML is initialised and has at least one device; or a MIG instance is as asked."""
+    """NVML is initialised and has at least one device; or a clock or MIG instance is as asked."""
 
 
 class InventoryTaken(Struct, frozen=True, tag="inventory"):
@@ -92,12 +99,11 @@ class CapSet(Struct, frozen=True, tag="capped"):
 
 
 class CapRefused(Struct, frozen=True, tag="cap_refused"):
-    """Answers SetCap, with what the device allows where that is known."""
+    """Answers SetCap and LockClock; `details` is what the device allows where that is known."""
 
     code: ErrorCode
     detail: str
-    minimum_w: float | None = None
-    maximum_w: float | None = None
+    details: dict[str, float] = {}
 
 
 class MigRefused(Struct, frozen=True, tag="mig_refused"):
@@ -129,7 +135,7 @@ class Stuck(Struct, frozen=True, tag="stuck"):
     uuids: tuple[str, ...]
 
 
-ProbeRequest = Open | TakeInventory | Read | SetCap | MakeMig | RemoveMig
+ProbeRequest = Open | TakeInventory | Read | SetCap | LockClock | MakeMig | RemoveMig
 ProbeReply = (
     Done
     | InventoryTaken

@@ -17,6 +17,7 @@ from services.telemetry.sources.nvml.probe import Probe
 from services.telemetry.sources.nvml.protocol import (
     CapRefused,
     CapSet,
+    LockClock,
     MakeMig,
     MigRefused,
     ReadingTaken,
@@ -109,13 +110,14 @@ class NvmlSource:
         match await self._opened.cap(SetCap(uuid, watts)):
             case CapSet(watts_before=before):
                 return before
-            case CapRefused(code, detail, minimum_w, maximum_w):
-                known = {"minimum_w": minimum_w, "maximum_w": maximum_w}
-                raise RefusedError(
-                    code,
-                    detail,
-                    details={name: value for name, value in known.items() if value is not None},
-                )
+            case CapRefused(code, detail, details):
+                raise RefusedError(code, detail, details=details)
+
+    async def set_sm_clock(self, uuid: str, mhz: int | None) -> None:
+        """Bounded like a reading."""
+        match await self._opened.lock_clock(LockClock(uuid, mhz)):
+            case CapRefused(code, detail, details):
+                raise RefusedError(code, detail, details=details)
 
     async def make_mig(self, uuid: str, profile: str, start: int) -> None:
         await self._change_mig(MakeMig(uuid, profile, start))

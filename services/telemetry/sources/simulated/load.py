@@ -38,10 +38,12 @@ def reading_at(
     *,
     seconds: float,
     power_limit_w: float | None = None,
+    locked_clock_mhz: int | None = None,
 ) -> GpuReading:
     """One reading. A released device is idle and empty at once; it cools down slowly.
 
-    A limit below the draw slows the clock in proportion.
+    A limit below the draw slows the clock in proportion. At a locked clock a held device draws as
+    much less above its idle draw as it is slower.
     """
     elapsed = seconds - load.since_seconds
     busy = min(1.0, elapsed / shape.ramp_seconds) if load.held else 0.0
@@ -52,7 +54,12 @@ def reading_at(
     idle = min(shape.idle_memory_mb, total)
     used = round(idle + busy * max(0.0, total * shape.held_memory_percent / 100 - idle))
     limit = shape.power_limit_w if power_limit_w is None else power_limit_w
-    power = _mix(shape.idle_power_w, shape.held_power_w, utilization / 100) * (1 + 0.02 * noise[2])
+    clock_mhz = _mix(shape.idle_sm_clock_mhz, shape.held_sm_clock_mhz, busy)
+    pace = 1.0
+    if locked_clock_mhz is not None:
+        clock_mhz, pace = locked_clock_mhz, locked_clock_mhz / max(1.0, shape.held_sm_clock_mhz)
+    power = _mix(shape.idle_power_w, shape.held_power_w, pace * utilization / 100)
+    power *= 1 + 0.02 * noise[2]
     slowed = min(1.0, limit / power) if power > 0 else 1.0
     reasons = ("sw_power_cap",) if slowed < 1 else ()
     return GpuReading(
@@ -67,7 +74,7 @@ def reading_at(
         ),
         power_draw_w=round(_within(power, limit), 2),
         power_limit_w=limit,
-        sm_clock_mhz=round(slowed * _mix(shape.idle_sm_clock_mhz, shape.held_sm_clock_mhz, busy)),
+        sm_clock_mhz=round(slowed * clock_mhz),
         memory_clock_mhz=round(shape.memory_clock_mhz),
         throttle_reasons=reasons if busy else ("gpu_idle", *reasons),
         ecc_corrected=0,

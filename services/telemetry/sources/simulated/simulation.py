@@ -12,7 +12,7 @@ from schemas.telemetry.readings import DeviceFacts, GpuReading
 from services.telemetry.domain.faults import Fault
 from services.telemetry.domain.mig_instances import with_another
 from services.telemetry.domain.mig_profiles import usual_options
-from services.telemetry.domain.power_range import limit_for
+from services.telemetry.domain.power_range import check_clock, limit_for
 from services.telemetry.domain.xid import xid_fault
 from services.telemetry.sources.simulated.fault_script import (
     FaultKind,
@@ -59,6 +59,7 @@ class Simulation:
         self._loads = dict.fromkeys(uuids, DeviceLoad())
         self._energy_mj = dict.fromkeys(uuids, 0.0)
         self._limits: dict[str, float] = {}
+        self._clocks_mhz: dict[str, int] = {}
         self._last_seconds = 0.0
         self._mig: dict[str, tuple[MigInstance, ...]] = {
             facts.uuid: ()
@@ -123,6 +124,18 @@ class Simulation:
         before = self._limits.get(device_uuid, self.fleet.load.power_limit_w)
         self._limits[device_uuid] = wanted
         return before
+
+    def set_sm_clock(self, device_uuid: str, mhz: int | None, seconds: float) -> None:
+        """Raises RefusedError."""
+        facts = next((one for one in self.devices(seconds) if one.uuid == device_uuid), None)
+        is_part = facts is not None and facts.parent_uuid is not None
+        slowest, fastest = self.fleet.load.idle_sm_clock_mhz, self.fleet.load.held_sm_clock_mhz
+        supported = () if is_part else (round(slowest), round(fastest))
+        check_clock(facts, device_uuid, mhz, supported)
+        if mhz is None:
+            self._clocks_mhz.pop(device_uuid, None)
+        else:
+            self._clocks_mhz[device_uuid] = mhz
 
     def make_mig(self, device_uuid: str, profile: str, start: int) -> None:
         """Raises RefusedError, as a driver does."""
@@ -213,6 +226,7 @@ class Simulation:
                 recorded,
                 power_limit_w=limit,
                 power_draw_w=None if draw is None else min(draw, limit),
+                sm_clock_mhz=self._clocks_mhz.get(facts.uuid, recorded.sm_clock_mhz),
             )
         else:
             reading = self._made_up(facts, seconds, facts.uuid in held, limit)
@@ -230,6 +244,7 @@ class Simulation:
             shape,
             seconds=seconds,
             power_limit_w=limit,
+            locked_clock_mhz=self._clocks_mhz.get(device),
         )
         passed = max(0.0, seconds - self._last_seconds)
         self._energy_mj[device] += (reading.power_draw_w or 0.0) * 1000 * passed

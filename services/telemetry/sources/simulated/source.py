@@ -82,6 +82,9 @@ class SimulatedSource:
     async def set_power_limit(self, uuid: str, watts: float | None) -> float:
         return self._simulation.set_power_limit(uuid, watts, await self._now())
 
+    async def set_sm_clock(self, uuid: str, mhz: int | None) -> None:
+        self._simulation.set_sm_clock(uuid, mhz, await self._now())
+
     async def make_mig(self, uuid: str, profile: str, start: int) -> None:
         await self._now()
         self._simulation.make_mig(uuid, profile, start)

@@ -119,3 +119,11 @@ def test_others_on_its_gpu_disturb_an_experiment_that_has_it_as_a_whole(
 
     assert decision is not None
     assert bool(decision.experiment.run.contaminated) is is_disturbed
+
+
+def test_a_clock_that_the_task_locked_leaves_nothing_open() -> None:
+    slowed = monitored(throttle_reasons={"applications_clocks_setting": 9.0})
+    by_others = ("GPU 0: throttled by applications_clocks_setting for 9 s",)
+
+    assert throttled_because(slowed) == by_others
+    assert throttled_because(slowed, is_clock_locked=True) == ()

@@ -240,12 +240,12 @@ def test_a_mig_instance_stands_for_its_gpus_model() -> None:
     assert model_of(make_task(), (instance,), None) == GpuModel(name="NVIDIA H100 80GB HBM3")
 
 
-def test_a_start_has_the_power_limit_of_its_experiment() -> None:
-    experiment = make_experiment(State.WAITING, power_limit_w=350.0)
+def test_a_start_has_the_power_limit_and_clock_of_its_experiment() -> None:
+    experiment = make_experiment(State.WAITING, power_limit_w=350.0, sm_clock_mhz=1200)
 
     start = waiting.start_of(make_task(), experiment, make_granted())
 
-    assert start[0].power_limit_w == 350.0
+    assert (start[0].power_limit_w, start[0].sm_clock_mhz) == (350.0, 1200)
 
 
 def test_the_same_grant_again_changes_nothing() -> None:

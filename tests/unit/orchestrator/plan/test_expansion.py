@@ -41,6 +41,13 @@ def test_a_power_limit_is_a_dimension_that_shows_its_block() -> None:
     assert shown(gpus={"power_limit_w": 300}) == [{"gpus.power_limit_w": 300.0}]
 
 
+def test_clocks_vary_faster_than_power_limits_before_parameters() -> None:
+    assert shown(gpus={"power_limit_w": 300, "sm_clock_mhz": [1200, 1980]}) == [
+        {"gpus.power_limit_w": 300.0, "gpus.sm_clock_mhz": 1200},
+        {"gpus.power_limit_w": 300.0, "gpus.sm_clock_mhz": 1980},
+    ]
+
+
 @pytest.mark.parametrize(
     ("overrides", "want"),
     [

@@ -181,6 +181,13 @@ def test_a_task_steers_its_gpus_by_the_words_of_a_request() -> None:
     [
         pytest.param({"device_uuids": ["GPU-1"]}, "ome", "$.gpus.device_uuids", id="uuid"),
         pytest.param({"power_limit_w": 300}, "ome", "$.gpus.power_limit_w", id="power"),
+        pytest.param({"sm_clock_mhz": 1200}, "ome", "$.gpus.sm_clock_mhz", id="clock"),
+        pytest.param(
+            {"sm_clock_mhz": [1200], "mig_profile": "1g.10gb"},
+            "process",
+            "$.gpus.sm_clock_mhz",
+            id="clock of a part",
+        ),
         pytest.param(
             {"require": [{"key": "numa_node", "values": ["0"]}]},
             "ome",

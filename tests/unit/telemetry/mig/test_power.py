@@ -34,8 +34,10 @@ class Powered:
             has_ended=self.ended.__contains__,
         )
 
-    async def cap(self, watts: float | None, reservation_id: UUID | None = None) -> None:
-        await self.power.apply(make_limit(watts, reservation_id))
+    async def cap(
+        self, watts: float | None, reservation_id: UUID | None = None, mhz: int | None = None
+    ) -> None:
+        await self.power.apply(make_limit(watts, reservation_id, mhz))
 
     async def kinds(self) -> list[HealthKind]:
         return [change.change for change in await self.node.changes()]
@@ -44,13 +46,16 @@ class Powered:
         """Everybody holds everything."""
 
 
-def make_limit(watts: float | None, reservation_id: UUID | None = None) -> SetPowerLimit:
+def make_limit(
+    watts: float | None, reservation_id: UUID | None = None, mhz: int | None = None
+) -> SetPowerLimit:
     return SetPowerLimit(
         command_id=new_id(),
         node_id="node-a",
         device_uuid="GPU-0",
         power_limit_w=watts,
         reservation_id=reservation_id,
+        sm_clock_mhz=mhz,
     )
 
 
@@ -90,6 +95,56 @@ async def test_what_was_before_the_first_limit_comes_back_after_the_last(
         HealthKind.POWER_LIMIT_CHANGED,
         HealthKind.POWER_LIMIT_RESTORED,
     ]
+
+
+async def test_a_clock_is_locked_beside_a_limit_and_ends_with_its_reservation(
+    powered: Powered,
+) -> None:
+    reservation_id = new_id()
+    await powered.cap(300.0)
+    await powered.cap(None, reservation_id, mhz=1200)
+
+    assert (powered.source.limits["GPU-0"], powered.source.clocks["GPU-0"]) == (300.0, 1200)
+    assert '"sm_clock_mhz":1200' in powered.path.read_text()
+    loop = asyncio.create_task(powered.power.run())
+    powered.power.reservation_ended(reservation_id)
+    await eventually(lambda: powered.source.clocks["GPU-0"] is None, what="its own clock")
+    await cancelled(loop)
+
+    assert powered.source.limits["GPU-0"] == 300.0
+    locked, unlocked = (await powered.node.changes())[1:]
+    assert (locked.change, locked.sm_clock_mhz) == (HealthKind.SM_CLOCK_LOCKED, 1200)
+    assert (unlocked.change, unlocked.power_limit_w) == (HealthKind.SM_CLOCK_RESTORED, None)
+
+
+async def test_limit_and_clock_are_set_and_taken_back_together(powered: Powered) -> None:
+    await powered.cap(300.0, mhz=1200)
+    with pytest.raises(RefusedError, match="limited GPU-0 to 1200 MHz"):
+        await powered.cap(None, new_id(), mhz=900)
+    assert powered.source.clocks == {"GPU-0": 1200}
+    await powered.cap(None)
+
+    assert (powered.source.limits["GPU-0"], powered.source.clocks["GPU-0"]) == (DEFAULT_W, None)
+    assert powered.path.read_text() == "[]"
+
+
+async def test_a_stopping_agent_takes_limit_and_clock_back(powered: Powered) -> None:
+    await powered.cap(300.0, new_id(), mhz=1200)
+    await powered.power.stop()
+
+    assert (powered.source.limits["GPU-0"], powered.source.clocks["GPU-0"]) == (DEFAULT_W, None)
+
+
+async def test_a_journal_of_an_older_agent_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "power.json"
+    path.write_text(
+        '[{"device_uuid":"GPU-0","watts":300.0,"original_w":650.0,"reservation_id":null}]'
+    )
+    powered = Powered(FakeSource(limits={"GPU-0": 300.0}), path)
+    await powered.node.devices.read()
+    await powered.power.stop()
+
+    assert powered.source.limits["GPU-0"] == 650.0
 
 
 async def test_without_the_privilege_nothing_is_kept_and_nothing_told(powered: Powered) -> None:
@@ -163,7 +218,7 @@ async def test_a_reservation_that_ends_while_its_limit_is_set_leaves_none(
 async def test_a_killed_agents_limit_stays_while_its_reservation_holds(
     powered: Powered, answer: ErrorCode | None, want: float
 ) -> None:
-    await powered.cap(300.0, new_id())
+    await powered.cap(300.0, new_id(), mhz=1200)
     source = FakeSource()  # as after a reboot of the driver
     again = Powered(source, powered.path)
     await again.node.devices.read()
@@ -187,6 +242,7 @@ async def test_a_killed_agents_limit_stays_while_its_reservation_holds(
         await eventually(
             lambda: (
                 source.limits.get("GPU-0") == want
+                and source.clocks.get("GPU-0", 0) == (1200 if answer is None else None)
                 and ('"watts":300.0' in powered.path.read_text()) is (answer is None)
             ),
             what="its limit, and what the journal says of it",

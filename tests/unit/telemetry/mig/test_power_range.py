@@ -1,4 +1,4 @@
-"""Which power limits a device takes."""
+"""Which power limits and locked clocks a device takes."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 
 from schemas.errors import ErrorCode
 from schemas.telemetry.readings import DeviceFacts
-from services.telemetry.domain.power_range import limit_for
+from services.telemetry.domain.power_range import check_clock, limit_for
 from shared.errors import RefusedError
 
 FIELDS = {
@@ -48,3 +48,26 @@ def test_a_device_that_is_not_there_is_not_found() -> None:
         limit_for(None, "GPU-9", 300.0)
 
     assert refusal.value.code is ErrorCode.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("mhz", "supported", "code"),
+    [
+        (345, (1980, 345), None),
+        (1500, (1980, 345), None),
+        (1980, (1980, 345), None),
+        (344, (1980, 345), ErrorCode.BAD_REQUEST),
+        (1981, (1980, 345), ErrorCode.BAD_REQUEST),
+        (1200, (), ErrorCode.UNSUPPORTED),
+    ],
+)
+def test_a_clock_lies_within_those_that_are_supported(
+    mhz: int, supported: tuple[int, ...], code: ErrorCode | None
+) -> None:
+    found = None
+    try:
+        check_clock(make_facts(), "GPU-0", mhz, supported)
+    except RefusedError as error:
+        found = error.code
+
+    assert found is code

@@ -424,6 +424,21 @@ def test_a_power_limit_caps_the_draw_and_slows_the_clock_until_it_is_taken_back(
     assert restored.power_limit_w == 700
 
 
+def test_a_locked_clock_shows_and_lowers_the_draw_until_it_is_unlocked() -> None:
+    simulation, held = fleet_with(), frozenset({"GPU-a"})
+    simulation.read(0.0, held)
+    free = simulation.read(30.0, held).gpus[0]
+
+    simulation.set_sm_clock("GPU-a", 990, 31.0)
+    locked = simulation.read(40.0, held).gpus[0]
+    simulation.set_sm_clock("GPU-a", None, 41.0)
+    unlocked = simulation.read(50.0, held).gpus[0]
+
+    assert (free.sm_clock_mhz, locked.sm_clock_mhz, unlocked.sm_clock_mhz) == (1980, 990, 1980)
+    assert 300 < (locked.power_draw_w or 0) < 360
+    assert (unlocked.power_draw_w or 0) > 500
+
+
 @pytest.mark.parametrize(
     ("uuid", "watts", "code"),
     [

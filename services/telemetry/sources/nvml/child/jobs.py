@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
 from schemas.telemetry.readings import GpuReading
+from services.telemetry.domain.power_range import check_clock
 from services.telemetry.sources.nvml.child.boards import Board
 from services.telemetry.sources.nvml.child.calls import GpuLostError, Handle, known
 from services.telemetry.sources.nvml.child.library_state import (
@@ -25,13 +26,16 @@ from services.telemetry.sources.nvml.child.xid_events import XidEvents
 from services.telemetry.sources.nvml.protocol import (
     CapRefused,
     CapSet,
+    Done,
     InventoryTaken,
+    LockClock,
     ProbeReply,
     ReadingTaken,
     SetCap,
     TakeInventory,
 )
 from services.telemetry.sources.source import Inventory
+from shared.errors import RefusedError
 
 EVENTS: Final = -1  # stands for the event set where GPUs stand by their index
 _REFUSALS: Final = {
@@ -166,11 +170,13 @@ class ReadingJob(Job):
         )
 
 
-class PowerLimitJob(Job):
-    def __init__(self, host: LibraryState, request: SetCap) -> None:
+class SettingJob(Job):
+    """Sets the power limit of one GPU, or locks its clock."""
+
+    def __init__(self, host: LibraryState, request: SetCap | LockClock) -> None:
         super().__init__(CapRefused(ErrorCode.NOT_FOUND, f"no GPU {request.uuid} answers"))
         self._host = host
-        self._watts = request.watts
+        self._request = request
         self.left = deque(
             index
             for index, board in host.boards.items()
@@ -178,10 +184,17 @@ class PowerLimitJob(Job):
         )
 
     def call(self, index: int) -> ProbeReply:
+        board = self._host.boards[index]
         try:
-            return _set_limit(self._host.boards[index].handle, self._watts)
+            match self._request:
+                case SetCap(watts=watts):
+                    return _set_limit(board.handle, watts)
+                case LockClock(mhz=mhz):
+                    return _lock_clock(board, mhz)
         except GpuLostError as error:
             return CapRefused(ErrorCode.UNAVAILABLE, str(error))
+        except RefusedError as error:
+            return CapRefused(error.code, str(error), error.details)
 
     def record(self, index: int, found: Any) -> None:
         del index
@@ -198,12 +211,35 @@ def _set_limit(handle: Handle, watts: float | None) -> ProbeReply:
     if limits is None or before is None or wanted is None:
         return CapRefused(ErrorCode.UNSUPPORTED, "the GPU has no power limit to set")
     minimum_w, maximum_w = limits[0] / 1000, limits[1] / 1000
+    details = {"minimum_w": minimum_w, "maximum_w": maximum_w}
     if not limits[0] <= wanted <= limits[1]:
         detail = f"expected {minimum_w:g} to {maximum_w:g} W, found {wanted / 1000:g} W"
-        return CapRefused(ErrorCode.BAD_REQUEST, detail, minimum_w, maximum_w)
+        return CapRefused(ErrorCode.BAD_REQUEST, detail, details)
     try:
         pynvml.nvmlDeviceSetPowerManagementLimit(handle, wanted)
     except pynvml.NVMLError as error:
         code = _REFUSALS.get(error.value, ErrorCode.UNAVAILABLE)
-        return CapRefused(code, str(error), minimum_w, maximum_w)
+        return CapRefused(code, str(error), details)
     return CapSet(before / 1000)
+
+
+def _lock_clock(board: Board, mhz: int | None) -> ProbeReply:
+    """Raises RefusedError for a clock that the GPU does not support."""
+    supported_mhz = _supported_clocks(board.handle) if mhz is not None else []
+    check_clock(board.gpu.facts, board.uuid, mhz, supported_mhz)
+    try:
+        if mhz is None:
+            pynvml.nvmlDeviceResetGpuLockedClocks(board.handle)
+        else:
+            pynvml.nvmlDeviceSetGpuLockedClocks(board.handle, mhz, mhz)
+    except pynvml.NVMLError as error:
+        return CapRefused(_REFUSALS.get(error.value, ErrorCode.UNAVAILABLE), str(error))
+    return Done()
+
+
+def _supported_clocks(handle: Handle) -> list[int]:
+    """Those at the fastest memory clock, which is the one under load."""
+    memory_mhz = known(pynvml.nvmlDeviceGetSupportedMemoryClocks, handle)
+    if not memory_mhz:
+        return []
+    return known(pynvml.nvmlDeviceGetSupportedGraphicsClocks, handle, max(memory_mhz)) or []

@@ -10,13 +10,14 @@ from typing import Any, Final
 
 import pynvml
 
-from services.telemetry.sources.nvml.child.jobs import InventoryJob, Job, PowerLimitJob, ReadingJob
+from services.telemetry.sources.nvml.child.jobs import InventoryJob, Job, ReadingJob, SettingJob
 from services.telemetry.sources.nvml.child.library_state import LibraryState
 from services.telemetry.sources.nvml.child.mig_job import MigJob
 from services.telemetry.sources.nvml.protocol import (
     LENGTH,
     SECONDS,
     Failed,
+    LockClock,
     MakeMig,
     Open,
     ProbeReply,
@@ -79,8 +80,8 @@ class ProbeServer:
                 return InventoryJob(self._state, request)
             case Read():
                 return ReadingJob(self._state)
-            case SetCap():
-                return PowerLimitJob(self._state, request)
+            case SetCap() | LockClock():
+                return SettingJob(self._state, request)
             case MakeMig() | RemoveMig():
                 return MigJob(self._state, request)
 
