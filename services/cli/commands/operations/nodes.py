@@ -92,7 +92,7 @@ def power(
     gpu = target.ask(ask)
     named = f"{gpu.node_id}/{gpu.index} {gpu.name}"
     if not limits:
-        click.echo(f"{named}: the limit is taken back")
+        click.echo(f"{named}: limit and clock are taken back")
     else:
         until = "the reservation ends" if reservation else f"`gpusteward power {place} --restore`"
         click.echo(f"{named}: {', '.join(limits)} until {until}")
