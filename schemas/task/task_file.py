@@ -105,7 +105,7 @@ Switches = bool | Annotated[tuple[bool, ...], Meta(min_length=1, max_length=2)]
 IntegerValues = PositiveInt | Annotated[tuple[PositiveInt, ...], Meta(min_length=1, max_length=64)]
 Watts = Annotated[float, Meta(gt=0, le=100_000)]
 PowerLimits = Watts | Annotated[tuple[Watts, ...], Meta(min_length=1, max_length=64)]
-Megahertz = Annotated[int, Meta(gt=0, le=100_000)]
+Megahertz = Annotated[int, Meta(ge=1, le=100_000)]
 Clocks = Megahertz | Annotated[tuple[Megahertz, ...], Meta(min_length=1, max_length=64)]
 # Without a pattern: msgspec 0.22 corrupts memory over a union of one with an array.
 DataType = Annotated[str, Meta(min_length=1, max_length=512)]

@@ -43,7 +43,10 @@ def written_out(body: bytes) -> bytes:
 
 def _longer(body: bytes, path: str, message: str) -> bytes | None:
     """Return the file with the value at the path written out, None where it is no short form."""
-    document = msgspec.json.decode(body)
+    try:
+        document = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None  # somewhere in it is a number that no float holds, or it is too deep
     *steps, last = path.removeprefix("$.").split(".")
     holder = document
     for step in steps:
