@@ -27,6 +27,12 @@ from services.cli.endings import (
 from services.cli.failures import CommandFailed, leave
 from services.cli.json_files import read_json
 from services.cli.lookup import Sort, find
+from services.cli.model_studies import (
+    NOT_COMPARED,
+    ModelStudy,
+    documents_by_model,
+    studies_table,
+)
 from services.cli.options import Target, confirm, reading, with_target
 
 if TYPE_CHECKING:
@@ -165,18 +171,33 @@ def delete(target: Target, identifier: str, yes: bool) -> None:
 @click.argument("file", type=click.File("rb"), metavar="TASK.json")
 @click.option("--simulate", is_flag=True, help="If no GPU is found, start with a made-up fleet.")
 @click.option("--keep", is_flag=True, help="Leave a platform that had to be started running.")
+@click.option(
+    "--each-model",
+    is_flag=True,
+    help="Once on each GPU model: those of gpus.models, else those of the fleet.",
+)
 @constraints_option
 @with_target
 @wide_option
 def run(
-    target: Target, file: BinaryIO, simulate: bool, keep: bool, constraints: str | None
+    target: Target,
+    file: BinaryIO,
+    simulate: bool,
+    keep: bool,
+    each_model: bool,
+    constraints: str | None,
 ) -> None:
     """Run a task to its end and print its results.
 
-    Starts the platform if none answers. Ends with 0 only if every experiment succeeded.
+    Starts the platform if none answers. Ends with 0 only if every experiment succeeded. With
+    --each-model it is a task for each GPU model, and a table shows what each came to.
     """
     document = _constrained(read_json(file), constraints)
-    leave(interruption.run(_run(target, document, simulate=simulate, keep=keep)))
+    leave(
+        interruption.run(
+            _run(target, document, simulate=simulate, keep=keep, each_model=each_model)
+        )
+    )
 
 
 def _constrained(document: bytes, constraints: str | None) -> bytes:
@@ -190,7 +211,9 @@ def _constrained(document: bytes, constraints: str | None) -> bytes:
     return msgspec.json.encode(task)
 
 
-async def _run(target: Target, document: bytes, *, simulate: bool, keep: bool) -> int:
+async def _run(
+    target: Target, document: bytes, *, simulate: bool, keep: bool, each_model: bool
+) -> int:
     from services.cli.follow import follow_to_end
     from services.cli.local_platform.background import platform
     from shared.client.http import StewardClient
@@ -199,9 +222,37 @@ async def _run(target: Target, document: bytes, *, simulate: bool, keep: bool) -
         platform(target, simulate=simulate, keep=keep) as running,
         StewardClient(running.address, patience_seconds=PATIENCE_SECONDS) as client,
     ):
+        if each_model:
+            return await _run_on_each_model(client, document)
         task_id = await client.submit_task(document)
         click.echo(f"task {task_id} at {running.address.url}")
         return await follow_to_end(client, task_id)
+
+
+async def _run_on_each_model(client: "StewardClient", document: bytes) -> int:
+    """Run the tasks at once, show them one after the other, then what each came to."""
+    from services.cli.follow import INTERRUPTED_EXIT_CODE, follow_to_end
+
+    names = [gpu.name for gpu in (await client.gpus()).gpus]
+    documents = documents_by_model(document, names)
+    task_ids = {model: await client.submit_task(each) for model, each in documents.items()}
+    codes: list[int] = []
+    for model, task_id in task_ids.items():
+        click.echo(f"task {task_id} on {model} at {client.address.url}")
+        codes.append(await follow_to_end(client, task_id))
+        click.echo()
+        if INTERRUPTED_EXIT_CODE in codes:
+            for other in task_ids.values():
+                if (await client.task(other)).state not in FINISHED_TASK_STATES:
+                    await client.cancel_task(other, "interrupted by its user")
+            return INTERRUPTED_EXIT_CODE
+    studies = [
+        ModelStudy(model, await client.task(task_id), await client.experiments(task_id))
+        for model, task_id in task_ids.items()
+    ]
+    print_table(studies_table(studies))
+    click.echo(NOT_COMPARED)
+    return max(codes)
 
 
 async def _cancel_task(client: "StewardClient", task: TaskView, *, wait: bool) -> str:
