@@ -75,10 +75,13 @@ def findings(text: str) -> tuple[Finding, ...]:
         for known, finding in _search("\n".join(by_weight[weight])[-SEARCHED:]):
             found = consequences if known.is_consequence else causes
             found.setdefault(finding.line, finding)
+    by_line = dict(causes)
+    for line, finding in consequences.items():
+        by_line.setdefault(line, finding)
     first: dict[KnownFailure, Finding] = {}
-    for finding in (*causes.values(), *consequences.values()):
+    for finding in by_line.values():
         first.setdefault(finding.failure, finding)
-    return tuple({finding.line: finding for finding in reversed(first.values())}.values())[::-1]
+    return tuple(first.values())
 
 
 def _search(text: str) -> Iterator[tuple[Known, Finding]]:

@@ -123,6 +123,15 @@ def test_what_engines_say_in_passing_is_no_failure(text: str) -> None:
     assert recognise(text) is None
 
 
+def test_a_line_of_cause_and_consequence_stays_before_later_causes() -> None:
+    text = (
+        "torch.distributed.DistBackendError: NCCL error in: x.cpp:1, CUDA out of memory\n"
+        "safetensors_rust.SafetensorError: Error while deserializing header"
+    )
+
+    assert [each.line for each in findings(text)] == text.splitlines()
+
+
 def test_a_log_tells_causes_before_consequences_with_their_lines() -> None:
     log = (
         "(EngineCore) RuntimeError: CUDA error: unspecified launch failure\n"
