@@ -35,14 +35,20 @@ def decode_strictly(body: bytes, type_: type[T]) -> T:
     return decoded
 
 
-def _decoded_longer(body: bytes, longer: bytes) -> TaskFile:
-    """Return the task whose short forms are written out; a mistake is told as it was written."""
+def decode_task(body: bytes) -> TaskFile:
+    """A task file, which may have short forms. Raises RefusedError with a mistake as it stands."""
     try:
-        return decode_strictly(longer, TaskFile)
-    except RefusedError as error:
-        if error.path is not None and "[0]" not in error.path:
-            raise
         return decode_strictly(body, TaskFile)
+    except RefusedError as as_written:
+        longer, paths = written_out(body)
+        if not paths:
+            raise
+        try:
+            return decode_strictly(longer, TaskFile)
+        except RefusedError as error:
+            if error.path is None or any(error.path.startswith(f"{path}[0]") for path in paths):
+                raise as_written from None
+            raise error from None
 
 
 def _json_of(body: bytes, content_type: str) -> bytes:
@@ -77,12 +83,9 @@ class StrictBody(AbstractDTO[T]):
     def decode_bytes(self, value: bytes) -> Any:
         content_type = self.asgi_connection.headers.get("content-type", "")
         body = _json_of(value, content_type)
-        try:
-            return decode_strictly(body, self.model_type)
-        except RefusedError:
-            if self.model_type is not TaskFile or (longer := written_out(body)) == body:
-                raise
-            return _decoded_longer(body, longer)
+        if self.model_type is TaskFile:
+            return decode_task(body)
+        return decode_strictly(body, self.model_type)
 
     @classmethod
     @override
