@@ -1,15 +1,13 @@
 """A task's experiments run on one model of GPU, so that their results are comparable."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from msgspec.structs import replace
 
 from schemas.gpus.device_grant import ClusterPlacement, DeviceGrant
 from schemas.gpus.gpu_request import GpuModel, GpuRequest
 from services.orchestrator.domain.records import Task
-
-SIZE_STEP_MB: Final = 4096  # as the scheduler tells memory sizes apart
+from shared.gpu.model_names import memory_size, model_of_instance
 
 
 def model_of(
@@ -26,7 +24,7 @@ def model_of(
         return GpuModel(name=name) if name else None
     first = devices[0]
     return GpuModel(
-        name=first.name.partition(" MIG ")[0],
+        name=model_of_instance(first.name),
         memory_total_mb=first.memory_total_mb if first.mig_profile is None else None,
     )
 
@@ -35,8 +33,7 @@ def is_other_model(pinned: GpuModel | None, granted: GpuModel) -> bool:
     if pinned is None or pinned.name != granted.name:
         return pinned is not None
     sizes_mb = [pinned.memory_total_mb, granted.memory_total_mb]
-    steps = {round(size_mb / SIZE_STEP_MB) for size_mb in sizes_mb if size_mb is not None}
-    return len(steps) > 1
+    return len({memory_size(size_mb) for size_mb in sizes_mb if size_mb is not None}) > 1
 
 
 def on_same_model(request: GpuRequest, task: Task) -> GpuRequest:

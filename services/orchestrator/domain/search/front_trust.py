@@ -12,7 +12,6 @@ from services.orchestrator.domain.search.repeated_runs import (
     Configuration,
     behind,
     noise_of,
-    slack,
 )
 from shared.benchmarks.verdicts.pareto import front
 
@@ -56,10 +55,7 @@ def unbeaten(
             noise is not None
             and _means(other)[number] - _means(one)[number]
             > abs(_means(one)[number])
-            * (
-                noise.error(_by_goal(one, number), _by_goal(other, number))
-                + slack(_by_goal(one, number), _by_goal(other, number))
-            )
+            * noise.margin(_by_goal(one, number), _by_goal(other, number))
             for number, noise in enumerate(noises)
         )
 
@@ -88,16 +84,13 @@ def front_verdict(
                     mean=each.mean,
                     behind_percent=100 * gap,
                     noise_floor_percent=100 * noise.floor() if noise is not None else None,
-                    is_within_noise=None
-                    if noise is None
-                    else gap <= noise.error(best, each) + slack(best, each),
+                    is_within_noise=None if noise is None else gap <= noise.margin(best, each),
                 )
             )
             for other, rival in enumerate(own):
-                is_equal = noise is not None and abs(behind(goal, each, rival)) <= noise.error(
-                    each, rival
-                ) + slack(each, rival)
-                equal[at][other] &= is_equal
+                equal[at][other] &= noise is not None and abs(
+                    behind(goal, each, rival)
+                ) <= noise.margin(each, rival)
     return tuple(
         FrontMember(
             ordinal=each.ordinal,

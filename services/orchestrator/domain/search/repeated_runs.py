@@ -81,6 +81,10 @@ class Noise(Struct, frozen=True, kw_only=True):
         """By how much two means of equal configurations may differ, as a share."""
         return self.t * math.sqrt(sum(self._variance(c) / len(c.scores) for c in (one, other)))
 
+    def margin(self, one: Configuration, other: Configuration) -> float:
+        """By how much chance and measuring together may part them, as a share."""
+        return self.error(one, other) + slack(one, other)
+
     def floor(self) -> float:
         return self.t * math.sqrt(2 * self.variance)
 
@@ -175,6 +179,6 @@ def is_better(objective: Objective, one: Configuration, other: Configuration, no
     order of two configurations undecided, and never turn it round.
     """
     return (
-        behind(objective, one, other) > noise.error(one, other) + slack(one, other)
+        behind(objective, one, other) > noise.margin(one, other)
         and _gap(objective, one.measured_mean, other.measured_mean) >= 0
     )

@@ -100,9 +100,13 @@ def verdict(
     noise = noise_of(compared)
     winner, tied = _winner(objective, configurations, compared, noise)
     filtered = _filtered(configurations, compared)
-    order = tuple(
-        _standing(objective, (winner, *tied), each, noise, is_filtered=each in filtered)
-        for each in (winner, *(each for each in compared if each is not winner), *filtered)
+    best = (winner, *tied)
+    order = (
+        *(
+            _standing(objective, best, each, noise, is_filtered=False)
+            for each in (winner, *(each for each in compared if each is not winner))
+        ),
+        *(_standing(objective, best, each, noise, is_filtered=True) for each in filtered),
     )
     replays = _replayed(past, winner)
     scores = [each.score for each in replays if each.score is not None]
@@ -159,10 +163,11 @@ def _filtered(
     """Return those that are not compared only for what measuring may have done to them: levels that
     were set aside, or constraints that the engine alone may meet.
     """
+    known = {each.ordinal for each in compared}
     return [
         each
         for each in configurations
-        if each not in compared
+        if each.ordinal not in known
         and each.counted
         and each.is_reliable
         and all(
@@ -221,7 +226,7 @@ def _undecided_because(
     if doubts:
         by = slack(winner, other)
         return doubts if math.isinf(by) else f"{doubts} (by {100 * by:.2g} % at most)"
-    if behind(objective, winner, other) > noise.error(winner, other) + slack(winner, other):
+    if behind(objective, winner, other) > noise.margin(winner, other):
         return "its disturbed runs were the better ones"
     return "measured once, within the noise" if len(other.scores) == 1 else "within the noise"
 
@@ -241,7 +246,7 @@ def _improvement_percent(
 ) -> float | None:
     """Return by how much another one may be better at most; None: by an unknown amount."""
     shares = [
-        noise.error(winner, each) + slack(winner, each) - behind(objective, winner, each)
+        noise.margin(winner, each) - behind(objective, winner, each)
         for each in compared
         if noise is not None and each is not winner
     ]

@@ -11,9 +11,8 @@ from schemas.gpus.gpu_request import GpuRequest
 from services.scheduler.domain.model.fleet import Device
 from services.scheduler.domain.placement.device_choice import Chosen
 from services.scheduler.domain.placement.shares import devices_needed
+from shared.gpu.model_names import memory_size, model_of_instance
 
-# Drivers keep different amounts for themselves, so the same board has not always as many MB.
-SIZE_STEP_MB: Final = 4096
 UNKNOWN_SIZE: Final = -1
 
 Positions = tuple[int, ...]
@@ -79,12 +78,7 @@ class Usable(NamedTuple):
 
 def model_of(device: Device) -> Model:
     total_mb = device.total_mb
-    return Model(device.name, UNKNOWN_SIZE if total_mb is None else size_of(total_mb))
-
-
-def size_of(total_mb: int) -> int:
-    """Return a memory size in steps, as `Model` has it."""
-    return round(total_mb / SIZE_STEP_MB)
+    return Model(device.name, UNKNOWN_SIZE if total_mb is None else memory_size(total_mb))
 
 
 def needs_one_model(request: GpuRequest) -> bool:
@@ -99,11 +93,11 @@ def is_same_model(device: Device, request: GpuRequest) -> bool:
     model, total_mb = request.same_model, device.total_mb
     if model is None:
         return True
-    if device.name.partition(" MIG ")[0] != model.name:
+    if model_of_instance(device.name) != model.name:
         return False
     if model.memory_total_mb is None or total_mb is None:
         return True
-    return size_of(total_mb) == size_of(model.memory_total_mb)
+    return memory_size(total_mb) == memory_size(model.memory_total_mb)
 
 
 def by_model(candidates: Chosen) -> dict[Model, Chosen]:
