@@ -14,7 +14,9 @@ from schemas.results.series import (
     SeriesPoint,
     SeriesView,
 )
+from services.results.domain.device_parts import MIG
 from services.results.domain.node_sums import sums_by_node
+from services.results.domain.pods import OF_KIND
 from services.results.domain.rollup import (
     LARGEST_ANSWER_POINTS,
     SMALLEST_BUCKET,
@@ -26,9 +28,9 @@ from services.results.domain.rollup import (
 from shared.gpu.model_names import matches_model
 from shared.postgres.database import Connection, Row
 
-MIG: Final = "MIG-"  # how drivers begin the uuid of an instance
 MOST_ROWS: Final = 50_000  # read for one answer, where a coarser rollup can give it
 
+_DEVICE: Final = "device_no, node_id, device_uuid, device_index, name, total_memory_mb"
 METRICS: Final = tuple(metric.value for metric in SeriesMetric)
 
 SELECT_SPAN: Final = """
@@ -38,8 +40,8 @@ WHERE experiment_id = $1 AND observed_at >= $2 AND observed_at < $3
 """
 
 # One step into an index for each device; a plain EXISTS may be planned as a scan of all samples.
-SELECT_DEVICES: Final = """
-SELECT device_no, node_id, device_uuid, device_index, name, total_memory_mb
+SELECT_DEVICES: Final = f"""
+SELECT {_DEVICE}
 FROM device CROSS JOIN LATERAL (
     (SELECT FROM sample_hour
      WHERE sample_hour.device_no = device.device_no
@@ -52,8 +54,8 @@ WHERE ($1::text IS NULL OR node_id = $1) AND ($2::text IS NULL OR device_uuid = 
 ORDER BY node_id, device_index, device_uuid
 """
 
-SELECT_EXPERIMENT_DEVICES: Final = """
-SELECT device_no, node_id, device_uuid, device_index, name, total_memory_mb FROM device
+SELECT_EXPERIMENT_DEVICES: Final = f"""
+SELECT {_DEVICE} FROM device
 WHERE ($1::text IS NULL OR node_id = $1) AND ($2::text IS NULL OR device_uuid = $2)
   AND EXISTS (
     SELECT FROM experiment_sample JOIN attempt USING (attempt_id)
@@ -62,8 +64,8 @@ WHERE ($1::text IS NULL OR node_id = $1) AND ($2::text IS NULL OR device_uuid = 
 ORDER BY node_id, device_index, device_uuid
 """
 
-SELECT_POD_DEVICES: Final = """
-SELECT device_no, node_id, device_uuid, device_index, name, total_memory_mb FROM device
+SELECT_POD_DEVICES: Final = f"""
+SELECT {_DEVICE} FROM device
 WHERE ($1::text IS NULL OR node_id = $1) AND ($2::text IS NULL OR device_uuid = $2)
   AND device_no IN (
     SELECT device_no FROM pod_device
@@ -91,7 +93,7 @@ FROM (
 GROUP BY device_no
 """
 SELECT_HELD_DEVICES: Final = f"""
-SELECT device_no, node_id, device_uuid, device_index, name, total_memory_mb
+SELECT {_DEVICE}
 FROM ({OF_NAMESPACE.format(start="$3", end="$4", namespace="$5")}) AS held
 JOIN device USING (device_no)
 WHERE ($1::text IS NULL OR node_id = $1) AND ($2::text IS NULL OR device_uuid = $2)
@@ -99,13 +101,13 @@ ORDER BY node_id, device_index, device_uuid
 """
 
 # Which devices were handed out so; `shared` are all that were held in parts.
-SELECT_GIVEN_AS: Final = """
+SELECT_GIVEN_AS: Final = f"""
 SELECT device_no FROM device_holding
 WHERE (kind = $4 OR $4 = 'shared' AND hundredths < 100)
   AND device_no = ANY ($1) AND granted_at < $3 AND ended_at > $2
 UNION
 SELECT device_no FROM pod_holding
-WHERE (kind = $4 OR $4 = 'shared' AND kind IN ('vgpu', 'mps', 'time_slice'))
+WHERE {OF_KIND}
   AND device_no = ANY ($1) AND began_at < $3 AND ended_at > $2
 """
 

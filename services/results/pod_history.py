@@ -16,7 +16,7 @@ from schemas.results.series import (
     SeriesView,
     WhoseReading,
 )
-from services.results.domain.pods import UNKNOWN_POD
+from services.results.domain.pods import OF_KIND, UNKNOWN_POD
 from services.results.domain.rollup import LARGEST_ANSWER_POINTS, MINUTE, start_of
 from shared.gpu.model_names import matches_model
 from shared.postgres.database import Connection, Row
@@ -31,14 +31,14 @@ pod_holding AS given JOIN pod USING (pod_id) JOIN device USING (device_no)
 LEFT JOIN reservation USING (reservation_id)
 WHERE given.ended_at > $1 AND given.began_at < $2 AND times && tstzrange($1, $2)
     AND pod_id <> '{UNKNOWN_POD}' AND ($3::text IS NULL OR node_id = $3)
-    AND ($4::text IS NULL OR kind = $4
-         OR $4 = 'shared' AND kind IN ('vgpu', 'mps', 'time_slice'))
+    AND ($4::text IS NULL OR {OF_KIND})
     AND ($5::text IS NULL OR coalesce(reservation.namespace, pod.namespace) = $5)
     AND ($6::text[] IS NULL OR coalesce(reservation.namespace, pod.namespace) = ANY ($6))
 """
 SELECT_PODS: Final = f"""
 SELECT pod.namespace, pod.pod, pod.owner, node_id, kind, count(*) AS devices, reservation_id,
-    min(greatest(given.began_at, $1)) AS first_at, max(least(given.ended_at, $2)) AS last_at
+    min(greatest(given.began_at, $1)) AS first_at, max(least(given.ended_at, $2)) AS last_at,
+    count(*) OVER () AS total
 FROM {HAD} GROUP BY pod_id, pod.namespace, pod.pod, pod.owner, node_id, kind, reservation_id
 ORDER BY 1, 2, 4, 5 LIMIT $7
 """
@@ -92,9 +92,10 @@ TOLD: Final = frozenset({SeriesMetric.UTILIZATION_PERCENT, SeriesMetric.MEMORY_U
 
 async def list_pods(connection: Connection, query: ListPods) -> PodList:
     """List the pods that had devices in the time, by namespace and name."""
-    rows = await connection.fetch(SELECT_PODS, *_filters_of(query), MOST_PODS + 1)
-    left_out = max(0, len(rows) - MOST_PODS)
-    return PodList(pods=tuple(PodLine(**dict(row)) for row in rows[:MOST_PODS]), left_out=left_out)
+    rows = await connection.fetch(SELECT_PODS, *_filters_of(query), MOST_PODS)
+    total = rows[0]["total"] if rows else 0
+    lines = ({name: value for name, value in row.items() if name != "total"} for row in rows)
+    return PodList(pods=tuple(PodLine(**line) for line in lines), left_out=total - len(rows))
 
 
 async def pod_series(connection: Connection, query: GetSeries) -> SeriesView:

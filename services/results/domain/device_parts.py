@@ -6,6 +6,7 @@ from schemas.gpus.device_grant import DeviceGrant, ShareKind
 from schemas.gpus.kinds import GpuKind
 
 WHOLE: Final = 100  # hundredths of a device
+MIG: Final = "MIG-"  # how drivers begin the uuid of an instance
 
 
 def hundredths_of(device: DeviceGrant) -> int:

@@ -6,8 +6,8 @@ from statistics import fmean
 from typing import Final
 
 from schemas.results.series import DeviceSeries, NodeSeries, SeriesMetric, SeriesPoint
+from services.results.domain.device_parts import MIG
 
-MIG: Final = "MIG-"  # how drivers begin the uuid of an instance
 Combine = Callable[[Sequence[float]], float]
 # What a node has more of with each GPU; of the others it has the mean.
 ADDED_UP: Final = frozenset({SeriesMetric.MEMORY_USED_MB, SeriesMetric.POWER_DRAW_W})

@@ -11,6 +11,8 @@ from schemas.telemetry.readings import GpuPod
 
 # In place of a pod where it is not known whether one had the device.
 UNKNOWN_POD: Final = UUID(int=2**128 - 1)
+# A condition on the kind `$4`; `shared` are all that are given in parts.
+OF_KIND: Final = "(kind = $4 OR $4 = 'shared' AND kind IN ('vgpu', 'mps', 'time_slice'))"
 _NAMELESS: Final = UUID("8f0f7f0c-5d7e-4f39-9f0a-6d1f3c1f7b52")
 _RESERVED: Final = frozenset({UUID(int=0), UNKNOWN_POD})
 

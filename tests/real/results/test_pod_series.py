@@ -178,6 +178,21 @@ async def test_pods_are_listed_with_whose_they_are(filled: tuple[Database, datet
     assert {each.devices for each in listed.pods} == {1}
 
 
+async def test_a_list_of_too_many_pods_says_how_many_are_left_out(
+    filled: tuple[Database, datetime], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_history, "MOST_PODS", 2)
+    database, start = filled
+    async with database.transaction() as connection:
+        listed = await pod_history.list_pods(connection, ListPods(start_at=start, end_at=utcnow()))
+        none = await pod_history.list_pods(
+            connection, ListPods(start_at=start, end_at=utcnow(), node_id="elsewhere")
+        )
+
+    assert (len(listed.pods), listed.left_out) == (2, 3)
+    assert (none.pods, none.left_out) == ((), 0)
+
+
 async def test_gpus_and_nodes_of_a_namespace_are_of_its_minutes(
     filled: tuple[Database, datetime],
 ) -> None:

@@ -30,6 +30,12 @@ test("a pod's line says on which GPU it is where it has several, and whose the r
   expect(names).toEqual(["llama-0 on gpu-01 GPU 0", "llama-0 on gpu-01 GPU 1", "notebook (whole GPU)"]);
 });
 
+test("what a pod was given is the whole of its own use alone", () => {
+  const totals = podLines([pod("llama-0", 0), pod("notebook", 2, "gpu")]).map((line) => line.totalMb);
+
+  expect(totals).toEqual([2048, null]);
+});
+
 test("a node's line has what there is of memory", () => {
   const node: NodeSeries = { node_id: "gpu-01", gpus: 8, memory_total_mb: 640, points: POINTS };
 

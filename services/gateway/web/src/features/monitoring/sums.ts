@@ -2,7 +2,6 @@ import type { NodeSeries, PodSeries, SeriesPoint } from "@schemas/messages";
 
 /** One line of a chart: a node's GPUs together, or a pod on a GPU. */
 export interface Line {
-  key: string;
   name: string;
   /** Columns of the chart's table that say whose a row is. */
   names: string[];
@@ -14,7 +13,6 @@ const words = (count: number) => (count === 1 ? "1 GPU" : `${count} GPUs`);
 
 export function nodeLines(nodes: NodeSeries[]): Line[] {
   return nodes.map((node) => ({
-    key: node.node_id,
     name: `${node.node_id}, ${words(node.gpus)}`,
     names: [node.node_id],
     totalMb: node.memory_total_mb,
@@ -27,10 +25,9 @@ export function podLines(pods: PodSeries[]): Line[] {
   const count = new Map<string, number>();
   for (const pod of pods) count.set(pod.pod, (count.get(pod.pod) ?? 0) + 1);
   return pods.map((pod) => ({
-    key: `${pod.namespace}/${pod.pod} ${pod.node_id}/${pod.device_uuid}`,
     name: `${pod.pod}${(count.get(pod.pod) ?? 0) > 1 ? ` on ${pod.node_id} GPU ${pod.index}` : ""}${pod.reading === "gpu" ? " (whole GPU)" : ""}`,
     names: [pod.namespace, pod.pod, pod.node_id, String(pod.index)],
-    totalMb: pod.memory_given_mb,
+    totalMb: pod.reading === "own" ? pod.memory_given_mb : null,
     points: pod.points,
   }));
 }
