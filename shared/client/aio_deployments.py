@@ -24,22 +24,28 @@ from shared.kubernetes.access import ClusterAccess
 from shared.kubernetes.client import KubernetesClient
 from shared.kubernetes.errors import NOT_FOUND, KubernetesError
 from shared.kubernetes.names import Resource
+from shared.kubernetes.ome import (
+    BASE_MODELS,
+    CLUSTER_MODELS,
+    CLUSTER_RUNTIMES,
+    ENGINE_CONTAINER,
+    HOSTNAME_LABEL,
+    INFERENCE_SERVICES,
+    OME_VERSION,
+    SERVING_RUNTIMES,
+)
 
 log: Final = logging.getLogger(__name__)
 
-OME_VERSION: Final = "ome.io/v1beta1"
 FIELD_MANAGER: Final = "gpusteward-client"
-HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
-ENGINE_CONTAINER: Final = "ome-container"  # by this name OME knows the engine's
-INFERENCE_SERVICES: Final = Resource(OME_VERSION, "inferenceservices")
 # Of a namespace before the cluster's, as OME itself looks for them.
 RUNTIMES: Final = {
-    "ServingRuntime": Resource(OME_VERSION, "servingruntimes"),
-    "ClusterServingRuntime": Resource(OME_VERSION, "clusterservingruntimes", is_namespaced=False),
+    "ServingRuntime": SERVING_RUNTIMES,
+    "ClusterServingRuntime": CLUSTER_RUNTIMES,
 }
 MODELS: Final = {
-    "BaseModel": Resource(OME_VERSION, "basemodels"),
-    "ClusterBaseModel": Resource(OME_VERSION, "clusterbasemodels", is_namespaced=False),
+    "BaseModel": BASE_MODELS,
+    "ClusterBaseModel": CLUSTER_MODELS,
 }
 
 

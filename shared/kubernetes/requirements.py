@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Struct
 
 from shared.kubernetes.names import Resource
+from shared.kubernetes.ome import OME_VERSION
 
 OLDEST: Final = (1, 25)
-OME_VERSION: Final = "ome.io/v1beta1"
 KUEUE_VERSION: Final = "kueue.x-k8s.io/v1beta1"
 _VERSION: Final = re.compile(r"v?(\d+)\.(\d+)")
 _CHANGE: Final = ("get", "list", "create", "patch", "delete")

@@ -14,6 +14,7 @@ from shared.errors import StewardError
 from shared.kubernetes.access import ClusterAccess, kubeconfig_files
 from shared.kubernetes.client import KubernetesClient, decoded
 from shared.kubernetes.errors import NOT_FOUND, KubernetesError
+from shared.kubernetes.ome import OME_VERSION
 from shared.kubernetes.requirements import (
     DEVICE_RIGHTS,
     ENGINE_DRA_RIGHTS,
@@ -24,7 +25,6 @@ from shared.kubernetes.requirements import (
     OME_CLUSTER_RIGHTS,
     OME_DEFINITION_RIGHTS,
     OME_RIGHTS,
-    OME_VERSION,
     OUR_FIELDS,
     WATCHER_DRA_RIGHTS,
     WATCHER_EXEC_RIGHTS,

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from services.cli.doctor.check import Probe, Seen, error, missing, not_applicable, ok, warn
 from services.cli.doctor.host_facts import HostFacts
-from shared.kubernetes.requirements import OLDEST, OME_VERSION, is_too_old
+from shared.kubernetes.ome import OME_VERSION
+from shared.kubernetes.requirements import OLDEST, is_too_old
 
 if TYPE_CHECKING:
     from services.cli.doctor.cluster_report import ClusterReport

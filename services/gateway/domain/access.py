@@ -62,6 +62,11 @@ class Identity(Struct, frozen=True, kw_only=True):
     def reads_everything(self) -> bool:
         return self.role is Role.ADMIN
 
+    @property
+    def readable(self) -> tuple[str, ...] | None:
+        """Return the namespaces whose things may be seen; None: everybody's."""
+        return None if self.reads_everything else self.namespaces
+
     def reads(self, namespace: str | None) -> bool:
         """Whether what is of this namespace may be seen."""
         return self.reads_everything or namespace in self.namespaces

@@ -101,7 +101,7 @@ async def get_series(
         points=points,
         by=by,
         namespace=None if namespace is None else identity.namespace_to_read(namespace),
-        readable=_readable(identity),
+        readable=identity.readable,
     )
     return await gateway.bus.query(query, SeriesView, timeout_seconds=SERIES_TIMEOUT_SECONDS)
 
@@ -129,14 +129,9 @@ async def list_pods(
         node_id=node_id,
         kind_of_gpu=kind_of_gpu,
         namespace=None if namespace is None else identity.namespace_to_read(namespace),
-        readable=_readable(identity),
+        readable=identity.readable,
     )
     return await gateway.bus.query(query, PodList, timeout_seconds=SERIES_TIMEOUT_SECONDS)
-
-
-def _readable(identity: Identity) -> tuple[str, ...] | None:
-    """Return whose pods may be seen; None: everybody's."""
-    return None if identity.reads_everything else identity.namespaces
 
 
 @get("/experiments/{experiment_id:str}/requests")
@@ -251,7 +246,7 @@ def event_filter(
             )
     return EventFilter(
         types=types,
-        readable=None if identity.reads_everything else identity.namespaces,
+        readable=identity.readable,
         task_id=str(task_id) if task_id else None,
         experiment_id=str(experiment_id) if experiment_id else None,
         reservation_id=str(reservation_id) if reservation_id else None,

@@ -131,7 +131,7 @@ class MetricsFilter:
         """The wanted part, as the client may see it; None if there is none."""
         if self.node_id is not None and self.node_id != received.sample.node_id:
             return None
-        readable = None if self.identity.reads_everything else self.identity.namespaces
+        readable = self.identity.readable
         wanted = None if self._wants_all_gpus else self.devices
         # All that the part depends on. Clients that are sent it at about the same time share it.
         key = (self.device_uuid, wanted, readable)

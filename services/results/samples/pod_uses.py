@@ -71,18 +71,18 @@ async def add(
     """Add what these samples tell; `number_of` is a device's, by its node and UUID."""
     minutes: dict[tuple[UUID, int, datetime], _Minute] = {}
     for sample in samples:
+        minute = start_of(sample.observed_at.astimezone(UTC), MINUTE)
         for gpu in sample.gpus:
-            for use in gpu.pod_uses or ():
-                key = (
-                    pod_id_of("", "", use.uid),
-                    number_of(sample.node_id, gpu.uuid),
-                    start_of(sample.observed_at.astimezone(UTC), MINUTE),
-                )
+            if not gpu.pod_uses:
+                continue
+            number = number_of(sample.node_id, gpu.uuid)
+            for use in gpu.pod_uses:
+                key = (pod_id_of("", "", use.uid), number, minute)
                 minutes.setdefault(key, _Minute(_Values(), _Values())).add(use)
     if minutes:
         rows = [
-            (*key, minute.busy, *_columns(minute.utilization), *_columns(minute.memory))
-            for key, minute in minutes.items()
+            (*key, told.busy, *_columns(told.utilization), *_columns(told.memory))
+            for key, told in minutes.items()
         ]
         await connection.execute(ADD, *map(list, zip(*rows, strict=True)))
 

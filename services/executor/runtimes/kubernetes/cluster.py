@@ -11,11 +11,9 @@ from services.executor.domain.verdict import AttemptFailed, failure
 from services.executor.runtimes.kubernetes.kinds import (
     CLAIM_TEMPLATES,
     DEPLOYMENTS,
-    INFERENCE_SERVICES,
     PODS,
     RESOURCE_OF_KIND,
     SERVICES,
-    SERVING_RUNTIMES,
     Named,
     NamedList,
     Object,
@@ -33,6 +31,7 @@ from shared.kubernetes.errors import (
     KubernetesUnavailable,
 )
 from shared.kubernetes.names import Resource, label_selector
+from shared.kubernetes.ome import INFERENCE_SERVICES, SERVING_RUNTIMES
 from shared.labels import EPOCH_LABEL
 
 FIELD_MANAGER: Final = "gpusteward"

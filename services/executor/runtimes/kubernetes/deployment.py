@@ -18,13 +18,14 @@ from services.executor.runtimes.kubernetes.effective import differences
 from services.executor.runtimes.kubernetes.ending import ObjectsEnding
 from services.executor.runtimes.kubernetes.kinds import SERVICES, Object, Pod, Service
 from services.executor.runtimes.kubernetes.logs import PodLogFollower, tail_of
-from services.executor.runtimes.kubernetes.objects import ENGINE_CONTAINER, Plan
+from services.executor.runtimes.kubernetes.objects import Plan
 from services.executor.runtimes.kubernetes.sight import Sight, image_of, sight_of
 from services.executor.runtimes.kubernetes.watched import EngineObjects
 from services.executor.runtimes.readiness import LOG_LINES_READ, PROBE_TIMEOUT_SECONDS, is_ready
 from services.executor.runtimes.runtime import Launch
 from shared.ids import node_token
 from shared.kubernetes.errors import KubernetesError
+from shared.kubernetes.ome import ENGINE_CONTAINER
 from shared.labels import RESERVATION_LABEL
 from shared.waiting import cancelled
 

@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from typing import Final
 
 from services.executor.runtimes.kubernetes.kinds import Container, Object, Pod
-from services.executor.runtimes.kubernetes.objects import ENGINE_CONTAINER
+from shared.kubernetes.ome import ENGINE_CONTAINER
 
 # OME's own, which its catalogue's runtimes name in their flags, and no engine reads.
 _TOLERATED: Final = frozenset({"MODEL_PATH", "PARALLELISM_SIZE"})

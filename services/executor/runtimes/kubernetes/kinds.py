@@ -6,10 +6,10 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from shared.kubernetes.names import Resource
+from shared.kubernetes.ome import INFERENCE_SERVICES, SERVING_RUNTIMES
 from shared.kubernetes.requirements import KUEUE_VERSION
 
 Object = dict[str, Any]
-OME_VERSION: Final = "ome.io/v1beta1"
 OME_GROUP: Final = "ome.io"
 
 PODS: Final = Resource("v1", "pods")
@@ -18,11 +18,6 @@ CLAIMS: Final = Resource("v1", "persistentvolumeclaims")
 NODES: Final = Resource("v1", "nodes", is_namespaced=False)
 DEPLOYMENTS: Final = Resource("apps/v1", "deployments")
 CLAIM_TEMPLATES: Final = Resource("resource.k8s.io/v1", "resourceclaimtemplates")
-INFERENCE_SERVICES: Final = Resource(OME_VERSION, "inferenceservices")
-SERVING_RUNTIMES: Final = Resource(OME_VERSION, "servingruntimes")
-CLUSTER_RUNTIMES: Final = Resource(OME_VERSION, "clusterservingruntimes", is_namespaced=False)
-BASE_MODELS: Final = Resource(OME_VERSION, "basemodels")
-CLUSTER_MODELS: Final = Resource(OME_VERSION, "clusterbasemodels", is_namespaced=False)
 DEFINITIONS: Final = Resource(
     "apiextensions.k8s.io/v1", "customresourcedefinitions", is_namespaced=False
 )

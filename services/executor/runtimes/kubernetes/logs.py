@@ -8,10 +8,10 @@ from typing import Final
 
 from services.executor.runtimes.kubernetes.cluster import Cluster
 from services.executor.runtimes.kubernetes.kinds import PODS, Pod
-from services.executor.runtimes.kubernetes.objects import ENGINE_CONTAINER
 from services.executor.runtimes.log_position import LogPosition
 from services.executor.runtimes.runtime import LogSink
 from shared.kubernetes.errors import NOT_FOUND, KubernetesError
+from shared.kubernetes.ome import ENGINE_CONTAINER
 from shared.logging import log as diagnostics
 
 AGAIN_SECONDS: Final = 0.5

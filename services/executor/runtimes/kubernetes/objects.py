@@ -18,12 +18,7 @@ from services.executor.engines.compile_cache import CONTAINER_TARGET, cache_vari
 from services.executor.engines.engine import EngineCommand
 from services.executor.engines.image import EngineImage
 from services.executor.runtimes.engine_process import label_environment
-from services.executor.runtimes.kubernetes.kinds import (
-    OME_GROUP,
-    OME_VERSION,
-    BaseModelSpec,
-    Object,
-)
+from services.executor.runtimes.kubernetes.kinds import OME_GROUP, BaseModelSpec, Object
 from services.executor.runtimes.runtime import Labels, Launch
 from services.executor.settings import ExecutorSettings
 from shared.accelerator_rules.advice import advised_environment
@@ -32,6 +27,7 @@ from shared.accelerator_rules.device_policies import devices_of
 from shared.accelerator_rules.modes import DEVICE_CLASS, GPU_RESOURCE
 from shared.accelerator_rules.node_labels import cuda_terms
 from shared.kubernetes.names import label_value
+from shared.kubernetes.ome import ENGINE_CONTAINER, HOSTNAME_LABEL, OME_VERSION
 from shared.labels import (
     ATTEMPT_LABEL,
     EPOCH_LABEL,
@@ -42,8 +38,6 @@ from shared.labels import (
     RUNTIME_LABEL,
 )
 
-ENGINE_CONTAINER: Final = "ome-container"  # by this name OME knows the engine's
-HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 MODEL_VOLUME: Final = "model"
 COMPILED_VOLUME: Final = "compiled"

@@ -12,13 +12,9 @@ from schemas.gpus.checks import ResourceDefinition
 from services.executor.engines.image import EngineImage
 from services.executor.runtimes.kubernetes.cluster import Cluster
 from services.executor.runtimes.kubernetes.kinds import (
-    CLUSTER_RUNTIMES,
     CONFIG_MAPS,
     DEFINITIONS,
-    INFERENCE_SERVICES,
     OME_GROUP,
-    OME_VERSION,
-    SERVING_RUNTIMES,
     DeviceConfigMap,
     ServingRuntimeList,
 )
@@ -27,6 +23,12 @@ from shared.accelerator_rules.device_config import DEVICE_DEFINITIONS, definitio
 from shared.accelerator_rules.device_config import NAMESPACE as DEVICES_NAMESPACE
 from shared.kubernetes.client import decoded
 from shared.kubernetes.errors import FORBIDDEN, NOT_FOUND, KubernetesError
+from shared.kubernetes.ome import (
+    CLUSTER_RUNTIMES,
+    INFERENCE_SERVICES,
+    OME_VERSION,
+    SERVING_RUNTIMES,
+)
 from shared.kubernetes.requirements import (
     ENGINE_RIGHTS,
     EXECUTOR_RIGHTS,

@@ -12,10 +12,7 @@ from services.executor.domain.verdict import AttemptFailed
 from services.executor.engines.image import EngineImage
 from services.executor.runtimes.kubernetes.cluster import Cluster
 from services.executor.runtimes.kubernetes.kinds import (
-    BASE_MODELS,
     CLAIMS,
-    CLUSTER_MODELS,
-    CLUSTER_RUNTIMES,
     BaseModel,
     Named,
     Runner,
@@ -23,6 +20,7 @@ from services.executor.runtimes.kubernetes.kinds import (
 )
 from services.executor.runtimes.kubernetes.objects import NamedModel
 from shared.kubernetes.errors import FORBIDDEN, KubernetesError
+from shared.kubernetes.ome import BASE_MODELS, CLUSTER_MODELS, CLUSTER_RUNTIMES
 
 OME_MOUNT_PATH: Final = "/mnt/models"  # of models in a volume claim, as OME mounts them
 _PROGRAMS: Final = {

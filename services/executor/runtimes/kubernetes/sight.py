@@ -13,8 +13,8 @@ from services.executor.runtimes.kubernetes.kinds import (
     Terminated,
     Waiting,
 )
-from services.executor.runtimes.kubernetes.objects import ENGINE_CONTAINER
 from shared.failures import recognise
+from shared.kubernetes.ome import ENGINE_CONTAINER
 
 _PULL_FAILURES: Final = frozenset(
     {
