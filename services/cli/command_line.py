@@ -100,7 +100,7 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         own = OTHER_NAMES.get(args[0])
-        if own is not None and args[0] not in self.commands:
+        if own is not None and args[0] not in self.commands and not ctx.resilient_parsing:
             ctx.fail(f"No such command {args[0]!r}: here it is `gpusteward {own}`.")
         return super().resolve_command(ctx, args)
 

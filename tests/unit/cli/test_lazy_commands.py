@@ -4,6 +4,7 @@ import sys
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from services.cli.command_line import FUNCTIONS, GROUPS, OTHER_NAMES, cli
@@ -46,6 +47,16 @@ def test_another_tools_word_for_it_names_ours(name: str) -> None:
     assert name not in cli.commands
     assert f"here it is `gpusteward {OTHER_NAMES[name]}`" in result.output
     assert OTHER_NAMES[name] in cli.commands
+
+
+def test_another_tools_word_is_completed_as_any_unknown_one() -> None:
+    shell = ShellComplete(cli, {}, "gpusteward", "_GPUSTEWARD_COMPLETE")
+
+    found, unknown = (
+        [each.value for each in shell.get_completions([word], "res")] for word in ("ps", "x")
+    )
+
+    assert found == unknown
 
 
 def test_help_has_every_command_once_under_what_people_do() -> None:
