@@ -139,6 +139,11 @@ class TrustVerdict(Struct, frozen=True, kw_only=True):
     order: tuple[TrustedConfiguration, ...] = ()
 
     @property
+    def standings(self) -> dict[int, TrustedConfiguration]:
+        """Return the configurations of `order` by the ordinals of their first runs."""
+        return {standing.ordinal: standing for standing in self.order}
+
+    @property
     def undecided(self) -> tuple[TrustedConfiguration, ...]:
         """Return those that may be better than the winner, ties apart."""
         return tuple(standing for standing in self.order if standing.undecided_because)

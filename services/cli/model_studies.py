@@ -1,7 +1,7 @@
 """A task on each GPU model by itself, and the table of what each came to."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -11,14 +11,15 @@ from schemas.orchestrator.views import ExperimentView, TaskView
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import number, settings_text
 from services.cli.display.tables import short
+from services.cli.display.task_outcome import best_of
 from services.cli.failures import CommandFailed
 from shared.benchmarks.verdicts.ranking import MEASURES
+from shared.gpu.model_names import matches_model, model_of_instance
 
 NOT_COMPARED: Final = (
     "each is the best of its GPU model; GPUs of different models are not ranked against each other"
 )
 _MAX_NAME_LENGTH: Final = 128
-_PART_OF_GPU: Final = " MIG "
 _NO_NAME: Final = re.compile(r"[^A-Za-z0-9]+")
 
 
@@ -43,7 +44,7 @@ def documents_by_model(document: bytes, gpu_names: Iterable[str]) -> dict[str, b
     models = (
         named
         if isinstance(named, list) and named
-        else sorted({name.partition(_PART_OF_GPU)[0] for name in gpu_names})
+        else sorted({model_of_instance(name) for name in gpu_names})
     )
     if not models:
         raise CommandFailed(
@@ -55,11 +56,23 @@ def documents_by_model(document: bytes, gpu_names: Iterable[str]) -> dict[str, b
             {
                 **task,
                 "task_name": _name_on(task.get("task_name"), str(model)),
-                "gpus": {**gpus, "models": [model]},
+                "gpus": {**gpus, "models": [model], **_without_longer(gpus, str(model), models)},
             }
         )
         for model in models
     }
+
+
+def _without_longer(
+    gpus: Mapping[str, Any], model: str, models: Iterable[object]
+) -> Mapping[str, Any]:
+    """Return what keeps a task on an L4 off an L40S: a name stands for all that contain it."""
+    longer = [str(other) for other in models if matches_model(str(other), [model])]
+    longer.remove(model)
+    required = gpus.get("require", [])
+    if not longer or not isinstance(required, list):
+        return {}
+    return {"require": [*required, {"key": "gpu_model", "operator": "not_in", "values": longer}]}
 
 
 def studies_table(studies: Sequence[ModelStudy]) -> Table:
@@ -79,7 +92,7 @@ def studies_table(studies: Sequence[ModelStudy]) -> Table:
 
 def _row(study: ModelStudy) -> list[str]:
     task = study.task
-    best = next((e for e in study.experiments if e.experiment_id == task.best_experiment_id), None)
+    best = best_of(task, study.experiments)
     monitoring = best.gpu_monitoring if best is not None else None
     return [
         study.model,
@@ -94,9 +107,9 @@ def _row(study: ModelStudy) -> list[str]:
 
 def _score_of(best: ExperimentView, task: TaskView) -> float | None:
     """Return the mean of its runs where the task has repeated them, as its own table does."""
-    order = task.trust.order if task.trust is not None else ()
-    means = {standing.ordinal: standing.mean_score for standing in order}
-    return means.get(best.ordinal, best.objective_score)
+    standings = task.trust.standings if task.trust is not None else {}
+    standing = standings.get(best.ordinal)
+    return standing.mean_score if standing is not None else best.objective_score
 
 
 def _name_on(task_name: object, model: str) -> object:

@@ -317,8 +317,7 @@ class Progress:
             winner = runs.get(task.trust.winner or 0)
             return winner.experiment_id if winner is not None else None
         others = other_settings(
-            {run.ordinal: run.run for run in past if run.ordinal in runs},
-            (run.parameters for run in past),
+            {run.ordinal: run.run for run in past}, (run.parameters for run in past)
         )
         scored = [
             replace(run, other_setting=others.get(ordinal, "")) for ordinal, run in runs.items()

@@ -14,7 +14,7 @@ NO_BEST = "best: none; each has no score, or failed at a load that another one s
 def outcome_lines(task: TaskView, experiments: Sequence[ExperimentView], url: str) -> Iterator[str]:
     """Return the lines below the results; `url` is the platform's."""
     is_over = task.state in FINISHED_TASK_STATES
-    best = next((e for e in experiments if e.experiment_id == task.best_experiment_id), None)
+    best = best_of(task, experiments)
     if best is not None:
         which = "best" if is_over else "best so far"
         yield f"{which}: experiment {best.ordinal}, {settings_text(best.parameters)}"
@@ -22,6 +22,11 @@ def outcome_lines(task: TaskView, experiments: Sequence[ExperimentView], url: st
         yield NO_BEST
     yield from ending_lines(task)
     yield from _next_lines(task, best, url)
+
+
+def best_of(task: TaskView, experiments: Sequence[ExperimentView]) -> ExperimentView | None:
+    """Return the task's best experiment; None if it has none."""
+    return next((e for e in experiments if e.experiment_id == task.best_experiment_id), None)
 
 
 def _next_lines(task: TaskView, best: ExperimentView | None, url: str) -> Iterator[str]:

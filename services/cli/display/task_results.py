@@ -20,8 +20,8 @@ from shared.benchmarks.levels.bracket import bracket_text, odd_about
 from shared.benchmarks.levels.level_text import failed_levels_text, percent_text
 from shared.benchmarks.quality.agreement import quality_text
 from shared.benchmarks.verdicts.constraints import excess_of, missed_text
-from shared.benchmarks.verdicts.ranking import MEASURES, Ranking, Scored, ordered_by, rank
-from shared.benchmarks.verdicts.run_settings import other_settings
+from shared.benchmarks.verdicts.ranking import MEASURES, Ranking, ordered_by, rank
+from shared.benchmarks.verdicts.scored_experiments import scored_experiments
 from shared.benchmarks.verdicts.trust import trust_lines, trusted_text
 
 SIMULATED_ENGINE: Final = "simulated"
@@ -42,58 +42,37 @@ def ranked(
     trust: TrustVerdict | None = None,
 ) -> list[ExperimentView]:
     """The best first; those without a rank come last, unmeasured ones after measured."""
-    ranking = _ranking(experiments, objective, trust)
+    return _ordered(experiments, _ranking(experiments, objective, trust))
+
+
+def _ordered(experiments: Sequence[ExperimentView], ranking: Ranking) -> list[ExperimentView]:
     order = [each.experiment_id for each in (*ranking.ranked, *ranking.unranked)]
     places = {experiment_id: place for place, experiment_id in enumerate(order)}
     last = len(order)
     return sorted(experiments, key=lambda e: (places.get(e.experiment_id, last), e.ordinal))
 
 
-def _ranks(
-    experiments: Sequence[ExperimentView], objective: Objective | None, trust: TrustVerdict | None
-) -> dict[UUID, int]:
-    ranked = _ranking(experiments, objective, trust).ranked
-    return {each.experiment_id: rank for rank, each in enumerate(ranked, start=1)}
+def _ranks(ranking: Ranking) -> dict[UUID, int]:
+    return {each.experiment_id: rank for rank, each in enumerate(ranking.ranked, start=1)}
 
 
 def _ranking(
     experiments: Sequence[ExperimentView], objective: Objective | None, trust: TrustVerdict | None
 ) -> Ranking:
-    runs = [
-        each
-        for each in experiments
-        if each.state is ExperimentState.SUCCEEDED and each.run.role is RunRole.SEARCH
-    ]
-    others = _other_settings(experiments)
+    of_search = {each.ordinal for each in experiments if each.run.role is RunRole.SEARCH}
+    scored = scored_experiments(experiments)
     by_first_run = rank(
-        objective,
-        (
-            Scored(
-                experiment_id=each.experiment_id,
-                ordinal=each.ordinal,
-                score=each.objective_score,
-                failed_levels=each.metrics.failed_levels if each.metrics is not None else (),
-                excess=excess_of(each.slo),
-                other_setting=others.get(each.ordinal, ""),
-            )
-            for each in runs
-        ),
+        objective, (each for ordinal, each in scored.items() if ordinal in of_search)
     )
     return ordered_by(trust, by_first_run)
-
-
-def _other_settings(experiments: Sequence[ExperimentView]) -> dict[int, str]:
-    return other_settings(
-        {each.ordinal: each.run for each in experiments if each.state is ExperimentState.SUCCEEDED},
-        (each.parameters for each in experiments),
-    )
 
 
 def other_setting_lines(experiments: Sequence[ExperimentView]) -> list[str]:
     """Return which experiments are not compared as they ran on something else than most."""
     return [
-        f"experiment {ordinal} is not compared: {reason}"
-        for ordinal, reason in _other_settings(experiments).items()
+        f"experiment {ordinal} is not compared: {scored.other_setting}"
+        for ordinal, scored in scored_experiments(experiments).items()
+        if scored.other_setting
     ]
 
 
@@ -116,7 +95,8 @@ def result_table(
     With a verdict each configuration has the mean score of its runs, by which it ranks.
     """
     names = varied(experiments)
-    ranks = _ranks(experiments, objective, trust)
+    ranking = _ranking(experiments, objective, trust)
+    ranks = _ranks(ranking)
     means = _mean_scores(trust)
     mean_heading = ["mean of runs"] if means else []
     searched = ["max load"] if objective is Objective.MAXIMIZE_LOAD else []
@@ -132,7 +112,7 @@ def result_table(
             attempts_text(each),
             short(each.experiment_id),
         ]
-        for each in ranked(experiments, objective, trust)
+        for each in _ordered(experiments, ranking)
     ]
     headings = [
         *("rank", "#", "state", "parameters", *mean_heading, *searched, "levels", "ttft ms"),
@@ -164,8 +144,11 @@ def result_table(
 
 def _mean_scores(trust: TrustVerdict | None) -> dict[int, str]:
     """Return what each configuration ranks by, by the ordinal of its first run: `0.102 (3)`."""
-    order = trust.order if trust is not None else ()
-    return {standing.ordinal: f"{standing.mean_score:.4g} ({standing.runs})" for standing in order}
+    standings = trust.standings if trust is not None else {}
+    return {
+        ordinal: f"{standing.mean_score:.4g} ({standing.runs})"
+        for ordinal, standing in standings.items()
+    }
 
 
 def _bracket(metrics: BenchmarkMetrics | None) -> str:
@@ -210,9 +193,10 @@ def failed_level_lines(
     trust: TrustVerdict | None = None,
 ) -> list[str]:
     """The loads that measured experiments did not serve, and what follows."""
-    ranks = _ranks(experiments, objective, trust)
+    ranking = _ranking(experiments, objective, trust)
+    ranks = _ranks(ranking)
     lines = []
-    for each in ranked(experiments, objective, trust):
+    for each in _ordered(experiments, ranking):
         metrics = each.metrics
         if metrics is None or not metrics.failed_levels:
             continue
@@ -366,11 +350,12 @@ def print_results(
     ]
     for line in lines:
         click.echo(line)
-    gpu_results = gpu_result_table(ranked(experiments, objective, trust))
+    in_order = ranked(experiments, objective, trust)
+    gpu_results = gpu_result_table(in_order)
     if gpu_results is not None:
         click.echo()
         print_table(gpu_results)
-    for line in untrusted_lines(ranked(experiments, objective, trust)):
+    for line in untrusted_lines(in_order):
         click.echo(line)
     for line in failure_lines(experiments, log_lines=log_lines):
         click.echo(line)

@@ -42,6 +42,19 @@ def test_models_of_the_task_are_taken_one_by_one() -> None:
     }
 
 
+def test_a_model_is_kept_off_those_whose_names_contain_its() -> None:
+    documents = documents_by_model(b'{"task_name": "chat"}', ("NVIDIA L4", "NVIDIA L40S"))
+    found = {model: msgspec.json.decode(each)["gpus"] for model, each in documents.items()}
+
+    assert found == {
+        "NVIDIA L4": {
+            "models": ["NVIDIA L4"],
+            "require": [{"key": "gpu_model", "operator": "not_in", "values": ["NVIDIA L40S"]}],
+        },
+        "NVIDIA L40S": {"models": ["NVIDIA L40S"]},
+    }
+
+
 def test_a_long_name_is_cut_before_its_models() -> None:
     [found] = documents_of({"task_name": "t" * 128, "gpus": {"models": ["H100"]}}).values()
 

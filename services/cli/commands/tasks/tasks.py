@@ -2,7 +2,9 @@
 
 import asyncio
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from uuid import UUID
 
 import click
 import msgspec
@@ -34,6 +36,7 @@ from services.cli.model_studies import (
     studies_table,
 )
 from services.cli.options import Target, confirm, reading, with_target
+from shared.errors import StewardError
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
@@ -235,16 +238,20 @@ async def _run_on_each_model(client: "StewardClient", document: bytes) -> int:
 
     names = [gpu.name for gpu in (await client.gpus()).gpus]
     documents = documents_by_model(document, names)
-    task_ids = {model: await client.submit_task(each) for model, each in documents.items()}
+    task_ids: dict[str, UUID] = {}
+    try:
+        for model, each in documents.items():
+            task_ids[model] = await client.submit_task(each)
+    except StewardError:
+        await _cancel_all(client, task_ids.values(), "another model's task was refused")
+        raise
     codes: list[int] = []
     for model, task_id in task_ids.items():
         click.echo(f"task {task_id} on {model} at {client.address.url}")
         codes.append(await follow_to_end(client, task_id))
         click.echo()
         if INTERRUPTED_EXIT_CODE in codes:
-            for other in task_ids.values():
-                if (await client.task(other)).state not in FINISHED_TASK_STATES:
-                    await client.cancel_task(other, "interrupted by its user")
+            await _cancel_all(client, task_ids.values(), "interrupted by its user")
             return INTERRUPTED_EXIT_CODE
     studies = [
         ModelStudy(model, await client.task(task_id), await client.experiments(task_id))
@@ -253,6 +260,12 @@ async def _run_on_each_model(client: "StewardClient", document: bytes) -> int:
     print_table(studies_table(studies))
     click.echo(NOT_COMPARED)
     return max(codes)
+
+
+async def _cancel_all(client: "StewardClient", task_ids: Iterable[UUID], reason: str) -> None:
+    for task_id in task_ids:
+        if (await client.task(task_id)).state not in FINISHED_TASK_STATES:
+            await client.cancel_task(task_id, reason)
 
 
 async def _cancel_task(client: "StewardClient", task: TaskView, *, wait: bool) -> str:

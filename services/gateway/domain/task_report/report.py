@@ -22,7 +22,7 @@ from services.gateway.domain.task_report.pareto import objectives_front, pareto_
 from shared.benchmarks.levels.level_text import failed_levels_text
 from shared.benchmarks.verdicts.constraints import excess_of, missed_text
 from shared.benchmarks.verdicts.ranking import MEASURES, Scored, ordered_by, rank
-from shared.benchmarks.verdicts.run_settings import other_settings
+from shared.benchmarks.verdicts.scored_experiments import scored_experiments
 from shared.benchmarks.verdicts.trust import trusted_text
 
 
@@ -37,7 +37,7 @@ def task_report(
     of_search = [each for each in experiments if each.run.role is RunRole.SEARCH]
     measured = [each for each in experiments if each.state is ExperimentState.SUCCEEDED]
     by_id = {each.experiment_id: each for each in measured}
-    scored = _scored(measured)
+    scored = scored_experiments(experiments)
     ranking = ordered_by(
         task.trust,
         rank(task.objective, [scored[each.ordinal] for each in measured if each in of_search]),
@@ -87,24 +87,6 @@ def task_report(
     )
 
 
-def _scored(measured: Sequence[ExperimentDetail]) -> dict[int, Scored]:
-    """Return what experiments rank by, by ordinal."""
-    others = other_settings(
-        {each.ordinal: each.run for each in measured}, (each.parameters for each in measured)
-    )
-    return {
-        each.ordinal: Scored(
-            experiment_id=each.experiment_id,
-            ordinal=each.ordinal,
-            score=each.objective_score,
-            failed_levels=each.metrics.failed_levels if each.metrics is not None else (),
-            excess=excess_of(each.slo),
-            other_setting=others.get(each.ordinal, ""),
-        )
-        for each in measured
-    }
-
-
 def _measure(task: TaskView) -> str:
     name = MEASURES[task.objective]
     is_penalized = task.task is not None and task.task.slo is not None
@@ -133,7 +115,7 @@ def _reporter(
     trust: TrustVerdict | None,
     scored: Mapping[int, Scored],
 ) -> Callable[[ExperimentDetail], ReportedExperiment]:
-    standings = {standing.ordinal: standing for standing in trust.order} if trust else {}
+    standings = trust.standings if trust is not None else {}
     leading = best.objective_score if best is not None else None
     sign = -1.0 if objective.is_maximized else 1.0
     failed = set(scored[best.ordinal].failed_loads) if best is not None else set()
