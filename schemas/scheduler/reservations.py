@@ -62,6 +62,7 @@ class ReservationState(StrEnum):
     LOST = "lost"
 
 
+HOLDING_STATES = (ReservationState.GRANTED, ReservationState.ACTIVE)
 LIVE_STATES = frozenset(
     {ReservationState.GRANTED, ReservationState.ACTIVE, ReservationState.RELEASING}
 )

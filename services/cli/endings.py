@@ -8,13 +8,13 @@ import click
 
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.orchestrator.views import ExperimentView
-from schemas.scheduler.reservations import ReservationState, holder_name
+from schemas.scheduler.reservations import HOLDING_STATES, holder_name
 from schemas.scheduler.views import ReservationView
+from services.cli.display.output import count_text, first_of
 from services.cli.display.tables import short
 from services.cli.options import confirm
 from services.cli.request_options import user_name
 
-HOLDING_STATES: Final = (ReservationState.GRANTED, ReservationState.ACTIVE)
 RUNNING_STATES: Final = (ExperimentState.STARTING, ExperimentState.RUNNING)
 NAMES_SHOWN: Final = 3
 
@@ -41,9 +41,9 @@ def reservations_ending(views: Sequence[ReservationView]) -> str:
     if not holding:
         return ""
     gpus = {(device.node_id, device.uuid) for view in holding for device in view.devices}
-    on_gpus = f" on {_count(len(gpus), 'GPU')}" if gpus else ""
+    on_gpus = f" on {count_text(len(gpus), 'GPU')}" if gpus else ""
     names = [_holder(view, len(holding) > 1) for view in holding]
-    return f"{_count(len(holding), 'reservation')}{on_gpus}: {_first_of(names)}"
+    return f"{count_text(len(holding), 'reservation')}{on_gpus}: {first_of(names, NAMES_SHOWN)}"
 
 
 def experiments_ending(views: Sequence[ExperimentView]) -> str:
@@ -52,7 +52,7 @@ def experiments_ending(views: Sequence[ExperimentView]) -> str:
     if not running:
         return ""
     names = [f"#{view.ordinal}" for view in sorted(running, key=lambda view: view.ordinal)]
-    return f"{_count(len(running), 'running experiment')}: {_first_of(names)}"
+    return f"{count_text(len(running), 'running experiment')}: {first_of(names, NAMES_SHOWN)}"
 
 
 def is_own(view: ReservationView) -> bool:
@@ -63,13 +63,6 @@ def is_own(view: ReservationView) -> bool:
 
 def _holder(view: ReservationView, has_others: bool) -> str:
     name = holder_name(view.holder) or f"reservation {short(view.reservation_id)}"
-    return f"{name} ({_count(len(view.devices), 'GPU')})" if has_others and view.devices else name
-
-
-def _first_of(names: Sequence[str]) -> str:
-    rest = len(names) - NAMES_SHOWN
-    return ", ".join(names[:NAMES_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
+    return (
+        f"{name} ({count_text(len(view.devices), 'GPU')})" if has_others and view.devices else name
+    )

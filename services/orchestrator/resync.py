@@ -9,7 +9,7 @@ from typing import Final
 from schemas.executor.attempts import AttemptOutcome
 from schemas.executor.running import ListRunning, RunningAttempts
 from schemas.results.measurements import GetSummary, SummaryView
-from schemas.scheduler.reservations import OPEN_STATES, ReservationState
+from schemas.scheduler.reservations import HOLDING_STATES, OPEN_STATES, ReservationState
 from schemas.scheduler.views import GetReservation, ReservationView
 from services.orchestrator.domain.lifecycle.deadlines import is_overdue
 from services.orchestrator.domain.lifecycle.waiting import Grant, ReservationEnd
@@ -89,7 +89,7 @@ class Resync:
         view = await self._reservation(attempt)
         if view is None:
             return
-        if view.state in {ReservationState.GRANTED, ReservationState.ACTIVE}:
+        if view.state in HOLDING_STATES:
             if view.epoch is not None and view.node_id is not None:
                 await self.handlers.apply_grant(attempt.reservation_id, _grant(view, view.epoch))
         elif view.state not in OPEN_STATES:

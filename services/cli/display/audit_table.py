@@ -6,7 +6,7 @@ from typing import Any, Final
 from schemas.gateway.tokens import AuditEntry
 from schemas.scheduler.reservations import holder_name
 from services.cli.display.columns import ELLIPSIS, UNKNOWN, Table
-from services.cli.display.output import age
+from services.cli.display.output import age, count_text, first_of
 
 CHANGES_SHOWN: Final = 3
 LONGEST_VALUE: Final = 40  # `--json` has it whole
@@ -58,11 +58,8 @@ def difference_text(entry: AuditEntry) -> str:
         outcome = [str(state[name]) for name in _OUTCOMES if state.get(name)]
         return ", ".join((word, *outcome))
     names = [name for name in {**before, **after} if name not in _LEFT_OUT]
-    shown = [
-        f"{name}: {_value(before, name)} to {_value(after, name)}" for name in names[:CHANGES_SHOWN]
-    ]
-    rest = len(names) - CHANGES_SHOWN
-    return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "") or UNKNOWN
+    changes = [f"{name}: {_value(before, name)} to {_value(after, name)}" for name in names]
+    return first_of(changes, CHANGES_SHOWN) or UNKNOWN
 
 
 def _value(state: Mapping[str, Any], name: str) -> str:
@@ -77,5 +74,4 @@ def _size(request: Mapping[str, Any]) -> str:
     for name, unit in (("shares", "of a GPU"), ("vgpu_cores", "cores"), ("share_units", "units")):
         if request.get(name):
             return f"{request[name]} {unit}"
-    gpus = request.get("gpus", 1) * request.get("nodes", 1)
-    return f"{gpus} GPU" + ("" if gpus == 1 else "s")
+    return count_text(request.get("gpus", 1) * request.get("nodes", 1), "GPU")

@@ -189,6 +189,17 @@ def number(value: float | None, digits: int = 0) -> str:
     return UNKNOWN if value is None else f"{value:.{digits}f}"
 
 
+def count_text(count: int, noun: str) -> str:
+    """`1 GPU`, `2 GPUs`."""
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def first_of(texts: Sequence[str], most: int) -> str:
+    """Return that many of them, and how many more there are: `a, b and 3 more`."""
+    rest = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
 def span(low: float | None, mean: float | None, high: float | None, digits: int = 0) -> str:
     """`min/mean/max`."""
     return "/".join(number(value, digits) for value in (low, mean, high))

@@ -10,7 +10,7 @@ from schemas.scheduler.reasons import Reason
 from schemas.scheduler.reservations import ReservationState
 from schemas.scheduler.views import AvailabilityView, Explanation
 from services.cli.display.columns import UNKNOWN, Table
-from services.cli.display.output import until
+from services.cli.display.output import first_of, until
 
 LISTED_NODES: Final = 4
 NO_END: Final = "a lease or a duration that matters has no end yet"
@@ -34,7 +34,12 @@ def reason_table(reasons: Sequence[Reason]) -> Table:
 def reason_group_table(reasons: Sequence[Reason]) -> Table:
     """Return the reasons gathered by what they say and of whom, with how many and where."""
     rows = [
-        [each.code.value, str(each.count), _nodes_text(each.node_ids), each.says]
+        [
+            each.code.value,
+            str(each.count),
+            first_of(each.node_ids, LISTED_NODES) or UNKNOWN,
+            each.says,
+        ]
         for each in group(reasons)
     ]
     return Table(
@@ -45,12 +50,6 @@ def reason_group_table(reasons: Sequence[Reason]) -> Table:
         shortened=frozenset({"nodes"}),
         wrapped=frozenset({"says"}),
     )
-
-
-def _nodes_text(node_ids: Sequence[str]) -> str:
-    shown = ", ".join(node_ids[:LISTED_NODES]) or UNKNOWN
-    more = len(node_ids) - LISTED_NODES
-    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def explanation_text(explanation: Explanation) -> str:

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
 from schemas.results.reports import IdleView
-from schemas.scheduler.reservations import ReservationState, holder_name
+from schemas.scheduler.reservations import HOLDING_STATES, holder_name
 from schemas.scheduler.views import ReservationView
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import (
@@ -26,8 +26,6 @@ from shared.clock import utcnow
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
-
-_HELD: Final = (ReservationState.GRANTED, ReservationState.ACTIVE)
 
 
 @click.group(invoke_without_command=True)
@@ -76,7 +74,9 @@ def idle(
         )
         _print_freed(view, as_json=target.as_json)
         return
-    held = target.ask(lambda client: client.reservations(states=_HELD, namespace=namespace))
+    held = target.ask(
+        lambda client: client.reservations(states=HOLDING_STATES, namespace=namespace)
+    )
     found = [each for each in held if each.idle is not None or _is_exempt(each)]
     if target.as_json:
         print_json(found)

@@ -8,7 +8,7 @@ import click
 from schemas.gateway.views import GpuPodView, GpuView
 from schemas.results.series import WhoseReading
 from services.cli.display.columns import UNKNOWN, Table
-from services.cli.display.output import number, print_json, print_table, table_options
+from services.cli.display.output import number, print_list, table_options
 from services.cli.options import Target, namespace_option, node_option, reading
 
 
@@ -35,16 +35,13 @@ def pods(target: Target, namespace: str | None, node_id: str | None, kind: str |
         for entry in _pods_on(view.gpus)
         if namespace in {None, entry.pod.namespace} and kind in {None, entry.pod.kind}
     ]
-    if target.as_json:
-        print_json([_as_line(entry) for entry in listed])
-    elif listed:
-        print_table(pod_table(listed))
-    elif any(gpu.pods is not None for gpu in view.gpus):
-        click.echo("no pod of Kubernetes has a GPU that matches")
-    else:
-        click.echo(
-            "no agent could ask a kubelet which pods have GPUs; `gpusteward gpus` lists the GPUs"
-        )
+    if_none = (
+        "no pod of Kubernetes has a GPU that matches"
+        if any(gpu.pods is not None for gpu in view.gpus)
+        else "no agent could ask a kubelet which pods have GPUs; `gpusteward gpus` lists the GPUs"
+    )
+    lines = [_as_line(entry) for entry in listed]
+    print_list(lines, pod_table(listed), if_none, as_json=target.as_json)
 
 
 def _pods_on(gpus: Sequence[GpuView]) -> Iterator[_PodOnGpu]:

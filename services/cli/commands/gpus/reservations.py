@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from schemas.errors import ErrorCode
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.reason_groups import digest
-from schemas.scheduler.reservations import ReservationState
+from schemas.scheduler.reservations import HOLDING_STATES, ReservationState
 from schemas.scheduler.views import ReservationView
 from services.cli.completion import complete_ids
 from services.cli.display.output import print_json, print_table, wide_option
@@ -138,7 +138,7 @@ def granted(view: ReservationView) -> ReservationView:
 
     Raises CommandFailed with every reason and who knows what would help.
     """
-    if view.state in {ReservationState.GRANTED, ReservationState.ACTIVE}:
+    if view.state in HOLDING_STATES:
         return view
     codes = {
         ReservationState.REJECTED: ErrorCode.UNSATISFIABLE,

@@ -7,13 +7,13 @@ import click
 from schemas.errors import ErrorCode
 from schemas.gateway.views import GpuView
 from schemas.scheduler.drifts import DriftAction, DriftKind
+from schemas.scheduler.reservations import HOLDING_STATES
 from schemas.scheduler.views import Drift
 from services.cli.completion import complete_nodes
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, print_json, print_table, table_options
 from services.cli.display.tables import short
 from services.cli.endings import (
-    HOLDING_STATES,
     confirm_ending,
     reservations_ending,
     yes_option,
