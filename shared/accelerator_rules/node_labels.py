@@ -1,4 +1,4 @@
-"""Labels of Kubernetes nodes with their driver's CUDA, and affinity by them.
+"""Labels of Kubernetes nodes: their driver's CUDA, affinity by it, and how GPUs are shared.
 
 Accelerator guide, Node Labeling Strategy.
 """
@@ -10,6 +10,7 @@ from shared.accelerator_rules.cuda_versions import CudaVersion
 
 MAJOR_LABEL: Final = "cuda-major-version"
 MINOR_LABEL: Final = "cuda-minor-version"
+SHARING_LABEL: Final = "nvidia.com/gpu.sharing-strategy"
 _DIGITS: Final = 4
 
 

@@ -14,9 +14,9 @@ from shared.accelerator_rules.modes import (
     memory_resource_of,
     units_per_gpu,
 )
+from shared.accelerator_rules.node_labels import SHARING_LABEL
 from shared.accelerator_rules.quantities import whole
 
-SHARING_LABEL: Final = "nvidia.com/gpu.sharing-strategy"
 REPLICAS_LABEL: Final = "nvidia.com/gpu.replicas"
 COUNT_LABEL: Final = "nvidia.com/gpu.count"
 

@@ -14,10 +14,12 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
+from schemas.cluster.nodes import GpuSharing
 from schemas.gpus.kinds import GpuKind
 from services.telemetry.domain.pods import PodFacts
 from services.telemetry.kubernetes.resource_slices import ClusterApi, call_api
 from services.telemetry.sources.source import SourceFailedError
+from shared.accelerator_rules.node_labels import SHARING_LABEL
 from shared.labels import RESERVATION_LABEL
 from shared.logging import log
 
@@ -26,7 +28,7 @@ LABELS_AGAIN_SECONDS: Final = 300.0
 METADATA: Final = "Accept: application/json;as={kind};g=meta.k8s.io;v=v1\r\n"
 TEMPLATE_HASH: Final = "pod-template-hash"
 # GPU Feature Discovery's word for how the device plugin shares GPUs.
-SHARING_LABEL: Final = "nvidia.com/gpu.sharing-strategy"
+INDEX_DIGITS: Final = 4
 GPU_INDEX: Final = re.compile(r"tencent\.com/predicate-gpu-idx-(\d+)")
 
 PodName = tuple[str, str]
@@ -104,7 +106,7 @@ class PodFactsSource:
         except (OSError, SourceFailedError, msgspec.DecodeError) as error:
             log.warning("node_labels_unknown", error=str(error))
             return
-        is_mps = labels.get(SHARING_LABEL) == "mps"
+        is_mps = labels.get(SHARING_LABEL) == GpuSharing.MPS
         self.share_kind = GpuKind.MPS if is_mps else GpuKind.TIME_SLICE
 
 
@@ -116,9 +118,14 @@ def facts_in(listed: bytes | str) -> dict[PodName, PodFacts]:
     }
 
 
+def _is_index(text: str) -> bool:
+    """Annotations are anybody's: `int` takes neither `²` nor more digits than it likes."""
+    return text.isdecimal() and len(text) <= INDEX_DIGITS
+
+
 def _facts_of(pod: _Metadata) -> PodFacts:
     indices = {
-        int(match[1]): tuple(int(part) for part in text.split(",") if part.strip().isdigit())
+        int(match[1]): tuple(int(part) for part in text.split(",") if _is_index(part.strip()))
         for key, text in pod.annotations.items()
         if (match := GPU_INDEX.fullmatch(key))
     }

@@ -143,6 +143,11 @@ def make_pod(name: str, **metadata: Any) -> dict[str, Any]:
             PodFacts(uid=A, gpu_indices={0: (0, 1)}),
             id="GPU-Manager's",
         ),
+        pytest.param(
+            {"annotations": {"tencent.com/predicate-gpu-idx-0": f" 1 ,\u00b2,{'1' * 5000},-1,,x"}},
+            PodFacts(uid=A, gpu_indices={0: (1,)}),
+            id="anybody's",
+        ),
     ],
 )
 def test_metadata_tell_whose_a_pod_is(metadata: dict[str, Any], want: PodFacts) -> None:
