@@ -27,7 +27,7 @@ from schemas.scheduler.views import (
     NodeAllocation,
 )
 from schemas.telemetry.readings import Source
-from services.scheduler.domain.clusters.choice import ClusterFleet, selection
+from services.scheduler.domain.clusters.choice import ClusterFleet, selection, thresholds_of
 from services.scheduler.domain.clusters.gpu_status import gpu_status
 from services.scheduler.domain.clusters.node_gpus import Thresholds
 from services.scheduler.domain.model.fleet import WHOLE, Device, Fleet, Host, Node, Part
@@ -140,9 +140,10 @@ class FleetQueries:
     async def node_summaries(self, query: GetNodeSummaries) -> NodeSummaries:
         """The GPUs summed up by node."""
         own, clusters = await self._fleets()
-        found = clusters.summaries(_thresholds(query))
+        thresholds = Thresholds(query.utilization_threshold, query.memory_threshold)
+        found = clusters.summaries(thresholds)
         outside = [gpu for gpu in gpu_status(own, clusters) if gpu.cluster_id is None]
-        return NodeSummaries(nodes=dict(sorted((_summaries(outside, query) | found).items())))
+        return NodeSummaries(nodes=dict(sorted((_summaries(outside, thresholds) | found).items())))
 
     async def select_node(self, query: SelectNode) -> NodeSelection:
         """The node that a deployment would get now, by the very choice that decides it; without any
@@ -153,7 +154,8 @@ class FleetQueries:
         own, clusters = await self._fleets()
         if clusters.clusters:
             return selection(clusters.choose(request))
-        return find_best_node(_summaries(own, query), request.gpus)
+        thresholds = thresholds_of(request.cluster or ClusterRequest())
+        return find_best_node(_summaries(own, thresholds), request.gpus)
 
     def _is_fresh(self, node: NodeStatus) -> bool:
         if node.source is Source.KUBERNETES:
@@ -193,14 +195,8 @@ def _request_of(query: SelectNode) -> GpuRequest:
     return GpuRequest(gpus=query.required_gpus, cluster=cluster)
 
 
-def _thresholds(query: GetNodeSummaries | SelectNode) -> Thresholds:
-    return Thresholds(query.utilization_threshold, query.memory_threshold)
-
-
-def _summaries(
-    gpus: Sequence[ClusterGpu], query: GetNodeSummaries | SelectNode
-) -> dict[str, NodeGpuSummary]:
-    return node_gpu_summaries(gpus, query.utilization_threshold, query.memory_threshold)
+def _summaries(gpus: Sequence[ClusterGpu], thresholds: Thresholds) -> dict[str, NodeGpuSummary]:
+    return node_gpu_summaries(gpus, thresholds.utilization_percent, thresholds.memory_percent)
 
 
 def _allocation(device: Device, node: Node, owners: Owners) -> DeviceAllocation:

@@ -10,7 +10,7 @@ from nats.aio.msg import Msg
 
 from schemas.base import pattern_for
 from schemas.cluster.node_selection import NodeSelection, SelectNode
-from schemas.gpus.gpu_request import GpuRequest, Selector, SelectorKey
+from schemas.gpus.gpu_request import ClusterRequest, GpuRequest, Selector, SelectorKey
 from schemas.scheduler.devices import DeviceState
 from schemas.scheduler.nodes import LabelNode, NodeLabelled
 from schemas.scheduler.reasons import ReasonCode
@@ -462,6 +462,18 @@ async def test_the_fleet_can_be_asked_about_without_reserving(steward: World) ->
     assert [r.reservation_id for r in listed.reservations] == [held.reservation_id]
     assert (needed.gpus, needed.min_memory_mb) == (4, 20_000)
     assert not steward.seen(ReservationGranted, new_id())
+
+
+async def test_select_node_takes_the_thresholds_of_its_request(steward: World) -> None:
+    await steward.add_node("beta", [FakeGpu("GPU-busy", 0, utilization_percent=40.0)])
+    await steward.known("beta", 1)
+    request = GpuRequest(cluster=ClusterRequest(utilization_threshold_percent=60.0))
+
+    usual = await steward.bus.query(SelectNode(request=GpuRequest()), NodeSelection)
+    higher = await steward.bus.query(SelectNode(request=request), NodeSelection)
+
+    idle = [each.summary.idle_gpu_count for each in (usual, higher) if each.summary is not None]
+    assert idle == [0, 1]
 
 
 async def test_reservations_are_listed_part_by_part_while_others_are_stored(

@@ -200,9 +200,7 @@ class ClusterFleet:
         best, none with fewer than the one before: no more than are free are idle, so most nodes are
         not inspected further.
         """
-        thresholds = Thresholds(
-            wanted.utilization_threshold_percent, wanted.memory_threshold_percent
-        )
+        thresholds = thresholds_of(wanted)
         is_choosy, held, needs = has_wishes(request, wanted), self._held, host_needs(request)
         part = part_of(request)
         is_best_wanted = (
@@ -240,12 +238,7 @@ class ClusterFleet:
     def _place(self, chosen: _Candidate, request: GpuRequest, why: str = "") -> Choice:
         cluster, node, offered, found, *_ = chosen
         wanted, part = request.cluster or ClusterRequest(), part_of(request)
-        place = (cluster.cluster_id, node.name, offered.resource)
-        load = cluster.loads.get(node.name, NO_METRICS)
-        thresholds = Thresholds(
-            wanted.utilization_threshold_percent, wanted.memory_threshold_percent
-        )
-        gpus = free_gpus_of(offered, load, self._held.gpus(place), thresholds)
+        gpus = self.free_gpus(cluster, node, offered, thresholds_of(wanted))
         summary = _summary(cluster, node, offered, gpus, self._free_host(cluster, node))
         says = sentence(summary)
         if part is not None:
@@ -263,6 +256,11 @@ class ClusterFleet:
             gpu_model=node.gpu_model,
         )
         return Choice(placement=placement, summary=summary)
+
+
+def thresholds_of(wanted: ClusterRequest) -> Thresholds:
+    """Return below what a GPU is idle for the request."""
+    return Thresholds(wanted.utilization_threshold_percent, wanted.memory_threshold_percent)
 
 
 def selection(found: Choice | tuple[Reason, ...]) -> NodeSelection:
