@@ -3,6 +3,10 @@
 from typing import Any, Final
 
 VGPU_CORES: Final = 100  # of a whole GPU
+# As GPU-Manager counts them in Kubernetes.
+VGPU_CORE_RESOURCE: Final = "tencent.com/vcuda-core"
+VGPU_MEMORY_RESOURCE: Final = "tencent.com/vcuda-memory"
+VGPU_MEMORY_UNIT_MB: Final = 256
 
 
 def vgpu_fields(request: Any) -> dict[str, Any]:

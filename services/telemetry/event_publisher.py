@@ -6,7 +6,6 @@ import os
 import platform
 from collections import deque
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Final, Protocol
 
 import msgspec
@@ -30,7 +29,6 @@ from shared.waiting import within
 MAX_PENDING: Final = 1000
 FLUSH_SECONDS: Final = 2.0
 MEBIBYTE: Final = 1 << 20
-NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class TelemetrySink(Protocol):
@@ -116,7 +114,7 @@ class EventPublisher:
         links: tuple[GpuLink, ...] = (),
         driver_version: str | None,
         cuda_driver_version: str | None,
-        labels: Mapping[str, str] = NO_LABELS,
+        labels: Mapping[str, str],
     ) -> None:
         """What there is now, in place of an inventory that is not published yet. The node's own
         labels go before `labels`, the source's.

@@ -6,6 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.errors import ErrorCode
+from schemas.gpus.vgpu import VGPU_CORE_RESOURCE
 from shared.accelerator_rules.modes import (
     GPU_RESOURCE,
     MIG_PREFIX,
@@ -16,7 +17,6 @@ from shared.accelerator_rules.modes import (
 )
 from shared.errors import RefusedError
 
-VGPU_CORE: Final = "tencent.com/vcuda-core"
 MPS_CORE: Final = "nvidia.com/mps-core"
 _KINDS: Final = ("vgpu_cores", "mps_cores", "time_slices", "mig_profile")
 
@@ -63,7 +63,7 @@ def cluster_part(
     if time_slices is not None:
         return _of_slices(time_slices, resource or SHARED_GPU_RESOURCE, path)
     if vgpu_cores is not None:
-        return _of_cores(VGPU_CORE, vgpu_cores, vgpu_memory_mb, path, "vgpu")
+        return _of_cores(VGPU_CORE_RESOURCE, vgpu_cores, vgpu_memory_mb, path, "vgpu")
     if mps_cores is not None:
         return _of_cores(MPS_CORE, mps_cores, None, path, "mps")
     return None

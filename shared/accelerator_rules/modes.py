@@ -8,6 +8,12 @@ from msgspec import Struct
 from schemas.errors import ErrorCode
 from schemas.gpus.checks import CheckView, Finding, GpuMode, ModeCheck, PrecisionRules, Verdict
 from schemas.gpus.gpu_request import GpuRequest
+from schemas.gpus.vgpu import (
+    VGPU_CORE_RESOURCE,
+    VGPU_CORES,
+    VGPU_MEMORY_RESOURCE,
+    VGPU_MEMORY_UNIT_MB,
+)
 from shared.accelerator_rules.compute_capability import (
     Capability,
     capability,
@@ -25,7 +31,7 @@ DEVICE_CLASS: Final = "gpu.nvidia.com"
 # What counts as a GPU in a cluster unless configured; `*` stands for any ending.
 COUNTED: Final = (
     *(GPU_RESOURCE, "nvidia.com/gpu.shared", "nvidia.com/mig-*", "nvidia.com/mps-core"),
-    *("tencent.com/vcuda-core", "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe"),
+    *(VGPU_CORE_RESOURCE, "amd.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe"),
 )
 SHARED_GPU_RESOURCE: Final = "nvidia.com/gpu.shared"  # slices, as NVIDIA's plugin renames them
 GPU_MANAGER: Final = "https://github.com/tkestack/gpu-manager"
@@ -56,10 +62,10 @@ FORMS: Final = (
     ),
     GpuForm(
         mode=GpuMode.VGPU,
-        resource="tencent.com/vcuda-core",
-        per_gpu=100,
-        memory_resource="tencent.com/vcuda-memory",
-        memory_unit_mb=256,
+        resource=VGPU_CORE_RESOURCE,
+        per_gpu=VGPU_CORES,
+        memory_resource=VGPU_MEMORY_RESOURCE,
+        memory_unit_mb=VGPU_MEMORY_UNIT_MB,
         source=f"accelerator guide, GPU-Manager Whole-Card Allocation; {GPU_MANAGER}",
     ),
     GpuForm(

@@ -63,8 +63,8 @@ def node_gpu_summaries(
             idle_gpu_count=sum(
                 is_idle(gpu, utilization_threshold, memory_threshold) for gpu in found
             ),
-            avg_utilization_percent=_mean([gpu.utilization_percent for gpu in found]),
-            avg_memory_usage_percent=_mean([gpu.memory_usage_percent for gpu in found]),
+            avg_utilization_percent=mean_of_known([gpu.utilization_percent for gpu in found]),
+            avg_memory_usage_percent=mean_of_known([gpu.memory_usage_percent for gpu in found]),
             has_metrics=any(gpu.has_metrics for gpu in found),
         )
         for name, found in sorted(by_node.items())
@@ -134,7 +134,8 @@ def _is_allocatable(device: Device) -> bool:
     )
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def mean_of_known(values: Sequence[float | None]) -> float | None:
+    """Return the mean of the values that are known; None if none is."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 

@@ -93,10 +93,8 @@ def check_wanted(request: GpuRequest, rules: ShareRules = ANY_SHARES) -> None:
         _check_cluster(request, request.cluster)
     _check_shares(request, rules)
     _check_mig(request)
-    for place, selector in enumerate(request.require):
-        check_selector(selector, f"$.request.require[{place}]")
-    for place, preference in enumerate(request.prefer):
-        check_selector(preference.selector, f"$.request.prefer[{place}].selector")
+    for path, selector in _selectors(request):
+        check_selector(selector, path)
 
 
 def _check_shares(request: GpuRequest, rules: ShareRules) -> None:

@@ -23,8 +23,14 @@ from schemas.cluster.nodes import (
 )
 from schemas.scheduler.reasons import Reason, ReasonCode
 from services.scheduler.domain.clusters.choice import Cluster
-from services.scheduler.domain.clusters.node_gpus import NO_METRICS, STALE, GpuLoad, NodeLoad
+from services.scheduler.domain.clusters.node_gpus import (
+    NO_METRICS,
+    STALE,
+    GpuLoad,
+    NodeLoad,
+)
 from services.scheduler.domain.model.fleet import Reading
+from services.scheduler.domain.node_selection import mean_of_known
 from services.scheduler.observations.latest_readings import LatestReadings, NodeReading
 from services.scheduler.observations.node_liveness import NodeLiveness
 from shared.errors import RefusedError, UnavailableError
@@ -79,7 +85,8 @@ class ClusterViews:
         view = self._views.setdefault(cluster_id, _View(received_at_seconds=now))
         was_fresh, view.received_at_seconds = _is_fresh(view, now), now
         for node in message.nodes:
-            self.readings.past_use.record(node.node_id, _mean_use(node), now)
+            used = mean_of_known([gpu.utilization_percent for gpu in node.readings])
+            self.readings.past_use.record(node.node_id, used, now)
         if not _apply(view, message):
             view.nodes = None
             view.pending.append(message)
@@ -255,14 +262,6 @@ def _load_of(gpu: Reading, is_in_pod: bool) -> GpuLoad:  # as GpuLoad has it
     total, free = gpu.memory_total_mb, gpu.memory_free_mb
     used = total - free if total is not None and free is not None else None
     return GpuLoad(gpu.utilization_percent, _percent(used, total), is_in_pod)
-
-
-def _mean_use(node: ClusterNode) -> float | None:
-    """What other sources than an agent read of its GPUs."""
-    known = [
-        gpu.utilization_percent for gpu in node.readings if gpu.utilization_percent is not None
-    ]
-    return sum(known) / len(known) if known else None
 
 
 def _reported_load(gpu: ClusterGpuReading) -> GpuLoad:

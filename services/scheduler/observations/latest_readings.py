@@ -13,6 +13,7 @@ from schemas.base import FRESH_INTERVALS, DeviceUuid, NodeId
 from schemas.telemetry.readings import GpuProcess, GpuReading, GpuSampled
 from services.scheduler.domain.drift.detection import Process
 from services.scheduler.domain.model.fleet import Reading, ReadingState
+from services.scheduler.domain.node_selection import mean_of_known
 from services.scheduler.observations.past_use import PastUse
 
 AFTER_RELEASE_INTERVALS: Final = 2
@@ -81,7 +82,8 @@ class LatestReadings:
         )
         self._nodes[sample.node_id] = newest
         self._record_peaks(sample)
-        self.past_use.record(sample.node_id, _mean_use(newest), now)
+        used = mean_of_known([gpu.utilization_percent for gpu in newest.gpus.values()])
+        self.past_use.record(sample.node_id, used, now)
         known = before if before is not None and _is_fresh(before, now) else None
         changed = _differences(newest, known) | self._confirm_expected(sample.node_id, now)
         keys = frozenset((sample.node_id, uuid) for uuid in changed)
@@ -217,13 +219,6 @@ class LatestReadings:
             del self._expected[key]
             self._confirm(node_id, {key[1]: count})
         return {key[1] for key, _ in due}
-
-
-def _mean_use(node: NodeReading) -> float | None:
-    known = [
-        gpu.utilization_percent for gpu in node.gpus.values() if gpu.utilization_percent is not None
-    ]
-    return sum(known) / len(known) if known else None
 
 
 def _is_fresh(node: NodeReading, now: float) -> bool:

@@ -10,6 +10,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.gpus.kinds import GpuKind
+from schemas.gpus.vgpu import (
+    VGPU_CORE_RESOURCE,
+    VGPU_CORES,
+    VGPU_MEMORY_RESOURCE,
+    VGPU_MEMORY_UNIT_MB,
+)
 from schemas.telemetry.readings import DeviceFacts, GpuPod, GpuProcess, GpuReading, PodUse
 
 # A share of a device is its name, then `::` and a number. GKE calls devices nvidia0, or nvidia0/gi1
@@ -19,11 +25,7 @@ _GKE_SHARE: Final = "/vgpu"
 _INDEX: Final = re.compile(r"(?:nvidia)?(\d+)(?:/vgpu\d+)?")
 _INSTANCE: Final = re.compile(r"nvidia(\d+)/gi(\d+)(?:/vgpu\d+)?")
 # GPU-Manager's units stand for no GPU by their names; its admission notes the GPUs' indices.
-VGPU_CORES: Final = "tencent.com/vcuda-core"
-VGPU_MEMORY: Final = "tencent.com/vcuda-memory"
-VGPU_MEMORY_UNIT_MB: Final = 256
 WHOLE_PERCENT: Final = 100
-WHOLE_VGPU_CORES: Final = 100
 
 
 class ClaimedDevice(NamedTuple):
@@ -118,7 +120,7 @@ def _parts_of(
     resources = container.resources or ("",) * len(container.device_ids)
     vgpu_units = Counter[str]()
     for resource, device_id in zip(resources, container.device_ids, strict=True):
-        if resource in {VGPU_CORES, VGPU_MEMORY}:
+        if resource in {VGPU_CORE_RESOURCE, VGPU_MEMORY_RESOURCE}:
             vgpu_units[resource] += 1
             continue
         name = device_of(device_id)
@@ -137,9 +139,9 @@ def _vgpus(pod: GpuPod, units: Mapping[str, int], node: NodeFacts) -> Iterable[_
     if not units or facts is None or len(facts.gpu_indices) != 1:
         return  # with several containers that have some nothing tells whose number is whose
     [indices] = facts.gpu_indices.values()
-    cores, memory = units.get(VGPU_CORES, 0), units.get(VGPU_MEMORY, 0)
+    cores, memory = units.get(VGPU_CORE_RESOURCE, 0), units.get(VGPU_MEMORY_RESOURCE, 0)
     for index in map(str, indices):
-        if cores >= WHOLE_VGPU_CORES:
+        if cores >= VGPU_CORES:
             yield _Part(index, GpuKind.PGPU, WHOLE_PERCENT)
         else:
             yield _Part(index, GpuKind.VGPU, cores, memory * VGPU_MEMORY_UNIT_MB or None)

@@ -7,6 +7,7 @@ from uuid import UUID
 from msgspec import Struct, field
 
 from schemas.cluster.nodes import ClusterNode, NodeGpus
+from services.scheduler.domain.node_selection import mean_of_known
 from shared.accelerator_rules.modes import DEVICE_CLASS, GPU_RESOURCE
 
 WHOLE_GPUS: Final = (GPU_RESOURCE, DEVICE_CLASS)
@@ -46,8 +47,8 @@ class NodeLoad(Struct, frozen=True, kw_only=True):
     def of(cls, gpus: Sequence[GpuLoad]) -> "NodeLoad":
         return cls(
             gpus=tuple(gpus),
-            mean_utilization_percent=_mean([gpu.utilization_percent for gpu in gpus]),
-            mean_memory_percent=_mean([gpu.memory_percent for gpu in gpus]),
+            mean_utilization_percent=mean_of_known([gpu.utilization_percent for gpu in gpus]),
+            mean_memory_percent=mean_of_known([gpu.memory_percent for gpu in gpus]),
         )
 
     def busy(self, thresholds: Thresholds) -> int:
@@ -147,8 +148,3 @@ def bound_of(node: ClusterNode | None, resource: str, reservation_id: UUID) -> B
                 gpus.units_by_reservation.get(reservation_id, 0),
             )
     return Bound()
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None

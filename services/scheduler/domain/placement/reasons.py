@@ -94,10 +94,10 @@ def blocking_reasons(context: PlacementContext, request: GpuRequest) -> tuple[Re
         if not devices:
             continue
         reasons += _device_reasons(context, node_id, devices, request)
-        of_node = list(_node_reasons(context, node_id, devices, request))
-        if not of_node:
-            there = eligible(context, devices, request)
-            able.append([m for m, alike in by_model(there).items() if choose(alike, request)])
+        free = eligible(context, devices, request)
+        of_node = list(_node_reasons(context, node_id, free, request))
+        if request.nodes > 1 and not of_node:
+            able.append([m for m, alike in by_model(free).items() if choose(alike, request)])
         reasons += of_node
     if request.nodes > 1:
         reasons.append(_gang_reason(request, able))
@@ -291,9 +291,8 @@ def _reserved_reason(context: PlacementContext, device: Device) -> Reason:
 
 
 def _node_reasons(
-    context: PlacementContext, node_id: NodeId, devices: Sequence[Device], request: GpuRequest
+    context: PlacementContext, node_id: NodeId, free: Chosen, request: GpuRequest
 ) -> Iterator[Reason]:
-    free = eligible(context, devices, request)
     groups = sorted(by_model(free).items()) if needs_one_model(request) else [(None, free)]
     if request.shares is not None:
         yield from _share_reasons(context, node_id, free, request)

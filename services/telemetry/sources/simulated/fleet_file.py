@@ -190,7 +190,7 @@ def memory_mb(size: str | int, place: str) -> int:
 
 def _devices(file: _FleetFile) -> tuple[DeviceFacts, ...]:
     """Whole GPUs, then the MIG instances of some of them. Raises FleetError."""
-    masked = masked_uuids(file.device_mask)
+    masked = _masked_uuids(file.device_mask)
     named = [device.mother_uuid for device in file.devices if not device.is_mig_device]
     if unknown := sorted(masked - set(named)):
         raise FleetError(f"expected GPUs of this file, found {unknown[0]} - at `$.device_mask`")
@@ -350,8 +350,9 @@ def _shares_of_gpus(file: _FleetFile) -> Iterator[float]:
         raise FleetError(
             f"expected at least {LEAST_UNIT_MEMORY_MB} MiB, found {unit_mb} - at `$.unit_mem`"
         )
+    masked = _masked_uuids(file.device_mask)
     for place, device in enumerate(file.devices):
-        if device.is_mig_device or device.mother_uuid in masked_uuids(file.device_mask):
+        if device.is_mig_device or device.mother_uuid in masked:
             continue
         size_mb = memory_mb(device.memory_size, f"$.devices[{place}].memory_size")
         hundredths = [100 * size_mb // unit_mb]
@@ -365,6 +366,6 @@ def _shares_of_gpus(file: _FleetFile) -> Iterator[float]:
         yield min(hundredths) / 100
 
 
-def masked_uuids(device_mask: str) -> frozenset[str]:
+def _masked_uuids(device_mask: str) -> frozenset[str]:
     """Return the uuids that a mask names."""
     return frozenset(each.strip() for each in device_mask.split(",") if each.strip())
