@@ -2753,6 +2753,7 @@ export type HealthKind =
   | "sm_clock_restored"
   | "source_failed"
   | "source_recovered"
+  | "sxid"
   | "xid";
 
 /** A device's health as its agent sees it; only `ok` devices are granted. */

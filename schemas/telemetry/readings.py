@@ -311,6 +311,7 @@ class HealthKind(StrEnum):
     SOURCE_FAILED = "source_failed"
     SOURCE_RECOVERED = "source_recovered"
     XID = "xid"
+    SXID = "sxid"  # a fatal error of an NVSwitch, told for each GPU of its node
     ECC_UNCORRECTED = "ecc_uncorrected"
     ECC_STORM = "ecc_storm"  # corrected errors grow faster than the agent's limit
     ROW_REMAP_PENDING = "row_remap_pending"

@@ -115,14 +115,6 @@ _ADVICE: Final = {
         "an NVLink failed, on this GPU or at its other end",
         f"{_TEXT} of Xid 74: reset or reboot clears it",
     ),
-    **dict.fromkeys(
-        range(144, 151),
-        Advice(
-            HealthAction.IGNORE,
-            "an NVLink reports an error whose weight is in its sub code",
-            f"{_CATALOG} WORKFLOW_NVLINK5_ERR; Xid 154 beside it says what to do",
-        ),
-    ),
     154: Advice(
         HealthAction.IGNORE,
         "the driver changed its advice for the GPU",
@@ -137,6 +129,21 @@ _ADVICE: Final = {
         ),
     ),
 }
+_NVLINK5: Final = frozenset(range(144, 151))
+_NVLINK5_SOURCE: Final = f"{_CATALOG} WORKFLOW_NVLINK5_ERR: by the severity in its text"
+_NVLINK5_ADVICE: Final = {
+    True: Advice(HealthAction.RESET, "a fatal error of an NVLink", _NVLINK5_SOURCE),
+    False: Advice(HealthAction.IGNORE, "an error of an NVLink that is not fatal", _NVLINK5_SOURCE),
+    None: Advice(
+        HealthAction.DRAIN,
+        "an error of an NVLink; whether it is fatal stands in the kernel's log alone, which this "
+        "agent cannot read",
+        "k8s-device-plugin, which takes a device with such an Xid for unwell",
+    ),
+}
+_SXID_SOURCE: Final = (
+    "NVIDIA Fabric Manager User Guide, fatal NVSwitch SXid errors: reset all GPUs and NVSwitches"
+)
 _RECOVERY: Final = (
     ("node reboot", HealthAction.DRAIN),
     ("gpu reset", HealthAction.RESET),
@@ -146,11 +153,16 @@ _RECOVERY: Final = (
 _UNKNOWN_SOURCE: Final = (
     "not in NVIDIA's Xid catalog; k8s-device-plugin takes a device with an unknown Xid for unwell"
 )
-_RECORD = re.compile(
-    r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})[^)]*\): "
-    r"(\d{1,4})\b(?:, *([^\n]*))?"
+_PLACE: Final = r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})"
+_RECORD = re.compile(rf"NVRM: Xid \((?:PCI:)?{_PLACE}[^)]*\): (\d{{1,4}})\b(?:, *([^\n]*))?")
+_OFF_THE_BUS = re.compile(
+    rf"NVRM: .{{0,40}}?\bGPU {_PLACE}\b.{{0,200}}?fallen off the bus", re.DOTALL
 )
-_BUS_ID = re.compile(r"^([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})")
+_SXID = re.compile(
+    rf"nvidia-nvswitch\d+: SXid \(PCI:{_PLACE}[^)]*\): (\d{{1,6}}), (Fatal, *[^\n]*)", re.IGNORECASE
+)
+_SEVERITY = re.compile(r"\b(non-?fatal|fatal)\b", re.IGNORECASE)
+_BUS_ID = re.compile(_PLACE)
 _TEXT_LENGTH: Final = 300
 
 
@@ -161,6 +173,9 @@ def advice(xid: int, text: str = "") -> Advice:
         for words, action in _RECOVERY:
             if words in changed_to:
                 return Advice(action, _ADVICE[154].meaning, f"{_TEXT} of Xid 154: {words}")
+    if xid in _NVLINK5:
+        severity = _SEVERITY.search(text)
+        return _NVLINK5_ADVICE[severity and severity[1].lower() == "fatal"]
     unknown = Advice(HealthAction.DRAIN, "not in the catalog", _UNKNOWN_SOURCE)
     return _ADVICE.get(xid, unknown)
 
@@ -178,12 +193,21 @@ def xid_fault(uuid: str, xid: int, text: str = "") -> Fault:
     )
 
 
+class XidOrigin(Enum):
+    """Where an XID was received from; all report the same ones."""
+
+    DRIVER = "driver"
+    KERNEL_LOG = "kernel_log"
+    KERNEL_TEXT = "kernel_text"  # a record that tells it in words, without its number
+
+
 class KernelXid(NamedTuple):
     """An XID in the kernel's log; `place` are PCI domain, bus and device."""
 
     place: tuple[int, int, int]
     xid: int
     text: str
+    origin: XidOrigin = XidOrigin.KERNEL_LOG
 
     def device_among(self, bus_ids: Mapping[str, str]) -> str | None:
         """The device at that place, of those with these PCI bus ids."""
@@ -193,35 +217,54 @@ class KernelXid(NamedTuple):
         return None
 
 
-def parse_kernel_record(record: str) -> KernelXid | None:
-    """One record of /dev/kmsg, or a line of dmesg; None if it has no XID."""
-    found = _RECORD.search(record)
-    if found is None:
-        return None
-    domain, bus, device = (int(found.group(number), 16) for number in (1, 2, 3))
-    text = (found.group(5) or "").strip()[:_TEXT_LENGTH]
-    return KernelXid((domain, bus, device), int(found.group(4)), text)
+class KernelSxid(NamedTuple):
+    """A fatal error of an NVSwitch in the kernel's log; `place` is the switch."""
+
+    place: tuple[int, int, int]
+    sxid: int
+    text: str
+
+    def fault(self, uuid: str) -> Fault:
+        """Return what it is for a GPU of the host: a switch connects all of them."""
+        switch = "{:04x}:{:02x}:{:02x}".format(*self.place)
+        return Fault(
+            device_uuid=uuid,
+            change=HealthKind.SXID,
+            action=HealthAction.RESET,
+            action_source=_SXID_SOURCE,
+            detail=f"SXid {self.sxid} of the NVSwitch at {switch}: {self.text}",
+        )
+
+
+def parse_kernel_record(record: str) -> KernelXid | KernelSxid | None:
+    """Read one record of /dev/kmsg, or a line of dmesg; None if it tells no error of a GPU.
+
+    A GPU that fell off the bus is XID 79, also where the driver names no number. Of an NVSwitch
+    only fatal errors are read.
+    """
+    if (match := _RECORD.search(record)) is not None:
+        text = (match[5] or "").strip()[:_TEXT_LENGTH]
+        return KernelXid(_numbers(match), int(match[4]), text)
+    if (match := _OFF_THE_BUS.search(record)) is not None:
+        return KernelXid(_numbers(match), 79, "GPU has fallen off the bus", XidOrigin.KERNEL_TEXT)
+    if (match := _SXID.search(record)) is not None:
+        return KernelSxid(_numbers(match), int(match[4]), match[5].strip()[:_TEXT_LENGTH])
+    return None
+
+
+def _numbers(match: re.Match[str]) -> tuple[int, int, int]:
+    return int(match[1], 16), int(match[2], 16), int(match[3], 16)
 
 
 def _place(bus_id: str) -> tuple[int, int, int] | None:
-    found = _BUS_ID.match(bus_id)
-    if found is None:
-        return None
-    domain, bus, device = (int(part, 16) for part in found.groups())
-    return domain, bus, device
-
-
-class XidOrigin(Enum):
-    """Where an XID was received from; both report the same ones."""
-
-    DRIVER = "driver"
-    KERNEL_LOG = "kernel_log"
+    match = _BUS_ID.match(bus_id)
+    return None if match is None else _numbers(match)
 
 
 class XidDeduplicator:
-    """Recognises an XID that the other origin has reported already.
+    """Recognises an XID that another origin has reported already.
 
-    Within a window the n-th XID of a number and device is the same event at both origins. Of a
+    Within a window the n-th XID of a number and device is the same event at all origins. Of a
     number that repeats without end only the first 20 in a window count. Seconds are monotonic.
     """
 
@@ -232,7 +275,7 @@ class XidDeduplicator:
         self._windows: dict[tuple[str, int], tuple[float, dict[XidOrigin, int], int]] = {}
 
     def is_new(self, uuid: str, xid: int, origin: XidOrigin, at_seconds: float) -> bool:
-        """Count it; whether the other origin has not reported it."""
+        """Count it, and return whether no other origin has reported it."""
         began, counts, reported = self._windows.get((uuid, xid), (at_seconds, {}, 0))
         if at_seconds - began > self.WINDOW_SECONDS:
             began, counts, reported = at_seconds, {}, 0

@@ -428,6 +428,34 @@ async def test_an_xid_is_told_once_whoever_tells_of_it(fake: FakeNvml, tmp_path:
     assert "pid=7" in logged.detail
 
 
+async def test_an_nvlink_error_is_told_with_the_kernels_severity(
+    fake: FakeNvml, tmp_path: Path
+) -> None:
+    log = tmp_path / "kmsg"
+    os.mkfifo(log)
+    async with opened(fake, kernel_log=str(log)) as source:
+        with log.open("wb", buffering=0) as kernel:
+            await source.read()
+            kernel.write(b"3,9,9,-;NVRM: Xid (PCI:FFF0:00:01): 145, RLW Nonfatal XC1 i0\n")
+            fake.xid(1, 145)
+            (fault,) = (await source.read()).faults
+
+    assert (fault.xid, fault.action) == (145, HealthAction.IGNORE)
+
+
+async def test_a_fatal_error_of_an_nvswitch_hits_every_gpu(fake: FakeNvml, tmp_path: Path) -> None:
+    log = tmp_path / "kmsg"
+    os.mkfifo(log)
+    async with opened(fake, kernel_log=str(log)) as source:
+        with log.open("wb", buffering=0) as kernel:
+            await source.read()
+            kernel.write(b"3,9,9,-;nvidia-nvswitch1: SXid (PCI:0000:84:00.0): 20034, Fatal, Link\n")
+            faults = (await source.read()).faults
+
+    assert [fault.device_uuid for fault in faults] == [GPU.format(0), GPU.format(1)]
+    assert {(f.change, f.action) for f in faults} == {(HealthKind.SXID, HealthAction.RESET)}
+
+
 async def test_an_event_set_that_hangs_costs_no_reading(fake: FakeNvml, idle_clock: Clock) -> None:
     async with opened(fake, deadline_seconds=0.4) as source:
         fake.rule("nvmlEventSetWait_v2", latency_seconds=30)

@@ -1,9 +1,13 @@
 """What is done about an XID, and what counts as one that was not told yet."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from schemas.telemetry.readings import HealthAction
 from services.telemetry.domain.xid import (
+    KernelSxid,
     KernelXid,
     XidDeduplicator,
     XidOrigin,
@@ -55,6 +59,19 @@ def test_the_drivers_own_advice_counts_where_it_is_known(text: str, action: str)
 
 
 @pytest.mark.parametrize(
+    ("xid", "text", "action"),
+    [
+        (149, "NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x026001c6)", HealthAction.RESET),
+        (145, "RLW_SRC_TRACK Nonfatal XC1 i0 Link 17 (0x0)", HealthAction.IGNORE),
+        (147, "TREX Non-fatal XC1 i0 Link 17", HealthAction.IGNORE),
+        (149, "", HealthAction.DRAIN),
+    ],
+)
+def test_an_nvlink_error_counts_by_its_severity(xid: int, text: str, action: HealthAction) -> None:
+    assert advice(xid, text).action is action
+
+
+@pytest.mark.parametrize(
     ("record", "want"),
     [
         pytest.param(
@@ -73,12 +90,57 @@ def test_the_drivers_own_advice_counts_where_it_is_known(text: str, action: str)
             KernelXid((1, 1, 0), 31, "pid=7"),
             id="a MIG instance",
         ),
+        pytest.param(
+            "NVRM: The NVIDIA GPU 0000:b3:00.0\\x0aNVRM: (PCI ID: 10de:2330)\\x0aNVRM: installed in"
+            " this system has\\x0aNVRM: fallen off the bus and is not responding to commands.",
+            KernelXid((0, 0xB3, 0), 79, "GPU has fallen off the bus", XidOrigin.KERNEL_TEXT),
+            id="off the bus, over several lines",
+        ),
+        pytest.param(
+            "NVRM: GPU 0000:b3:00.0: GPU has fallen off the bus.",
+            KernelXid((0, 0xB3, 0), 79, "GPU has fallen off the bus", XidOrigin.KERNEL_TEXT),
+            id="off the bus, without a number",
+        ),
+        pytest.param(
+            "nvidia-nvswitch1: SXid (PCI:0000:84:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+            KernelSxid((0, 0x84, 0), 20034, "Fatal, Link 30 LTSSM Fault Up"),
+            id="a switch, fatal",
+        ),
+        pytest.param(
+            "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Non-fatal, Link 46 MC TS",
+            None,
+            id="a switch, not fatal",
+        ),
+        pytest.param(
+            "nvidia-nvswitch1: SXid (PCI:0000:84:00.0): 20034, Severity 1 Engine instance 30",
+            None,
+            id="a switch, more about an error",
+        ),
         pytest.param("6,1,1,-;NVRM: loading NVIDIA UNIX x86_64", None, id="another message"),
         pytest.param("6,1,1,-;NVRM: Xid (PCI:zz): many", None, id="garbage"),
     ],
 )
-def test_the_kernel_log_is_read_record_by_record(record: str, want: KernelXid | None) -> None:
+def test_the_kernel_log_is_read_record_by_record(
+    record: str, want: KernelXid | KernelSxid | None
+) -> None:
     assert parse_kernel_record(record) == want
+
+
+def test_each_error_of_a_kernel_log_from_the_field_is_read() -> None:
+    folder = os.environ.get("GPUSTEWARD_TEST_DATA")
+    if folder is None:
+        pytest.skip("needs recorded cases: set GPUSTEWARD_TEST_DATA to their folder")
+    lines = (Path(folder) / "cases" / "a07-kernel.log").read_text().splitlines()
+
+    errors = [parse_kernel_record(line) for line in lines]
+
+    actions = [
+        e.fault("GPU-a").action if isinstance(e, KernelSxid) else e and advice(e.xid, e.text).action
+        for e in errors
+    ]
+    assert actions == [
+        *(HealthAction.IGNORE, HealthAction.RESET, HealthAction.DRAIN, HealthAction.RESET)
+    ]
 
 
 def test_a_place_on_the_bus_is_found_among_the_devices() -> None:

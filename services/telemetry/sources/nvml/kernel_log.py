@@ -1,10 +1,10 @@
-"""XIDs in the kernel's log, as far as it may be read."""
+"""Errors of GPUs and NVSwitches in the kernel's log, as far as it may be read."""
 
 import contextlib
 import os
 from typing import Final
 
-from services.telemetry.domain.xid import KernelXid, parse_kernel_record
+from services.telemetry.domain.xid import KernelSxid, KernelXid, parse_kernel_record
 
 KERNEL_LOG: Final = "/dev/kmsg"
 MAX_RECORDS: Final = 1000
@@ -26,9 +26,9 @@ class KernelLog:
             with contextlib.suppress(OSError):
                 os.lseek(self._file, 0, os.SEEK_END)
 
-    def read(self) -> list[KernelXid]:
-        """What was logged since the last call, at most a thousand records of it."""
-        found = []
+    def read(self) -> list[KernelXid | KernelSxid]:
+        """Return the errors of at most a thousand records that were logged since the last call."""
+        errors: list[KernelXid | KernelSxid] = []
         for _ in range(MAX_RECORDS):
             if self._file is None:
                 break
@@ -43,10 +43,10 @@ class KernelLog:
                 break
             if not record:
                 break
-            xid = parse_kernel_record(record.decode(errors="replace"))
-            if xid is not None:
-                found.append(xid)
-        return found
+            error = parse_kernel_record(record.decode(errors="replace"))
+            if error is not None:
+                errors.append(error)
+        return errors
 
     def close(self) -> None:
         """Stop reading."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from schemas.telemetry.readings import Source
 from services.telemetry.domain.faults import Fault
-from services.telemetry.domain.xid import XidDeduplicator, XidOrigin, xid_fault
+from services.telemetry.domain.xid import KernelSxid, XidDeduplicator, XidOrigin, xid_fault
 from services.telemetry.sources.nvml.hung_gpus import HungGpuIsolation
 from services.telemetry.sources.nvml.kernel_log import KERNEL_LOG, KernelLog
 from services.telemetry.sources.nvml.probe import Probe
@@ -152,18 +152,28 @@ class NvmlSource:
         )
 
     def _faults(self, taken: ReadingTaken) -> list[Fault]:
-        """What happened since the last reading, each once: event set and kernel log report both."""
+        """Return what happened since the last reading, each once: driver and kernel both report it.
+
+        The kernel's log comes first: it alone has the text that tells how severe an XID is.
+        """
         now = asyncio.get_running_loop().time()
-        found = [
+        faults = []
+        for record in self._kernel_log.read():
+            if isinstance(record, KernelSxid):
+                faults += [
+                    record.fault(uuid)
+                    for uuid in self._bus_ids
+                    if self._xids.is_new(uuid, record.sxid, XidOrigin.KERNEL_LOG, now)
+                ]
+                continue
+            device = record.device_among(self._bus_ids)
+            if device is not None and self._xids.is_new(device, record.xid, record.origin, now):
+                faults.append(xid_fault(device, record.xid, record.text))
+        return faults + [
             xid_fault(uuid, xid)
             for uuid, xid in taken.xids
             if self._xids.is_new(uuid, xid, XidOrigin.DRIVER, now)
         ]
-        for record in self._kernel_log.read():
-            uuid = record.device_among(self._bus_ids)
-            if uuid is not None and self._xids.is_new(uuid, record.xid, XidOrigin.KERNEL_LOG, now):
-                found.append(xid_fault(uuid, record.xid, record.text))
-        return found
 
 
 def _answered(taken: ReadingTaken) -> ReadingTaken:
