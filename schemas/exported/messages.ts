@@ -4077,6 +4077,7 @@ export type ReasonCode =
   | "not_divisible"
   | "numa_mismatch"
   | "over_quota"
+  | "processes_unknown"
   | "quarantined"
   | "selector_unknown"
   | "shares_fragmented"

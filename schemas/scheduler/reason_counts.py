@@ -30,6 +30,7 @@ _COUNTED: Final[Mapping[ReasonCode, tuple[str, str]]] = {
     ReasonCode.SELECTOR_UNKNOWN: ("GPU", "without what a selector asks about"),
     ReasonCode.MIG_ENABLED: ("GPU", "divided into MIG instances"),
     ReasonCode.FOREIGN_PROCESS: ("GPU", "with a process of no reservation"),
+    ReasonCode.PROCESSES_UNKNOWN: ("GPU", "whose processes are unknown, with memory in use"),
     ReasonCode.NODE_LOST: ("GPU", "whose node is lost"),
     ReasonCode.NOT_ADMITTED: ("GPU", "whose node is not yet admitted"),
     ReasonCode.INSUFFICIENT_CPU: ("node", "with too few free CPUs"),

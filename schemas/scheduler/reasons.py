@@ -36,6 +36,7 @@ class ReasonCode(StrEnum):
     SELECTOR_UNKNOWN = "selector_unknown"  # the node does not report what a selector asks about
     MIG_ENABLED = "mig_enabled"  # the GPU itself; its instances are devices of their own
     FOREIGN_PROCESS = "foreign_process"  # runs there and no live reservation explains it
+    PROCESSES_UNKNOWN = "processes_unknown"  # and memory is in use
     NODE_LOST = "node_lost"
     NOT_ADMITTED = "not_admitted"
     INSUFFICIENT_CPU = "insufficient_cpu"
@@ -119,6 +120,8 @@ REASON_MEANINGS: Final[Mapping[ReasonCode, str]] = {
     ReasonCode.MIG_ENABLED: "The GPU is divided into MIG instances, which are devices of their own;"
     " the GPU itself is not granted.",
     ReasonCode.FOREIGN_PROCESS: "A process runs on the device that no live reservation explains.",
+    ReasonCode.PROCESSES_UNKNOWN: "Memory of the device is in use, and its processes cannot be"
+    " listed: one of them may be nobody's.",
     ReasonCode.NODE_LOST: "The node is lost; it returns to service a while after it reports again.",
     ReasonCode.NOT_ADMITTED: "The node is new here; nothing is granted there until an administrator"
     " admits it with `gpusteward node admit NODE`.",

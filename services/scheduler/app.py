@@ -62,6 +62,7 @@ def create_service(
         settings.inventory_grace_seconds,
         settings.recovery_quiet_seconds,
         limits.system_processes,
+        settings.idle_memory_mb,
     )
     reports = NodeReports(database, readings, settings.admits)
     views = ClusterViews(bus, readings, liveness, reports.record_cluster, reports.clusters)

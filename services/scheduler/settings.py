@@ -43,7 +43,9 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     removed; while all of several nodes are, none is lost. A node that sends nothing at all for
     `node_lost_seconds` is lost. The cordon of a lost GPU or node lifts itself once it was well for
     `recovery_quiet_seconds`. Processes named in `system_processes`, separated by commas, never
-    prevent the grant of a GPU.
+    prevent the grant of a GPU. A GPU whose processes its source cannot list (rocm-smi,
+    dcgm-exporter, WSL) is granted while at most `idle_memory_mb` of its memory are in use; an idle
+    MI300X shows about 285.
     `aging_seconds` of waiting count as one point of priority, 0 turns that off; a preempted holder
     has `preemption_grace_seconds` to stop. Ended reservations stay for `retention_days`; of the
     decision log `decisions_kept` records, none longer than `decision_retention_days`.
@@ -81,6 +83,7 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     node_lost_seconds: PositiveSeconds = 120.0
     recovery_quiet_seconds: Seconds = 60.0
     system_processes: str = SYSTEM_PROCESSES
+    idle_memory_mb: Annotated[int, Meta(ge=0)] = 300
     idle_window_seconds: PositiveSeconds = IDLE_WINDOW_SECONDS
     idle_grace_seconds: PositiveSeconds = IDLE_GRACE_SECONDS
     idle_action: IdleAction = IdleAction.WARN

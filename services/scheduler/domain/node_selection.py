@@ -10,7 +10,7 @@ from typing import Final
 from schemas.base import DeviceUuid, NodeId
 from schemas.cluster.node_selection import ClusterGpu, NodeGpuSummary, NodeSelection
 from schemas.telemetry.readings import HealthState
-from services.scheduler.domain.model.fleet import Device, Fleet, Node, Reading, ReadingState
+from services.scheduler.domain.model.fleet import Device, Fleet, Node, ReadingState, used_mb
 
 UTILIZATION_THRESHOLD: Final = 30.0
 MEMORY_THRESHOLD: Final = 50.0
@@ -97,7 +97,7 @@ def find_best_node(summaries: Mapping[str, NodeGpuSummary], required_gpus: int) 
 def _cluster_gpu(device: Device, node: Node, temperature_c: float | None) -> ClusterGpu:
     reading = device.reading if device.reading_state is ReadingState.FRESH else None
     total = device.total_mb
-    used = _used_mb(reading, total)
+    used = used_mb(reading, total)
     return ClusterGpu(
         node_name=device.node_id,
         gpu_index=device.index,
@@ -116,12 +116,6 @@ def _cluster_gpu(device: Device, node: Node, temperature_c: float | None) -> Clu
         is_stale=device.reading_state is ReadingState.STALE,
         cluster_id=node.cluster,
     )
-
-
-def _used_mb(reading: Reading | None, total_mb: int | None) -> int | None:
-    if reading is None or reading.memory_free_mb is None or total_mb is None:
-        return None
-    return max(0, total_mb - reading.memory_free_mb)
 
 
 def _is_allocatable(device: Device) -> bool:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from schemas.scheduler.devices import CordonState
-from services.scheduler.domain.drift.detection import foreign_processes
+from services.scheduler.domain.drift.detection import foreign_processes, unlisted_memory_mb
 from services.scheduler.domain.faults import cordon_state
-from services.scheduler.domain.model.fleet import Device, Fleet, ReadingState
+from services.scheduler.domain.model.fleet import Device, Fleet, ReadingState, used_mb
 from services.scheduler.ledger import change_feed
 from services.scheduler.ledger.change_feed import DeviceRow, NodeRow
 from services.scheduler.ledger.rows.node_rows import NodeStatus
@@ -33,6 +33,7 @@ class FleetReader:
     grace_seconds: float
     quiet_seconds: float = 60.0
     system_processes: frozenset[str] = frozenset()
+    idle_memory_mb: int = 300
     clock: Callable[[], float] = time.monotonic
     _started_at_seconds: float = field(default_factory=time.monotonic)
 
@@ -84,6 +85,10 @@ class FleetReader:
             is_idle = row.parent_uuid is not None and processes == ()
             reading = replace(reading, utilization_percent=0.0) if is_idle else reading
         foreign = foreign_processes(processes, holders, self.system_processes)
+        unlisted_mb = None
+        if is_fresh and not holders and not row.simulated:
+            in_use_mb = used_mb(reading, row.memory_total_mb)
+            unlisted_mb = unlisted_memory_mb(processes, in_use_mb, self.idle_memory_mb)
         return Device(
             number=row.device_no,
             node_id=row.node_id,
@@ -109,4 +114,5 @@ class FleetReader:
             mig_profile=row.mig_profile,
             mig_layout=row.mig_layout,
             foreign_pids=tuple(process.pid for process in foreign),
+            unlisted_mb=unlisted_mb,
         )

@@ -377,7 +377,8 @@ async def test_what_would_not_be_granted_is_not_called_free(steward: World) -> N
     hung = FakeGpu("GPU-hung", 0, health=HealthState.HUNG)
     used = FakeGpu("GPU-used", 1, processes=(GpuProcess(pid=4711),))
     full = FakeGpu("GPU-full", 2, memory_used_mb=79_000)
-    await steward.add_node("alpha", [hung, used, full, FakeGpu("GPU-fine", 3)])
+    unlisted = FakeGpu("GPU-unlisted", 4, memory_used_mb=900, simulated=False)
+    await steward.add_node("alpha", [hung, used, full, FakeGpu("GPU-fine", 3), unlisted])
     await steward.add_node("left", [FakeGpu("GPU-left", 0)], samples=False)
 
     async def states() -> dict[str, tuple[DeviceState, list[ReasonCode]]]:
@@ -390,7 +391,7 @@ async def test_what_would_not_be_granted_is_not_called_free(steward: World) -> N
 
     async def are_read() -> bool:
         found = await states()
-        return len(found) == 5 and found["GPU-fine"][0] is DeviceState.FREE
+        return len(found) == 6 and found["GPU-fine"][0] is DeviceState.FREE
 
     await eventually(are_read, what="both nodes to be known")
     unavailable = DeviceState.UNAVAILABLE
@@ -399,6 +400,7 @@ async def test_what_would_not_be_granted_is_not_called_free(steward: World) -> N
         "GPU-used": (unavailable, [ReasonCode.FOREIGN_PROCESS]),
         "GPU-full": (unavailable, [ReasonCode.INSUFFICIENT_FREE_MEMORY]),
         "GPU-fine": (DeviceState.FREE, []),
+        "GPU-unlisted": (unavailable, [ReasonCode.PROCESSES_UNKNOWN]),
         "GPU-left": (unavailable, [ReasonCode.NO_READING]),
     }
 

@@ -235,6 +235,8 @@ class KnownState:
             found.add(ReasonCode.NODE_LOST)
         if device.foreign_pids:
             found.add(ReasonCode.FOREIGN_PROCESS)
+        if device.unlisted_mb is not None:
+            found.add(ReasonCode.PROCESSES_UNKNOWN)
         if device.health is not HealthState.OK:
             found.add(ReasonCode.UNHEALTHY)
         if device.cordoned:

@@ -127,7 +127,9 @@ class _Reader:
                 self._ended(reservation_id)
             case DeviceSeen(device=device):
                 # What is on a device follows from the policy; that it is out of service does not.
-                idle = replace(device.when_idle(), quarantined=False, foreign_pids=())
+                idle = replace(
+                    device.when_idle(), quarantined=False, foreign_pids=(), unlisted_mb=None
+                )
                 if self.devices.get(device.number) != idle:
                     self.devices[device.number] = idle
                     self.changes.append((self.now, DeviceSeen(device=idle)))

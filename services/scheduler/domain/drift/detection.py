@@ -101,6 +101,19 @@ def foreign_processes(
     )
 
 
+def unlisted_memory_mb(
+    processes: Iterable[Process] | None, used_mb: int | None, idle_mb: int
+) -> int | None:
+    """Return the memory in use on a device without a holder that its unlisted processes may have.
+
+    None where its processes are listed, or it uses no more than an idle GPU does (`idle_mb`). Where
+    the memory in use is unknown too, another reason keeps the device.
+    """
+    if processes is not None or used_mb is None or used_mb <= idle_mb:
+        return None
+    return used_mb
+
+
 def system_names(names: Iterable[str]) -> frozenset[str]:
     """Process names, cut as the kernel cuts them."""
     return frozenset(name.strip()[:NAME_LENGTH] for name in names if name.strip())

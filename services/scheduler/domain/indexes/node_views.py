@@ -150,6 +150,7 @@ def is_in_service(device: Device, node: Node) -> bool:
         or not node.admitted
         or node.cluster is not None
         or device.foreign_pids
+        or device.unlisted_mb is not None
         or device.health is not HealthState.OK
         or device.cordoned
         or device.quarantined

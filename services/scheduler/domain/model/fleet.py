@@ -33,6 +33,13 @@ class Reading(Struct, frozen=True, kw_only=True, gc=False):
     memory_free_mb: int | None
 
 
+def used_mb(reading: Reading | None, total_mb: int | None) -> int | None:
+    """Return the memory in use; None if a part of the sum is unknown."""
+    if reading is None or reading.memory_free_mb is None or total_mb is None:
+        return None
+    return max(0, total_mb - reading.memory_free_mb)
+
+
 class Node(Struct, frozen=True, kw_only=True):
     """A machine without its GPUs. None is unknown; nothing is granted on `lost` nodes, on those
     not `admitted` yet, and on those of a Kubernetes cluster, which gives out their GPUs itself.
@@ -98,9 +105,10 @@ class Device(Struct, frozen=True, kw_only=True):
     """One whole GPU. `holder` is the reservation whose holding is open, quarantined or not; of a
     shared one the first of `parts`, which are in order of their holders.
 
-    `foreign_pids` are processes on it that no live reservation explains. `parent_uuid` is set for
-    a MIG instance; a GPU whose `mig_enabled` is True is granted only by its instances,
-    which its agent makes where it has a `mig_layout` with options.
+    `foreign_pids` are processes on it that no live reservation explains; where they cannot be
+    listed, `unlisted_mb` is its memory in use if that is more than an idle GPU's.
+    `parent_uuid` is set for a MIG instance; a GPU whose `mig_enabled` is True is granted only by
+    its instances, which its agent makes where it has a `mig_layout` with options.
     `cordon` is why it is out of service, for people. `link_groups`: see placement/topology.py.
     """
 
@@ -126,6 +134,7 @@ class Device(Struct, frozen=True, kw_only=True):
     mig_profile: str | None = None
     mig_layout: MigLayout | None = None
     foreign_pids: tuple[int, ...] = ()
+    unlisted_mb: int | None = None
     cordon: CordonState | None = None
     parts: tuple[Part, ...] = ()
 

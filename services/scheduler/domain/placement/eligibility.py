@@ -104,6 +104,8 @@ def blocks(device: Device, request: GpuRequest, node: Node) -> Iterator[ReasonCo
         yield ReasonCode.NODE_LOST
     if device.foreign_pids:
         yield ReasonCode.FOREIGN_PROCESS
+    if device.unlisted_mb is not None:
+        yield ReasonCode.PROCESSES_UNKNOWN
     if device.health is not HealthState.OK:
         yield ReasonCode.UNHEALTHY
     if device.cordoned:
@@ -283,6 +285,16 @@ def _foreign_use(device: Device, request: GpuRequest) -> Iterator[ReasonCode]:
         yield ReasonCode.INSUFFICIENT_FREE_MEMORY
 
 
+def _process_predicate(code: ReasonCode, device: Device) -> str:
+    if code is ReasonCode.FOREIGN_PROCESS:
+        pids = ", ".join(str(pid) for pid in device.foreign_pids)
+        return f"runs processes that no reservation explains ({pids})"
+    return (
+        f"has {device.unlisted_mb} MB in use, and its processes cannot be listed: they may be "
+        "somebody's (setting GPUSTEWARD_SCHEDULER_IDLE_MEMORY_MB)"
+    )
+
+
 def _predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node) -> str:
     """What the device is or lacks, as the rest of a sentence that names it."""
     if code in _PLAIN:
@@ -294,9 +306,8 @@ def _predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node
         return f"is on a node that is new: `gpusteward node admit {device.node_id}`"
     if code is ReasonCode.GIVEN_OUT_BY_CLUSTER:
         return f"belongs to Kubernetes cluster {node.cluster}, which gives out its GPUs itself"
-    if code is ReasonCode.FOREIGN_PROCESS:
-        pids = ", ".join(str(pid) for pid in device.foreign_pids)
-        return f"runs processes that no reservation explains ({pids})"
+    if code in {ReasonCode.FOREIGN_PROCESS, ReasonCode.PROCESSES_UNKNOWN}:
+        return _process_predicate(code, device)
     reading = device.reading
     if code is ReasonCode.UTILIZATION_ABOVE_LIMIT and reading is not None:
         limit = request.max_utilization_percent

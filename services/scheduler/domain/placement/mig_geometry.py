@@ -160,6 +160,7 @@ def _may_leave(
         and device.holder is None
         and not device.cordoned
         and not device.foreign_pids
+        and device.unlisted_mb is None
         and device.health is HealthState.OK
         for uuid in instance.device_uuids
     )

@@ -17,6 +17,7 @@ from services.scheduler.domain.drift.detection import (
     compare_ledgers,
     foreign_processes,
     system_names,
+    unlisted_memory_mb,
 )
 from services.scheduler.domain.drift.lifecycle import (
     Comparison,
@@ -343,3 +344,19 @@ def test_whether_a_held_device_is_used_is_unknown_without_its_utilization(
     seen = compare(held(), at=node(device(utilization_percent=percent)))
 
     assert seen.sees((DriftKind.UNDERUSE, "alpha", "GPU-0", MINE)) is not is_blind
+
+
+@pytest.mark.parametrize(
+    ("processes", "used_mb", "want"),
+    [
+        pytest.param(None, 900, 900, id="unlisted"),
+        pytest.param(None, 300, None, id="no more than an idle GPU uses"),
+        pytest.param(None, None, None, id="memory is unknown too"),
+        pytest.param((), 900, None, id="there are none"),
+        pytest.param((Process(pid=7),), 900, None, id="listed"),
+    ],
+)
+def test_memory_of_unlisted_processes_is_in_use(
+    processes: tuple[Process, ...] | None, used_mb: int | None, want: int | None
+) -> None:
+    assert unlisted_memory_mb(processes, used_mb, 300) == want

@@ -92,6 +92,7 @@ def test_a_reason_names_the_selector_that_does_not_match() -> None:
     [
         pytest.param({"mig_enabled": True}, {}, ReasonCode.MIG_ENABLED, id="divided by MIG"),
         pytest.param({"foreign_pids": (7,)}, {}, ReasonCode.FOREIGN_PROCESS, id="squatted"),
+        pytest.param({"unlisted_mb": 900}, {}, ReasonCode.PROCESSES_UNKNOWN, id="use unlisted"),
         pytest.param({}, {"lost": True}, ReasonCode.NODE_LOST, id="on a lost node"),
         pytest.param({}, {"admitted": False}, ReasonCode.NOT_ADMITTED, id="on a new node"),
     ],
