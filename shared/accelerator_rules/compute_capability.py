@@ -29,9 +29,8 @@ _BY_NAME: Final = tuple(
         (r"K80", (3, 7)),
     )
 )
-_OTHER_VENDORS: Final = re.compile(
-    r"\b(?:AMD|Instinct|Radeon|MI\d{2,3}[A-Z]?|Intel|Gaudi|Ascend|MLU\d*)\b", re.IGNORECASE
-)
+_AMD: Final = re.compile(r"\b(?:AMD|Instinct|Radeon|MI\d{2,3}[A-Z]?)\b", re.IGNORECASE)
+_OTHERS: Final = re.compile(r"\b(?:Intel|Gaudi|Ascend|MLU\d*)\b", re.IGNORECASE)
 
 
 def capability(text: str | None) -> Capability | None:
@@ -48,7 +47,12 @@ def capability_by_name(gpu: str) -> Capability | None:
 
 def has_capability(gpu: str) -> bool:
     """Whether a GPU of this name is one of which compute capability can be asked: NVIDIA's word."""
-    return _OTHER_VENDORS.search(_SEPARATORS.sub(" ", gpu)) is None
+    return not is_amd(gpu) and _OTHERS.search(_SEPARATORS.sub(" ", gpu)) is None
+
+
+def is_amd(gpu: str) -> bool:
+    """Return whether a GPU of this name is AMD's."""
+    return _AMD.search(_SEPARATORS.sub(" ", gpu)) is not None
 
 
 def spelled(found: Capability) -> str:

@@ -16,6 +16,7 @@ from shared.labels import RESERVATION_VARIABLE, environment_of
 from shared.lifecycle import die_with_parent
 from shared.mps import DEFAULT_PIPE_DIR, mps_environment
 from shared.processes.environment import processes_with
+from shared.visible_devices import without_other_gpus
 from shared.waiting import wait_for, within
 
 FORWARDED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -25,10 +26,12 @@ WATCH_SECONDS: Final = 1.0  # a stop has no descriptor to wait on
 def device_environment(
     reservation: ReservationView, epoch: int, *, installation_id: str | None
 ) -> dict[str, str]:
-    """Gives a process its devices; telemetry and the executor read from it whose process it is."""
+    """Return the environment of a process on these devices: ours, without other GPUs.
+
+    Telemetry and the executor read from it whose process it is. Raises GpuNotUsable.
+    """
     return {
-        "CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device in reservation.devices),
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        **without_other_gpus(os.environ, reservation.devices),
         **mps_environment(
             reservation.devices, os.environ.get("CUDA_MPS_PIPE_DIRECTORY", DEFAULT_PIPE_DIR)
         ),
@@ -57,7 +60,7 @@ class DeviceProcess:
         self._terminal = _controlling_terminal()
         self._process = subprocess.Popen(
             argv,
-            env={**os.environ, **environment},
+            env=environment,
             preexec_fn=_before_exec(self._terminal, os.getpid(), enter_group),
             process_group=0,
         )

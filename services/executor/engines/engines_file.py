@@ -18,6 +18,7 @@ from services.executor.engines.engine import Engine
 from services.executor.engines.engine_table import ENGINES, IMAGES
 from services.executor.engines.image import CODE_REFUSAL, EngineImage, HostMount, is_tag
 from shared.settings import SettingsError
+from shared.visible_devices import ROCM_VARIABLES
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 # A repository without tag and digest, with or without a registry's host and port before it.
@@ -201,10 +202,7 @@ def _address_names(engine: Engine) -> Iterator[str]:
 
 def _environment(entry: EngineEntry) -> Iterator[tuple[str, str]]:
     for name, value in () if entry.env is UNSET else sorted(entry.env.items()):
-        if name.startswith("GPUSTEWARD_") or name in {
-            "CUDA_VISIBLE_DEVICES",
-            "NVIDIA_VISIBLE_DEVICES",
-        }:
+        if name.startswith("GPUSTEWARD_") or name in {*ROCM_VARIABLES, "NVIDIA_VISIBLE_DEVICES"}:
             raise ValueError(f"expected no variable that the executor sets, got {name!r} in env")
         yield name, value
 

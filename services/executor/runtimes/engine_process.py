@@ -33,6 +33,7 @@ from shared.local_platform.supervisor.leftovers import MARK_VARIABLE
 from shared.mps import mps_environment
 from shared.processes.cgroups import Cgroup
 from shared.processes.child_process import ChildProcess
+from shared.visible_devices import without_other_gpus
 from shared.waiting import within
 
 POLL_SECONDS: Final = 0.05
@@ -60,7 +61,7 @@ def engine_environment(
     """What an engine finds: a few of our variables and those passed on, its devices, its labels.
 
     Our settings hold the way into the bus and the database, and the operator's own variables are no
-    engine's business either.
+    engine's business either. Raises GpuNotUsable.
     """
     prefixed = (name for name in os.environ if name.startswith(_INHERITED_PREFIXES))
     inherited = own_variables(
@@ -72,15 +73,16 @@ def engine_environment(
     )
     command = launch.command
     devices = [d for d in command.devices if d.node_id == launch.labels.node_id]
-    return {
+    variables = {
         "PATH": os.defpath,
         **past_proxies(inherited),
         "HOME": str(home),
         "USER": ENGINE_USER,  # else Python asks for the user id's name, which it may not have
         "PYTHONUNBUFFERED": "1",
         **engine_env,
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": ",".join(device.uuid for device in devices),
+    }
+    return {
+        **without_other_gpus(variables, devices),
         **mps_environment(devices, settings.mps_pipe_dir),
         **share_environment(devices),
         **label_environment(launch.labels),

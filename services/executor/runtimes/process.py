@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from schemas.errors import ErrorCode
-from schemas.executor.attempts import EngineSpec, Runtime, RuntimeOffer, StartExperiment
+from schemas.executor.attempts import (
+    EngineSpec,
+    FailureKind,
+    Runtime,
+    RuntimeOffer,
+    StartExperiment,
+)
+from services.executor.domain.verdict import AttemptFailed
 from services.executor.engines.compile_cache import cache_variables
 from services.executor.engines.engine import Engine, EngineCommand
 from services.executor.engines.engine_table import (
@@ -39,6 +46,7 @@ from services.executor.settings import ExecutorSettings
 from shared.errors import RefusedError
 from shared.logging import log
 from shared.processes.cgroups import CgroupLimits, Cgroups
+from shared.visible_devices import GpuNotUsable
 
 ANY_PORT: Final = 0
 _CACHES: Final = ("HF_HOME", "HF_HUB_CACHE")
@@ -103,12 +111,15 @@ class ProcessRuntime:
         row = engine_named(engine.engine, self.engines)
         user = await asyncio.to_thread(self._user, row)
         cache = await asyncio.to_thread(_cache, launch, row, user)
-        environment = engine_environment(
-            launch,
-            engine.env if cache is None else {**engine.env, **cache_variables(str(cache))},
-            self.settings,
-            home=Path.home() if user is None else user.home,
-        )
+        try:
+            environment = engine_environment(
+                launch,
+                engine.env if cache is None else {**engine.env, **cache_variables(str(cache))},
+                self.settings,
+                home=Path.home() if user is None else user.home,
+            )
+        except GpuNotUsable as error:
+            raise AttemptFailed.of(FailureKind.GPU_UNAVAILABLE, str(error)) from error
         process = EngineProcess.spawn(
             launch,
             engine,

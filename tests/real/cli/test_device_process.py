@@ -1,13 +1,14 @@
 """A process on reserved devices, as several parts of a command wait for it."""
 
 import asyncio
+import os
 import signal
 
 from services.cli.leased_process.process import DeviceProcess
 
 
 async def test_all_who_wait_for_its_end_are_told_its_code() -> None:
-    process = DeviceProcess(["/bin/sleep", "60"], {})
+    process = DeviceProcess(["/bin/sleep", "60"], dict(os.environ))
     waiting = [asyncio.create_task(process.wait()) for _ in range(3)]
     await asyncio.sleep(0)
 

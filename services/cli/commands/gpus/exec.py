@@ -96,8 +96,9 @@ def exec_command(
 ) -> None:
     """Run CMD on GPUs of this host that are reserved while it runs.
 
-    CMD finds them in CUDA_VISIBLE_DEVICES. The exit code is CMD's own; 75 if the reservation was
-    lost and CMD had to be stopped, or ended after that, 127 and 126 if it could not be started.
+    CMD finds them in CUDA_VISIBLE_DEVICES, AMD's in HIP_VISIBLE_DEVICES too. The exit code is
+    CMD's own; 75 if the reservation was lost and CMD had to be stopped, or ended after that, 127
+    and 126 if it could not be started.
     That it has to give way to another reservation is said on standard error, with until when.
 
     All that CMD started ends with it where a control group can be written, as root. Elsewhere a

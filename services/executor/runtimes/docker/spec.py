@@ -32,6 +32,7 @@ from shared.labels import (
     RESERVATION_LABEL,
 )
 from shared.mps import is_by_mps, mps_environment
+from shared.visible_devices import is_any_amd
 
 LOOPBACK: Final = "127.0.0.1"
 CACHE_TARGET: Final = "/var/cache/models"
@@ -61,7 +62,8 @@ class Made(Struct, frozen=True, kw_only=True):
     `listens_on` is the engine's port inside, published as `host_port`; None: Docker chooses.
 
     With `on_host_network` the engine listens on the host itself, and nothing is published. `passed`
-    are variables of the executor that the operator passes on.
+    are variables of the executor that the operator passes on. `device_files` are of GPUs that come
+    as files; `device_groups` are the host's groups that may use them.
     """
 
     image: EngineImage
@@ -73,6 +75,8 @@ class Made(Struct, frozen=True, kw_only=True):
     on_host_network: bool = False
     passed: dict[str, str] = {}
     compile_cache: Path | None = None
+    device_files: tuple[str, ...] = ()
+    device_groups: tuple[int, ...] = ()
 
 
 def container_settings(
@@ -90,6 +94,7 @@ def container_settings(
             **_bounds(launch.command, made.image, settings),
             **_network(made, port),
             "DeviceRequests": device_requests(devices, settings.docker_device_ids),
+            **_device_files(made),
             "Mounts": [_mount(each) for each in _mounts(made, devices, settings)],
             # Clients of MPS and its server share memory.
             "IpcMode": "host" if is_by_mps(devices) else "private",
@@ -128,6 +133,8 @@ def device_requests(devices: Sequence[DeviceGrant], ids: str) -> list[dict[str, 
     real = [device for device in devices if not device.simulated]
     if not real:
         return []
+    if is_any_amd(real):
+        return []  # which come as device files
     if ids == "cdi":
         names = [f"nvidia.com/gpu={device.uuid}" for device in real]
         return [{"Driver": "cdi", "DeviceIDs": names}]
@@ -172,6 +179,19 @@ def own_labels(installation_id: str, node_id: str) -> dict[str, str]:
 def label_filters(labels: Mapping[str, str]) -> dict[str, list[str]]:
     """The filter that finds what carries all of them."""
     return {"label": [f"{name}={value}" for name, value in labels.items()]}
+
+
+def _device_files(made: Made) -> dict[str, Any]:
+    """Return the part of HostConfig that opens device files; ROCm numbers those that it has."""
+    if not made.device_files:
+        return {}
+    return {
+        "Devices": [
+            {"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rw"}
+            for path in made.device_files
+        ],
+        "GroupAdd": [str(group) for group in made.device_groups],
+    }
 
 
 def _environment(launch: Launch, made: Made, settings: ExecutorSettings) -> dict[str, str]:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from schemas.executor.attempts import FailureKind
 from services.executor.domain.verdict import AttemptFailed, is_port_taken, refused_by_engine
+from services.executor.host.engine_user import device_groups
 from services.executor.host.processes import ProcessMark, mark_of
 from services.executor.runtimes.docker.client import SLOW_SECONDS, ContainerEngine, found, text_of
 from services.executor.runtimes.docker.container import EngineContainer
@@ -21,10 +22,12 @@ from services.executor.runtimes.docker.spec import (
     Made,
     attempt_labels,
     container_settings,
+    devices_of,
 )
 from services.executor.runtimes.runtime import Launch, RuntimeUnavailable
 from services.executor.settings import ExecutorSettings
 from shared.errors import StewardError
+from shared.visible_devices import GpuNotUsable, amd_device_files
 
 TRIES: Final = 5
 NAME_TRIES: Final = 20
@@ -61,6 +64,8 @@ class Starting:
                     is_ours = error.status_code == BAD_REQUEST
                     kind = FailureKind.BAD_PARAMETER if is_ours else FailureKind.RUNTIME_UNAVAILABLE
                     raise refused_by_engine(text_of(error), self._title, otherwise=kind) from error
+            except GpuNotUsable as error:
+                raise AttemptFailed.of(FailureKind.GPU_UNAVAILABLE, str(error)) from error
             except RuntimeUnavailable as error:
                 # It may have done what was asked without saying so.
                 await self._remove()
@@ -93,7 +98,13 @@ class Starting:
         return is_port_taken(text)
 
     async def _started(self, abilities: Abilities) -> EngineContainer:
-        made = replace(self.made, compile_cache=await self._compile_cache())
+        files = await asyncio.to_thread(amd_device_files, devices_of(self.launch))
+        made = replace(
+            self.made,
+            compile_cache=await self._compile_cache(),
+            device_files=files,
+            device_groups=tuple(sorted(device_groups())) if files else (),
+        )
         body = container_settings(self.launch, made, abilities, self.settings)
         container_id = await self.engine.call(
             lambda api: _create(api, body, self._name), seconds=SLOW_SECONDS

@@ -89,6 +89,20 @@ def test_exactly_the_granted_devices_are_asked_for_and_cuda_is_told_none(
     assert not {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"} & environment(container).keys()
 
 
+def test_gpus_of_amd_come_as_device_files_and_by_no_variable(tmp_path: Path) -> None:
+    launched = launch(tmp_path, device("a", 0, name="AMD Instinct MI300X"))
+
+    container = body(
+        launched, made(device_files=("/dev/kfd", "/dev/dri/renderD128"), device_groups=(44, 993))
+    )
+
+    host = container["HostConfig"]
+    assert host["DeviceRequests"] == []
+    assert [each["PathOnHost"] for each in host["Devices"]] == ["/dev/kfd", "/dev/dri/renderD128"]
+    assert host["GroupAdd"] == ["44", "993"]
+    assert not {name for name in environment(container) if name.endswith("VISIBLE_DEVICES")}
+
+
 def test_a_mig_instance_goes_by_its_uuid_even_where_indexes_are_wanted(tmp_path: Path) -> None:
     launched = launch(tmp_path, device("MIG-1", 2, mig_profile="1g.10gb"))
 
