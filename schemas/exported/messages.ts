@@ -1146,6 +1146,7 @@ export interface DriftDetected {
 
 /** How reserved, running and physically used disagree. */
 export type DriftKind =
+  | "clock_skew"
   | "ghost_reservation"
   | "orphan_workload"
   | "squatter"

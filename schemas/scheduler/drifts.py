@@ -15,6 +15,7 @@ class DriftKind(StrEnum):
     SQUATTER = "squatter"
     UNDERUSE = "underuse"
     STALE_AGENT = "stale_agent"
+    CLOCK_SKEW = "clock_skew"
 
 
 class DriftAction(StrEnum):

@@ -39,8 +39,9 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     for so long, and for a whole lease; an orphan runs without a live reservation; a squatter is a
     process under none; underuse is a held device below `idle_percent`; an agent is stale that sends
     nothing. The report of a stale agent stops no grants: three sampling intervals without a sample
-    stop the grants. `stale_agent_seconds` is also how long a node has to be silent before it can be
-    removed; while all of several nodes are, none is lost. A node that sends nothing at all for
+    stop the grants. A node's clock may be `clock_skew_seconds` off the scheduler's.
+    `stale_agent_seconds` is also how long a node has to be silent before it can be removed; while
+    all of several nodes are, none is lost. A node that sends nothing at all for
     `node_lost_seconds` is lost. The cordon of a lost GPU or node lifts itself once it was well for
     `recovery_quiet_seconds`. Processes named in `system_processes`, separated by commas, never
     prevent the grant of a GPU. A GPU whose processes its source cannot list (rocm-smi,
@@ -80,6 +81,7 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     underuse_seconds: Seconds = 1800.0
     idle_percent: Percent = 5.0
     stale_agent_seconds: PositiveSeconds = 15.0
+    clock_skew_seconds: PositiveSeconds = 60.0
     node_lost_seconds: PositiveSeconds = 120.0
     recovery_quiet_seconds: Seconds = 60.0
     system_processes: str = SYSTEM_PROCESSES
@@ -125,6 +127,7 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
             squatter_seconds=self.squatter_seconds,
             underuse_seconds=self.underuse_seconds,
             stale_agent_seconds=self.stale_agent_seconds,
+            clock_skew_seconds=self.clock_skew_seconds,
             idle_percent=self.idle_percent,
             system_processes=system_names(self.system_processes.split(",")),
         )

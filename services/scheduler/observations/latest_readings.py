@@ -4,6 +4,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from services.scheduler.domain.drift.detection import Process
 from services.scheduler.domain.model.fleet import Reading, ReadingState
 from services.scheduler.domain.node_selection import mean_of_known
 from services.scheduler.observations.past_use import PastUse
+from shared.clock import utcnow
 
 AFTER_RELEASE_INTERVALS: Final = 2
 BOOTS_REMEMBERED: Final = 8
@@ -28,7 +30,7 @@ class NodeReading(Struct, frozen=True, kw_only=True):
     """One sample of a node and when it was received, on this process's monotonic clock.
 
     `processes` are those of the devices whose source can list them; `in_pods` those that kubelet
-    gave to containers.
+    gave to containers. `clock_ahead_seconds`: by how much the node's clock was ahead of ours.
     """
 
     boot_id: UUID
@@ -39,6 +41,7 @@ class NodeReading(Struct, frozen=True, kw_only=True):
     processes: dict[DeviceUuid, tuple[GpuProcess, ...]] = {}
     temperatures_c: dict[DeviceUuid, float] = {}
     in_pods: frozenset[DeviceUuid] = frozenset()
+    clock_ahead_seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -50,6 +53,7 @@ class LatestReadings:
     """
 
     clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], datetime] = utcnow
     past_use: PastUse = field(default_factory=PastUse)
     _nodes: dict[NodeId, NodeReading] = field(default_factory=dict)
     _boots: dict[NodeId, deque[UUID]] = field(default_factory=dict)
@@ -79,6 +83,7 @@ class LatestReadings:
                 g.uuid: g.temperature_c for g in sample.gpus if g.temperature_c is not None
             },
             in_pods=frozenset(gpu.uuid for gpu in sample.gpus if gpu.pods),
+            clock_ahead_seconds=(sample.observed_at - self.wall()).total_seconds(),
         )
         self._nodes[sample.node_id] = newest
         self._record_peaks(sample)
@@ -142,6 +147,13 @@ class LatestReadings:
         node = self._nodes.get(node_id)
         shown = node.processes.get(uuid) if node is not None else None
         return tuple(map(_process, shown)) if shown is not None else None
+
+    def clock_ahead_seconds(self, node_id: NodeId) -> float | None:
+        """Return by how much the node's clock is ahead of ours; None without a fresh reading."""
+        node = self._nodes.get(node_id)
+        if node is None or not _is_fresh(node, self.clock()):
+            return None
+        return node.clock_ahead_seconds
 
     def temperatures(self) -> dict[DeviceKey, float]:
         """The newest temperature of every device that reports one, in degrees Celsius."""
@@ -237,8 +249,8 @@ def _differences(newest: NodeReading, known: NodeReading | None) -> set[DeviceUu
     }
 
 
-def _pids(processes: tuple[GpuProcess, ...] | None) -> set[int]:
-    return {process.pid for process in processes or ()}
+def _pids(processes: tuple[GpuProcess, ...] | None) -> set[int] | None:
+    return None if processes is None else {process.pid for process in processes}
 
 
 def _process(shown: GpuProcess) -> Process:

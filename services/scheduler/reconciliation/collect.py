@@ -112,6 +112,7 @@ class Collector:
             node_id=node.node_id,
             silent_seconds=self._silence(node.node_id) if devices else 0.0,
             was_stopped=node.stopped,
+            clock_ahead_seconds=self.readings.clock_ahead_seconds(node.node_id),
             in_pods=self.views.in_pods(node.node_id),
             workloads=_workloads(running),
             # A GPU in MIG mode shows the processes of its instances, which are devices themselves.

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -50,6 +51,21 @@ async def sampling(node: FakeNode) -> AsyncIterator[None]:
 
 def of_kind(steward: World, kind: DriftKind) -> list[DriftDetected]:
     return [event for event in steward.seen(DriftDetected) if event.drift is kind]
+
+
+async def test_a_clock_that_is_minutes_off_is_told_until_it_is_set(steward: World) -> None:
+    node = await steward.add_node("alpha", 1, interval_seconds=0.2)
+    node.clock_off_by = timedelta(minutes=-10)
+    async with sampling(node):
+        told = await steward.event(DriftDetected)
+        node.clock_off_by = timedelta()
+        over = await steward.event(DriftResolved)
+
+    assert (told.drift, told.action, told.node_id) == (
+        *(DriftKind.CLOCK_SKEW, DriftAction.NONE, "alpha"),
+    )
+    assert "10 min behind" in told.detail
+    assert over.drift_id == told.drift_id
 
 
 async def test_a_process_that_no_reservation_explains_delays_a_grant_until_it_ends(

@@ -31,6 +31,7 @@ MEANINGS: Final = {
     DriftKind.SQUATTER: "something uses a GPU under no reservation",
     DriftKind.UNDERUSE: "GPUs are held and hardly used",
     DriftKind.STALE_AGENT: "the node's telemetry agent is silent, its readings are too old",
+    DriftKind.CLOCK_SKEW: "the node's clock is minutes off the scheduler's",
 }
 DONE: Final = {
     DriftAction.NONE: "nothing",
@@ -48,6 +49,7 @@ NEXT: Final = {
         "look at the agent on the node; granting resumes by itself; `gpusteward node remove` "
         "forgets a node that left for good"
     ),
+    DriftKind.CLOCK_SKEW: "set the clock of the node, or the scheduler's, by NTP (`timedatectl`)",
 }
 
 

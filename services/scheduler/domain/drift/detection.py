@@ -74,7 +74,8 @@ class NodeUse(Struct, frozen=True, kw_only=True):
 
     `silent_seconds`: since its agent's last message; None before that is known. `was_stopped`: the
     agent has reported that it stops. `in_pods`: reservations of which pods of this cluster have
-    GPUs, whatever made them; None if its view may not be used.
+    GPUs, whatever made them; None if its view may not be used. `clock_ahead_seconds`: of its clock
+    beside ours, None if unknown.
     """
 
     node_id: NodeId
@@ -83,6 +84,7 @@ class NodeUse(Struct, frozen=True, kw_only=True):
     devices: tuple[DeviceUse, ...] = ()
     was_stopped: bool = False
     in_pods: frozenset[UUID] | None = frozenset()
+    clock_ahead_seconds: float | None = None
 
 
 def foreign_processes(
@@ -138,18 +140,8 @@ def compare_ledgers(
     found: list[Finding] = []
     blind: set[DriftKey] = set()
     for node in nodes:
-        if node.silent_seconds is None:
-            blind.add((DriftKind.STALE_AGENT, node.node_id, None, None))
-        elif node.silent_seconds > limits.stale_agent_seconds:
-            found.append(
-                Finding(
-                    kind=DriftKind.STALE_AGENT,
-                    node_id=node.node_id,
-                    action=DriftAction.STOP_GRANTING,
-                    detail="its telemetry agent "
-                    + ("has stopped" if node.was_stopped else "is silent"),
-                )
-            )
+        found += _of_agent(node, limits)
+        blind |= {(kind, node.node_id, None, None) for kind in _unknown_of_agent(node)}
         if node.workloads is None:
             blind.add((DriftKind.ORPHAN_WORKLOAD, node.node_id, None, None))
         left_behind = known - by_node[node.node_id].keys()
@@ -165,6 +157,36 @@ def compare_ledgers(
             found += _underuse(node, device, held, limits)
     ghosts, unseen = _ghosts(holdings, {node.node_id: node for node in nodes}, limits)
     return Comparison(found=(*found, *ghosts), blind=frozenset(blind | unseen))
+
+
+def _of_agent(node: NodeUse, limits: Limits) -> Iterator[Finding]:
+    """Return what is wrong with a node's agent, or its clock, by the samples that it sends."""
+    if node.silent_seconds is not None and node.silent_seconds > limits.stale_agent_seconds:
+        yield Finding(
+            kind=DriftKind.STALE_AGENT,
+            node_id=node.node_id,
+            action=DriftAction.STOP_GRANTING,
+            detail=f"its telemetry agent {'has stopped' if node.was_stopped else 'is silent'}",
+        )
+    ahead_seconds = node.clock_ahead_seconds
+    if ahead_seconds is not None and abs(ahead_seconds) > limits.clock_skew_seconds:
+        # By the minute, so that a clock that stays as it is stays the same finding.
+        minutes = max(1, round(abs(ahead_seconds) / 60))
+        direction = "ahead of" if ahead_seconds > 0 else "behind"
+        yield Finding(
+            kind=DriftKind.CLOCK_SKEW,
+            node_id=node.node_id,
+            action=DriftAction.NONE,
+            detail=f"its clock is about {minutes} min {direction} the scheduler's: readings and "
+            "times of what ran there are off by as much",
+        )
+
+
+def _unknown_of_agent(node: NodeUse) -> Iterator[DriftKind]:
+    if node.silent_seconds is None:
+        yield DriftKind.STALE_AGENT
+    if node.clock_ahead_seconds is None:
+        yield DriftKind.CLOCK_SKEW
 
 
 def _orphans(node: NodeUse, by_node: HeldByNode, known: frozenset[UUID]) -> Iterator[Finding]:

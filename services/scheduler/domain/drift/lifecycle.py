@@ -48,7 +48,8 @@ class Drift(Struct, frozen=True, kw_only=True):
 class Limits(Struct, frozen=True, kw_only=True):
     """How long a disagreement may last before it is a drift, in seconds.
 
-    A ghost has at least a whole lease as well. `idle_percent`: the utilization below which a held
+    A ghost has at least a whole lease as well. `clock_skew_seconds` is by how much a node's clock
+    may be off ours, whatever time that lasts. `idle_percent`: the utilization below which a held
     device is not in use. `system_processes` are the names of what every host may run on its GPUs.
     """
 
@@ -57,6 +58,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     squatter_seconds: float = 10.0
     underuse_seconds: float = 1800.0
     stale_agent_seconds: float = 15.0
+    clock_skew_seconds: float = 60.0
     idle_percent: float = 5.0
     system_processes: frozenset[str] = frozenset()
 
@@ -162,6 +164,8 @@ def _grace(finding: Finding, limits: Limits, leases: Mapping[UUID, float]) -> fl
             return limits.underuse_seconds
         case DriftKind.STALE_AGENT:
             return 0.0  # its silence was counted before
+        case DriftKind.CLOCK_SKEW:
+            return limits.stale_agent_seconds  # samples that waited for the bus look old a moment
 
 
 def _drift_id(key: DriftKey, since_at: datetime) -> UUID:

@@ -295,6 +295,24 @@ def test_a_ghost_is_given_a_whole_lease_at_least() -> None:
     assert not long.began
 
 
+@pytest.mark.parametrize(
+    ("ahead_seconds", "says"),
+    [(600.0, "10 min ahead of"), (-602.0, "10 min behind"), (61.0, "1 min ahead of"), (59.0, None)],
+)
+def test_a_clock_that_is_minutes_off_is_told(ahead_seconds: float, says: str | None) -> None:
+    seen = compare(at=node(clock_ahead_seconds=ahead_seconds))
+
+    assert [says in finding.detail for finding in seen.found if says] == [True] * (says is not None)
+    assert set(kinds(seen)) <= {DriftKind.CLOCK_SKEW}
+    assert bool(kinds(seen)) is (says is not None)
+
+
+def test_a_clock_that_is_not_read_ends_no_drift() -> None:
+    key = (DriftKind.CLOCK_SKEW, "alpha", None, None)
+
+    assert not compare(at=node(clock_ahead_seconds=None)).sees(key)
+
+
 def test_a_silent_agent_is_a_drift_at_once() -> None:
     seen = compare(at=node(silent_seconds=16.0))
 

@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 
 from schemas.telemetry.readings import GpuProcess, GpuReading, GpuSampled, Source
@@ -170,3 +171,13 @@ def test_a_stopped_agent_has_no_reading(readings: LatestReadings) -> None:
     readings.forget("alpha")
 
     assert state(readings) is ReadingState.ABSENT
+
+
+def test_readings_change_when_processes_are_no_longer_listed(readings: LatestReadings) -> None:
+    readings.observe(sample(1))
+    listed = sample(2)
+    (gpu,) = listed.gpus
+
+    unlisted = msgspec.structs.replace(listed, gpus=(msgspec.structs.replace(gpu, processes=None),))
+
+    assert readings.observe(unlisted) == {("alpha", "GPU-1")}
