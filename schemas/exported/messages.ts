@@ -5430,6 +5430,20 @@ export interface TaskResumed {
   task_name: string;
 }
 
+/**
+ * What the attempts of a task have held so far, and how long it may still take.
+ *
+ * `cost` null: a GPU of theirs has no price, or the prices are unknown now. `seconds_left` is by
+ * the mean of the attempts that have ended, and as if GPUs were free; null: it is over, or nothing
+ * is known yet.
+ */
+export interface TaskSpending {
+  gpu_hours: number;
+  cost: number | null;
+  currency: string;
+  seconds_left: number | null;
+}
+
 /** The first experiment asked for GPUs. */
 export interface TaskStarted {
   type: "orchestrator.task_started";
@@ -5454,6 +5468,7 @@ export type TaskState = "accepted" | "cancelled" | "completed" | "failed" | "pau
  * chosen when the next experiment starts. `imported_at`: the gateway has it from an export of
  * another installation. `experiments_at_most`: a search proposes them one by one, and
  * `experiments_total` are those so far; 0: unknown. `cut` configurations of a grid were left out.
+ * `spending` is told of one task that is asked for, and not in lists.
  */
 export interface TaskView {
   type: "orchestrator.task";
@@ -5484,6 +5499,7 @@ export interface TaskView {
   cut: number;
   trust: TrustVerdict | null;
   gpu_model: GpuModel | null;
+  spending: TaskSpending | null;
 }
 
 /** Tokens, newest first, also those that count no more. */

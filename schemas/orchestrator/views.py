@@ -3,7 +3,7 @@
 from typing import Annotated, Any
 from uuid import UUID
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from schemas.base import (
     Count,
@@ -114,6 +114,20 @@ class TaskPlan(View, frozen=True, kw_only=True, tag="orchestrator.task_plan"):
     samples: tuple[PlannedExperiment, ...] = ()
 
 
+class TaskSpending(Struct, frozen=True, kw_only=True):
+    """What the attempts of a task have held so far, and how long it may still take.
+
+    `cost` None: a GPU of theirs has no price, or the prices are unknown now. `seconds_left` is by
+    the mean of the attempts that have ended, and as if GPUs were free; None: it is over, or nothing
+    is known yet.
+    """
+
+    gpu_hours: float
+    cost: float | None = None
+    currency: str = ""
+    seconds_left: float | None = None
+
+
 class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
     """A task as the orchestrator has it. `notes` say what was cut or assumed, `gpu_model` on which
     GPUs all of its experiments run, once the first has any.
@@ -123,6 +137,7 @@ class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
     chosen when the next experiment starts. `imported_at`: the gateway has it from an export of
     another installation. `experiments_at_most`: a search proposes them one by one, and
     `experiments_total` are those so far; 0: unknown. `cut` configurations of a grid were left out.
+    `spending` is told of one task that is asked for, and not in lists.
     """
 
     task_id: UUID
@@ -151,6 +166,7 @@ class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
     cut: Count = 0
     trust: TrustVerdict | None = None
     gpu_model: GpuModel | None = None
+    spending: TaskSpending | None = None
 
 
 class TaskList(ListView, frozen=True, kw_only=True, tag="orchestrator.tasks"):

@@ -13,7 +13,7 @@ from schemas.orchestrator.experiments import ExperimentState, TaskState
 from schemas.orchestrator.views import ExperimentView, TaskView
 from services.cli.display.output import settings_text
 from services.cli.display.slow_reader import say, say_printed
-from services.cli.display.task_outcome import outcome_lines
+from services.cli.display.task_outcome import outcome_lines, spending_text
 from services.cli.display.task_progress import TaskProgress, all_succeeded, gpu_line
 from services.cli.display.task_results import print_results
 from services.cli.interruption import interrupts
@@ -105,6 +105,7 @@ async def _until_finished(
             progress.experiments = await client.experiments(task_id, monitoring=False)
         if has_changed or loop.time() >= positions_at:
             progress.positions = await _queue_positions(client, progress.experiments)
+            progress.spending = (await client.task(task_id)).spending
             positions_at = loop.time() + POSITIONS_SECONDS
         await show()
         if progress.is_finished:
@@ -226,5 +227,7 @@ def _picture(progress: TaskProgress) -> Any:
             style = "magenta" if gpu.simulated else "cyan"
             grid.add_row(Text(""), Text(gpu_line(gpu), style=style))
     name = progress.task.task_name if progress.task is not None else ""
-    whole = Text(f"{name}: {progress.fraction:.0%}", style="bold")
+    spending = progress.spending
+    so_far = "" if spending is None else f", {spending_text(spending, is_over=False)}"
+    whole = Text(f"{name}: {progress.fraction:.0%}{so_far}", style="bold")
     return Group(grid, whole)

@@ -10,6 +10,7 @@ from services.orchestrator.handlers.start_messages import StartMessages
 from services.orchestrator.handlers.tasks import Handlers, request_routes
 from services.orchestrator.leases import Leases
 from services.orchestrator.ledger.migrations import MIGRATIONS
+from services.orchestrator.planning.gpu_prices import PriceCache
 from services.orchestrator.planning.search_library import SearchLibrary
 from services.orchestrator.preparations import Preparations
 from services.orchestrator.resync import Resync
@@ -46,6 +47,7 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
         Path(settings.data_dir),
         messages.by_attempt,
         library,
+        PriceCache(bus),
         archive_after=None if days is None else timedelta(days=days),
     )
     leases = Leases(database, bus, lease_wake, progress.offer_ttl)

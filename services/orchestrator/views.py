@@ -1,5 +1,6 @@
 """Rows as others see them."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 from uuid import UUID
@@ -10,9 +11,23 @@ from msgspec.structs import replace
 from schemas.errors import ErrorCode
 from schemas.executor.attempts import Failure
 from schemas.gpus.gpu_info import GpuInfo
-from schemas.orchestrator.experiments import ExperimentState
-from schemas.orchestrator.views import AttemptView, ExperimentView, TaskPlan, TaskView
+from schemas.orchestrator.experiments import FINISHED_EXPERIMENT_STATES, ExperimentState
+from schemas.orchestrator.views import (
+    AttemptView,
+    ExperimentView,
+    TaskPlan,
+    TaskSpending,
+    TaskView,
+)
+from schemas.results.prices import GpuPrices
 from schemas.task.task_file import TaskFile
+from services.orchestrator.domain.lifecycle.budget import (
+    HOUR_SECONDS,
+    AttemptTimes,
+    HeldGpus,
+    known_cost,
+    seconds_left,
+)
 from services.orchestrator.domain.plan.plan import Plan
 from services.orchestrator.domain.plan.sizing import world_size_given
 from services.orchestrator.domain.records import Attempt, Experiment, Task
@@ -55,6 +70,28 @@ def task_view(
         cut=task.cut,
         trust=task.trust,
         gpu_model=task.gpu_model,
+    )
+
+
+def spending_of(
+    task: Task,
+    tally: Mapping[ExperimentState, int],
+    held: Sequence[HeldGpus],
+    times: AttemptTimes,
+    prices: GpuPrices | None,
+) -> TaskSpending:
+    """Return what a task has held GPUs for, and how long it may still take."""
+    left = None
+    if not task.is_finished and not task.cancel_requested and task.experiments_at_most:
+        finished = sum(tally.get(state, 0) for state in FINISHED_EXPERIMENT_STATES)
+        total = max(task.experiments_at_most, sum(tally.values()))
+        unstarted = max(0, total - finished - len(times.running_seconds))
+        left = seconds_left(times, unstarted, task.file.optimization.max_parallel)
+    return TaskSpending(
+        gpu_hours=math.fsum(each.gpu_seconds for each in held) / HOUR_SECONDS,
+        cost=None if prices is None else known_cost(held, prices.hourly),
+        currency="" if prices is None else prices.currency,
+        seconds_left=left,
     )
 
 

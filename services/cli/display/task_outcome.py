@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from schemas.orchestrator.experiments import FINISHED_TASK_STATES, ExperimentState
-from schemas.orchestrator.views import ExperimentView, TaskView
+from schemas.orchestrator.views import ExperimentView, TaskSpending, TaskView
 from services.cli.display.output import settings_text
 from services.cli.display.tables import short
 from services.cli.display.task_results import ending_lines
@@ -14,6 +14,8 @@ NO_BEST = "best: none; each has no score, or failed at a load that another one s
 def outcome_lines(task: TaskView, experiments: Sequence[ExperimentView], url: str) -> Iterator[str]:
     """Return the lines below the results; `url` is the platform's."""
     is_over = task.state in FINISHED_TASK_STATES
+    if task.spending is not None:
+        yield spending_text(task.spending, is_over=is_over)
     best = best_of(task, experiments)
     if best is not None:
         which = "best" if is_over else "best so far"
@@ -22,6 +24,25 @@ def outcome_lines(task: TaskView, experiments: Sequence[ExperimentView], url: st
         yield NO_BEST
     yield from ending_lines(task)
     yield from _next_lines(task, best, url)
+
+
+def spending_text(spending: TaskSpending, *, is_over: bool) -> str:
+    """Return `so far 0.42 GPU-hours, 1.47 USD; about 6 min left`."""
+    parts = [f"{spending.gpu_hours:.2f} GPU-hours"]
+    if spending.cost is not None:
+        parts.append(f"{spending.cost:.2f} {spending.currency}")
+    if is_over:
+        return f"used: {', '.join(parts)}"
+    left = spending.seconds_left
+    ending = f"; about {duration_text(left)} left" if left is not None else ""
+    return f"so far: {', '.join(parts)}{ending}"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a length of time as people say it: `40 s`, `6 min`, `2.5 h`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def best_of(task: TaskView, experiments: Sequence[ExperimentView]) -> ExperimentView | None:

@@ -12,10 +12,11 @@ from schemas.orchestrator.experiments import (
     FINISHED_TASK_STATES,
     ExperimentState,
 )
-from schemas.orchestrator.views import ExperimentView, TaskView
+from schemas.orchestrator.views import ExperimentView, TaskSpending, TaskView
 from services.cli.display.columns import UNKNOWN
 from services.cli.display.output import number, settings_text
 from services.cli.display.placements import placement_text
+from services.cli.display.task_outcome import spending_text
 
 STEP_PERCENT: Final = 25
 NOT_READY: Final = frozenset({AttemptPhase.STARTING, AttemptPhase.PULLING, AttemptPhase.LOADING})
@@ -35,9 +36,11 @@ class TaskProgress:
     task: TaskView | None = None
     experiments: Sequence[ExperimentView] = ()
     positions: Mapping[UUID, int] = field(default_factory=dict)
+    spending: TaskSpending | None = None
     _progress: dict[UUID, AttemptProgressed] = field(default_factory=dict)
     _gpus: dict[tuple[str, str], GpuView] = field(default_factory=dict)
     _shown: dict[UUID, tuple[str, ...]] = field(default_factory=dict)
+    _ended_shown: int = 0
 
     @property
     def is_finished(self) -> bool:
@@ -106,6 +109,10 @@ class TaskProgress:
             ):
                 self._shown[each.experiment_id] = status
                 lines.append(self._line(each, *status))
+        ended = sum(each.state in FINISHED_EXPERIMENT_STATES for each in self.experiments)
+        if ended > self._ended_shown and not self.is_finished and self.spending is not None:
+            lines.append(f"{ended} ended; {spending_text(self.spending, is_over=False)}")
+            self._ended_shown = ended
         return lines
 
     def _line(self, experiment: ExperimentView, status: str, percent: str) -> str:

@@ -45,16 +45,22 @@ from services.orchestrator.domain.records import (
     delete,
     new_experiment,
 )
-from services.orchestrator.ledger import attempt_rows, experiment_rows, past_runs, task_rows
+from services.orchestrator.ledger import (
+    attempt_rows,
+    experiment_rows,
+    past_runs,
+    search_history,
+    task_rows,
+)
 from services.orchestrator.ledger.experiment_rows import ExperimentPlace
 from services.orchestrator.ledger.preset_rows import with_presets
 from services.orchestrator.ledger.task_rows import TaskPlace
-from services.orchestrator.planning.gpu_prices import make_priced_plan, prices_for
+from services.orchestrator.planning.gpu_prices import PriceCache, make_priced_plan, prices_for
 from services.orchestrator.planning.prior import prior_for
 from services.orchestrator.planning.search_library import SearchLibrary
 from services.orchestrator.planning.warm_start import warm_start
 from services.orchestrator.task_progress import Progress
-from services.orchestrator.views import experiment_view, plan_view, task_view
+from services.orchestrator.views import experiment_view, plan_view, spending_of, task_view
 from shared.clock import utcnow
 from shared.disk import require_room
 from shared.errors import RefusedError
@@ -90,6 +96,7 @@ class Handlers:
     data_dir: Path
     messages: Mapping[UUID, str]
     library: SearchLibrary
+    price_cache: PriceCache
     archive_after: timedelta | None = None
 
     async def submit_task(self, command: SubmitTask) -> Reply:
@@ -203,8 +210,12 @@ class Handlers:
             task = await task_rows.find(connection, query.task_id)
             if task is None:
                 raise _unknown("task", query.task_id)
+            now = utcnow()
             tally = (await experiment_rows.tallies(connection, [task.task_id]))[task.task_id]
-        return self._task_view(task, tally, with_file=True)
+            held = await search_history.held_gpus(connection, task.task_id, now)
+            times = await search_history.attempt_times(connection, task.task_id, now)
+        spending = spending_of(task, tally, held, times, await self.price_cache.prices())
+        return replace(self._task_view(task, tally, with_file=True), spending=spending)
 
     async def list_tasks(self, query: ListTasks) -> TaskList:
         """Tasks without their files, as many as one answer carries."""

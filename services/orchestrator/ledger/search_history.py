@@ -11,7 +11,7 @@ from schemas.task.benchmark import BenchmarkMetrics, FailedLevel
 from schemas.task.slo import SloVerdict
 from schemas.task.task_file import Objective
 from schemas.task.trust import RunInfo
-from services.orchestrator.domain.lifecycle.budget import HeldGpus
+from services.orchestrator.domain.lifecycle.budget import AttemptTimes, HeldGpus
 from services.orchestrator.domain.search.history import Past, with_settings_compared
 from shared.benchmarks.verdicts.constraints import excess_of
 from shared.benchmarks.verdicts.ranking import Scored, goals_of
@@ -38,6 +38,16 @@ SELECT models, sum(gpu_seconds)::float8 AS gpu_seconds FROM (
     FROM attempt a JOIN experiment e USING (experiment_id)
     WHERE a.task_id = $1 AND a.record ->> 'started_at' IS NOT NULL) held
 GROUP BY models
+"""
+
+
+SELECT_TIMES: Final = """
+SELECT avg(seconds) FILTER (WHERE outcome = 'succeeded')::float8 AS mean_seconds,
+       coalesce(array_agg(seconds::float8) FILTER (WHERE closed_at IS NULL), '{}') AS running
+FROM (SELECT closed_at, record ->> 'outcome' AS outcome,
+             extract(epoch FROM coalesce(closed_at, $2)
+                     - (record ->> 'started_at')::timestamptz) AS seconds
+      FROM attempt WHERE task_id = $1 AND record ->> 'started_at' IS NOT NULL) held
 """
 
 
@@ -75,6 +85,12 @@ async def tried(
         for row in rows
     ]
     return with_settings_compared(past)
+
+
+async def attempt_times(connection: Connection, task_id: UUID, now: datetime) -> AttemptTimes:
+    """Return for how long the attempts of a task have had their GPUs."""
+    (row,) = await connection.fetch(SELECT_TIMES, task_id, now)
+    return AttemptTimes(mean_seconds=row["mean_seconds"], running_seconds=tuple(row["running"]))
 
 
 async def held_gpus(connection: Connection, task_id: UUID, now: datetime) -> list[HeldGpus]:

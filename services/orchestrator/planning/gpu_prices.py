@@ -1,6 +1,11 @@
 """What GPUs cost, by the results service, which has the prices, and plans on those with one."""
 
+import asyncio
+import math
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -11,7 +16,31 @@ from services.orchestrator.domain.lifecycle.budget import refuse_cost_of_cluster
 from services.orchestrator.domain.plan.executor_offers import Offer
 from services.orchestrator.domain.plan.plan import Plan, make_plan
 from services.orchestrator.node_names import with_node_ids
+from shared.errors import RefusedError, UnavailableError
 from shared.messaging.bus import Bus
+
+CACHE_SECONDS: Final = 60.0
+ANSWER_SECONDS: Final = 1.0
+
+
+@dataclass(slots=True)
+class PriceCache:
+    """The prices as they were asked for last, so that looking at a task asks for none each time."""
+
+    bus: Bus
+    _prices: GpuPrices | None = None
+    _is_asked_again_at: float = -math.inf
+
+    async def prices(self) -> GpuPrices | None:
+        """Return the prices of the last minute; None while the results service does not answer."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._is_asked_again_at:
+            self._is_asked_again_at = now + CACHE_SECONDS
+            with suppress(UnavailableError, RefusedError):
+                self._prices = await self.bus.query(
+                    GetGpuPrices(), GpuPrices, timeout_seconds=ANSWER_SECONDS
+                )
+        return self._prices
 
 
 async def prices_for(bus: Bus, spec: OptimizationSpec) -> GpuPrices | None:

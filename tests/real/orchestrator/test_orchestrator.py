@@ -127,6 +127,9 @@ async def test_a_task_runs_to_its_best_experiment(world: World, service: Service
     view = await world.until(task_id, TaskState.COMPLETED)
 
     experiments = await world.experiments(task_id)
+    assert view.spending is not None
+    assert view.spending.gpu_hours > 0
+    assert (view.spending.currency, view.spending.seconds_left) == ("EUR", None)
     assert [e.state for e in experiments] == [ExperimentState.SUCCEEDED] * 2
     assert [e.objective_score for e in experiments] == [1.0, 0.5]
     assert view.best_experiment_id == experiments[1].experiment_id

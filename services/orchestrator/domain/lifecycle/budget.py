@@ -25,7 +25,7 @@ SPENT: Final = {
     StopReason.MAX_GPU_HOURS: "the task has used up its GPU-hours",
     StopReason.MAX_COST: "the task has used up its max_cost",
 }
-_HOUR_SECONDS: Final = 3600
+HOUR_SECONDS: Final = 3600
 
 
 class HeldGpus(Struct, frozen=True, kw_only=True):
@@ -76,15 +76,46 @@ def cost_of(held: Sequence[HeldGpus], hourly: Mapping[str, float]) -> float:
     for each in held:
         found = [price_of(model, hourly) for model in each.models]
         prices = [dearest if price is None else price for price in found] or [dearest]
-        total += each.gpu_seconds / _HOUR_SECONDS * math.fsum(prices) / len(prices)
+        total += each.gpu_seconds / HOUR_SECONDS * math.fsum(prices) / len(prices)
     return total
+
+
+def known_cost(held: Sequence[HeldGpus], hourly: Mapping[str, float]) -> float | None:
+    """Return what these have cost; None where a GPU of theirs has no price, or is not known."""
+    models = [model for each in held for model in each.models]
+    if any(price_of(model, hourly) is None for model in models) or not all(e.models for e in held):
+        return None
+    return cost_of(held, hourly)
+
+
+class AttemptTimes(Struct, frozen=True, kw_only=True):
+    """For how long the attempts of a task have had GPUs: the mean of those that succeeded (None:
+    none has yet), and each of those under way.
+    """
+
+    mean_seconds: float | None
+    running_seconds: tuple[float, ...] = ()
+
+
+def seconds_left(times: AttemptTimes, unstarted: int, parallel: int) -> float | None:
+    """Return how long a task may still take if each attempt takes as long as the mean has.
+
+    `unstarted` experiments follow those under way, `parallel` at once. None without a mean. One
+    that runs longer than the mean is taken to end now.
+    """
+    if times.mean_seconds is None:
+        return None
+    running = [max(0.0, times.mean_seconds - seconds) for seconds in times.running_seconds]
+    width = max(1, min(parallel, len(running) + unstarted))
+    work = math.fsum(running) + unstarted * times.mean_seconds
+    return max([work / width, *running])
 
 
 def spent_budget(
     spec: OptimizationSpec, prices: GpuPrices | None, held: Sequence[HeldGpus]
 ) -> tuple[StopReason, str] | None:
     """Which budget is used up, with a sentence; None: none is."""
-    hours = math.fsum(each.gpu_seconds for each in held) / _HOUR_SECONDS
+    hours = math.fsum(each.gpu_seconds for each in held) / HOUR_SECONDS
     if spec.max_gpu_hours is not None and hours >= spec.max_gpu_hours:
         text = f"the task has used up its {spec.max_gpu_hours:g} GPU-hours"
         return StopReason.MAX_GPU_HOURS, text

@@ -1,7 +1,11 @@
 """What stands below a task's results, while it runs and at its end."""
 
+import pytest
+from msgspec.structs import replace
+
 from schemas.orchestrator.experiments import ExperimentState, TaskState
-from services.cli.display.task_outcome import NO_BEST, outcome_lines
+from schemas.orchestrator.views import TaskSpending
+from services.cli.display.task_outcome import NO_BEST, outcome_lines, spending_text
 from tests.support.worlds.gateway_views import make_experiment, make_task
 
 URL = "http://127.0.0.1:8470"
@@ -27,6 +31,25 @@ def test_a_running_task_has_a_best_so_far() -> None:
     first, *_ = outcome_lines(task, [best], URL)
 
     assert first.startswith("best so far: experiment 1, ")
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_over", "says"),
+    [
+        ({}, False, "so far: 0.42 GPU-hours, 1.47 USD; about 6 min left"),
+        ({"cost": None, "seconds_left": None}, False, "so far: 0.42 GPU-hours"),
+        ({"seconds_left": 9_000.0}, False, "so far: 0.42 GPU-hours, 1.47 USD; about 2.5 h left"),
+        ({}, True, "used: 0.42 GPU-hours, 1.47 USD"),
+    ],
+)
+def test_what_a_task_holds_and_its_time_left_are_told(
+    changes: dict[str, float | None], is_over: bool, says: str
+) -> None:
+    spending = replace(
+        TaskSpending(gpu_hours=0.42, cost=1.469, currency="USD", seconds_left=360.0), **changes
+    )
+
+    assert spending_text(spending, is_over=is_over) == says
 
 
 def test_without_a_best_only_an_end_says_there_is_none() -> None:

@@ -8,9 +8,12 @@ from msgspec.structs import replace
 from schemas.results.prices import GpuPrices
 from schemas.task.task_file import DeploymentMode, OptimizationSpec, StopReason
 from services.orchestrator.domain.lifecycle.budget import (
+    AttemptTimes,
     HeldGpus,
     cost_of,
+    known_cost,
     refuse_cost_of_clusters,
+    seconds_left,
     spent_budget,
     with_priced_gpus,
 )
@@ -141,3 +144,36 @@ def test_a_clusters_gpus_have_no_known_price() -> None:
 
     with pytest.raises(RefusedError, match="expected no max_cost in mode 'ome'"):
         refuse_cost_of_clusters(OptimizationSpec(max_cost=1), DeploymentMode.OME)
+
+
+def test_a_cost_is_unknown_where_a_gpu_has_no_price() -> None:
+    priced = HeldGpus(models=("NVIDIA H100",), gpu_seconds=3600.0)
+    in_a_cluster = HeldGpus(models=(), gpu_seconds=3600.0)
+
+    assert known_cost([priced], {"h100": 3.5}) == 3.5
+    assert known_cost([priced], {"a100": 2.0}) is None
+    assert known_cost([priced, in_a_cluster], {"h100": 3.5}) is None
+    assert known_cost([], {}) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("mean", "running", "unstarted", "parallel", "want"),
+    [
+        pytest.param(None, (5.0,), 3, 1, None, id="nothing has ended yet"),
+        pytest.param(60.0, (), 3, 1, 180.0, id="one after the other"),
+        pytest.param(60.0, (20.0,), 2, 1, 160.0, id="with one under way"),
+        pytest.param(60.0, (20.0, 50.0), 3, 2, 115.0, id="two at once"),
+        pytest.param(60.0, (90.0,), 0, 4, 0.0, id="longer than the mean"),
+        pytest.param(60.0, (0.0, 59.0), 0, 8, 60.0, id="the longest of the last ones"),
+    ],
+)
+def test_time_left_is_by_the_mean_of_the_attempts(
+    mean: float | None,
+    running: tuple[float, ...],
+    unstarted: int,
+    parallel: int,
+    want: float | None,
+) -> None:
+    times = AttemptTimes(mean_seconds=mean, running_seconds=running)
+
+    assert seconds_left(times, unstarted, parallel) == want

@@ -23,7 +23,17 @@ import { experimentsOptions, taskOptions } from "./api/get-tasks";
 import { Definition } from "./components/definition";
 import { EventsTable } from "./components/events-table";
 import { ExperimentsTable } from "./components/experiments-table";
-import { gpusText, leadWords, objectiveOf, ofTotal, otherSetting, ranked, scoreText, taskSums } from "./task-sums";
+import {
+  gpusText,
+  leadWords,
+  objectiveOf,
+  ofTotal,
+  otherSetting,
+  ranked,
+  scoreText,
+  spendingFacts,
+  taskSums,
+} from "./task-sums";
 import { trustWords } from "./trust-words";
 
 const Compare = lazy(() => import("./compare/compare"));
@@ -185,6 +195,7 @@ function Progressed({ task, experiments }: { task: TaskView; experiments: Experi
         ["GPUs per experiment", gpusText(experiments) ?? "–"],
         ["model", task.task?.model.id_or_path ?? "–"],
         ["namespace", task.namespace],
+        ...spendingFacts(task),
         ["started", moment(task.started_at)],
         ["ended", moment(task.finished_at)],
         ...(task.stop_reason ? [["stopped", STOPPED[task.stop_reason]] satisfies [string, string]] : []),

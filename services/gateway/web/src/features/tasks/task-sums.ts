@@ -2,6 +2,7 @@ import type { ExperimentDetail, Objective, TaskState, TaskView } from "@schemas/
 import { excessOf } from "@/lib/constraints";
 import { groupBy } from "@/lib/group-by";
 import { boundaryText, LOAD_UNITS } from "@/lib/levels";
+import { roughly } from "@/lib/time";
 import { number, withUnit } from "@/lib/units";
 
 const OBJECTIVES: Record<Objective, { word: string; unit: string; isSmallerBetter: boolean }> = {
@@ -151,4 +152,14 @@ export function leadPercent(objective: Objective, best: number, second: number):
   if (second === 0 || best === 0) return null;
   const ratio = OBJECTIVES[objective].isSmallerBetter ? second / best : best / second;
   return (ratio - 1) * 100;
+}
+
+/** GPU-hours and money of all attempts, and of a task under way how long it may still take. */
+export function spendingFacts({ spending, finished_at }: Pick<TaskView, "spending" | "finished_at">): [string, string][] {
+  if (!spending) return [];
+  const cost = spending.cost === null ? "" : `, ${spending.cost.toFixed(2)} ${spending.currency}`;
+  const facts: [string, string][] = [["GPUs held", `${spending.gpu_hours.toFixed(2)} GPU-hours${cost}`]];
+  if (finished_at === null)
+    facts.push(["time left", spending.seconds_left === null ? "unknown until one succeeds" : `about ${roughly(spending.seconds_left)}`]);
+  return facts;
 }
