@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
@@ -63,6 +64,7 @@ class DeviceMonitor:
         self._recent = RecentFaults()
         self._known: dict[str, DeviceFacts] = {}
         self._inventory = Inventory()
+        self._names_logged: Counter[str] | None = None
         self._inventory_due_at = 0.0
         self._reopen_at = 0.0
         self._reopen_pause = 0.0
@@ -211,7 +213,17 @@ class DeviceMonitor:
         for uuid in removed_instances(self._known, found):
             del self._known[uuid]
         self._known.update(found)
+        self._log_found()
         self._report_inventory()
+
+    def _log_found(self) -> None:
+        """Log which GPUs there are, at first and with each change: an agent's owner asks."""
+        names = Counter(facts.name for facts in self._inventory.devices)
+        if names != self._names_logged:
+            models = ", ".join(f"{count} x {name}" for name, count in sorted(names.items()))
+            count, source = names.total(), self._selection.source.value
+            log.info("gpus_found", count=count, models=models, source=source)
+            self._names_logged = names
 
     async def _fail(self, error: SourceFailedError) -> None:
         """Close the source, and leave it closed for longer with every failure in a row."""

@@ -162,7 +162,10 @@ def node_reason(node: NodeView) -> str:
     cordoned = [cordon_text(node.cordon)] if node.cordon is not None else []
     who = "the cluster's service" if node.source is Source.KUBERNETES else "its agent"
     silent = [] if node.fresh else [f"no recent reading: {who} is silent"]
-    return "; ".join([*new, *cordoned, *silent, *counts])
+    none = []
+    if node.fresh and node.source is Source.NONE and not node.gpus_total:
+        none = ["no GPU found there, `gpusteward doctor` on it says why"]
+    return "; ".join([*new, *cordoned, *silent, *none, *counts])
 
 
 def cordon_text(cordon: CordonState, now: datetime | None = None) -> str:

@@ -28,7 +28,8 @@ def outcome_lines(task: TaskView, experiments: Sequence[ExperimentView], url: st
 
 def spending_text(spending: TaskSpending, *, is_over: bool) -> str:
     """Return `so far 0.42 GPU-hours, 1.47 USD; about 6 min left`."""
-    parts = [f"{spending.gpu_hours:.2f} GPU-hours"]
+    hours = spending.gpu_hours
+    parts = [f"{hours:.2f} GPU-hours" if hours >= 0.1 else f"{hours * 3600:.0f} GPU-seconds"]
     if spending.cost is not None:
         parts.append(f"{spending.cost:.2f} {spending.currency}")
     if is_over:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec import Struct, convert
@@ -23,6 +24,7 @@ from shared.gpu.scoring import availability_score
 from shared.gpu.share_units import shares_per_gpu
 
 STALE_INTERVALS: Final = 3.0
+REPORTS_WITHIN: Final = timedelta(seconds=90)  # three of the 30 s between a node's reports
 READING_FIELDS: Final = (
     "energy_mj",
     "sm_clock_mhz",
@@ -155,8 +157,9 @@ def node_views(
     inventories: Mapping[str, InventoryReported],
     executors: Mapping[str, ExecutorReported],
     ledger: AllocationMap | None,
+    now: datetime,
 ) -> list[NodeView]:
-    """Every node with a sample, a report or a place in the ledger, by id."""
+    """Return every node with a sample, a report or a place in the ledger, by id."""
     gpus = gpu_views(latest, inventories, ledger)
     ledger_nodes = {node.node_id: node for node in ledger.nodes} if ledger is not None else {}
     return [
@@ -167,6 +170,7 @@ def node_views(
             inventories.get(node_id),
             executors.get(node_id),
             ledger_nodes.get(node_id),
+            now,
         )
         for node_id in sorted({*latest, *inventories, *executors, *ledger_nodes})
     ]
@@ -179,6 +183,7 @@ def _node_view(
     inventory: InventoryReported | None,
     executor: ExecutorReported | None,
     known: NodeAllocation | None,
+    now: datetime,
 ) -> NodeView:
     source = latest.sample.source if latest else inventory.source if inventory else Source.NONE
     # A cluster has no agent; the scheduler knows whether it reports.
@@ -186,14 +191,19 @@ def _node_view(
     seen = [fact.occurred_at for fact in (inventory, executor) if fact is not None]
     if latest is not None:
         seen.append(latest.sample.observed_at)
+    last_seen_at = max(seen, default=None)
+    is_fresh = latest is not None and not latest.is_stale
+    if latest is None and source is Source.NONE and last_seen_at is not None:
+        # Without a GPU there is nothing to read: its agent and executor only say that they live.
+        is_fresh = now - last_seen_at <= REPORTS_WITHIN
     return NodeView(
         node_id=node_id,
         source=Source.KUBERNETES if is_cluster else source,
         simulated=source is Source.SIMULATED or any(gpu.simulated for gpu in gpus),
-        fresh=known.fresh if is_cluster and known else latest is not None and not latest.is_stale,
+        fresh=known.fresh if is_cluster and known else is_fresh,
         gpus_total=len(gpus),
         gpus_free=sum(gpu.state is DeviceState.FREE for gpu in gpus),
-        last_seen_at=max(seen, default=None),
+        last_seen_at=last_seen_at,
         host=inventory.host if inventory else None,
         labels=known.labels if known else inventory.labels if inventory else {},
         runtimes=executor.runtimes if executor else (),

@@ -1,6 +1,6 @@
 """Readings, inventory and ledger joined."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -125,7 +125,7 @@ def test_a_node_counts_the_gpus_that_would_not_be_granted_by_reason() -> None:
     unwell = {"state": DeviceState.UNAVAILABLE, "health": HealthState.HUNG, "reasons": (hung,)}
     ledger = make_ledger(*(make_allocation(f"g{i}", i, **unwell) for i in range(2)))
 
-    (node,) = node_views({}, {}, {}, ledger)
+    (node,) = node_views({}, {}, {}, ledger, NOW)
 
     assert (node.gpus_total, node.gpus_free) == (2, 0)
     assert node.reasons == {ReasonCode.UNHEALTHY: 2}
@@ -144,7 +144,7 @@ def test_a_reading_is_stale_after_three_intervals(age_seconds: float, stale: boo
     latest = {"a": make_heard(GpuReading(uuid="g", index=0), age_seconds=age_seconds)}
 
     (view,) = gpu_views(latest, {}, None)
-    (node,) = node_views(latest, {}, {}, None)
+    (node,) = node_views(latest, {}, {}, None, NOW)
 
     assert (view.stale, view.fresh, node.fresh) == (stale, not stale, not stale)
 
@@ -153,10 +153,10 @@ def test_what_is_simulated_says_so_everywhere() -> None:
     latest = {"a": make_heard(GpuReading(uuid="g", index=0), source=Source.SIMULATED)}
 
     assert gpu_views(latest, {}, None)[0].simulated
-    assert node_views(latest, {}, {}, None)[0].simulated
+    assert node_views(latest, {}, {}, None, NOW)[0].simulated
     assert gpu_views({}, {}, make_ledger(make_allocation("g", 0, simulated=True)))[0].simulated
-    assert node_views({"a": make_heard(source=Source.SIMULATED)}, {}, {}, None)[0].simulated
-    assert not node_views({"a": make_heard()}, {}, {}, None)[0].simulated
+    assert node_views({"a": make_heard(source=Source.SIMULATED)}, {}, {}, None, NOW)[0].simulated
+    assert not node_views({"a": make_heard()}, {}, {}, None, NOW)[0].simulated
 
 
 def test_a_shared_gpu_tells_all_its_holders() -> None:
@@ -175,3 +175,12 @@ def test_shares_are_told_with_two_digits() -> None:
 
     assert allocation_shares([node]) == {"x": "0.60", "y": "1.00"}
     assert allocation_shares([of_file]) == {"x": "1.20", "y": "1.50"}
+
+
+@pytest.mark.parametrize(("seconds", "is_fresh"), [(80, True), (100, False)])
+def test_a_node_without_gpus_lives_while_it_reports(seconds: int, is_fresh: bool) -> None:
+    inventory = replace(make_inventory(), source=Source.NONE)
+
+    (node,) = node_views({}, {"a": inventory}, {}, None, NOW + timedelta(seconds=seconds))
+
+    assert node.fresh is is_fresh

@@ -32,10 +32,25 @@ def agent_credentials(
 ) -> None:
     """Make the file with which NODE joins, a host or a node of Kubernetes, and print where it is.
 
+    What to do next is printed beside it, on standard error.
+
     Whoever has it speaks for that node alone. With --directory also the services' files, for `up
     --nats-credentials DIRECTORY`, and authorization.conf, which a server's configuration includes.
     """
-    _change(node_speaker(node_token(node)), data_dir, directory, rotate=rotate, revoke=revoke)
+    from services.cli.local_platform.joining import next_steps
+
+    if (node_id := node_token(node)) != node:
+        message = (
+            f"expected a node's id, of letters, digits, - and _, got {node!r}: a machine of that "
+            f"name is the node {node_id}"
+        )
+        raise CommandFailed(ErrorCode.BAD_REQUEST, message)
+    path = _change(node_speaker(node), data_dir, directory, rotate=rotate, revoke=revoke)
+    if revoke or rotate:
+        return
+    endpoint = DataDirectory((data_dir or default_data_dir()).resolve()).read_endpoint()
+    nats_url = endpoint.nats_url if endpoint is not None and directory is None else None
+    click.echo("\n".join(["next:", *next_steps(node, path, nats_url)]), err=True)
 
 
 @click.command(name="client-credentials")
@@ -65,7 +80,7 @@ def client_credentials(
 
 def _change(
     user: str, data_dir: Path | None, directory: Path | None, *, rotate: bool, revoke: bool
-) -> None:
+) -> Path:
     from shared.local_platform.bus_users import BusUsers, NoSuchUser
     from shared.local_platform.embedded import EmbeddedNats
 
@@ -92,3 +107,4 @@ def _change(
         )
     elif not server.reload():
         click.echo("No NATS server of this platform runs; it holds from its next start.", err=True)
+    return users.path_of(user)

@@ -25,6 +25,7 @@ from services.cli.local_platform.options import (
 )
 from services.cli.local_platform.other_users import other_users
 from services.cli.options import data_dir_option
+from shared.clock import utcnow
 from shared.paths import DEFAULT_HTTP_PORT, DataDirectory, Endpoint, default_data_dir
 
 if TYPE_CHECKING:
@@ -168,6 +169,8 @@ def _print_token_notice(
     help="This node's file, which agent-credentials made on the platform's host.",
 )
 @click.option("--node-id", metavar="ID", help="Name of this host [default: the credentials'].")
+@click.option("--simulate", is_flag=True, help="Make up GPUs if this host has none.")
+@click.option("--fleet", type=FILE, help="Make up the GPUs that this TOML file describes.")
 @click.option(
     "--cluster",
     "context",
@@ -181,6 +184,8 @@ def agent(
     nats_url: str,
     credentials: Path,
     node_id: str | None,
+    simulate: bool,
+    fleet: Path | None,
     context: str | None,
 ) -> None:
     """Join this machine's GPUs to a platform that runs elsewhere, until Ctrl-C."""
@@ -189,6 +194,8 @@ def agent(
 
     node_id = _node_of(credentials, node_id)
     cluster = cluster_of(context, node_id, os.environ) if context is not None else None
+    if simulate and fleet is None and not has_gpu_devices():
+        fleet = default_fleet()
     interruption.run(wait_for_bus(nats_url, credentials, click.echo))
     run_until_stopped(
         PlatformOptions(
@@ -197,6 +204,8 @@ def agent(
             nats_credentials_path=credentials,
             node_id=node_id,
             services=AGENT_SERVICES if cluster is None else (),
+            fleet=fleet,
+            simulate=fleet is not None,
             cluster=cluster,
         )
     )
@@ -253,6 +262,7 @@ class _StatusLines:
 
     def __init__(self, options: "PlatformOptions") -> None:
         self._options = options
+        self._began_at = utcnow()
         self._console: Any = None
         if sys.stdout.isatty():
             from rich.console import Console
@@ -279,6 +289,16 @@ class _StatusLines:
             cluster = self._options.cluster
             joined = "this machine" if cluster is None else f"cluster {cluster.cluster_id}"
             self._say("bold", f"{joined} has joined {self._options.nats_url}")
+            self._say_next(self._options.node_id if cluster is None else cluster.cluster_id)
+
+    def _say_next(self, node_id: str | None) -> None:
+        from services.cli.local_platform.joining import found_sentence
+
+        if self._options.cluster is None:
+            directory = DataDirectory(self._options.data_dir.resolve())
+            self._say("", found_sentence(directory.log_path("telemetry"), self._began_at))
+        admit = f"`gpusteward node admit {node_id or 'NODE'}`"
+        self._say("", f"if it is new there, an administrator types {admit} on the platform's host")
 
     def on_disk(self, text: str) -> None:
         self._say("yellow", text)

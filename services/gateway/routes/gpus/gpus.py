@@ -34,6 +34,7 @@ from services.gateway.routes.common import (
     page_after,
     post,
 )
+from shared.clock import utcnow
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
 from shared.messaging.paging import place_at
@@ -146,7 +147,9 @@ async def select_node_for(data: JSONBody[GpuRequest], gateway: TheGateway) -> No
 
 async def _nodes(gateway: Gateway) -> list[NodeView]:
     live = gateway.live
-    return node_views(live.latest(), live.inventories, live.executors, await _ledger(gateway))
+    return node_views(
+        live.latest(), live.inventories, live.executors, await _ledger(gateway), utcnow()
+    )
 
 
 async def _ledger(gateway: Gateway) -> AllocationMap | None:

@@ -157,8 +157,10 @@ export function leadPercent(objective: Objective, best: number, second: number):
 /** GPU-hours and money of all attempts, and of a task under way how long it may still take. */
 export function spendingFacts({ spending, finished_at }: Pick<TaskView, "spending" | "finished_at">): [string, string][] {
   if (!spending) return [];
+  const held = spending.gpu_hours;
+  const hours = held >= 0.1 ? `${held.toFixed(2)} GPU-hours` : `${(held * 3600).toFixed(0)} GPU-seconds`;
   const cost = spending.cost === null ? "" : `, ${spending.cost.toFixed(2)} ${spending.currency}`;
-  const facts: [string, string][] = [["GPUs held", `${spending.gpu_hours.toFixed(2)} GPU-hours${cost}`]];
+  const facts: [string, string][] = [["GPUs held", `${hours}${cost}`]];
   if (finished_at === null)
     facts.push(["time left", spending.seconds_left === null ? "unknown until one succeeds" : `about ${roughly(spending.seconds_left)}`]);
   return facts;

@@ -1,0 +1,59 @@
+"""What people do next with a new node, and what its agent has found there."""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from shared.local_platform.tokens import is_loopback
+
+GPUS_FOUND: Final = "gpus_found"  # as telemetry logs it with each change of its inventory
+TAIL_BYTES: Final = 65_536
+NO_GPU: Final = (
+    "no GPU found: `gpusteward doctor` on this machine says why; "
+    "`gpusteward agent --simulate` makes some up for a rehearsal"
+)
+
+
+def next_steps(node_id: str, credentials: Path, nats_url: str | None) -> Iterator[str]:
+    """Return how the node joins; `nats_url` is the platform's bus, None where it is not known."""
+    address = nats_url or "nats://HOST:4222"
+    if nats_url is not None and is_loopback(urlsplit(nats_url).hostname or ""):
+        address = "nats://HOST:4222"
+        yield "  start the platform with `gpusteward up --nats-listen HOST:4222`, HOST an address"
+        yield f"    of this machine that {node_id} reaches: its NATS listens on loopback alone"
+    yield f"  copy {credentials} to {node_id}, readable by its user alone; there:"
+    yield f"  gpusteward agent --nats {address} --credentials {credentials.name}"
+    yield f"  gpusteward node admit {node_id}             # here, once it has reported"
+
+
+def found_sentence(log_path: Path, since: datetime) -> str:
+    """Return which GPUs the agent that began at `since` has found, by its log of JSON lines."""
+    found = _found(log_path, since)
+    if found is None:
+        return f"which GPUs this machine has is not known yet; see {log_path}"
+    count, models = found["count"], found["models"]
+    if not count:
+        return NO_GPU
+    return f"{count} GPU{'' if count == 1 else 's'} found: {models} (source {found['source']})"
+
+
+def _found(log_path: Path, since: datetime) -> dict[str, Any] | None:
+    try:
+        with log_path.open("rb") as log:
+            log.seek(max(0, log_path.stat().st_size - TAIL_BYTES))
+            lines = log.read().splitlines()
+    except OSError:
+        return None
+    for line in reversed(lines):
+        try:
+            entry = json.loads(line)
+            if datetime.fromisoformat(entry["timestamp"]) < since:
+                return None
+            if entry["event"] == GPUS_FOUND:
+                return dict(entry)
+        except (ValueError, KeyError, TypeError):
+            continue  # a line of another program
+    return None
