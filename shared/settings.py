@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from shared.ids import host_node_id, node_token
+from shared.near_words import nearest
 from shared.paths import default_data_dir
 
 PREFIX = "GPUSTEWARD_"
@@ -80,8 +81,15 @@ def load_settings(cls: type[T], service: str, environ: Mapping[str, str] | None 
         name for name in source if name.startswith(prefix) and name not in names.values()
     )
     if unknown:
-        known = ", ".join(sorted(n for f, n in names.items() if f not in _COMMON)) or "none"
-        raise SettingsError(f"unknown setting {', '.join(unknown)}; known: {known}")
+        own = sorted(name for name in names.values() if name.startswith(prefix))
+        sentences = []
+        for name in unknown:
+            # By what follows the prefix, which is alike in all of them.
+            meant = nearest(name.removeprefix(prefix), [n.removeprefix(prefix) for n in own])
+            known = f"known: {', '.join(own) or 'none'}"
+            hint = known if meant is None else f"did you mean {prefix}{meant}?"
+            sentences.append(f"unknown setting {name}; {hint}")
+        raise SettingsError("\n".join(sentences))
     try:
         return msgspec.convert(values, cls, strict=False)
     except msgspec.ValidationError as error:

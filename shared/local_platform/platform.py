@@ -1,5 +1,6 @@
 """The platform on one machine: which processes it is made of and what each gets."""
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -14,10 +15,12 @@ from shared.lifecycle import DataDirectoryLock
 from shared.local_platform.bus_users import LOCAL_ADMIN, BusUsers
 from shared.local_platform.embedded import EmbeddedNats, EmbeddedPostgres
 from shared.local_platform.fleet_quantum import quantum_environment
+from shared.local_platform.settings_check import settings_errors
 from shared.local_platform.supervisor.service import Child, ChildSpec
 from shared.local_platform.supervisor.supervisor import ChildState, Supervisor, marks_of
 from shared.local_platform.tokens import TOKENS_FILE_VARIABLE, is_loopback
 from shared.paths import DATA_DIR_VARIABLE, DEFAULT_HTTP_PORT, DataDirectory, Endpoint, python_path
+from shared.settings import SettingsError
 
 SERVICES: Final = ("scheduler", "telemetry", "results", "orchestrator", "executor", "gateway")
 AGENT_SERVICES: Final = ("telemetry", "executor")
@@ -163,6 +166,12 @@ class Platform:
             **{name: value for name, value in given.items() if value is not None},
         }
 
+    def settings_errors(self) -> list[str]:
+        """Return what is wrong in the settings of the services, a sentence each."""
+        return settings_errors(
+            {name: self._own_environment(name) for name in self.options.services}
+        )
+
     def _service(self, name: str) -> ChildSpec:
         return ChildSpec(
             name=name,
@@ -258,10 +267,12 @@ async def run_platform(
 ) -> None:
     """Run the platform until SIGTERM, SIGINT or a failed first start.
 
-    Raises DataDirectoryBusy if one runs on this directory already, NotReady or PostgresUnavailable
-    if a part of it does not start.
+    Raises SettingsError before anything is started, DataDirectoryBusy if one runs on this directory
+    already, NotReady or PostgresUnavailable if a part of it does not start.
     """
     platform = Platform(options)
+    if errors := await asyncio.to_thread(platform.settings_errors):
+        raise SettingsError("\n".join(errors))
     directory = platform.directory
     directory.prepare()
     with DataDirectoryLock(directory) as lock:

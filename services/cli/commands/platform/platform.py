@@ -235,6 +235,7 @@ def run_until_stopped(options: "PlatformOptions") -> None:
     from shared.lifecycle import DataDirectoryBusy
     from shared.local_platform.platform import run_platform
     from shared.processes.child_process import NotReady
+    from shared.settings import SettingsError
 
     directory = DataDirectory(options.data_dir.resolve())
     directory.prepare()
@@ -249,6 +250,8 @@ def run_until_stopped(options: "PlatformOptions") -> None:
                 on_disk=lines.on_disk,
             )
         )
+    except SettingsError as error:
+        raise CommandFailed(ErrorCode.BAD_REQUEST, f"{error}\nnothing was started") from error
     except DataDirectoryBusy as error:
         raise CommandFailed(ErrorCode.CONFLICT, str(error)) from error
     except NotReady as error:

@@ -56,12 +56,16 @@ def test_a_value_of_the_wrong_type_names_its_variable(
         load(**{variable: value})
 
 
-def test_an_unknown_variable_under_the_prefix_is_refused_with_those_there_are() -> None:
+def test_an_unknown_variable_is_refused_with_the_nearest_or_all_there_are() -> None:
     with pytest.raises(SettingsError) as refused:
-        load(GPUSTEWARD_SAMPLING_INTERVALL_SECONDS="1")
+        load(GPUSTEWARD_SAMPLING_INTERVALL_SECONDS="1", GPUSTEWARD_SAMPLING_COLOUR="red")
 
-    assert "unknown setting GPUSTEWARD_SAMPLING_INTERVALL_SECONDS" in str(refused.value)
-    assert "GPUSTEWARD_SAMPLING_INTERVAL_SECONDS" in str(refused.value).split("known:")[1]
+    colour, interval = str(refused.value).splitlines()
+    assert interval == (
+        "unknown setting GPUSTEWARD_SAMPLING_INTERVALL_SECONDS; "
+        "did you mean GPUSTEWARD_SAMPLING_INTERVAL_SECONDS?"
+    )
+    assert "GPUSTEWARD_SAMPLING_INTERVAL_SECONDS" in colour.split("known:")[1]
 
 
 def test_an_empty_variable_counts_as_absent() -> None:
