@@ -40,7 +40,8 @@ class ClusterGpu(Struct, frozen=True, kw_only=True):
     `is_stale`: there were some, too old to decide on.
 
     With `cluster_id` the node is that Kubernetes cluster's, which counts its GPUs: as many are
-    `allocatable` as it has left, the least used. `gpu_uuid` None: nothing has read it.
+    `allocatable` as it has left, the least used. `gpu_uuid` None: nothing has read it. `note` is
+    why none of the node's is given out whole.
     """
 
     node_name: str
@@ -56,6 +57,7 @@ class ClusterGpu(Struct, frozen=True, kw_only=True):
     has_metrics: bool = False
     is_stale: bool = False
     cluster_id: Line | None = None
+    note: str = ""
 
 
 class ClusterStatus(ListView, frozen=True, kw_only=True, tag="scheduler.cluster_status_view"):
@@ -69,7 +71,9 @@ class NodeGpuSummary(Struct, frozen=True, kw_only=True):
     """A node's GPUs in brief; means count only GPUs with metrics, None if there are none.
 
     `past_utilization_percent` is the mean of late, in which what is 15 minutes old counts half.
-    `free_host` is what its pods leave beside GPUs; None: that is not known.
+    `free_host` is what its pods leave beside GPUs; None: that is not known. Of GPUs that a plugin
+    shares none is allocatable; they are `total_shares`. `note` is what says that they are shared,
+    or why none of the node's GPUs is given out.
     """
 
     node_name: str
@@ -82,6 +86,9 @@ class NodeGpuSummary(Struct, frozen=True, kw_only=True):
     cluster_id: NodeId | None = None
     past_utilization_percent: float | None = None
     free_host: HostAmounts | None = None
+    total_shares: Count = 0
+    free_shares: Count = 0
+    note: str = ""
 
 
 class NodeSelection(View, frozen=True, kw_only=True, tag="scheduler.node_selection"):

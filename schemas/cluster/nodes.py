@@ -51,7 +51,9 @@ class NodeGpus(Struct, frozen=True, kw_only=True):
     Where `units_per_gpu` of the resource are one GPU, its `units` are counted too, and those of the
     memory that belongs to them (None: the node tells none). `whole_requested` GPUs of `requested`
     are pods' to themselves. `sharing`: a unit is a slice of a GPU,
-    and no pod has one to itself.
+    and no pod has one to itself. `is_refused`: what a unit is cannot be told, or is nothing that is
+    given out: neither whole GPUs nor parts; its `capacity` is the GPUs that are known to be there.
+    `note` is the label or name that says that a unit is no whole GPU, with what that means.
     """
 
     resource: str
@@ -68,6 +70,8 @@ class NodeGpus(Struct, frozen=True, kw_only=True):
     requested_memory_units: Count = 0
     sharing: GpuSharing | None = None
     whole_requested: Count = 0
+    is_refused: bool = False
+    note: str = ""
 
 
 class HostAmounts(Struct, frozen=True, kw_only=True):

@@ -575,7 +575,8 @@ export interface ClusterDeviceList {
  * `is_stale`: there were some, too old to decide on.
  *
  * With `cluster_id` the node is that Kubernetes cluster's, which counts its GPUs: as many are
- * `allocatable` as it has left, the least used. `gpu_uuid` null: nothing has read it.
+ * `allocatable` as it has left, the least used. `gpu_uuid` null: nothing has read it. `note` is why
+ * none of the node's is given out whole.
  */
 export interface ClusterGpu {
   node_name: string;
@@ -591,6 +592,7 @@ export interface ClusterGpu {
   has_metrics: boolean;
   is_stale: boolean;
   cluster_id: string | null;
+  note: string;
 }
 
 /** One GPU; null is unknown. */
@@ -639,7 +641,8 @@ export interface ClusterNode {
  * the node's label `kubernetes.io/hostname`. Without `resource` it is the cluster's to say. `units`
  * of it, and `memory_units` of the memory that belongs to it, are a part of one GPU; null: whole
  * ones, or as many of what the resource counts. `gpu_model` is what the node's labels call its
- * GPUs.
+ * GPUs. Where the cluster's own scheduler chooses, `avoided_hostnames` are nodes on which a unit of
+ * `resource` is not what is asked for.
  */
 export interface ClusterPlacement {
   /** a node's id: 1 to 128 letters, digits, - and _ */
@@ -653,6 +656,7 @@ export interface ClusterPlacement {
   units?: number | null;
   memory_units?: number | null;
   gpu_model?: string | null;
+  avoided_hostnames?: string[];
 }
 
 /**
@@ -3416,7 +3420,9 @@ export interface NodeAllocation {
  * A node's GPUs in brief; means count only GPUs with metrics, null if there are none.
  *
  * `past_utilization_percent` is the mean of late, in which what is 15 minutes old counts half.
- * `free_host` is what its pods leave beside GPUs; null: that is not known.
+ * `free_host` is what its pods leave beside GPUs; null: that is not known. Of GPUs that a plugin
+ * shares none is allocatable; they are `total_shares`. `note` is what says that they are shared, or
+ * why none of the node's GPUs is given out.
  */
 export interface NodeGpuSummary {
   node_name: string;
@@ -3429,6 +3435,9 @@ export interface NodeGpuSummary {
   cluster_id: string | null;
   past_utilization_percent: number | null;
   free_host: HostAmounts | null;
+  total_shares: number;
+  free_shares: number;
+  note: string;
 }
 
 /**
@@ -3441,6 +3450,9 @@ export interface NodeGpuSummary {
  * Where `units_per_gpu` of the resource are one GPU, its `units` are counted too, and those of the
  * memory that belongs to them (null: the node tells none). `whole_requested` GPUs of `requested`
  * are pods' to themselves. `sharing`: a unit is a slice of a GPU, and no pod has one to itself.
+ * `is_refused`: what a unit is cannot be told, or is nothing that is given out: neither whole GPUs
+ * nor parts; its `capacity` is the GPUs that are known to be there. `note` is the label or name
+ * that says that a unit is no whole GPU, with what that means.
  */
 export interface NodeGpus {
   resource: string;
@@ -3457,6 +3469,8 @@ export interface NodeGpus {
   requested_memory_units: number;
   sharing: GpuSharing | null;
   whole_requested: number;
+  is_refused: boolean;
+  note: string;
 }
 
 /** An operator has changed labels; `labels` are all that count for it from now on. */

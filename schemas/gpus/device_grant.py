@@ -82,7 +82,8 @@ class ClusterPlacement(Struct, frozen=True, kw_only=True):
     is the node's label `kubernetes.io/hostname`. Without `resource` it is the cluster's to say.
     `units` of it, and `memory_units` of the memory that belongs to it, are a part of one GPU; None:
     whole ones, or as many of what the resource counts.
-    `gpu_model` is what the node's labels call its GPUs.
+    `gpu_model` is what the node's labels call its GPUs. Where the cluster's own scheduler chooses,
+    `avoided_hostnames` are nodes on which a unit of `resource` is not what is asked for.
     """
 
     cluster_id: NodeId
@@ -95,3 +96,4 @@ class ClusterPlacement(Struct, frozen=True, kw_only=True):
     units: PositiveInt | None = None
     memory_units: PositiveInt | None = None
     gpu_model: str | None = None
+    avoided_hostnames: tuple[str, ...] = ()

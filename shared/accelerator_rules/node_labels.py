@@ -11,6 +11,28 @@ from shared.accelerator_rules.cuda_versions import CudaVersion
 MAJOR_LABEL: Final = "cuda-major-version"
 MINOR_LABEL: Final = "cuda-minor-version"
 SHARING_LABEL: Final = "nvidia.com/gpu.sharing-strategy"
+MPS_LABEL: Final = "nvidia.com/mps.capable"
+VIRTUAL_LABEL: Final = "nvidia.com/vgpu.present"
+INSTANCE_LABEL: Final = "nvidia.com/gpu.slices.gi"  # of MIG instances that count as nvidia.com/gpu
+GKE_SHARING_LABEL: Final = "cloud.google.com/gke-gpu-sharing-strategy"
+GKE_INSTANCE_LABEL: Final = "cloud.google.com/gke-gpu-partition-size"
+ACK_LABEL: Final = "ack.node.gpu.schedule"
+ALIYUN_LABEL: Final = "gpushare"
+# Labels of which a value says that a unit of nvidia.com/gpu is no whole GPU; (): any value does.
+DIVIDING_LABELS: Final[Mapping[str, tuple[str, ...]]] = {
+    SHARING_LABEL: ("time-slicing", "mps"),
+    MPS_LABEL: ("true",),
+    VIRTUAL_LABEL: ("true",),
+    INSTANCE_LABEL: (),
+    GKE_SHARING_LABEL: (),
+    GKE_INSTANCE_LABEL: (),
+    ACK_LABEL: ("cgpu", "share", "core_mem", "mps"),
+    ALIYUN_LABEL: ("true",),
+}
+# An operator's word for what a node's labels leave open.
+WHOLE_LABEL: Final = "gpusteward.io/gpus"
+IS_WHOLE: Final = "whole"
+IF_WHOLE: Final = f"if each is a whole GPU, label the node {WHOLE_LABEL}={IS_WHOLE}"
 _DIGITS: Final = 4
 
 
@@ -37,6 +59,29 @@ def cuda_terms(runtime: CudaVersion) -> list[dict[str, Any]]:
         same.append(_expression(MINOR_LABEL, "Gt", runtime.minor - 1))
     newer = [_expression(MAJOR_LABEL, "Gt", runtime.major)]
     return [{"matchExpressions": same}, {"matchExpressions": newer}]
+
+
+def is_divided(labels: Mapping[str, str], key: str) -> bool:
+    """Tell whether a node's label says that a unit of nvidia.com/gpu is no whole GPU."""
+    value = labels.get(key)
+    return value is not None and (value in DIVIDING_LABELS[key] or not DIVIDING_LABELS[key])
+
+
+def says_whole(labels: Mapping[str, str]) -> bool:
+    """Tell whether an operator says that each unit is a whole GPU."""
+    return labels.get(WHOLE_LABEL) == IS_WHOLE
+
+
+def whole_gpu_expressions() -> list[dict[str, Any]]:
+    """Return what a node's labels have to match so that none says that its GPUs are divided; a node
+    without such labels matches.
+    """
+    return [
+        {"key": key, "operator": "NotIn", "values": list(values)}
+        if values
+        else {"key": key, "operator": "DoesNotExist"}
+        for key, values in DIVIDING_LABELS.items()
+    ]
 
 
 def _expression(key: str, operator: str, value: int) -> dict[str, Any]:

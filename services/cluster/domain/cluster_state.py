@@ -1,6 +1,7 @@
 """All nodes with GPUs as one view, kept up to date object by object."""
 
 import fnmatch
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Final
@@ -20,7 +21,14 @@ from schemas.cluster.nodes import (
 )
 from services.cluster.domain.counted_gpus import count_gpus
 from services.cluster.domain.device_pools import DevicePools, ReservationOf
-from services.cluster.domain.objects import Metadata, Node, Pod, ResourceClaim, ResourceSlice
+from services.cluster.domain.objects import (
+    Metadata,
+    Node,
+    Pod,
+    ResourceClaim,
+    ResourceSlice,
+)
+from services.cluster.domain.offers import DIVIDERS, REGISTERS, NodeFacts, read_offer
 from services.cluster.domain.pod_requests import (
     effective_request,
     holds_its_node,
@@ -34,6 +42,7 @@ from shared.accelerator_rules.quantities import whole
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 MODEL_LABEL: Final = "nvidia.com/gpu.product"
+SHARED_ENDING: Final = "-SHARED"  # of a model whose GPUs a plugin shares
 MEMORY_LABEL: Final = "nvidia.com/gpu.memory"
 OF_HOST: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 
@@ -51,8 +60,8 @@ class Counted(Struct, frozen=True):
         )
 
     def is_kept(self, resource: str) -> bool:
-        """Tell whether it counts GPUs, or the memory of parts of them."""
-        return is_memory(resource) or self.is_gpu(resource)
+        """Tell whether it counts GPUs, the memory of parts of them, or GPUs that are divided."""
+        return is_memory(resource) or resource in DIVIDERS or self.is_gpu(resource)
 
 
 class _Hold(Struct, frozen=True):
@@ -226,13 +235,15 @@ class ClusterState:
         node = self._nodes.get(name)
         if node is None:
             return None
-        gpus = (*self._counted_gpus(name, node), *self._published_gpus(name))
+        facts = self._facts(name, node)
+        gpus = (*self._counted_gpus(name, node, facts), *self._published_gpus(name, facts))
         if not gpus:
             return None
         labels = node.metadata.labels
         shares = [share for _, share in self.pools.shares(name)]
         # Labels of Feature Discovery stay behind, stale, where a DRA driver took its place.
-        model = next((each.model for each in shares if each.model), labels.get(MODEL_LABEL))
+        told = labels.get(MODEL_LABEL, "").removesuffix(SHARED_ENDING) or None
+        model = next((each.model for each in shares if each.model), told)
         memory_mb = next((each.memory_mb for each in shares if each.memory_mb), None)
         readings = self._readings.get(name)
         return ClusterNode(
@@ -257,20 +268,45 @@ class ClusterState:
             labels=labels,
         )
 
-    def _counted_gpus(self, name: str, node: Node) -> list[NodeGpus]:
+    def _facts(self, name: str, node: Node) -> NodeFacts:
+        devices: Counter[str] = Counter()
+        usable: Counter[str] = Counter()
+        reused = set()
+        for driver, share in self.pools.shares(name):
+            devices[driver] += share.capacity
+            usable[driver] += share.allocatable
+            if share.is_reused:
+                reused.add(driver)
+        return NodeFacts(
+            labels=node.metadata.labels,
+            annotations=node.metadata.annotations,
+            capacity=_units(node.status.capacity) | devices,
+            allocatable=_units(node.status.allocatable) | usable,
+            reused=frozenset(reused),
+        )
+
+    def _counted_gpus(self, name: str, node: Node, facts: NodeFacts) -> list[NodeGpus]:
         holds = list(self._holds_of_node.get(name, {}).values())
         named = (
             node.status.capacity.keys()
             | node.status.allocatable.keys()
             | {resource for hold in holds for resource in hold.requests}
         )
+        asked = [(each.requests, each.reservation_id) for each in holds]
         counted = [
-            count_gpus(resource, node, [(each.requests, each.reservation_id) for each in holds])
+            count_gpus(resource, node, read_offer(resource, facts), asked)
             for resource in sorted(filter(self._counted.is_gpu, named))
+            if facts.capacity.get(resource)
+            or facts.allocatable.get(resource)
+            or any(resource in requests for requests, _ in asked)
         ]
-        return [each for each in counted if each.capacity or each.allocatable or each.requested]
+        return [
+            each
+            for each in counted
+            if each.is_refused or each.capacity or each.allocatable or each.requested
+        ]
 
-    def _published_gpus(self, name: str) -> list[NodeGpus]:
+    def _published_gpus(self, name: str, facts: NodeFacts) -> list[NodeGpus]:
         found: dict[str, NodeGpus] = {}
         for driver, share in self.pools.shares(name):
             if not share.capacity:
@@ -288,7 +324,17 @@ class ClusterState:
                     for each in before.by_reservation.keys() | share.by_reservation.keys()
                 },
             )
-        return list(found.values())
+        offers = {driver: read_offer(driver, facts) for driver in found}
+        return [
+            replace(gpus, allocatable=0, is_refused=True, note=offers[driver].note)
+            if offers[driver].is_refused
+            else gpus
+            for driver, gpus in found.items()
+        ]
+
+
+def _units(quantities: Mapping[str, str]) -> dict[str, int]:
+    return {name: whole(each) for name, each in quantities.items() if name not in OF_HOST}
 
 
 def _key(metadata: Metadata) -> tuple[str, str]:
@@ -305,8 +351,10 @@ def _what_counts(node: Node, counted: Counted) -> Node:
             if name in OF_HOST or counted.is_kept(name)
         }
 
+    metadata = node.metadata
+    registers = {key: metadata.annotations[key] for key in REGISTERS if key in metadata.annotations}
     return Node(
-        metadata=node.metadata,
+        metadata=replace(metadata, annotations=registers),
         spec=node.spec,
         status=replace(
             node.status,

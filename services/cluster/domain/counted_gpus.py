@@ -2,32 +2,22 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final
 from uuid import UUID
 
 from schemas.base import LARGEST_INTEGER
-from schemas.cluster.nodes import GpuSharing, GpuSupply, NodeGpus
+from schemas.cluster.nodes import GpuSupply, NodeGpus
 from services.cluster.domain.objects import Node
-from shared.accelerator_rules.modes import (
-    GPU_RESOURCE,
-    SHARED_GPU_RESOURCE,
-    memory_resource_of,
-    units_per_gpu,
-)
-from shared.accelerator_rules.node_labels import SHARING_LABEL
+from services.cluster.domain.offers import Offer
+from shared.accelerator_rules.modes import memory_resource_of
 from shared.accelerator_rules.quantities import whole
-
-REPLICAS_LABEL: Final = "nvidia.com/gpu.replicas"
-COUNT_LABEL: Final = "nvidia.com/gpu.count"
 
 Hold = tuple[Mapping[str, int], UUID | None]  # units by resource, and whose
 
 
-def count_gpus(resource: str, node: Node, holds: Sequence[Hold]) -> NodeGpus:
+def count_gpus(resource: str, node: Node, offer: Offer, holds: Sequence[Hold]) -> NodeGpus:
     """Return a resource of the node with what its pods hold of it."""
-    sharing = _sharing(resource, node.metadata.labels)
+    sharing, per_gpu = offer.sharing, offer.per_gpu
     capacity = whole(node.status.capacity.get(resource, ""))
-    per_gpu = _per_gpu(resource, capacity, sharing, node.metadata.labels)
     allocatable = whole(node.status.allocatable.get(resource, ""))
     asked = [(held[resource], owner) for held, owner in holds if held.get(resource)]
     gpus_by_owner: Counter[UUID] = Counter()
@@ -42,8 +32,8 @@ def count_gpus(resource: str, node: Node, holds: Sequence[Hold]) -> NodeGpus:
     return NodeGpus(
         resource=resource,
         supply=GpuSupply.DEVICE_PLUGIN,
-        capacity=_count(capacity // per_gpu),
-        allocatable=_count(allocatable // per_gpu),
+        capacity=_count(offer.gpus if offer.is_refused else capacity // per_gpu),
+        allocatable=0 if offer.is_refused else _count(allocatable // per_gpu),
         requested=_count(sum(-(-units // per_gpu) for units, _ in asked)),
         by_reservation=dict(gpus_by_owner),
         units_per_gpu=per_gpu,
@@ -62,29 +52,9 @@ def count_gpus(resource: str, node: Node, holds: Sequence[Hold]) -> NodeGpus:
             if is_divided and sharing is None
             else 0
         ),
+        is_refused=offer.is_refused,
+        note=offer.note,
     )
-
-
-def _sharing(resource: str, labels: Mapping[str, str]) -> GpuSharing | None:
-    """Tell how NVIDIA's plugin shares what it counts there, by GPU Feature Discovery's label."""
-    if resource not in {GPU_RESOURCE, SHARED_GPU_RESOURCE}:
-        return None
-    told = labels.get(SHARING_LABEL, "")
-    if told in set(GpuSharing):
-        return GpuSharing(told)
-    return GpuSharing.TIME_SLICING if resource == SHARED_GPU_RESOURCE else None
-
-
-def _per_gpu(
-    resource: str, capacity: int, sharing: GpuSharing | None, labels: Mapping[str, str]
-) -> int:
-    """Return how many units are one GPU; of slices by Feature Discovery's count, or replicas."""
-    if sharing is None:
-        return units_per_gpu(resource)
-    gpus = whole(labels.get(COUNT_LABEL, ""))
-    if gpus and capacity and capacity % gpus == 0:
-        return capacity // gpus
-    return max(1, whole(labels.get(REPLICAS_LABEL, "")))
 
 
 def _count(value: int) -> int:

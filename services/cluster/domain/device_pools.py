@@ -12,14 +12,16 @@ from shared.accelerator_rules.quantities import mebibytes, whole
 
 PoolKey = tuple[str, str]  # driver, pool
 Counters = dict[tuple[str, str], int]  # by counter set and counter
-WHOLE_GPU: Final = "gpu"  # of a device's attribute `type`; others are parts of one
+WHOLE_GPU: Final = frozenset({"gpu", "amdgpu"})  # of attribute `type`; others are parts of one
 UNUSABLE: Final = frozenset({"NoSchedule", "NoExecute"})
 T = TypeVar("T")
 ReservationOf = Callable[[Mapping[str, str]], UUID | None]
 
 
 class PoolShare(Struct, frozen=True):
-    """What a pool has on one node. `free` is how many could be given out together for certain."""
+    """What a pool has on one node. `free` is how many could be given out together for certain;
+    `is_reused`: several claims may be given one.
+    """
 
     capacity: int
     allocatable: int
@@ -27,6 +29,7 @@ class PoolShare(Struct, frozen=True):
     by_reservation: dict[UUID, int]
     model: str | None
     memory_mb: int | None
+    is_reused: bool = False
 
 
 class _Given(Struct, frozen=True):
@@ -240,6 +243,7 @@ def _share(
         ),
         model=_text(key[0], first, "productName"),
         memory_mb=mebibytes(memory.value) if memory is not None else None,
+        is_reused=any(each.allow_multiple_allocations for each in gpus),
     )
 
 
@@ -279,7 +283,8 @@ def _drawn(device: Device) -> Counters:
 
 
 def _is_whole_gpu(driver: str, device: Device) -> bool:
-    return _text(driver, device, "type") in {None, WHOLE_GPU}
+    kind = _text(driver, device, "type")
+    return kind is None or kind in WHOLE_GPU
 
 
 def _text(driver: str, device: Device, name: str) -> str | None:

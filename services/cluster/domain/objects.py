@@ -20,6 +20,12 @@ class Metadata(_Object, frozen=True):
     labels: dict[str, str] = {}
 
 
+class NodeMetadata(Metadata, frozen=True):
+    """Beside it annotations, by which plugins register GPUs."""
+
+    annotations: dict[str, str] = {}
+
+
 class Taint(_Object, frozen=True):
     key: str = ""
     value: str = ""
@@ -43,7 +49,7 @@ class NodeStatus(_Object, frozen=True):
 
 
 class Node(_Object, frozen=True):
-    metadata: Metadata
+    metadata: NodeMetadata
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
@@ -121,7 +127,10 @@ class DeviceTaint(_Object, frozen=True):
 
 
 class Device(_Object, frozen=True):
+    """With `allow_multiple_allocations` several claims may be given it, each a part."""
+
     name: str = ""
+    allow_multiple_allocations: bool | None = None
     attributes: dict[str, Attribute] = {}
     capacity: dict[str, Capacity] = {}
     consumes_counters: list[CounterConsumption] = []

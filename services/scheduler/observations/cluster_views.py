@@ -20,9 +20,11 @@ from schemas.cluster.nodes import (
     ClusterNode,
     ClusterView,
     GetCluster,
+    ReadingsSource,
 )
 from schemas.scheduler.reasons import Reason, ReasonCode
 from services.scheduler.domain.clusters.choice import Cluster
+from services.scheduler.domain.clusters.divided import doubt_units
 from services.scheduler.domain.clusters.node_gpus import (
     NO_METRICS,
     STALE,
@@ -128,8 +130,8 @@ class ClusterViews:
         return [
             Cluster(
                 cluster_id=cluster_id,
-                nodes=view.nodes or {},
-                loads={node.name: self._load(view, node, now) for node in nodes.values()},
+                nodes={name: doubt_units(node, loads[name]) for name, node in nodes.items()},
+                loads=loads,
                 past_use={
                     node.name: mean
                     for node in nodes.values()
@@ -139,6 +141,7 @@ class ClusterViews:
             )
             for cluster_id, view in sorted(self._views.items())
             for nodes in (view.nodes or {},)
+            for loads in ({name: self._load(view, node, now) for name, node in nodes.items()},)
         ]
 
     def _load(self, view: _View, node: ClusterNode, now: datetime) -> NodeLoad:
@@ -152,10 +155,11 @@ class ClusterViews:
         if not is_fresh and node.readings_at is not None:
             if now - node.readings_at > timedelta(seconds=READINGS_SECONDS):
                 return STALE
-            return _remembered(view, node.name, node.readings)
+            is_all = node.readings_source is ReadingsSource.DCGM
+            return _remembered(view, node.name, node.readings, is_all=is_all)
         if reading is None:
             return NO_METRICS
-        return _remembered(view, node.name, reading) if is_fresh else STALE
+        return _remembered(view, node.name, reading, is_all=True) if is_fresh else STALE
 
     def _query_soon(self, cluster_id: NodeId, view: _View) -> None:
         if not view.is_queried:
@@ -245,15 +249,16 @@ def _blocked(cluster_id: NodeId, view: _View, now: float) -> Reason | None:
 
 
 def _remembered(
-    view: _View, name: str, of: NodeReading | tuple[ClusterGpuReading, ...]
+    view: _View, name: str, of: NodeReading | tuple[ClusterGpuReading, ...], *, is_all: bool
 ) -> NodeLoad:
     known = view.loads.get(name)
     if known is not None and known[0] is of:
         return known[1]
     if isinstance(of, NodeReading):
-        load = NodeLoad.of([_load_of(gpu, uuid in of.in_pods) for uuid, gpu in of.gpus.items()])
+        gpus = [_load_of(gpu, uuid in of.in_pods) for uuid, gpu in of.gpus.items()]
     else:
-        load = NodeLoad.of([_reported_load(gpu) for gpu in of])
+        gpus = [_reported_load(gpu) for gpu in of]
+    load = NodeLoad.of(gpus, is_all=is_all)
     view.loads[name] = (of, load)
     return load
 

@@ -3,6 +3,8 @@ makes, on nodes that pods of others have booked.
 """
 
 import asyncio
+import json
+import os
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -12,7 +14,13 @@ from typing import Any
 
 import pytest
 
-from schemas.cluster.node_selection import GetNodeSummaries, NodeSummaries
+from schemas.cluster.node_selection import (
+    GetNodeSummaries,
+    NodeGpuSummary,
+    NodeSelection,
+    NodeSummaries,
+    SelectNode,
+)
 from schemas.cluster.nodes import GpuSupply
 from schemas.executor.attempts import FailureKind, Runtime
 from schemas.scheduler.reservations import ReservationGranted
@@ -35,6 +43,7 @@ from tests.support.kubernetes.nodes import (
     claim_template,
     make_device_plugin_nodes,
     make_dra_nodes,
+    node_object,
     on_node,
     pod_object,
 )
@@ -195,3 +204,76 @@ async def test_a_node_that_is_lost_before_its_pod_is_bound_is_told_and_the_next_
     assert again.cluster is not None
     assert again.cluster.node_name not in (None, lost)
     assert await deployed.nodes() == {str(again.reservation_id): again.cluster.node_name}
+
+
+RECORDED = (
+    Path(os.environ.get("GPUSTEWARD_TEST_DATA", "nowhere")) / "cases/h01-node-timesliced.json"
+)
+SLICES = {"resource": "nvidia.com/gpu", "units": 1}
+
+
+def recorded_node() -> Object:
+    """Return the node from the field, a T4 of twelve shares, with what its record leaves out."""
+    node: Object = json.loads(RECORDED.read_text())
+    for amounts in (node["status"]["capacity"], node["status"]["allocatable"]):
+        amounts |= {"cpu": "32", "memory": "128Gi", "pods": "110"}
+    return {"apiVersion": "v1", "kind": "Node", **node}
+
+
+@pytest.mark.skipif(
+    not RECORDED.exists(), reason="needs a node from the field: set GPUSTEWARD_TEST_DATA"
+)
+async def test_whole_gpus_are_never_of_a_shared_board_whoever_chooses(deployed: Deployed) -> None:
+    """Neither our choice nor kube-scheduler's binds them to a unit that is no GPU."""
+    api, around, view = deployed.api, deployed.around, deployed.view
+    registered = {"hami.io/node-nvidia-register": "GPU-1,10,15360,100,Tesla T4,0,true:"}
+    hami = node_object("hami", gpus=10)
+    for key in [each for each in hami["metadata"]["labels"] if each.startswith("nvidia.com/")]:
+        del hami["metadata"]["labels"][key]
+    hami["metadata"]["annotations"] = registered
+    await api.create_all([recorded_node(), hami])
+    await eventually(lambda: len(view.nodes) == 2 and view.is_complete)
+
+    # By an agent that reads the one board, too.
+    labels = {CLUSTER_LABEL: CLUSTER}
+    busy = [FakeGpu("GPU-t4", 0, name="Tesla T4", utilization_percent=100.0)]
+    await around.add_node("t4-node", busy, labels=labels, executor=False)
+    await around.known("t4-node", 1)
+    whole = await deployed.granted(1)
+    engine = await deployed.start(whole)
+    with pytest.raises(AttemptFailed) as failed:
+        await engine.until_ready(5.0)
+
+    share = await deployed.granted(1, **SLICES)
+    await deployed.start(share)
+    await until_bound(api, 1)
+    selected = await around.bus.query(SelectNode(required_gpus=1), NodeSelection)
+
+    async def summaries() -> dict[str, NodeGpuSummary]:
+        return (await around.bus.query(GetNodeSummaries(), NodeSummaries)).nodes
+
+    async def is_counted() -> bool:
+        return (await summaries())["t4-node"].free_shares == 11
+
+    await eventually(is_counted, within_seconds=30, what="the share")
+    found = await summaries()
+    await make_device_plugin_nodes(api, ["whole"])
+    await until_bound(api, 2)
+
+    assert whole.cluster is not None
+    assert share.cluster is not None
+    assert (whole.cluster.node_name, whole.cluster.avoided_hostnames) == (None, ("hami",))
+    sign = "t4-node: nvidia.com/gpu.sharing-strategy=time-slicing: a unit of nvidia.com/gpu is one"
+    assert sign in whole.cluster.message
+    assert "hami: annotation hami.io/node-nvidia-register" in whole.cluster.message
+    assert failed.value.failure.kind is FailureKind.UNSCHEDULABLE
+    assert share.cluster.node_name == "t4-node"
+    assert (selected.node_id, sign in selected.message) == (None, True)
+    assert {
+        name: (each.total_gpus, each.idle_gpu_count, each.total_shares, each.has_metrics)
+        for name, each in found.items()
+    } == {"t4-node": (1, 0, 12, True), "hami": (1, 0, 0, False)}
+    assert await deployed.nodes() == {
+        str(whole.reservation_id): "whole",
+        str(share.reservation_id): "t4-node",
+    }

@@ -572,6 +572,9 @@ def counted(known: dict[tuple[str, str], Object]) -> dict[str, dict[str, tuple[i
                 has, _, holds = found.setdefault(name, {}).get(DRIVER, (0, 0, 0))
                 total = has + len(devices)
                 found[name][DRIVER] = (total, total, holds + len(given.intersection(devices)))
+        of_node = found.get(name, {})
+        if of_node.keys() == {GPU, DRIVER} and gpus:  # both give out the same GPUs: neither may
+            found[name] = {by: (has, 0, holds) for by, (has, _, holds) in of_node.items()}
     return found
 
 

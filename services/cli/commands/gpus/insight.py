@@ -155,6 +155,7 @@ def cluster(
             for gpu in status.gpus
         ]
         headings = ["node", "gpu", "name", "allocatable", "util %", "memory %", "temp C"]
+        notes = {gpu.node_name: gpu.note for gpu in status.gpus if gpu.note}
     else:
         summaries = target.ask(
             lambda client: client.node_summaries(
@@ -162,21 +163,28 @@ def cluster(
             )
         )
         shown = summaries
+        has_shares = any(node.total_shares for node in summaries.nodes.values())
         rows = [
             [
-                node.node_name,
+                name,
                 str(node.idle_gpu_count),
                 str(node.allocatable_gpus),
                 str(node.total_gpus),
+                *([f"{node.free_shares}/{node.total_shares}"] if has_shares else []),
                 number(node.avg_utilization_percent, 1),
                 number(node.avg_memory_usage_percent, 1),
             ]
-            for node in summaries.nodes.values()
+            for name, node in summaries.nodes.items()
         ]
-        headings = ["node", "idle", "allocatable", "GPUs", "util %", "memory %"]
+        of_shares = ["free shares"] if has_shares else []
+        headings = ["node", "idle", "allocatable", "GPUs", *of_shares, "util %", "memory %"]
+        notes = {name: node.note for name, node in summaries.nodes.items() if node.note}
     numeric = frozenset(headings) - {"node", "name", "allocatable"}
     table = Table(headings, rows, numeric=numeric, shortened=frozenset({"name"}))
     print_list(shown, table, "no node of this choice has a GPU", as_json=target.as_json)
+    if not target.as_json:
+        for name, note in notes.items():
+            click.echo(f"{name}: {note}")
 
 
 @click.command("select-node")

@@ -25,7 +25,7 @@ from shared.accelerator_rules.advice import advised_environment
 from shared.accelerator_rules.cuda_versions import image_cuda, runtime_cuda
 from shared.accelerator_rules.device_policies import devices_of
 from shared.accelerator_rules.modes import DEVICE_CLASS, GPU_RESOURCE
-from shared.accelerator_rules.node_labels import cuda_terms
+from shared.accelerator_rules.node_labels import cuda_terms, whole_gpu_expressions
 from shared.kubernetes.names import label_value
 from shared.kubernetes.ome import ENGINE_CONTAINER, HOSTNAME_LABEL, OME_VERSION
 from shared.labels import (
@@ -365,11 +365,28 @@ class _Maker:
         return made
 
     def _node_terms(self) -> list[Object]:
-        """The node that was chosen; where none was, those whose driver serves the image."""
+        """The node that was chosen; where none was, those whose GPUs are not divided, and whose
+        driver serves the image.
+        """
         if (hostname := self._plan.placement.hostname) is not None:
             chosen = {"key": HOSTNAME_LABEL, "operator": "In", "values": [hostname]}
             return [{"matchExpressions": [chosen]}]
+        whole = self._whole_gpus()
         cuda = image_cuda(self._plan.reference, (), {})
         if cuda is None or not self._settings.cluster_cuda_labels:
+            return [{"matchExpressions": whole}] if whole else []
+        terms = cuda_terms(runtime_cuda(cuda))
+        return [{"matchExpressions": [*each["matchExpressions"], *whole]} for each in terms]
+
+    def _whole_gpus(self) -> list[Object]:
+        """Keep off nodes on which a unit of the resource is a share, or a part, of a GPU."""
+        placement = self._plan.placement
+        if placement.units is not None:
             return []
-        return cuda_terms(runtime_cuda(cuda))
+        is_nvidia = placement.resource in {None, GPU_RESOURCE}
+        expressions = whole_gpu_expressions() if is_nvidia else []
+        if avoided := placement.avoided_hostnames:
+            expressions.append(
+                {"key": HOSTNAME_LABEL, "operator": "NotIn", "values": list(avoided)}
+            )
+        return expressions

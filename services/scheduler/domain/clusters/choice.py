@@ -19,6 +19,11 @@ from schemas.cluster.nodes import ClusterNode, GpuSupply, HostAmounts, NodeGpus
 from schemas.gpus.device_grant import ClusterPlacement
 from schemas.gpus.gpu_request import ClusterRequest, GpuRequest, NodeRanking
 from schemas.scheduler.reasons import Reason, ReasonCode
+from services.scheduler.domain.clusters.divided import (
+    avoided_hostnames,
+    divided_gpus,
+    divided_words,
+)
 from services.scheduler.domain.clusters.holdings import ClusterHolding, HeldOfNodes
 from services.scheduler.domain.clusters.host_room import (
     free_host,
@@ -35,7 +40,12 @@ from services.scheduler.domain.clusters.node_gpus import (
     gpus_of,
     takes_pods,
 )
-from services.scheduler.domain.clusters.parts import part_of, part_words, parts_free
+from services.scheduler.domain.clusters.parts import (
+    PartNeed,
+    part_of,
+    part_words,
+    parts_free,
+)
 from services.scheduler.domain.clusters.wishes import has_wishes, liking, restricts, suits
 from services.scheduler.domain.node_selection import sentence
 
@@ -155,7 +165,8 @@ class ClusterFleet:
         most = max((each.free_gpus.idle for each in suitable), default=0)
         what = _idle_gpus(request.gpus) if part is None else part_words(wanted.resource, part)
         asked = f"{what}{room_words(host_needs(request))}"
-        why = f"no node has {asked}; the most that one has is {most}"
+        divided = _divided_words(request, wanted, usable)
+        why = f"no node has {asked}; the most that one has is {most}{divided}"
         if not restricts(request, wanted):
             return _leave(request, wanted, usable, why)
         # The choice is not all Kubernetes': the best of those that may be taken, idle or not.
@@ -166,20 +177,43 @@ class ClusterFleet:
         is_by_name = wanted.node_names or not request.gpu_models
         code = ReasonCode.NODE_MISMATCH if is_by_name else ReasonCode.MODEL_MISMATCH
         names = ", ".join(each.cluster_id for each in usable)
-        return (Reason(code=code, message=f"no node that is asked for takes pods in {names}"),)
+        says = f"no node that is asked for takes pods in {names}{divided}"
+        return (Reason(code=code, message=says),)
 
     def summaries(self, thresholds: Thresholds) -> dict[str, NodeGpuSummary]:
-        """Every node with whole GPUs, by its name; under `cluster/name` if several have it."""
+        """Every node with GPUs, whole or divided, by its name; under `cluster/name` if several have
+        it. Of divided ones none is free as a whole.
+        """
         found: dict[str, NodeGpuSummary] = {}
         for cluster in self.known:
             for node in cluster.nodes.values():
-                gpus = gpus_of(node, None)
+                gpus, divided = gpus_of(node, None), divided_gpus(node)
+                if gpus is None and divided is None:
+                    continue
+                free_gpus = FreeGpus(0, 0)
                 if gpus is not None:
                     free_gpus = self.free_gpus(cluster, node, gpus, thresholds)
-                    host = self._free_host(cluster, node)
-                    name = f"{cluster.cluster_id}/{node.name}" if node.name in found else node.name
-                    found[name] = _summary(cluster, node, gpus, free_gpus, host)
+                host = self._free_host(cluster, node)
+                name = f"{cluster.cluster_id}/{node.name}" if node.name in found else node.name
+                summary = _summary(cluster, node, gpus or divided, free_gpus, host)
+                found[name] = self._with_divided(summary, cluster, node, divided)
         return found
+
+    def _with_divided(
+        self,
+        summary: NodeGpuSummary,
+        cluster: Cluster,
+        node: ClusterNode,
+        divided: NodeGpus | None,
+    ) -> NodeGpuSummary:
+        if divided is None:
+            return summary
+        shares = divided.allocatable_units if divided.sharing is not None else 0
+        free = 0
+        if shares and takes_pods(node):
+            held = self._held.parts((cluster.cluster_id, node.name, divided.resource))
+            free = parts_free(divided, PartNeed(1), held)
+        return replace(summary, total_shares=shares, free_shares=free, note=divided.note)
 
     def free_gpus(
         self, cluster: Cluster, node: ClusterNode, gpus: NodeGpus, thresholds: Thresholds
@@ -283,16 +317,28 @@ def _leave(
     in_parts = part_of(request) is not None
     left = [(each, _most_left(each, wanted.resource, in_parts=in_parts)) for each in clusters]
     chosen, gpus = min(left, key=lambda each: (-_left(each[1]), each[0].cluster_id))
+    resource = gpus.resource if gpus is not None else wanted.resource
     placement = ClusterPlacement(
         cluster_id=chosen.cluster_id,
         gpus=request.gpus,
-        resource=gpus.resource if gpus is not None else wanted.resource,
+        resource=resource,
         supply=gpus.supply if gpus is not None else GpuSupply.DEVICE_PLUGIN,
         message=f"{LEFT}: {why}",
         units=wanted.units,
         memory_units=wanted.memory_units,
+        avoided_hostnames=(() if in_parts else avoided_hostnames(chosen.nodes.values(), resource)),
     )
     return Choice(placement=placement)
+
+
+def _divided_words(request: GpuRequest, wanted: ClusterRequest, clusters: Iterable[Cluster]) -> str:
+    nodes = (
+        node
+        for cluster in clusters
+        for node in cluster.nodes.values()
+        if suits(node, request, wanted)
+    )
+    return divided_words(nodes, wanted.resource, in_parts=part_of(request) is not None)
 
 
 def _is_named(cluster: Cluster, request: GpuRequest, wanted: ClusterRequest) -> bool:
@@ -330,14 +376,14 @@ def _left(gpus: NodeGpus | None) -> int:
 def _summary(
     cluster: Cluster,
     node: ClusterNode,
-    gpus: NodeGpus,
+    gpus: NodeGpus | None,
     free_gpus: FreeGpus,
     host: HostAmounts | None,
 ) -> NodeGpuSummary:
     load = cluster.loads.get(node.name, NO_METRICS)
     return NodeGpuSummary(
         node_name=node.name,
-        total_gpus=gpus.capacity,
+        total_gpus=gpus.capacity if gpus is not None else 0,
         allocatable_gpus=free_gpus.free,
         idle_gpu_count=free_gpus.idle,
         avg_utilization_percent=load.mean_utilization_percent,

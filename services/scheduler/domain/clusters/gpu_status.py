@@ -9,7 +9,8 @@ from schemas.base import NodeId
 from schemas.cluster.node_selection import ClusterGpu
 from schemas.cluster.nodes import ClusterNode, NodeGpus
 from services.scheduler.domain.clusters.choice import Cluster, ClusterFleet
-from services.scheduler.domain.clusters.node_gpus import NO_METRICS, Thresholds, gpus_of
+from services.scheduler.domain.clusters.divided import divided_gpus
+from services.scheduler.domain.clusters.node_gpus import NO_METRICS, Thresholds, gpus_of, is_meant
 
 _ANY = Thresholds(100.0, 100.0)
 
@@ -25,10 +26,11 @@ def gpu_status(own: Sequence[ClusterGpu], fleet: ClusterFleet) -> list[ClusterGp
     found: list[ClusterGpu] = []
     for cluster in fleet.known:
         for node in cluster.nodes.values():
-            gpus = gpus_of(node, None)
+            gpus = gpus_of(node, None) or divided_gpus(node)
             by_agent = read.pop(node.node_id, [])
             if gpus is not None:
-                free = fleet.free_gpus(cluster, node, gpus, _ANY).free
+                is_whole = is_meant(gpus)
+                free = fleet.free_gpus(cluster, node, gpus, _ANY).free if is_whole else 0
                 found += _of_node(cluster, node, gpus, by_agent, free)
     found += (gpu for gpus in read.values() for gpu in gpus)
     return sorted(
@@ -64,6 +66,7 @@ def _of_node(
             cluster_id=cluster.cluster_id,
             allocatable=place < free,
             is_stale=is_stale,
+            note=gpus.note,
         )
         for place, gpu in enumerate(least_used)
     ]

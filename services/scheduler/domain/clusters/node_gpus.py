@@ -33,20 +33,24 @@ class GpuLoad(NamedTuple):
 class NodeLoad(Struct, frozen=True, kw_only=True):
     """Readings of a node's GPUs; those that are too old are left out.
 
-    Means are of the known values, None without any.
+    Means are of the known values, None without any. `boards` is how many GPUs the node has, where
+    all of them are read.
     """
 
     gpus: tuple[GpuLoad, ...] = ()
     is_stale: bool = False
     mean_utilization_percent: float | None = None
     mean_memory_percent: float | None = None
+    boards: int | None = None
     # By thresholds, which are mostly the same; an object's readings never change.
     _busy: dict[Thresholds, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, gpus: Sequence[GpuLoad]) -> "NodeLoad":
+    def of(cls, gpus: Sequence[GpuLoad], *, is_all: bool = False) -> "NodeLoad":
+        """Return readings of some of a node's GPUs, or with `is_all` of each."""
         return cls(
             gpus=tuple(gpus),
+            boards=len(gpus) or None if is_all else None,
             mean_utilization_percent=mean_of_known([gpu.utilization_percent for gpu in gpus]),
             mean_memory_percent=mean_of_known([gpu.memory_percent for gpu in gpus]),
         )
@@ -98,22 +102,25 @@ def gpus_of(node: ClusterNode, resource: str | None, *, in_parts: bool = False) 
     """The node's GPUs of this name; None: whole ones, by the name that has the most left.
 
     Where a device plugin shares each GPU among pods, what it counts are slices: `in_parts` alone
-    means them, and a GPU that is not shared has no slices.
+    means them, and a GPU that is not shared has no slices. What is refused is never meant.
     """
     if resource is None and not in_parts and len(node.gpus) == 1:  # nearly every node
         only = node.gpus[0]
-        return only if only.sharing is None and only.resource in WHOLE_GPUS else None
+        return only if only.resource in WHOLE_GPUS and is_meant(only) else None
     if resource is not None:
         named = next((each for each in node.gpus if each.resource == resource), None)
-        return named if named is not None and _is_meant(named, in_parts=in_parts) else None
-    whole = [each for each in node.gpus if each.resource in WHOLE_GPUS and each.sharing is None]
+        return named if named is not None and is_meant(named, in_parts=in_parts) else None
+    whole = [each for each in node.gpus if each.resource in WHOLE_GPUS and is_meant(each)]
     return max(whole, key=lambda each: each.allocatable - each.requested, default=None)
 
 
-def _is_meant(gpus: NodeGpus, *, in_parts: bool) -> bool:
+def is_meant(gpus: NodeGpus, *, in_parts: bool = False) -> bool:
+    """Tell whether a request for whole GPUs, or for parts of them, may have these."""
+    if gpus.is_refused:
+        return False
     if in_parts:
         return gpus.sharing is not None or gpus.units_per_gpu > 1
-    return gpus.sharing is None or gpus.resource not in WHOLE_GPUS
+    return gpus.sharing is None
 
 
 def free_gpus_of(

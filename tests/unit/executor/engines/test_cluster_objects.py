@@ -36,6 +36,7 @@ from services.executor.runtimes.kubernetes.objects import (
     objects_of,
 )
 from services.executor.settings import ExecutorSettings
+from shared.accelerator_rules.node_labels import whole_gpu_expressions
 from tests.support.worlds.executor import NODE, make_start
 from tests.support.worlds.runtime_launches import launch_of
 
@@ -287,10 +288,31 @@ def test_what_an_engine_compiles_goes_to_its_own_directory_of_the_volume_and_now
     assert "/var/cache/compiled" not in str(without)
 
 
-def test_the_clusters_own_scheduler_chooses_where_no_node_was_chosen(tmp_path: Path) -> None:
-    deployment = made(tmp_path, place={"node_name": None, "hostname": None})[0][-1]
+def node_terms(directory: Path, **place: Any) -> Any:
+    """Return the terms of which a node has to match one, where none was chosen; None: any may."""
+    deployment = made(directory, place={"node_name": None, "hostname": None, **place})[0][-1]
+    affinity = deployment["spec"]["template"]["spec"].get("affinity")
+    if affinity is None:
+        return None
+    (required,) = affinity["nodeAffinity"].values()
+    return required["nodeSelectorTerms"]
 
-    assert "affinity" not in deployment["spec"]["template"]["spec"]
+
+def test_the_clusters_own_scheduler_keeps_whole_gpus_off_divided_ones(tmp_path: Path) -> None:
+    by_name = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["h2"]}
+    mig = "nvidia.com/mig-1g.10gb"
+
+    assert node_terms(tmp_path, resource="nvidia.com/gpu") == [
+        {"matchExpressions": whole_gpu_expressions()}
+    ]
+    assert node_terms(tmp_path, avoided_hostnames=("h2",)) == [
+        {"matchExpressions": [*whole_gpu_expressions(), by_name]}
+    ]
+    assert node_terms(tmp_path, resource=mig, avoided_hostnames=("h2",)) == [
+        {"matchExpressions": [by_name]}
+    ]
+    assert node_terms(tmp_path, resource=mig) is None
+    assert node_terms(tmp_path, resource="nvidia.com/gpu", units=1) is None
 
 
 def test_devices_of_a_driver_come_by_a_claim(tmp_path: Path) -> None:
@@ -365,19 +387,29 @@ def test_an_image_that_tells_its_cuda_is_bound_by_labels_where_no_node_was_chose
         )[0][-1]
         return deployment["spec"]["template"]["spec"].get("affinity")
 
-    told = affinity(None, "vllm/vllm-openai:v1-cu124", labels=True)
-    [required] = told["nodeAffinity"].values()
-    assert required["nodeSelectorTerms"] == [
+    def terms(affinity: Any) -> Any:
+        [required] = affinity["nodeAffinity"].values()
+        return required["nodeSelectorTerms"]
+
+    whole = whole_gpu_expressions()
+    assert terms(affinity(None, "vllm/vllm-openai:v1-cu124", labels=True)) == [
         {
             "matchExpressions": [
                 {"key": "cuda-major-version", "operator": "In", "values": ["12"]},
                 {"key": "cuda-minor-version", "operator": "Gt", "values": ["3"]},
+                *whole,
             ]
         },
-        {"matchExpressions": [{"key": "cuda-major-version", "operator": "Gt", "values": ["12"]}]},
+        {
+            "matchExpressions": [
+                {"key": "cuda-major-version", "operator": "Gt", "values": ["12"]},
+                *whole,
+            ]
+        },
     ]
-    assert affinity(None, "vllm/vllm-openai:v1-cu124", labels=False) is None
-    assert affinity(None, "vllm/vllm-openai:v1", labels=True) is None
+    for reference, labels in (("v1-cu124", False), ("v1", True)):
+        told = affinity(None, f"vllm/vllm-openai:{reference}", labels=labels)
+        assert terms(told) == [{"matchExpressions": whole}]
     assert affinity("h1", "vllm/vllm-openai:v1-cu124", labels=True) == PLACEMENT["affinity"]
 
 
