@@ -95,13 +95,15 @@ class NodeSelection(View, frozen=True, kw_only=True, tag="scheduler.node_selecti
     """The chosen node with its GPUs in brief; None leaves the choice to Kubernetes.
 
     `node_id` is the name that its cluster has for it, or the id of a node without one. `hostname`
-    is its label `kubernetes.io/hostname`, by which node affinity names it.
+    is its label `kubernetes.io/hostname`, by which node affinity names it. Without a node the pod
+    has to be kept off `avoided_hostnames`, of which a unit is no whole GPU.
     """
 
     node_id: Line | None
     message: str = ""
     summary: NodeGpuSummary | None = None
     hostname: Line | None = None
+    avoided_hostnames: tuple[str, ...] = ()
 
 
 class NodeSummaries(ListView, frozen=True, kw_only=True, tag="scheduler.node_summaries_view"):

@@ -3512,7 +3512,8 @@ export interface NodeRemoved {
  * The chosen node with its GPUs in brief; null leaves the choice to Kubernetes.
  *
  * `node_id` is the name that its cluster has for it, or the id of a node without one. `hostname` is
- * its label `kubernetes.io/hostname`, by which node affinity names it.
+ * its label `kubernetes.io/hostname`, by which node affinity names it. Without a node the pod has
+ * to be kept off `avoided_hostnames`, of which a unit is no whole GPU.
  */
 export interface NodeSelection {
   type: "scheduler.node_selection";
@@ -3520,6 +3521,7 @@ export interface NodeSelection {
   message: string;
   summary: NodeGpuSummary | null;
   hostname: string | null;
+  avoided_hostnames: string[];
 }
 
 /** The history of a node's GPUs together. `memory_total_mb` is of those of which it is known. */

@@ -3,11 +3,13 @@
 Accelerator guide, Node Labeling Strategy.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from shared.accelerator_rules.cuda_versions import CudaVersion
+from shared.accelerator_rules.modes import GPU_RESOURCE
 
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 MAJOR_LABEL: Final = "cuda-major-version"
 MINOR_LABEL: Final = "cuda-minor-version"
 SHARING_LABEL: Final = "nvidia.com/gpu.sharing-strategy"
@@ -72,8 +74,22 @@ def says_whole(labels: Mapping[str, str]) -> bool:
     return labels.get(WHOLE_LABEL) == IS_WHOLE
 
 
-def whole_gpu_expressions() -> list[dict[str, Any]]:
-    """Return what a node's labels have to match so that none says that its GPUs are divided; a node
+def whole_gpu_expressions(
+    resource: str | None, avoided_hostnames: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return what the labels of a node have to match that the cluster's own scheduler chooses for
+    whole units of a resource: none says that its GPUs are divided, and it is none of those that
+    are known to divide them.
+    """
+    expressions = undivided_expressions() if resource in {None, GPU_RESOURCE} else []
+    if avoided_hostnames:
+        values = list(avoided_hostnames)
+        expressions.append({"key": HOSTNAME_LABEL, "operator": "NotIn", "values": values})
+    return expressions
+
+
+def undivided_expressions() -> list[dict[str, Any]]:
+    """Return expressions that match a node no label of which says that its GPUs are divided; one
     without such labels matches.
     """
     return [

@@ -15,6 +15,7 @@ from msgspec import Struct
 from schemas.cluster.node_selection import NodeSelection
 from schemas.errors import ErrorCode
 from shared.accelerator_rules.modes import GPU_RESOURCE
+from shared.accelerator_rules.node_labels import whole_gpu_expressions
 from shared.client.errors import PlatformUnreachable
 from shared.client.platform_query import query_platform
 from shared.errors import RefusedError
@@ -60,7 +61,11 @@ class DeployedService:
 
 @dataclass(frozen=True, slots=True)
 class InferenceServicePlan:
-    """What an InferenceService is made of; `hostname` is the chosen node's, None for none."""
+    """What an InferenceService is made of; `hostname` is the chosen node's, None for none.
+
+    Kubernetes then keeps its pod off `avoided_hostnames` and nodes that say that their GPUs are
+    divided; with None it chooses among all.
+    """
 
     name: str
     namespace: str
@@ -71,6 +76,7 @@ class InferenceServicePlan:
     parameters: Mapping[str, Any]
     gpus: int
     hostname: str | None
+    avoided_hostnames: tuple[str, ...] | None = None
 
 
 async def deploy_inference_service(
@@ -87,8 +93,9 @@ async def deploy_inference_service(
     """Make or change the InferenceService `TASK-expEXPERIMENT`.
 
     Its GPUs are what `parameters` come to (`tp-size`, ...), which are passed to the engine. It is
-    bound to the node that `select-node` names. Kubernetes chooses where none is named, where the
-    platform does not answer, and with `enable_gpu_selection=False`. `access` is the cluster's,
+    bound to the node that `select-node` names. Where none is named, or the platform does not
+    answer, Kubernetes chooses among nodes whose GPUs are not divided, and with
+    `enable_gpu_selection=False` among all. `access` is the cluster's,
     None as kubectl finds it.
 
     Raises RefusedError for a model or a runtime that is not there and for no degree of
@@ -107,6 +114,7 @@ async def deploy_inference_service(
             parameters=parameters,
             gpus=gpus,
             hostname=chosen.hostname or chosen.node_id if chosen is not None else None,
+            avoided_hostnames=chosen.avoided_hostnames if chosen is not None else None,
         )
         await cluster.apply(
             INFERENCE_SERVICES, inference_service(plan), field_manager=FIELD_MANAGER, force=True
@@ -137,8 +145,10 @@ def inference_service(plan: InferenceServicePlan) -> dict[str, Any]:
             "resources": {"limits": {GPU_RESOURCE: str(plan.gpus)}},
         },
     }
-    if plan.hostname is not None:
-        engine["affinity"] = _on_host(plan.hostname)
+    if (expressions := _node_expressions(plan)) is not None:
+        terms = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+        engine["affinity"] = {"nodeAffinity": required}
     return {
         "apiVersion": OME_VERSION,
         "kind": "InferenceService",
@@ -163,27 +173,25 @@ def _arguments(parameters: Mapping[str, Any]) -> list[str]:
     return arguments
 
 
-def _on_host(hostname: str) -> dict[str, Any]:
-    term = {
-        "matchExpressions": [{"key": HOSTNAME_LABEL, "operator": "In", "values": [hostname]}],
-    }
-    required = {"nodeSelectorTerms": [term]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+def _node_expressions(plan: InferenceServicePlan) -> list[dict[str, Any]] | None:
+    if plan.hostname is not None:
+        return [{"key": HOSTNAME_LABEL, "operator": "In", "values": [plan.hostname]}]
+    if plan.avoided_hostnames is None:
+        return None
+    return whole_gpu_expressions(GPU_RESOURCE, plan.avoided_hostnames)
 
 
-async def select_for(gpus: int) -> NodeSelection | None:
-    """Return the platform's choice; None where it has none or does not answer."""
+async def select_for(gpus: int) -> NodeSelection:
+    """Return the platform's choice; one without a node where it has none or does not answer."""
     try:
         found = await query_platform(lambda client: client.select_node(gpus))
     except PlatformUnreachable as error:
         log.warning("No node selected, left to Kubernetes: %s", error)
-        return None
+        return NodeSelection(node_id=None)
     log.info("\n".join(selection_lines(gpus, found)))
-    if found.node_id is None:
-        return None
-    if found.summary is None or found.summary.cluster_id is None:
+    if found.node_id is not None and (found.summary is None or found.summary.cluster_id is None):
         log.warning("Left to Kubernetes: '%s' is a node of no cluster", found.node_id)
-        return None
+        return NodeSelection(node_id=None)
     return found
 
 

@@ -4,6 +4,7 @@ from schemas.cluster.nodes import GpuSupply
 from schemas.gpus.device_grant import ClusterPlacement
 from schemas.scheduler.views import ReservationView
 from shared.accelerator_rules.modes import memory_resource_of, units_per_gpu
+from shared.accelerator_rules.node_labels import HOSTNAME_LABEL, whole_gpu_expressions
 from shared.labels import RESERVATION_LABEL
 
 
@@ -14,7 +15,11 @@ def pod_lines(reservation: ReservationView) -> list[str]:
     lines = [place.message, "a pod takes them with"]
     lines.append(f"  label         {RESERVATION_LABEL}: {reservation.reservation_id}")
     if place.hostname is not None:
-        lines.append(f"  nodeSelector  kubernetes.io/hostname: {place.hostname}")
+        lines.append(f"  nodeSelector  {HOSTNAME_LABEL}: {place.hostname}")
+    elif place.units is None:
+        for each in whole_gpu_expressions(place.resource, place.avoided_hostnames):
+            values = f" [{', '.join(each['values'])}]" if "values" in each else ""
+            lines.append(f"  nodeAffinity  {each['key']} {each['operator']}{values}")
     if place.supply is GpuSupply.DRA:
         lines.append(f"  claim         {place.gpus} of DeviceClass {place.resource}")
     elif place.resource is not None:

@@ -37,10 +37,9 @@ from services.cluster.domain.pod_requests import (
     total,
 )
 from shared.accelerator_rules.modes import is_memory
-from shared.accelerator_rules.node_labels import cuda_of
+from shared.accelerator_rules.node_labels import HOSTNAME_LABEL, cuda_of
 from shared.accelerator_rules.quantities import whole
 
-HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 MODEL_LABEL: Final = "nvidia.com/gpu.product"
 SHARED_ENDING: Final = "-SHARED"  # of a model whose GPUs a plugin shares
 MEMORY_LABEL: Final = "nvidia.com/gpu.memory"

@@ -8,7 +8,7 @@ import pytest
 from schemas.cluster.nodes import GpuSharing, NodeGpus
 from services.cluster.domain.objects import Node, ResourceSlice
 from services.cluster.domain.offers import DIVIDERS, NodeFacts, Offer, read_offer
-from shared.accelerator_rules.node_labels import is_divided, whole_gpu_expressions
+from shared.accelerator_rules.node_labels import is_divided, undivided_expressions
 from tests.unit.cluster.test_cluster_state import make_state, node, slice_, view
 
 GPU, SHARED, DRIVER = "nvidia.com/gpu", "nvidia.com/gpu.shared", "gpu.nvidia.com"
@@ -461,5 +461,5 @@ def test_expressions_keep_pods_off_nodes_that_say_so(
         value = labels.get(expression["key"])
         return value not in expression["values"] if "values" in expression else value is None
 
-    assert all(map(fits, whole_gpu_expressions())) is matches
-    assert any(is_divided(labels, each["key"]) for each in whole_gpu_expressions()) is not matches
+    assert all(map(fits, undivided_expressions())) is matches
+    assert any(is_divided(labels, each["key"]) for each in undivided_expressions()) is not matches

@@ -43,6 +43,7 @@ from services.cli.request_options import node_choice_options, request_options
 from shared.gpu.node_selection import selection_lines
 
 if TYPE_CHECKING:
+    from schemas.cluster.node_selection import NodeGpuSummary
     from shared.client.http import StewardClient
 
 DIFFERENT_EXIT_CODE: Final = 1
@@ -170,7 +171,7 @@ def cluster(
                 str(node.idle_gpu_count),
                 str(node.allocatable_gpus),
                 str(node.total_gpus),
-                *([f"{node.free_shares}/{node.total_shares}"] if has_shares else []),
+                *([_shares_text(node)] if has_shares else []),
                 number(node.avg_utilization_percent, 1),
                 number(node.avg_memory_usage_percent, 1),
             ]
@@ -185,6 +186,10 @@ def cluster(
     if not target.as_json:
         for name, note in notes.items():
             click.echo(f"{name}: {note}")
+
+
+def _shares_text(node: "NodeGpuSummary") -> str:
+    return f"{node.free_shares}/{node.total_shares}" if node.total_shares else "-"
 
 
 @click.command("select-node")

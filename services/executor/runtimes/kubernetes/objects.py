@@ -379,14 +379,7 @@ class _Maker:
         return [{"matchExpressions": [*each["matchExpressions"], *whole]} for each in terms]
 
     def _whole_gpus(self) -> list[Object]:
-        """Keep off nodes on which a unit of the resource is a share, or a part, of a GPU."""
         placement = self._plan.placement
         if placement.units is not None:
             return []
-        is_nvidia = placement.resource in {None, GPU_RESOURCE}
-        expressions = whole_gpu_expressions() if is_nvidia else []
-        if avoided := placement.avoided_hostnames:
-            expressions.append(
-                {"key": HOSTNAME_LABEL, "operator": "NotIn", "values": list(avoided)}
-            )
-        return expressions
+        return whole_gpu_expressions(placement.resource, placement.avoided_hostnames)

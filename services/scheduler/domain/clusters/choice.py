@@ -307,6 +307,7 @@ def selection(found: Choice | tuple[Reason, ...]) -> NodeSelection:
         message=placement.message,
         summary=found.summary,
         hostname=placement.hostname,
+        avoided_hostnames=placement.avoided_hostnames,
     )
 
 

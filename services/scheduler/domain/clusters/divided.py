@@ -74,7 +74,7 @@ def divided_words(nodes: Iterable[ClusterNode], resource: str | None, *, in_part
         if (gpus := divided_gpus(node, resource, in_parts=in_parts)) is not None
     ]
     more = len(notes) - _TOLD
-    rest = [f"and alike on {more} more"] if more > 0 else []
+    rest = [f"and {more} more {'node' if more == 1 else 'nodes'}"] if more > 0 else []
     return "".join(f"; {each}" for each in (*notes[:_TOLD], *rest))
 
 

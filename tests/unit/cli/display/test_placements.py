@@ -30,3 +30,18 @@ def test_a_pods_limits_are_the_units_that_are_held(held: dict[str, Any], limits:
     shown = [line.split("limit")[1].strip() for line in pod_lines(view) if "limit" in line]
 
     assert shown == limits
+
+
+def test_where_kubernetes_chooses_a_pod_is_kept_off_divided_gpus() -> None:
+    def affinity(**held: Any) -> list[str]:
+        place = ClusterPlacement(cluster_id="k8s", gpus=1, **held)
+        lines = pod_lines(make_reservation(cluster=place))
+        return [line.removeprefix("  nodeAffinity  ") for line in lines if "nodeAffinity" in line]
+
+    left = affinity(resource="nvidia.com/gpu", avoided_hostnames=("a", "b"))
+
+    assert left[0] == "nvidia.com/gpu.sharing-strategy NotIn [time-slicing, mps]"
+    assert "cloud.google.com/gke-gpu-partition-size DoesNotExist" in left
+    assert left[-1] == "kubernetes.io/hostname NotIn [a, b]"
+    assert affinity(resource="nvidia.com/gpu", node_name="c", hostname="c") == []
+    assert affinity(resource="nvidia.com/gpu", units=1) == []

@@ -36,7 +36,7 @@ from services.executor.runtimes.kubernetes.objects import (
     objects_of,
 )
 from services.executor.settings import ExecutorSettings
-from shared.accelerator_rules.node_labels import whole_gpu_expressions
+from shared.accelerator_rules.node_labels import undivided_expressions
 from tests.support.worlds.executor import NODE, make_start
 from tests.support.worlds.runtime_launches import launch_of
 
@@ -303,10 +303,10 @@ def test_the_clusters_own_scheduler_keeps_whole_gpus_off_divided_ones(tmp_path: 
     mig = "nvidia.com/mig-1g.10gb"
 
     assert node_terms(tmp_path, resource="nvidia.com/gpu") == [
-        {"matchExpressions": whole_gpu_expressions()}
+        {"matchExpressions": undivided_expressions()}
     ]
     assert node_terms(tmp_path, avoided_hostnames=("h2",)) == [
-        {"matchExpressions": [*whole_gpu_expressions(), by_name]}
+        {"matchExpressions": [*undivided_expressions(), by_name]}
     ]
     assert node_terms(tmp_path, resource=mig, avoided_hostnames=("h2",)) == [
         {"matchExpressions": [by_name]}
@@ -391,7 +391,7 @@ def test_an_image_that_tells_its_cuda_is_bound_by_labels_where_no_node_was_chose
         [required] = affinity["nodeAffinity"].values()
         return required["nodeSelectorTerms"]
 
-    whole = whole_gpu_expressions()
+    whole = undivided_expressions()
     assert terms(affinity(None, "vllm/vllm-openai:v1-cu124", labels=True)) == [
         {
             "matchExpressions": [

@@ -10,7 +10,7 @@ from schemas.cluster.nodes import ClusterNode, GpuSharing, GpuSupply, NodeGpus
 from schemas.gpus.device_grant import ClusterPlacement
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.reasons import Reason, ReasonCode
-from services.scheduler.domain.clusters.choice import Choice, Cluster, ClusterFleet
+from services.scheduler.domain.clusters.choice import Choice, Cluster, ClusterFleet, selection
 from services.scheduler.domain.clusters.divided import doubt_units
 from services.scheduler.domain.clusters.gpu_status import gpu_status
 from services.scheduler.domain.clusters.node_gpus import GpuLoad, NodeLoad, Thresholds
@@ -117,6 +117,7 @@ def test_pods_left_to_kubernetes_avoid_what_no_label_keeps_them_off() -> None:
     not_asked = placed(of_cluster(1, selects_node=False), *nodes)
 
     assert whole.avoided_hostnames == not_asked.avoided_hostnames == ("hami",)
+    assert selection(Choice(placement=whole)).avoided_hostnames == ("hami",)
     assert share.avoided_hostnames == ()
 
 
@@ -134,7 +135,7 @@ def test_of_many_divided_nodes_two_are_told() -> None:
     message = placed(of_cluster(1), *(t4(f"t4-{n}") for n in range(5))).message
 
     assert message.count(NOTE) == 2
-    assert message.endswith("and alike on 3 more")
+    assert message.endswith("; and 3 more nodes")
 
 
 def test_summaries_count_boards_and_shares() -> None:

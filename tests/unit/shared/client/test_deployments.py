@@ -1,12 +1,14 @@
 """What an InferenceService is made of, and whose choice its node is."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from schemas.cluster.node_selection import NodeGpuSummary, NodeSelection
 from shared import client
+from shared.accelerator_rules.node_labels import undivided_expressions
 from shared.client import aio_deployments
 from shared.client.aio_deployments import InferenceServicePlan, gpus_of, inference_service
 from shared.client.errors import PlatformUnreachable
@@ -49,6 +51,15 @@ def test_a_chosen_node_is_a_required_affinity_as_the_template_has_it() -> None:
     assert engine["runner"]["resources"] == {"limits": {"nvidia.com/gpu": "2"}}
     assert engine["runner"]["args"] == ["--tp-size=2"]
     assert "affinity" not in inference_service(plan())["spec"]["engine"]
+
+
+def test_where_kubernetes_chooses_the_pod_is_kept_off_divided_gpus() -> None:
+    made = inference_service(replace(plan(), avoided_hostnames=("h2",)))
+
+    affinity = made["spec"]["engine"]["affinity"]["nodeAffinity"]
+    [term] = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    by_name = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["h2"]}
+    assert term == {"matchExpressions": [*undivided_expressions(), by_name]}
 
 
 def test_flags_are_literal_and_switches_have_no_value() -> None:
@@ -107,7 +118,7 @@ async def test_only_a_node_of_a_cluster_is_bound_else_kubernetes_chooses(
 
     monkeypatch.setattr(aio_deployments, "query_platform", answer)
 
-    assert (await aio_deployments.select_for(2) is not None) is is_taken
+    assert ((await aio_deployments.select_for(2)).node_id is not None) is is_taken
 
 
 def test_the_names_of_tuning_scripts_are_there() -> None:
