@@ -43,6 +43,8 @@ def line(*, min_length: int | None = None, max_length: int | None = None) -> Met
 # The description is the error text for a sender of another form.
 Line = Annotated[str, Meta(pattern=LINE_PATTERN, description=LINE_FORM)]
 GivenReason = Annotated[str, line(max_length=1000)]
+# Of a token, a login or an account; empty: nobody is known.
+Person = Annotated[str, line(max_length=200)]
 Token = Annotated[str, Meta(pattern=TOKEN_PATTERN, description=TOKEN_FORM)]
 NodeId = Annotated[str, Meta(pattern=TOKEN_PATTERN, description=NODE_ID_FORM)]
 Namespace = Annotated[str, Meta(pattern=NAMESPACE_PATTERN, description=NAMESPACE_FORM)]

@@ -1,13 +1,15 @@
 """Tokens: who may use the API, in what role; and the log of what they changed."""
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 from uuid import UUID
 
 from msgspec import Meta, Struct
 
 from schemas.base import Count, ListView, Name, Namespace, UtcDatetime, View
 
+# Who runs a client, percent-encoded, as it says itself.
+ACCOUNT_HEADER: Final = "X-GPU-Steward-Account"
 LARGEST_BODY_BYTES = 1 << 20  # as much as the bus carries
 Lifetime = Annotated[float, Meta(gt=0, le=10 * 365 * 86_400)]
 RequestRate = Annotated[float, Meta(gt=0, le=1_000_000)]
@@ -83,7 +85,8 @@ class Me(View, frozen=True, kw_only=True, tag="gateway.me"):
     """Who is asking. `namespaces` are those of its token; an admin's reach is every one.
 
     `csrf_token`, of a login's cookie only, belongs into the header X-CSRF-Token of every request
-    that changes something.
+    that changes something. `person` is recorded as the requester of what this caller asks for: the
+    token's name, or what an admin's client says of the account that runs it, which nothing proves.
     """
 
     role: Role
@@ -92,6 +95,7 @@ class Me(View, frozen=True, kw_only=True, tag="gateway.me"):
     token_id: UUID | None = None
     asks_for_tokens: bool = True
     csrf_token: str | None = None
+    person: str = ""
 
 
 class TokenList(ListView, frozen=True, kw_only=True, tag="gateway.tokens"):

@@ -20,6 +20,7 @@ from schemas.base import (
     Mebibytes,
     Namespace,
     NodeId,
+    Person,
     PositiveInt,
     Seconds,
     Token,
@@ -265,12 +266,16 @@ class GpuAllocMap(View, frozen=True, kw_only=True, tag="scheduler.allocation_map
 
 
 class ReservationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Asks for GPUs. `namespace` absent is the caller's own; `holder` says for what, for people."""
+    """Asks for GPUs. `namespace` absent is the caller's own; `holder` says for what, for people.
+
+    `requester` absent is the caller itself; only an admin names somebody else.
+    """
 
     reservation_id: UUID | None = None
     namespace: Namespace | None = None
     holder: Holder = ""
     request: GpuRequest = GpuRequest()
+    requester: Person | None = None
 
 
 class LeaseRenewal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

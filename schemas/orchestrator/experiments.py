@@ -14,6 +14,7 @@ from schemas.base import (
     Live,
     Namespace,
     NodeId,
+    Person,
     PositiveInt,
     ScopedCommand,
 )
@@ -53,12 +54,15 @@ FINISHED_EXPERIMENT_STATES = frozenset(
 
 
 class SubmitTask(Command, frozen=True, kw_only=True, tag="orchestrator.submit_task"):
-    """Store a task and its experiments and run them. The sender chooses `task_id`."""
+    """Store a task and its experiments and run them. The sender chooses `task_id`; `requester` is
+    who asks, which the gateway fills in.
+    """
 
     speaker_field: ClassVar[str | None] = "namespace"
     task_id: UUID
     namespace: Namespace = "default"
     task: TaskFile
+    requester: Person = ""
 
 
 class CancelTask(ScopedCommand, frozen=True, kw_only=True, tag="orchestrator.cancel_task"):
@@ -81,12 +85,13 @@ class ResumeTask(ScopedCommand, frozen=True, kw_only=True, tag="orchestrator.res
 
 
 class TaskEvent(Event, frozen=True, kw_only=True):
-    """What all task facts carry."""
+    """What all task facts carry. `requester` is empty where no person is known."""
 
     key_field: ClassVar[str | None] = "task_id"
     task_id: UUID
     namespace: Namespace
     task_name: str
+    requester: str = ""
 
 
 class TaskAccepted(TaskEvent, frozen=True, kw_only=True, tag="orchestrator.task_accepted"):

@@ -138,6 +138,7 @@ class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
     another installation. `experiments_at_most`: a search proposes them one by one, and
     `experiments_total` are those so far; 0: unknown. `cut` configurations of a grid were left out.
     `spending` is told of one task that is asked for, and not in lists.
+    `requester` is the person who submitted it; empty: not known.
     """
 
     task_id: UUID
@@ -167,6 +168,7 @@ class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
     trust: TrustVerdict | None = None
     gpu_model: GpuModel | None = None
     spending: TaskSpending | None = None
+    requester: str = ""
 
 
 class TaskList(ListView, frozen=True, kw_only=True, tag="orchestrator.tasks"):

@@ -5,6 +5,7 @@ from typing import Final
 from uuid import UUID
 
 from msgspec import Struct
+from typing_extensions import override
 
 from schemas.base import (
     Count,
@@ -25,10 +26,12 @@ class UsageBy(StrEnum):
 
     Pods are those that Kubernetes placed by itself: as namespace/pod, by who keeps them as
     namespace/kind/name, and their namespace as one of ours of its name. `kind` is how a device was
-    handed out, by the values of `GpuKind`.
+    handed out, by the values of `GpuKind`. `person` is who asked, `requester` for what: the
+    holder's label, of an experiment its task. `user` and `team` are read as person and namespace.
     """
 
     NAMESPACE = "namespace"
+    PERSON = "person"
     REQUESTER = "requester"
     MODEL = "model"
     NODE = "node"
@@ -36,9 +39,18 @@ class UsageBy(StrEnum):
     OWNER = "owner"
     KIND = "kind"
 
+    @classmethod
+    @override
+    def _missing_(cls, value: object) -> "UsageBy | None":
+        return USAGE_ALIASES.get(str(value))
 
-# The line of what no pod of Kubernetes had; no pod can have this name.
+
+# Other words for them.
+USAGE_ALIASES: Final = {"user": UsageBy.PERSON, "team": UsageBy.NAMESPACE}
+# The lines of what no pod of Kubernetes had, and of what nobody is known to have asked for; no pod
+# and no token can have these names.
 NO_POD: Final = "(no pod)"
+NO_PERSON: Final = "(no person known)"
 
 
 class ReportQuery(Query, frozen=True, kw_only=True):
@@ -83,7 +95,7 @@ class GpuBooking(Struct, frozen=True, kw_only=True):
 
 
 class UsageLine(Struct, frozen=True, kw_only=True):
-    """What one namespace, requester, model, node, pod, owner or kind had: the hours that were held,
+    """What one namespace, person, model, node, pod, owner or kind had: the hours that were held,
     and of these the used, idle and unknown ones. `previous_gpu_hours` are those of as long a time
     before.
 

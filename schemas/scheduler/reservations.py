@@ -10,6 +10,7 @@ from schemas.base import (
     Event,
     Namespace,
     NodeId,
+    Person,
     PositiveInt,
     ScopedCommand,
     Seconds,
@@ -72,8 +73,8 @@ OPEN_STATES = LIVE_STATES | {ReservationState.QUEUED}
 class RequestReservation(Command, frozen=True, kw_only=True, tag="scheduler.request_reservation"):
     """Ask for GPUs. Accepted means stored; the grant, rejection or time-out follows as an event.
 
-    The requester chooses `reservation_id`. `holder` says for what, for people (`exec/<user>`, or
-    what `experiment_holder` makes).
+    The sender chooses `reservation_id`. `holder` says for what, for people (`exec/<user>`, or
+    what `experiment_holder` makes), `requester` who asks: the gateway fills it in.
     """
 
     speaker_field: ClassVar[str | None] = "namespace"
@@ -81,6 +82,7 @@ class RequestReservation(Command, frozen=True, kw_only=True, tag="scheduler.requ
     namespace: Namespace = "default"
     holder: Holder = ""
     request: GpuRequest = GpuRequest()
+    requester: Person = ""
 
 
 class RenewReservation(ScopedCommand, frozen=True, kw_only=True, tag="scheduler.renew_reservation"):
@@ -121,12 +123,13 @@ class CancelReservation(
 
 
 class ReservationEvent(Event, frozen=True, kw_only=True):
-    """What all reservation facts carry."""
+    """What all reservation facts carry. `requester` is empty where no person is known."""
 
     key_field: ClassVar[str | None] = "reservation_id"
     reservation_id: UUID
     namespace: Namespace
     holder: str
+    requester: str = ""
 
 
 class ReservationQueued(

@@ -144,6 +144,7 @@ class ReservationView(View, frozen=True, kw_only=True, tag="scheduler.reservatio
     GPUs of a node need to reach each other, `memory_balance` the smallest free memory of the
     granted GPUs over the largest at the grant; None with one GPU, and where it is unknown.
     `summary` is one clause for people about all reasons, of which `reasons` may list some only.
+    `requester` is the person who asked; empty: not known.
     """
 
     reservation_id: UUID
@@ -176,6 +177,7 @@ class ReservationView(View, frozen=True, kw_only=True, tag="scheduler.reservatio
     nearness: LinkKind | None = None
     memory_balance: float | None = None
     summary: str = ""
+    requester: str = ""
 
 
 class ReservationList(ListView, frozen=True, kw_only=True, tag="scheduler.reservations"):
@@ -239,6 +241,7 @@ class DeviceHolder(Struct, frozen=True, kw_only=True):
     shares: Shares
     namespace: Namespace | None = None
     holder: str | None = None
+    requester: str = ""
 
 
 class DeviceAllocation(Struct, frozen=True, kw_only=True):

@@ -55,14 +55,23 @@ def experiments_ending(views: Sequence[ExperimentView]) -> str:
     return f"{count_text(len(running), 'running experiment')}: {first_of(names, NAMES_SHOWN)}"
 
 
-def is_own(view: ReservationView) -> bool:
-    """Return whether its holder names the user who types: `exec/USER`, `USER: training`."""
+def is_own(view: ReservationView, person: str) -> bool:
+    """Return whether it was requested by `person`, who types; never what holds for an experiment.
+
+    Where one of both is not known its holder tells: `exec/USER`, `USER: training`.
+    """
+    if "#" in view.holder:
+        return False
+    if person and view.requester:
+        return view.requester == person
     words = re.split(r"[^\w.-]+", holder_name(view.holder).casefold())
-    return "#" not in view.holder and user_name().casefold() in words
+    return user_name().casefold() in words
 
 
 def _holder(view: ReservationView, has_others: bool) -> str:
     name = holder_name(view.holder) or f"reservation {short(view.reservation_id)}"
+    if view.requester and view.requester not in name:
+        name += f" of {view.requester}"
     return (
         f"{name} ({count_text(len(view.devices), 'GPU')})" if has_others and view.devices else name
     )

@@ -1,6 +1,5 @@
 """The options that say which GPUs are wanted, read into a request."""
 
-import getpass
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Final, TypeVar
@@ -27,6 +26,7 @@ from services.cli.option_types import MEBIBYTES, NumberRange, SecondsRange
 from services.cli.options import node_name
 from services.cli.selector_texts import SELECTOR_KEYS, preference, selector
 from shared.accelerator_rules.compute_capability import capability
+from shared.client.account import account_name
 
 T = TypeVar("T")
 DEFAULT_WAIT_SECONDS: Final = 300.0
@@ -35,10 +35,7 @@ LONGEST_SECONDS: Final = 366 * 24 * 3600
 
 def user_name() -> str:
     """Who asks, as far as the system knows."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
+    return account_name() or "unknown"
 
 
 def _capability(_context: Any, _option: Any, text: str | None) -> str | None:

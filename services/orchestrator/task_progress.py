@@ -252,6 +252,7 @@ class Progress:
                     now,
                     attempt_id=new_id(),
                     reservation_id=new_id(),
+                    requester=task.requester,
                 )
             )
         await self.write(connection, decisions)

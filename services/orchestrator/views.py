@@ -70,6 +70,7 @@ def task_view(
         cut=task.cut,
         trust=task.trust,
         gpu_model=task.gpu_model,
+        requester=task.requester,
     )
 
 

@@ -348,4 +348,8 @@ CREATE INDEX pod_minute_time ON pod_minute USING brin (at);
 ALTER TABLE device ADD COLUMN total_memory_mb bigint;
 ALTER TABLE device_holding ADD COLUMN kind text;
 """,
+    """
+-- The person who asked; null: not known.
+ALTER TABLE reservation ADD COLUMN requester text;
+""",
 )

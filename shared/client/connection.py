@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Self, TypeVar
+from urllib.parse import quote
 from uuid import UUID
 
 import aiohttp
@@ -16,6 +17,8 @@ import msgspec
 from schemas.base import ListView
 from schemas.errors import ErrorCode
 from schemas.gateway.problem import Problem
+from schemas.gateway.tokens import ACCOUNT_HEADER
+from shared.client.account import account_name
 from shared.client.discovery import Address
 from shared.client.errors import ApiError, PlatformUnreachable
 from shared.client.reaching import unreachable
@@ -52,8 +55,9 @@ class GatewayConnection:
 
     async def __aenter__(self) -> Self:
         token = self.address.token
+        account = {ACCOUNT_HEADER: quote(account_name())}
         self._session = aiohttp.ClientSession(
-            headers={"Authorization": f"Bearer {token}"} if token else None,
+            headers={"Authorization": f"Bearer {token}", **account} if token else account,
             timeout=aiohttp.ClientTimeout(total=self.timeout_seconds),
         )
         return self

@@ -56,12 +56,16 @@ class StewardClient(
     """Talks to one gateway; what `GatewayConnection` says of time-outs and errors holds here."""
 
     async def submit_task(
-        self, task: bytes, *, namespace: str | None = None, command_id: UUID | None = None
+        self,
+        task: bytes,
+        *,
+        namespace: str | None = None,
+        requester: str | None = None,
+        command_id: UUID | None = None,
     ) -> UUID:
-        """Submit a task file as it is; return the task's id."""
-        body = await self.send(
-            "POST", "/tasks", task, {"namespace": namespace}, command_id=command_id
-        )
+        """Submit a task file as it is; return the task's id. An admin may name a `requester`."""
+        parameters = {"namespace": namespace, "requester": requester}
+        body = await self.send("POST", "/tasks", task, parameters, command_id=command_id)
         stored = msgspec.json.decode(body, type=_Stored)
         if stored.task_id is None:
             raise self.unreadable("POST /tasks", "no task_id")
@@ -233,9 +237,13 @@ class StewardClient(
         *,
         holder: str,
         namespace: str | None = None,
+        requester: str | None = None,
         reservation_id: UUID | None = None,
     ) -> UUID:
-        """Request GPUs; return the reservation's id. `await_reservation` awaits the grant."""
+        """Request GPUs; return the reservation's id. `await_reservation` awaits the grant.
+
+        An admin may name a `requester`; without one it is who sends this.
+        """
         reservation_id = reservation_id or new_id()
         document: dict[str, Any] = {
             "reservation_id": reservation_id,
@@ -244,6 +252,8 @@ class StewardClient(
         }
         if namespace is not None:
             document["namespace"] = namespace
+        if requester is not None:
+            document["requester"] = requester
         body = await self.send("POST", "/reservations", document)
         return msgspec.json.decode(body, type=_Stored).reservation_id or reservation_id
 

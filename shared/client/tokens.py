@@ -2,12 +2,16 @@
 
 from uuid import UUID
 
-from schemas.gateway.tokens import AuditList, MadeToken, TokenList, TokenRequest, TokenView
+from schemas.gateway.tokens import AuditList, MadeToken, Me, TokenList, TokenRequest, TokenView
 from shared.client.connection import GatewayConnection
 
 
 class TokenClient(GatewayConnection):
     """The part of `StewardClient` that is about tokens."""
+
+    async def me(self) -> Me:
+        """Who is asking, and what it may do."""
+        return await self.get("/me", Me)
 
     async def create_token(self, request: TokenRequest) -> MadeToken:
         """Make a token; its secret is shown this once."""

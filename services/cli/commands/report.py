@@ -13,6 +13,7 @@ import msgspec
 
 from schemas.orchestrator.views import ExperimentView, TaskView
 from schemas.results.reports import (
+    USAGE_ALIASES,
     FailureLine,
     FailuresView,
     GpuTime,
@@ -65,10 +66,10 @@ def report() -> None:
 @report.command()
 @click.option(
     "--by",
-    type=click.Choice([by.value for by in UsageBy]),
+    type=click.Choice([*(by.value for by in UsageBy), *USAGE_ALIASES]),
     default=UsageBy.NAMESPACE.value,
     show_default=True,
-    help="What a line stands for.",
+    help="What a line stands for; user is person, team is namespace.",
 )
 @_ranged
 def usage(target: Target, asked: dict[str, Any], as_csv: bool, by: str) -> None:

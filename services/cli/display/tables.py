@@ -42,6 +42,7 @@ def task_table(tasks: Sequence[TaskView]) -> Table:
         [
             short(task.task_id),
             task.task_name,
+            task.requester or UNKNOWN,
             task.namespace,
             task.state.value,
             _progress(task),
@@ -51,13 +52,13 @@ def task_table(tasks: Sequence[TaskView]) -> Table:
         ]
         for task in tasks
     ]
-    headings = ["id", "name", "namespace", "state", "done", "objective", "best", "age"]
+    headings = ["id", "name", "requester", "namespace", "state", "done", "objective", "best", "age"]
     return Table(
         headings,
         rows,
         numeric=frozenset({"done", "age"}),
-        important=("name", "state", "done", "age", "best", "namespace"),
-        shortened=frozenset({"name"}),
+        important=("name", "state", "done", "age", "best", "requester", "namespace"),
+        shortened=frozenset({"name", "requester"}),
     )
 
 
@@ -189,6 +190,7 @@ def reservation_table(reservations: Sequence[ReservationView]) -> Table:
             placement_text(each.cluster) or ",".join(each.node_ids) or each.node_id or UNKNOWN,
             _indices_text(each),
             holder_text(each.holder),
+            each.requester or UNKNOWN,
             each.namespace,
             str(each.request.priority),
             end_text(each),
@@ -197,8 +199,8 @@ def reservation_table(reservations: Sequence[ReservationView]) -> Table:
         for each in reservations
     ]
     headings = [
-        *("id", "state", "position", "GPUs", "node", "indices", "holder", "namespace"),
-        *("priority", "ends", "age"),
+        *("id", "state", "position", "GPUs", "node", "indices", "holder", "requester"),
+        *("namespace", "priority", "ends", "age"),
     ]
     return Table(
         headings,
@@ -206,9 +208,9 @@ def reservation_table(reservations: Sequence[ReservationView]) -> Table:
         numeric=frozenset({"position", "GPUs", "indices", "priority", "age"}),
         important=(
             *("state", "GPUs", "holder", "node", "ends", "indices", "priority", "position"),
-            *("age", "namespace"),
+            *("age", "requester", "namespace"),
         ),
-        shortened=frozenset({"node", "holder"}),
+        shortened=frozenset({"node", "holder", "requester"}),
     )
 
 

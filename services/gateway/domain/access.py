@@ -1,15 +1,17 @@
 """Who may ask: tokens, roles, and the names under which the gateway may be reached."""
 
 import hmac
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 from uuid import UUID
 
 from msgspec import Struct
 
+from schemas.base import LINE_PATTERN
 from schemas.errors import ErrorCode
 from schemas.gateway.tokens import Role, TokenView
 from shared.errors import RefusedError
@@ -23,6 +25,7 @@ STREAM_PREFIX: Final = "/sse/"
 NOT_THE_PAGE: Final = frozenset(
     {"api", "docs", "healthz", "metrics", "readyz", "schema", "sse", "ws"}
 )
+LONGEST_ACCOUNT: Final = 100
 READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -42,6 +45,9 @@ class Identity(Struct, frozen=True, kw_only=True):
 
     `caller` is its token's SHA-256, `name` what people call it, both empty without tokens. Limits
     that are None are the gateway's own. `login_sha256` is of the login that a cookie named.
+
+    `person` is whose token it is, empty without tokens and for one of the file, which names nobody;
+    `account` who the client says runs it, which nothing proves.
     """
 
     role: Role
@@ -53,6 +59,8 @@ class Identity(Struct, frozen=True, kw_only=True):
     requests_per_second: float | None = None
     body_limit_bytes: int | None = None
     login_sha256: str = ""
+    person: str = ""
+    account: str = ""
 
     @property
     def namespaces(self) -> tuple[str, ...]:
@@ -103,6 +111,27 @@ class Identity(Struct, frozen=True, kw_only=True):
                 path="$.namespace",
             )
 
+    @property
+    def requester(self) -> str:
+        """Who is recorded as asking; empty: nobody is known.
+
+        An account is taken from an admin's client alone, which might name anybody anyway.
+        """
+        return self.person or (self.account if self.role is Role.ADMIN else "")
+
+    def requester_for(self, asked: str | None, path: str) -> str:
+        """Who is to be recorded as asking. Raises RefusedError for somebody else's name, unless an
+        admin acts for them.
+        """
+        if not asked or asked == self.requester or self.role is Role.ADMIN:
+            return asked or self.requester
+        raise RefusedError(
+            ErrorCode.FORBIDDEN,
+            f"expected no requester or {self.requester or 'a token with a name'}, found {asked};"
+            " only an admin asks for somebody else",
+            path=path,
+        )
+
     def require_admin(self) -> None:
         """Raises RefusedError unless what belongs to everybody may be changed."""
         if self.role is not Role.ADMIN:
@@ -131,6 +160,7 @@ def identify(token: TokenView | None, digest: str, now: datetime) -> Identity:
         caller=digest,
         token_id=token.token_id,
         name=token.name,
+        person="" if token.from_file else token.name,
         requests_per_second=token.requests_per_second,
         body_limit_bytes=token.body_limit_bytes,
     )
@@ -177,6 +207,12 @@ def check_csrf(identity: Identity, given: str | None) -> None:
             f"expected the header {CSRF_HEADER} with what /api/v1/me says, found"
             f" {'another' if given else 'none'}",
         )
+
+
+def account_in(header: bytes) -> str:
+    """The account that a client says runs it; empty for what people cannot be shown."""
+    account = unquote(header.decode("latin-1"))
+    return account if len(account) <= LONGEST_ACCOUNT and re.match(LINE_PATTERN, account) else ""
 
 
 def check_host(header: str | None, names: frozenset[str] | None) -> None:

@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
-from schemas.gateway.tokens import LARGEST_BODY_BYTES, Role
+from schemas.gateway.tokens import ACCOUNT_HEADER, LARGEST_BODY_BYTES, Role
 from services.gateway.domain.access import (
     CSRF_HEADER,
     EVERYTHING,
     READING_METHODS,
     TOKEN_PARAMETER,
     Identity,
+    account_in,
     check_csrf,
     check_host,
     check_origin,
@@ -95,7 +97,7 @@ class AccessControl:
             send = _with_security_headers(send)
         body: Receive = receive
         try:
-            identity = await self._admit(scope)
+            identity = _with_account(await self._admit(scope), scope)
             scope.setdefault("state", {})["identity"] = identity
             self._heed_rate(identity)
             if scope["type"] == "http":
@@ -201,6 +203,12 @@ class AccessControl:
         if scope["type"] == "http" and scope["method"] not in READING_METHODS:
             check_csrf(identity, headers.get(CSRF_HEADER.lower().encode()))
         return identity
+
+
+def _with_account(identity: Identity, scope: Scope) -> Identity:
+    header = ACCOUNT_HEADER.lower().encode()
+    values = [value for name, value in scope["headers"] if name == header]
+    return replace(identity, account=account_in(values[0])) if values else identity
 
 
 def _with_security_headers(send: Send) -> Send:

@@ -110,6 +110,9 @@ IdempotencyKey = Annotated[
 InNamespace = Annotated[
     str | None, QueryParameter(pattern=NAMESPACE_PATTERN, description=NAMESPACE_FORM)
 ]
+OfPerson = Annotated[
+    str | None, QueryParameter(max_length=200, pattern=LINE_PATTERN, description=LINE_FORM)
+]
 NamedNamespace = Annotated[
     str, PathParameter(pattern=NAMESPACE_PATTERN, description=NAMESPACE_FORM)
 ]

@@ -66,6 +66,7 @@ class Task(Struct, frozen=True, kw_only=True):
     prior: Prior | None = None
     gpu_model: GpuModel | None = None
     was_preempted: bool = False
+    requester: str = ""
 
     @property
     def is_finished(self) -> bool:

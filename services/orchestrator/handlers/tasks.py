@@ -333,6 +333,7 @@ class Handlers:
             warm=given.warm,
             prices=given.prices,
             prior=given.prior,
+            requester=command.requester,
         )
         accepted = tasks.accept(task, experiments=plan.experiments_at_most, cut=plan.cut, now=now)
         try:

@@ -42,8 +42,8 @@ ORDER BY 1, 2 ON CONFLICT DO NOTHING
 UPSERT_RESERVATION: Final = """
 INSERT INTO reservation AS known (reservation_id, namespace, holder, gpus, requested_at, granted_at,
                                   waited_seconds, ended_at, state, reason, expected_seconds,
-                                  forecast_start_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+                                  forecast_start_at, requester)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 ON CONFLICT (reservation_id) DO UPDATE SET
     gpus = coalesce(known.gpus, excluded.gpus),
     requested_at = coalesce(known.requested_at, excluded.requested_at),
@@ -53,7 +53,8 @@ ON CONFLICT (reservation_id) DO UPDATE SET
     state = coalesce(known.state, excluded.state),
     reason = coalesce(known.reason, excluded.reason),
     expected_seconds = coalesce(known.expected_seconds, excluded.expected_seconds),
-    forecast_start_at = coalesce(known.forecast_start_at, excluded.forecast_start_at)
+    forecast_start_at = coalesce(known.forecast_start_at, excluded.forecast_start_at),
+    requester = coalesce(known.requester, excluded.requester)
 """
 
 HOLD: Final = """
@@ -170,6 +171,7 @@ async def _upsert(
         end.reason if end is not None else None,
         event.request.expected_duration_seconds if isinstance(event, ReservationQueued) else None,
         event.forecast_start_at if isinstance(event, ReservationGranted) else None,
+        event.requester or None,
     )
 
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from schemas.results.reports import NO_POD, UsageBy
+from schemas.results.reports import NO_PERSON, NO_POD, UsageBy
 from services.results.gpu_time.hours import COLUMNS, NOBODY
 
 # What runs is computed for the question, and beside what is stored looks the same.
@@ -42,6 +42,7 @@ CASE WHEN holder LIKE 'experiment/%/%'
 OWNER: Final = "coalesce(nullif(owner, ''), 'Pod/' || pod)"
 NAME: Final = {
     UsageBy.NAMESPACE: NAMESPACE,
+    UsageBy.PERSON: f"coalesce(nullif(requester, ''), '{NO_PERSON}')",
     UsageBy.REQUESTER: f"coalesce({REQUESTER}, {OWNER}, '')",
     UsageBy.MODEL: "device.name",
     UsageBy.NODE: "device.node_id",

@@ -44,13 +44,14 @@ from services.scheduler.leader.engine_feed import node_from
 from services.scheduler.leader.fleet_reader import FleetReader
 from services.scheduler.leader.query_engine import QueryEngine
 from services.scheduler.ledger import change_feed
-from services.scheduler.ledger.rows import node_rows, quota_rows, reservation_rows
+from services.scheduler.ledger.rows import holder_rows, node_rows, quota_rows
+from services.scheduler.ledger.rows.holder_rows import Owner
 from services.scheduler.ledger.rows.node_rows import NodeStatus
 from services.scheduler.observations.cluster_views import ClusterViews
 from shared.messaging.paging import fitting
 from shared.postgres.database import Connection, Database
 
-Owners = Mapping[UUID, tuple[str, str]]
+Owners = Mapping[UUID, Owner]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class FleetQueries:
             devices = [device for there in fleet.nodes.values() for device in there]
             holders = {device.holder for device in devices if device.holder is not None}
             holders |= {part.holder for device in devices for part in device.parts}
-            owners = await reservation_rows.owners(connection, holders)
+            owners = await holder_rows.owners(connection, holders)
         after = query.after_node_id
         wanted = [
             NodeAllocation(
@@ -200,7 +201,7 @@ def _summaries(gpus: Sequence[ClusterGpu], thresholds: Thresholds) -> dict[str, 
 
 
 def _allocation(device: Device, node: Node, owners: Owners) -> DeviceAllocation:
-    namespace, holder = owners.get(device.holder or NO_RESERVATION, (None, None))
+    owner = owners.get(device.holder or NO_RESERVATION)
     parts = device.parts or ((Part(device.holder, WHOLE),) if device.holder is not None else ())
     return DeviceAllocation(
         node_id=device.node_id,
@@ -213,8 +214,8 @@ def _allocation(device: Device, node: Node, owners: Owners) -> DeviceAllocation:
         simulated=device.simulated,
         memory_total_mb=device.total_mb,
         reservation_id=device.holder,
-        namespace=namespace,
-        holder=holder,
+        namespace=owner.namespace if owner is not None else None,
+        holder=owner.holder if owner is not None else None,
         reasons=state_reasons(device, node),
         cordon=device.cordon,
         kind="mig" if device.parent_uuid is not None else "gpu",
@@ -224,10 +225,8 @@ def _allocation(device: Device, node: Node, owners: Owners) -> DeviceAllocation:
 
 
 def _holder(part: Part, owners: Owners) -> DeviceHolder:
-    namespace, holder = owners.get(part.holder, (None, None))
-    return DeviceHolder(
-        reservation_id=part.holder,
-        shares=part.hundredths / WHOLE,
-        namespace=namespace,
-        holder=holder,
-    )
+    shares = part.hundredths / WHOLE
+    owner = owners.get(part.holder)
+    if owner is None:
+        return DeviceHolder(reservation_id=part.holder, shares=shares)
+    return DeviceHolder(reservation_id=part.holder, shares=shares, **owner._asdict())

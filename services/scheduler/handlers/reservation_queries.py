@@ -45,7 +45,7 @@ from services.scheduler.handlers.reservation_status import end_reasons, idleness
 from services.scheduler.intake.validation import ANY_SHARES, check_wanted, known
 from services.scheduler.leader.cluster_decisions import read_fleet
 from services.scheduler.leader.query_engine import Moment, QueryEngine
-from services.scheduler.ledger.rows import cluster_rows, node_rows, reservation_rows
+from services.scheduler.ledger.rows import cluster_rows, holder_rows, node_rows, reservation_rows
 from services.scheduler.ledger.rows.reservation_rows import Reservation, ReservationPlace
 from services.scheduler.ledger.transitions import HELD_ON_LEASE, device_grants
 from services.scheduler.observations.cluster_views import ClusterViews
@@ -217,7 +217,7 @@ class ReservationQueries:
         named: dict[UUID, tuple[tuple[Reason, ...], str]] = {}
         async with self.database.transaction() as connection:
             for each, reasons in explained.items():
-                of_all = await reservation_rows.name_holders(
+                of_all = await holder_rows.name_holders(
                     connection, reasons, moment.now, namespaces[each]
                 )
                 shown = abridge(of_all, reasons_shown).reasons
@@ -284,9 +284,7 @@ class ReservationQueries:
         self, evaluation: Evaluation, now: datetime, namespace: str | None
     ) -> Evaluation:
         async with self.database.transaction() as connection:
-            reasons = await reservation_rows.name_holders(
-                connection, evaluation.reasons, now, namespace
-            )
+            reasons = await holder_rows.name_holders(connection, evaluation.reasons, now, namespace)
         return replace(evaluation, reasons=reasons)
 
     async def _known(self, reservation_id: UUID) -> Reservation:
@@ -370,6 +368,7 @@ def _view(stored: Reservation, queued: Mapping[UUID, QueuePlace]) -> Reservation
         nearness=nearness(stored.devices),
         memory_balance=memory_balance(stored.devices),
         summary=place.summary or digest(reasons if waits else stored.reasons),
+        requester=stored.requester,
     )
 
 

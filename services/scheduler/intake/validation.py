@@ -183,8 +183,8 @@ def _selectors(request: GpuRequest) -> Iterator[tuple[str, Selector]]:
 def same(stored: Stored, command: RequestReservation) -> Reservation:
     """The reservation that is requested again, as before."""
     found = stored[command.reservation_id]
-    before = (found.namespace, found.holder, found.request)
-    if before != (command.namespace, command.holder, command.request):
+    before = (found.namespace, found.holder, found.request, found.requester)
+    if before != (command.namespace, command.holder, command.request, command.requester):
         raise RefusedError(
             ErrorCode.CONFLICT,
             f"reservation {found.reservation_id} was requested before with another body",

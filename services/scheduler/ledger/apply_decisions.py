@@ -22,7 +22,7 @@ from services.scheduler.domain.placement.eligibility import share_kind
 from services.scheduler.domain.placement.reasons import NEVER_FITS, WAIT_TIMED_OUT
 from services.scheduler.ledger import events
 from services.scheduler.ledger.device_cells import FreeCells, Range, multirange
-from services.scheduler.ledger.rows import label_rows, reservation_rows
+from services.scheduler.ledger.rows import holder_rows, label_rows, reservation_rows
 from services.scheduler.ledger.rows.reservation_rows import Ending, Reservation
 from services.scheduler.ledger.transitions import LedgerChanged, device_grants, end_all
 from shared.postgres.database import Connection, to_json
@@ -219,7 +219,7 @@ async def _end(
         before = stored[decision.reservation_id]
         _check(before, ReservationState.QUEUED)
         timed_out = isinstance(decision, TimeOut)
-        reasons = await reservation_rows.name_holders(
+        reasons = await holder_rows.name_holders(
             connection, decision.reasons, now, before.namespace
         )
         endings.append(

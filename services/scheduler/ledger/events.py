@@ -42,6 +42,7 @@ class _Common(TypedDict):
     reservation_id: UUID
     namespace: str
     holder: str
+    requester: str
 
 
 def _common(of: Reservation | RequestReservation, revision: int, now: datetime) -> _Common:
@@ -52,6 +53,7 @@ def _common(of: Reservation | RequestReservation, revision: int, now: datetime) 
         "reservation_id": of.reservation_id,
         "namespace": of.namespace,
         "holder": of.holder,
+        "requester": of.requester,
     }
 
 

@@ -360,4 +360,8 @@ CREATE TABLE mig_change (
     PRIMARY KEY (node_id, device_uuid, number));
 CREATE UNIQUE INDEX mig_change_open ON mig_change (node_id, device_uuid) WHERE over_at IS NULL;
 """,
+    """
+-- The person who asked; the holder says for what.
+ALTER TABLE reservation ADD COLUMN requester text NOT NULL DEFAULT '';
+""",
 )

@@ -122,10 +122,12 @@ async def staged(service: Service, aggregate: UUID) -> list[tuple[str, int]]:
 
 
 async def test_a_task_runs_to_its_best_experiment(world: World, service: Service) -> None:
-    task_id = await world.submit()
+    task_id = await world.submit(requester="ada")
 
     view = await world.until(task_id, TaskState.COMPLETED)
 
+    assert view.requester == "ada"
+    assert {request.requester for request in world.requests.values()} == {"ada"}
     experiments = await world.experiments(task_id)
     assert view.spending is not None
     assert view.spending.gpu_hours > 0

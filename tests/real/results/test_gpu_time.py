@@ -17,6 +17,7 @@ from schemas.executor.attempts import AttemptOutcome, Failure, FailureKind
 from schemas.gpus.device_grant import DeviceGrant, DeviceShare, ShareKind
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.results.reports import (
+    NO_PERSON,
     FailuresView,
     GetFailures,
     GetUsage,
@@ -371,6 +372,7 @@ async def test_reports_tell_who_held_what_it_cost_who_waited_and_what_failed(wor
         reservation_id=held.reservation_id,
         namespace=held.namespace,
         holder=held.holder,
+        requester="ada",
         request=GpuRequest(expected_duration_seconds=100.0),
         position=1,
         wait_deadline_at=start + HOUR,
@@ -406,6 +408,7 @@ async def test_reports_tell_who_held_what_it_cost_who_waited_and_what_failed(wor
         await eventually(is_told, what="the hours of both")
         waste = await world.ask(GetWaste(**asked), WasteView)
         by_requester = await world.ask(GetUsage(by=UsageBy.REQUESTER, **asked), UsageView)
+        by_person = await world.ask(GetUsage(by=UsageBy("user"), **asked), UsageView)
         mine = await world.ask(GetUsage(namespace="team-b", **asked), UsageView)
         # As long before that lies outside of the calendar.
         ever = await world.ask(GetUsage(**{**asked, "start_at": LONG_AGO}), UsageView)
@@ -420,6 +423,8 @@ async def test_reports_tell_who_held_what_it_cost_who_waited_and_what_failed(wor
         await eventually(has_failures, what="both failures")
         since_first = (utcnow() - start).total_seconds()
 
+    assert [line.name for line in by_person.lines] == ["ada", NO_PERSON]
+    assert by_person.by is UsageBy.PERSON
     first, second = usage[0].lines
     assert (first.name, first.used_hours, first.idle_hours) == ("team-a", 60 / 3600, 0)
     assert (second.name, second.used_hours, second.idle_hours) == ("team-b", 0, 30 / 3600)

@@ -21,6 +21,7 @@ from schemas.scheduler.reservations import (
     RequestReservation,
     ReservationGranted,
     ReservationQueued,
+    ReservationReleased,
 )
 from schemas.scheduler.views import AllocationMap, GetAllocationMap
 from schemas.telemetry.readings import HealthChanged, HealthKind, HealthState
@@ -63,6 +64,21 @@ async def test_a_known_reservation_is_accepted_again_only_with_the_same_body(
     accepted(again)
     assert refused(await steward.bus.request(other)).code is ErrorCode.CONFLICT
     assert len(steward.seen(ReservationQueued)) == 1
+
+
+async def test_the_requester_is_in_the_view_the_map_and_every_event(steward: World) -> None:
+    await steward.add_node("alpha", 1)
+    asked = await steward.request(holder="training", requester="ada")
+    granted = await steward.granted(asked)
+    view = await steward.view(asked)
+    seen = await steward.bus.query(GetAllocationMap(), AllocationMap)
+    accepted(await steward.release(granted))
+    ended = await steward.event(ReservationReleased, asked)
+
+    [queued] = steward.seen(ReservationQueued)
+    [holder] = seen.nodes[0].devices[0].holders
+    assert {queued.requester, granted.requester, ended.requester, view.requester} == {"ada"}
+    assert (holder.holder, holder.requester) == ("training", "ada")
 
 
 async def test_the_same_request_sent_by_many_at_once_is_stored_once(

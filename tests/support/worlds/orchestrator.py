@@ -421,11 +421,17 @@ class World:
 
     # What a user does and sees
 
-    async def submit(self, task: TaskFile | None = None, namespace: str = "default") -> UUID:
+    async def submit(
+        self, task: TaskFile | None = None, namespace: str = "default", requester: str = ""
+    ) -> UUID:
         task_id = new_id()
         reply = await self.bus.request(
             SubmitTask(
-                command_id=new_id(), task_id=task_id, namespace=namespace, task=task or task_file()
+                command_id=new_id(),
+                task_id=task_id,
+                namespace=namespace,
+                task=task or task_file(),
+                requester=requester,
             )
         )
         assert isinstance(reply, Accepted), reply

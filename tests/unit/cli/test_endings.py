@@ -64,7 +64,29 @@ def test_a_reservation_is_ones_own_if_its_holder_names_one(
 ) -> None:
     monkeypatch.setattr(endings, "user_name", lambda: "alice")
 
-    assert is_own(make_reservation(holder=holder)) is own
+    assert is_own(make_reservation(holder=holder), "") is own
+    assert is_own(make_reservation(holder=holder), "ada") is own
+
+
+@pytest.mark.parametrize(
+    ("holder", "requester", "own"),
+    [
+        ("exec/alice", "ada", True),
+        ("exec/ada", "bob", False),
+        ("ada: training", "bob", False),
+        ("tuning#3", "ada", False),
+    ],
+)
+def test_who_requested_it_goes_before_the_holder(holder: str, requester: str, own: bool) -> None:
+    assert is_own(make_reservation(holder=holder, requester=requester), "ada") is own
+
+
+def test_what_would_end_is_told_with_the_person_whom_its_holder_does_not_name() -> None:
+    experiment = make_reservation(holder="tuning#3", requester="ada")
+    command = make_reservation(holder="exec/ada", requester="ada")
+
+    assert reservations_ending([experiment]) == "1 reservation on 1 GPU: tuning#3 of ada"
+    assert reservations_ending([command]) == "1 reservation on 1 GPU: exec/ada"
 
 
 def test_without_a_terminal_what_would_end_is_refused_with_the_way_out(

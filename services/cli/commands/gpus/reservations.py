@@ -43,17 +43,20 @@ ANSWER_SECONDS = 15.0
     help="How long the grant lives without `gpusteward renew`.",
 )
 @click.option("--holder", help="What for, for people [default: reserve/USER].")
+@click.option("--for", "requester", metavar="PERSON", help="Ask for somebody else, as an admin.")
 @reading
 @wide_option
-def reserve(target: Target, request: GpuRequest, ttl: float, holder: str | None) -> None:
+def reserve(
+    target: Target, request: GpuRequest, ttl: float, holder: str | None, requester: str | None
+) -> None:
     """Reserve GPUs and print which ones were granted.
 
     Nothing renews the lease: `gpusteward exec` does, for as long as a command runs. Ctrl-C while it
     waits withdraws the request.
     """
     request = replace(request, lease_ttl_seconds=ttl)
-    named = holder or f"reserve/{user_name()}"
-    view = target.ask(lambda client: reserved(client, request, named))
+    named = holder or f"reserve/{requester or user_name()}"
+    view = target.ask(lambda client: reserved(client, request, named, requester))
     if target.as_json:
         print_json(view)
         return
@@ -61,18 +64,23 @@ def reserve(target: Target, request: GpuRequest, ttl: float, holder: str | None)
     print_devices(view.devices)
     for line in (*closeness_lines(view), *pod_lines(view)):
         click.echo(line)
-    way_back = f"release {view.reservation_id}" + ("" if is_own(view) else " --yes")
+    is_mine = requester is None and is_own(view, view.requester)
+    way_back = f"release {view.reservation_id}" + ("" if is_mine else " --yes")
     click.echo(
         f"held for {ttl:g} s; `gpusteward renew {view.reservation_id}` keeps it,"
         f" `gpusteward {way_back}` gives it back"
     )
 
 
-async def reserved(client: "StewardClient", request: GpuRequest, holder: str) -> ReservationView:
+async def reserved(
+    client: "StewardClient", request: GpuRequest, holder: str, requester: str | None = None
+) -> ReservationView:
     """The granted reservation; withdrawn if this is cancelled. Raises CommandFailed."""
     reservation_id = new_id()
     try:
-        await client.request_reservation(request, holder=holder, reservation_id=reservation_id)
+        await client.request_reservation(
+            request, holder=holder, requester=requester, reservation_id=reservation_id
+        )
         return granted(
             await client.await_reservation(
                 reservation_id, timeout_seconds=request.wait_timeout_seconds + ANSWER_SECONDS
@@ -108,10 +116,16 @@ def renew(target: Target, identifier: str) -> None:
 def release(target: Target, identifier: str, yes: bool) -> None:
     """Give a reservation's GPUs back; nothing of it may run any more.
 
-    Asks first if its holder does not name you.
+    Asks first if somebody else requested it.
     """
-    view = target.ask(lambda client: find_reservation(client, identifier))
-    confirm_ending("This", "" if is_own(view) else reservations_ending([view]), yes=yes)
+
+    async def look(client: "StewardClient") -> tuple[ReservationView, str]:
+        view = await find_reservation(client, identifier)
+        is_mine = is_own(view, (await client.me()).person)
+        return view, "" if is_mine else reservations_ending([view])
+
+    view, ending = target.ask(look)
+    confirm_ending("This", ending, yes=yes)
 
     async def ask(client: "StewardClient") -> None:
         if view.epoch is None:

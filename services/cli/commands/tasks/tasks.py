@@ -113,7 +113,7 @@ def validate(target: Target, file: BinaryIO, constraints: str | None) -> None:
 def cancel(target: Target, identifier: str, no_wait: bool, yes: bool) -> None:
     """Stop a task, or withdraw a reservation; ID as for `gpusteward show`.
 
-    Asks first if experiments of the task run, or another holder has the reservation's GPUs.
+    Asks first if experiments of the task run, or somebody else has the reservation's GPUs.
     """
 
     async def look(client: "StewardClient") -> tuple[TaskView | ReservationView, str]:
@@ -124,7 +124,8 @@ def cancel(target: Target, identifier: str, no_wait: bool, yes: bool) -> None:
             )
             return found, experiments_ending(running)
         if isinstance(found, ReservationView):
-            return found, "" if is_own(found) else reservations_ending([found])
+            is_mine = is_own(found, (await client.me()).person)
+            return found, "" if is_mine else reservations_ending([found])
         raise CommandFailed(
             ErrorCode.UNSUPPORTED,
             f"an experiment is stopped with its task: `gpusteward cancel {found.task_id}`",

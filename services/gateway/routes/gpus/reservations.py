@@ -83,6 +83,7 @@ async def request_reservation(
         namespace=namespace,
         holder=data.holder,
         request=data.request,
+        requester=identity.requester_for(data.requester, "$.requester"),
     )
     await gateway.send(command)
     view = await gateway.bus.query(GetReservation(reservation_id=reservation_id), ReservationView)

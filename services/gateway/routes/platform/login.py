@@ -57,6 +57,7 @@ def _me(identity: Identity, asks_for_tokens: bool, csrf_token: str | None = None
         token_id=identity.token_id,
         asks_for_tokens=asks_for_tokens,
         csrf_token=csrf_token,
+        person=identity.requester,
     )
 
 

@@ -46,6 +46,7 @@ from services.gateway.routes.common import (
     IdempotencyKey,
     InNamespace,
     InStates,
+    OfPerson,
     OnNode,
     PageSize,
     SummaryPlace,
@@ -73,16 +74,25 @@ async def submit_task(
     identity: Caller,
     task_id: FromQuery[UUID | None] = None,
     namespace: InNamespace = None,
+    requester: OfPerson = None,
     idempotency_key: IdempotencyKey = None,
 ) -> Response[TaskView]:
     """Store a task and run it. `task_id` may be chosen by the sender.
+
+    `requester` absent is the caller itself; only an admin names somebody else.
 
     The body may be YAML, with `Content-Type: application/yaml`.
     """
     namespace = identity.namespace_for(namespace)
     command_id = command_id_of(idempotency_key, identity, namespace)
     task_id = task_id or id_for(command_id)
-    command = SubmitTask(command_id=command_id, task_id=task_id, namespace=namespace, task=data)
+    command = SubmitTask(
+        command_id=command_id,
+        task_id=task_id,
+        namespace=namespace,
+        task=data,
+        requester=identity.requester_for(requester, "query.requester"),
+    )
     await gateway.send(command)
     view = await gateway.bus.query(GetTask(task_id=task_id), TaskView)
     return Response(view, status_code=201, headers={"Location": f"/api/v1/tasks/{task_id}"})

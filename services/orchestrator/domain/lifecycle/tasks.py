@@ -37,6 +37,7 @@ class TaskFields(TypedDict):
     task_id: UUID
     namespace: str
     task_name: str
+    requester: str
 
 
 def accept(task: Task, *, experiments: int, cut: int, now: datetime) -> TaskDecision:
@@ -148,4 +149,5 @@ def _fields(task: Task, now: datetime) -> TaskFields:
         "task_id": task.task_id,
         "namespace": task.namespace,
         "task_name": task.task_name,
+        "requester": task.requester,
     }

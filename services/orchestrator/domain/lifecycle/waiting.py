@@ -69,6 +69,7 @@ def request_gpus(
     *,
     attempt_id: UUID,
     reservation_id: UUID,
+    requester: str = "",
 ) -> Decision:
     attempt = Attempt(
         attempt_id=attempt_id,
@@ -99,6 +100,7 @@ def request_gpus(
                     experiment.experiment_id, experiment.task_name, experiment.ordinal
                 ),
                 request=request,
+                requester=requester,
             ),
         ),
     )

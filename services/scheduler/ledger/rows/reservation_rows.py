@@ -15,7 +15,6 @@ from schemas.scheduler.namespaces import PreemptionCause
 from schemas.scheduler.reasons import Reason
 from schemas.scheduler.reservations import RequestReservation, ReservationState
 from schemas.scheduler.views import ListReservations
-from services.scheduler.domain.advice.holder_names import Holder, mentioned, with_names
 from shared.postgres.database import Connection, Row, from_json, to_json
 
 _NOW: Final = "SELECT clock_timestamp()"
@@ -24,7 +23,7 @@ r.reservation_id, r.arrival, r.namespace, r.holder, r.request, r.state, r.revisi
 r.wait_deadline_at, r.granted_at, r.ended_at, r.epoch, r.node_id, r.devices, r.lease_ttl_seconds,
 r.lease_expires_at, r.preempting_until, r.preempted_for, r.preempted_by, r.reasons, r.reason,
 r.cluster, r.idle_since, r.idle_warned_at, r.idle_action, r.idle_acts_at, r.idle_preemptible,
-r.idle_exempt_until, r.idle_exempt_reason, r.forecast_start_at
+r.idle_exempt_until, r.idle_exempt_reason, r.forecast_start_at, r.requester
 """
 _RESERVATION: Final = f"""
 SELECT {_COLUMNS}, EXISTS (
@@ -55,13 +54,14 @@ WHERE reservation_id = ANY($1) AND released_at IS NULL AND quarantined_at IS NOT
 # Identity numbers are given in the order of the commands.
 _INSERT: Final = """
 INSERT INTO reservation (reservation_id, namespace, holder, request, state, revision, requested_at,
-    wait_deadline_at, lease_ttl_seconds, priority)
+    wait_deadline_at, lease_ttl_seconds, priority, requester)
 SELECT new.reservation_id, new.namespace, new.holder, new.request::jsonb, 'queued', 1,
     clock.now, clock.now + new.wait_seconds * interval '1 second', new.lease_ttl_seconds,
-    new.priority
-FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::float8[], $7::int[])
+    new.priority, new.requester
+FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::float8[], $6::float8[], $7::int[],
+        $8::text[])
     WITH ORDINALITY AS new (reservation_id, namespace, holder, request, wait_seconds,
-        lease_ttl_seconds, priority, place), (SELECT clock_timestamp() AS now) AS clock
+        lease_ttl_seconds, priority, requester, place), (SELECT clock_timestamp() AS now) AS clock
 ORDER BY new.place
 ON CONFLICT DO NOTHING RETURNING reservation_id, requested_at, wait_deadline_at
 """
@@ -95,15 +95,6 @@ WHERE r.reservation_id = new.reservation_id
 """
 _QUEUED_BY_PRIORITY: Final = """
 SELECT priority, count(*) AS queued FROM reservation WHERE state = 'queued' GROUP BY priority
-"""
-_OWNERS: Final = """
-SELECT reservation_id, namespace, holder FROM reservation WHERE reservation_id = ANY($1)
-"""
-_HOLDERS: Final = """
-SELECT reservation_id, holder, namespace, requested_at, granted_at,
-    granted_at + (request ->> 'expected_duration_seconds')::float8 * interval '1 second'
-        AS expected_end_at
-FROM reservation WHERE reservation_id = ANY($1)
 """
 _EPOCHS: Final = "SELECT reservation_id, epoch FROM reservation WHERE reservation_id = ANY($1)"
 _ENDS: Final = """
@@ -163,6 +154,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
     idle_exempt_until: datetime | None = None
     idle_exempt_reason: str = ""
     forecast_start_at: datetime | None = None
+    requester: str = ""
 
     @property
     def holds_host(self) -> bool:
@@ -283,6 +275,7 @@ async def insert(
         [command.request.wait_timeout_seconds for command in commands],
         [command.request.lease_ttl_seconds for command in commands],
         [command.request.priority for command in commands],
+        [command.requester for command in commands],
     )
     return {
         row["reservation_id"]: QueuedTimes(row["requested_at"], row["wait_deadline_at"])
@@ -335,35 +328,6 @@ async def queued_by_priority(connection: Connection) -> dict[int, int]:
     """How many requests are queued, by priority."""
     rows = await connection.fetch(_QUEUED_BY_PRIORITY)
     return {row["priority"]: row["queued"] for row in rows}
-
-
-async def owners(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, tuple[str, str]]:
-    rows = await connection.fetch(_OWNERS, list(ids))
-    return {row["reservation_id"]: (row["namespace"], row["holder"]) for row in rows}
-
-
-async def name_holders(
-    connection: Connection,
-    reasons: Sequence[Reason],
-    now: datetime,
-    namespace: str | None = None,
-) -> tuple[Reason, ...]:
-    """The reasons with the reservations in them called by their holders and times, as
-    `with_names` does.
-    """
-    ids = mentioned(reasons)
-    rows = await connection.fetch(_HOLDERS, list(ids)) if ids else ()
-    holders = {
-        row["reservation_id"]: Holder(
-            holder=row["holder"],
-            namespace=row["namespace"],
-            requested_at=row["requested_at"],
-            granted_at=row["granted_at"],
-            expected_end_at=row["expected_end_at"],
-        )
-        for row in rows
-    }
-    return with_names(reasons, holders, now, namespace)
 
 
 async def epochs(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, int]:

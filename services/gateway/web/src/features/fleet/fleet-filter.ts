@@ -24,7 +24,7 @@ export const SHOWN = ["free", "held", "out of service"] as const;
 export function filtered(gpus: GpuView[], shown: string, words: string): GpuView[] {
   const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
   return gpus.filter((gpu) => {
-    const text = [gpu.node_id, gpu.name, gpu.holder, gpu.namespace, gpu.uuid, ...gpu.holders.map((each) => each.holder)]
+    const text = [gpu.node_id, gpu.name, gpu.holder, gpu.namespace, gpu.uuid, ...gpu.holders.flatMap((each) => [each.holder, each.requester])]
       .join(" ")
       .toLowerCase();
     return (!shown || shownAs(gpu) === shown) && wanted.every((word) => text.includes(word));

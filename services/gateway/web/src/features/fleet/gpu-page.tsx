@@ -58,6 +58,7 @@ function Known({ listed, listedAt }: { listed: GpuView; listedAt: number }) {
     ["power", `${watts(gpu.power_draw_w)} of ${watts(gpu.power_limit_w)}`],
     ["age of the reading", age === null ? UNKNOWN : duration(Math.round(age))],
     ["holder", <Holder key="holder" of={gpu.holder} />],
+    ["requested by", gpu.holders[0]?.requester || UNKNOWN],
     ["until", (held && heldUntil(held, now)) ?? UNKNOWN],
     ["namespace", gpu.namespace ?? UNKNOWN],
     ["MIG", gpu.mig_profile ?? (gpu.mig_enabled === null ? UNKNOWN : gpu.mig_enabled ? "on" : "off")],

@@ -3,7 +3,7 @@ import type { GpuView } from "@schemas/messages";
 import { fleetSums, gpuState, withReading } from "./gpu-state";
 
 const gpu = (given: Partial<GpuView> = {}): GpuView =>
-  ({ node_id: "n", uuid: "GPU-1", health: "ok", state: "free", reasons: [], stale: false, ...given }) as GpuView;
+  ({ node_id: "n", uuid: "GPU-1", health: "ok", state: "free", reasons: [], holders: [], stale: false, ...given }) as GpuView;
 
 test("a fault is told before who holds the GPU", () => {
   expect(gpuState(gpu({ state: "held", health: "lost" })).word).toBe("lost");

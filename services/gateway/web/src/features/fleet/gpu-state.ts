@@ -1,5 +1,6 @@
 import type { GpuView } from "@schemas/messages";
 import type { StateKind } from "@/components/state-mark";
+import { heldBy } from "@/lib/holder";
 import type { LiveReading } from "@/lib/live-readings";
 
 export interface GpuState {
@@ -22,7 +23,7 @@ export function gpuState(gpu: GpuView): GpuState {
     case "unavailable":
       return { kind: "bad", word: "unavailable", title: why };
     case "held":
-      return { kind: "busy", word: "held", title: gpu.holder ?? "" };
+      return { kind: "busy", word: "held", title: heldBy(gpu.holder, gpu.holders[0]?.requester) };
     case "free":
       return gpu.reasons.length > 0
         ? { kind: "attention", word: "free, not granted", title: why }

@@ -4,7 +4,7 @@ import { slicesOf } from "./slices";
 
 const gpu = (given: Partial<GpuView>): GpuView =>
   ({ uuid: "GPU-1", index: 0, state: "free", parent_uuid: null, mig_profile: null, holders: [], holder: null, ...given }) as GpuView;
-const holder = (name: string, shares: number) => ({ reservation_id: name, shares, namespace: "a", holder: name });
+const holder = (name: string, shares: number) => ({ reservation_id: name, shares, namespace: "a", holder: name, requester: "" });
 const drawn = (gpus: GpuView[]) =>
   slicesOf(gpus).map(({ slices }) => slices.map(({ word, share }) => `${word} ${Math.round(share * 100)}`));
 

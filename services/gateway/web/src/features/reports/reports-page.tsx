@@ -31,7 +31,8 @@ import { partsOf } from "./usage";
 
 const BY_WORDS: Record<string, string> = {
   namespace: "namespace",
-  requester: "requester",
+  person: "person",
+  requester: "requester's label",
   model: "model",
   node: "node",
   pod: "pod",

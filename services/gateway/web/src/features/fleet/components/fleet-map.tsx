@@ -1,7 +1,7 @@
 import { memo, useCallback, useRef, useState, type MouseEvent } from "react";
 import { useNavigate } from "react-router";
 import type { GpuView } from "@schemas/messages";
-import { holderOf } from "@/lib/holder";
+import { heldBy } from "@/lib/holder";
 import { gpuKey, useLiveReading } from "@/lib/live-readings";
 import { paths } from "@/lib/paths";
 import { useSharedSearch } from "@/lib/url-state";
@@ -97,7 +97,7 @@ interface CellProps {
 
 const Cell = memo(function Cell({ listed, listedAt, metric, search, onOpen }: CellProps) {
   const state = gpuState(listed);
-  const holder = listed.holder ? `, ${holderOf(listed.holder).name}` : "";
+  const holder = listed.holder ? `, ${heldBy(listed.holder, listed.holders[0]?.requester)}` : "";
   return (
     <a
       tabIndex={-1}

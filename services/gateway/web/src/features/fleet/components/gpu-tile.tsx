@@ -4,6 +4,7 @@ import type { GpuView, ReservationView } from "@schemas/messages";
 import { Meter } from "@/components/meter";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
+import { heldBy } from "@/lib/holder";
 import { gpuKey, useLiveReading } from "@/lib/live-readings";
 import { paths } from "@/lib/paths";
 import { duration, useNow } from "@/lib/time";
@@ -81,8 +82,8 @@ function Holder({ gpu, held }: { gpu: GpuView; held: ReservationView | undefined
   const shared = gpu.holders.filter((each) => each.shares < 1);
   const words =
     shared.length > 0
-      ? shared.map((each) => `${each.holder ?? "held"} ${percent(each.shares * 100)}`).join(", ")
-      : gpu.holder;
+      ? shared.map((each) => `${heldBy(each.holder, each.requester) || "held"} ${percent(each.shares * 100)}`).join(", ")
+      : heldBy(gpu.holder, gpu.holders[0]?.requester) || null;
   return (
     <span className={classes.foot}>
       <span className={classes.holder} title={words ?? undefined}>

@@ -4,6 +4,7 @@ import { DataTable, type Column } from "@/components/data-table";
 import { Holder } from "@/components/holder";
 import { Loaded } from "@/components/page";
 import { duration, moment } from "@/lib/time";
+import { UNKNOWN } from "@/lib/units";
 import { pastHoldersOptions } from "../api/get-past-holders";
 
 const SHOWN = 20;
@@ -14,6 +15,7 @@ const lasted = ({ granted_at: from, ended_at: to }: ReservationView) =>
 
 const COLUMNS: Column<ReservationView>[] = [
   { name: "Holder", sortBy: (each) => each.holder, cell: (each) => <Holder of={each.holder} /> },
+  { name: "Requested by", sortBy: (each) => each.requester, cell: (each) => each.requester || UNKNOWN },
   { name: "Namespace", sortBy: (each) => each.namespace, cell: (each) => each.namespace },
   { name: "GPUs", isNumber: true, cell: (each) => each.devices.length },
   { name: "From", isNumber: true, sortBy: (each) => each.granted_at, cell: (each) => moment(each.granted_at) },
