@@ -78,6 +78,8 @@ COMMANDS = (
     ("", "gpus --nod alpha"),
     ("", "reserve --gpus none"),
     ("", "tasks --state done"),
+    ("", "report usage --by persn"),
+    ("", "reserve --gpus 1 --for"),
     ("", "logs nosuch"),
 )
 
@@ -136,6 +138,7 @@ class Hour:
                 **environment,
                 "PYTHONPATH": str(ROOT),
                 "TERM": "xterm",
+                "LOGNAME": "ada",
                 "GPUSTEWARD_DATA_DIR": str(self.platform.data_dir),
             },
         )
