@@ -1013,6 +1013,7 @@ export interface DeviceHolder {
   shares: number;
   namespace: string | null;
   holder: string | null;
+  requester: string;
 }
 
 /** Its last holder's stop is not confirmed; not granted until then. */
@@ -1691,6 +1692,7 @@ export interface ExperimentWaiting {
 /** Why does it wait? Answered by `Explanation`. */
 export interface ExplainReservation {
   type: "scheduler.explain";
+  names_of?: string[] | null;
   reservation_id: string;
 }
 
@@ -1894,10 +1896,11 @@ export interface GetAllocationMap {
 /**
  * Could this request be granted now? Answered by `AvailabilityView`; reserves nothing.
  *
- * Reasons name no holders in other namespaces than `namespace`; null: all.
+ * Reasons name no holders in other namespaces than `namespace` and `names_of`; either null: all.
  */
 export interface GetAvailability {
   type: "scheduler.availability";
+  names_of?: string[] | null;
   request?: GpuRequest;
   namespace?: string | null;
 }
@@ -2045,6 +2048,7 @@ export interface GetRequests {
 /** Answered by `ReservationView`. */
 export interface GetReservation {
   type: "scheduler.get_reservation";
+  names_of?: string[] | null;
   reservation_id: string;
 }
 
@@ -3065,7 +3069,10 @@ export interface ListPresets {
   namespace?: string | null;
 }
 
-/** Answered by `ReservationList`, newest first. Empty `states` means all. */
+/**
+ * Answered by `ReservationList`, newest first. Empty `states` means all; `names_of` as in
+ * `NamesHolders`.
+ */
 export interface ListReservations {
   type: "scheduler.list_reservations";
   limit?: number;
@@ -3073,6 +3080,7 @@ export interface ListReservations {
   states?: ReservationState[];
   namespace?: string | null;
   node_id?: string | null;
+  names_of?: string[] | null;
 }
 
 /** What runs on this executor? Answered by `RunningAttempts`. */
@@ -3183,7 +3191,8 @@ export interface MadeToken {
  * Who is asking. `namespaces` are those of its token; an admin's reach is every one.
  *
  * `csrf_token`, of a login's cookie only, belongs into the header X-CSRF-Token of every request
- * that changes something.
+ * that changes something. `person` is recorded as the requester of what this caller asks for: the
+ * token's name, or what an admin's client says of the account that runs it, which nothing proves.
  */
 export interface Me {
   type: "gateway.me";
@@ -3193,6 +3202,7 @@ export interface Me {
   token_id: string | null;
   asks_for_tokens: boolean;
   csrf_token: string | null;
+  person: string;
 }
 
 /** An experiment's aggregate with what its GPUs did meanwhile. */
@@ -4253,8 +4263,8 @@ export interface RequestColumns {
 /**
  * Ask for GPUs. Accepted means stored; the grant, rejection or time-out follows as an event.
  *
- * The requester chooses `reservation_id`. `holder` says for what, for people (`exec/<user>`, or
- * what `experiment_holder` makes).
+ * The sender chooses `reservation_id`. `holder` says for what, for people (`exec/<user>`, or what
+ * `experiment_holder` makes), `requester` who asks: the gateway fills it in.
  */
 export interface RequestReservation {
   type: "scheduler.request_reservation";
@@ -4265,6 +4275,8 @@ export interface RequestReservation {
   /** one line without control characters or marks of text direction */
   holder?: string;
   request?: GpuRequest;
+  /** one line without control characters or marks of text direction */
+  requester?: string;
 }
 
 /** What people may say of a resource's request. */
@@ -4302,6 +4314,7 @@ export interface ReservationActivated {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
+  requester: string;
   epoch: number;
   /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
@@ -4317,6 +4330,7 @@ export interface ReservationCancelled {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
+  requester: string;
   epoch: number | null;
   node_id: string | null;
   devices: DeviceGrant[];
@@ -4333,6 +4347,7 @@ export interface ReservationExempted {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
+  requester: string;
   reason: string;
   until_at: string;
 }
@@ -4347,6 +4362,7 @@ export interface ReservationExpired {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
+  requester: string;
   epoch: number | null;
   node_id: string | null;
   devices: DeviceGrant[];
@@ -4363,6 +4379,7 @@ export interface ReservationFoundActive {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
+  requester: string;
 }
 
 /**
@@ -4378,6 +4395,7 @@ export interface ReservationFoundIdle {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
+  requester: string;
   since_at: string;
   action: IdleAction;
   acts_at: string | null;
@@ -4398,6 +4416,7 @@ export interface ReservationGranted {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
+  requester: string;
   epoch: number;
   /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
@@ -4426,6 +4445,7 @@ export interface ReservationLost {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
+  requester: string;
   epoch: number | null;
   node_id: string | null;
   devices: DeviceGrant[];
@@ -4442,6 +4462,7 @@ export interface ReservationMadePreemptible {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
+  requester: string;
   since_at: string;
 }
 
@@ -4455,6 +4476,7 @@ export interface ReservationPreempted {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
+  requester: string;
   epoch: number | null;
   node_id: string | null;
   devices: DeviceGrant[];
@@ -4471,6 +4493,7 @@ export interface ReservationPreempting {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
+  requester: string;
   epoch: number;
   /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
@@ -4489,6 +4512,7 @@ export interface ReservationQueued {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
+  requester: string;
   request: GpuRequest;
   position: number;
   wait_deadline_at: string;
@@ -4504,6 +4528,7 @@ export interface ReservationRejected {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
+  requester: string;
   epoch: number | null;
   node_id: string | null;
   devices: DeviceGrant[];
@@ -4521,19 +4546,25 @@ export interface ReservationReleased {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
+  requester: string;
   epoch: number | null;
   node_id: string | null;
   devices: DeviceGrant[];
   reason: string;
 }
 
-/** Asks for GPUs. `namespace` absent is the caller's own; `holder` says for what, for people. */
+/**
+ * Asks for GPUs. `namespace` absent is the caller's own; `holder` says for what, for people.
+ *
+ * `requester` absent is the caller itself; only an admin names somebody else.
+ */
 export interface ReservationRequest {
   reservation_id?: string | null;
   namespace?: string | null;
   /** one line without control characters or marks of text direction */
   holder?: string;
   request?: GpuRequest;
+  requester?: string | null;
 }
 
 /** queued -> granted -> active -> releasing -> released, or one of the other ends. */
@@ -4560,6 +4591,7 @@ export interface ReservationTimedOut {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   holder: string;
+  requester: string;
   epoch: number | null;
   node_id: string | null;
   devices: DeviceGrant[];
@@ -4575,7 +4607,8 @@ export interface ReservationTimedOut {
  * `forecast_start_at`: see `ReservationGranted`. `nearness` is the farthest link that several GPUs
  * of a node need to reach each other, `memory_balance` the smallest free memory of the granted GPUs
  * over the largest at the grant; null with one GPU, and where it is unknown. `summary` is one
- * clause for people about all reasons, of which `reasons` may list some only.
+ * clause for people about all reasons, of which `reasons` may list some only. `requester` is the
+ * person who asked; empty: not known.
  */
 export interface ReservationView {
   type: "scheduler.reservation";
@@ -4610,6 +4643,7 @@ export interface ReservationView {
   nearness: LinkKind | null;
   memory_balance: number | null;
   summary: string;
+  requester: string;
 }
 
 /**
@@ -5186,7 +5220,10 @@ export interface StoredEvent {
 /** How the next configuration is chosen. */
 export type Strategy = "auto" | "bayesian" | "grid_search" | "random" | "successive_halving";
 
-/** Store a task and its experiments and run them. The sender chooses `task_id`. */
+/**
+ * Store a task and its experiments and run them. The sender chooses `task_id`; `requester` is who
+ * asks, which the gateway fills in.
+ */
 export interface SubmitTask {
   type: "orchestrator.submit_task";
   command_id: string;
@@ -5194,6 +5231,8 @@ export interface SubmitTask {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace?: string;
   task: TaskFile;
+  /** one line without control characters or marks of text direction */
+  requester?: string;
 }
 
 /**
@@ -5252,6 +5291,7 @@ export interface TaskAccepted {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   task_name: string;
+  requester: string;
   experiments: number;
   cut: number;
 }
@@ -5266,6 +5306,7 @@ export interface TaskCancelled {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   task_name: string;
+  requester: string;
   reason: string;
 }
 
@@ -5279,6 +5320,7 @@ export interface TaskCompleted {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   task_name: string;
+  requester: string;
   best_experiment_id: string | null;
   succeeded: number;
   failed: number;
@@ -5295,6 +5337,7 @@ export interface TaskDeleted {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   task_name: string;
+  requester: string;
   experiments: number;
 }
 
@@ -5308,6 +5351,7 @@ export interface TaskFailed {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   task_name: string;
+  requester: string;
   reason: string;
   stop_reason: StopReason | null;
 }
@@ -5377,6 +5421,7 @@ export interface TaskPaused {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   task_name: string;
+  requester: string;
 }
 
 /**
@@ -5444,6 +5489,7 @@ export interface TaskResumed {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   task_name: string;
+  requester: string;
 }
 
 /**
@@ -5470,6 +5516,7 @@ export interface TaskStarted {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   task_name: string;
+  requester: string;
 }
 
 /** accepted -> running <-> paused -> completed (at least one success) | failed | cancelled. */
@@ -5484,7 +5531,8 @@ export type TaskState = "accepted" | "cancelled" | "completed" | "failed" | "pau
  * chosen when the next experiment starts. `imported_at`: the gateway has it from an export of
  * another installation. `experiments_at_most`: a search proposes them one by one, and
  * `experiments_total` are those so far; 0: unknown. `cut` configurations of a grid were left out.
- * `spending` is told of one task that is asked for, and not in lists.
+ * `spending` is told of one task that is asked for, and not in lists. `requester` is the person who
+ * submitted it; empty: not known.
  */
 export interface TaskView {
   type: "orchestrator.task";
@@ -5516,6 +5564,7 @@ export interface TaskView {
   trust: TrustVerdict | null;
   gpu_model: GpuModel | null;
   spending: TaskSpending | null;
+  requester: string;
 }
 
 /** Tokens, newest first, also those that count no more. */
@@ -5654,14 +5703,22 @@ export interface Uncordon {
  *
  * Pods are those that Kubernetes placed by itself: as namespace/pod, by who keeps them as
  * namespace/kind/name, and their namespace as one of ours of its name. `kind` is how a device was
- * handed out, by the values of `GpuKind`.
+ * handed out, by the values of `GpuKind`. `person` is who asked, `requester` for what: the holder's
+ * label, of an experiment its task. `user` and `team` are read as person and namespace.
  */
-export type UsageBy = "kind" | "model" | "namespace" | "node" | "owner" | "pod" | "requester";
+export type UsageBy =
+  | "kind"
+  | "model"
+  | "namespace"
+  | "node"
+  | "owner"
+  | "person"
+  | "pod"
+  | "requester";
 
 /**
- * What one namespace, requester, model, node, pod, owner or kind had: the hours that were held, and
- * of these the used, idle and unknown ones. `previous_gpu_hours` are those of as long a time
- * before.
+ * What one namespace, person, model, node, pod, owner or kind had: the hours that were held, and of
+ * these the used, idle and unknown ones. `previous_gpu_hours` are those of as long a time before.
  *
  * `cost` null: a model without a price. `gpu_limit` is what a namespace may hold at once now, and
  * `limit_percent` how much of it the hours are, over the time asked for; null: without a limit.
@@ -5831,6 +5888,7 @@ export interface WaterfallView {
  */
 export interface WhatIf {
   type: "scheduler.what_if";
+  names_of?: string[] | null;
   reservation_id: string;
   request: GpuRequest;
 }

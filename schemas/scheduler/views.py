@@ -31,30 +31,41 @@ from schemas.scheduler.reservations import ReservationState
 from schemas.telemetry.readings import HealthState, LinkKind, Source
 
 
-class GetReservation(Query, frozen=True, kw_only=True, tag="scheduler.get_reservation"):
+class NamesHolders(Query, frozen=True, kw_only=True):
+    """A query whose reasons name the holders of the reservation's namespace, and of `names_of`;
+    None: all.
+    """
+
+    names_of: tuple[Namespace, ...] | None = ()
+
+
+class GetReservation(NamesHolders, frozen=True, kw_only=True, tag="scheduler.get_reservation"):
     """Answered by `ReservationView`."""
 
     reservation_id: UUID
 
 
 class ListReservations(ListQuery, frozen=True, kw_only=True, tag="scheduler.list_reservations"):
-    """Answered by `ReservationList`, newest first. Empty `states` means all."""
+    """Answered by `ReservationList`, newest first. Empty `states` means all; `names_of` as in
+    `NamesHolders`.
+    """
 
     states: tuple[ReservationState, ...] = ()
     namespace: Namespace | None = None
     node_id: NodeId | None = None
+    names_of: tuple[Namespace, ...] | None = ()
 
 
-class ExplainReservation(Query, frozen=True, kw_only=True, tag="scheduler.explain"):
+class ExplainReservation(NamesHolders, frozen=True, kw_only=True, tag="scheduler.explain"):
     """Why does it wait? Answered by `Explanation`."""
 
     reservation_id: UUID
 
 
-class GetAvailability(Query, frozen=True, kw_only=True, tag="scheduler.availability"):
+class GetAvailability(NamesHolders, frozen=True, kw_only=True, tag="scheduler.availability"):
     """Could this request be granted now? Answered by `AvailabilityView`; reserves nothing.
 
-    Reasons name no holders in other namespaces than `namespace`; None: all.
+    Reasons name no holders in other namespaces than `namespace` and `names_of`; either None: all.
     """
 
     request: GpuRequest = GpuRequest()
@@ -71,7 +82,7 @@ class EstimateRequirements(Query, frozen=True, kw_only=True, tag="scheduler.esti
     task_config: dict[str, Any]
 
 
-class WhatIf(Query, frozen=True, kw_only=True, tag="scheduler.what_if"):
+class WhatIf(NamesHolders, frozen=True, kw_only=True, tag="scheduler.what_if"):
     """Would a queued reservation be granted now if it had asked for `request` instead?
 
     Judged at its own place in the queue. Answered by `AvailabilityView`; changes nothing.

@@ -183,6 +183,7 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
         gateway.measurements,
         requests_per_second=settings.requests_per_second,
         largest_import_bytes=settings.largest_import_mb << 20,
+        holders_visible_to=settings.holders_visible_to,
     )
     return GatewayService(gateway, HttpServer(access_control, settings.host, settings.port))
 

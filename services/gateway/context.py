@@ -73,7 +73,7 @@ class Gateway:
 
     async def reservation(self, reservation_id: UUID, identity: Identity) -> ReservationView:
         """Raises RefusedError as `task` does."""
-        query = GetReservation(reservation_id=reservation_id)
+        query = GetReservation(reservation_id=reservation_id, names_of=identity.names_of)
         view = await self.bus.query(query, ReservationView)
         if not identity.reads(view.namespace):
             raise RefusedError(

@@ -4,6 +4,7 @@ import hmac
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from enum import StrEnum
 from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -40,6 +41,13 @@ def is_web_page(scope: Mapping[str, Any]) -> bool:
     return scope["type"] == "http" and scope["method"] == "GET" and first not in NOT_THE_PAGE
 
 
+class HoldersVisibleTo(StrEnum):
+    """Whom the gateway tells who holds a GPU; admins always."""
+
+    NAMESPACE = "namespace"  # those with a token of the holder's namespace
+    EVERYBODY = "everybody"
+
+
 class Identity(Struct, frozen=True, kw_only=True):
     """On whose behalf a request acts: in `namespace` where none is named.
 
@@ -47,7 +55,8 @@ class Identity(Struct, frozen=True, kw_only=True):
     that are None are the gateway's own. `login_sha256` is of the login that a cookie named.
 
     `person` is whose token it is, empty without tokens and for one of the file, which names nobody;
-    `account` who the client says runs it, which nothing proves.
+    `account` who the client says runs it, which nothing proves. `sees_all_holders`: this gateway
+    tells everybody who holds what.
     """
 
     role: Role
@@ -61,6 +70,7 @@ class Identity(Struct, frozen=True, kw_only=True):
     login_sha256: str = ""
     person: str = ""
     account: str = ""
+    sees_all_holders: bool = False
 
     @property
     def namespaces(self) -> tuple[str, ...]:
@@ -78,6 +88,18 @@ class Identity(Struct, frozen=True, kw_only=True):
     def reads(self, namespace: str | None) -> bool:
         """Whether what is of this namespace may be seen."""
         return self.reads_everything or namespace in self.namespaces
+
+    @property
+    def names_of(self) -> tuple[str, ...] | None:
+        """Return the namespaces whose holders are named to this caller; None: all.
+
+        The one rule of who is told who holds what: in the fleet, the map, reasons and events.
+        """
+        return None if self.sees_all_holders else self.readable
+
+    def is_told(self, namespace: str | None) -> bool:
+        """Whether who holds something of this namespace is named, by `names_of`."""
+        return self.names_of is None or namespace in self.names_of
 
     def namespace_to_read(self, asked: str | None) -> str | None:
         """The namespace that a list is of; None, for admins alone, is every one. Raises

@@ -1,12 +1,14 @@
 """What an event is about, and which events a client wants."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from msgspec import Struct
 
 from schemas.scheduler.reservations import held_for_experiment
+
+RESERVATION_EVENTS: Final = "scheduler.reservation_"
 
 
 class Subjects(Struct, frozen=True, kw_only=True):
@@ -36,11 +38,13 @@ def subjects_of(body: Mapping[str, Any]) -> Subjects:
 class EventFilter(Subjects, frozen=True, kw_only=True):
     """Which events a client wants: those that fit every field given.
 
-    `readable` are the namespaces whose events it may see beside the fleet's; None: every one.
+    `readable` are the namespaces whose events it may see beside the fleet's, and `names_of` those
+    whose reservations'; None: every one.
     """
 
     types: tuple[str, ...] = ()
     readable: tuple[str, ...] | None = None
+    names_of: tuple[str, ...] | None = ()
 
     def matches(self, type_: str, about: Subjects) -> bool:
         return (
@@ -48,12 +52,15 @@ class EventFilter(Subjects, frozen=True, kw_only=True):
             and self.task_id in {None, about.task_id}
             and self.experiment_id in {None, about.experiment_id}
             and self.reservation_id in {None, about.reservation_id}
-            and self.may_see(about)
+            and self.may_see(type_, about)
         )
 
-    def may_see(self, about: Subjects) -> bool:
-        """Whether an event about this may be shown to the client."""
-        return self.readable is None or about.is_of_the_fleet or about.namespace in self.readable
+    def may_see(self, type_: str, about: Subjects) -> bool:
+        """Whether an event of this type about this may be shown to the client."""
+        if self.readable is None or about.is_of_the_fleet or about.namespace in self.readable:
+            return True
+        is_of_holder = type_.startswith(RESERVATION_EVENTS)
+        return is_of_holder and (self.names_of is None or about.namespace in self.names_of)
 
 
 def _text(value: object) -> str | None:

@@ -1,4 +1,4 @@
-"""What a token sees of the fleet: every GPU, and of who is on it what belongs to its namespaces."""
+"""What a token sees of the fleet: every GPU, and of who is on it what `Identity` says."""
 
 from uuid import UUID
 
@@ -30,7 +30,7 @@ def visible_gpu(gpu: GpuView, identity: Identity) -> GpuView:
         processes=_visible_processes(gpu.processes, own),
         pods=gpu.pods if own else None,
     )
-    if gpu.reservation_id is None or is_own:
+    if gpu.reservation_id is None or identity.is_told(gpu.namespace):
         return seen
     return replace(seen, reservation_id=None, namespace=None, holder=ANOTHER_NAMESPACE)
 
@@ -74,13 +74,13 @@ def _visible_device(device: DeviceAllocation, identity: Identity) -> DeviceAlloc
     seen = replace(
         device, holders=tuple(_visible_holder(holder, identity) for holder in device.holders)
     )
-    if device.reservation_id is None or identity.reads(device.namespace):
+    if device.reservation_id is None or identity.is_told(device.namespace):
         return seen
     return replace(seen, reservation_id=None, namespace=None, holder=ANOTHER_NAMESPACE)
 
 
 def _visible_holder(holder: DeviceHolder, identity: Identity) -> DeviceHolder:
-    if identity.reads(holder.namespace):
+    if identity.is_told(holder.namespace):
         return holder
     return DeviceHolder(reservation_id=NOBODYS, shares=holder.shares, holder=ANOTHER_NAMESPACE)
 

@@ -16,6 +16,7 @@ from services.gateway.domain.access import (
     EVERYTHING,
     READING_METHODS,
     TOKEN_PARAMETER,
+    HoldersVisibleTo,
     Identity,
     account_in,
     check_csrf,
@@ -85,6 +86,7 @@ class AccessControl:
     measurements: Measurements
     requests_per_second: float = 0.0
     largest_import_bytes: int = 512 << 20
+    holders_visible_to: HoldersVisibleTo = HoldersVisibleTo.NAMESPACE
     _rates: RequestRates = field(default_factory=RequestRates)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -97,7 +99,7 @@ class AccessControl:
             send = _with_security_headers(send)
         body: Receive = receive
         try:
-            identity = _with_account(await self._admit(scope), scope)
+            identity = self._told(_with_account(await self._admit(scope), scope))
             scope.setdefault("state", {})["identity"] = identity
             self._heed_rate(identity)
             if scope["type"] == "http":
@@ -184,6 +186,10 @@ class AccessControl:
                 f"expected at most {per_second:g} requests per second of this token, found more",
                 details={"retry_after_seconds": round(wait_seconds, 3)},
             )
+
+    def _told(self, identity: Identity) -> Identity:
+        is_open = self.holders_visible_to is HoldersVisibleTo.EVERYBODY
+        return replace(identity, sees_all_holders=True) if is_open else identity
 
     async def _admit(self, scope: Scope) -> Identity:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}

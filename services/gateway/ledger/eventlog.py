@@ -21,7 +21,12 @@ from schemas.base import PREFIX, Event, Kind, tag_of
 from schemas.executor.attempts import ExecutorReported
 from schemas.gateway.views import StoredEvent
 from schemas.telemetry.readings import InventoryReported
-from services.gateway.domain.event_filter import EventFilter, Subjects, subjects_of
+from services.gateway.domain.event_filter import (
+    RESERVATION_EVENTS,
+    EventFilter,
+    Subjects,
+    subjects_of,
+)
 from shared.clock import utcnow
 from shared.errors import PermanentError, UnavailableError, shortened
 from shared.logging import log
@@ -75,7 +80,8 @@ WHERE cursor > $1 AND (cardinality($2::text[]) = 0 OR type = ANY ($2))
   AND ($3::text IS NULL OR task_id = $3) AND ($4::text IS NULL OR experiment_id = $4)
   AND ($5::text IS NULL OR reservation_id = $5)
   AND ($6::text[] IS NULL OR namespace = ANY ($6)
-       OR coalesce(namespace, task_id, experiment_id, reservation_id) IS NULL)
+       OR coalesce(namespace, task_id, experiment_id, reservation_id) IS NULL
+       OR starts_with(type, $8) AND ($9::text[] IS NULL OR namespace = ANY ($9)))
 ORDER BY cursor LIMIT $7
 """
 
@@ -333,6 +339,8 @@ async def _select(
         wanted.reservation_id,
         list(wanted.readable) if wanted.readable is not None else None,
         limit,
+        RESERVATION_EVENTS,
+        list(wanted.names_of) if wanted.names_of is not None else None,
     )
     return [
         LogEntry(

@@ -247,6 +247,7 @@ def event_filter(
     return EventFilter(
         types=types,
         readable=identity.readable,
+        names_of=identity.names_of,
         task_id=str(task_id) if task_id else None,
         experiment_id=str(experiment_id) if experiment_id else None,
         reservation_id=str(reservation_id) if reservation_id else None,

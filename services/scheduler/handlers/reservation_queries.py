@@ -3,11 +3,8 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 from uuid import UUID
-
-from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
 from schemas.gpus.available_gpus import AvailableGpus, ListAvailableGpus, ScoredGpu
@@ -41,6 +38,12 @@ from services.scheduler.domain.placement.reasons import (
 )
 from services.scheduler.domain.placement.shares import ShareRules
 from services.scheduler.domain.placement.topology import memory_balance, nearness
+from services.scheduler.handlers.reason_names import (
+    NamesOf,
+    told_by,
+    with_ended_names,
+    with_holder_names,
+)
 from services.scheduler.handlers.reservation_status import end_reasons, idleness, notice
 from services.scheduler.intake.validation import ANY_SHARES, check_wanted, known
 from services.scheduler.leader.cluster_decisions import read_fleet
@@ -84,16 +87,18 @@ class ReservationQueries:
     async def get_reservation(self, query: GetReservation) -> ReservationView:
         """One reservation as the ledger has it; `explain` has every reason why it waits."""
         stored = await self._known(query.reservation_id)
-        return _view(stored, await self._places([stored], REASONS_IN_A_VIEW))
+        [named] = await with_ended_names(self.database, [stored], query.names_of)
+        return _view(named, await self._places([stored], REASONS_IN_A_VIEW, query.names_of))
 
     async def list_reservations(self, query: ListReservations) -> ReservationList:
         """Reservations that match, newest first, as many as fit; the first with a few reasons."""
         after = place_at(query.cursor, ReservationPlace)
         async with self.database.transaction() as connection:
             found = await reservation_rows.find_all(connection, query, after, query.limit + 1)
-        queued = await self._places(found, REASONS_IN_A_LIST)
+        queued = await self._places(found, REASONS_IN_A_LIST, query.names_of)
+        named = await with_ended_names(self.database, found, query.names_of)
         page, next_cursor = page_of(
-            [(_view(stored, queued), ReservationPlace(stored.arrival)) for stored in found],
+            [(_view(stored, queued), ReservationPlace(stored.arrival)) for stored in named],
             query.limit,
         )
         return ReservationList(reservations=page, next_cursor=next_cursor)
@@ -106,8 +111,11 @@ class ReservationQueries:
             stored = await self._known(query.reservation_id)
             entries = moment.engine.in_order(moment.now)
             entry = next((e for e in entries if e.reservation_id == stored.reservation_id), None)
-            evaluation = await self._named(
-                await _evaluation_of(stored, entry, moment), moment.now, stored.namespace
+            evaluation = await with_holder_names(
+                self.database,
+                await _evaluation_of(stored, entry, moment),
+                stored.ended_at or moment.now,
+                told_by(stored.namespace, query.names_of),
             )
         waits = stored.state is ReservationState.QUEUED and entry is not None
         position = entries.index(entry) + 1 if waits and entry is not None else None
@@ -136,7 +144,8 @@ class ReservationQueries:
         async with self.query_engine.moment() as moment:
             entry = arriving_request(query.request, moment.now)
             evaluation = await asyncio.to_thread(evaluate, moment.engine, entry, moment.now)
-        named = await self._named(evaluation, moment.now, query.namespace)
+        told = None if query.namespace is None else told_by(query.namespace, query.names_of)
+        named = await with_holder_names(self.database, evaluation, moment.now, told)
         return _availability(query.request, named)
 
     async def available_gpus(self, query: ListAvailableGpus) -> AvailableGpus:
@@ -185,7 +194,8 @@ class ReservationQueries:
             evaluation = await asyncio.to_thread(
                 evaluate, moment.engine, entry, moment.now, query.request
             )
-        named = await self._named(evaluation, moment.now, stored.namespace)
+        told = told_by(stored.namespace, query.names_of)
+        named = await with_holder_names(self.database, evaluation, moment.now, told)
         return _availability(query.request, named)
 
     async def estimate(self, query: EstimateRequirements) -> EstimateView:
@@ -193,7 +203,7 @@ class ReservationQueries:
         return estimate(query.task_config)
 
     async def _places(
-        self, found: Sequence[Reservation], reasons_shown: int
+        self, found: Sequence[Reservation], reasons_shown: int, names_of: NamesOf
     ) -> Mapping[UUID, QueuePlace]:
         """Places of those of these that are queued, and why the first of them wait."""
         queued = [r for r in found if r.state is ReservationState.QUEUED]
@@ -218,7 +228,7 @@ class ReservationQueries:
         async with self.database.transaction() as connection:
             for each, reasons in explained.items():
                 of_all = await holder_rows.name_holders(
-                    connection, reasons, moment.now, namespaces[each]
+                    connection, reasons, moment.now, told_by(namespaces[each], names_of)
                 )
                 shown = abridge(of_all, reasons_shown).reasons
                 named[each] = shown, digest(of_all)
@@ -279,13 +289,6 @@ class ReservationQueries:
         return AvailabilityView(
             available=False, message=availability_sentence(request, found, ()), reasons=found
         )
-
-    async def _named(
-        self, evaluation: Evaluation, now: datetime, namespace: str | None
-    ) -> Evaluation:
-        async with self.database.transaction() as connection:
-            reasons = await holder_rows.name_holders(connection, evaluation.reasons, now, namespace)
-        return replace(evaluation, reasons=reasons)
 
     async def _known(self, reservation_id: UUID) -> Reservation:
         async with self.database.transaction() as connection:

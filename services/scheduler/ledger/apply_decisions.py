@@ -219,15 +219,17 @@ async def _end(
         before = stored[decision.reservation_id]
         _check(before, ReservationState.QUEUED)
         timed_out = isinstance(decision, TimeOut)
-        reasons = await holder_rows.name_holders(
-            connection, decision.reasons, now, before.namespace
+        # Stored as they are, for those who may be told more; the event is for its namespace.
+        named = await holder_rows.name_holders(
+            connection, decision.reasons, now, {before.namespace}
         )
         endings.append(
             Ending(
                 stored=before,
                 state=ReservationState.TIMED_OUT if timed_out else ReservationState.REJECTED,
                 reason=WAIT_TIMED_OUT if timed_out else NEVER_FITS,
-                reasons=reasons,
+                reasons=decision.reasons,
+                told_reasons=named,
             )
         )
     await end_all(connection, endings, now)

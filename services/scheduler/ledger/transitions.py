@@ -74,7 +74,13 @@ async def end_all(
         for ending in endings
     ]
     await reservation_rows.write_ended(connection, ended)
-    await stage(connection, *(events.ended(one, now) for one in ended))
+    told = [
+        one
+        if ending.told_reasons is None
+        else replace(one, reasons=ending.told_reasons[:LARGEST_REASONS])
+        for ending, one in zip(endings, ended, strict=True)
+    ]
+    await stage(connection, *(events.ended(one, now) for one in told))
     return ended
 
 

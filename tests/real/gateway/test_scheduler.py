@@ -94,7 +94,7 @@ async def test_questions_reach_the_scheduler_with_their_parameters(api: Api) -> 
     assert replayed[1]["checked"] == 0
     assert msgspec.convert(tried[1], PolicyTrial) == trial
     assert api.owners.received == [
-        WhatIf(reservation_id=reservation_id, request=GpuRequest(gpus=2)),
+        WhatIf(reservation_id=reservation_id, request=GpuRequest(gpus=2), names_of=None),
         GetNodeSummaries(utilization_threshold=20.0, memory_threshold=40.0),
         ListDecisions(after_id=6, limit=1, reservation_id=reservation_id),
         ReplayDecisions(from_id=3),

@@ -56,13 +56,13 @@ class Caller:
 
 @asynccontextmanager
 async def admins(
-    nats_url: str, dsn: str, tmp_path: Path, gateways: int = 1
+    nats_url: str, dsn: str, tmp_path: Path, gateways: int = 1, **settings: Any
 ) -> AsyncIterator[list[Caller]]:
     """The same admin, of the file of tokens, at gateways beside each other."""
     secret = f"admin-{uuid4()}"
     path = tmp_path / "tokens.json"
     path.write_text(json.dumps([{"token_sha256": digest_of(secret), "role": "admin"}]))
-    async with gateway(nats_url, dsn, tokens_file=str(path)) as first:
+    async with gateway(nats_url, dsn, tokens_file=str(path), **settings) as first:
         await first.owners.accept(SubmitTask)
         await first.owners.answer(ListTasks, TaskList(tasks=()))
         await first.owners.answer(GetTask, lambda q: make_task_view(q.task_id, namespace="a"))

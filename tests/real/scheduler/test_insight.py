@@ -16,7 +16,11 @@ from schemas.gpus.available_gpus import AvailableGpus, ListAvailableGpus
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.policy import PolicyTrial, TriedPolicy, TryPolicy
 from schemas.scheduler.reasons import ChangeKind, ReasonCode
-from schemas.scheduler.reservations import ReservationRejected, ReservationState
+from schemas.scheduler.reservations import (
+    ReservationRejected,
+    ReservationState,
+    ReservationTimedOut,
+)
 from schemas.scheduler.views import (
     AvailabilityView,
     DecisionList,
@@ -24,12 +28,14 @@ from schemas.scheduler.views import (
     ExplainReservation,
     Explanation,
     GetAvailability,
+    GetReservation,
     ListDecisions,
     ListDrifts,
     ListReservations,
     Replay,
     ReplayDecisions,
     ReservationList,
+    ReservationView,
     WhatIf,
 )
 from services.scheduler.domain.placement.placement import Weights
@@ -91,6 +97,58 @@ async def test_a_waiting_request_is_told_what_would_help_and_when_it_starts(
         ReasonCode.KEPT_FOR_EARLIER,
     }
     assert (await steward.view(reservation_id)).state is ReservationState.QUEUED
+
+
+async def test_reasons_name_other_namespaces_holders_to_those_who_are_told(
+    steward: World,
+) -> None:
+    await steward.add_node("alpha", 1)
+    held = await steward.request(GpuRequest(), namespace="a", holder="secret-job")
+    await steward.granted(held)
+    asked = await steward.request(GpuRequest(wait_timeout_seconds=60), namespace="b")
+    await steward.waiting(asked, ReasonCode.HELD)
+
+    async def told(names_of: tuple[str, ...] | None) -> list[bool]:
+        query = ExplainReservation(reservation_id=asked, names_of=names_of)
+        explained = await steward.bus.query(query, Explanation)
+        one = await steward.bus.query(
+            GetReservation(reservation_id=asked, names_of=names_of), ReservationView
+        )
+        listed = await steward.bus.query(ListReservations(names_of=names_of), ReservationList)
+        first = listed.reservations[0]
+        texts = [explained.summary, str(explained.reasons), one.summary, first.summary]
+        return ["secret-job" in text for text in texts]
+
+    assert await told(()) == [False] * 4
+    assert await told(("b", "c")) == [False] * 4
+    assert await told(("a",)) == [True] * 4
+    assert await told(None) == [True] * 4
+
+
+async def test_an_ended_wait_keeps_whom_it_waited_for_by_who_is_told(steward: World) -> None:
+    await steward.add_node("alpha", 1)
+    held = await steward.request(GpuRequest(), namespace="a", holder="secret-job")
+    await steward.granted(held)
+    asked = await steward.request(GpuRequest(wait_timeout_seconds=1), namespace="b")
+    event = await steward.event(ReservationTimedOut, asked)
+
+    async def text(names_of: tuple[str, ...] | None) -> str:
+        query = GetReservation(reservation_id=asked, names_of=names_of)
+        view = await steward.bus.query(query, ReservationView)
+        explain_query = ExplainReservation(reservation_id=asked, names_of=names_of)
+        explained = await steward.bus.query(explain_query, Explanation)
+        assert [reason.message for reason in view.reasons] == [
+            reason.message for reason in explained.reasons
+        ]
+        return str(view.reasons)
+
+    own, everybody = await text(()), await text(None)
+
+    assert "held by another namespace" in own
+    assert str(held) not in own
+    assert "held by secret-job" in everybody
+    assert "another namespace" in str(event.reasons)
+    assert "secret-job" not in str(event.reasons)
 
 
 async def test_a_grant_says_when_its_request_was_expected_to_start(steward: World) -> None:

@@ -37,3 +37,16 @@ def test_an_event_is_wanted_if_it_fits_every_field_of_the_filter() -> None:
     assert not EventFilter(task_id=other).matches("a.b", about)
     assert not EventFilter(experiment_id=other).matches("a.b", about)
     assert not EventFilter(reservation_id=other).matches("a.b", about)
+
+
+@pytest.mark.parametrize(
+    ("names_of", "sees"), [((), False), (("red",), False), (("red", "blue"), True), (None, True)]
+)
+def test_events_of_reservations_are_for_those_who_are_told_the_holder(
+    names_of: tuple[str, ...] | None, sees: bool
+) -> None:
+    wanted = EventFilter(readable=("red",), names_of=names_of)
+    theirs = Subjects(reservation_id=ID, namespace="blue")
+
+    assert wanted.matches("scheduler.reservation_granted", theirs) is sees
+    assert not wanted.matches("orchestrator.task_started", theirs)

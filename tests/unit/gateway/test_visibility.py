@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from schemas.gateway.tokens import Role
 from schemas.gateway.views import GpuMetrics, GpuPodView, GpuProcessView, GpuView
@@ -95,6 +96,27 @@ def test_an_admin_sees_all_as_it_is() -> None:
     seen = held_by(THEIRS, "blue")
 
     assert visible_gpu(seen, EVERYTHING) is seen
+
+
+def test_where_everybody_is_told_holders_are_named_and_processes_are_not() -> None:
+    told = replace(RED, sees_all_holders=True)
+    device = allocation(
+        state=DeviceState.HELD,
+        allocated=0.4,
+        reservation_id=THEIRS,
+        namespace="blue",
+        holder="blue job",
+        holders=(holder(THEIRS, "blue"),),
+    )
+    node = NodeAllocation(node_id="a", source=Source.NVML, fresh=True, devices=(device,))
+
+    seen = visible_gpu(held_by(THEIRS, "blue"), told)
+
+    assert (seen.reservation_id, seen.namespace, seen.holder) == (THEIRS, "blue", "blue job")
+    assert seen.holders == (holder(THEIRS, "blue"),)
+    assert [each.name for each in seen.processes or ()] == [None, None, None]
+    assert seen.pods is None
+    assert visible_allocation(node, told) == node
 
 
 def test_who_holds_it_sees_its_own_processes_and_no_other_s() -> None:

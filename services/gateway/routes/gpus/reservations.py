@@ -86,7 +86,7 @@ async def request_reservation(
         requester=identity.requester_for(data.requester, "$.requester"),
     )
     await gateway.send(command)
-    view = await gateway.bus.query(GetReservation(reservation_id=reservation_id), ReservationView)
+    view = await _view(gateway, identity, reservation_id)
     location = f"/api/v1/reservations/{reservation_id}"
     return Response(view, status_code=201, headers={"Location": location})
 
@@ -108,6 +108,7 @@ async def list_reservations(
         node_id=node_id,
         limit=limit,
         cursor=cursor,
+        names_of=identity.names_of,
     )
     return await gateway.listed(query, ReservationList, "reservations")
 
@@ -164,7 +165,7 @@ async def end_reservation(
             reason=reason,
         )
     await gateway.send(command)
-    return await gateway.bus.query(GetReservation(reservation_id=reservation_id), ReservationView)
+    return await _view(gateway, identity, reservation_id)
 
 
 @post(
@@ -222,7 +223,8 @@ async def explain_reservation(
 ) -> Explanation:
     """Every reason why a reservation waits."""
     await require_readable(gateway, identity, reservation_id)
-    return await gateway.bus.query(ExplainReservation(reservation_id=reservation_id), Explanation)
+    query = ExplainReservation(reservation_id=reservation_id, names_of=identity.names_of)
+    return await gateway.bus.query(query, Explanation)
 
 
 @post("/estimate", opt=UNAUDITED, status_code=200, dto=StrictBody[dict[str, Any]])
@@ -269,8 +271,8 @@ async def _available(
     gateway: Gateway, identity: Identity, request: GpuRequest, wait_seconds: float
 ) -> AvailabilityView:
     """Queries again whenever the ledger changes, or which devices look idle."""
-    namespace = None if identity.reads_everything else identity.namespace
-    query = GetAvailability(request=request, namespace=namespace)
+    namespace = None if identity.names_of is None else identity.namespace
+    query = GetAvailability(request=request, namespace=namespace, names_of=identity.names_of)
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + wait_seconds
     idle: Idle = {}
@@ -293,6 +295,11 @@ def _has_news(watcher: Watcher, request: GpuRequest, idle: Idle) -> bool:
     readings, _ = watcher.take()
     news = [reading for reading, _ in readings if is_news(reading.metrics, request, idle)]
     return bool(news) or watcher.ledger_changed.is_set()
+
+
+async def _view(gateway: Gateway, identity: Identity, reservation_id: UUID) -> ReservationView:
+    query = GetReservation(reservation_id=reservation_id, names_of=identity.names_of)
+    return await gateway.bus.query(query, ReservationView)
 
 
 async def require_readable(gateway: Gateway, identity: Identity, reservation_id: UUID) -> None:

@@ -67,7 +67,8 @@ async def what_if(
     """Whether a waiting reservation would be granted now if it had asked for this instead."""
     await require_readable(gateway, identity, reservation_id)
     return await gateway.bus.query(
-        WhatIf(reservation_id=reservation_id, request=data), AvailabilityView
+        WhatIf(reservation_id=reservation_id, request=data, names_of=identity.names_of),
+        AvailabilityView,
     )
 
 

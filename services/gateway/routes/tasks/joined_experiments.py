@@ -17,6 +17,7 @@ from schemas.results.measurements import (
 )
 from schemas.scheduler.views import ExplainReservation, Explanation
 from services.gateway.context import Gateway
+from services.gateway.domain.access import Identity
 from services.gateway.domain.experiments import experiment_detail
 from services.gateway.routes.common import or_none
 from shared.errors import UnavailableError
@@ -25,7 +26,7 @@ from shared.logging import log
 MEASURED: Final = frozenset({ExperimentState.SUCCEEDED})
 
 
-async def joined(gateway: Gateway, view: ExperimentView) -> ExperimentDetail:
+async def joined(gateway: Gateway, view: ExperimentView, identity: Identity) -> ExperimentDetail:
     """One, with everything that is known of it."""
     missing: list[str] = []
     summary = explanation = None
@@ -36,7 +37,7 @@ async def joined(gateway: Gateway, view: ExperimentView) -> ExperimentDetail:
     except UnavailableError:
         missing.append("results")
     try:
-        explanation = await _explanation(gateway, view)
+        explanation = await _explanation(gateway, view, identity)
     except UnavailableError:
         missing.append("scheduler")
     return experiment_detail(
@@ -87,8 +88,10 @@ async def _failure_memory(gateway: Gateway, view: ExperimentView) -> tuple[GpuMe
     return trend.gpus if trend is not None else ()
 
 
-async def _explanation(gateway: Gateway, view: ExperimentView) -> Explanation | None:
+async def _explanation(
+    gateway: Gateway, view: ExperimentView, identity: Identity
+) -> Explanation | None:
     if view.state is not ExperimentState.WAITING or view.reservation_id is None:
         return None
-    query = ExplainReservation(reservation_id=view.reservation_id)
+    query = ExplainReservation(reservation_id=view.reservation_id, names_of=identity.names_of)
     return await or_none(gateway.bus.query(query, Explanation))

@@ -332,7 +332,7 @@ async def get_experiment(
         if imported is not None and identity.reads(imported.namespace):
             return imported
         raise RefusedError(ErrorCode.NOT_FOUND, f"no experiment {experiment_id}")
-    return await joined(gateway, view)
+    return await joined(gateway, view, identity)
 
 
 async def _delete(

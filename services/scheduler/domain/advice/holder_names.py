@@ -1,7 +1,7 @@
 """Reservations in sentences, called as people call them, with how long they have held or waited."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -37,16 +37,16 @@ def with_names(
     reasons: Sequence[Reason],
     holders: Mapping[UUID, Holder],
     now: datetime,
-    namespace: str | None = None,
+    told: Collection[str] | None = None,
 ) -> tuple[Reason, ...]:
     """The reasons with each reservation of a known holder called by that and its time.
 
-    They are shown to `namespace`, without the names of holders in another one; None sees all names.
+    `told` are the namespaces whose holders are named; None: all.
     """
 
     def named(found: re.Match[str]) -> str:
         holder = holders.get(UUID(found[1]))
-        if holder is not None and namespace not in {None, holder.namespace}:
+        if holder is not None and told is not None and holder.namespace not in told:
             holder = replace(holder, holder=ANOTHER_NAMESPACE)
         return found[0] if holder is None else _described(found[1], holder, now)
 

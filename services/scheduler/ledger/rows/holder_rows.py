@@ -1,6 +1,6 @@
 """Whose reservations are, for the map and for sentences."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -41,7 +41,7 @@ async def name_holders(
     connection: Connection,
     reasons: Sequence[Reason],
     now: datetime,
-    namespace: str | None = None,
+    told: Collection[str] | None,
 ) -> tuple[Reason, ...]:
     """The reasons with the reservations in them called by their holders and times, as
     `with_names` does.
@@ -58,4 +58,4 @@ async def name_holders(
         )
         for row in rows
     }
-    return with_names(reasons, holders, now, namespace)
+    return with_names(reasons, holders, now, told)

@@ -209,12 +209,13 @@ class Waiting(NamedTuple):
 
 
 class Ending(Struct, frozen=True, kw_only=True):
-    """How a reservation is to end."""
+    """How a reservation is to end. `told_reasons` are those of its event; None: the stored ones."""
 
     stored: Reservation
     state: ReservationState
     reason: str = ""
     reasons: tuple[Reason, ...] = ()
+    told_reasons: tuple[Reason, ...] | None = None
 
 
 async def database_now(connection: Connection) -> datetime:

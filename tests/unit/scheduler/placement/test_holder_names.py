@@ -70,8 +70,8 @@ def test_reservations_that_nothing_is_known_of_keep_their_ids() -> None:
 def test_who_is_in_another_namespace_is_not_said() -> None:
     holder = Holder(holder="exec/ada", namespace="a", requested_at=NOW, granted_at=NOW)
 
-    [own] = with_names([HELD], {ID: holder}, NOW, "a")
-    [foreign] = with_names([HELD], {ID: holder}, NOW, "b")
+    [own] = with_names([HELD], {ID: holder}, NOW, {"a"})
+    [foreign] = with_names([HELD], {ID: holder}, NOW, {"b"})
 
     assert own.message.endswith("by exec/ada (reservation 0123456789ab, for 0 s)")
     assert foreign.message.endswith("by another namespace (reservation 0123456789ab, for 0 s)")
