@@ -57,7 +57,7 @@ topo) cat "$here/topology"; exit 0 ;;
 --query-gpu=*) ;;
 *) echo 'Invalid combination of input arguments.'; exit 1 ;;
 esac
-exec awk -F '\t' -v query="${1#--query-gpu=}" -v only="$3" '
+awk -F '\t' -v query="${1#--query-gpu=}" -v only="$3" '
 NR == 1 {
   for (place = 1; place <= NF; place++) column[$place] = place
   wanted = split(query, field, ",")
@@ -67,6 +67,7 @@ NR == 1 {
   next
 }
 only != "" && index(only, $column["uuid"]) == 0 { next }
+("lost" in column) && $column["lost"] != "" { print $column["lost"]; exit 15 }
 substr($column["uuid"], 1, 1) == "!" {
   printf "Unable to determine the device handle for GPU%s: ", $1
   printf "%s: GPU is lost.  ", $column["pci.bus_id"]
@@ -77,6 +78,10 @@ substr($column["uuid"], 1, 1) == "!" {
   for (place = 2; place <= wanted; place++) line = line ", " $column[field[place]]
   print line
 }' "$here/gpus"
+code=$?
+cat "$here/tail"
+[ "$code" -ne 0 ] || code=$ended
+exit "$code"
 """
 
 
@@ -111,15 +116,20 @@ class FakeSmi:
         processes: str = "",
         before: str = "",
         exit_code: int = 0,
+        tail: str = "",
+        ends_with: int = 0,
     ) -> None:
         """Know these GPUs, by the columns of the first; run `before` first, in shell. The list of
-        processes ends with the exit code.
+        processes ends with `exit_code`. A row with a column `lost` is that complaint. `tail` comes
+        after the rows, and the program ends with `ends_with`.
         """
         columns = list(gpus[0])
         rows = [columns, *([gpu[name] for name in columns] for gpu in gpus)]
         self._write("gpus", "".join("\t".join(row) + "\n" for row in rows))
         self._write("processes", processes)
-        self.behave(f"here={self._directory}\nlisted={exit_code}\n{before}\n{_ANSWER}")
+        self._write("tail", tail)
+        variables = f"here={self._directory}\nlisted={exit_code}\nended={ends_with}"
+        self.behave(f"{variables}\n{before}\n{_ANSWER}")
 
     def behave(self, body: str) -> None:
         """Be this shell script."""

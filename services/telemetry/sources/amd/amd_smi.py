@@ -20,6 +20,7 @@ from services.telemetry.sources.amd.values import (
 )
 
 LISTS: Final = ("gpu_data", "gpus")
+_NONE: Final = "no running process"
 LONGEST_UUID: Final = 120  # of 128 that a device may have, with a partition's number behind it
 _SOCKET_POWER: Final = (
     "power.socket_power",
@@ -107,16 +108,22 @@ def power_limits(static: Any) -> dict[int, float]:
 
 
 def processes(document: Any) -> dict[int, tuple[GpuProcess, ...]] | None:
-    """Processes by index; None if the document is of another shape."""
-    found: dict[int, tuple[GpuProcess, ...]] = {}
+    """Return the processes by index; None if the document is of another shape.
+
+    A GPU whose list says neither its processes nor that there are none, but `N/A`, is left out.
+    """
+    by_index: dict[int, tuple[GpuProcess, ...]] = {}
     for entry in entries(document, *LISTS):
         index, listed = count(entry.get("gpu")), entry.get("process_list")
         if index is None or (listed is not None and not isinstance(listed, list | str)):
             return None
-        items = listed if isinstance(listed, list) else []
-        parsed = [_process(item) for item in items if isinstance(item, Mapping)]
-        found[index] = tuple(process for process in parsed if process is not None)
-    return found or None
+        items = listed if isinstance(listed, list) else [] if listed is None else [listed]
+        infos = [i.get("process_info", i) if isinstance(i, Mapping) else i for i in items]
+        if any(isinstance(info, str) and not info.lower().startswith(_NONE) for info in infos):
+            continue
+        parsed = [_process(info) for info in infos if isinstance(info, Mapping)]
+        by_index[index] = tuple(process for process in parsed if process is not None)
+    return by_index or None
 
 
 def _by_index(document: Any) -> dict[int, Mapping[str, Any]]:
@@ -128,8 +135,7 @@ def _by_index(document: Any) -> dict[int, Mapping[str, Any]]:
     return found
 
 
-def _process(item: Mapping[str, Any]) -> GpuProcess | None:
-    info = item.get("process_info", item)
+def _process(info: Mapping[str, Any]) -> GpuProcess | None:
     pid = count(at(info, "pid", "process_id"))
     if pid is None:
         return None

@@ -202,3 +202,19 @@ def test_all_ones_are_no_clock() -> None:
     assert clock_mhz({"value": 65535, "unit": "MHz"}) is None
     assert clock_mhz({"value": 2100, "unit": "MHz"}) == 2100
     assert clock_mhz("N/A") is None
+
+
+@pytest.mark.parametrize(
+    ("listed", "want"),
+    [
+        pytest.param("N/A", None, id="unknown"),
+        pytest.param([{"process_info": "N/A"}], None, id="unknown in its entry"),
+        pytest.param("No running processes detected", {0: ()}, id="none"),
+        pytest.param(
+            [{"process_info": "No running processes detected"}], {0: ()}, id="none, listed"
+        ),
+        pytest.param([], {0: ()}, id="empty"),
+    ],
+)
+def test_processes_that_are_not_told_are_not_none(listed: Any, want: Any) -> None:
+    assert amd_smi.processes([{"gpu": 0, "process_list": listed}]) == want
