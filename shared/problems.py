@@ -24,6 +24,7 @@ _PLAIN: Final = {
     ),
 }
 _KEYS_TRIED: Final = 1000
+_LONGEST_SHOWN: Final = 60  # characters of a value
 
 
 def explain_validation_error(
@@ -52,7 +53,26 @@ def explain_validation_error(
         path = f"{path}.{field['name']}"
     if _ANY_KEY in path and text_decoded is not None:
         path = _with_key(path, text, type_, text_decoded)
+    if not field and not is_key and text_decoded is not None:
+        sentence += _found_at(path, sentence, text_decoded)
     return path, sentence
+
+
+def _found_at(path: str, sentence: str, text_decoded: bytes | str) -> str:
+    """Return `, got '2h'`, the scalar at the path; nothing where the sentence has it already."""
+    if "; found " in sentence:
+        return ""
+    try:
+        value = msgspec.json.decode(text_decoded)
+        for step in _STEP.finditer(path):
+            value = value[step["name"] or int(step["index"])]
+    except (msgspec.DecodeError, RecursionError, LookupError, TypeError, ValueError):
+        return ""
+    if isinstance(value, dict | list) and value:
+        return ""
+    shown = repr(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+    shown = shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"
+    return f" {shown}" if ", got `" in sentence else f", got {shown}"
 
 
 def in_words(sentence: str, *, choices: Sequence[str] = (), form: str | None = None) -> str:

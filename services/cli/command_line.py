@@ -54,10 +54,10 @@ FUNCTIONS: Final = {
 
 # What other tools of this trade call it.
 OTHER_NAMES: Final = {
-    "create": "new", "init": "new", "jobs": "tasks", "list": "tasks", "ls": "tasks",
-    "nvidia-smi": "gpus", "ps": "experiments", "queue": "reservations", "sbatch": "submit",
-    "scancel": "cancel", "sinfo": "nodes", "squeue": "reservations", "srun": "exec", "start": "up",
-    "stat": "nodes", "status": "nodes", "stop": "cancel",
+    "compare": "show", "create": "new", "init": "new", "jobs": "tasks", "list": "tasks",
+    "ls": "tasks", "nvidia-smi": "gpus", "ps": "experiments", "queue": "reservations",
+    "sbatch": "submit", "scancel": "cancel", "sinfo": "nodes", "squeue": "reservations",
+    "srun": "exec", "start": "up", "stat": "nodes", "status": "nodes", "stop": "cancel",
 }  # fmt: skip
 
 
@@ -128,7 +128,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # A click.Exit comes back as its code.
         code = cli.main(given, prog_name="gpusteward", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        from services.cli.failures import in_plain_words
+
+        in_plain_words(error).show()
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         _drop_unwritten()

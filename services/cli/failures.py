@@ -11,6 +11,7 @@ from schemas.errors import EXIT_CODE, HTTP_STATUS, ErrorCode
 from schemas.gateway.problem import Problem
 from shared.client.errors import ApiError, PlatformUnreachable
 from shared.errors import RefusedError, StewardError, UnavailableError
+from shared.near_words import did_you_mean
 
 LEASE_LOST_EXIT_CODE: Final = 75
 _HINTS: Final = {
@@ -59,9 +60,35 @@ def problem_of(error: StewardError | OSError) -> Problem:
 
 def sentence(problem: Problem) -> str:
     """What is wrong, where, and what to do about it."""
-    where = f" (at {problem.path})" if problem.path and problem.path not in problem.detail else ""
-    hint = _HINTS.get(ErrorCode(problem.code))
+    path = problem.path or ""
+    where = f" (at {path})" if path.startswith("$") and path not in problem.detail else ""
+    hint = None if "`gpusteward " in problem.detail else _HINTS.get(ErrorCode(problem.code))
     return f"{problem.detail}{where}" + (f"; {hint}" if hint else "")
+
+
+def in_plain_words(error: click.ClickException) -> click.ClickException:
+    """Return the error with what was expected, and the word that may have been meant."""
+    if not isinstance(error, click.BadParameter) or error.param is None:
+        return error
+    message = error.message
+    match error.param.type:
+        case click.Choice(choices=choices) if "did you mean" not in message:
+            word = message.partition("'")[2].partition("'")[0]
+            message = message.removesuffix(".") + did_you_mean(word, map(str, choices))
+        case click.types.IntParamType() if "is not a valid integer" in message:
+            message = _number_expected("a whole number", error)
+        case click.types.FloatParamType() if "is not a valid float" in message:
+            message = _number_expected("a number", error)
+    return click.BadParameter(message, error.ctx, error.param, error.param_hint)
+
+
+def _number_expected(what: str, error: click.BadParameter) -> str:
+    kind = error.param.type if error.param is not None else None
+    low, high = getattr(kind, "min", None), getattr(kind, "max", None)
+    bounds = [f">= {low}"] if low is not None else []
+    bounds += [f"<= {high}"] if high is not None else []
+    found = error.message.partition(" is not a valid")[0]
+    return f"expected {what}{' ' if bounds else ''}{' and '.join(bounds)}, got {found}"
 
 
 def wants_json(arguments: Sequence[str]) -> bool:

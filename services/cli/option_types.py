@@ -8,7 +8,6 @@ import click
 from typing_extensions import override
 
 from schemas.base import LARGEST_INTEGER
-from shared.near_words import did_you_mean
 
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([MGT])i?B?", re.ASCII | re.IGNORECASE)
@@ -65,13 +64,3 @@ class SecondsRange(NumberRange):
         except ValueError:
             self.fail(f"expected seconds, or a time such as 30m or 2h, got {value!r}", param, ctx)
         return super().convert(value, param, ctx)
-
-
-class WordChoice(click.Choice[str]):
-    """One of some words; an unknown one is told the word that may have been meant."""
-
-    @override
-    def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
-        message = super().get_invalid_choice_message(value, ctx)
-        meant = did_you_mean(str(value), map(str, self.choices))
-        return f"{message.removesuffix('.')}{meant}" if meant else message

@@ -66,10 +66,12 @@ def request_options(*, whole_fleet: bool = False) -> Callable[[Callable[..., Any
             names = [name for name in GpuRequest.__struct_fields__ if name in given]
             fields = {name: given.pop(name) for name in names}
             of_part = {name: given.pop(name, None) for name in CLUSTER_KINDS}
-            kinds = [*(fields[name] for name in _KINDS), *of_part.values()]
-            if kinds.count(None) != len(kinds) - 1:
-                options = [*_KINDS.values(), *(CLUSTER_KINDS.values() if whole_fleet else ())]
-                raise click.UsageError(f"expected one of {', '.join(options)}")
+            options = _KINDS | (CLUSTER_KINDS if whole_fleet else {})
+            kinds = {name: fields[name] for name in _KINDS} | of_part
+            several = [options[name] for name, value in kinds.items() if value is not None]
+            if len(several) != 1:
+                found = f", got {' and '.join(several)}" if several else ""
+                raise click.UsageError(f"expected one of {', '.join(options.values())}{found}")
             fields["gpus"] = fields["gpus"] or 1
             fields["share_strategy"] = ShareStrategy(fields["share_strategy"])
             if whole_fleet:

@@ -1,9 +1,9 @@
 """What every route needs: the bus, the event log, the live state."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -23,12 +23,16 @@ from services.gateway.live_state import LiveState
 from services.gateway.measurements import Measurements
 from shared.errors import NodeUnavailableError, RefusedError
 from shared.messaging.bus import Bus
+from shared.near_words import did_you_mean
 from shared.postgres.database import Database
 
 V = TypeVar("V", bound=View)
 L = TypeVar("L", bound=ListQuery)
 W = TypeVar("W", bound=ListView)
 T = TypeVar("T", bound=msgspec.Struct)
+
+
+NODES_SHOWN: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +98,9 @@ class Gateway:
         node_id = getattr(message, "node_id", None)
         if node_id is None or self.live.knows(node_id):
             return
-        known = await self.bus.query(GetAllocationMap(node_id=node_id), AllocationMap)
+        known = await self.bus.query(GetAllocationMap(), AllocationMap)
         if all(node.node_id != node_id for node in known.nodes):
-            raise unknown_node(node_id)
+            raise unknown_node(node_id, (node.node_id for node in known.nodes))
 
     async def listed(self, query: L, view: type[W], items: str, *, whole: bool = False) -> W:
         """What `query.limit` asks for of a list, or all, from as many answers as that takes."""
@@ -128,8 +132,15 @@ def _unknown(what: str, identifier: UUID) -> RefusedError:
     )
 
 
-def unknown_node(node_id: str) -> RefusedError:
-    return RefusedError(ErrorCode.NOT_FOUND, f"no node {node_id}", path="path.node_id")
+def unknown_node(node_id: str, nodes: Iterable[str]) -> RefusedError:
+    """Return the refusal of a node that is not among these, with what is."""
+    there = sorted(nodes)
+    shown = ", ".join(there[:NODES_SHOWN]) + (", ..." if len(there) > NODES_SHOWN else "")
+    message = (
+        f"no node {node_id}{did_you_mean(node_id, there)}; `gpusteward nodes` lists those that "
+        f"there are ({shown or 'none'}), a new one as soon as `gpusteward agent` runs there"
+    )
+    return RefusedError(ErrorCode.NOT_FOUND, message, path="path.node_id")
 
 
 def require_encodable(value: object) -> None:

@@ -32,7 +32,6 @@ from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, number, print_answer, print_json, table_options
 from services.cli.display.tables import memory_text, short
 from services.cli.lookup import Sort, find, find_task
-from services.cli.option_types import WordChoice
 from services.cli.options import Target, TimeSpan, namespace_option, reading
 from shared.clock import utcnow
 
@@ -67,7 +66,7 @@ def report() -> None:
 @report.command()
 @click.option(
     "--by",
-    type=WordChoice([*(by.value for by in UsageBy), *USAGE_ALIASES]),
+    type=click.Choice([*(by.value for by in UsageBy), *USAGE_ALIASES]),
     default=UsageBy.NAMESPACE.value,
     show_default=True,
     help="What a line stands for; user is person, team is namespace.",

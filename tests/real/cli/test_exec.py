@@ -88,17 +88,22 @@ async def test_only_this_node_is_asked_and_the_lease_is_confirmed_before_the_sta
 
 
 @pytest.mark.parametrize(
-    ("program", "code"),
-    [pytest.param("no-such-program", 127, id="missing"), pytest.param("/etc", 126, id="no file")],
+    ("program", "code", "given_back"),
+    [
+        # It is looked for first: nobody waits for GPUs to be told of a misspelt name.
+        pytest.param("no-such-program", 127, [], id="missing"),
+        pytest.param("/no/such/file", 127, [], id="missing file"),
+        pytest.param("/etc", 126, ["epoch=7&stopped=true"], id="no file"),
+    ],
 )
-async def test_a_command_that_cannot_start_gives_its_gpus_back(
-    command: Command, program: str, code: int
+async def test_a_command_that_cannot_start_keeps_no_gpus(
+    command: Command, program: str, code: int, given_back: list[str]
 ) -> None:
     ended = await command("exec", "--gpus", "1", "--", program)
 
     assert ended.code == code
     assert ended.err.startswith(f"gpusteward: {program}: ")
-    assert released(command) == ["epoch=7&stopped=true"]
+    assert released(command) == given_back
 
 
 async def test_a_rejected_request_starts_nothing_and_ends_with_its_reason(

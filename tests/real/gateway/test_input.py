@@ -202,7 +202,10 @@ BAD_REQUESTS: dict[str, tuple[str, str, Any, int, str | None]] = {
 
 
 SAYS = {
-    "path": "expected 1 to 128 letters, digits, _, . and -, the first and last a letter or digit",
+    "path": (
+        "expected 1 to 128 letters, digits, _, . and -, the first and last a letter or digit,"
+        " got '../../etc'"
+    ),
     "unknown strategy": (
         "expected one of: grid_search, random, bayesian, auto, successive_halving; found 'guess'"
     ),
@@ -215,7 +218,7 @@ SAYS = {
     "range": "expected one of: 30m, 1h, 6h, 12h, 24h, 2d, 7d; found '9y'",
     "bad id in path": "expected a UUID",
     "terminal in a name": (
-        "expected one line without control characters or marks of text direction"
+        "expected one line without control characters or marks of text direction, got 'a\\x1b[2K'"
     ),
     "after the calendar": "expected a time from 1970 to 9000, got 9999-12-31T23:59:59-23:59",
     "no time": "expected a time such as 2026-01-31T12:00:00Z",

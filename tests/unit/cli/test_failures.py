@@ -1,11 +1,14 @@
 """How commands fail: exit code, sentence, problem JSON."""
 
+from typing import Any
+
+import click
 import msgspec
 import pytest
 
 from schemas.errors import EXIT_CODE, HTTP_STATUS, ErrorCode
 from schemas.gateway.problem import Problem
-from services.cli.failures import CommandFailed, report, wants_json
+from services.cli.failures import CommandFailed, in_plain_words, report, sentence, wants_json
 from shared.client.errors import ApiError, PlatformUnreachable
 from tests.support.tables import for_each
 
@@ -58,3 +61,32 @@ def test_a_code_of_a_newer_gateway_is_an_internal_error() -> None:
 def test_json_behind_two_dashes_belongs_to_the_command_run() -> None:
     assert not wants_json(["exec", "--gpus", "1", "--", "tool", "--json"])
     assert wants_json(["tasks", "--json"])
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "says"),
+    [
+        (click.Choice(["team", "person"]), "persn", "'person'; did you mean 'person'?"),
+        (click.Choice(["team", "person"]), "zebra", "'team', 'person'"),
+        (click.IntRange(1, 8), "none", "expected a whole number >= 1 and <= 8, got 'none'"),
+        (click.INT, "1.5", "expected a whole number, got '1.5'"),
+        (click.FloatRange(0), "x", "expected a number >= 0, got 'x'"),
+        (click.IntRange(1, 8), "9", "9 is not in the range 1<=x<=8."),
+    ],
+)
+def test_a_wrong_option_says_what_was_expected(
+    type_: click.ParamType[Any], value: str, says: str
+) -> None:
+    option = click.Option(["--given"], type=type_)
+    with pytest.raises(click.BadParameter) as refused:
+        type_.convert(value, option, None)
+
+    message = in_plain_words(refused.value).message
+
+    assert message.endswith(says)
+
+
+def test_a_message_with_its_own_command_has_no_second_hint() -> None:
+    problem = make_problem(ErrorCode.NOT_FOUND, detail="no preset; `gpusteward preset list`")
+
+    assert sentence(problem) == "no preset; `gpusteward preset list`"

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from services.cli.option_types import MEBIBYTES, SecondsRange, WordChoice
+from services.cli.option_types import MEBIBYTES, SecondsRange
 
 
 @pytest.mark.parametrize(
@@ -46,10 +46,3 @@ def test_a_size_that_is_none_or_out_of_range_is_refused(typed: str) -> None:
 def test_a_wrong_time_is_answered_by_what_was_expected() -> None:
     with pytest.raises(click.BadParameter, match="such as 30m or 2h, got '2x'"):
         SecondsRange(1).convert("2x", None, None)
-
-
-def test_a_misspelt_word_is_told_the_one_that_may_be_meant() -> None:
-    with pytest.raises(click.BadParameter, match="did you mean 'person'"):
-        WordChoice(["namespace", "person"]).convert("persn", None, None)
-    with pytest.raises(click.BadParameter, match=r"'person'\.$"):
-        WordChoice(["namespace", "person"]).convert("zebra", None, None)

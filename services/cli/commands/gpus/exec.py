@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import shutil
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
@@ -37,6 +39,7 @@ LEASE_TTL_SECONDS: Final = 30.0
 PATIENCE_SECONDS: Final = 10.0
 CANNOT_EXECUTE: Final = 126
 NOT_FOUND: Final = 127
+NO_SUCH_COMMAND: Final = "no such command"
 KILLED: Final = 128 + signal.SIGKILL
 
 
@@ -108,6 +111,8 @@ def exec_command(
     request = replace(request, node_ids=(host_id or host_node_id(),), lease_ttl_seconds=ttl)
     holder = f"exec/{user_name()}"
     wanted = ExecRequest(request, argv, holder, _installation_id(target))
+    if not _is_there(argv[0]):
+        leave(_say_not_started(wanted, NO_SUCH_COMMAND, NOT_FOUND))
     leave(target.ask(lambda client: _execute(client, wanted), patience_seconds=PATIENCE_SECONDS))
 
 
@@ -163,7 +168,7 @@ async def _run_in(
     except LeaseLost as error:
         return _say_lost(error, "was not started")
     except FileNotFoundError:
-        return _say_not_started(wanted, "no such command", NOT_FOUND)
+        return _say_not_started(wanted, NO_SUCH_COMMAND, NOT_FOUND)
     except OSError as error:
         return _say_not_started(wanted, error.strerror or str(error), CANNOT_EXECUTE)
     if any(device.simulated for device in lease.reservation.devices):
@@ -224,6 +229,11 @@ async def _give_back(client: "StewardClient", held: _Held) -> None:
 def _say_lost(error: Exception, what: str) -> int:
     click.echo(f"gpusteward: the reservation was lost and the command {what}: {error}", err=True)
     return LEASE_LOST_EXIT_CODE
+
+
+def _is_there(command: str) -> bool:
+    """Return whether there is such a file, or program on PATH: asked before GPUs are waited for."""
+    return Path(command).exists() if "/" in command else shutil.which(command) is not None
 
 
 def _say_not_started(wanted: ExecRequest, why: str, code: int) -> int:

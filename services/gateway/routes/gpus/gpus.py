@@ -82,10 +82,11 @@ async def list_nodes(
 @get("/nodes/{node_id:str}")
 async def get_node(node_id: Node, gateway: TheGateway) -> NodeView:
     """One node."""
-    for node in await _nodes(gateway):
+    nodes = await _nodes(gateway)
+    for node in nodes:
         if node.node_id == node_id:
             return node
-    raise unknown_node(node_id)
+    raise unknown_node(node_id, (node.node_id for node in nodes))
 
 
 @delete("/nodes/{node_id:str}", status_code=200)
@@ -119,7 +120,7 @@ async def get_gpu_alloc_map(node_id: Node, gateway: TheGateway, identity: Caller
         visible_allocation(node, identity) for node in found.nodes if node.node_id == node_id
     )
     if not nodes:
-        raise unknown_node(node_id)
+        raise unknown_node(node_id, gateway.live.inventories)
     return GpuAllocMap(nodes=nodes, gpu_alloc_map=allocation_shares(nodes))
 
 

@@ -61,6 +61,7 @@ from shared.accelerator_rules.cuda_versions import CudaVersion
 from shared.accelerator_rules.preflight import Preflight, preflight
 from shared.engine_parameters.check import takes
 from shared.errors import RefusedError
+from shared.near_words import did_you_mean
 
 # A tag as image references spell it: docs.docker.com/reference/cli/docker/image/tag
 SIMULATED: Final = "simulated"  # begins the names of engines that compute nothing
@@ -311,7 +312,8 @@ def _engine(
     if known and mode is not DeploymentMode.OME:
         raise RefusedError(
             ErrorCode.BAD_REQUEST,
-            f"expected one of {', '.join(known)}, got {task.base_runtime!r}",
+            f"expected one of {', '.join(known)}, got {task.base_runtime!r}"
+            f"{did_you_mean(task.base_runtime, known)}",
             path="$.base_runtime",
         )
     return task.base_runtime
