@@ -163,8 +163,9 @@ class Handlers:
         )
 
     async def get_series(self, query: GetSeries) -> SeriesView:
-        """History of a metric."""
+        """History of a metric. Refuses filters of which one would have to be left out."""
         _require_order(query.start_at, query.end_at)
+        _refuse_beside_experiment(query)
         async with self.database.transaction() as connection:
             if query.by is SeriesBy.POD:
                 return await pod_history.pod_series(connection, query)
@@ -213,6 +214,25 @@ def _require_order(start_at: datetime, end_at: datetime) -> None:
             ErrorCode.BAD_REQUEST,
             f"expected an end after the start {start_at.isoformat()}, found {end_at.isoformat()}",
             path="$.end_at",
+        )
+
+
+def _refuse_beside_experiment(query: GetSeries) -> None:
+    if query.experiment_id is None:
+        return
+    if query.by is SeriesBy.POD:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected no experiment_id with by=pod, found {query.experiment_id}: pods have no"
+            " series of an experiment; ask by=gpu or by=node, or name the pod",
+            path="$.experiment_id",
+        )
+    if query.namespace is not None:
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected no namespace with experiment_id, found {query.namespace!r}: an experiment is"
+            " of one namespace already",
+            path="$.namespace",
         )
 
 

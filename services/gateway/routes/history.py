@@ -78,10 +78,10 @@ async def get_series(
     """A metric's history in at most `points` buckets, per device, or `by` node or pod.
 
     The last hour unless `range`, or `start_at` and `end_at`, say otherwise; of an experiment, all
-    of its own samples; of pods of Kubernetes, or of what a `namespace` had, the whole minutes in
-    which they had the device. `gpu_model` is a part of the name; `kind_of_gpu` leaves whole GPUs,
-    MIG instances, or what was handed out in parts in that way. A pod's `reading` says whether it is
-    its own use or, for some of the time, the whole GPU's.
+    of its own samples, and neither by pod nor of a namespace; of pods of Kubernetes, or of what a
+    `namespace` had, the whole minutes in which they had the device. `gpu_model` is a part of the
+    name; `kind_of_gpu` leaves whole GPUs, MIG instances, or what was handed out in parts in that
+    way. A pod's `reading` says whether it is its own use or, for some of the time, the whole GPU's.
     """
     if experiment_id is not None:
         await require_readable(gateway, identity, experiment_id)

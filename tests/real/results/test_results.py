@@ -20,7 +20,7 @@ from schemas.results.measurements import (
     RequestsView,
     SummaryList,
 )
-from schemas.results.series import GetSeries, SeriesMetric, SeriesView
+from schemas.results.series import GetSeries, SeriesBy, SeriesMetric, SeriesView
 from services.results import handlers
 from services.results.migrations import MIGRATIONS
 from services.results.samples.partitions import Partitions, Table
@@ -264,6 +264,31 @@ async def test_a_series_has_at_most_the_points_asked_for(world: World) -> None:
     values = [point.mean for point in experiment.devices[0].points]
     assert min(values) <= 40 < 50 <= max(values)
     assert nonsense.path == "$.end_at"
+
+
+@pytest.mark.parametrize(
+    ("beside", "path"),
+    [
+        pytest.param({"by": SeriesBy.POD}, "$.experiment_id", id="by pod"),
+        pytest.param({"namespace": "team-a"}, "$.namespace", id="namespace"),
+    ],
+)
+async def test_what_an_experiments_series_would_ignore_is_refused(
+    world: World, beside: dict[str, Any], path: str
+) -> None:
+    asked: dict[str, Any] = {
+        "metric": SeriesMetric.UTILIZATION_PERCENT,
+        "start_at": utcnow() - timedelta(hours=1),
+        "end_at": utcnow(),
+    }
+
+    async with world.results():
+        refused = await world.ask(GetSeries(**asked, experiment_id=new_id(), **beside), Refused)
+        alone = await world.ask(GetSeries(**asked, **beside), SeriesView)
+
+    assert (refused.code, refused.path) == (ErrorCode.BAD_REQUEST, path)
+    assert "expected no" in refused.message
+    assert alone.devices == alone.pods == ()
 
 
 async def test_partitions_are_made_ahead_and_dropped_after_the_retention(world: World) -> None:
