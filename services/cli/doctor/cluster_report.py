@@ -9,7 +9,9 @@ from typing import TypeVar
 from msgspec import Struct
 
 from shared.accelerator_rules.device_config import NAMESPACE
+from shared.accelerator_rules.gpu_offers import NodeFacts, read_offer
 from shared.accelerator_rules.modes import COUNTED
+from shared.accelerator_rules.quantities import whole
 from shared.errors import StewardError
 from shared.kubernetes.access import ClusterAccess, kubeconfig_files
 from shared.kubernetes.client import KubernetesClient, decoded
@@ -40,16 +42,17 @@ T = TypeVar("T")
 
 class ClusterReport(Struct, frozen=True, kw_only=True):
     """`counted` and `devices` are GPUs by extended resource and by DRA driver; None: this login may
-    not see them. `ome_versions` is empty without OME, and None where that could not be asked.
-    `unknown_fields` is None where no definition of a kind may be read. `missing_rights` are
-    `verb/verb place`, `unreadable` what this login cannot learn for want of rights, with these in
-    parentheses.
+    not see them. `divided` is by node why a unit that is counted there is no whole GPU.
+    `ome_versions` is empty without OME, and None where that could not be asked. `unknown_fields` is
+    None where no definition of a kind may be read. `missing_rights` are `verb/verb place`,
+    `unreadable` what this login cannot learn for want of rights, with these in parentheses.
     """
 
     error: str | None = None
     node_count: int = 0
     counted: Mapping[str, int] | None = None
     devices: Mapping[str, int] | None = None
+    divided: Mapping[str, str] = {}
     ome_versions: tuple[str, ...] | None = None
     unknown_fields: Mapping[str, tuple[str, ...]] | None = None
     namespace: str = "default"
@@ -59,9 +62,17 @@ class ClusterReport(Struct, frozen=True, kw_only=True):
 
 class _NodeStatus(Struct, frozen=True):
     allocatable: dict[str, str] = {}
+    capacity: dict[str, str] = {}
+
+
+class _NodeMetadata(Struct, frozen=True):
+    name: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
 
 
 class _Node(Struct, frozen=True):
+    metadata: _NodeMetadata = _NodeMetadata()
     status: _NodeStatus = _NodeStatus()
 
 
@@ -139,6 +150,7 @@ async def _ask(kubeconfig: str | None, namespace: str, timeout_seconds: float) -
         return ClusterReport(
             node_count=len(nodes.items) if isinstance(nodes, _Nodes) else 0,
             counted=_counted(nodes.items) if isinstance(nodes, _Nodes) else None,
+            divided=_divided(nodes.items) if isinstance(nodes, _Nodes) else {},
             devices=_devices(slices),
             ome_versions=_versions(group),
             unknown_fields=await _unknown_fields(client) if has_ome else None,
@@ -165,6 +177,25 @@ def _counted(nodes: Iterable[_Node]) -> dict[str, int]:
             if any(fnmatch.fnmatchcase(resource, each) for each in COUNTED):
                 found[resource] += int(amount) if amount.isdigit() else 0
     return {resource: count for resource, count in sorted(found.items()) if count}
+
+
+def _divided(nodes: Iterable[_Node]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for node in nodes:
+        facts = NodeFacts(
+            labels=node.metadata.labels,
+            annotations=node.metadata.annotations,
+            capacity={name: whole(each) for name, each in node.status.capacity.items()},
+            allocatable={name: whole(each) for name, each in node.status.allocatable.items()},
+        )
+        notes = (
+            read_offer(resource, facts).note
+            for resource in sorted(facts.allocatable)
+            if any(fnmatch.fnmatchcase(resource, each) for each in COUNTED)
+        )
+        if note := next(filter(None, notes), ""):
+            found[node.metadata.name] = note
+    return dict(sorted(found.items()))
 
 
 def _devices(slices: _Slices | int) -> dict[str, int] | None:

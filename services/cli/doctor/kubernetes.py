@@ -156,7 +156,7 @@ def gpus(facts: HostFacts) -> Seen:
     found = [f"{count} {name}" for name, count in (report.counted or {}).items()]
     found += [f"{count} devices of {driver}" for driver, count in (report.devices or {}).items()]
     if found:
-        return ok(f"{report.node_count} nodes: {', '.join(found)}")
+        return ok(f"{report.node_count} nodes: {', '.join(found)}{_divided(report)}")
     return missing(
         f"no GPUs on {report.node_count} nodes: no device plugin counts any, no driver has "
         "published ResourceSlices",
@@ -164,6 +164,14 @@ def gpus(facts: HostFacts) -> Seen:
         "on a driver for Dynamic Resource Allocation; `kubectl describe node NAME` tells what a "
         "node offers",
     )
+
+
+def _divided(report: "ClusterReport") -> str:
+    if not report.divided:
+        return ""
+    name, note = next(iter(report.divided.items()))
+    others = f" (and {len(report.divided) - 1} more)" if len(report.divided) > 1 else ""
+    return f"; not every unit is a GPU: {name}{others}: {note}"
 
 
 def ome(facts: HostFacts) -> Seen:

@@ -28,7 +28,6 @@ from services.cluster.domain.objects import (
     ResourceClaim,
     ResourceSlice,
 )
-from services.cluster.domain.offers import DIVIDERS, REGISTERS, NodeFacts, read_offer
 from services.cluster.domain.pod_requests import (
     effective_request,
     holds_its_node,
@@ -36,6 +35,7 @@ from services.cluster.domain.pod_requests import (
     host_request,
     total,
 )
+from shared.accelerator_rules.gpu_offers import DIVIDERS, REGISTERS, NodeFacts, read_offer
 from shared.accelerator_rules.modes import is_memory
 from shared.accelerator_rules.node_labels import HOSTNAME_LABEL, cuda_of
 from shared.accelerator_rules.quantities import whole

@@ -7,7 +7,7 @@ from uuid import UUID
 from schemas.base import LARGEST_INTEGER
 from schemas.cluster.nodes import GpuSupply, NodeGpus
 from services.cluster.domain.objects import Node
-from services.cluster.domain.offers import Offer
+from shared.accelerator_rules.gpu_offers import Offer
 from shared.accelerator_rules.modes import memory_resource_of
 from shared.accelerator_rules.quantities import whole
 

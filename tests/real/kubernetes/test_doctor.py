@@ -23,7 +23,7 @@ from shared.kubernetes.requirements import (
 from tests.support.kubernetes.api import ApiError
 from tests.support.kubernetes.control_plane import ControlPlane, rule_of
 from tests.support.kubernetes.kueue import kueue_kind
-from tests.support.kubernetes.nodes import make_device_plugin_nodes, make_dra_nodes
+from tests.support.kubernetes.nodes import make_device_plugin_nodes, make_dra_nodes, node_object
 
 PATIENCE_SECONDS = 60.0
 
@@ -49,6 +49,21 @@ async def test_gpus_are_found_in_both_worlds_and_their_absence_is_told(
     assert (bare.state, "operator" in bare.fix) == (State.MISSING, True)
     assert found.state is State.OK
     assert found.found == "3 nodes: 16 nvidia.com/gpu, 8 devices of gpu.nvidia.com"
+
+
+async def test_units_that_are_no_gpus_are_told_as_such(empty_cluster: ControlPlane) -> None:
+    sharing = {"nvidia.com/gpu.sharing-strategy": "time-slicing", "nvidia.com/gpu.replicas": "6"}
+    async with empty_cluster.api() as api:
+        await make_device_plugin_nodes(api, ["node-0"])
+        t4 = node_object("t4", gpus=12, labels={"nvidia.com/gpu.count": "2", **sharing})
+        await api.create_all([t4, node_object("more", gpus=9, labels={"gpushare": "true"})])
+
+    found = await to_thread(gpus, facts_of(empty_cluster))
+
+    assert found.found == (
+        "3 nodes: 29 nvidia.com/gpu; not every unit is a GPU: more (and 1 more): gpushare=true:"
+        " pods share its GPUs; take a node of exclusive GPUs"
+    )
 
 
 async def test_a_login_hears_what_it_may_not(empty_cluster: ControlPlane) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from schemas.cluster.nodes import GpuSharing, NodeGpus
 from services.cluster.domain.objects import Node, ResourceSlice
-from services.cluster.domain.offers import DIVIDERS, NodeFacts, Offer, read_offer
+from shared.accelerator_rules.gpu_offers import DIVIDERS, NodeFacts, Offer, read_offer
 from shared.accelerator_rules.node_labels import is_divided, undivided_expressions
 from tests.unit.cluster.test_cluster_state import make_state, node, slice_, view
 
