@@ -3176,9 +3176,10 @@ export interface LogChunk {
   is_complete: boolean;
 }
 
-/** A browser's login with a token. */
+/** A browser's login: with a token, or with the code of a link. */
 export interface Login {
-  token: string;
+  token?: string | null;
+  code?: string | null;
 }
 
 /** A new token with its secret, which is shown this once. */

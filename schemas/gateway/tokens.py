@@ -13,6 +13,7 @@ ACCOUNT_HEADER: Final = "X-GPU-Steward-Account"
 LARGEST_BODY_BYTES = 1 << 20  # as much as the bus carries
 Lifetime = Annotated[float, Meta(gt=0, le=10 * 365 * 86_400)]
 RequestRate = Annotated[float, Meta(gt=0, le=1_000_000)]
+Secret = Annotated[str, Meta(min_length=1, max_length=1000)]
 BodyLimit = Annotated[int, Meta(ge=2, le=LARGEST_BODY_BYTES)]
 
 
@@ -76,9 +77,19 @@ class MadeToken(Struct, frozen=True, kw_only=True):
 
 
 class Login(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A browser's login with a token."""
+    """A browser's login: with a token, or with the code of a link."""
 
-    token: Annotated[str, Meta(min_length=1, max_length=1000)]
+    token: Secret | None = None
+    code: Secret | None = None
+
+
+class LoginLink(View, frozen=True, kw_only=True, tag="gateway.login_link"):
+    """What logs a browser in once, until `ends_at`: the page does at its address with `#login=` and
+    the code behind it.
+    """
+
+    code: str
+    ends_at: UtcDatetime
 
 
 class Me(View, frozen=True, kw_only=True, tag="gateway.me"):

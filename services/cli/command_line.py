@@ -35,7 +35,7 @@ FUNCTIONS: Final = {
     f"{_COMMANDS}.operations.maintenance": ("cordon", "drain", "drift", "uncordon"),
     f"{_COMMANDS}.operations.namespaces": ("namespace",),
     f"{_COMMANDS}.operations.nodes": ("monitor", "node", "power"),
-    f"{_COMMANDS}.operations.token": ("audit", "token"),
+    f"{_COMMANDS}.operations.token": ("audit", "login", "token"),
     f"{_COMMANDS}.platform.compose": ("compose",),
     f"{_COMMANDS}.platform.demo": ("demo",),
     f"{_COMMANDS}.platform.mcp": ("mcp",),
@@ -76,7 +76,8 @@ GROUPS: Final = {
     ),
     "Run the fleet": ("cordon", "drain", "uncordon", "node", "drift", "idle"),
     "Share it": (
-        *("namespace", "report", "token", "agent-credentials", "client-credentials", "audit"),
+        *("namespace", "report", "login", "token", "agent-credentials"),
+        *("client-credentials", "audit"),
     ),
 }
 LONGEST_SENTENCE: Final = 300

@@ -2,7 +2,15 @@
 
 from uuid import UUID
 
-from schemas.gateway.tokens import AuditList, MadeToken, Me, TokenList, TokenRequest, TokenView
+from schemas.gateway.tokens import (
+    AuditList,
+    LoginLink,
+    MadeToken,
+    Me,
+    TokenList,
+    TokenRequest,
+    TokenView,
+)
 from shared.client.connection import GatewayConnection
 
 
@@ -12,6 +20,10 @@ class TokenClient(GatewayConnection):
     async def me(self) -> Me:
         """Who is asking, and what it may do."""
         return await self.get("/me", Me)
+
+    async def login_link(self) -> LoginLink:
+        """Make a code that logs a browser in once."""
+        return await self.post("/login/links", {}, LoginLink)
 
     async def create_token(self, request: TokenRequest) -> MadeToken:
         """Make a token; its secret is shown this once."""

@@ -467,6 +467,29 @@ async def log_in(page: Page, platform: PlatformProcess, role: str) -> None:
     await page.get_by_role("button", name="Log in").click()
 
 
+async def test_a_login_link_opens_the_page_logged_in_once(
+    platform: PlatformProcess, browser: Browser
+) -> None:
+    status, link = await platform.request("POST", "/api/v1/login/links")
+    assert status == 201, link
+    address = f"{platform.url}/#login={link['code']}"
+    first, second = [await (await browser.new_context()).new_page() for _ in range(2)]
+    try:
+        await first.goto(address)
+        await expect(first.get_by_role("heading", level=1)).to_have_text("Fleet")
+        assert first.url == f"{platform.url}/"
+
+        # Pasted where the page asks for a token already.
+        await second.goto(platform.url)
+        await expect(second.get_by_label("Token", exact=True)).to_be_visible()
+        await second.goto(address)
+        await expect(second.get_by_role("alert")).to_contain_text("was used already")
+        assert second.url == f"{platform.url}/"
+    finally:
+        for page in (first, second):
+            await page.context.close()
+
+
 async def test_a_gpu_is_found_and_cordoned_without_a_mouse(
     platform: PlatformProcess, visit: Visit
 ) -> None:

@@ -107,4 +107,13 @@ CREATE TABLE imported_part (
 ALTER TABLE imported_part ALTER COLUMN content SET STORAGE EXTERNAL;
 ALTER TABLE imported ALTER COLUMN archive DROP NOT NULL;
 """,
+    # Codes that log a browser in once, and whose account asked for it, as its client said.
+    """
+CREATE TABLE login_link (
+    code_sha256 text PRIMARY KEY,
+    token_id uuid NOT NULL REFERENCES token ON DELETE CASCADE,
+    account text NOT NULL,
+    ends_at timestamptz NOT NULL);
+ALTER TABLE login ADD COLUMN account text NOT NULL DEFAULT '';
+""",
 )

@@ -49,9 +49,11 @@ ON CONFLICT (token_sha256) DO UPDATE SET role = excluded.role, namespaces = excl
 SELECT_TOKEN: Final = f"SELECT {COLUMNS}, token_sha256 FROM token WHERE token_sha256 = $1"
 
 SELECT_TOKEN_OF_LOGIN: Final = f"""
-SELECT {COLUMNS}, token_sha256 FROM token JOIN login USING (token_id)
+SELECT {COLUMNS}, token_sha256, account FROM token JOIN login USING (token_id)
 WHERE login_sha256 = $1 AND ends_at > now()
 """
+
+SELECT_TOKEN_OF_LINK: Final = f"SELECT {COLUMNS}, token_sha256 FROM token WHERE token_id = $1"
 
 SELECT_TOKEN_BY_ID: Final = f"SELECT {COLUMNS} FROM token WHERE token_id = $1"
 
@@ -128,7 +130,11 @@ class TokenStore:
         digest = digest_of(presented)
         return replace(await self._identify(SELECT_TOKEN_OF_LOGIN, digest), login_sha256=digest)
 
-    async def _identify(self, select: str, key: str) -> Identity:
+    async def identify_owner(self, token_id: UUID) -> Identity:
+        """Whose token has this id. Raises as `identify` does."""
+        return await self._identify(SELECT_TOKEN_OF_LINK, token_id)
+
+    async def _identify(self, select: str, key: str | UUID) -> Identity:
         async with self.database.statements() as connection:
             row = await connection.fetchrow(select, key)
             token = _view(row) if row is not None else None
@@ -140,6 +146,8 @@ class TokenStore:
             used = token.last_used_at if token is not None else None
             if used is None or now - used >= timedelta(seconds=USED_SECONDS):
                 await connection.execute(SET_LAST_USED, digest, float(USED_SECONDS))
+        if row is not None and "account" in row:
+            return replace(identity, account=row["account"])
         return identity
 
     async def create(self, wanted: TokenRequest, created_by: str) -> MadeToken:

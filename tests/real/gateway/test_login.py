@@ -30,9 +30,10 @@ class Browser:
         return await self.api.call(method, path, body, headers=headers)
 
     async def log_in(self, token: str) -> Any:
-        async with self.api.session.post(
-            f"{self.api.url}/api/v1/login", json={"token": token}
-        ) as response:
+        return await self.log_in_by(token=token)
+
+    async def log_in_by(self, **body: str) -> Any:
+        async with self.api.session.post(f"{self.api.url}/api/v1/login", json=body) as response:
             body = await response.json()
             assert response.status == 200, body
             self.set_cookie.load(response.headers["Set-Cookie"])
@@ -185,3 +186,64 @@ async def test_an_unknown_cookie_counts_for_nothing_and_takes_nothing_from_a_tok
         )
 
     assert (unknown, with_token) == (401, 200)
+
+
+async def test_a_login_link_logs_one_browser_in_once(
+    nats_url: str, postgres_dsn: str, tmp_path: Path
+) -> None:
+    async with admins(nats_url, postgres_dsn, tmp_path, gateways=2) as (here, there):
+        admin = Caller(here.api, here.secret)
+        admin.headers["X-GPU-Steward-Account"] = "ada"
+        made, link = await admin.post("/api/v1/login/links")
+        browser, second = Browser(there.api), Browser(here.api)
+
+        me = await browser.log_in_by(code=link["code"])
+        again, problem = await second.call("POST", "/api/v1/login", {"code": link["code"]})
+        by_cookie, _ = await browser.call("POST", "/api/v1/login/links", csrf=me["csrf_token"])
+        _, log = await here.get("/api/v1/audit")
+
+    assert (made, me["role"], me["person"]) == (201, "admin", "ada")
+    assert (again, by_cookie) == (401, 403)
+    assert problem["detail"] == (
+        "this login link was used already, or is older than 10 minutes;"
+        " `gpusteward login` prints a new one"
+    )
+    assert link["code"] not in str(log)
+    assert {"/api/v1/login/links", "/api/v1/login"} <= {each["path"] for each in log["entries"]}
+
+
+async def test_a_login_link_ends_by_itself_and_with_its_token(
+    nats_url: str, postgres_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with admins(nats_url, postgres_dsn, tmp_path) as (admin,):
+        made = await admin.make("ada")
+        ada = Caller(admin.api, made["secret"])
+        _, revoked = await ada.post("/api/v1/login/links")
+        monkeypatch.setattr(logins, "LINK_SECONDS", 0)
+        _, late = await admin.post("/api/v1/login/links")
+        await admin.delete(f"/api/v1/tokens/{made['token']['token_id']}")
+
+        answers = [
+            await Browser(admin.api).call("POST", "/api/v1/login", body)
+            for body in (
+                {"code": revoked["code"]},
+                {"code": late["code"]},
+                {"code": "none"},
+                {},
+                {"token": admin.secret, "code": "none"},
+            )
+        ]
+
+    assert [status for status, _ in answers] == [401, 401, 401, 400, 400]
+    assert answers[0][1]["detail"] == "expected a token that counts, found one that was revoked"
+    assert answers[3][1]["detail"] == "expected either a token or the code of a login link"
+
+
+async def test_without_tokens_there_is_no_login_link(nats_url: str, postgres_dsn: str) -> None:
+    async with gateway(nats_url, postgres_dsn) as api:
+        status, problem = await api.post("/api/v1/login/links")
+
+    assert (status, problem["detail"]) == (
+        409,
+        "this gateway asks for no tokens: its page opens without a login",
+    )

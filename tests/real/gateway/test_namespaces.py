@@ -50,6 +50,7 @@ ADMIN: Final = "admin"
 RULES: Final = {
     "GET /me": FLEET,
     "POST /login": FLEET,
+    "POST /login/links": FLEET,
     "POST /logout": FLEET,
     "POST /checks": FLEET,
     "POST /estimate": FLEET,

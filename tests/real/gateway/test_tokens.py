@@ -321,6 +321,7 @@ ASKING = {
     "/tasks/validate",
     "/estimate",
     "/login",
+    "/login/links",
     "/logout",
     "/availability",
     "/reservations/{reservation_id:str}/what-if",

@@ -1,5 +1,6 @@
 """`up` and `agent`: the platform, or the part of it that belongs on every GPU server."""
 
+import asyncio
 import os
 import sys
 from collections.abc import Sequence
@@ -25,7 +26,9 @@ from services.cli.local_platform.options import (
 )
 from services.cli.local_platform.other_users import other_users
 from services.cli.options import data_dir_option
+from shared.client.discovery import Address
 from shared.clock import utcnow
+from shared.errors import StewardError
 from shared.paths import DEFAULT_HTTP_PORT, DataDirectory, Endpoint, default_data_dir
 
 if TYPE_CHECKING:
@@ -267,6 +270,7 @@ class _StatusLines:
         self._options = options
         self._began_at = utcnow()
         self._console: Any = None
+        self._login: asyncio.Future[None] | None = None
         if sys.stdout.isatty():
             from rich.console import Console
 
@@ -288,11 +292,28 @@ class _StatusLines:
             self._say("magenta", f"GPUs are simulated, as {self._options.fleet} describes them")
         if endpoint.api_url is not None:
             self._say("bold", f"GPU Steward answers at {endpoint.api_url}; open it in a browser")
+            token = DataDirectory(self._options.data_dir.resolve()).read_admin_token()
+            if self._options.tokens_file is not None and token is not None:
+                self._say_login(Address(endpoint.api_url, token))
         else:
             cluster = self._options.cluster
             joined = "this machine" if cluster is None else f"cluster {cluster.cluster_id}"
             self._say("bold", f"{joined} has joined {self._options.nats_url}")
             self._say_next(self._options.node_id if cluster is None else cluster.cluster_id)
+
+    def _say_login(self, address: Address) -> None:
+        """Only a terminal is shown the code: what else output goes to may be kept or read."""
+        if self._console is None:
+            self._say("", "`gpusteward login` prints an address that opens it logged in")
+            return
+        self._login = asyncio.ensure_future(self._say_login_address(address))
+
+    async def _say_login_address(self, address: Address) -> None:
+        from services.cli.local_platform.login_address import login_lines
+
+        with suppress(StewardError):
+            for line in await login_lines(address):
+                self._say("", line)
 
     def _say_next(self, node_id: str | None) -> None:
         from services.cli.local_platform.joining import found_sentence
@@ -310,7 +331,7 @@ class _StatusLines:
         # The output may lie on a full disk, or go to a reader that is gone.
         with suppress(OSError):
             if self._console is not None:
-                self._console.print(text, style=style)
+                self._console.print(text, style=style, soft_wrap=True)
             else:
                 click.echo(text)
 

@@ -5,9 +5,11 @@ from typing import Any
 from litestar import Request, Response
 from litestar.datastructures import Cookie
 from litestar.params import JSONBody
+from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
-from schemas.gateway.tokens import Login, Me
+from schemas.gateway.tokens import Login, LoginLink, Me
+from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity, cookie_name, csrf_token_of
 from services.gateway.ledger import logins
 from services.gateway.request_bodies import StrictBody
@@ -28,15 +30,25 @@ async def show_me(gateway: TheGateway, identity: Caller) -> Me:
 async def log_in(data: JSONBody[Login], gateway: TheGateway, request: AnyRequest) -> Response[Me]:
     """Have a browser's cookie stand for a token, for twelve hours at most; a change then also needs
     the answer's `csrf_token` as the header X-CSRF-Token.
+
+    The `code` of a login link stands for the token of who made it, once.
     """
-    if not gateway.tokens.are_required:
-        raise RefusedError(ErrorCode.CONFLICT, "this gateway asks for no tokens")
-    identity = await gateway.tokens.identify(data.token)
+    _require_tokens(gateway)
+    identity = await _identified(data, gateway)
     await record_as(identity, request)
     secret = await gateway.logins.begin(identity)
     cookie = _cookie(request, secret, logins.LOGIN_SECONDS)
     me = _me(identity, asks_for_tokens=True, csrf_token=csrf_token_of(digest_of(secret)))
     return Response(me, cookies=[cookie])
+
+
+@post("/login/links", status_code=201)
+async def make_login_link(gateway: TheGateway, identity: Caller) -> LoginLink:
+    """A code that logs one browser in, as the caller, within ten minutes. For who shows a token."""
+    _require_tokens(gateway)
+    if identity.token_id is None or identity.login_sha256:
+        raise RefusedError(ErrorCode.FORBIDDEN, "expected a token, found a browser's login")
+    return await gateway.logins.make_link(identity)
 
 
 @post("/logout", status_code=204)
@@ -45,6 +57,25 @@ async def log_out(gateway: TheGateway, identity: Caller, request: AnyRequest) ->
     if identity.login_sha256:
         await gateway.logins.end(identity)
     return Response(None, cookies=[_cookie(request, "", 0)])
+
+
+def _require_tokens(gateway: Gateway) -> None:
+    if not gateway.tokens.are_required:
+        raise RefusedError(
+            ErrorCode.CONFLICT, "this gateway asks for no tokens: its page opens without a login"
+        )
+
+
+async def _identified(data: Login, gateway: Gateway) -> Identity:
+    """Whom a login is for. Raises RefusedError."""
+    if data.token is not None and data.code is None:
+        return await gateway.tokens.identify(data.token)
+    if data.code is not None and data.token is None:
+        token_id, account = await gateway.logins.take_link(data.code)
+        return replace(await gateway.tokens.identify_owner(token_id), account=account)
+    raise RefusedError(
+        ErrorCode.BAD_REQUEST, "expected either a token or the code of a login link", path="$"
+    )
 
 
 def _me(identity: Identity, asks_for_tokens: bool, csrf_token: str | None = None) -> Me:

@@ -1,8 +1,8 @@
-import { Button, PasswordInput } from "@mantine/core";
+import { Button, Loader, PasswordInput } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { useState } from "react";
+import { useEffect, useState } from "react";
 import { Failure } from "@/components/page";
-import { logIn } from "@/lib/session";
+import { logIn, takeLoginCode } from "@/lib/session";
 
 export function LoginPage() {
   const client = useQueryClient();
@@ -11,17 +11,32 @@ export function LoginPage() {
     mutationFn: logIn,
     onSuccess: () => client.resetQueries(),
   });
+  const { mutate } = login;
+  useEffect(() => {
+    const logInByLink = () => {
+      const code = takeLoginCode();
+      if (code !== null) mutate({ code });
+    };
+    logInByLink();
+    // A link that is pasted where this page is open loads nothing anew.
+    window.addEventListener("hashchange", logInByLink);
+    return () => window.removeEventListener("hashchange", logInByLink);
+  }, [mutate]);
+  const isByLink = login.variables !== undefined && "code" in login.variables;
+  if (isByLink && login.isPending) return <Loader size="sm" role="status" aria-label="logging in" m="xl" />;
   return (
     <main style={{ maxWidth: 420, margin: "15vh auto", padding: 16 }}>
       <h1>GPU Steward</h1>
+      {isByLink && login.error && <Failure error={login.error} />}
       <p className="dim">
-        This platform asks for a token. <code>gpusteward up</code> says where yours is; an admin makes
+        This platform asks for a token. <code>gpusteward up</code> says where yours is, and{" "}
+        <code>gpusteward login</code> prints an address that opens this page logged in; an admin makes
         others with <code>gpusteward token create</code>.
       </p>
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          login.mutate(token.trim());
+          mutate({ token: token.trim() });
         }}
       >
         <PasswordInput
@@ -31,7 +46,7 @@ export function LoginPage() {
           onChange={(event) => setToken(event.currentTarget.value)}
           mb="sm"
         />
-        {login.error && <Failure error={login.error} />}
+        {!isByLink && login.error && <Failure error={login.error} />}
         <Button type="submit" loading={login.isPending} disabled={!token.trim()}>
           Log in
         </Button>

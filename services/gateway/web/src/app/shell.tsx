@@ -11,7 +11,7 @@ import { api } from "@/lib/api-client";
 import { followEvents, useLiveStatus } from "@/lib/live-events";
 import { followReadings } from "@/lib/live-readings";
 import { paths } from "@/lib/paths";
-import { isLoggedOut, meOptions } from "@/lib/session";
+import { isLoggedOut, meOptions, takeLoginCode } from "@/lib/session";
 import { duration, useNow } from "@/lib/time";
 import { useNamespace, useSharedSearch } from "@/lib/url-state";
 import { LoginPage } from "./login-page";
@@ -36,6 +36,7 @@ function Frame({ isKnown }: { isKnown: boolean }) {
 
   useEffect(() => {
     if (!isKnown) return;
+    takeLoginCode(); // of a link that was not needed
     const ends = [followEvents(client), followReadings()];
     return () => ends.forEach((end) => end());
   }, [client, isKnown]);

@@ -20,8 +20,20 @@ export function useIsAdmin(): boolean {
   return useMe()?.role === "admin";
 }
 
-export async function logIn(token: string): Promise<void> {
-  await api("/login", { method: "POST", body: { token } });
+/** By a token, or by the code of a link. */
+export type Credential = { token: string } | { code: string };
+
+export async function logIn(credential: Credential): Promise<void> {
+  await api("/login", { method: "POST", body: credential });
+}
+
+const OF_LINK = /^#login=([\w-]+)$/;
+
+/** The code of a login link in the address, once: it is taken out, so that no history keeps it. */
+export function takeLoginCode(): string | null {
+  const code = OF_LINK.exec(window.location.hash)?.[1] ?? null;
+  if (code !== null) window.history.replaceState(window.history.state, "", window.location.pathname + window.location.search);
+  return code;
 }
 
 export function isLoggedOut(error: unknown): boolean {
