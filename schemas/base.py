@@ -19,6 +19,7 @@ SPEAKER_PATTERN: Final = rf"^[A-Za-z0-9_-]{{1,133}}{END}"
 PLATFORM: Final = "_platform"
 NODE_PREFIX: Final = "node_"
 FRESH_INTERVALS: Final = 3  # no decision is made on a sample older than so many of its intervals
+SENDER_PATTERN: Final = rf"^[A-Za-z0-9_-]{{0,140}}{END}"
 NAMESPACE_PATTERN: Final = rf"^[a-z0-9]([a-z0-9-]{{0,61}}[a-z0-9])?{END}"
 NAME_PATTERN: Final = rf"^[A-Za-z0-9]([A-Za-z0-9_.-]{{0,126}}[A-Za-z0-9])?{END}"
 NAME_FORM: Final = "1 to 128 letters, digits, _, . and -, the first and last a letter or digit"
@@ -56,6 +57,9 @@ Speaker = Annotated[
         pattern=SPEAKER_PATTERN,
         description="a namespace, node_ID of a node, or _platform of its services and admins",
     ),
+]
+Sender = Annotated[
+    str, Meta(pattern=SENDER_PATTERN, description="the name of a user of the bus, or nothing")
 ]
 LabelKey = Annotated[
     str,
@@ -128,10 +132,14 @@ class Command(Message, frozen=True, kw_only=True):
     """A request to change something, answered `Accepted` or `Refused` after the owner's commit.
 
     The same `command_id` with the same body gets the same answer; with another body it is refused.
+
+    `sender` is the user of the bus that sends it. Its subject ends with `.as.` and that name then,
+    which a server holds every user to: what comes so is proved. Empty: the subject tells nobody.
     """
 
     kind: ClassVar[Kind] = Kind.COMMAND
     command_id: UUID
+    sender: Sender = ""
 
 
 class ScopedCommand(Command, frozen=True, kw_only=True):
@@ -218,4 +226,11 @@ def subject_for(message: Message) -> str:
     cls = type(message)
     key = None if cls.key_field is None else str(getattr(message, cls.key_field))
     speaker = None if cls.speaker_field is None else str(getattr(message, cls.speaker_field))
-    return pattern_for(cls, key, speaker=speaker)
+    subject = pattern_for(cls, key, speaker=speaker)
+    sender = message.sender if isinstance(message, Command) else ""
+    return sent_by(subject, sender) if sender else subject
+
+
+def sent_by(subject: str, sender: str) -> str:
+    """The subject of the same command from a user of the bus alone; `*` is any."""
+    return f"{subject}.as.{sender}"

@@ -24,6 +24,8 @@ export interface Accepted {
 export interface AdmitNode {
   type: "scheduler.admit_node";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
 }
@@ -201,6 +203,9 @@ export interface AttemptView {
  * what the path names, or of the task or reservation that was made, that differ from just before
  * the request to just after it, and always those that name it (`task_name`, `holder`, `request`);
  * null where nothing was there, or its owner did not answer in time.
+ *
+ * With the method NATS it is a command that came without this gateway: `path` is its tag and what
+ * it names, `caller` the bus user that sent it. Not `proved`: only whose subject it came on is.
  */
 export interface AuditEntry {
   audit_id: number;
@@ -213,6 +218,7 @@ export interface AuditEntry {
   status: number | null;
   before: Record<string, unknown> | null;
   after: Record<string, unknown> | null;
+  proved: boolean;
 }
 
 /** Entries of the audit log, newest first. */
@@ -442,6 +448,8 @@ export type CacheReset = "failed" | "unsupported" | "verified";
 export interface CancelExperiment {
   type: "executor.cancel_experiment";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a namespace, node_ID of a node, or _platform of its services and admins */
   speaker?: string;
   /** a node's id: 1 to 128 letters, digits, - and _ */
@@ -458,6 +466,8 @@ export interface CancelExperiment {
 export interface CancelReservation {
   type: "scheduler.cancel_reservation";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a namespace, node_ID of a node, or _platform of its services and admins */
   speaker?: string;
   reservation_id: string;
@@ -469,6 +479,8 @@ export interface CancelReservation {
 export interface CancelTask {
   type: "orchestrator.cancel_task";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a namespace, node_ID of a node, or _platform of its services and admins */
   speaker?: string;
   task_id: string;
@@ -520,6 +532,8 @@ export type ChangeKind =
 export interface ChangeMig {
   type: "telemetry.change_mig";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   device_uuid: string;
@@ -774,6 +788,8 @@ export interface ContinuousRange {
 export interface Cordon {
   type: "scheduler.cordon";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   device_uuid?: string | null;
@@ -845,6 +861,8 @@ export interface DecisionRecord {
 export interface DeleteExperiment {
   type: "orchestrator.delete_experiment";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a namespace, node_ID of a node, or _platform of its services and admins */
   speaker?: string;
   experiment_id: string;
@@ -855,6 +873,8 @@ export interface DeleteExperiment {
 export interface DeletePreset {
   type: "orchestrator.delete_preset";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   /** 1 to 128 letters, digits, _, . and -, the first and last a letter or digit */
@@ -871,6 +891,8 @@ export interface DeletePreset {
 export interface DeleteTask {
   type: "orchestrator.delete_task";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a namespace, node_ID of a node, or _platform of its services and admins */
   speaker?: string;
   task_id: string;
@@ -1104,6 +1126,8 @@ export interface Divergence {
 export interface Drain {
   type: "scheduler.drain";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   /** one line without control characters or marks of text direction */
@@ -1409,6 +1433,8 @@ export interface ExecutorReported {
 export interface ExemptReservation {
   type: "scheduler.exempt_reservation";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a namespace, node_ID of a node, or _platform of its services and admins */
   speaker?: string;
   reservation_id: string;
@@ -1826,6 +1852,8 @@ export interface FaultSeen {
 export interface FenceReservation {
   type: "executor.fence_reservation";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a node's id: 1 to 128 letters, digits, - and _ */
   executor_id: string;
   reservation_id: string;
@@ -2876,6 +2904,8 @@ export interface KubernetesSpec {
 export interface LabelNode {
   type: "scheduler.label_node";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   labels: Record<string, string | null>;
@@ -3648,6 +3678,22 @@ export interface OptimizationSpec {
   prior?: "roofline" | null;
 }
 
+/** Of the orchestrator's commands. */
+export interface OrchestratorCommandRecorded {
+  type: "orchestrator.command_recorded";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  namespace: string;
+  command_id: string;
+  sender: string;
+  what: string;
+  of: string;
+  refused: ErrorCode | null;
+  before: Record<string, unknown> | null;
+  after: Record<string, unknown> | null;
+}
+
 /** Parallelism to search; one value or a list each. world_size = tp * pp * max(dp, dcp, cp). */
 export interface ParallelConfig {
   preset?: string | null;
@@ -3698,6 +3744,8 @@ export interface ParetoPoint {
 export interface PauseTask {
   type: "orchestrator.pause_task";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a namespace, node_ID of a node, or _platform of its services and admins */
   speaker?: string;
   task_id: string;
@@ -4145,6 +4193,8 @@ export interface Relabelling {
 export interface ReleaseReservation {
   type: "scheduler.release_reservation";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a namespace, node_ID of a node, or _platform of its services and admins */
   speaker?: string;
   reservation_id: string;
@@ -4162,6 +4212,8 @@ export interface ReleaseReservation {
 export interface RemoveNode {
   type: "scheduler.remove_node";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   end_held?: boolean;
@@ -4177,6 +4229,8 @@ export interface RemoveNode {
 export interface RenewReservation {
   type: "scheduler.renew_reservation";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a namespace, node_ID of a node, or _platform of its services and admins */
   speaker?: string;
   reservation_id: string;
@@ -4270,6 +4324,8 @@ export interface RequestColumns {
 export interface RequestReservation {
   type: "scheduler.request_reservation";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   reservation_id: string;
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace?: string;
@@ -4671,6 +4727,8 @@ export interface ResourceDefinition {
 export interface ResumeTask {
   type: "orchestrator.resume_task";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a namespace, node_ID of a node, or _platform of its services and admins */
   speaker?: string;
   task_id: string;
@@ -4848,11 +4906,29 @@ export interface SampledSpread {
 export interface SavePresets {
   type: "orchestrator.save_presets";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   presets: Preset[];
   existing?: ExistingPreset;
   expected_revision?: number | null;
+}
+
+/** Of the scheduler's commands. */
+export interface SchedulerCommandRecorded {
+  type: "scheduler.command_recorded";
+  message_id: string;
+  occurred_at: string;
+  revision: number;
+  namespace: string;
+  command_id: string;
+  sender: string;
+  what: string;
+  of: string;
+  refused: ErrorCode | null;
+  before: Record<string, unknown> | null;
+  after: Record<string, unknown> | null;
 }
 
 /**
@@ -4973,6 +5049,8 @@ export interface SetAside {
 export interface SetBurst {
   type: "telemetry.burst";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   interval_seconds: number;
@@ -4990,6 +5068,8 @@ export interface SetBurst {
 export interface SetNamespace {
   type: "scheduler.set_namespace";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   gpu_limit?: number | null;
@@ -5008,6 +5088,8 @@ export interface SetNamespace {
 export interface SetPowerLimit {
   type: "telemetry.set_power_limit";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   device_uuid: string;
@@ -5098,6 +5180,8 @@ export interface Spread {
 export interface StartExperiment {
   type: "executor.start_experiment";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a namespace, node_ID of a node, or _platform of its services and admins */
   speaker?: string;
   /** a node's id: 1 to 128 letters, digits, - and _ */
@@ -5145,6 +5229,8 @@ export interface StartMonitoring {
 export interface StartRank {
   type: "executor.start_rank";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a namespace, node_ID of a node, or _platform of its services and admins */
   speaker?: string;
   /** a node's id: 1 to 128 letters, digits, - and _ */
@@ -5228,6 +5314,8 @@ export type Strategy = "auto" | "bayesian" | "grid_search" | "random" | "success
 export interface SubmitTask {
   type: "orchestrator.submit_task";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   task_id: string;
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace?: string;
@@ -5691,6 +5779,8 @@ export interface TurnResult {
 export interface Uncordon {
   type: "scheduler.uncordon";
   command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
   /** a node's id: 1 to 128 letters, digits, - and _ */
   node_id: string;
   device_uuid?: string | null;
@@ -5955,6 +6045,7 @@ export type AnyEvent =
   | ReservationRejected
   | ReservationReleased
   | ReservationTimedOut
+  | SchedulerCommandRecorded
   | DeviceCordoned
   | DeviceFreed
   | DeviceQuarantined
@@ -5976,6 +6067,7 @@ export type AnyEvent =
   | ExperimentStarting
   | ExperimentSucceeded
   | ExperimentWaiting
+  | OrchestratorCommandRecorded
   | TaskAccepted
   | TaskCancelled
   | TaskCompleted
@@ -6024,6 +6116,7 @@ export type MessageType =
   | "scheduler.reservation_rejected"
   | "scheduler.reservation_released"
   | "scheduler.reservation_timed_out"
+  | "scheduler.command_recorded"
   | "scheduler.cordon"
   | "scheduler.device_cordoned"
   | "scheduler.device_freed"
@@ -6072,6 +6165,7 @@ export type MessageType =
   | "orchestrator.experiment_starting"
   | "orchestrator.experiment_succeeded"
   | "orchestrator.experiment_waiting"
+  | "orchestrator.command_recorded"
   | "orchestrator.pause_task"
   | "orchestrator.resume_task"
   | "orchestrator.starts_waiting"

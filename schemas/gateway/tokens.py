@@ -123,6 +123,9 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
     what the path names, or of the task or reservation that was made, that differ from just before
     the request to just after it, and always those that name it (`task_name`, `holder`, `request`);
     None where nothing was there, or its owner did not answer in time.
+
+    With the method NATS it is a command that came without this gateway: `path` is its tag and what
+    it names, `caller` the bus user that sent it. Not `proved`: only whose subject it came on is.
     """
 
     audit_id: Count
@@ -135,6 +138,7 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
     status: Count | None = None
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
+    proved: bool = True
 
 
 class AuditList(ListView, frozen=True, kw_only=True, tag="gateway.audit"):

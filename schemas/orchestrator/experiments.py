@@ -6,6 +6,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from schemas.audit import CommandRecorded
 from schemas.base import (
     Command,
     Count,
@@ -135,6 +136,12 @@ class TaskCancelled(TaskEvent, frozen=True, kw_only=True, tag="orchestrator.task
     """Stopped on request; nothing of it runs any more."""
 
     reason: str
+
+
+class OrchestratorCommandRecorded(
+    CommandRecorded, frozen=True, kw_only=True, tag="orchestrator.command_recorded"
+):
+    """Of the orchestrator's commands."""
 
 
 class ExperimentEvent(Event, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Annotated, ClassVar, Final
 from uuid import UUID
 
+from schemas.audit import CommandRecorded
 from schemas.base import (
     Command,
     Epoch,
@@ -251,6 +252,12 @@ class ReservationLost(
     """A device or its node failed."""
 
     state: ClassVar[ReservationState] = ReservationState.LOST
+
+
+class SchedulerCommandRecorded(
+    CommandRecorded, frozen=True, kw_only=True, tag="scheduler.command_recorded"
+):
+    """Of the scheduler's commands."""
 
 
 RESERVATION_ENDS: tuple[type[ReservationEnded], ...] = (

@@ -4,11 +4,13 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 
+from schemas.orchestrator.experiments import OrchestratorCommandRecorded
 from services.orchestrator.event_handlers import EventHandlers, event_routes
 from services.orchestrator.handlers.presets import PresetHandlers, preset_routes
 from services.orchestrator.handlers.start_messages import StartMessages
 from services.orchestrator.handlers.tasks import Handlers, request_routes
 from services.orchestrator.leases import Leases
+from services.orchestrator.ledger import task_rows
 from services.orchestrator.ledger.migrations import MIGRATIONS
 from services.orchestrator.planning.gpu_prices import PriceCache
 from services.orchestrator.planning.search_library import SearchLibrary
@@ -17,6 +19,8 @@ from services.orchestrator.resync import Resync
 from services.orchestrator.settings import OrchestratorSettings
 from services.orchestrator.task_progress import Progress
 from shared.messaging.bus import Bus
+from shared.messaging.senders import has_our_users
+from shared.postgres.command_audit import CommandAudit
 from shared.postgres.database import Database
 from shared.service import Service
 from shared.settings import load_settings
@@ -27,6 +31,8 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
     settings = settings or load_settings(OrchestratorSettings, "orchestrator")
     database = Database.from_settings("orchestrator", settings, MIGRATIONS)
     bus = Bus.from_settings("orchestrator", settings)
+    if has_our_users(bus.user):
+        database.command_audit = CommandAudit(OrchestratorCommandRecorded, task_rows.audited_state)
     progress = Progress(
         timedelta(seconds=settings.offer_ttl_seconds),
         timedelta(seconds=settings.retry_pause_seconds),

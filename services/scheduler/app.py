@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from schemas.scheduler.reservations import SchedulerCommandRecorded
 from services.scheduler.handlers.commands import Commands
 from services.scheduler.handlers.fleet_queries import FleetQueries
 from services.scheduler.handlers.history_queries import HistoryQueries
@@ -21,6 +22,7 @@ from services.scheduler.ledger.change_listener import ChangeListener
 from services.scheduler.ledger.leader_election import Leadership, Succession
 from services.scheduler.ledger.migrations import MIGRATIONS
 from services.scheduler.ledger.retention import Retention
+from services.scheduler.ledger.rows import reservation_rows
 from services.scheduler.observations.cluster_views import ClusterViews
 from services.scheduler.observations.engine_activities import EngineActivities
 from services.scheduler.observations.latest_readings import LatestReadings
@@ -34,6 +36,8 @@ from services.scheduler.settings import SchedulerSettings
 from shared.errors import UnavailableError
 from shared.logging import log
 from shared.messaging.bus import Bus
+from shared.messaging.senders import has_our_users
+from shared.postgres.command_audit import CommandAudit
 from shared.postgres.database import Database
 from shared.service import Service
 from shared.settings import load_settings
@@ -52,6 +56,10 @@ def create_service(
     share_rules = settings.share_rules
     bus = Bus.from_settings("scheduler", settings)
     database = Database.from_settings("scheduler", settings, MIGRATIONS)
+    if has_our_users(bus.user):
+        database.command_audit = CommandAudit(
+            SchedulerCommandRecorded, reservation_rows.audited_state
+        )
     leadership = make_leadership(database, settings.leader_ttl_seconds)
     readings, engines = LatestReadings(), EngineActivities()
     liveness = NodeLiveness(longest_gap_seconds=3 * interval_seconds + LATE_SECONDS)

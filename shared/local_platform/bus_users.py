@@ -12,7 +12,8 @@ import msgspec
 from msgspec import Struct
 
 from shared.errors import StewardError
-from shared.messaging.permissions import SERVICES, authorization, bus_user, inbox_of
+from shared.messaging.permissions import authorization, inbox_of
+from shared.messaging.user_names import SERVICES, bus_user
 from shared.paths import give_to_owner_above, make_directory, write_atomically, write_if_changed
 
 LOCAL_ADMIN: Final = "admin_local"

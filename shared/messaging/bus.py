@@ -7,6 +7,7 @@ stream; `settlement` decides what becomes of those whose handler fails.
 import asyncio
 import contextlib
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -50,6 +51,7 @@ from shared.messaging.codec import (
     encode,
 )
 from shared.messaging.routes import DurableRoute, Route, command_route, event_route, query_route
+from shared.messaging.senders import has_our_users, signed
 from shared.messaging.settlement import DeadLetter, Settlement
 from shared.messaging.streams import EVENTS
 from shared.settings import CommonSettings
@@ -62,6 +64,7 @@ __all__ = ["Bus", "DurableRoute", "Route", "command_route", "event_route", "quer
 PUBLISH_TIMEOUT_SECONDS: Final = 5.0
 HEADERS_BYTES: Final = 256  # they count as part of a stored message
 RETRY_SECONDS: Final = 0.1
+NO_SENDERS: Final = re.compile(r'permissions violation for publish to "gpusteward\.cmd\.\S+\.as\.')
 DOCTOR: Final = "`gpusteward doctor` shows what runs here and what does not"
 BUS_AWAY: Final = f"the message bus (NATS) does not answer; {DOCTOR}"
 
@@ -104,6 +107,7 @@ class Bus:
 
     With `awaits_services` a request that no service of the platform receives is sent again until
     its time-out: a service that died is being started again. A node's service may never be.
+    `knows_no_senders`: the server's users are of a release whose subjects tell no sender.
     """
 
     name: str
@@ -112,6 +116,7 @@ class Bus:
     awaits_services: bool = False
     durable_routes: list[DurableRoute] = field(default_factory=list, init=False)
     user: str | None = field(default=None, init=False)
+    knows_no_senders: bool = field(default=False, init=False)
     pull_inbox: bytes = field(default=INBOX_PREFIX, init=False)
 
     def __post_init__(self) -> None:
@@ -144,7 +149,9 @@ class Bus:
     def include(self, routes: Sequence[Route], dead_letter: DeadLetter) -> None:
         """Add routes, and where their messages go that are given up; before `open`."""
         self.durable_routes += [route.durable for route in routes if route.durable is not None]
-        handlers = [route.nats for route in routes]
+        handlers = [each for route in routes for each in (route.nats, route.signed) if each]
+        for route in routes:
+            route.origin.has_users = has_our_users(self.user)
         self.broker.include_router(
             NatsRouter(handlers=handlers, middlewares=(Settlement(dead_letter),))
         )
@@ -204,7 +211,8 @@ class Bus:
     async def request(self, command: Command, *, timeout_seconds: float = 5.0) -> Reply:
         """Send a command and wait for its owner's answer. Raises UnavailableError without one."""
         try:
-            data = await self._request(command, timeout_seconds)
+            told = command if self.knows_no_senders else signed(command, self.user)
+            data = await self._request(told, timeout_seconds)
             reply = decode_reply(data)
         except RefusedError as error:
             return error.refused(command.command_id)
@@ -313,6 +321,10 @@ class Bus:
         return reply.data
 
     async def _on_error(self, error: Exception) -> None:
+        if NO_SENDERS.search(str(error).lower()):
+            log.warning("users_of_an_earlier_release", error=str(error))
+            self.knows_no_senders = True
+            return
         if "authorization violation" not in str(error).lower() or self.credentials is None:
             log.warning("nats_error", error=repr(error))
             return

@@ -7,14 +7,17 @@ changed nothing and is not stored: the same command may succeed later.
 import hashlib
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from schemas.base import Command
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from shared.messaging.codec import encode
 
 
 def body_hash(command: Command) -> bytes:
-    """By which two commands of one id are compared."""
-    return hashlib.sha256(encode(command)).digest()
+    """By which two commands of one id are compared, whoever sent them."""
+    unsigned = replace(command, sender="") if command.sender else command
+    return hashlib.sha256(encode(unsigned)).digest()
 
 
 def is_final(reply: Reply) -> bool:

@@ -5,24 +5,24 @@ and queries. `RULES` lists who else takes part. A user's name states its role: `
 `node_<id>`, `viewer_<name>`, `submitter_<namespace>_<name>`, `admin_<name>`.
 """
 
-import re
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from schemas.audit import CommandRecorded
 from schemas.backlog import GetBacklog
 from schemas.base import (
-    NODE_PREFIX,
     PREFIX,
+    Command,
     Event,
     Kind,
     Live,
     Message,
     Sample,
     pattern_for,
+    sent_by,
     tag_of,
 )
 from schemas.catalog import MESSAGES
@@ -118,25 +118,7 @@ from schemas.telemetry.readings import (
     SetPowerLimit,
 )
 from shared.messaging.stream_names import ENGINE_SAMPLES, EVENTS, NAMES, SAMPLES
-
-
-class Role(StrEnum):
-    SCHEDULER = "scheduler"
-    ORCHESTRATOR = "orchestrator"
-    RESULTS = "results"
-    GATEWAY = "gateway"
-    NODE = "node"
-    VIEWER = "viewer"
-    SUBMITTER = "submitter"
-    ADMIN = "admin"
-
-
-class BusUser(Struct, frozen=True):
-    """Who a user is, by its name. `scope`: a node's id, a submitter's namespace."""
-
-    name: str
-    role: Role
-    scope: str | None = None
+from shared.messaging.user_names import SERVICES, BusUser, Role, bus_user
 
 
 class Permissions(Struct, frozen=True):
@@ -147,9 +129,9 @@ class Permissions(Struct, frozen=True):
     answers: bool
 
 
-SERVICES: Final = (Role.SCHEDULER, Role.ORCHESTRATOR, Role.RESULTS, Role.GATEWAY)
 _SCHEDULER, _ORCHESTRATOR, _NODE = {Role.SCHEDULER}, {Role.ORCHESTRATOR}, {Role.NODE}
 _PEOPLE: Final = {Role.VIEWER, Role.SUBMITTER, Role.ADMIN}
+_SIGNED: Final = frozenset({Role.SCHEDULER, Role.ORCHESTRATOR})
 _READERS: Final = _PEOPLE | {Role.GATEWAY}
 _CHANGERS: Final = {Role.GATEWAY, Role.SUBMITTER, Role.ADMIN}
 _ADMINS: Final = {Role.GATEWAY, Role.ADMIN}
@@ -254,6 +236,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     NodeEvent: _PEOPLE,
     NamespaceSet: _PEOPLE,
     TaskEvent: _PEOPLE,
+    CommandRecorded: _PEOPLE,
     PresetEvent: _PEOPLE,
     ExperimentEvent: _PEOPLE,
     StartsWaiting: _PEOPLE | _NODE,
@@ -295,23 +278,6 @@ _NODE_SERVICES: Final = frozenset({"telemetry", "executor", "cluster"})
 # A node queries itself alone, whether it is there twice, receives only what waits for it, and
 # limits the power of its own GPUs.
 _OWN_NODE: Final = (ListRunning, StartsWaiting, SetPowerLimit)
-_NAMES: Final = re.compile(
-    rf"(?P<service>{'|'.join(SERVICES)})|{NODE_PREFIX}(?P<node>[A-Za-z0-9_-]{{1,128}})"
-    r"|submitter_(?P<namespace>[a-z0-9-]{1,63})_[A-Za-z0-9_-]{1,64}"
-    r"|(?P<person>viewer|admin)_[A-Za-z0-9_-]{1,64}"
-)
-
-
-def bus_user(name: str) -> BusUser:
-    """Raises ValueError for a name of no such form."""
-    found = _NAMES.fullmatch(name)
-    if found is None:
-        raise ValueError(f"expected the name of a user of the bus, got {name!r}")
-    if node := found["node"]:
-        return BusUser(name, Role.NODE, node)
-    if namespace := found["namespace"]:
-        return BusUser(name, Role.SUBMITTER, namespace)
-    return BusUser(name, Role(found["service"] or found["person"]))
 
 
 def rule_of(message: type[Message]) -> set[Role]:
@@ -332,10 +298,19 @@ def permissions_of(user: BusUser) -> Permissions:
         passes = issubclass(message, Event | Live | Sample)
         if owner_of(message) is user.role:
             (publish if passes else subscribe).append(_own(message, user))
+            if is_signed(message):
+                subscribe.append(sent_by(_own(message, user), "*"))
         if user.role in rule_of(message) and not (passes and user.role in _PEOPLE):
             (subscribe if passes else publish).append(_others(message, user, passes=passes))
+            if is_signed(message):
+                publish.append(sent_by(_others(message, user, passes=passes), user.name))
     answers = user.role in SERVICES or user.role is Role.NODE
     return Permissions(tuple(publish), tuple(subscribe), answers)
+
+
+def is_signed(message: type[Message]) -> bool:
+    """Whether its subject may also tell its sender: commands that change what is a person's."""
+    return issubclass(message, Command) and owner_of(message) in _SIGNED
 
 
 def owner_of(message: type[Message]) -> Role:

@@ -1,7 +1,7 @@
 """A service's table of routes: which handler gets which message, and how it is subscribed."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, Union
 
 import msgspec
@@ -10,9 +10,11 @@ from faststream.nats import JStream, NatsRoute, PullSub
 from nats.js.api import AckPolicy as JetStreamAck
 from nats.js.api import ConsumerConfig, DeliverPolicy
 
-from schemas.base import PREFIX, Command, Event, Message, Query, pattern_for
+from schemas.base import PREFIX, Command, Event, Message, Query, pattern_for, sent_by
 from schemas.errors import Reply
 from shared.messaging.codec import TypedCodec
+from shared.messaging.permissions import is_signed
+from shared.messaging.senders import with_proved_requester
 from shared.messaging.streams import EVENTS
 
 C = TypeVar("C", bound=Command)
@@ -43,12 +45,23 @@ class DurableRoute:
         )
 
 
+@dataclass(slots=True)
+class Origin:
+    """Whether messages come from a server that holds its users to subjects."""
+
+    has_users: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One line of a service's table of routes; `durable` only for events of the stream."""
+    """One line of a service's table of routes; `durable` only for events of the stream, `signed`
+    for commands whose subject tells who sends them. The bus that includes it fills in `origin`.
+    """
 
     nats: NatsRoute
     durable: DurableRoute | None = None
+    signed: NatsRoute | None = None
+    origin: Origin = field(default_factory=Origin)
 
 
 def function_of(handler: Handler) -> Handler:
@@ -90,15 +103,24 @@ def query_route(
 def _request_route(
     handler: Handler, message: type[Message], key: str | None, workers: int
 ) -> Route:
-    subject = pattern_for(message, key)
-    route = NatsRoute(
-        function_of(handler),
-        subject=subject,
-        queue=subject,
-        codec=TypedCodec(message),
-        max_workers=workers if workers > 1 else None,
-    )
-    return Route(route)
+    pattern, origin = pattern_for(message, key), Origin()
+
+    async def handle(message: Any) -> Any:
+        if origin.has_users and isinstance(message, Command):
+            message = with_proved_requester(message)
+        return await handler(message)
+
+    def on(subject: str) -> NatsRoute:
+        return NatsRoute(
+            function_of(handle),
+            subject=subject,
+            queue=pattern,
+            codec=TypedCodec(message),
+            max_workers=workers if workers > 1 else None,
+        )
+
+    by_sender = on(sent_by(pattern, "*")) if is_signed(message) else None
+    return Route(on(pattern), signed=by_sender, origin=origin)
 
 
 def event_route(handler: Handler, *events: type[Event], durable: str) -> Route:

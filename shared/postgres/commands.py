@@ -53,6 +53,8 @@ async def once(database: Database, command: Command, apply: Apply) -> Reply:
             if not first:
                 return await _stored_reply(connection, command, digest)
             reply: Reply
+            audit = database.command_audit
+            before = await audit.before(connection, command) if audit is not None else None
             try:
                 async with connection.transaction():
                     reply = await apply(connection)
@@ -65,6 +67,8 @@ async def once(database: Database, command: Command, apply: Apply) -> Reply:
                 command.command_id,
                 encode(reply),
             )
+            if audit is not None:
+                await audit.record(connection, command, before, reply)
             return reply
     except RefusedError as error:
         return error.refused(command.command_id)

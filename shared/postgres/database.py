@@ -5,7 +5,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
 
 import asyncpg
 import msgspec
@@ -16,6 +16,9 @@ from shared.postgres.known_types import TypeKnowingConnection
 from shared.postgres.roles import role_of
 from shared.settings import CommonSettings, SettingsError
 from shared.waiting import within
+
+if TYPE_CHECKING:
+    from shared.postgres.command_audit import CommandAudit
 
 T = TypeVar("T")
 
@@ -166,7 +169,8 @@ class Database:
     """One pool of connections, acting as the role `gpusteward_<schema>` in that schema.
 
     `migrations` are applied once each, in order, under an advisory lock; a position in the sequence
-    is a version, so texts are only ever appended.
+    is a version, so texts are only ever appended. `command_audit` records commands of people, where
+    the bus has users.
     """
 
     dsn: str
@@ -175,6 +179,7 @@ class Database:
     max_connections: int = 6
     outbox_wake: asyncio.Event = field(default_factory=asyncio.Event)
     outgoing_wake: asyncio.Event = field(default_factory=asyncio.Event)
+    command_audit: "CommandAudit | None" = None
     _pool: "asyncpg.Pool[Any] | None" = None
 
     @classmethod

@@ -10,10 +10,20 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Struct
+from msgspec.structs import replace
 
 from schemas import catalog
 from schemas.backlog import Backlog, GetBacklog
-from schemas.base import Kind, Message, Query, pattern_for, subject_for, tag_of
+from schemas.base import (
+    Command,
+    Kind,
+    Message,
+    Query,
+    pattern_for,
+    sent_by,
+    subject_for,
+    tag_of,
+)
 from schemas.cluster import node_selection
 from schemas.cluster import nodes as cluster
 from schemas.executor import attempts as executor
@@ -186,9 +196,12 @@ def test_a_subject_is_made_of_product_kind_and_tag(cls: type[Message]) -> None:
 
     tokens = subject.split(".")
     assert tokens[:4] == ["gpusteward", cls.kind.value, owner, what]
-    assert tokens[4:] == [
-        str(getattr(message, field)) for field in (cls.speaker_field, cls.key_field) if field
-    ]
+    own = [str(getattr(message, field)) for field in (cls.speaker_field, cls.key_field) if field]
+    if isinstance(message, Command):
+        unsigned = subject_for(replace(message, sender=""))
+        assert subject == sent_by(unsigned, message.sender)
+        subject, tokens = unsigned, unsigned.split(".")
+    assert tokens[4:] == own
     assert len(subject) <= 256
     assert captures(pattern_for(cls), subject)
 

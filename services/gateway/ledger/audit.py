@@ -1,18 +1,21 @@
-"""Who was to change what over HTTP, when, and what came of it."""
+"""Who was to change what over HTTP, or did over NATS, when, and what came of it."""
 
 import asyncio
 from dataclasses import dataclass
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 from msgspec import Struct
 
+from schemas.audit import CommandRecorded
+from schemas.errors import HTTP_STATUS
 from schemas.gateway.tokens import AuditEntry
 from services.gateway.domain.access import Identity
-from services.gateway.domain.audited import State
-from shared.postgres.database import Database
+from services.gateway.domain.audited import State, difference
+from shared.postgres.database import Connection, Database
 
 TRIM_SECONDS: Final = 3600.0
 AUDIT_ID: Final = "audit_id"  # of a request that is recorded, in its state
@@ -26,11 +29,16 @@ SET_OUTCOME: Final = """
 UPDATE audit SET status = $2, before = $3, after = $4 WHERE audit_id = $1
 """
 SELECT_ENTRIES: Final = """
-SELECT audit_id, at, token_id, caller, address, method, path, status, before, after FROM audit
+SELECT audit_id, at, token_id, caller, address, method, path, status, before, after, proved
+FROM audit
 WHERE ($1::bigint IS NULL OR audit_id < $1) AND ($2::uuid IS NULL OR token_id = $2)
   AND ($3::text IS NULL OR caller = $3) AND ($4::text IS NULL OR starts_with(path, $4))
   AND ($5::timestamptz IS NULL OR at >= $5) AND ($6::timestamptz IS NULL OR at < $6)
 ORDER BY audit_id DESC LIMIT $7
+"""
+INSERT_RECORDED: Final = """
+INSERT INTO audit (message_id, at, caller, address, method, path, status, before, after, proved)
+VALUES ($1, $2, $3, '', 'NATS', $4, $5, $6, $7, $8) ON CONFLICT (message_id) DO NOTHING
 """
 DELETE_OLD: Final = "DELETE FROM audit WHERE at < now() - make_interval(days => $1)"
 
@@ -103,6 +111,23 @@ class AuditLog:
             async with self.database.statements() as connection:
                 await connection.execute(DELETE_OLD, self.retention_days)
             await asyncio.sleep(TRIM_SECONDS)
+
+
+async def insert_recorded(connection: Connection, event: CommandRecorded) -> None:
+    """Store what came over NATS, once."""
+    before, after = difference(event.before, event.after)
+    status = HTTP_STATUS[event.refused] if event.refused is not None else HTTPStatus.OK
+    await connection.execute(
+        INSERT_RECORDED,
+        event.message_id,
+        event.occurred_at,
+        event.sender or f"somebody of {event.namespace}",
+        f"{event.what}/{event.of}" if event.of else event.what,
+        int(status),
+        _json(before),
+        _json(after),
+        bool(event.sender),
+    )
 
 
 def _json(state: State | None) -> str | None:

@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import takewhile
@@ -17,9 +17,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 from typing_extensions import override
 
+from schemas.audit import CommandRecorded
 from schemas.base import PREFIX, Event, Kind, tag_of
 from schemas.executor.attempts import ExecutorReported
 from schemas.gateway.views import StoredEvent
+from schemas.orchestrator.experiments import OrchestratorCommandRecorded
+from schemas.scheduler.reservations import SchedulerCommandRecorded
 from schemas.telemetry.readings import InventoryReported
 from services.gateway.domain.event_filter import (
     RESERVATION_EVENTS,
@@ -27,6 +30,7 @@ from services.gateway.domain.event_filter import (
     Subjects,
     subjects_of,
 )
+from services.gateway.ledger.audit import insert_recorded
 from shared.clock import utcnow
 from shared.errors import PermanentError, UnavailableError, shortened
 from shared.logging import log
@@ -45,6 +49,9 @@ PAGE: Final = 500
 POLL_SECONDS: Final = 1.0  # other gateways append to the same log
 TRIM_SECONDS: Final = 600.0
 REPEATED: Final = (tag_of(InventoryReported), tag_of(ExecutorReported))
+RECORDED: Final[Mapping[str, type[CommandRecorded]]] = {
+    tag_of(event): event for event in (SchedulerCommandRecorded, OrchestratorCommandRecorded)
+}
 TASK_UNKNOWN_TRIES: Final = 4  # within about six seconds
 
 _decode: Final = decoder_of(Any)
@@ -227,6 +234,10 @@ class EventLog:
                 about.namespace,
                 msgspec.json.encode(event.event).decode(),
             )
+            if event.type in RECORDED:
+                recorded = read_event(event.subject, event.event, RECORDED[event.type])
+                if recorded is not None:
+                    await insert_recorded(connection, recorded)
         self.stored_events += 1
         self.appended.set()
 

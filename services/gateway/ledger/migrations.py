@@ -116,4 +116,9 @@ CREATE TABLE login_link (
     ends_at timestamptz NOT NULL);
 ALTER TABLE login ADD COLUMN account text NOT NULL DEFAULT '';
 """,
+    # What came over NATS, by its event; `proved`: the caller is who it says.
+    """
+ALTER TABLE audit ADD COLUMN message_id uuid UNIQUE,
+    ADD COLUMN proved boolean NOT NULL DEFAULT true;
+""",
 )

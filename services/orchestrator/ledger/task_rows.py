@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.base import UtcDatetime
+from schemas.base import Command, UtcDatetime
 from schemas.orchestrator.views import ListTasks
 from schemas.task.task_file import Strategy
 from services.orchestrator.domain.records import Task
@@ -51,6 +51,10 @@ OR state IN ('accepted', 'running') AND NOT EXISTS (
       AND experiment.state IN ('pending', 'waiting', 'starting', 'running'))
 """
 
+SELECT_AUDITED: Final = """
+SELECT task_name, state, record ->> 'requester' AS requester FROM task WHERE task_id = $1
+"""
+
 SELECT_SEARCHES: Final = """
 SELECT EXISTS (
     SELECT FROM task WHERE state IN ('accepted', 'running', 'paused')
@@ -63,6 +67,13 @@ class TaskPlace(Struct, frozen=True, array_like=True, tag="task"):
 
     created_at: UtcDatetime
     task_id: UUID
+
+
+async def audited_state(connection: Connection, command: Command) -> dict[str, Any] | None:
+    """Return what the audit log keeps of the task that a command names; None: of none."""
+    task_id = getattr(command, "task_id", None)
+    row = None if task_id is None else await connection.fetchrow(SELECT_AUDITED, task_id)
+    return None if row is None else dict(row)
 
 
 async def insert(connection: Connection, task: Task) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from schemas.errors import Reply
-from schemas.scheduler.reservations import RequestReservation
+from schemas.scheduler.reservations import RenewReservation, RequestReservation
 from services.scheduler.domain.placement.shares import ShareRules
 from services.scheduler.intake import apply_batch
 from services.scheduler.intake.apply_batch import Command
@@ -22,7 +22,7 @@ from services.scheduler.ledger.rows.holding_rows import ReleasedDevice
 from shared.disk import require_room
 from shared.errors import UnavailableError
 from shared.logging import log
-from shared.messaging.idempotency import body_hash
+from shared.messaging.idempotency import body_hash, is_final
 from shared.postgres.database import Database
 
 CONCURRENT_BATCHES: Final = 2  # transactions
@@ -125,8 +125,18 @@ class CommandBatcher:
             hashes = {command.command_id: body_hash(command) for command in commands}
             replies = await command_replies.find(connection, hashes)
             new = [command for command in commands if command.command_id not in replies]
+            audit = self.database.command_audit
+            recorded = [
+                (command, await audit.before(connection, command))
+                for command in new
+                if audit is not None and not isinstance(command, RenewReservation)
+            ]
             applied = await apply_batch.apply(connection, new, self.share_rules)
             await command_replies.insert(connection, applied.replies, hashes)
+            for command, before in recorded:
+                reply = applied.replies[command.command_id]
+                if audit is not None and is_final(reply):
+                    await audit.record(connection, command, before, reply)
         self.on_released(applied.released)
         replies |= applied.replies
         for one in batch:

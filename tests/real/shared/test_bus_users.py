@@ -24,7 +24,8 @@ from schemas.telemetry.readings import GpuSampled, InventoryReported
 from shared.local_platform.bus_users import BusUsers, NoSuchUser
 from shared.local_platform.embedded import EmbeddedNats
 from shared.messaging.bus import Bus
-from shared.messaging.permissions import SERVICES, bus_user, permissions_of
+from shared.messaging.permissions import permissions_of
+from shared.messaging.user_names import SERVICES, bus_user
 from shared.testing import eventually
 from tests.support.idle_clock import Clock
 from tests.unit.shared.messaging.test_bus_permissions import USERS, may

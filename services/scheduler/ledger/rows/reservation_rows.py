@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.base import Count, NodeId
+from schemas.base import Command, Count, NodeId
 from schemas.gpus.device_grant import ClusterPlacement, DeviceGrant
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.idle import IdleAction
@@ -111,6 +111,9 @@ WHERE ended_at < clock_timestamp() - $1 * interval '1 day'
     AND NOT EXISTS (SELECT 1 FROM drift d
         WHERE d.reservation_id = r.reservation_id AND d.ended_at IS NULL)
 ORDER BY reservation_id LIMIT $2 FOR UPDATE SKIP LOCKED
+"""
+_AUDITED: Final = """
+SELECT holder, requester, request, state, reason FROM reservation WHERE reservation_id = $1
 """
 _DELETE: Final = (
     "DELETE FROM holding WHERE reservation_id = ANY($1)",
@@ -329,6 +332,15 @@ async def queued_by_priority(connection: Connection) -> dict[int, int]:
     """How many requests are queued, by priority."""
     rows = await connection.fetch(_QUEUED_BY_PRIORITY)
     return {row["priority"]: row["queued"] for row in rows}
+
+
+async def audited_state(connection: Connection, command: Command) -> dict[str, Any] | None:
+    """Return what the audit log keeps of the reservation that a command names; None: of none."""
+    reservation_id = getattr(command, "reservation_id", None)
+    if reservation_id is None:
+        return None
+    row = await connection.fetchrow(_AUDITED, reservation_id)
+    return None if row is None else {**row, "request": from_json(row["request"], dict[str, Any])}
 
 
 async def epochs(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, int]:

@@ -18,7 +18,7 @@ from services.cli.local_platform.compose import COMPOSE_FILE, TEMPLATES, Compose
 from services.cluster.settings import ClusterSettings
 from services.executor.settings import ExecutorSettings
 from shared.local_platform.bus_users import Credentials
-from shared.messaging.permissions import SERVICES
+from shared.messaging.user_names import SERVICES
 from shared.settings import load_settings
 
 VARIABLE = re.compile(r"\$\{(\w+)\}")

@@ -5,21 +5,25 @@ from collections.abc import Iterable
 
 import pytest
 
-from schemas.base import PLATFORM, Event, Live, Message, Sample, node_speaker, pattern_for, tag_of
+from schemas.base import (
+    PLATFORM,
+    Event,
+    Live,
+    Message,
+    Sample,
+    node_speaker,
+    pattern_for,
+    sent_by,
+    tag_of,
+)
 from schemas.catalog import MESSAGES
 from schemas.executor.running import ListRunning
 from schemas.orchestrator.experiments import StartsWaiting
 from schemas.telemetry.readings import SetPowerLimit
-from shared.messaging.permissions import (
-    SERVICES,
-    Role,
-    bus_user,
-    owner_of,
-    permissions_of,
-    rule_of,
-)
+from shared.messaging.permissions import is_signed, owner_of, permissions_of, rule_of
 from shared.messaging.stream_names import NAMES
 from shared.messaging.streams import STREAMS
+from shared.messaging.user_names import SERVICES, Role, bus_user
 from tests.support.tables import for_each
 
 USERS = {
@@ -68,6 +72,23 @@ def test_a_subject_is_open_to_its_owner_and_to_whom_its_rule_names(
 
     assert may(allowed.publish, subject) is sends
     assert may(allowed.subscribe, subject) is receives
+
+
+@every_message
+@every_role
+def test_a_command_that_tells_its_sender_is_open_to_that_one_alone(
+    message: type[Message], role: Role
+) -> None:
+    allowed = permissions_of(bus_user(USERS[role]))
+    speaker = {Role.NODE: "node_a", Role.SUBMITTER: "team"}.get(role, PLATFORM)
+    subject = pattern_for(message, "a", speaker=speaker)
+    sends = is_signed(message) and role in rule_of(message)
+
+    assert may(allowed.publish, sent_by(subject, USERS[role])) is sends
+    for other in {*USERS.values()} - {USERS[role]}:
+        assert not may(allowed.publish, sent_by(subject, other))
+    if is_signed(message):
+        assert may(allowed.subscribe, sent_by(subject, "admin_ann")) is (role is owner_of(message))
 
 
 @every_message
