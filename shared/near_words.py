@@ -5,13 +5,31 @@ from difflib import get_close_matches
 from typing import Final
 
 LIKENESS: Final = 0.7  # of 1; two of three letters may be another's
+PART_LENGTH: Final = 4
+NODES_SHOWN: Final = 8
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that is most like this one, letter case and `_` aside."""
+    """Return the known word that is most like this one, letter case and `_` aside.
+
+    Else the only one of which it is a part, as `grid` of `grid_search`.
+    """
     by_form = {_form(name): name for name in known}
-    found = get_close_matches(_form(word), by_form, n=1, cutoff=LIKENESS)
-    return by_form[found[0]] if found else None
+    form = _form(word)
+    found = get_close_matches(form, by_form, n=1, cutoff=LIKENESS)
+    if not found and len(form) >= PART_LENGTH:
+        found = [name for name in by_form if form in name.split("-")]
+    return by_form[found[0]] if len(found) == 1 else None
+
+
+def unknown_node(node_id: str, nodes: Iterable[str]) -> str:
+    """Return the sentence about a node that is not among these."""
+    there = sorted(nodes)
+    shown = ", ".join(there[:NODES_SHOWN]) + (", ..." if len(there) > NODES_SHOWN else "")
+    return (
+        f"no node {node_id}{did_you_mean(node_id, there)}; `gpusteward nodes` lists those that "
+        f"there are ({shown or 'none'}), a new one as soon as `gpusteward agent` runs there"
+    )
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -68,7 +68,9 @@ def sentence(problem: Problem) -> str:
 
 def in_plain_words(error: click.ClickException) -> click.ClickException:
     """Return the error with what was expected, and the word that may have been meant."""
-    if not isinstance(error, click.BadParameter) or error.param is None:
+    if isinstance(error, click.MissingParameter) or not isinstance(error, click.BadParameter):
+        return error
+    if error.param is None:
         return error
     message = error.message
     match error.param.type:

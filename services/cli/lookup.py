@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from schemas.errors import ErrorCode
+from schemas.gateway.views import GpuView
 from schemas.orchestrator.experiments import FINISHED_EXPERIMENT_STATES
 from schemas.orchestrator.views import ExperimentView, TaskView
 from schemas.scheduler.reservations import OPEN_STATES, holder_name
@@ -28,6 +29,14 @@ class Sort(StrEnum):
     TASK = "task"
     EXPERIMENT = "experiment"
     RESERVATION = "reservation"
+
+
+def unknown_gpu(node_id: str, named: str, gpus: Iterable[GpuView]) -> CommandFailed:
+    """Return the error about a GPU that a node does not report, with those that it does."""
+    indices = sorted(gpu.index for gpu in gpus if gpu.node_id == node_id)
+    there = f"its GPUs are {', '.join(map(str, indices))}" if indices else "it reports none"
+    message = f"{node_id} reports no GPU {named}; {there} (`gpusteward gpus --node {node_id}`)"
+    return CommandFailed(ErrorCode.NOT_FOUND, message)
 
 
 class Named(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -21,18 +21,15 @@ from services.gateway.ledger.logins import Logins
 from services.gateway.ledger.tokens import TokenStore
 from services.gateway.live_state import LiveState
 from services.gateway.measurements import Measurements
+from shared import near_words
 from shared.errors import NodeUnavailableError, RefusedError
 from shared.messaging.bus import Bus
-from shared.near_words import did_you_mean
 from shared.postgres.database import Database
 
 V = TypeVar("V", bound=View)
 L = TypeVar("L", bound=ListQuery)
 W = TypeVar("W", bound=ListView)
 T = TypeVar("T", bound=msgspec.Struct)
-
-
-NODES_SHOWN: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,13 +131,9 @@ def _unknown(what: str, identifier: UUID) -> RefusedError:
 
 def unknown_node(node_id: str, nodes: Iterable[str]) -> RefusedError:
     """Return the refusal of a node that is not among these, with what is."""
-    there = sorted(nodes)
-    shown = ", ".join(there[:NODES_SHOWN]) + (", ..." if len(there) > NODES_SHOWN else "")
-    message = (
-        f"no node {node_id}{did_you_mean(node_id, there)}; `gpusteward nodes` lists those that "
-        f"there are ({shown or 'none'}), a new one as soon as `gpusteward agent` runs there"
+    return RefusedError(
+        ErrorCode.NOT_FOUND, near_words.unknown_node(node_id, nodes), path="path.node_id"
     )
-    return RefusedError(ErrorCode.NOT_FOUND, message, path="path.node_id")
 
 
 def require_encodable(value: object) -> None:

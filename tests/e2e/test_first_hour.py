@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from shared.testing import run_apart, short_directory
+from tests.support import wrong_inputs
 from tests.support.paths import ROOT
 from tests.support.processes.platform import PlatformProcess, marked_processes
 from tests.support.processes.terminal import run_in_terminal
@@ -27,6 +28,7 @@ APPROVED = Path(__file__).parent / "first_hour"
 EXAMPLES = ROOT / "schemas" / "examples"
 COLUMNS = 80
 CREATED = 201
+MOST_LINES = 5
 
 TASK = {
     "task_name": "first-hour",
@@ -111,6 +113,7 @@ _VARYING = (
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),
     (re.compile(r"\b\d\d:\d\d(:\d\d)?\b"), "<time>"),
     (re.compile(r"\bfor \d+ (?:s|min)(?=\))"), "for <time>"),
+    (re.compile(r"[\d.]+ GPU-(?:hours|seconds)"), "# GPU-seconds"),
     (re.compile(r"\b\d+(\.\d+)?( ?(?:ms|s|m|h|MB|W|Wh|%))(?!\w)"), r"#\2"),
     (re.compile(r"\b(?!127\.0)\d+\.\d+(?!\.)\b"), "#"),
     (re.compile(r"\b\d+/\d+/\d+\b"), "#/#/#"),
@@ -198,6 +201,21 @@ async def test_http_says_what_was_approved(hour: Hour) -> None:
             written += [constant(f"GET {path}"), str(status)]
         written += [constant(json.dumps(first_of_each(answer), indent=1, ensure_ascii=False)), ""]
     compare("http.txt", "\n".join(written))
+
+
+async def test_wrong_input_says_what_was_approved(hour: Hour) -> None:
+    """Each answer is a refusal of at most five lines."""
+    wrong_inputs.write_files(hour.directory)
+    written = []
+    for line in wrong_inputs.LINES:
+        code, screen = await hour.type(line)
+        shown = line.format_map(_Placeholders())
+        written += [f"$ gpusteward {shown}", constant(screen), f"[exit {code}]", ""]
+        assert "Traceback" not in screen
+    too_long = [answer for answer in written if answer.count("\n") >= MOST_LINES]
+    compare("wrong-inputs.txt", "\n".join(written))
+    assert too_long == []
+    assert "[exit 0]" not in written
 
 
 class _Placeholders(dict[str, str]):

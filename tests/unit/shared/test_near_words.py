@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.near_words import did_you_mean
+from shared.near_words import did_you_mean, nearest, unknown_node
 
 KNOWN = ["vllm", "sglang", "llamacpp", "tensor-parallel-size", "gpu_models"]
 
@@ -24,3 +24,21 @@ def test_a_misspelt_word_names_the_one_like_it(word: str, meant: str) -> None:
 @pytest.mark.parametrize("word", ["", "trt", "vllm", "something else"])
 def test_a_word_like_none_names_none(word: str) -> None:
     assert did_you_mean(word, KNOWN) == ""
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("grid", "grid_search"), ("throughput", "maximize_throughput"), ("tokens", None)],
+)
+def test_a_part_of_one_word_alone_means_it(word: str, meant: str | None) -> None:
+    known = ["grid_search", "maximize_throughput", "tokens_of_an_answer", "most_tokens_of_all"]
+
+    assert nearest(word, known) == meant
+
+
+def test_an_unknown_node_is_told_with_those_that_there_are() -> None:
+    text = unknown_node("gpu-3", [f"gpu-{number:02}" for number in range(20)])
+
+    assert "no node gpu-3; did you mean 'gpu-" in text
+    assert "gpu-07, ...)" in text
+    assert "`gpusteward agent`" in text

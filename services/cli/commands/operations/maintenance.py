@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from schemas.errors import ErrorCode
 from schemas.gateway.views import GpuView
 from schemas.scheduler.drifts import DriftAction, DriftKind
 from schemas.scheduler.reservations import HOLDING_STATES
@@ -18,7 +17,7 @@ from services.cli.endings import (
     reservations_ending,
     yes_option,
 )
-from services.cli.failures import CommandFailed
+from services.cli.lookup import unknown_gpu
 from services.cli.options import Target, node_name, node_option, reading, with_target
 from services.cli.request_options import user_name
 
@@ -181,7 +180,7 @@ async def _find(client: "StewardClient", place: str) -> tuple[str, str | None]:
             return node_id, view.uuid
     if not gpu.isdigit():
         return node_id, gpu  # the ledger may know a device that no agent reports any more
-    raise CommandFailed(ErrorCode.NOT_FOUND, f"{node_id} reports no GPU {gpu}")
+    raise unknown_gpu(node_id, gpu, known)
 
 
 def _is_named(view: GpuView, gpu: str) -> bool:

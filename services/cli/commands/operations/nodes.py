@@ -16,7 +16,7 @@ from services.cli.display.output import print_json, print_table, wide_option
 from services.cli.display.tables import labels_text, short
 from services.cli.display.task_results import gpu_cells
 from services.cli.failures import CommandFailed
-from services.cli.lookup import find_reservation
+from services.cli.lookup import find_reservation, unknown_gpu
 from services.cli.option_types import NumberRange, SecondsRange
 from services.cli.options import Target, node_name, reading, with_target
 from shared.client.devices import node_of_indices
@@ -247,7 +247,7 @@ def choose_gpu(gpus: tuple[GpuView, ...], place: str) -> GpuView:
     for gpu in gpus:
         if gpu.node_id == node and named in {str(gpu.index), gpu.uuid}:
             return gpu
-    raise CommandFailed(ErrorCode.NOT_FOUND, f"{node} reports no GPU {named}")
+    raise unknown_gpu(node, named, gpus)
 
 
 def _only_node(nodes: list[str]) -> str:

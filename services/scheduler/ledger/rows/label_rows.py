@@ -8,6 +8,7 @@ from schemas.errors import ErrorCode
 from services.scheduler.domain.labels import OperatorLabels, effective, relabelled
 from shared.errors import RefusedError
 from shared.gpu.shares import MPS_LABEL
+from shared.near_words import unknown_node
 from shared.postgres.database import Connection, from_json, to_json
 
 _IS_SHARED: Final = """
@@ -44,13 +45,20 @@ async def labels(
     }
 
 
+async def no_such_node(connection: Connection, node_id: NodeId) -> RefusedError:
+    """Return the refusal of a node that never reported."""
+    rows = await connection.fetch("SELECT node_id FROM node")
+    message = unknown_node(node_id, (row["node_id"] for row in rows))
+    return RefusedError(ErrorCode.NOT_FOUND, message, path="$.node_id")
+
+
 async def write_labels(
     connection: Connection, node_id: NodeId, changes: Mapping[str, str | None]
 ) -> dict[str, str]:
     """Change the operators' labels of a node; all that count from now on."""
     row = await connection.fetchrow(_LABELS, node_id)
     if row is None:
-        raise RefusedError(ErrorCode.NOT_FOUND, f"no node {node_id}", path="$.node_id")
+        raise await no_such_node(connection, node_id)
     agent = from_json(row["labels"], dict[str, str])
     operator = relabelled(agent, from_json(row["operator_labels"], OperatorLabels), changes)
     await connection.execute(_SET_LABELS, node_id, to_json(operator))

@@ -16,7 +16,7 @@ from services.scheduler.domain.labels import CLUSTER_LABEL
 from services.scheduler.domain.placement.topology import link_groups
 from services.scheduler.ledger.lock_order import lock_nodes
 from services.scheduler.ledger.rows.holding_rows import OpenHolding
-from services.scheduler.ledger.rows.label_rows import LABELS_REPORTED
+from services.scheduler.ledger.rows.label_rows import LABELS_REPORTED, no_such_node
 from shared.errors import RefusedError
 from shared.postgres.database import Connection, Row, to_json
 
@@ -219,7 +219,7 @@ async def check_known(
 ) -> None:
     """Raises RefusedError for a node that never reported, or a device that it does not have."""
     if not await connection.fetchval(_EXISTS, node_id):
-        raise RefusedError(ErrorCode.NOT_FOUND, f"no node {node_id}", path="$.node_id")
+        raise await no_such_node(connection, node_id)
     if device_uuid is not None and device_uuid not in await device_uuids(connection, node_id):
         raise RefusedError(
             ErrorCode.NOT_FOUND, f"no device {device_uuid} on {node_id}", path="$.device_uuid"
