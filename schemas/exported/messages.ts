@@ -5462,7 +5462,9 @@ export interface TaskField {
 /**
  * One tuning task as people write it.
  *
- * Its own `parameters` go before those of its `presets`, which are merged by `preset_merge`.
+ * Its own `parameters` go before those of its `presets`, which are merged by `preset_merge`. Each
+ * of `configurations` has one value of the same parameters, which go together; all other values are
+ * tried with each of them.
  *
  * `deployment_mode` absent: `ome` if a cluster model, serving runtime or volume claim block is
  * there, or if `base_runtime` names no engine we know (it is a ClusterServingRuntime then), else
@@ -5484,6 +5486,7 @@ export interface TaskFile {
   presets?: string[];
   preset_merge?: PresetMerge;
   parameters?: Record<string, (string | number | boolean | null)[] | Choice | Categorical | IntegerRange | ContinuousRange>;
+  configurations?: (Record<string, string | number | boolean | null>)[] | null;
   parallel_config?: ParallelConfig | null;
   quant_config?: QuantConfig | null;
   slo?: SloSpec | null;

@@ -51,3 +51,5 @@ ParameterGrid = Annotated[
     dict[ParameterName, ParameterValues],
     Meta(max_length=64),
 ]
+Configuration = Annotated[dict[ParameterName, Scalar], Meta(min_length=1, max_length=64)]
+Configurations = Annotated[tuple[Configuration, ...], Meta(min_length=1, max_length=1000)]

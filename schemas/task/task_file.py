@@ -28,7 +28,7 @@ from schemas.task.benchmark import (
     LoadSearch,
     TrafficScenario,
 )
-from schemas.task.parameters import ParameterGrid
+from schemas.task.parameters import Configurations, ParameterGrid
 from schemas.task.part import TaskPart
 from schemas.task.quality import QualityProbe, Share
 from schemas.task.slo import SloSpec
@@ -338,7 +338,9 @@ class GpuPreferences(DeviceWishes, TaskPart, frozen=True, kw_only=True, omit_def
 class TaskFile(TaskPart, frozen=True, kw_only=True):
     """One tuning task as people write it.
 
-    Its own `parameters` go before those of its `presets`, which are merged by `preset_merge`.
+    Its own `parameters` go before those of its `presets`, which are merged by `preset_merge`. Each
+    of `configurations` has one value of the same parameters, which go together; all other values
+    are tried with each of them.
 
     `deployment_mode` absent: `ome` if a cluster model, serving runtime or volume claim block is
     there, or if `base_runtime` names no engine we know (it is a ClusterServingRuntime then), else
@@ -357,6 +359,7 @@ class TaskFile(TaskPart, frozen=True, kw_only=True):
     presets: Annotated[tuple[Name, ...], Meta(max_length=16)] = ()
     preset_merge: PresetMerge = PresetMerge.LAST_WINS
     parameters: ParameterGrid = {}
+    configurations: Configurations | None = None
     parallel_config: ParallelConfig | None = None
     quant_config: QuantConfig | None = None
     slo: SloSpec | None = None

@@ -55,7 +55,8 @@ base_runtime: {engine}
 deployment_mode: {mode}  # process, docker, kubernetes or ome
 # runtime_image_tag: "v1.2.3"  # of the engine's image; default: the one that the node prefers
 
-# Each flag with the values to try. The configurations are their product.
+# Each flag with the values to try. The configurations are their product; values that go together
+# are rows of `configurations` instead: schemas/examples/vllm-configurations.yaml
 parameters:
 {flags}
 # gpus:

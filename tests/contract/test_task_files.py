@@ -227,6 +227,14 @@ def test_our_examples_are_task_files(name: str, experiments: int, mode: Deployme
         assert make_plan(content, (make_offer(),)).missing == ()
 
 
+def test_our_example_of_rows_is_a_grid_of_each_row() -> None:
+    text = json_of_yaml((EXAMPLES / "vllm-configurations.yaml").read_bytes())
+    plan = make_plan(msgspec.json.decode(text, type=TaskFile), (make_offer(),))
+
+    assert plan.missing == ()
+    assert [each.request.gpus for each in plan.experiments] == [1, 1, 2, 2, 4, 4]
+
+
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_a_first_task_is_planned_with_all_its_flags(engine: str) -> None:
     text = re.sub(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from shared.client.http import StewardClient
 
 
-_SPACE: Final = frozenset({"parameters", "quant_config", "parallel_config"})
+_SPACE: Final = frozenset({"configurations", "parameters", "quant_config", "parallel_config"})
 _OF_SEARCH: Final = frozenset(
     ("max_iterations", "n_initial_random", "prior", "seed", "strategy", "trust", "warm_start")
 )

@@ -9,9 +9,16 @@ from msgspec import Struct
 
 from schemas.base import LARGEST_INTEGER
 from schemas.errors import ErrorCode
-from schemas.task.parameters import Categorical, ContinuousRange, IntegerRange, ParameterValues
+from schemas.task.parameters import (
+    Categorical,
+    ContinuousRange,
+    IntegerRange,
+    ParameterValues,
+    Scalar,
+)
 from schemas.task.task_file import GpuPreferences, ParallelConfig, QuantConfig, TaskFile
 from shared.errors import RefusedError
+from shared.task_files.configurations import check_configurations, meaning_of
 
 LARGEST_TASK: Final = 5000
 _DTYPES: Final = ("gemm_dtype", "kvcache_dtype", "attention_dtype", "moe_dtype")
@@ -22,12 +29,17 @@ _DEGREES: Final = (
 MOST_VALUES: Final = 1000
 POWER_LIMIT: Final = "power_limit_w"
 SM_CLOCK: Final = "sm_clock_mhz"
+CONFIGURATIONS: Final = "configurations"
+
+# One of a task's `configurations`: parameters that go together, with their values.
+Row = tuple[tuple[str, Scalar], ...]
 
 
 class Axis(Struct, frozen=True, kw_only=True):
     """One thing that varies. `block` is the part of the task file that names it.
 
     A search also takes a `span` in place of values. `is_categorical`: values without an order.
+    Those of the block `configurations` are rows.
     """
 
     block: str
@@ -35,6 +47,15 @@ class Axis(Struct, frozen=True, kw_only=True):
     values: tuple[Any, ...] = ()
     span: IntegerRange | ContinuousRange | None = None
     is_categorical: bool = False
+
+    def columns(self) -> dict[str, tuple[Any, ...]]:
+        """Return the values by the name of what they are of: of rows one for each parameter."""
+        if self.block != CONFIGURATIONS:
+            return {self.name: self.values}
+        names = [name for name, _ in self.values[0]]
+        return {
+            name: tuple(row[place][1] for row in self.values) for place, name in enumerate(names)
+        }
 
 
 class Point(Struct, frozen=True, kw_only=True):
@@ -67,7 +88,8 @@ class Grid(Struct, frozen=True, kw_only=True):
 
 
 def expand(task: TaskFile) -> Grid:
-    """Quantization, then parallelism, GPUs and parameters; the last key varies fastest.
+    """Quantization, then parallelism, GPUs, configurations and parameters; the last key varies
+    fastest.
 
     Raises RefusedError for a grid larger than any task may be, and for values that are no grid.
     """
@@ -107,7 +129,10 @@ def point_of(chosen: Sequence[tuple[Axis, Any]]) -> Point:
         "parameters": {},
     }
     for axis, value in chosen:
-        blocks[axis.block][axis.name] = value
+        if axis.block == CONFIGURATIONS:
+            blocks["parameters"].update(value)
+        else:
+            blocks[axis.block][axis.name] = value
     return Point(
         quant=blocks["quant_config"],
         parallel=blocks["parallel_config"],
@@ -121,6 +146,7 @@ def _block_axes(task: TaskFile) -> tuple[Axis, ...]:
         *_quant_axes(task.quant_config),
         *_parallel_axes(task.parallel_config),
         *_gpu_axes(task.gpus),
+        *_configuration_axis(task),
     )
 
 
@@ -161,6 +187,21 @@ def _gpu_axes(wanted: GpuPreferences | None) -> Iterator[Axis]:
     for name in (POWER_LIMIT, SM_CLOCK):
         if (values := getattr(wanted, name, None)) is not None:
             yield Axis(block="gpus", name=name, values=_several(values))
+
+
+def _configuration_axis(task: TaskFile) -> Iterator[Axis]:
+    """Each row in the order of the first one's parameters, in the first one's spelling."""
+    if task.configurations is None:
+        return
+    check_configurations(task.configurations, task.parameters)
+    names = {meaning_of(name): name for name in task.configurations[0]}
+    by_meaning = [
+        {meaning_of(name): value for name, value in row.items()} for row in task.configurations
+    ]
+    rows: tuple[Row, ...] = tuple(
+        tuple((name, row[meaning]) for meaning, name in names.items()) for row in by_meaning
+    )
+    yield Axis(block=CONFIGURATIONS, name=CONFIGURATIONS, values=rows, is_categorical=True)
 
 
 def _preset_axis(block: str, preset: str | None, presets: tuple[str, ...]) -> Iterator[Axis]:

@@ -5,7 +5,7 @@ from typing import Final
 
 from schemas.task.quality import QualityProbe
 from schemas.task.task_file import TaskFile
-from services.orchestrator.domain.plan.expansion import Axis, search_axes
+from services.orchestrator.domain.plan.expansion import CONFIGURATIONS, Axis, search_axes
 from shared.gpu.sizing import hyphenated
 
 # What changes the arithmetic of an answer, in the flags' names: weights, KV cache, attention,
@@ -28,13 +28,14 @@ def quality_probe(task: TaskFile) -> QualityProbe | None:
 def altering_axes(task: TaskFile) -> list[str]:
     """What varies in the task and may change answers, by name."""
     return [
-        axis.name if axis.block == "parameters" else f"{axis.block}.{axis.name}"
+        name if axis.block == "parameters" else f"{axis.block}.{name}"
         for axis in search_axes(task)
-        if (len(axis.values) > 1 or axis.span is not None) and _alters(axis)
+        for name, values in axis.columns().items()
+        if (len(set(values)) > 1 or axis.span is not None) and _alters(axis, name)
     ]
 
 
-def _alters(axis: Axis) -> bool:
-    if axis.block != "parameters":
+def _alters(axis: Axis, name: str) -> bool:
+    if axis.block not in {"parameters", CONFIGURATIONS}:
         return axis.block == "quant_config"
-    return _ALTERING.search(hyphenated(axis.name)) is not None
+    return _ALTERING.search(hyphenated(name)) is not None

@@ -12,7 +12,7 @@ from schemas.task.parameters import ContinuousRange, IntegerRange, ParameterValu
 from schemas.task.task_file import PresetMerge, TaskFile
 from services.orchestrator.domain.plan.expansion import MOST_VALUES
 from shared.errors import RefusedError
-from shared.gpu.sizing import degree_named, hyphenated
+from shared.task_files.configurations import meaning_of
 
 MOST_PARAMETERS: Final = 64  # of a task
 
@@ -35,7 +35,7 @@ def merge(presets: Sequence[PresetView], how: PresetMerge, path: str) -> MergedP
     given: dict[str, list[_Given]] = {}
     for preset in presets:
         for name, values in preset.parameters.items():
-            given.setdefault(_meaning(name), []).append(_Given(preset.name, name, values))
+            given.setdefault(meaning_of(name), []).append(_Given(preset.name, name, values))
     parameters: dict[str, ParameterValues] = {}
     conflicts = []
     for meaning, own in given.items():
@@ -69,12 +69,14 @@ def with_parameters_of(task: TaskFile, merged: MergedPresets) -> tuple[TaskFile,
 
     What the task gives itself goes before theirs, in whichever spelling.
     """
-    own = {_meaning(name): name for name in task.parameters}
-    taken = {n: values for n, values in merged.parameters.items() if _meaning(n) not in own}
+    own = {meaning_of(name): ("parameters", name) for name in task.parameters}
+    if task.configurations is not None:
+        own |= {meaning_of(name): ("configurations", name) for name in task.configurations[0]}
+    taken = {n: values for n, values in merged.parameters.items() if meaning_of(n) not in own}
     notes = [_taken_note(merged, taken)]
     notes += [f"presets: {each.outcome}" for each in merged.conflicts if each.parameter in taken]
     notes += [
-        f"parameters.{own[_meaning(name)]} takes the place of {name!r} of the presets"
+        f"{'.'.join(own[meaning_of(name)])} takes the place of {name!r} of the presets"
         for name in merged.parameters
         if name not in taken
     ]
@@ -161,10 +163,6 @@ def _values(values: ParameterValues) -> Any:
 
 def _distinct(values: Any) -> tuple[Any, ...]:
     return tuple({(type(value), value): value for value in values}.values())
-
-
-def _meaning(name: str) -> str:
-    return degree_named(name) or hyphenated(name)
 
 
 def _refused(message: str, path: str) -> RefusedError:

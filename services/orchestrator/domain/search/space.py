@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from schemas.task.parameters import ContinuousRange
-from services.orchestrator.domain.plan.expansion import Axis, Point, point_of
+from services.orchestrator.domain.plan.expansion import CONFIGURATIONS, Axis, Point, Row, point_of
 
 Place = tuple[int | float, ...]
 
@@ -32,7 +32,8 @@ class Dimension(Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """As `Point.shown` has it."""
         axis = self.axis
-        return axis.name if axis.block == "parameters" else f"{axis.block}.{axis.name}"
+        is_alone = axis.block in {"parameters", CONFIGURATIONS}
+        return axis.name if is_alone else f"{axis.block}.{axis.name}"
 
     def value(self, at: float) -> Any:
         return self.values[int(at)] if self.continuous is None else at
@@ -46,6 +47,13 @@ class Dimension(Struct, frozen=True, kw_only=True):
             is_one = isinstance(value, int) and value in self.values
             return self.values.index(value) if is_one else None
         return next((n for n, own in enumerate(self.values) if _same(own, value)), None)
+
+    def at_shown(self, shown: Mapping[str, Any]) -> int | float | None:
+        """Return where a configuration is that `Point.shown` wrote; None if it is not here."""
+        if self.axis.block == CONFIGURATIONS:
+            rows = enumerate(self.values)
+            return next((number for number, row in rows if _has_row(shown, row)), None)
+        return self.at(shown[self.name]) if self.name in shown else None
 
     def draw(self, random: Random) -> int | float:
         if (span := self.continuous) is None:
@@ -71,9 +79,7 @@ class Space(Struct, frozen=True, kw_only=True):
 
     def place(self, shown: Mapping[str, Any]) -> Place | None:
         """Where a configuration is that `Point.shown` wrote; None if it is not in this space."""
-        places = [
-            each.at(shown[each.name]) if each.name in shown else None for each in self.dimensions
-        ]
+        places = [each.at_shown(shown) for each in self.dimensions]
         known = tuple(at for at in places if at is not None)
         return known if len(known) == len(places) else None
 
@@ -133,7 +139,7 @@ def _dimension(axis: Axis) -> Dimension:
     if axis.span is not None:
         steps = range(axis.span.low, axis.span.high + 1, axis.span.step or 1)
         return Dimension(axis=axis, values=steps, is_ordered=True)
-    distinct = tuple({(type(value), value): value for value in axis.values}.values())
+    distinct = tuple({_identity(value): value for value in axis.values}.values())
     is_ordered = not axis.is_categorical and all(
         isinstance(value, int | float) and not isinstance(value, bool) for value in distinct
     )
@@ -147,6 +153,15 @@ def _ends(dimension: Dimension) -> tuple[int | float, ...]:
     if isinstance(dimension.values, range):
         return tuple(dict.fromkeys((0, len(dimension.values) - 1)))
     return tuple(range(len(dimension.values)))
+
+
+def _identity(value: Any) -> Any:
+    """Return what distinguishes a value: 1, 1.0 and True are three."""
+    return tuple(map(_identity, value)) if isinstance(value, tuple) else (type(value), value)
+
+
+def _has_row(shown: Mapping[str, Any], row: Row) -> bool:
+    return all(name in shown and _same(shown[name], value) for name, value in row)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from services.orchestrator.domain.plan.expansion import CONFIGURATIONS, Axis
 from services.orchestrator.domain.search import tpe
 from services.orchestrator.domain.search.history import Trial
 from services.orchestrator.domain.search.space import Place, Space, draw_new
@@ -56,7 +57,7 @@ def stages_of(space: Space) -> tuple[Stage, ...]:
     numbers: dict[str, list[int]] = {"parallel layout": [], "load": [], "scheduler flags": []}
     for number, dimension in enumerate(space.dimensions):
         if dimension.continuous is not None or len(dimension.values) > 1:
-            numbers[_title(dimension.axis.block, dimension.axis.name)].append(number)
+            numbers[_title(dimension.axis)].append(number)
     return tuple(
         Stage(
             title=title,
@@ -136,11 +137,13 @@ def _next(
     return None if own is None else whole(own)
 
 
-def _title(block: str, name: str) -> str:
-    flag = hyphenated(name)
-    if block != "parameters" or degree_named(name) is not None or flag in LAYOUT:
+def _title(axis: Axis) -> str:
+    """The earliest stage of what it varies."""
+    flags = {hyphenated(name) for name in axis.columns()}
+    is_of_block = axis.block not in {"parameters", CONFIGURATIONS}
+    if is_of_block or flags & LAYOUT or any(map(degree_named, flags)):
         return "parallel layout"
-    return "load" if flag in LOAD else "scheduler flags"
+    return "load" if flags & LOAD else "scheduler flags"
 
 
 def _experiments(size: int | None) -> int:

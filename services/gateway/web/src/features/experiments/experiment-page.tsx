@@ -43,9 +43,13 @@ function Known({ experiment }: { experiment: ExperimentDetail }) {
   const untilMs = isRunning ? now : 0;
   const phases = useMemo(() => phaseSpans(events.data ?? [], untilMs), [events.data, untilMs]);
   const attempt = experiment.attempts.at(-1);
-  const searched = Object.entries(task.data?.task?.parameters ?? {}).flatMap(([name, values]) =>
-    Array.isArray(values) && values.length < 2 ? [] : [name],
-  );
+  const file = task.data?.task;
+  const searched = [
+    ...Object.entries(file?.parameters ?? {}).flatMap(([name, values]) =>
+      Array.isArray(values) && values.length < 2 ? [] : [name],
+    ),
+    ...Object.keys(file?.configurations?.[0] ?? {}),
+  ];
   return (
     <Page
       title={`${experiment.task_name} #${experiment.ordinal}`}

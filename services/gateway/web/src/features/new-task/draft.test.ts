@@ -57,6 +57,8 @@ test("values read as numbers, booleans and texts", () => {
   expect(valuesOf("1, 0.5, 1e-3, true, null, fp8,")).toEqual([1, 0.5, 0.001, true, null, "fp8"]);
   expect(gridSize({ a: [1, 2], b: [1, 2, 3] })).toBe(6);
   expect(gridSize({ a: { type: "integer", low: 1, high: 8 } })).toBeNull();
+  expect(gridSize({ a: [1, 2] }, 3)).toBe(6);
+  expect(gridSize(undefined, 3)).toBe(3);
 });
 
 test("a problem is told at its field", () => {

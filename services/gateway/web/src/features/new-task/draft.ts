@@ -102,10 +102,10 @@ export function valuesOf(text: string): unknown[] {
     });
 }
 
-/** How many configurations a grid of plain lists has; null where a space is not a list. */
-export function gridSize(parameters: unknown): number | null {
-  if (!isObject(parameters)) return 1;
-  let size = 1;
+/** How many configurations a grid of plain lists has, with each row of `configurations`; null where a space is not a list. */
+export function gridSize(parameters: unknown, rows = 0): number | null {
+  let size = Math.max(rows, 1);
+  if (!isObject(parameters)) return size;
   for (const values of Object.values(parameters)) {
     if (!Array.isArray(values)) return null;
     size *= values.length;

@@ -11,7 +11,9 @@ export function Parameters(props: FormProps) {
   const [name, setName] = useState("");
   const found = valueAt(draft, "parameters");
   const parameters = (typeof found === "object" && found !== null ? found : {}) as Draft;
-  const size = gridSize(parameters);
+  const rows = valueAt(draft, "configurations");
+  const rowCount = Array.isArray(rows) ? rows.length : 0;
+  const size = gridSize(parameters, rowCount);
   const set = (changed: Draft) => onChange({ ...draft, parameters: changed });
   return (
     <fieldset className={classes.part}>
@@ -40,6 +42,9 @@ export function Parameters(props: FormProps) {
           </Button>
         </div>
       ))}
+      {rowCount > 0 && (
+        <TextInput size="xs" label="Configurations" readOnly value={`${whole(rowCount)} rows`} description="changed in the file" />
+      )}
       <div className={classes.parameter}>
         <TextInput
           size="xs"
