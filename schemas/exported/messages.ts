@@ -232,7 +232,9 @@ export interface AuditList {
  * Whether a request would be granted now, on what, and every reason if not.
  *
  * `impossible`: this fleet can never serve it, so that waiting for it is in vain and a reservation
- * of it is rejected. The rest as in `Explanation`.
+ * of it is rejected. `largest_memory_mb` is that of the largest device which could serve it but for
+ * its memory, told where it is impossible, and of clusters; null: not known. The rest as in
+ * `Explanation`.
  */
 export interface AvailabilityView {
   type: "scheduler.availability_view";
@@ -244,6 +246,7 @@ export interface AvailabilityView {
   suggestion: Suggestion | null;
   reasons_left_out: Record<string, number>;
   impossible: boolean;
+  largest_memory_mb: number | null;
 }
 
 /** Best score first. A GPU whose memory or utilization is unknown is not among them. */
@@ -1517,6 +1520,7 @@ export interface ExperimentDetail {
   preflight: Finding[];
   predicted_score: number | null;
   prepared: string;
+  memory_estimate: MemoryEstimate | null;
   benchmark: BenchmarkResult | null;
   explanation: Explanation | null;
   missing: string[];
@@ -1698,6 +1702,7 @@ export interface ExperimentView {
   preflight: Finding[];
   predicted_score: number | null;
   prepared: string;
+  memory_estimate: MemoryEstimate | null;
 }
 
 /** Asked for GPUs under this reservation. */
@@ -3266,8 +3271,19 @@ export interface MeasuredMetrics {
   gpu_monitoring: GpuMonitoring | null;
 }
 
+/**
+ * Memory that an experiment needs of each GPU by a rule of thumb, whose `terms` are in words.
+ *
+ * It is not what is asked for where the largest GPU that there is has less.
+ */
+export interface MemoryEstimate {
+  memory_mb: number;
+  source: MemorySource;
+  terms?: string;
+}
+
 /** Where the memory that an experiment asks for comes from. */
-export type MemorySource = "history" | "model_name" | "task";
+export type MemorySource = "default" | "history" | "model_config" | "model_name" | "task";
 
 /** Of the minute up to `until_at`, when the attempt began to be taken down. */
 export interface MemoryTrendView {
@@ -3781,6 +3797,7 @@ export interface PlannedExperiment {
   preflight: Finding[];
   power_limit_w: number | null;
   sm_clock_mhz: number | null;
+  memory_estimate: MemoryEstimate | null;
 }
 
 /**

@@ -9,6 +9,7 @@ from schemas.base import (
     Count,
     ListQuery,
     ListView,
+    Mebibytes,
     Namespace,
     NodeId,
     PositiveInt,
@@ -80,6 +81,17 @@ class ValidateTask(Query, frozen=True, kw_only=True, tag="orchestrator.validate_
     task: TaskFile
 
 
+class MemoryEstimate(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Memory that an experiment needs of each GPU by a rule of thumb, whose `terms` are in words.
+
+    It is not what is asked for where the largest GPU that there is has less.
+    """
+
+    memory_mb: Mebibytes
+    source: MemorySource
+    terms: str = ""
+
+
 class PlannedExperiment(View, frozen=True, kw_only=True, tag="orchestrator.planned_experiment"):
     """One configuration with the GPUs it asks for, and what was known before it takes any."""
 
@@ -91,6 +103,7 @@ class PlannedExperiment(View, frozen=True, kw_only=True, tag="orchestrator.plann
     preflight: tuple[Finding, ...] = ()
     power_limit_w: float | None = None
     sm_clock_mhz: PositiveInt | None = None
+    memory_estimate: MemoryEstimate | None = None
 
 
 class TaskPlan(View, frozen=True, kw_only=True, tag="orchestrator.task_plan"):
@@ -236,6 +249,7 @@ class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experime
     preflight: tuple[Finding, ...] = ()
     predicted_score: float | None = None
     prepared: str = ""
+    memory_estimate: MemoryEstimate | None = None
 
 
 class ExperimentList(ListView, frozen=True, kw_only=True, tag="orchestrator.experiments"):

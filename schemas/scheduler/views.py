@@ -222,7 +222,9 @@ class AvailabilityView(View, frozen=True, kw_only=True, tag="scheduler.availabil
     """Whether a request would be granted now, on what, and every reason if not.
 
     `impossible`: this fleet can never serve it, so that waiting for it is in vain and a reservation
-    of it is rejected. The rest as in `Explanation`.
+    of it is rejected. `largest_memory_mb` is that of the largest device which could serve it but
+    for its memory, told where it is impossible, and of clusters; None: not known. The rest as in
+    `Explanation`.
     """
 
     available: bool
@@ -233,6 +235,7 @@ class AvailabilityView(View, frozen=True, kw_only=True, tag="scheduler.availabil
     suggestion: Suggestion | None = None
     reasons_left_out: dict[ReasonCode, PositiveInt] = {}
     impossible: bool = False
+    largest_memory_mb: Mebibytes | None = None
 
 
 class EstimateView(View, frozen=True, kw_only=True, tag="scheduler.estimate_view"):

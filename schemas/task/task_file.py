@@ -277,8 +277,10 @@ class MemorySource(StrEnum):
     """Where the memory that an experiment asks for comes from."""
 
     TASK = "task"
-    MODEL_NAME = "model_name"  # the documented heuristic
+    MODEL_NAME = "model_name"  # the parameters that it tells, by a rule of thumb
     HISTORY = "history"  # the peak of past experiments like it
+    MODEL_CONFIG = "model_config"  # the parameters by its config.json, by the same rule
+    DEFAULT = "default"  # nothing tells the model's size
 
 
 class GpuPreferences(DeviceWishes, TaskPart, frozen=True, kw_only=True, omit_defaults=True):

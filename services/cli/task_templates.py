@@ -61,7 +61,7 @@ parameters:
 {flags}
 # gpus:
 #   count: 1               # GPUs of each experiment; default: what the flags need
-#   min_memory_mb: 24000   # free memory of each, MiB; default: by the model's name
+#   min_memory_mb: 24000   # free memory of each, MiB; default: by a rule of thumb
 #   models: ["H100"]       # part of a GPU model's name
 
 optimization:

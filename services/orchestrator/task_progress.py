@@ -23,8 +23,9 @@ from services.orchestrator.domain.lifecycle.deadlines import (
 )
 from services.orchestrator.domain.lifecycle.past_memory import is_learned, with_memory
 from services.orchestrator.domain.lifecycle.retrying import nodes_to_request
-from services.orchestrator.domain.lifecycle.same_model import on_same_model
+from services.orchestrator.domain.lifecycle.same_model import largest_gpu_mb, on_same_model
 from services.orchestrator.domain.plan.executor_offers import Offer, eligible_nodes, serving_offers
+from services.orchestrator.domain.plan.memory_rule import fitted
 from services.orchestrator.domain.plan.plan import make_planner, make_search
 from services.orchestrator.domain.plan.tools import tool_of_old
 from services.orchestrator.domain.records import (
@@ -173,6 +174,7 @@ class Progress:
             await task_rows.save(connection, task)
             return task
         planned, _, _ = planner.experiment(proposal.ordinal, proposal.point)
+        planned = fitted(planned, task.largest_gpu_mb)
         run = None
         if proposal.divisor > 1:
             run = RunInfo(role=RunRole.SCREEN, request_divisor=proposal.divisor)
@@ -267,7 +269,7 @@ class Progress:
         past = []
         if not ran_out and is_learned(request, wanted):
             past = await past_runs.past_peaks(connection, engine, request)
-        asking, _ = with_memory(experiment, wanted, past)
+        asking, _ = with_memory(experiment, wanted, past, largest_gpu_mb(task))
         return asking
 
     def _request_now(

@@ -28,6 +28,7 @@ from services.orchestrator.domain.lifecycle.budget import (
     known_cost,
     seconds_left,
 )
+from services.orchestrator.domain.plan.memory_rule import memory_terms
 from services.orchestrator.domain.plan.plan import Plan
 from services.orchestrator.domain.plan.sizing import world_size_given
 from services.orchestrator.domain.records import Attempt, Experiment, Task
@@ -144,6 +145,7 @@ def experiment_view(
         run=experiment.run,
         preflight=experiment.preflight,
         predicted_score=experiment.predicted_score,
+        memory_estimate=experiment.memory_estimate,
         prepared=messages.get(waiting.attempt_id, "") if waiting is not None else "",
     )
 
@@ -152,7 +154,8 @@ def plan_view(task: TaskFile, plan: Plan) -> TaskPlan:
     """The plan with at most 500 of its experiments, as its notes state."""
     shown = plan.experiments[:SHOWN_PLANNED]
     hidden = len(plan.experiments) - len(shown)
-    notes = (f"{hidden} further experiments are not shown",) if hidden else ()
+    notes = [f"{hidden} further experiments are not shown"] if hidden else []
+    terms = memory_terms(plan.experiments or plan.samples)
     return bounded(
         TaskPlan(
             mode=plan.mode,
@@ -162,7 +165,7 @@ def plan_view(task: TaskFile, plan: Plan) -> TaskPlan:
             cut=plan.cut,
             experiments=shown,
             missing=tuple(missing.sentence for missing in plan.missing),
-            notes=(*plan.notes, *notes),
+            notes=(*terms, *plan.notes, *notes),
             benchmark_tool=plan.benchmark_tool,
             experiments_at_most=plan.experiments_at_most,
             samples=plan.samples[:SHOWN_PLANNED],

@@ -171,9 +171,9 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     GetReservation: _READERS | _ORCHESTRATOR | _NODE,
     ListReservations: _READERS | _NODE,
     ExplainReservation: _READERS | _ORCHESTRATOR,
+    GetAvailability: _READERS | _ORCHESTRATOR,
     **dict.fromkeys(
         (
-            GetAvailability,
             WhatIf,
             EstimateRequirements,
             GetAllocationMap,

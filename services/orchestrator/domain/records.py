@@ -22,7 +22,7 @@ from schemas.orchestrator.experiments import (
     ExperimentSucceeded,
     TaskState,
 )
-from schemas.orchestrator.views import PlannedExperiment
+from schemas.orchestrator.views import MemoryEstimate, PlannedExperiment
 from schemas.results.prices import GpuPrices
 from schemas.task.benchmark import BenchmarkMetrics, BenchmarkTool
 from schemas.task.quality import QualityAnswers
@@ -39,6 +39,7 @@ class Task(Struct, frozen=True, kw_only=True):
     `stop_reason`: no further configuration is tried. A search whose is None goes on.
     `cut` configurations of a grid were left out. `prices` are those of its `max_cost`. `gpu_model`
     is what its first grant was of, and what the others have to be; None as well with mixed models.
+    `largest_gpu_mb` was the memory of the largest GPU that it may take; None: not known.
     """
 
     task_id: UUID
@@ -67,6 +68,7 @@ class Task(Struct, frozen=True, kw_only=True):
     gpu_model: GpuModel | None = None
     was_preempted: bool = False
     requester: str = ""
+    largest_gpu_mb: int | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -88,14 +90,6 @@ class Task(Struct, frozen=True, kw_only=True):
     def may_start_experiments(self) -> bool:
         """Whether further experiments may request GPUs."""
         return self.state in {TaskState.ACCEPTED, TaskState.RUNNING} and not self.cancel_requested
-
-
-class Given(Struct, frozen=True, kw_only=True):
-    """What was known when a task was submitted, and stays what it is for it."""
-
-    warm: WarmStart | None
-    prices: GpuPrices | None
-    prior: Prior | None
 
 
 class Experiment(Struct, frozen=True, kw_only=True):
@@ -141,6 +135,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
     predicted_score: float | None = None
     power_limit_w: float | None = None
     sm_clock_mhz: int | None = None
+    memory_estimate: MemoryEstimate | None = None
 
     @property
     def is_finished(self) -> bool:
@@ -188,6 +183,7 @@ def new_experiment(
         predicted_score=predicted_score,
         power_limit_w=planned.power_limit_w,
         sm_clock_mhz=planned.sm_clock_mhz,
+        memory_estimate=planned.memory_estimate,
     )
 
 
@@ -213,6 +209,7 @@ def same_again(
         predicted_score=first.predicted_score,
         power_limit_w=first.power_limit_w,
         sm_clock_mhz=first.sm_clock_mhz,
+        memory_estimate=first.memory_estimate,
     )
 
 

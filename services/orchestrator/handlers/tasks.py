@@ -20,7 +20,6 @@ from schemas.orchestrator.experiments import (
     PauseTask,
     ResumeTask,
     SubmitTask,
-    TaskState,
 )
 from schemas.orchestrator.views import (
     ExperimentList,
@@ -34,12 +33,12 @@ from schemas.orchestrator.views import (
     TaskView,
     ValidateTask,
 )
+from schemas.task.task_file import TaskFile
 from services.orchestrator.domain.lifecycle import running, tasks, waiting
-from services.orchestrator.domain.plan.plan import Plan, refuse_missing
+from services.orchestrator.domain.plan.plan import refuse_missing
 from services.orchestrator.domain.records import (
     Decision,
     Experiment,
-    Given,
     Task,
     TaskDecision,
     delete,
@@ -53,12 +52,15 @@ from services.orchestrator.ledger import (
     task_rows,
 )
 from services.orchestrator.ledger.experiment_rows import ExperimentPlace
-from services.orchestrator.ledger.preset_rows import with_presets
 from services.orchestrator.ledger.task_rows import TaskPlace
-from services.orchestrator.planning.gpu_prices import PriceCache, make_priced_plan, prices_for
-from services.orchestrator.planning.prior import prior_for
+from services.orchestrator.planning.gpu_prices import PriceCache
 from services.orchestrator.planning.search_library import SearchLibrary
-from services.orchestrator.planning.warm_start import warm_start
+from services.orchestrator.planning.whole_plan import (
+    Around,
+    WholePlan,
+    ask_around,
+    make_whole_plan,
+)
 from services.orchestrator.task_progress import Progress
 from services.orchestrator.views import experiment_view, plan_view, spending_of, task_view
 from shared.clock import utcnow
@@ -107,19 +109,12 @@ class Handlers:
         require_room(self.data_dir)
         await self._await_first_report()
         self.library.want_for(command.task.optimization)
-        prices = await prices_for(self.bus, command.task.optimization)
+        around = await self._ask_around(command.task)
 
         async def apply(connection: Connection) -> Accepted:
-            offers = await self.progress.offers(connection)
-            asked, notes = await with_presets(connection, command.namespace, command.task, offers)
-            file, plan = make_priced_plan(asked, prices, offers, self.progress.cuda_rules)
-            refuse_missing(plan)
-            warm, known = await warm_start(connection, command.namespace, file, offers)
-            prior, foreseen = prior_for(file, offers)
-            plan = replace(plan, notes=(*notes, *plan.notes, *known, *foreseen))
-            given = Given(warm=warm, prices=prices, prior=prior)
-            # Without the priced models: a clone may have another budget, or meet other prices.
-            await self._store(connection, replace(command, task=asked), plan, given)
+            whole = await make_whole_plan(connection, command.namespace, command.task, around)
+            refuse_missing(whole.plan)
+            await self._store(connection, command, whole)
             task = await self.progress.advance(connection, command.task_id)
             return Accepted(command_id=command.command_id, revision=task.revision)
 
@@ -285,15 +280,18 @@ class Handlers:
     async def validate_task(self, query: ValidateTask) -> TaskPlan:
         """The task's expansion, also where this installation cannot run it."""
         await self._await_first_report()
-        prices = await prices_for(self.bus, query.task.optimization)
+        around = await self._ask_around(query.task)
+        async with self.database.transaction() as connection:
+            whole = await make_whole_plan(connection, query.namespace, query.task, around)
+            plan = await past_runs.with_memory_learned(
+                connection, whole.file, whole.plan, around.largest_gpu_mb
+            )
+        return plan_view(whole.file, plan)
+
+    async def _ask_around(self, task: TaskFile) -> Around:
         async with self.database.transaction() as connection:
             offers = await self.progress.offers(connection)
-            file, notes = await with_presets(connection, query.namespace, query.task, offers)
-            file, plan = make_priced_plan(file, prices, offers, self.progress.cuda_rules)
-            plan = await past_runs.with_memory_learned(connection, file, plan)
-            _, known = await warm_start(connection, query.namespace, file, offers)
-            _, foreseen = prior_for(file, offers)
-        return plan_view(file, replace(plan, notes=(*notes, *plan.notes, *known, *foreseen)))
+        return await ask_around(self.bus, task, offers, self.progress.cuda_rules)
 
     def _task_view(
         self, task: Task, tally: Mapping[ExperimentState, int], *, with_file: bool
@@ -313,28 +311,9 @@ class Handlers:
                 return
         await wait_for(self.first_report, self.first_report_seconds)
 
-    async def _store(
-        self, connection: Connection, command: SubmitTask, plan: Plan, given: Given
-    ) -> None:
-        now = utcnow()
-        task = Task(
-            task_id=command.task_id,
-            namespace=command.namespace,
-            task_name=command.task.task_name,
-            state=TaskState.ACCEPTED,
-            mode=plan.mode,
-            file=command.task,
-            created_at=now,
-            notes=plan.notes,
-            benchmark_tool=plan.benchmark_tool,
-            experiments_at_most=plan.experiments_at_most,
-            stop_reason=plan.stop_reason,
-            cut=plan.cut,
-            warm=given.warm,
-            prices=given.prices,
-            prior=given.prior,
-            requester=command.requester,
-        )
+    async def _store(self, connection: Connection, command: SubmitTask, whole: WholePlan) -> None:
+        now, plan = utcnow(), whole.plan
+        task = whole.new_task(command, now)
         accepted = tasks.accept(task, experiments=plan.experiments_at_most, cut=plan.cut, now=now)
         try:
             await task_rows.insert(connection, accepted.task)

@@ -13,6 +13,7 @@ from services.orchestrator.domain.lifecycle.deadlines import PastHolds
 from services.orchestrator.domain.lifecycle.past_memory import (
     LearnedMemory,
     PastRun,
+    estimated_mb,
     is_learned,
     learned_note,
     with_memory,
@@ -89,7 +90,9 @@ async def past_peaks(
     ]
 
 
-async def with_memory_learned(connection: Connection, task: TaskFile, plan: Plan) -> Plan:
+async def with_memory_learned(
+    connection: Connection, task: TaskFile, plan: Plan, largest_mb: int | None = None
+) -> Plan:
     """The plan with the memory that its experiments would request now."""
     past: dict[int, list[PastRun]] = {}
     experiments, notes = [], list(plan.notes)
@@ -98,9 +101,9 @@ async def with_memory_learned(connection: Connection, task: TaskFile, plan: Plan
         gpus = each.request.gpus * each.request.nodes
         if gpus not in past and is_learned(each.request, task.gpus):
             past[gpus] = await past_peaks(connection, each.engine, each.request)
-        asking, found = with_memory(each, task.gpus, past.get(gpus, ()))
+        asking, found = with_memory(each, task.gpus, past.get(gpus, ()), largest_mb)
         experiments.append(asking)
         learned += [found] if found is not None else []
     if learned:
-        notes.append(learned_note(task.model.id_or_path, learned))
+        notes.append(learned_note(learned, max(estimated_mb(each) for each in plan.experiments)))
     return replace(plan, experiments=tuple(experiments), notes=tuple(notes))

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from schemas.errors import ErrorCode
 from schemas.gpus.available_gpus import AvailableGpus, ListAvailableGpus, ScoredGpu
-from schemas.gpus.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import ClusterRequest, GpuRequest
 from schemas.scheduler.reason_groups import digest
 from schemas.scheduler.reasons import Reason, ReasonCode
 from schemas.scheduler.reservations import ReservationState
@@ -28,6 +28,7 @@ from schemas.scheduler.views import (
 from services.scheduler.domain.advice.evaluation import Evaluation, available, evaluate
 from services.scheduler.domain.advice.expected_start import ExpectedStart
 from services.scheduler.domain.clusters.choice import Choice
+from services.scheduler.domain.clusters.wishes import largest_memory_mb
 from services.scheduler.domain.estimate import estimate
 from services.scheduler.domain.model.inputs import QueuedRequest, arriving_request
 from services.scheduler.domain.placement.reasons import (
@@ -281,13 +282,26 @@ class ReservationQueries:
 
     async def _availability_of_cluster(self, request: GpuRequest) -> AvailabilityView:
         async with self.database.transaction() as connection:
-            found = (await read_fleet(connection, self.clusters)).choose(request)
+            fleet = await read_fleet(connection, self.clusters)
+        found = fleet.choose(request)
+        wanted = request.cluster or ClusterRequest()
+        nodes = [
+            node
+            for cluster in fleet.known
+            if wanted.cluster_id in {None, cluster.cluster_id}
+            for node in cluster.nodes.values()
+            if node.gpus
+        ]
+        largest_mb = largest_memory_mb(nodes, request, wanted)
         if isinstance(found, Choice):
             where = found.placement
             message = f"{request_text(request)} of cluster {where.cluster_id}: {where.message}"
-            return AvailabilityView(available=True, message=message)
+            return AvailabilityView(available=True, message=message, largest_memory_mb=largest_mb)
         return AvailabilityView(
-            available=False, message=availability_sentence(request, found, ()), reasons=found
+            available=False,
+            message=availability_sentence(request, found, ()),
+            reasons=found,
+            largest_memory_mb=largest_mb,
         )
 
     async def _known(self, reservation_id: UUID) -> Reservation:
@@ -333,6 +347,7 @@ def _availability(request: GpuRequest, evaluation: Evaluation) -> AvailabilityVi
         expected_start_at=evaluation.expected_start_at,
         suggestion=evaluation.suggestion,
         impossible=evaluation.impossible,
+        largest_memory_mb=evaluation.largest_memory_mb,
     )
 
 

@@ -224,13 +224,13 @@ async def test_an_experiment_asks_for_the_memory_that_those_like_it_had_in_use(
 
     [planned] = plan.experiments
     assert (planned.request.min_memory_mb, planned.memory_source) == (3_300, MemorySource.HISTORY)
-    assert any("by the model's name it would be 8000 MB" in note for note in plan.notes)
+    assert any("estimated it would be 8000 MB" in note for note in plan.notes)
     asked = [
         (view.request.min_memory_mb, view.memory_source)
         for task_id in (first, second)
         for view in await world.experiments(task_id)
     ]
-    assert asked == [(8_000, MemorySource.MODEL_NAME), (3_300, MemorySource.HISTORY)]
+    assert asked == [(8_000, MemorySource.DEFAULT), (3_300, MemorySource.HISTORY)]
 
 
 async def test_what_is_sent_is_what_the_task_says(world: World, service: Service) -> None:

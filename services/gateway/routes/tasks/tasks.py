@@ -26,6 +26,7 @@ from schemas.orchestrator.views import (
     GetTask,
     ListExperiments,
     ListTasks,
+    PlannedExperiment,
     TaskList,
     TaskPlan,
     TaskView,
@@ -119,7 +120,7 @@ async def validate_task(
     for each in sorted(first_of.values(), key=lambda each: each.ordinal):
         view = await gateway.bus.query(GetAvailability(request=each.request), AvailabilityView)
         if view.impossible:
-            refused[each.ordinal] = view.message
+            refused[each.ordinal] = f"{view.message}{_memory_terms(each)}"
     if plan.experiments:
         missing = [f"experiment {ordinal}: {message}" for ordinal, message in refused.items()]
         return replace(plan, missing=tuple(missing))
@@ -333,6 +334,13 @@ async def get_experiment(
             return imported
         raise RefusedError(ErrorCode.NOT_FOUND, f"no experiment {experiment_id}")
     return await joined(gateway, view, identity)
+
+
+def _memory_terms(planned: PlannedExperiment) -> str:
+    estimate = planned.memory_estimate
+    if estimate is None or not estimate.terms:
+        return ""
+    return f" (memory of each GPU, a rule of thumb: {estimate.terms})"
 
 
 async def _delete(

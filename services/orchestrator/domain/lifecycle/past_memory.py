@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.orchestrator.views import PlannedExperiment
 from schemas.task.task_file import GpuPreferences, MemorySource
+from services.orchestrator.domain.plan.memory_rule import requested_mb
 from services.orchestrator.domain.records import Experiment
 from shared.gpu.model_names import matches_model
 from shared.gpu.sizing import hyphenated, memory_per_gpu_mb
@@ -76,32 +77,50 @@ def is_learned(request: GpuRequest, wanted: GpuPreferences | None) -> bool:
 
 
 def with_memory(
-    planned: E, wanted: GpuPreferences | None, past: Sequence[PastRun]
+    planned: E,
+    wanted: GpuPreferences | None,
+    past: Sequence[PastRun],
+    largest_mb: int | None = None,
 ) -> tuple[E, LearnedMemory | None]:
-    """The experiment with a request for the learned memory, unless its task sets how much."""
+    """The experiment with a request for the learned memory, unless its task sets how much.
+
+    Where none was learned, as estimated, at most what the largest GPU has.
+    """
     request, engine = planned.request, planned.engine
     if _is_given(request, wanted):
         return replace(planned, memory_source=MemorySource.TASK), None
     learned = None
     if is_learned(request, wanted):
         learned = learned_memory(past, engine.parameters, request.gpu_models)
-    if learned is None:
-        memory_mb, source = memory_per_gpu_mb(engine.model), MemorySource.MODEL_NAME
-    else:
+    if learned is not None:
         memory_mb, source = learned.min_memory_mb, MemorySource.HISTORY
+    else:
+        estimate = planned.memory_estimate
+        memory_mb = estimated_mb(planned, largest_mb)
+        source = estimate.source if estimate is not None else MemorySource.MODEL_NAME
     asked = replace(request, min_memory_mb=memory_mb)
     return replace(planned, request=asked, memory_source=source), learned
 
 
-def learned_note(model: str, learned: Collection[LearnedMemory]) -> str:
-    """A plan's note on the experiments for which memory is learned, which are some."""
+def estimated_mb(planned: PlannedExperiment | Experiment, largest_mb: int | None = None) -> int:
+    """Return what is asked of each GPU where nothing was learned."""
+    estimate = planned.memory_estimate
+    if estimate is not None:
+        return requested_mb(estimate, largest_mb)
+    return memory_per_gpu_mb(planned.engine.model)  # of an older release, or a MIG instance
+
+
+def learned_note(learned: Collection[LearnedMemory], estimated_mb: int) -> str:
+    """Return a plan's note on the experiments for which memory is learned, which are some; without
+    these it would be estimated, `estimated_mb` at most.
+    """
     least = min(each.min_memory_mb for each in learned)
     most = max(learned, key=lambda each: each.min_memory_mb)
     asked = f"{least} to {most.min_memory_mb}" if least < most.min_memory_mb else f"{least}"
     return (
         f"{asked} MB of each GPU are asked for, as past experiments like {len(learned)} of these"
-        f" had at most {most.peak_memory_mb} MB of {most.gpu_model} in use; by the model's name it"
-        f" would be {memory_per_gpu_mb(model)} MB"
+        f" had at most {most.peak_memory_mb} MB of {most.gpu_model} in use; estimated it would be"
+        f" {estimated_mb} MB"
     )
 
 

@@ -29,6 +29,16 @@ def model_of(
     )
 
 
+def largest_gpu_mb(task: Task) -> int | None:
+    """Return the memory of the largest GPU that the task may take: of the model that it is bound to
+    by its first grant.
+    """
+    bound = task.gpu_model
+    if bound is not None and bound.memory_total_mb is not None:
+        return bound.memory_total_mb
+    return task.largest_gpu_mb
+
+
 def is_other_model(pinned: GpuModel | None, granted: GpuModel) -> bool:
     if pinned is None or pinned.name != granted.name:
         return pinned is not None

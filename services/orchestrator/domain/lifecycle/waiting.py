@@ -24,6 +24,7 @@ from schemas.task.benchmark import BenchmarkTool
 from services.orchestrator.domain.lifecycle.retrying import anywhere_again, uncounted
 from services.orchestrator.domain.lifecycle.same_model import is_other_model, model_of
 from services.orchestrator.domain.plan.benchmark_plan import benchmark_spec
+from services.orchestrator.domain.plan.memory_rule import terms_text
 from services.orchestrator.domain.records import (
     Attempt,
     Decision,
@@ -185,7 +186,10 @@ def on_reservation_end(
         unbound = anywhere_again(experiment)
         if unbound is not None:
             return Decision(experiment=_pending(unbound), attempt=closed)
-    return _fail(experiment, closed, _sentence(ending), now)
+    about_memory = ""
+    if ending.state is ReservationState.REJECTED:
+        about_memory = terms_text(experiment.memory_estimate)
+    return _fail(experiment, closed, f"{_sentence(ending)}{about_memory}", now)
 
 
 def on_request_refused(

@@ -12,10 +12,11 @@ from schemas.cluster.kubernetes import KubernetesSpec
 from schemas.errors import ErrorCode
 from schemas.executor.attempts import EngineSpec, Runtime
 from schemas.executor.engine_rules import EngineRules
+from schemas.executor.model_shape import ModelShape
 from schemas.gpus.checks import CudaRules, ResourceDefinition
-from schemas.orchestrator.views import PlannedExperiment
+from schemas.orchestrator.views import MemoryEstimate, PlannedExperiment
 from schemas.task.benchmark import BenchmarkTool
-from schemas.task.task_file import DeploymentMode, StopReason, Strategy, TaskFile
+from schemas.task.task_file import DeploymentMode, MemorySource, StopReason, Strategy, TaskFile
 from services.orchestrator.domain.plan import objective_check
 from services.orchestrator.domain.plan.benchmark_plan import refuse_bad_benchmark, wanted_tool
 from services.orchestrator.domain.plan.cluster_devices import devices_for, devices_offered
@@ -36,6 +37,7 @@ from services.orchestrator.domain.plan.executor_offers import (
     precisions_offered,
     refuse_unread,
     serving_offers,
+    shape_offered,
 )
 from services.orchestrator.domain.plan.expansion import (
     POWER_LIMIT,
@@ -45,9 +47,20 @@ from services.orchestrator.domain.plan.expansion import (
     expand,
     search_axes,
 )
+from services.orchestrator.domain.plan.memory_rule import (
+    SIMULATED,
+    UNKNOWN_TOKENS,
+    estimate_memory,
+    tokens_of_request,
+)
 from services.orchestrator.domain.plan.quality import altering_axes, quality_probe
 from services.orchestrator.domain.plan.requirements_check import Missing, missing_nodes
-from services.orchestrator.domain.plan.sizing import part_of, request_for, world_size
+from services.orchestrator.domain.plan.sizing import (
+    is_estimated,
+    part_of,
+    request_for,
+    world_size,
+)
 from services.orchestrator.domain.plan.tools import ToolChoice, choose_tool
 from services.orchestrator.domain.presets.blocks import quantization_named, without_presets
 from services.orchestrator.domain.search.front_trust import MOST_MEMBERS
@@ -64,7 +77,6 @@ from shared.errors import RefusedError
 from shared.near_words import did_you_mean
 
 # A tag as image references spell it: docs.docker.com/reference/cli/docker/image/tag
-SIMULATED: Final = "simulated"  # begins the names of engines that compute nothing
 _IMAGE_TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 
 
@@ -111,6 +123,8 @@ class Planner(Struct, frozen=True, kw_only=True):
     image_cuda: CudaVersion | None = None
     cuda_rules: CudaRules = CudaRules.STRICT
     devices: tuple[ResourceDefinition, ...] = ()
+    model_shape: ModelShape | None = None
+    request_tokens: int = UNKNOWN_TOKENS
 
     def experiment(
         self, ordinal: int, point: Point
@@ -123,6 +137,7 @@ class Planner(Struct, frozen=True, kw_only=True):
         needs = self._needs(parameters)
         notes += needs.notes
         kubernetes, part, gpus = self._cluster_needs(meant)
+        estimate = self._memory(meant, parameters)
         planned = PlannedExperiment(
             ordinal=ordinal,
             parameters=point.shown(),
@@ -143,10 +158,13 @@ class Planner(Struct, frozen=True, kw_only=True):
                 gpus=gpus,
                 container=(kubernetes or KubernetesSpec()).container.resources,
                 part=part,
+                estimated_mb=estimate.memory_mb if estimate is not None else None,
             ),
             preflight=needs.findings,
             power_limit_w=point.gpus.get(POWER_LIMIT),
             sm_clock_mhz=point.gpus.get(SM_CLOCK),
+            memory_estimate=estimate,
+            memory_source=estimate.source if estimate is not None else MemorySource.MODEL_NAME,
         )
         return planned, lacking, notes
 
@@ -164,6 +182,19 @@ class Planner(Struct, frozen=True, kw_only=True):
             return self.kubernetes, None, None
         kubernetes = replace(self.kubernetes, devices=asked.container)
         return kubernetes, asked.part, asked.gpus
+
+    def _memory(self, point: Point, flags: Mapping[str, Any]) -> MemoryEstimate | None:
+        """None where the task says how much, or asks for parts of GPUs."""
+        if not is_estimated(self.task.gpus):
+            return None
+        return estimate_memory(
+            self.task.model.id_or_path,
+            point,
+            flags,
+            self.model_shape,
+            self.model_precisions,
+            self.request_tokens,
+        )
 
     def _needs(self, parameters: Mapping[str, Any]) -> Preflight:
         tag = self.task.runtime_image_tag
@@ -227,6 +258,8 @@ def make_planner(
         ),
         cuda_rules=cuda_rules,
         devices=devices.definitions,
+        model_shape=shape_offered(task.model.id_or_path, offers),
+        request_tokens=tokens_of_request(task.benchmark),
     )
 
 

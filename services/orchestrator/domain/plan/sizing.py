@@ -53,12 +53,14 @@ def request_for(
     gpus: int | None = None,
     container: ContainerResources = NO_RESOURCES,
     part: ClusterPart | None = None,
+    estimated_mb: int | None = None,
 ) -> GpuRequest:
     """The configuration's request for GPUs; the task's `gpus` block goes before estimates.
 
     In a cluster's mode `node_ids` are clusters, `gpus` what its definitions of devices come to,
     `container` what the task gives the engine's container beside GPUs, and `part` what it asks for
-    in place of whole ones.
+    in place of whole ones. `estimated_mb` is the memory of each GPU where the task says none, None:
+    the documented heuristic.
 
     Raises RefusedError for a degree of parallelism that is no positive whole number, for GPUs that
     several nodes cannot share evenly, and for what excludes shares.
@@ -70,10 +72,14 @@ def request_for(
     count = gpus or (wanted.count if wanted and wanted.count else world_size(point))
     nodes = wanted.num_nodes if wanted else 1
     memory_mb = wanted.min_memory_mb if wanted else None
+    if memory_mb is None:
+        memory_mb = (
+            memory_per_gpu_mb(task.model.id_or_path) if estimated_mb is None else estimated_mb
+        )
     request = GpuRequest(
         gpus=_per_node(count, nodes),
         nodes=nodes,
-        min_memory_mb=memory_per_gpu_mb(task.model.id_or_path) if memory_mb is None else memory_mb,
+        min_memory_mb=memory_mb,
         node_ids=node_ids,
         gpu_models=wanted.models if wanted else (),
         balanced_memory=count > 1 and (wanted is None or wanted.balanced_memory),
@@ -102,6 +108,13 @@ def request_for(
         min_free_shares=wanted.min_free_shares,
         unfragmented=wanted.share_strategy is ShareStrategy.EVENLY,
         enforced_shares=wanted.enforced_shares,
+    )
+
+
+def is_estimated(wanted: GpuPreferences | None) -> bool:
+    """Tell whether the task leaves open how much memory its whole GPUs have."""
+    return wanted is None or all(
+        getattr(wanted, name) is None for name in ("min_memory_mb", *_PARTS)
     )
 
 
@@ -232,7 +245,9 @@ def world_size(point: Point) -> int:
     SGLang, with `enable-dp-attention`, attention's replicas (dp) as well.
     """
     inside_tp = {"dcp", "dp"} if _has_dp_attention(point) else {"dcp"}
-    size = world_size_of((kind, value) for kind, value in _degrees(point) if kind not in inside_tp)
+    size = world_size_of(
+        (kind, value) for kind, value in degrees_of(point) if kind not in inside_tp
+    )
     if point.parallel and size > LARGEST_PARALLEL:
         raise RefusedError(
             ErrorCode.BAD_REQUEST,
@@ -265,8 +280,8 @@ def world_size_given(parameters: Mapping[str, Any]) -> int:
     )
 
 
-def _degrees(point: Point) -> Iterator[tuple[str, int]]:
-    """A parameter's goes before the one of `parallel_config`."""
+def degrees_of(point: Point) -> Iterator[tuple[str, int]]:
+    """Yield the degrees of parallelism; a parameter's goes before that of `parallel_config`."""
     given = {degree_named(name): name for name in point.parameters}
     for kind, name in given.items():
         if kind is not None and point.parameters[name] is not None:

@@ -16,6 +16,7 @@ from services.orchestrator.domain.plan.expansion import Point
 from services.orchestrator.domain.search.space import Place, Space
 from shared.benchmarks.verdicts.ranking import score
 from shared.gpu.gpu_speeds import SPEEDS, GpuSpeed, speed_of
+from shared.gpu.model_memory import USUAL_BYTES, bytes_named
 from shared.gpu.sizing import degree_named, hyphenated
 
 USUAL_GPU: Final = SPEEDS[4]  # H100
@@ -23,8 +24,6 @@ _COUNTED: Final = 2_000  # configurations of which the best predicted is chosen
 _USABLE: Final = 0.9  # of a GPU's memory
 _ALL_REDUCE_SECONDS: Final = 1e-5  # between GPUs, twice a layer
 _BATCH_FLAGS: Final = frozenset({"max-num-seqs", "max-running-requests", "parallel"})
-_BYTES: Final = {"float32": 4.0, "fp8": 1.0, "int8": 1.0, "w8a8": 1.0, "awq": 0.5, "gptq": 0.5}
-_BYTES_USUAL: Final = 2.0
 
 
 class Prior(Struct, frozen=True, kw_only=True):
@@ -161,9 +160,5 @@ def _number(flags: Mapping[str, Any], name: str, default: int) -> int:
 
 
 def _bytes(flags: Mapping[str, Any], names: tuple[str, ...]) -> float:
-    for name in names:
-        value = str(flags.get(name) or "").lower()
-        for part, size in _BYTES.items():
-            if part in value:
-                return size
-    return _BYTES_USUAL
+    sizes = (bytes_named(str(flags.get(name) or "")) for name in names)
+    return next((size for size in sizes if size is not None), USUAL_BYTES)

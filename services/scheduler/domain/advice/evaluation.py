@@ -11,8 +11,10 @@ from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.reasons import Reason, Suggestion
 from services.scheduler.domain.advice.expected_start import ExpectedStart, expected_start
 from services.scheduler.domain.advice.suggestions import TRIALS, suggest
+from services.scheduler.domain.model.fleet import Fleet
 from services.scheduler.domain.model.inputs import QueuedRequest, arriving_request
 from services.scheduler.domain.placement.device_choice import Scored
+from services.scheduler.domain.placement.eligibility import can_ever_serve
 from services.scheduler.domain.placement.placement import Placed, eligible
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
 
@@ -22,7 +24,8 @@ MANY_NODES: Final = 8  # a trial of such a gang takes milliseconds
 class Evaluation(Struct, frozen=True, kw_only=True):
     """Result of `evaluate`: `placed`, or every reason why not with what would help; never both.
 
-    `impossible`: this fleet can never serve it, so that a reservation of it is rejected.
+    `impossible`: this fleet can never serve it, so that a reservation of it is rejected;
+    `largest_memory_mb` is then that of the largest device which could, but for its memory.
     """
 
     placed: Placed | None = None
@@ -30,6 +33,7 @@ class Evaluation(Struct, frozen=True, kw_only=True):
     suggestion: Suggestion | None = None
     expected_start: ExpectedStart | None = None
     impossible: bool = False
+    largest_memory_mb: int | None = None
 
     @property
     def expected_start_at(self) -> datetime | None:
@@ -69,4 +73,17 @@ def evaluate(
         suggestion=suggestion,
         expected_start=expected_start(engine, asked, now),
         impossible=bool(never),
+        largest_memory_mb=largest_memory_mb(engine.fleet, asked.request) if never else None,
     )
+
+
+def largest_memory_mb(fleet: Fleet, request: GpuRequest) -> int | None:
+    """Return the largest total of a device that could serve the request, but for its memory."""
+    of_any_size = replace(request, min_memory_mb=None)
+    totals_mb = (
+        device.total_mb
+        for node_id, devices in fleet.nodes.items()
+        for device in devices
+        if device.total_mb is not None and can_ever_serve(device, of_any_size, fleet.node(node_id))
+    )
+    return max(totals_mb, default=None)

@@ -1,6 +1,9 @@
 """Which nodes of a cluster a request may have, and which of them it likes."""
 
+from collections.abc import Iterable
 from typing import Final
+
+from msgspec.structs import replace
 
 from schemas.cluster.nodes import ClusterNode
 from schemas.gpus.gpu_request import (
@@ -70,6 +73,19 @@ def suits(node: ClusterNode, request: GpuRequest, wanted: ClusterRequest) -> boo
     needed = capability(request.min_compute_capability)
     has = capability_by_name(model) if needed is not None else None
     return needed is None or has is None or has >= needed
+
+
+def largest_memory_mb(
+    nodes: Iterable[ClusterNode], request: GpuRequest, wanted: ClusterRequest
+) -> int | None:
+    """Return the largest GPU memory of a node that the request may have, but for its memory.
+
+    None: there is none, or the memory of one is unknown, which excludes it from nothing.
+    """
+    of_any_size = replace(request, min_memory_mb=None)
+    sizes_mb = [node.gpu_memory_mb for node in nodes if suits(node, of_any_size, wanted)]
+    known_mb = [size_mb for size_mb in sizes_mb if size_mb is not None]
+    return max(known_mb, default=None) if len(known_mb) == len(sizes_mb) else None
 
 
 def liking(node: ClusterNode, request: GpuRequest) -> int:

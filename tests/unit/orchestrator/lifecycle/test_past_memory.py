@@ -61,12 +61,12 @@ def test_only_the_models_that_are_asked_for_count() -> None:
     assert (learned.gpu_model, learned.runs) == ("NVIDIA H100 80GB HBM3", 1)
 
 
-def test_a_note_says_what_was_learned_and_what_the_name_would_say() -> None:
+def test_a_note_says_what_was_learned_and_what_was_estimated() -> None:
     found = [learned_memory([run(peak)], {"slots": 4}) for peak in (10_000, 20_000)]
 
-    assert learned_note("llama-7b", [each for each in found if each is not None]) == (
+    assert learned_note([each for each in found if each is not None], 12_000) == (
         "11000 to 22000 MB of each GPU are asked for, as past experiments like 2 of these had at"
-        " most 20000 MB of H100 in use; by the model's name it would be 12000 MB"
+        " most 20000 MB of H100 in use; estimated it would be 12000 MB"
     )
 
 

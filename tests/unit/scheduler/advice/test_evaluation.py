@@ -246,6 +246,21 @@ def test_a_request_is_judged_as_if_it_had_asked_for_something_else() -> None:
     assert queue_of(engine) == [entry]
 
 
+def test_what_no_gpu_has_memory_for_is_told_the_largest_that_could() -> None:
+    sizes_mb = {1: 24_000, 2: 80_000, 3: 141_000}
+    names = {1: "NVIDIA L4", 2: "NVIDIA H100", 3: "NVIDIA H200"}
+    fleet = [make_device(n, memory_total_mb=sizes_mb[n], name=names[n]) for n in names]
+
+    def largest_of(**wishes: Any) -> int | None:
+        asked = arriving_request(GpuRequest(**wishes), NOW)
+        return evaluate(make_engine(*fleet), asked, NOW).largest_memory_mb
+
+    assert largest_of(min_memory_mb=1 << 40) == 141_000
+    assert largest_of(min_memory_mb=1 << 40, gpu_models=("H100", "L4")) == 80_000
+    assert largest_of(min_memory_mb=1 << 40, gpu_models=("A100",)) is None
+    assert largest_of(min_memory_mb=1_000) is None
+
+
 @pytest.mark.parametrize(("nodes", "trials"), [(8, TRIALS), (9, TRIALS // 4)])
 def test_a_gang_of_many_nodes_is_given_fewer_trials(
     nodes: int, trials: int, monkeypatch: pytest.MonkeyPatch

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from schemas.cluster.nodes import ClusterNode, GpuSupply, NodeGpus, NodeTaint
 from schemas.gpus.device_grant import ClusterPlacement
-from schemas.gpus.gpu_request import GpuRequest, Selector
+from schemas.gpus.gpu_request import ClusterRequest, GpuRequest, Selector
 from schemas.scheduler.reasons import Reason, ReasonCode
 from services.scheduler.domain.clusters.choice import (
     Choice,
@@ -27,7 +27,7 @@ from services.scheduler.domain.clusters.node_gpus import (
     Thresholds,
     gpus_of,
 )
-from services.scheduler.domain.clusters.wishes import DRIVER_AT_LEAST
+from services.scheduler.domain.clusters.wishes import DRIVER_AT_LEAST, largest_memory_mb
 from shared.ids import new_id
 from tests.support.worlds.scheduler_cluster import make_cluster_node as node
 from tests.support.worlds.scheduler_cluster import of_cluster
@@ -390,3 +390,15 @@ def test_no_node_is_ever_promised_more_than_it_has(
             if holding.node_name is not None:
                 count[holding.node_name] += holding.gpus
         assert all(count[name] <= capacity[name] for name in capacity), count
+
+
+def test_the_largest_memory_is_of_nodes_that_may_be_taken_all_known() -> None:
+    small = node("a", gpu_model="L4", gpu_memory_mb=24_000)
+    large = node("b", gpu_model="H100", gpu_memory_mb=80_000)
+    unknown = node("c", gpu_model="L4")
+    wanted = ClusterRequest()
+
+    assert largest_memory_mb([small, large], of_cluster(min_memory_mb=1 << 40), wanted) == 80_000
+    assert largest_memory_mb([small, large], of_cluster(gpu_models=("L4",)), wanted) == 24_000
+    assert largest_memory_mb([small, unknown], of_cluster(), wanted) is None
+    assert largest_memory_mb([], of_cluster(), wanted) is None
