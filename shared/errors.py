@@ -1,10 +1,14 @@
 """The errors that decide what happens to a message: refuse it, retry it, or give it up."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 from uuid import UUID
 
 from schemas.errors import ErrorCode, Refused
 
+MISTAKES: Final = "mistakes"  # among a refusal's details: paths and messages, where it has several
+MOST_MISTAKES: Final = 20
 LONGEST_MESSAGE: Final = 4000  # characters; a refusal has to fit into a message of the bus
 
 
@@ -46,6 +50,48 @@ class RefusedError(StewardError):
     def from_refused(cls, refused: Refused) -> "RefusedError":
         """The error that an owner's refusal stands for."""
         return cls(refused.code, refused.message, path=refused.path, details=refused.details)
+
+
+def together(refusals: Sequence[RefusedError]) -> RefusedError:
+    """Return one refusal for several mistakes of an input: the first, whose `details` list all.
+
+    There is one at least. A mistake that came twice counts once.
+    """
+    listed = {
+        (each["path"], each["message"]): each
+        for refusal in refusals
+        for each in refusal.details.get(MISTAKES)
+        or [{"path": refusal.path, "message": refusal.message}]
+    }
+    first = refusals[0]
+    if len(listed) == 1:
+        return first
+    details = {**first.details, MISTAKES: list(listed.values())[:MOST_MISTAKES]}
+    return RefusedError(first.code, first.message, path=first.path, details=details)
+
+
+class Mistakes:
+    """Refusals that are collected, so that a person reads all of them at once."""
+
+    def __init__(self) -> None:
+        self._refusals: list[RefusedError] = []
+
+    @contextmanager
+    def collected(self) -> Iterator[None]:
+        """Keep the refusal of the block, if it ends by one."""
+        try:
+            yield
+        except RefusedError as refusal:
+            self._refusals.append(refusal)
+
+    def refuse(self) -> None:
+        """Raise RefusedError with all that were collected; nothing where none was."""
+        if self._refusals:
+            raise self.refusal()
+
+    def refusal(self) -> RefusedError:
+        """Return all that were collected as one; there is one at least."""
+        return together(self._refusals)
 
 
 def shortened(text: str, longest: int = LONGEST_MESSAGE) -> str:

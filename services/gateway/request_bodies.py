@@ -12,9 +12,9 @@ from typing_extensions import override
 from schemas.errors import ErrorCode
 from schemas.task.task_file import TaskFile
 from services.gateway.context import require_encodable
-from services.gateway.short_forms import written_out
-from shared.errors import RefusedError
+from shared.errors import RefusedError, together
 from shared.problems import explain_validation_error
+from shared.task_files.form import form_of
 from shared.yaml_documents import InvalidYamlError, json_of_yaml
 
 T = TypeVar("T")
@@ -36,19 +36,16 @@ def decode_strictly(body: bytes, type_: type[T]) -> T:
 
 
 def decode_task(body: bytes) -> TaskFile:
-    """A task file, which may have short forms. Raises RefusedError with a mistake as it stands."""
+    """A task file, which may have short forms. Raises RefusedError with all of its mistakes."""
     try:
         return decode_strictly(body, TaskFile)
-    except RefusedError as as_written:
-        longer, paths = written_out(body)
-        if not paths:
+    except RefusedError:
+        form = form_of(body)
+        if form.mistakes:
+            raise together(form.mistakes) from None
+        if form.body == body:
             raise
-        try:
-            return decode_strictly(longer, TaskFile)
-        except RefusedError as error:
-            if error.path is None or any(error.path.startswith(f"{path}[0]") for path in paths):
-                raise as_written from None
-            raise error from None
+        return decode_strictly(form.body, TaskFile)
 
 
 def _json_of(body: bytes, content_type: str) -> bytes:

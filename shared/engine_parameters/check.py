@@ -10,6 +10,7 @@ from shared.engine_parameters.llamacpp import LLAMACPP
 from shared.engine_parameters.sglang import SGLANG
 from shared.engine_parameters.values import bad_parameter, fitting_value
 from shared.engine_parameters.vllm import VLLM
+from shared.errors import Mistakes
 from shared.near_words import did_you_mean
 
 PARAMETER_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -19,14 +20,17 @@ EVERYTHING: Final = "*"
 
 
 def check_parameters(engine: str, rules: EngineRules, parameters: Mapping[str, Any]) -> None:
-    """Raises RefusedError for the first parameter that the engine would not be given, by path."""
+    """Raises RefusedError with every parameter that the engine would not be given, by path."""
     given: set[str] = set()
+    mistakes = Mistakes()
     for spelling, value in parameters.items():
-        flag = flag_named(rules, spelling)
-        if flag in given:
-            raise bad_parameter(spelling, f"{spelling!r} is given twice, in two spellings")
-        given.add(flag)
-        checked_value(engine, rules, spelling, flag, value)
+        with mistakes.collected():
+            flag = flag_named(rules, spelling)
+            if flag in given:
+                raise bad_parameter(spelling, f"{spelling!r} is given twice, in two spellings")
+            given.add(flag)
+            checked_value(engine, rules, spelling, flag, value)
+    mistakes.refuse()
 
 
 def takes(rules: EngineRules, flag: str) -> bool:

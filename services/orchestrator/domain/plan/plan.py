@@ -1,7 +1,7 @@
 """What a task becomes in this installation, and what the installation lacks for it."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct, json
@@ -53,7 +53,7 @@ from services.orchestrator.domain.plan.memory_rule import (
     estimate_memory,
     tokens_of_request,
 )
-from services.orchestrator.domain.plan.quality import altering_axes, quality_probe
+from services.orchestrator.domain.plan.plan_notes import plan_notes
 from services.orchestrator.domain.plan.requirements_check import Missing, missing_nodes
 from services.orchestrator.domain.plan.sizing import (
     is_estimated,
@@ -63,17 +63,15 @@ from services.orchestrator.domain.plan.sizing import (
 )
 from services.orchestrator.domain.plan.tools import ToolChoice, choose_tool
 from services.orchestrator.domain.presets.blocks import quantization_named, without_presets
-from services.orchestrator.domain.search.front_trust import MOST_MEMBERS
 from services.orchestrator.domain.search.notes import search_notes
 from services.orchestrator.domain.search.prior import Prior
 from services.orchestrator.domain.search.propose import Search, search_of
 from services.orchestrator.domain.search.space import Space, space_of
-from services.orchestrator.domain.search.trust import MOST_CHECKS
 from shared.accelerator_rules.cluster_parts import ClusterPart
 from shared.accelerator_rules.cuda_versions import CudaVersion
 from shared.accelerator_rules.preflight import Preflight, preflight
 from shared.engine_parameters.check import takes
-from shared.errors import RefusedError
+from shared.errors import Mistakes, RefusedError
 from shared.near_words import did_you_mean
 
 # A tag as image references spell it: docs.docker.com/reference/cli/docker/image/tag
@@ -224,10 +222,25 @@ def make_planner(
     task: TaskFile, offers: Sequence[Offer], cuda_rules: CudaRules = CudaRules.STRICT
 ) -> Planner:
     """Raises RefusedError for what no installation could run."""
-    objective_check.refuse_excessive(task.benchmark)
-    _refuse_bad_tag(task.runtime_image_tag)
-    refuse_bad_benchmark(task)
-    objective_check.refuse_bad_objectives(task.optimization)
+    check_task(task)
+    return _planner_of(task, offers, cuda_rules)
+
+
+def check_task(task: TaskFile) -> None:
+    """Raise RefusedError with everything in the task that no installation could run."""
+    mistakes = Mistakes()
+    with mistakes.collected():
+        objective_check.refuse_excessive(task.benchmark)
+    with mistakes.collected():
+        _refuse_bad_tag(task.runtime_image_tag)
+    with mistakes.collected():
+        refuse_bad_benchmark(task)
+    with mistakes.collected():
+        objective_check.refuse_bad_objectives(task.optimization)
+    mistakes.refuse()
+
+
+def _planner_of(task: TaskFile, offers: Sequence[Offer], cuda_rules: CudaRules) -> Planner:
     known = known_engines(offers)
     mode = mode_of(task, known)
     kubernetes = kubernetes_spec(task, mode, known)
@@ -266,8 +279,17 @@ def make_planner(
 def make_plan(
     task: TaskFile, offers: Sequence[Offer], cuda_rules: CudaRules = CudaRules.STRICT
 ) -> Plan:
-    """Expand the task. Raises RefusedError for what no installation could run."""
-    planner = make_planner(task, offers, cuda_rules)
+    """Expand the task. Raises RefusedError with everything that no installation could run."""
+    mistakes = Mistakes()
+    with mistakes.collected():
+        check_task(task)
+    with mistakes.collected():
+        return _plan_of(task, _planner_of(task, offers, cuda_rules), mistakes)
+    raise mistakes.refusal()
+
+
+def _plan_of(task: TaskFile, planner: Planner, mistakes: Mistakes) -> Plan:
+    """Raise RefusedError with these mistakes, and those of the configurations."""
     search = make_search(task)
     # Of a search every single value is checked here, and a configuration when it is proposed.
     grid = expand(task) if search is None else _single_values(search.space)
@@ -275,11 +297,13 @@ def make_plan(
     unknown: dict[Missing, None] = {}
     notes: dict[str, None] = {}
     for ordinal, point in enumerate(grid.points, start=1):
-        planned, lacking, said = planner.experiment(ordinal, point)
-        experiments.append(planned)
-        unknown |= dict.fromkeys(lacking)
-        notes |= dict.fromkeys(said)
-    notes_of_task = _notes(task, planner.mode, grid.total, grid.cut, planner.choice.note)
+        with mistakes.collected():
+            planned, lacking, said = planner.experiment(ordinal, point)
+            experiments.append(planned)
+            unknown |= dict.fromkeys(lacking)
+            notes |= dict.fromkeys(said)
+    mistakes.refuse()
+    notes_of_task = plan_notes(task, planner.mode, grid.total, grid.cut, planner.choice.note)
     return Plan(
         mode=planner.mode,
         benchmark_tool=planner.choice.tool,
@@ -350,36 +374,3 @@ def _engine(
             path="$.base_runtime",
         )
     return task.base_runtime
-
-
-def _notes(
-    task: TaskFile, mode: DeploymentMode, total: int, cut: int, choice: str
-) -> Iterator[str]:
-    if task.deployment_mode is None:
-        yield f"deployment_mode is not given; '{mode.value}' follows from the rest of the task"
-    if cut:
-        yield f"max_iterations cuts the grid: {total - cut} of {total} configurations are run"
-    search = task.optimization
-    is_drawn = search.n_initial_random is not None or search.seed is not None
-    if is_drawn and search.strategy is Strategy.GRID_SEARCH:
-        yield "n_initial_random and seed have no meaning for a grid, which draws nothing"
-    yield from objective_check.objective_notes(search)
-    if search.is_trust_asked:
-        checks = MOST_CHECKS + (MOST_MEMBERS if len(search.goals) > 1 else 0)
-        yield (
-            f"trust: {checks} further runs, or half as many as there are configurations, may "
-            "tell the winner from chance"
-        )
-    if task.runtime_image_tag is not None and mode is DeploymentMode.PROCESS:
-        yield "runtime_image_tag is not used in mode 'process', which starts no image"
-    for name in ("cluster", "resource", "resource_amounts") if mode not in CLUSTER_MODES else ():
-        if getattr(task.gpus, name, None):
-            yield f"gpus.{name} is not used in mode '{mode.value}', which runs in no cluster"
-    altering = altering_axes(task)
-    if quality_probe(task) is not None and altering:
-        yield (
-            f"quality: {', '.join(altering)} may change answers, so each experiment's are compared "
-            "with the first one's (benchmark.quality)"
-        )
-    if choice:
-        yield choice

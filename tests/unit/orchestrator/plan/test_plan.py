@@ -15,7 +15,7 @@ from services.orchestrator.domain.plan.executor_offers import Offer
 from services.orchestrator.domain.plan.plan import Plan, make_plan, refuse_missing
 from services.orchestrator.domain.search.front_trust import MOST_MEMBERS
 from services.orchestrator.domain.search.trust import MOST_CHECKS
-from shared.errors import RefusedError
+from shared.errors import MISTAKES, RefusedError
 from tests.support.worlds.orchestrator_records import ENGINE_RULES, OFFERS, make_file, make_offer
 
 
@@ -743,3 +743,33 @@ def test_goodput_without_a_time_to_meet_is_refused(constraints: str) -> None:
         plan(optimization={"objective": "maximize_goodput", "constraints": constraints})
 
     assert refused.value.path == "$.optimization.constraints"
+
+
+def test_all_mistakes_of_a_task_are_told_at_once() -> None:
+    task = make_file(
+        base_runtime="vllm",
+        deployment_mode="docker",
+        runtime_image_tag="a b",
+        parameters={"tensor-paralel-size": [1, 2], "max-num-sequences": [8], "block-size": [16]},
+        optimization={"constraints": "ttft:p99<300", "objective": "maximize_throughput"},
+    )
+
+    with pytest.raises(RefusedError) as refused:
+        make_plan(task, (make_offer(),))
+
+    found = {each["path"]: each["message"] for each in refused.value.details[MISTAKES]}
+    assert list(found) == [
+        *("$.runtime_image_tag", "$.optimization.constraints"),
+        *("$.parameters.tensor-paralel-size", "$.parameters.max-num-sequences"),
+    ]
+    assert "did you mean 'tensor-parallel-size'?" in found["$.parameters.tensor-paralel-size"]
+    assert refused.value.path == "$.runtime_image_tag"
+
+
+def test_a_mistake_of_many_configurations_is_told_once() -> None:
+    task = make_file(parameters={"slots": [1, 2, 3], "nope": [1, 2]})
+
+    with pytest.raises(RefusedError, match="no parameter 'nope'") as refused:
+        make_plan(task, OFFERS)
+
+    assert refused.value.details == {}
