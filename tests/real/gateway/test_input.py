@@ -222,7 +222,9 @@ SAYS = {
     ),
     "after the calendar": "expected a time from 1970 to 9000, got 9999-12-31T23:59:59-23:59",
     "no time": "expected a time such as 2026-01-31T12:00:00Z",
-    "parameter name": "expected 1 to 64 letters, digits, - and _, the first a letter, as a key, got 'a b'",
+    "parameter name": (
+        "expected 1 to 64 letters, digits, - and _, the first a letter, as a key, got 'a b'"
+    ),
 }
 
 
