@@ -3786,6 +3786,23 @@ export interface PhaseTiming {
 /** `pack` fills the fullest node that fits, `spread` takes the emptiest. */
 export type Placement = "pack" | "spread";
 
+/**
+ * What a plan costs at most on the cheapest, and on the dearest, of the GPU models that it may
+ * take.
+ */
+export interface PlanCost {
+  least: number;
+  most: number;
+  currency: string;
+}
+
+/** When the largest experiment would have its GPUs; `expected_at` null: now, or not known. */
+export interface PlanStart {
+  is_now: boolean;
+  expected_at: string | null;
+  message: string;
+}
+
 /** One configuration with the GPUs it asks for, and what was known before it takes any. */
 export interface PlannedExperiment {
   type: "orchestrator.planned_experiment";
@@ -5538,7 +5555,8 @@ export interface TaskPaused {
  *
  * A search has no `experiments` yet; it tries `experiments_at_most`, of which `samples` have every
  * different request. `benchmark_tool` would measure every experiment; null if no node could run the
- * task.
+ * task. `gpu_hours_at_most` are those of every experiment to its time limit, within the budget.
+ * `cost_at_most` null: its GPUs have no price; that and `start` are the gateway's.
  */
 export interface TaskPlan {
   type: "orchestrator.task_plan";
@@ -5553,6 +5571,9 @@ export interface TaskPlan {
   benchmark_tool: BenchmarkTool | null;
   experiments_at_most: number;
   samples: PlannedExperiment[];
+  gpu_hours_at_most: number | null;
+  cost_at_most: PlanCost | null;
+  start: PlanStart | null;
 }
 
 /**

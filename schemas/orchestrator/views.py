@@ -106,12 +106,31 @@ class PlannedExperiment(View, frozen=True, kw_only=True, tag="orchestrator.plann
     memory_estimate: MemoryEstimate | None = None
 
 
+class PlanCost(Struct, frozen=True, kw_only=True):
+    """What a plan costs at most on the cheapest, and on the dearest, of the GPU models that it may
+    take.
+    """
+
+    least: float
+    most: float
+    currency: str
+
+
+class PlanStart(Struct, frozen=True, kw_only=True):
+    """When the largest experiment would have its GPUs; `expected_at` None: now, or not known."""
+
+    is_now: bool
+    expected_at: UtcDatetime | None = None
+    message: str = ""
+
+
 class TaskPlan(View, frozen=True, kw_only=True, tag="orchestrator.task_plan"):
     """A task's expansion. `missing` is what this installation lacks to run it; empty if nothing.
 
     A search has no `experiments` yet; it tries `experiments_at_most`, of which `samples` have every
     different request. `benchmark_tool` would measure every experiment; None if no node could run
-    the task.
+    the task. `gpu_hours_at_most` are those of every experiment to its time limit, within the
+    budget. `cost_at_most` None: its GPUs have no price; that and `start` are the gateway's.
     """
 
     mode: DeploymentMode
@@ -125,6 +144,9 @@ class TaskPlan(View, frozen=True, kw_only=True, tag="orchestrator.task_plan"):
     benchmark_tool: BenchmarkTool | None = None
     experiments_at_most: Count = 0
     samples: tuple[PlannedExperiment, ...] = ()
+    gpu_hours_at_most: float | None = None
+    cost_at_most: PlanCost | None = None
+    start: PlanStart | None = None
 
 
 class TaskSpending(Struct, frozen=True, kw_only=True):

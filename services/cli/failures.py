@@ -10,7 +10,7 @@ import msgspec
 from schemas.errors import EXIT_CODE, HTTP_STATUS, ErrorCode
 from schemas.gateway.problem import Problem
 from shared.client.errors import ApiError, PlatformUnreachable
-from shared.errors import RefusedError, StewardError, UnavailableError
+from shared.errors import MISTAKES, RefusedError, StewardError, UnavailableError
 from shared.near_words import did_you_mean
 
 LEASE_LOST_EXIT_CODE: Final = 75
@@ -55,11 +55,15 @@ def problem_of(error: StewardError | OSError) -> Problem:
         detail=f"{error}{hint}",
         code=code.value,
         path=path,
+        details=error.details if isinstance(error, RefusedError) else {},
     )
 
 
 def sentence(problem: Problem) -> str:
-    """What is wrong, where, and what to do about it."""
+    """What is wrong, where, and what to do about it; several mistakes in a line each."""
+    if mistakes := problem.details.get(MISTAKES):
+        lines = [f"  {each['path']}: {each['message']}" for each in mistakes]
+        return "\n".join([f"{len(mistakes)} mistakes:", *lines])
     path = problem.path or ""
     where = f" (at {path})" if path.startswith("$") and path not in problem.detail else ""
     hint = None if "`gpusteward " in problem.detail else _HINTS.get(ErrorCode(problem.code))

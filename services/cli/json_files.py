@@ -17,6 +17,12 @@ def read_json(file: BinaryIO) -> bytes:
     document = file.read()
     is_stdin = file.name == "<stdin>"
     name = "standard input" if is_stdin else file.name
+    if name.endswith(".toml"):
+        raise CommandFailed(
+            ErrorCode.BAD_REQUEST,
+            f"{name}: a TOML file, and a task is JSON or YAML; a fleet goes to"
+            f" `gpusteward up --fleet {name}`",
+        )
     if name.endswith((".yaml", ".yml")) or (is_stdin and document.strip()[:1] not in {b"", b"{"}):
         document = _json_of(document, name)
     try:

@@ -112,7 +112,7 @@ def choose(text: str, known: Sequence[Named], wanted: Iterable[Sort] = tuple(Sor
     if not matching and typed:
         matching = [each for each in known if _has_id_like(each, typed)]
     if not matching or not text:
-        raise _nothing(text, wanted)
+        raise _not_of_task(text, known) or _nothing(text, wanted)
     if len(matching) > 1:
         some = ", ".join(map(_described, matching[:CANDIDATES_SHOWN]))
         among = "among them " if len(matching) > CANDIDATES_SHOWN else ""
@@ -130,6 +130,21 @@ def _has_id_like(each: Named, typed: str) -> bool:
 def _described(each: Named) -> str:
     known = ", ".join(filter(None, (each.name or each.part_of, each.state)))
     return f"{each.sort.value} {short(each.identifier)}" + (f" ({known})" if known else "")
+
+
+def _not_of_task(text: str, known: Sequence[Named]) -> CommandFailed | None:
+    """Return what a task has instead of the experiment `text`; None if there is no such task."""
+    task_name, sign, _ = text.rpartition("#")
+    names = [each.name for each in known if sign and each.part_of == task_name]
+    ordinals = sorted(int(name.rpartition("#")[2]) for name in names)
+    is_task = any(each.sort is Sort.TASK and each.name == task_name for each in known)
+    if not sign or not (ordinals or is_task):
+        return None
+    has = f"experiments {ordinals[0]} to {ordinals[-1]}" if ordinals else "no experiment yet"
+    if len(ordinals) == 1:
+        has = f"experiment {ordinals[0]} alone"
+    message = f"task {task_name} has {has}, found {text!r}; `gpusteward show {task_name}`"
+    return CommandFailed(ErrorCode.NOT_FOUND, message)
 
 
 def _nothing(text: str, wanted: Iterable[Sort]) -> CommandFailed:

@@ -15,7 +15,7 @@ import click
 from schemas.base import TOKEN_PATTERN
 from schemas.gateway.tokens import Role
 from services.cli.completion import complete_nodes
-from shared.client.discovery import TOKEN_VARIABLE, URL_VARIABLE, Address, find_address
+from shared.client.discovery import TOKEN_VARIABLE, URL_VARIABLE, Address, find_address, is_named
 from shared.paths import DataDirectory, default_data_dir
 
 if TYPE_CHECKING:
@@ -38,6 +38,11 @@ class Target:
     def address(self) -> Address:
         """Raises PlatformUnreachable if no platform is known."""
         return find_address(self.url, token=self.token, data_dir=self.data_dir)
+
+    @property
+    def is_explicit(self) -> bool:
+        """Whether a platform is named, by --url or GPUSTEWARD_URL, so that none else is meant."""
+        return is_named(self.url, self.data_dir)
 
     def at(self, api_url: str) -> Address:
         """The platform of our data directory, with the token that it left there for us."""

@@ -37,7 +37,7 @@ from services.gateway.routes.common import (
 from services.gateway.routes.conditional_changes import heed_if_match, provide_expected_revision
 from services.gateway.routes.gpus import checks, gpus, nodes, operations, reservations, scheduler
 from services.gateway.routes.platform import documentation, login, system, tokens, web_page
-from services.gateway.routes.tasks import archives, logs, presets, tasks
+from services.gateway.routes.tasks import archives, logs, presets, tasks, validation
 from services.gateway.settings import GatewaySettings
 from services.gateway.streams import server_sent, sockets
 from shared.host_header import host_names
@@ -67,6 +67,7 @@ PLATFORM: Final = Tag("platform", "Whether the platform works.")
 TOKENS: Final = Tag("tokens", "Who may use the API, and who changed what.")
 SECTIONS: Final = {
     tasks: TASKS,
+    validation: TASKS,
     presets: TASKS,
     archives: TASKS,
     logs: TASKS,

@@ -28,6 +28,7 @@ from services.orchestrator.domain.lifecycle.budget import (
     known_cost,
     seconds_left,
 )
+from services.orchestrator.domain.plan.gpu_hours import gpu_hours_at_most
 from services.orchestrator.domain.plan.memory_rule import memory_terms
 from services.orchestrator.domain.plan.plan import Plan
 from services.orchestrator.domain.plan.sizing import world_size_given
@@ -169,6 +170,7 @@ def plan_view(task: TaskFile, plan: Plan) -> TaskPlan:
             benchmark_tool=plan.benchmark_tool,
             experiments_at_most=plan.experiments_at_most,
             samples=plan.samples[:SHOWN_PLANNED],
+            gpu_hours_at_most=gpu_hours_at_most(task, plan),
         )
     )
 

@@ -57,6 +57,13 @@ def find_address(
     return Address(endpoint.api_url, token, is_supervised=True)
 
 
+def is_named(
+    url: str | None, data_dir: Path | None = None, environ: Mapping[str, str] = os.environ
+) -> bool:
+    """Whether an address is given, as an argument or by GPUSTEWARD_URL."""
+    return bool(url or (environ.get(URL_VARIABLE) if data_dir is None else None))
+
+
 def base_url(text: str) -> str:
     """Return the address that was typed with its scheme. Raises RefusedError for what is none."""
     url = (text if "://" in text else f"http://{text}").rstrip("/")

@@ -52,7 +52,7 @@ async def answering(target: Target) -> Address | None:
     async with StewardClient(address, timeout_seconds=5.0) as client:
         if await client.is_alive():
             return address
-    if target.url or (target.data_dir is None and "GPUSTEWARD_URL" in os.environ):
+    if target.is_explicit:
         raise unreachable(address.url, ConnectionRefusedError())
     return None
 

@@ -12,6 +12,7 @@ from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.views import ReservationView
 from schemas.task.task_file import OptimizationSpec
 from shared.errors import RefusedError
+from shared.gpu.held_gpus import gpus_of
 
 SECONDS_PER_HOUR: Final = 3600.0
 
@@ -59,11 +60,6 @@ class Budget:
         """It has ended, after so much."""
         if subject_id in self._committed:
             self._committed[subject_id] = min(self._committed[subject_id], gpu_seconds)
-
-
-def gpus_of(request: GpuRequest) -> float:
-    """How many GPUs a grant holds; a MIG instance counts as one."""
-    return request.shares if request.shares is not None else float(request.gpus * request.nodes)
 
 
 def gpu_seconds_until(view: ReservationView, end: datetime) -> float:

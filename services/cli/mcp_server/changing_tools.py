@@ -20,7 +20,6 @@ from services.cli.mcp_server.budget import (
     Budget,
     BudgetView,
     gpu_seconds_until,
-    gpus_of,
     longest_gpu_seconds,
 )
 from services.cli.mcp_server.tool import (
@@ -33,6 +32,7 @@ from services.cli.mcp_server.tool import (
 )
 from shared.clock import utcnow
 from shared.errors import RefusedError
+from shared.gpu.held_gpus import gpus_of
 from shared.ids import new_id
 
 CHANGING: Final[dict[str, Tool]] = {}

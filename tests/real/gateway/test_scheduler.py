@@ -22,6 +22,7 @@ from schemas.gateway.views import ClusterDeviceList
 from schemas.gpus.checks import ResourceDefinition
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.orchestrator.views import PlannedExperiment, ValidateTask
+from schemas.results.prices import GetGpuPrices, GpuPrices
 from schemas.scheduler.policy import PolicyOutcome, PolicyTrial, TriedPolicy, TryPolicy
 from schemas.scheduler.reservations import ReservationGranted
 from schemas.scheduler.views import (
@@ -148,6 +149,28 @@ async def test_a_search_is_missing_something_if_no_configuration_can_run(
     status, plan = await api.post("/api/v1/tasks/validate", TASK)
 
     assert (status, plan["missing"]) == (200, missing)
+
+
+async def test_a_plan_has_its_cost_and_when_its_largest_experiment_starts(api: Api) -> None:
+    plan = make_plan(experiments=planned(1, 2), gpu_hours_at_most=3.0)
+    await api.owners.answer(ValidateTask, plan)
+    busy = AvailabilityView(available=False, message="2 GPUs are held")
+    free = AvailabilityView(available=True, message="1 GPU on alpha")
+    await api.owners.answer(
+        GetAvailability, lambda query: busy if query.request.gpus == 2 else free
+    )
+
+    _, unpriced = await api.post("/api/v1/tasks/validate", TASK)
+    await api.owners.answer(GetGpuPrices, GpuPrices(hourly={"h200": 3.5}, currency="EUR"))
+    _, priced = await api.post("/api/v1/tasks/validate", TASK)
+
+    assert unpriced["cost_at_most"] is None
+    assert priced["cost_at_most"] == {"least": 10.5, "most": 10.5, "currency": "EUR"}
+    assert priced["start"] == {
+        "is_now": False,
+        "expected_at": None,
+        "message": "2 GPUs are held",
+    }
 
 
 async def test_a_cluster_told_in_pages_comes_as_one_answer(api: Api) -> None:

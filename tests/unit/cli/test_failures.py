@@ -10,6 +10,7 @@ from schemas.errors import EXIT_CODE, HTTP_STATUS, ErrorCode
 from schemas.gateway.problem import Problem
 from services.cli.failures import CommandFailed, in_plain_words, report, sentence, wants_json
 from shared.client.errors import ApiError, PlatformUnreachable
+from shared.errors import RefusedError
 from tests.support.tables import for_each
 
 
@@ -90,3 +91,17 @@ def test_a_message_with_its_own_command_has_no_second_hint() -> None:
     problem = make_problem(ErrorCode.NOT_FOUND, detail="no preset; `gpusteward preset list`")
 
     assert sentence(problem) == "no preset; `gpusteward preset list`"
+
+
+def test_several_mistakes_have_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    mistakes = [{"path": "$.a", "message": "it is so"}, {"path": "$.b", "message": "so too"}]
+    refused = RefusedError(
+        ErrorCode.BAD_REQUEST, "it is so", path="$.a", details={"mistakes": mistakes}
+    )
+
+    report(refused, ["validate", "x.json"])
+    report(refused, ["validate", "x.json", "--json"])
+
+    shown, document = capsys.readouterr().err.split("\n{")
+    assert shown == "gpusteward: 2 mistakes:\n  $.a: it is so\n  $.b: so too"
+    assert msgspec.json.decode("{" + document)["details"] == {"mistakes": mistakes}

@@ -86,3 +86,8 @@ def test_a_mistake_in_yaml_is_told_by_its_place(content: bytes, want: str) -> No
 
 def test_what_is_json_is_handed_on_as_it_is_written() -> None:
     assert read_json(file_of(b'{"a": 1}\n')) == b'{"a": 1}\n'
+
+
+def test_a_fleet_is_told_from_a_task_by_its_name() -> None:
+    with pytest.raises(CommandFailed, match=r"a TOML file, .*; a fleet goes to `gpusteward up"):
+        read_json(file_of(b"[attributes]\n", "fleet.toml"))

@@ -91,3 +91,22 @@ def test_an_ambiguous_name_is_refused_with_the_candidates_and_their_state() -> N
         f"'tuning' names 2 things: experiment {short(SECOND.experiment_id)} (tuning#2, running),"
         f" experiment {short(also.experiment_id)} (tuning#3, waiting)"
     )
+
+
+@pytest.mark.parametrize(
+    ("known", "says"),
+    [
+        ([named(TUNING), named(FIRST), named(SECOND)], "task tuning has experiments 1 to 2, found"),
+        ([named(FIRST), named(SECOND)], "task tuning has experiments 1 to 2, found"),
+        ([named(TUNING), named(SECOND)], "task tuning has experiment 2 alone, found"),
+        ([named(TUNING)], "task tuning has no experiment yet, found 'tuning#9'"),
+        ([], "no task or experiment or reservation has a name"),
+    ],
+)
+def test_an_experiment_that_a_task_has_not_is_told_by_those_that_it_has(
+    known: list[Named], says: str
+) -> None:
+    with pytest.raises(CommandFailed, match=says) as seen:
+        choose("tuning#9", known)
+
+    assert seen.value.code is ErrorCode.NOT_FOUND

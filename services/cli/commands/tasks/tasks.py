@@ -16,6 +16,7 @@ from schemas.scheduler.views import ReservationView
 from services.cli import interruption
 from services.cli.completion import complete_ids
 from services.cli.display.output import print_json, print_table, wide_option
+from services.cli.display.plan_text import forecast_lines
 from services.cli.display.tables import plan_count_text, plan_table
 from services.cli.display.task_progress import experiments_text
 from services.cli.endings import (
@@ -36,6 +37,7 @@ from services.cli.model_studies import (
     studies_table,
 )
 from services.cli.options import Target, confirm, reading, with_target
+from shared.client.errors import PlatformUnreachable
 from shared.errors import StewardError
 
 if TYPE_CHECKING:
@@ -82,10 +84,17 @@ def submit(target: Target, file: BinaryIO, constraints: str | None) -> None:
 def validate(target: Target, file: BinaryIO, constraints: str | None) -> None:
     """Show what a task FILE, JSON or YAML, would become; `-` is standard input.
 
-    Nothing is stored. Ends with 0 only if the task can run here.
+    Nothing is stored. Ends with 0 only if the task can run here. Where no platform runs, the file's
+    form alone is checked.
     """
     document = _constrained(read_json(file), constraints)
-    plan = target.ask(lambda client: client.validate_task(document))
+    try:
+        plan = target.ask(lambda client: client.validate_task(document))
+    except PlatformUnreachable as unreachable:
+        if target.is_explicit:
+            raise
+        _show_form(document, str(unreachable), as_json=target.as_json)
+        return
     if target.as_json:
         print_json(plan)
         leave(EXIT_CODE[ErrorCode.UNSUPPORTED] if plan.missing else 0)
@@ -95,8 +104,8 @@ def validate(target: Target, file: BinaryIO, constraints: str | None) -> None:
     )
     if plan.experiments:
         print_table(plan_table(plan))
-    for note in plan.notes:
-        click.echo(note)
+    for line in (*forecast_lines(plan), *plan.notes):
+        click.echo(line)
     for lack in plan.missing:
         click.echo(f"missing here: {lack}")
     if plan.missing:
@@ -204,6 +213,24 @@ def run(
     )
 
 
+def _show_form(document: bytes, why_alone: str, *, as_json: bool) -> None:
+    """Print that a file has no mistake, as far as can be seen here. Raises RefusedError."""
+    from services.cli.form_check import check_form
+
+    found = check_form(document)
+    unknown = ["executors", "GPUs", "cost", "start", *found.unknown]
+    if as_json:
+        print_json({"mistakes": [], "asked_platform": False, "unknown": unknown})
+        return
+    spec = found.task.optimization
+    click.echo(
+        f"{found.task.base_runtime}, {spec.strategy.value}, {spec.objective.value}:"
+        " the file has no mistake that shows without a platform"
+    )
+    click.echo(f"no platform was asked ({why_alone}), so this is not known: {', '.join(unknown)}")
+    click.echo("`gpusteward up` starts one; `gpusteward up --simulate` needs no GPU")
+
+
 def _constrained(document: bytes, constraints: str | None) -> bytes:
     """The task with these constraints in place of its own."""
     if constraints is None:
@@ -219,9 +246,12 @@ async def _run(
     target: Target, document: bytes, *, simulate: bool, keep: bool, each_model: bool
 ) -> int:
     from services.cli.follow import follow_to_end
-    from services.cli.local_platform.background import platform
+    from services.cli.form_check import check_form
+    from services.cli.local_platform.background import answering, platform
     from shared.client.http import StewardClient
 
+    if await answering(target) is None:
+        check_form(document)  # before a platform is started in vain
     async with (
         platform(target, simulate=simulate, keep=keep) as running,
         StewardClient(running.address, patience_seconds=PATIENCE_SECONDS) as client,

@@ -3,10 +3,8 @@
 from typing import Annotated, Final
 from uuid import UUID
 
-import msgspec
 from litestar import Response
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
-from msgspec.structs import replace
 
 from schemas.base import Query
 from schemas.errors import Accepted, ErrorCode
@@ -26,20 +24,15 @@ from schemas.orchestrator.views import (
     GetTask,
     ListExperiments,
     ListTasks,
-    PlannedExperiment,
     TaskList,
-    TaskPlan,
     TaskView,
-    ValidateTask,
 )
 from schemas.results.measurements import SummaryList
-from schemas.scheduler.views import AvailabilityView, GetAvailability
 from schemas.task.task_file import TaskFile
 from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
 from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
-    UNAUDITED,
     AnyPageSize,
     Caller,
     Cursor,
@@ -97,38 +90,6 @@ async def submit_task(
     await gateway.send(command)
     view = await gateway.bus.query(GetTask(task_id=task_id), TaskView)
     return Response(view, status_code=201, headers={"Location": f"/api/v1/tasks/{task_id}"})
-
-
-@post("/tasks/validate", opt=UNAUDITED, status_code=200, dto=StrictBody[TaskFile])
-async def validate_task(
-    data: JSONBody[TaskFile],
-    gateway: TheGateway,
-    identity: Caller,
-    namespace: InNamespace = None,
-) -> TaskPlan:
-    """What a task would become here, and what is missing for it; nothing is stored.
-
-    The body may be YAML, with `Content-Type: application/yaml`.
-    """
-    namespace = identity.namespace_to_read(namespace) or identity.namespace
-    plan = await gateway.bus.query(ValidateTask(task=data, namespace=namespace), TaskPlan)
-    if plan.missing:
-        return plan
-    planned = plan.experiments or plan.samples
-    first_of = {msgspec.json.encode(each.request): each for each in reversed(planned)}
-    refused = {}
-    for each in sorted(first_of.values(), key=lambda each: each.ordinal):
-        view = await gateway.bus.query(GetAvailability(request=each.request), AvailabilityView)
-        if view.impossible:
-            refused[each.ordinal] = f"{view.message}{_memory_terms(each)}"
-    if plan.experiments:
-        missing = [f"experiment {ordinal}: {message}" for ordinal, message in refused.items()]
-        return replace(plan, missing=tuple(missing))
-    # A search goes on to what is possible, if anything is.
-    if len(refused) < len(first_of):
-        return plan
-    missing = [f"every configuration: {message}" for message in dict.fromkeys(refused.values())]
-    return replace(plan, missing=tuple(missing))
 
 
 @get("/tasks")
@@ -334,13 +295,6 @@ async def get_experiment(
             return imported
         raise RefusedError(ErrorCode.NOT_FOUND, f"no experiment {experiment_id}")
     return await joined(gateway, view, identity)
-
-
-def _memory_terms(planned: PlannedExperiment) -> str:
-    estimate = planned.memory_estimate
-    if estimate is None or not estimate.terms:
-        return ""
-    return f" (memory of each GPU, a rule of thumb: {estimate.terms})"
 
 
 async def _delete(

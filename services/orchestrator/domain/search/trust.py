@@ -81,6 +81,12 @@ def next_checks(objective: Objective, past: Sequence[Past], most: int) -> list[C
     return _replays(objective, past, configurations)[:most]
 
 
+def checks_at_most(configurations: int, goals: int) -> int:
+    """Return how many runs `next_checks` may add, beside those in place of disturbed ones."""
+    members = MOST_MEMBERS if goals > 1 else 0
+    return max(FEWEST_REPEATS, configurations // 2) + members + REPLAYS
+
+
 def verdict(
     objective: Objective,
     past: Sequence[Past],

@@ -13,12 +13,12 @@ from schemas.task.task_file import OptimizationSpec
 from services.cli.mcp_server.budget import (
     Budget,
     gpu_seconds_until,
-    gpus_of,
     longest_gpu_seconds,
 )
 from services.cli.mcp_server.changing_tools import Reserve, requested
 from services.cli.mcp_server.tools import TOOLS
 from shared.errors import RefusedError
+from shared.gpu.held_gpus import gpus_of
 from tests.support.tables import for_each
 from tests.support.worlds.gateway_views import NOW, make_reservation
 

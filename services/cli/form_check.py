@@ -1,0 +1,101 @@
+"""A task file checked without a platform: its form, and the flags of engines that we know."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from schemas.errors import ErrorCode
+from schemas.task.parameters import ContinuousRange, IntegerRange
+from schemas.task.task_file import TaskFile
+from services.cli.task_templates import FLAGS
+from shared.benchmarks.verdicts.constraints import parse_constraints
+from shared.engine_parameters.allow_list import AllowList, fitting
+from shared.engine_parameters.check import ALLOW_LISTS
+from shared.errors import Mistakes, RefusedError, together
+from shared.gpu.sizing import degree_named
+from shared.near_words import nearest
+from shared.task_files.configurations import check_configurations
+from shared.task_files.form import form_of
+
+ENGINES: Final = tuple(sorted(FLAGS))  # what every platform knows; an operator may have others
+
+
+class FormCheck(Struct, frozen=True, kw_only=True):
+    """A task file without mistakes, and `unknown` names of it that only a platform can judge."""
+
+    task: TaskFile
+    unknown: tuple[str, ...] = ()
+
+
+class _Flag(NamedTuple):
+    """A parameter with the values that a task gives it, and where they stand."""
+
+    name: str
+    values: Sequence[Any]
+    path: str
+
+
+def check_form(document: bytes) -> FormCheck:
+    """Raise RefusedError with every mistake that can be seen without a platform."""
+    form = form_of(document)
+    if form.mistakes:
+        raise together(form.mistakes)
+    task = msgspec.json.decode(form.body, type=TaskFile)
+    mistakes = Mistakes()
+    with mistakes.collected():
+        parse_constraints(task.optimization.constraints)
+    if task.configurations is not None:
+        with mistakes.collected():
+            check_configurations(task.configurations, task.parameters)
+    engine = task.base_runtime
+    with mistakes.collected():
+        _refuse_misspelt(engine, ENGINES, "$.base_runtime", "is no engine that is known here")
+    unknown = [] if engine in ENGINES else [f"engine {engine}"]
+    listed = next((each for each in ALLOW_LISTS.values() if each.engine == engine), None)
+    for flag in _flags(task) if listed is not None else ():
+        with mistakes.collected():
+            if listed is not None and not _is_checked(listed, flag):
+                unknown.append(f"flag {flag.name}")
+    mistakes.refuse()
+    return FormCheck(task=task, unknown=tuple(dict.fromkeys(unknown)))
+
+
+def _flags(task: TaskFile) -> Iterator[_Flag]:
+    for name, given in task.parameters.items():
+        values: Sequence[Any] = ()
+        if not isinstance(given, IntegerRange | ContinuousRange):
+            values = given if isinstance(given, tuple) else given.values
+        yield _Flag(name, values, f"$.parameters.{name}")
+    for place, row in enumerate(task.configurations or ()):
+        for name, value in row.items():
+            yield _Flag(name, (value,), f"$.configurations[{place}].{name}")
+
+
+def _is_checked(listed: AllowList, flag: _Flag) -> bool:
+    """Raise RefusedError for a misspelt flag, or a value that does not fit; return False for a flag
+    that is not listed, which an operator may allow.
+    """
+    if degree_named(flag.name) is not None:
+        return True
+    hyphenated = flag.name.replace("_", "-")
+    form = listed.form_of(hyphenated)
+    if form is None:
+        what = f"is no flag of {listed.engine} {listed.version} that is known here"
+        _refuse_misspelt(hyphenated, listed.forms, flag.path, what)
+        return False
+    for value in flag.values:
+        try:
+            if value is not None:
+                fitting(form, flag.name, value)
+        except RefusedError as error:
+            raise RefusedError(error.code, error.message, path=flag.path) from None
+    return True
+
+
+def _refuse_misspelt(word: str, known: Iterable[str], path: str, what: str) -> None:
+    meant = nearest(word, known)
+    if meant is not None and meant != word:
+        message = f"{word!r} {what}; did you mean {meant!r}?"
+        raise RefusedError(ErrorCode.BAD_REQUEST, message, path=path)
