@@ -130,7 +130,7 @@ $(STAMPS)/node: requirements-web.lock $(STAMPS)/bootstrap
 
 $(STAMPS)/web: $(WEB)/package-lock.json $(STAMPS)/node
 	@echo "installing the packages of the web page"
-	@$(NPM) ci --silent --no-audit --no-fund
+	@$(NPM) ci --loglevel error --no-audit --no-fund >/dev/null
 	@touch "$@"
 
 $(WEB)/dist/index.html: $(STAMPS)/web $(wildcard $(WEB)/*.* $(WEB)/public/*) $(shell find $(WEB)/src -type f) docs/glossary.md schemas/exported/messages.ts
