@@ -67,11 +67,9 @@ def checked_value(engine: str, rules: EngineRules, spelling: str, flag: str, val
     if flag in rules.allowed or EVERYTHING in rules.allowed:
         return value
     if rules.is_closed:
-        known = ", ".join(each.name for each in rules.parameters)
-        meant = did_you_mean(flag, [each.name for each in rules.parameters])
-        raise bad_parameter(
-            spelling, f"{engine} has no parameter {spelling!r}{meant}; known: {known}"
-        )
+        known = [each.name for each in rules.parameters]
+        meant = did_you_mean(flag, known) or f"; known: {', '.join(known)}"
+        raise bad_parameter(spelling, f"{engine} has no parameter {spelling!r}{meant}")
     if rules.allow_list is None:
         return value
     # An executor of another release may name a list that is not known here; it checks by itself.

@@ -55,6 +55,8 @@ COMMANDS = (
     ("look around", "nodes"),
     ("", "gpus"),
     ("what would a task do", "validate {directory}/tune.json"),
+    ("with a model that fits no GPU", "validate {directory}/large.json"),
+    ("without a platform", "validate --data-dir {directory}/none {directory}/large.json"),
     ("what is wrong with it", "validate {directory}/broken.json"),
     ("", "submit {directory}/unknown-field.json"),
     ("hand it in, twice by mistake", "submit {directory}/tune.json"),
@@ -160,6 +162,7 @@ def hour() -> Iterator[Hour]:
             environment={"GPUSTEWARD_EXECUTOR_DOCKER_HOST": "unix:///nowhere/docker.sock"},
         )
         (directory / "tune.json").write_text(json.dumps(TASK))
+        (directory / "large.json").write_text(json.dumps({**TASK, "model": "org/m-405b"}))
         (directory / "broken.json").write_text(BROKEN_TASK)
         (directory / "unknown-field.json").write_text(UNKNOWN_FIELD)
         try:

@@ -34,6 +34,17 @@ CHANGES: Final[dict[str, tuple[str, Any]]] = {
     "slo": ("slo", {"ttft": {"p99": "fast"}}),
     "preset": ("presets", ["nosuch"]),
     "node": ("gpus", {"nodes": ["gpu-99"]}),
+    "flags": ("parameters", {"tpot-secnds": [0.1], "slot": [1], "slots": "many"}),
+    "several": (
+        "optimization",
+        {"strategi": "auto", "objective": "min_latency", "max_parallel": "2"},
+    ),
+    "constraints": ("optimization.constraints", "ttft:p99<300"),
+    "no-rows": ("configurations", []),
+    "rows": ("configurations", [{"slots": 1}, {"slots": 2, "ttft-seconds": 0.1}]),
+    "row-of-lists": ("configurations", [{"slots": [1, 2]}]),
+    "row-beside": ("configurations", [{"tpot_seconds": 0.1}]),
+    "row-flag": ("configurations", [{"slot": 1}, {"slot": 2}]),
 }
 FILES: Final[dict[str, bytes]] = {
     "broken.json": b'{\n "task_name": "x",\n}',
@@ -48,6 +59,10 @@ LINES: Final = (
     *(f"submit {{directory}}/{name}.json" for name in CHANGES),
     "validate {directory}/nosuch.json",
     "run {directory}/fleet.toml",
+    # Where no platform runs.
+    "validate --data-dir {directory}/none {directory}/several.json",
+    "run --data-dir {directory}/none {directory}/rows.json",
+    "validate --url 127.0.0.1:1 {directory}/rows.json",
     "show first-hour#9",
     "show nosuch",
     "logs nosuch",

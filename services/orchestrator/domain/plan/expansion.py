@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from msgspec import Struct
@@ -11,13 +12,15 @@ from schemas.base import LARGEST_INTEGER
 from schemas.errors import ErrorCode
 from schemas.task.parameters import (
     Categorical,
+    Choice,
     ContinuousRange,
     IntegerRange,
     ParameterValues,
     Scalar,
+    SomeScalars,
 )
 from schemas.task.task_file import GpuPreferences, ParallelConfig, QuantConfig, TaskFile
-from shared.errors import RefusedError
+from shared.errors import MISTAKES, RefusedError
 from shared.task_files.configurations import check_configurations, meaning_of
 
 LARGEST_TASK: Final = 5000
@@ -120,6 +123,62 @@ def search_axes(task: TaskFile) -> tuple[Axis, ...]:
     )
 
 
+def first_values(task: TaskFile) -> dict[str, Any]:
+    """Return a value of each of the task's parameters, None where its form has none."""
+    own = {
+        name: None if isinstance(values, IntegerRange | ContinuousRange) else listed(values)[0]
+        for name, values in task.parameters.items()
+    }
+    meanings = set(map(meaning_of, own))
+    rows = task.configurations or ()
+    beside = {
+        name: value
+        for row in rows[:1]
+        for name, value in row.items()
+        if meaning_of(name) not in meanings
+    }
+    return beside | own
+
+
+class RowPlaces:
+    """Where in a task's `configurations` stands what a refusal of a parameter is about."""
+
+    def __init__(self, task: TaskFile) -> None:
+        self._rows = task.configurations or ()
+        names = self._rows[0] if self._rows else ()
+        self._names = [name for name in names if name not in task.parameters]
+        self._told: dict[tuple[str, str], str] = {}  # what all rows have is told of the first
+
+    @contextmanager
+    def told(self, point: Point) -> Iterator[None]:
+        """Have a refusal of the configuration name the row that gives what it is about."""
+        try:
+            yield
+        except RefusedError as error:
+            mistakes = [
+                {**each, "path": self._place(point, each["path"], each["message"])}
+                for each in error.details.get(MISTAKES, ())
+            ]
+            raise RefusedError(
+                error.code,
+                error.message,
+                path=self._place(point, error.path, error.message),
+                details={**error.details, MISTAKES: mistakes} if mistakes else error.details,
+            ) from None
+
+    def _place(self, point: Point, path: str | None, message: str) -> str | None:
+        for name in self._names if path is not None else ():
+            if f"{path}.".startswith(f"$.parameters.{name}."):
+                given = point.parameters.items()
+                rows = enumerate(self._rows)
+                number = next((n for n, row in rows if row.items() <= given), 0)
+                below = (path or "").removeprefix("$.parameters.")
+                return self._told.setdefault(
+                    (below, message), f"$.configurations[{number}].{below}"
+                )
+        return path
+
+
 def point_of(chosen: Sequence[tuple[Axis, Any]]) -> Point:
     """The configuration with these values."""
     blocks: dict[str, dict[str, Any]] = {
@@ -153,8 +212,9 @@ def _block_axes(task: TaskFile) -> tuple[Axis, ...]:
 def _search_axis(name: str, values: ParameterValues) -> Axis:
     if not isinstance(values, IntegerRange | ContinuousRange):
         is_categorical = isinstance(values, Categorical)
-        listed = values if isinstance(values, tuple) else values.values
-        return Axis(block="parameters", name=name, values=listed, is_categorical=is_categorical)
+        return Axis(
+            block="parameters", name=name, values=listed(values), is_categorical=is_categorical
+        )
     path = f"$.parameters.{name}"
     _refuse_empty(values, path)
     if isinstance(values, ContinuousRange) and values.log and values.low <= 0:
@@ -220,10 +280,8 @@ def values_of(name: str, values: ParameterValues) -> tuple[Any, ...]:
 
     Raises RefusedError for a range that is not in steps.
     """
-    if isinstance(values, tuple):
-        return values
     if not isinstance(values, IntegerRange | ContinuousRange):
-        return values.values
+        return listed(values)
     path = f"$.parameters.{name}"
     _refuse_empty(values, path)
     if isinstance(values, ContinuousRange):
@@ -240,6 +298,11 @@ def values_of(name: str, values: ParameterValues) -> tuple[Any, ...]:
         message = f"expected at most {MOST_VALUES} values of a parameter, got {len(steps)}"
         raise RefusedError(ErrorCode.BAD_REQUEST, message, path=f"{path}.step")
     return tuple(steps)
+
+
+def listed(values: SomeScalars | Choice | Categorical) -> tuple[Any, ...]:
+    """Return a list of values in whichever form it is written."""
+    return values if isinstance(values, tuple) else values.values
 
 
 def _refuse_empty(values: IntegerRange | ContinuousRange, path: str) -> None:

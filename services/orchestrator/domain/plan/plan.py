@@ -44,7 +44,9 @@ from services.orchestrator.domain.plan.expansion import (
     SM_CLOCK,
     Grid,
     Point,
+    RowPlaces,
     expand,
+    first_values,
     search_axes,
 )
 from services.orchestrator.domain.plan.memory_rule import (
@@ -70,7 +72,7 @@ from services.orchestrator.domain.search.space import Space, space_of
 from shared.accelerator_rules.cluster_parts import ClusterPart
 from shared.accelerator_rules.cuda_versions import CudaVersion
 from shared.accelerator_rules.preflight import Preflight, preflight
-from shared.engine_parameters.check import takes
+from shared.engine_parameters.check import check_parameters, takes
 from shared.errors import Mistakes, RefusedError
 from shared.near_words import did_you_mean
 
@@ -290,14 +292,21 @@ def make_plan(
 
 def _plan_of(task: TaskFile, planner: Planner, mistakes: Mistakes) -> Plan:
     """Raise RefusedError with these mistakes, and those of the configurations."""
-    search = make_search(task)
-    # Of a search every single value is checked here, and a configuration when it is proposed.
-    grid = expand(task) if search is None else _single_values(search.space)
+    try:
+        search = make_search(task)
+        # Of a search every single value is checked here, a configuration when it is proposed.
+        grid = expand(task) if search is None else _single_values(search.space)
+    except RefusedError:
+        # What spans no configurations has flags all the same.
+        with mistakes.collected():
+            check_parameters(planner.engine, planner.rules, first_values(task))
+        raise
+    places = RowPlaces(task)
     experiments: list[PlannedExperiment] = []
     unknown: dict[Missing, None] = {}
     notes: dict[str, None] = {}
     for ordinal, point in enumerate(grid.points, start=1):
-        with mistakes.collected():
+        with mistakes.collected(), places.told(point):
             planned, lacking, said = planner.experiment(ordinal, point)
             experiments.append(planned)
             unknown |= dict.fromkeys(lacking)

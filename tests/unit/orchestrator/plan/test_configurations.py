@@ -18,7 +18,7 @@ from services.orchestrator.domain.search.history import Past, trials_of
 from services.orchestrator.domain.search.propose import Search, propose
 from services.orchestrator.domain.search.stages import Waiting
 from shared.benchmarks.verdicts.ranking import Scored
-from shared.errors import RefusedError
+from shared.errors import MISTAKES, RefusedError
 from tests.support.worlds.orchestrator_records import OFFERS, make_file, make_offer
 
 ROWS: list[dict[str, Any]] = [
@@ -195,3 +195,36 @@ def test_a_stored_task_without_rows_stays_as_it_was() -> None:
     assert msgspec.json.decode(msgspec.json.encode(make_file())).keys() == {
         *("task_name", "deployment_mode", "model", "base_runtime"),
     }
+
+
+def test_a_mistake_of_a_row_is_told_by_the_row() -> None:
+    task = make_file(
+        base_runtime="vllm",
+        deployment_mode="docker",
+        configurations=[{"max-num-seqs": 1, "dtyp": "a"}, {"max-num-seqs": "x", "dtyp": "b"}],
+        parameters={"block-sise": [16]},
+    )
+
+    with pytest.raises(RefusedError) as refused:
+        make_plan(task, (make_offer(),))
+
+    assert [each["path"] for each in refused.value.details[MISTAKES]] == [
+        *("$.configurations[0].dtyp", "$.parameters.block-sise"),
+        "$.configurations[1].max-num-seqs",
+    ]
+
+
+def test_flags_are_checked_where_rows_are_no_list() -> None:
+    task = make_file(
+        base_runtime="vllm",
+        deployment_mode="docker",
+        configurations=[{"max-num-seqs": 1}, {"block-size": 16}],
+        parameters={"dtyp": ["a"], "swap-space": {"type": "integer", "low": 1, "high": 8}},
+    )
+
+    with pytest.raises(RefusedError) as refused:
+        make_plan(task, (make_offer(),))
+
+    assert [each["path"] for each in refused.value.details[MISTAKES]] == [
+        *("$.configurations[1]", "$.parameters.dtyp"),
+    ]
