@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from schemas.errors import ErrorCode
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.orchestrator.views import ExperimentView
 from schemas.scheduler.reservations import HOLDING_STATES, holder_name
@@ -14,6 +15,10 @@ from services.cli.display.output import count_text, first_of
 from services.cli.display.tables import short
 from services.cli.options import confirm
 from services.cli.request_options import user_name
+from shared.client.errors import ApiError
+
+if TYPE_CHECKING:
+    from shared.client.http import StewardClient
 
 RUNNING_STATES: Final = (ExperimentState.STARTING, ExperimentState.RUNNING)
 NAMES_SHOWN: Final = 3
@@ -53,6 +58,16 @@ def experiments_ending(views: Sequence[ExperimentView]) -> str:
         return ""
     names = [f"#{view.ordinal}" for view in sorted(running, key=lambda view: view.ordinal)]
     return f"{count_text(len(running), 'running experiment')}: {first_of(names, NAMES_SHOWN)}"
+
+
+async def own_person(client: "StewardClient") -> str:
+    """Return the person who types, as the platform knows them; empty if it knows none."""
+    try:
+        return (await client.me()).person
+    except ApiError as error:
+        if error.problem.code != ErrorCode.NOT_FOUND:  # a platform of an earlier release
+            raise
+        return ""
 
 
 def is_own(view: ReservationView, person: str) -> bool:

@@ -105,7 +105,6 @@ async def _until_finished(
             progress.experiments = await client.experiments(task_id, monitoring=False)
         if has_changed or loop.time() >= positions_at:
             progress.positions = await _queue_positions(client, progress.experiments)
-            progress.spending = (await client.task(task_id)).spending
             positions_at = loop.time() + POSITIONS_SECONDS
         await show()
         if progress.is_finished:

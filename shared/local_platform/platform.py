@@ -168,9 +168,8 @@ class Platform:
 
     def settings_errors(self) -> list[str]:
         """Return what is wrong in the settings of the services, a sentence each."""
-        return settings_errors(
-            {name: self._own_environment(name) for name in self.options.services}
-        )
+        own = {name: self._own_environment(name) for name in self.options.services}
+        return settings_errors(os.environ, own)
 
     def _service(self, name: str) -> ChildSpec:
         return ChildSpec(

@@ -4,7 +4,6 @@ Each service reads its own at its start; here all of them are read at once, in a
 """
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,15 +16,16 @@ from shared.settings import CommonSettings, SettingsError, load_settings
 CHECK_SECONDS: Final = 30.0
 
 
-def settings_errors(own: Mapping[str, Mapping[str, str]]) -> list[str]:
+def settings_errors(environ: Mapping[str, str], own: Mapping[str, Mapping[str, str]]) -> list[str]:
     """Return what is wrong, a sentence each, in what these services will read.
 
-    `own` has for each service the variables that it gets beside those of this process.
+    `own` has for each service the variables that it gets beside those of `environ`.
     """
+    environments = {name: {**environ, **variables} for name, variables in own.items()}
     answer = subprocess.run(
         [sys.executable, "-m", __name__],
-        input=json.dumps({name: dict(variables) for name, variables in own.items()}),
-        env={**os.environ, "PYTHONPATH": python_path()},
+        input=json.dumps(environments),
+        env={**environ, "PYTHONPATH": python_path()},
         capture_output=True,
         text=True,
         check=False,
@@ -56,12 +56,8 @@ def _errors_of(service: str, environ: Mapping[str, str]) -> list[str]:
 
 def main() -> None:
     """Read the services from standard input, and write what is wrong to standard output."""
-    own: dict[str, dict[str, str]] = json.load(sys.stdin)
-    found = [
-        error
-        for service, variables in own.items()
-        for error in _errors_of(service, {**os.environ, **variables})
-    ]
+    environments: dict[str, dict[str, str]] = json.load(sys.stdin)
+    found = [e for service, environ in environments.items() for e in _errors_of(service, environ)]
     json.dump(list(dict.fromkeys(found)), sys.stdout)
 
 

@@ -36,7 +36,6 @@ class TaskProgress:
     task: TaskView | None = None
     experiments: Sequence[ExperimentView] = ()
     positions: Mapping[UUID, int] = field(default_factory=dict)
-    spending: TaskSpending | None = None
     _progress: dict[UUID, AttemptProgressed] = field(default_factory=dict)
     _gpus: dict[tuple[str, str], GpuView] = field(default_factory=dict)
     _shown: dict[UUID, tuple[str, ...]] = field(default_factory=dict)
@@ -45,6 +44,11 @@ class TaskProgress:
     @property
     def is_finished(self) -> bool:
         return self.task is not None and self.task.state in FINISHED_TASK_STATES
+
+    @property
+    def spending(self) -> TaskSpending | None:
+        """What the task has held as of its last event."""
+        return self.task.spending if self.task is not None else None
 
     @property
     def fraction(self) -> float:

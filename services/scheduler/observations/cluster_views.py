@@ -155,7 +155,11 @@ class ClusterViews:
         if not is_fresh and node.readings_at is not None:
             if now - node.readings_at > timedelta(seconds=READINGS_SECONDS):
                 return STALE
-            is_all = node.readings_source is ReadingsSource.DCGM
+            # An exporter may be told to watch some GPUs alone; from 0 on without a gap, it has all.
+            indices = sorted(gpu.index for gpu in node.readings)
+            is_all = node.readings_source is ReadingsSource.DCGM and indices == list(
+                range(len(indices))
+            )
             return _remembered(view, node.name, node.readings, is_all=is_all)
         if reading is None:
             return NO_METRICS

@@ -1,5 +1,6 @@
 """Settings of all services, read before any of them is started."""
 
+import os
 from pathlib import Path
 
 from shared.local_platform.settings_check import settings_errors
@@ -18,7 +19,7 @@ def test_all_mistakes_are_told_at_once_with_the_nearest_name(tmp_path: Path) -> 
         "gateway": {"GPUSTEWARD_GATEWAY_PORT": "8470"},
     }
 
-    scheduler, telemetry, results = settings_errors(own)
+    scheduler, telemetry, results = settings_errors(os.environ, own)
 
     assert "IDLE_PERCEN; did you mean GPUSTEWARD_SCHEDULER_IDLE_PERCENT?" in scheduler
     assert f"{fleet}: Object contains unknown field `colour`" in telemetry
@@ -26,4 +27,6 @@ def test_all_mistakes_are_told_at_once_with_the_nearest_name(tmp_path: Path) -> 
 
 
 def test_settings_that_can_be_read_have_no_errors() -> None:
-    assert settings_errors({name: {} for name in ("orchestrator", "executor", "results")}) == []
+    own: dict[str, dict[str, str]] = {name: {} for name in ("orchestrator", "executor", "results")}
+
+    assert settings_errors(os.environ, own) == []

@@ -17,7 +17,7 @@ from services.cli.display.output import print_json, print_table, wide_option
 from services.cli.display.placements import pod_lines
 from services.cli.display.slow_reader import say
 from services.cli.display.tables import print_devices, reservation_table, short
-from services.cli.endings import confirm_ending, is_own, reservations_ending, yes_option
+from services.cli.endings import confirm_ending, is_own, own_person, reservations_ending, yes_option
 from services.cli.failures import CommandFailed
 from services.cli.lookup import find_reservation
 from services.cli.option_types import SecondsRange
@@ -121,7 +121,7 @@ def release(target: Target, identifier: str, yes: bool) -> None:
 
     async def look(client: "StewardClient") -> tuple[ReservationView, str]:
         view = await find_reservation(client, identifier)
-        is_mine = is_own(view, (await client.me()).person)
+        is_mine = is_own(view, await own_person(client))
         return view, "" if is_mine else reservations_ending([view])
 
     view, ending = target.ask(look)

@@ -9,13 +9,11 @@ import msgspec
 
 from schemas.errors import ErrorCode
 from schemas.gateway.tokens import Role, TokenRequest, TokenView
-from services.cli import interruption
 from services.cli.display.audit_table import audit_table
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, print_list, table_options, until
 from services.cli.display.tables import short
 from services.cli.failures import CommandFailed
-from services.cli.local_platform.login_address import login_lines
 from services.cli.options import ROLE_HELP, Target, TimeSpan, reading, with_target
 from shared.client.errors import PlatformUnreachable
 from shared.clock import utcnow
@@ -36,6 +34,9 @@ def login(target: Target) -> None:
 
     It is for the token that this command shows; who opens it may do what that token may.
     """
+    from services.cli import interruption
+    from services.cli.local_platform.login_address import login_lines
+
     click.echo(interruption.run(login_lines(target.address()))[0])
 
 

@@ -24,6 +24,7 @@ from services.cli.endings import (
     confirm_ending,
     experiments_ending,
     is_own,
+    own_person,
     reservations_ending,
     yes_option,
 )
@@ -133,7 +134,7 @@ def cancel(target: Target, identifier: str, no_wait: bool, yes: bool) -> None:
             )
             return found, experiments_ending(running)
         if isinstance(found, ReservationView):
-            is_mine = is_own(found, (await client.me()).person)
+            is_mine = is_own(found, await own_person(client))
             return found, "" if is_mine else reservations_ending([found])
         raise CommandFailed(
             ErrorCode.UNSUPPORTED,

@@ -23,6 +23,7 @@ CASE WHEN {_IS_SHARED}
     ELSE {{0}} END
 """
 _LABELS_OF: Final = "SELECT node_id, labels, operator_labels FROM node WHERE node_id = ANY($1)"
+_NODE_IDS: Final = "SELECT node_id FROM node"
 _LABELS: Final = "SELECT labels, operator_labels FROM node WHERE node_id = $1 FOR UPDATE"
 _SET_LABELS: Final = "UPDATE node SET operator_labels = $2 WHERE node_id = $1"
 
@@ -47,7 +48,7 @@ async def labels(
 
 async def no_such_node(connection: Connection, node_id: NodeId) -> RefusedError:
     """Return the refusal of a node that never reported."""
-    rows = await connection.fetch("SELECT node_id FROM node")
+    rows = await connection.fetch(_NODE_IDS)
     message = unknown_node(node_id, (row["node_id"] for row in rows))
     return RefusedError(ErrorCode.NOT_FOUND, message, path="$.node_id")
 
