@@ -23,6 +23,7 @@ from services.cli.lookup import find_reservation
 from services.cli.option_types import SecondsRange
 from services.cli.options import Target, reading, with_target
 from services.cli.request_options import request_options, user_name
+from shared.accelerator_rules.compute_capability import is_amd
 from shared.errors import StewardError
 from shared.ids import new_id
 
@@ -62,7 +63,7 @@ def reserve(
         return
     print_table(reservation_table([view]))
     print_devices(view.devices)
-    for line in (*closeness_lines(view), *pod_lines(view)):
+    for line in (*closeness_lines(view), *pod_lines(view), *use_lines(view)):
         click.echo(line)
     is_mine = requester is None and is_own(view, view.requester)
     way_back = f"release {view.reservation_id}" + ("" if is_mine else " --yes")
@@ -145,6 +146,18 @@ def closeness_lines(view: ReservationView) -> list[str]:
     if view.memory_balance is not None:
         parts.append(f"memory balance {view.memory_balance:.2f}")
     return [", ".join(parts)] if parts else []
+
+
+def use_lines(view: ReservationView) -> list[str]:
+    """Return what a program of one's own is started with on each node; nothing for GPUs that are
+    simulated, or AMD's, which have other numbers in HIP.
+    """
+    real = [d for d in view.devices if not d.simulated and not is_amd(d.name)]
+    nodes = dict.fromkeys(device.node_id for device in real)
+    return [
+        f"on {node_id}: CUDA_VISIBLE_DEVICES={','.join(d.uuid for d in real if d.node_id == node_id)}"
+        for node_id in nodes
+    ]
 
 
 def granted(view: ReservationView) -> ReservationView:

@@ -5,10 +5,13 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
+from schemas.gpus.device_grant import DeviceGrant
 from schemas.gpus.gpu_request import GpuRequest
-from services.cli.commands.gpus.reservations import reserved
+from services.cli.commands.gpus.reservations import reserved, use_lines
 from shared.client.http import StewardClient
+from tests.support.worlds.gateway_views import make_reservation
 
 
 class EndlessQueue:
@@ -41,3 +44,22 @@ async def test_a_request_that_is_given_up_while_it_waits_is_withdrawn() -> None:
         await waiting
     assert len(queue.requested) == 1
     assert queue.cancelled == queue.requested
+
+
+def test_who_reserves_by_hand_is_told_which_gpus_a_program_may_see() -> None:
+    def device(node_id: str, uuid: str, **facts: Any) -> DeviceGrant:
+        return DeviceGrant(**{"node_id": node_id, "uuid": uuid, "index": 0, "name": "H100"} | facts)
+
+    view = replace(
+        make_reservation(),
+        devices=(
+            *(device("alpha", "GPU-a"), device("alpha", "GPU-b"), device("beta", "GPU-c")),
+            device("beta", "GPU-s", simulated=True),
+            device("gamma", "GPU-d", name="AMD Instinct MI300X"),
+        ),
+    )
+
+    assert use_lines(view) == [
+        "on alpha: CUDA_VISIBLE_DEVICES=GPU-a,GPU-b",
+        "on beta: CUDA_VISIBLE_DEVICES=GPU-c",
+    ]
