@@ -84,6 +84,7 @@ COMMANDS = (
     ("", "tasks --state done"),
     ("", "report usage --by persn"),
     ("", "reserve --gpus 1 --for"),
+    ("", "login"),
     ("", "logs nosuch"),
 )
 
@@ -101,6 +102,9 @@ REQUESTS: tuple[tuple[str, str, str, Any], ...] = (
     ("mistakes", "GET", "/api/v1/gpus?nod=alpha", None),
     ("", "GET", "/api/v1/tasks?state=done", None),
     ("", "GET", "/api/v1/tasks/nosuch", None),
+    ("", "GET", "/api/v1/reports/gpu-time?by=persn", None),
+    ("", "POST", "/api/v1/reservations", {"requester": "a\nb"}),
+    ("", "POST", "/api/v1/login", {"code": "used"}),
     ("", "POST", "/api/v1/reservations", {"request": {"gpus": "none"}}),
     ("", "GET", "/api/v2/tasks", None),
 )
@@ -119,6 +123,7 @@ _VARYING = (
     (re.compile(r"\b\d+(\.\d+)?( ?(?:ms|s|m|h|MB|W|Wh|%))(?!\w)"), r"#\2"),
     (re.compile(r"\b(?!127\.0)\d+\.\d+(?!\.)\b"), "#"),
     (re.compile(r"\b\d+/\d+/\d+\b"), "#/#/#"),
+    (re.compile(r"(?<=^used: )[\d.]+", re.MULTILINE), "#"),
 )
 _READING = re.compile(r'("(?:temperature|power|energy|age|clock|epoch|revision)\w*": )\d+')
 
