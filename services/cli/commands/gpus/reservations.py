@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
+from schemas.base import NodeId
 from schemas.errors import ErrorCode
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.reason_groups import digest
@@ -153,11 +154,10 @@ def use_lines(view: ReservationView) -> list[str]:
     simulated, or AMD's, which have other numbers in HIP.
     """
     real = [d for d in view.devices if not d.simulated and not is_amd(d.name)]
-    nodes = dict.fromkeys(device.node_id for device in real)
-    return [
-        f"on {node_id}: CUDA_VISIBLE_DEVICES={','.join(d.uuid for d in real if d.node_id == node_id)}"
-        for node_id in nodes
-    ]
+    uuids: dict[NodeId, list[str]] = {}
+    for device in real:
+        uuids.setdefault(device.node_id, []).append(device.uuid)
+    return [f"on {node_id}: CUDA_VISIBLE_DEVICES={','.join(own)}" for node_id, own in uuids.items()]
 
 
 def granted(view: ReservationView) -> ReservationView:

@@ -48,7 +48,8 @@ async def test_a_request_that_is_given_up_while_it_waits_is_withdrawn() -> None:
 
 def test_who_reserves_by_hand_is_told_which_gpus_a_program_may_see() -> None:
     def device(node_id: str, uuid: str, **facts: Any) -> DeviceGrant:
-        return DeviceGrant(**{"node_id": node_id, "uuid": uuid, "index": 0, "name": "H100"} | facts)
+        given: dict[str, Any] = {"node_id": node_id, "uuid": uuid, "index": 0, "name": "H100"}
+        return DeviceGrant(**given | facts)
 
     view = replace(
         make_reservation(),
