@@ -120,7 +120,7 @@ def read_offer(name: str, facts: NodeFacts) -> Offer:
             f"{other} beside {name}",
             "both give out the same GPUs",
             "leave one of the two plugins on the node",
-            max(0, facts.capacity.get(name, 0) // offer.per_gpu),
+            facts.capacity.get(name, 0) // offer.per_gpu,
         )
     return offer
 

@@ -131,11 +131,15 @@ def test_a_named_node_that_is_divided_is_refused_with_its_label() -> None:
     assert NOTE in reason.message
 
 
-def test_of_many_divided_nodes_two_are_told() -> None:
-    message = placed(of_cluster(1), *(t4(f"t4-{n}") for n in range(5))).message
+@pytest.mark.parametrize(
+    ("nodes", "told", "ending"),
+    [(2, 2, NOTE), (3, 2, "; and 1 more node"), (5, 2, "; and 3 more nodes")],
+)
+def test_of_many_divided_nodes_two_are_told(nodes: int, told: int, ending: str) -> None:
+    message = placed(of_cluster(1), *(t4(f"t4-{n}") for n in range(nodes))).message
 
-    assert message.count(NOTE) == 2
-    assert message.endswith("; and 3 more nodes")
+    assert message.count(NOTE) == told
+    assert message.endswith(ending)
 
 
 def test_summaries_count_boards_and_shares() -> None:

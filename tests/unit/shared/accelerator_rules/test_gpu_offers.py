@@ -2,14 +2,11 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 
-from schemas.cluster.nodes import GpuSharing, NodeGpus
-from services.cluster.domain.objects import Node, ResourceSlice
+from schemas.cluster.nodes import GpuSharing
 from shared.accelerator_rules.gpu_offers import DIVIDERS, NodeFacts, Offer, read_offer
 from shared.accelerator_rules.node_labels import is_divided, undivided_expressions
-from tests.unit.cluster.test_cluster_state import make_state, node, slice_, view
 
 GPU, SHARED, DRIVER = "nvidia.com/gpu", "nvidia.com/gpu.shared", "gpu.nvidia.com"
 MIG = "nvidia.com/mig-1g.5gb"
@@ -60,11 +57,16 @@ def offered(
     )
 
 
+def without(labels: dict[str, str], *keys: str) -> dict[str, str]:
+    return {key: value for key, value in labels.items() if key.rpartition(".")[2] not in keys}
+
+
 @pytest.mark.parametrize(
     ("name", "labels", "units"),
     [
         pytest.param(GPU, {}, 8, id="no label at all"),
         pytest.param(GPU, PLAIN, 8, id="told as not shared, the single strategy without MIG"),
+        pytest.param(GPU, without(PLAIN, "sharing-strategy"), 8, id="one replica, no strategy"),
         pytest.param(GPU, PLAIN, 4, id="fewer than there are: others are in MIG mode"),
         pytest.param(MIG, {f"{MIG}.count": "7", f"{MIG}.replicas": "1"}, 7, id="MIG, mixed"),
         pytest.param("nvidia.com/mig-1g.10gb.me", {}, 1, id="MIG with media engines"),
@@ -182,10 +184,6 @@ def test_a_unit_of_a_shared_gpu_is_a_share_of_it(
     assert (offer.per_gpu, offer.sharing, offer.is_refused) == (per_gpu, sharing, False)
     assert sign in offer.note
     assert "ask for one by time_slices" in offer.note
-
-
-def without(labels: dict[str, str], *keys: str) -> dict[str, str]:
-    return {key: value for key, value in labels.items() if key.rpartition(".")[2] not in keys}
 
 
 @pytest.mark.parametrize(
@@ -344,6 +342,22 @@ def test_an_operator_cannot_say_whole_of_what_is_told_to_be_divided(
     assert offer.sharing is not None or offer.is_refused
 
 
+def test_a_refusal_says_what_to_do_where_it_can_be_done() -> None:
+    gke = offered(GPU, {"cloud.google.com/gke-gpu-partition-size": "1g.5gb"}, units=7)
+
+    assert offered(GPU, SINGLE, units=56).note.endswith(
+        "; set the device plugin's MIG strategy to mixed, and ask for mig_profile"
+    )
+    assert gke.note.endswith("; take a node pool without GPU partitions")
+
+
+def test_of_gpus_of_two_plugins_it_is_told_how_many_there_are() -> None:
+    amounts = {GPU: 2, "tencent.com/vcuda-core": 200}
+    facts = NodeFacts(capacity=amounts, allocatable=amounts)
+
+    assert [read_offer(name, facts).gpus for name in amounts] == [2, 2]
+
+
 @pytest.mark.parametrize(
     ("annotations", "gpus"),
     [
@@ -390,56 +404,6 @@ def test_gpus_that_two_plugins_give_out_are_refused(
     offers = {name: read_offer(name, facts) for name in amounts.keys() - DIVIDERS if amounts[name]}
 
     assert {name for name, offer in offers.items() if offer.is_refused} == refused
-
-
-def seen(*objects: Any) -> tuple[NodeGpus, ...]:
-    state = make_state(GPU, SHARED, "tencent.com/vcuda-core")
-    for each in objects:
-        if "driver" in each["spec"]:
-            state.apply_slice(msgspec.convert(each, ResourceSlice))
-        else:
-            state.apply_node(msgspec.convert(each, Node))
-    return view(state)["a"].gpus
-
-
-def test_a_node_tells_gpus_and_shares_of_what_is_shared() -> None:
-    (gpus,) = seen(node("a", "12", metadata={"name": "a", "labels": T4}))
-
-    assert (gpus.capacity, gpus.allocatable, gpus.allocatable_units) == (1, 1, 12)
-    assert (gpus.sharing, gpus.units_per_gpu) == (SLICED, 12)
-    assert gpus.note.startswith("nvidia.com/gpu.sharing-strategy=time-slicing: ")
-
-
-def test_a_node_tells_why_what_it_counts_is_refused() -> None:
-    annotations = {"hami.io/node-nvidia-register": HAMI, "hami.io/node-handshake": "Reported x"}
-
-    (gpus,) = seen(node("a", "10", metadata={"name": "a", "annotations": annotations}))
-
-    assert (gpus.is_refused, gpus.capacity, gpus.allocatable) == (True, 1, 0)
-    assert gpus.note.startswith("annotation hami.io/node-nvidia-register: ")
-
-
-def test_devices_for_several_claims_are_no_whole_gpus() -> None:
-    given = slice_("s", "a", "gpu-0", "gpu-1")
-    given["spec"]["devices"][1]["allowMultipleAllocations"] = True
-
-    (gpus,) = seen(node("a", None), given)
-
-    assert (gpus.resource, gpus.is_refused, gpus.capacity, gpus.allocatable) == (DRIVER, True, 2, 0)
-    assert gpus.note.startswith("allowMultipleAllocations ")
-
-
-@pytest.mark.parametrize(
-    ("kind", "count"), [("gpu", 1), ("amdgpu", 1), ("mig", 0), ("amdgpu-partition", 0), ("vfio", 0)]
-)
-def test_devices_of_drivers_are_gpus_by_their_type(kind: str, count: int) -> None:
-    given = slice_("s", "a", "device-0", "gpu-1")
-    for device, type_ in zip(given["spec"]["devices"], (kind, "gpu"), strict=True):
-        device["attributes"] = {"type": {"string": type_}}
-
-    (gpus,) = seen(node("a", None), given)
-
-    assert (gpus.capacity, gpus.is_refused) == (1 + count, False)
 
 
 @pytest.mark.parametrize(
