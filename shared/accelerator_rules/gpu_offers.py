@@ -277,21 +277,21 @@ def _of_others(name: str, facts: NodeFacts) -> Offer:
 def _rivals(name: str, facts: NodeFacts) -> list[str]:
     """Return other names by which GPUs are given out that may be the same."""
     is_instance = name.startswith(MIG_PREFIX)
-    others: set[str] = set()
+    rivals: set[str] = set()
     for names in _SAME_GPUS:
         if name in names or (is_instance and GPU_RESOURCE in names):
-            others |= names - {name}
+            rivals |= names - {name}
     if is_instance:  # of the same plugin, which counts other GPUs by them
-        others -= {GPU_RESOURCE, SHARED_GPU_RESOURCE}
-    elif GPU_RESOURCE in others:
-        others |= {each for each in facts.allocatable if each.startswith(MIG_PREFIX)}
-    return sorted(each for each in others if facts.allocatable.get(each, 0) > 0)
+        rivals -= {GPU_RESOURCE, SHARED_GPU_RESOURCE}
+    elif GPU_RESOURCE in rivals:
+        rivals |= {resource for resource in facts.allocatable if resource.startswith(MIG_PREFIX)}
+    return sorted(rival for rival in rivals if facts.allocatable.get(rival, 0) > 0)
 
 
 def _registered(register: str) -> int:
     """Return how many GPUs a plugin has registered, in either of its forms; 0: not readable."""
     if not register.startswith("["):
-        return sum(bool(each) for each in register.split(":"))
+        return sum(bool(device) for device in register.split(":"))
     try:
         return len(msgspec.json.decode(register, type=list[msgspec.Raw]))
     except msgspec.DecodeError:

@@ -70,12 +70,13 @@ def divided_words(nodes: Iterable[ClusterNode], resource: str | None, *, in_part
     """Return `; NODE: what says that its GPUs are divided` of the first nodes, or nothing."""
     notes = [
         f"{node.name}: {gpus.note}"
-        for node in sorted(nodes, key=lambda each: each.name)
+        for node in sorted(nodes, key=lambda node: node.name)
         if (gpus := divided_gpus(node, resource, in_parts=in_parts)) is not None
     ]
-    more = len(notes) - _TOLD
-    rest = [f"and {more} more {'node' if more == 1 else 'nodes'}"] if more > 0 else []
-    return "".join(f"; {each}" for each in (*notes[:_TOLD], *rest))
+    told, untold = notes[:_TOLD], len(notes) - _TOLD
+    if untold > 0:
+        told.append(f"and {untold} more {'node' if untold == 1 else 'nodes'}")
+    return "".join(f"; {text}" for text in told)
 
 
 def avoided_hostnames(nodes: Iterable[ClusterNode], resource: str | None) -> tuple[str, ...]:
