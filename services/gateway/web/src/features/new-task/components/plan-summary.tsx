@@ -1,14 +1,13 @@
 import { useQuery, type UseQueryResult } from "@tanstack/react-query";
-import type { AvailabilityView, GpuRequest, TaskPlan } from "@schemas/messages";
+import type { AvailabilityView, GpuRequest, PlanCost, TaskPlan } from "@schemas/messages";
 import { Facts } from "@/components/facts";
 import { Findings } from "@/components/findings";
 import { StateMark } from "@/components/state-mark";
 import { roughly, secondsSince, useNow } from "@/lib/time";
 import { number, UNKNOWN, whole, withUnit } from "@/lib/units";
 import { availabilityOptions } from "../api/check-draft";
-import { pricesOptions } from "../api/get-prices";
 import { valueAt, type Draft } from "../draft";
-import { experimentsAtMost, gpuHoursAtMost, gpusOf, priceRange } from "../estimate";
+import { experimentsAtMost, gpusOf } from "../estimate";
 import { reasonSentences } from "../reason-sentences";
 
 const MOST_REASONS = 4;
@@ -26,12 +25,10 @@ export function PlanSummary({ plan, draft, isSettled }: PlanSummaryProps) {
   const availability = useQuery(availabilityOptions(found?.missing.length ? undefined : largest)).data;
   const now = useNow();
   const waitSeconds = secondsSince(new Date(now).toISOString(), Date.parse(availability?.expected_start_at ?? ""));
-  const prices = useQuery(pricesOptions).data;
   const gpus = largest ? gpusOf(largest) : Number(valueAt(draft ?? {}, "gpus.count") ?? NaN);
   const experiments = found ? experimentsAtMost(found) : null;
-  const hours = draft && experiments !== null ? gpuHoursAtMost(experiments, Number.isNaN(gpus) ? null : gpus, draft) : null;
-  const models = availability?.devices?.map((each) => each.name) ?? largest?.gpu_models ?? [];
-  const price = prices && priceRange(prices.lines, models);
+  const hours = found?.gpu_hours_at_most ?? null;
+  const cost = found?.cost_at_most ?? null;
   const findings = found?.experiments.flatMap((each) => each.preflight) ?? [];
   return (
     <section aria-label="what it would become" aria-live="polite" style={{ opacity: isSettled ? 1 : 0.6 }}>
@@ -53,8 +50,8 @@ export function PlanSummary({ plan, draft, isSettled }: PlanSummaryProps) {
           ],
           [
             "cost, at most",
-            hours !== null && price && prices ? costText(hours, price, prices.currency) : UNKNOWN,
-            "by what an hour of these GPUs cost in the last 30 days",
+            cost ? costText(cost) : UNKNOWN,
+            "by the operator's prices of the GPU models that it may take",
           ],
           [
             "starts",
@@ -123,12 +120,13 @@ function WhyNotNow({ of }: { of: AvailabilityView }) {
   );
 }
 
-function costText(hours: number, [least, most]: [number, number], currency: string): string {
-  const low = number(hours * least);
-  const high = number(hours * most);
+function costText({ least, most, currency }: PlanCost): string {
+  const low = number(least);
+  const high = number(most);
   return withUnit(low === high ? low : `${low} to ${high}`, currency);
 }
 
 function largestRequest(plan: TaskPlan): GpuRequest | undefined {
-  return plan.experiments.map((each) => each.request).toSorted((a, b) => gpusOf(b) - gpusOf(a))[0];
+  const planned = plan.experiments.length > 0 ? plan.experiments : (plan.samples ?? []);
+  return planned.map((each) => each.request).toSorted((a, b) => gpusOf(b) - gpusOf(a))[0];
 }
