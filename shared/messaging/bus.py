@@ -51,7 +51,7 @@ from shared.messaging.codec import (
     encode,
 )
 from shared.messaging.routes import DurableRoute, Route, command_route, event_route, query_route
-from shared.messaging.senders import has_our_users, signed
+from shared.messaging.senders import has_our_users, sign_command
 from shared.messaging.settlement import DeadLetter, Settlement
 from shared.messaging.streams import EVENTS
 from shared.settings import CommonSettings
@@ -211,7 +211,7 @@ class Bus:
     async def request(self, command: Command, *, timeout_seconds: float = 5.0) -> Reply:
         """Send a command and wait for its owner's answer. Raises UnavailableError without one."""
         try:
-            told = command if self.knows_no_senders else signed(command, self.user)
+            told = command if self.knows_no_senders else sign_command(command, self.user)
             data = await self._request(told, timeout_seconds)
             reply = decode_reply(data)
         except RefusedError as error:

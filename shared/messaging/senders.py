@@ -13,11 +13,11 @@ _THEIR_OWN: Final = frozenset({*SERVICES, Role.NODE})
 
 
 def has_our_users(user: str | None) -> bool:
-    """Whether a connection of this name is to a server whose users are made of our table."""
-    return _known(user or "") is not None
+    """Return whether a connection of this name is to a server whose users are made of our table."""
+    return _find_user(user or "") is not None
 
 
-def signed(command: C, user: str | None) -> C:
+def sign_command(command: C, user: str | None) -> C:
     """Return the command as it is sent by this user, where its owner is told who sends it."""
     if command.sender or user is None or not is_signed(type(command)) or not has_our_users(user):
         return command
@@ -33,7 +33,7 @@ def with_proved_requester(command: C) -> C:
     claimed: str | None = getattr(command, "requester", None)
     if claimed is None:
         return command
-    user = _known(command.sender)
+    user = _find_user(command.sender)
     if user is None:
         proved = ""
     elif user.role in SERVICES or user.role is Role.ADMIN:
@@ -45,12 +45,12 @@ def with_proved_requester(command: C) -> C:
 
 
 def is_of_somebody(command: Command) -> bool:
-    """Whether a command that came to a server with users may be a person's."""
-    user = _known(command.sender)
+    """Return whether a command that came to a server with users may be a person's."""
+    user = _find_user(command.sender)
     return user is None or user.role not in _THEIR_OWN
 
 
-def _known(name: str) -> BusUser | None:
+def _find_user(name: str) -> BusUser | None:
     try:
         return bus_user(name)
     except ValueError:

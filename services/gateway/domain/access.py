@@ -98,7 +98,7 @@ class Identity(Struct, frozen=True, kw_only=True):
         return None if self.sees_all_holders else self.readable
 
     def is_told(self, namespace: str | None) -> bool:
-        """Whether who holds something of this namespace is named, by `names_of`."""
+        """Return whether who holds something of this namespace is named, by `names_of`."""
         return self.names_of is None or namespace in self.names_of
 
     def namespace_to_read(self, asked: str | None) -> str | None:
@@ -135,15 +135,15 @@ class Identity(Struct, frozen=True, kw_only=True):
 
     @property
     def requester(self) -> str:
-        """Who is recorded as asking; empty: nobody is known.
+        """Return who is recorded as asking; empty: nobody is known.
 
         An account is taken from an admin's client alone, which might name anybody anyway.
         """
         return self.person or (self.account if self.role is Role.ADMIN else "")
 
     def requester_for(self, asked: str | None, path: str) -> str:
-        """Who is to be recorded as asking. Raises RefusedError for somebody else's name, unless an
-        admin acts for them.
+        """Return who is to be recorded as asking. Raises RefusedError for somebody else's name,
+        unless an admin acts for them.
         """
         if not asked or asked == self.requester or self.role is Role.ADMIN:
             return asked or self.requester

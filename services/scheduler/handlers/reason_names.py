@@ -14,7 +14,7 @@ from shared.postgres.database import Database
 NamesOf = tuple[str, ...] | None  # of a query
 
 
-def told_by(namespace: str, names_of: NamesOf) -> set[str] | None:
+def find_told(namespace: str, names_of: NamesOf) -> set[str] | None:
     """Return the namespaces whose holders an answer about this one's names; None: all."""
     return None if names_of is None else {namespace, *names_of}
 
@@ -36,7 +36,7 @@ async def with_ended_names(
     async with database.transaction() as connection:
         for stored in found:
             if stored.ended_at is not None and mentioned(stored.reasons):
-                told = told_by(stored.namespace, names_of)
+                told = find_told(stored.namespace, names_of)
                 named[stored.reservation_id] = await holder_rows.name_holders(
                     connection, stored.reasons, stored.ended_at, told
                 )

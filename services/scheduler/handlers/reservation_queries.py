@@ -41,7 +41,7 @@ from services.scheduler.domain.placement.shares import ShareRules
 from services.scheduler.domain.placement.topology import memory_balance, nearness
 from services.scheduler.handlers.reason_names import (
     NamesOf,
-    told_by,
+    find_told,
     with_ended_names,
     with_holder_names,
 )
@@ -116,7 +116,7 @@ class ReservationQueries:
                 self.database,
                 await _evaluation_of(stored, entry, moment),
                 stored.ended_at or moment.now,
-                told_by(stored.namespace, query.names_of),
+                find_told(stored.namespace, query.names_of),
             )
         waits = stored.state is ReservationState.QUEUED and entry is not None
         position = entries.index(entry) + 1 if waits and entry is not None else None
@@ -145,7 +145,7 @@ class ReservationQueries:
         async with self.query_engine.moment() as moment:
             entry = arriving_request(query.request, moment.now)
             evaluation = await asyncio.to_thread(evaluate, moment.engine, entry, moment.now)
-        told = None if query.namespace is None else told_by(query.namespace, query.names_of)
+        told = None if query.namespace is None else find_told(query.namespace, query.names_of)
         named = await with_holder_names(self.database, evaluation, moment.now, told)
         return _availability(query.request, named)
 
@@ -195,7 +195,7 @@ class ReservationQueries:
             evaluation = await asyncio.to_thread(
                 evaluate, moment.engine, entry, moment.now, query.request
             )
-        told = told_by(stored.namespace, query.names_of)
+        told = find_told(stored.namespace, query.names_of)
         named = await with_holder_names(self.database, evaluation, moment.now, told)
         return _availability(query.request, named)
 
@@ -229,7 +229,7 @@ class ReservationQueries:
         async with self.database.transaction() as connection:
             for each, reasons in explained.items():
                 of_all = await holder_rows.name_holders(
-                    connection, reasons, moment.now, told_by(namespaces[each], names_of)
+                    connection, reasons, moment.now, find_told(namespaces[each], names_of)
                 )
                 shown = abridge(of_all, reasons_shown).reasons
                 named[each] = shown, digest(of_all)

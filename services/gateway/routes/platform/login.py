@@ -34,7 +34,7 @@ async def log_in(data: JSONBody[Login], gateway: TheGateway, request: AnyRequest
     The `code` of a login link stands for the token of who made it, once.
     """
     _require_tokens(gateway)
-    identity = await _identified(data, gateway)
+    identity = await _identify(data, gateway)
     await record_as(identity, request)
     secret = await gateway.logins.begin(identity)
     cookie = _cookie(request, secret, logins.LOGIN_SECONDS)
@@ -66,7 +66,7 @@ def _require_tokens(gateway: Gateway) -> None:
         )
 
 
-async def _identified(data: Login, gateway: Gateway) -> Identity:
+async def _identify(data: Login, gateway: Gateway) -> Identity:
     """Whom a login is for. Raises RefusedError."""
     if data.token is not None and data.code is None:
         return await gateway.tokens.identify(data.token)
