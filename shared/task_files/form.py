@@ -18,6 +18,13 @@ from shared.near_words import did_you_mean
 from shared.problems import explain_validation_error
 
 _MAPPING: Any = dict
+# What people write into the file that is said elsewhere.
+_SAID_ELSEWHERE: Final = {
+    "$.namespace": (
+        ": it is no part of the file, but of who hands it in: `submit` and `run` take --namespace,"
+        " POST /tasks ?namespace="
+    )
+}
 _SCALARS: Final = (str, int, float, bool)
 
 
@@ -75,7 +82,11 @@ def _checked_struct(
     for name, inner in value.items():
         field = fields.get(name)
         if field is None:
-            meant = did_you_mean(name, known) or f"; known: {', '.join(known)}"
+            meant = (
+                _SAID_ELSEWHERE.get(f"{path}.{name}")
+                or did_you_mean(name, known)
+                or f"; known: {', '.join(known)}"
+            )
             message = f"Object contains unknown field `{name}`{meant}"
             mistakes.append(_refusal(f"{path}.{name}", message))
         else:

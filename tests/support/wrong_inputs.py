@@ -22,6 +22,7 @@ CHANGES: Final[dict[str, tuple[str, Any]]] = {
     "mode": ("deployment_mode", "dockr"),
     "model": ("model", {"path": "x"}),
     "field": ("parametres", {}),
+    "namespace": ("namespace", "team-a"),
     "no-value": ("parameters.tpot-seconds", []),
     "objective": ("optimization.objective", "min_latency"),
     "strategy": ("optimization.strategy", "grid"),

@@ -180,6 +180,17 @@ async def test_a_refused_submission_ends_with_the_codes_exit_code_and_names_the_
     assert ended.out == ""
 
 
+@pytest.mark.parametrize("name", ["submit", "run"])
+async def test_a_task_is_handed_in_for_the_namespace_that_is_named(
+    command: Command, name: str
+) -> None:
+    command.stub.refusal = ErrorCode.FORBIDDEN if name == "submit" else None
+
+    await command(name, "-", "--namespace", "team-a", text="{}")
+
+    assert ("POST", "/api/v1/tasks?namespace=team-a", {}) in command.stub.calls
+
+
 async def test_with_json_an_error_is_a_problem_document_on_stderr(command: Command) -> None:
     ended = await command("show", "01920000-0000-7000-8000-000000000000", "--json")
 

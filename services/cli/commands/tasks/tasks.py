@@ -56,16 +56,22 @@ constraints_option: Final = click.option(
 )
 
 
+task_namespace_option: Final = click.option(
+    "--namespace", metavar="NAME", help="Whose the task is; without, the token's own."
+)
+
+
 @click.command()
 @click.argument("file", type=click.File("rb"))
 @constraints_option
+@task_namespace_option
 @reading
-def submit(target: Target, file: BinaryIO, constraints: str | None) -> None:
+def submit(target: Target, file: BinaryIO, constraints: str | None, namespace: str | None) -> None:
     """Hand in a task FILE, JSON or YAML, and return at once; `-` is standard input."""
     document = _constrained(read_json(file), constraints)
 
     async def ask(client: "StewardClient") -> TaskView:
-        return await client.task(await client.submit_task(document))
+        return await client.task(await client.submit_task(document, namespace=namespace))
 
     task = target.ask(ask)
     if target.as_json:
@@ -191,6 +197,7 @@ def delete(target: Target, identifier: str, yes: bool) -> None:
     help="Once on each GPU model: those of gpus.models, else those of the fleet.",
 )
 @constraints_option
+@task_namespace_option
 @with_target
 @wide_option
 def run(
@@ -200,6 +207,7 @@ def run(
     keep: bool,
     each_model: bool,
     constraints: str | None,
+    namespace: str | None,
 ) -> None:
     """Run a task to its end and print its results.
 
@@ -209,7 +217,14 @@ def run(
     document = _constrained(read_json(file), constraints)
     leave(
         interruption.run(
-            _run(target, document, simulate=simulate, keep=keep, each_model=each_model)
+            _run(
+                target,
+                document,
+                namespace,
+                simulate=simulate,
+                keep=keep,
+                each_model=each_model,
+            )
         )
     )
 
@@ -244,7 +259,13 @@ def _constrained(document: bytes, constraints: str | None) -> bytes:
 
 
 async def _run(
-    target: Target, document: bytes, *, simulate: bool, keep: bool, each_model: bool
+    target: Target,
+    document: bytes,
+    namespace: str | None,
+    *,
+    simulate: bool,
+    keep: bool,
+    each_model: bool,
 ) -> int:
     from services.cli.follow import follow_to_end
     from services.cli.form_check import check_form
@@ -258,13 +279,15 @@ async def _run(
         StewardClient(running.address, patience_seconds=PATIENCE_SECONDS) as client,
     ):
         if each_model:
-            return await _run_on_each_model(client, document)
-        task_id = await client.submit_task(document)
+            return await _run_on_each_model(client, document, namespace)
+        task_id = await client.submit_task(document, namespace=namespace)
         click.echo(f"task {task_id} at {running.address.url}")
         return await follow_to_end(client, task_id)
 
 
-async def _run_on_each_model(client: "StewardClient", document: bytes) -> int:
+async def _run_on_each_model(
+    client: "StewardClient", document: bytes, namespace: str | None
+) -> int:
     """Run the tasks at once, show them one after the other, then what each came to."""
     from services.cli.follow import INTERRUPTED_EXIT_CODE, follow_to_end
 
@@ -273,7 +296,7 @@ async def _run_on_each_model(client: "StewardClient", document: bytes) -> int:
     task_ids: dict[str, UUID] = {}
     try:
         for model, each in documents.items():
-            task_ids[model] = await client.submit_task(each)
+            task_ids[model] = await client.submit_task(each, namespace=namespace)
     except StewardError:
         await _cancel_all(client, task_ids.values(), "another model's task was refused")
         raise

@@ -157,3 +157,12 @@ def test_an_example_has_no_mistake(path: Path) -> None:
     body = json_of_yaml(path.read_bytes())
 
     assert form_of(body) == Form(body)
+
+
+def test_a_namespace_in_the_file_is_told_where_it_is_said() -> None:
+    [message] = mistakes(namespace="team-a").values()
+
+    assert message.startswith(
+        "Object contains unknown field `namespace`: it is no part of the file"
+    )
+    assert "`submit` and `run` take --namespace" in message
