@@ -92,11 +92,15 @@ def _missing_engine(
     why = "; ".join(f"{named(nodes)}: {reason}" for reason, nodes in reasons.items())
     why = f" ({why})" if why else ""
     if mode is DeploymentMode.OME and engine_of(task.base_runtime, known_engines(offers)) is None:
-        known = ", ".join(known_engines(offers))
+        known = known_engines(offers)
+        meant = did_you_mean(task.base_runtime, known)
+        what = f"is no engine of {', '.join(known)} and so counts"
+        if meant:
+            what = f"is no engine{meant} It counts"
         return Missing(
             path="$.base_runtime",
-            sentence=f"{task.base_runtime!r} is no engine of {known} and so counts as a "
-            f"ClusterServingRuntime, but {_no_such_runtime(offers)}{why}",
+            sentence=f"{task.base_runtime!r} {what} as a ClusterServingRuntime, but "
+            f"{_no_such_runtime(offers)}{why}",
         )
     elsewhere = _other_modes(mode, engine, offers)
     if any(runtime.engines for offer in offers for runtime in offer.in_mode(mode)):

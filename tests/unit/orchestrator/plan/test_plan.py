@@ -773,3 +773,13 @@ def test_a_mistake_of_many_configurations_is_told_once() -> None:
         make_plan(task, OFFERS)
 
     assert refused.value.details == {}
+
+
+def test_a_misspelt_engine_is_told_before_it_counts_as_a_runtime() -> None:
+    task = make_file(base_runtime="vlllm", deployment_mode=None)
+
+    [missing] = make_plan(task, OFFERS).missing
+
+    assert missing.sentence.startswith(
+        "'vlllm' is no engine; did you mean 'vllm'? It counts as a ClusterServingRuntime, but no"
+    )
