@@ -477,14 +477,14 @@ async def test_a_login_link_opens_the_page_logged_in_once(
     try:
         await first.goto(address)
         await expect(first.get_by_role("heading", level=1)).to_have_text("Fleet")
-        assert first.url == f"{platform.url}/"
+        await expect(first).to_have_url(f"{platform.url}/")
 
         # Pasted where the page asks for a token already.
         await second.goto(platform.url)
         await expect(second.get_by_label("Token", exact=True)).to_be_visible()
         await second.goto(address)
         await expect(second.get_by_role("alert")).to_contain_text("was used already")
-        assert second.url == f"{platform.url}/"
+        await expect(second).to_have_url(f"{platform.url}/")
     finally:
         for page in (first, second):
             await page.context.close()

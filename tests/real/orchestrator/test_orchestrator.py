@@ -849,6 +849,7 @@ async def test_lists_go_on_where_they_ended_whatever_is_stored_meanwhile(
 LOG_FROM_ZERO = {"type": "continuous", "low": 0, "high": 1, "log": True}
 
 
+FLAGS = ("slots", "ttft-seconds", "tpot-seconds", "start-delay-seconds")
 REFUSED: tuple[tuple[dict[str, Any], ErrorCode, str, str], ...] = (
     (
         {"deployment_mode": "docker", "base_runtime": "sglang", "parameters": {"tp-size": [1]}},
@@ -879,7 +880,7 @@ REFUSED: tuple[tuple[dict[str, Any], ErrorCode, str, str], ...] = (
         ErrorCode.BAD_REQUEST, "$.parameters.nope", "tp-size",
     ),
     (
-        {"parameters": {f"p{n}": list(range(100)) for n in range(4)}},
+        {"parameters": {name: list(range(1, 101)) for name in FLAGS}},
         ErrorCode.BAD_REQUEST, "$.optimization.max_iterations", "5000",
     ),
     (
