@@ -96,16 +96,21 @@ def test_only_the_simulated_engine_is_marked_simulated() -> None:
     assert marked == {"simulated"}
 
 
+def test_a_misspelt_parameter_is_refused_with_the_one_meant() -> None:
+    with pytest.raises(RefusedError, match="did you mean 'tp-size'"):
+        command("simulated", {"tp_sise": 1})
+
+
 @pytest.mark.parametrize("engine", ["llamacpp", "simulated"])
 def test_an_unknown_parameter_of_a_closed_engine_is_refused_with_the_known_ones(
     engine: str,
 ) -> None:
     with pytest.raises(RefusedError) as refusal:
-        command(engine, {"tp_sise": 1})
+        command(engine, {"zebra": 1})
 
     assert refusal.value.code is ErrorCode.BAD_REQUEST
-    assert refusal.value.path == "$.parameters.tp_sise"
-    assert "'tp_sise'" in refusal.value.message
+    assert refusal.value.path == "$.parameters.zebra"
+    assert "'zebra'" in refusal.value.message
     for flag in ENGINES[engine].flags or ():
         assert flag.name in refusal.value.message
 
