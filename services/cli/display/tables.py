@@ -1,7 +1,7 @@
 """Views of the API as tables."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -27,6 +27,7 @@ from services.cli.display.output import age, number, settings_text, until
 from services.cli.display.placements import placement_text
 from shared.benchmarks.levels.level_text import failed_levels_text
 
+SHORTEST_RANGE: Final = 3
 SHORT_ID_CHARACTERS: Final = 12
 _ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -241,11 +242,26 @@ def _gpus_text(reservation: ReservationView) -> str:
 
 
 def _indices_text(reservation: ReservationView) -> str:
-    """The GPUs of each node, nodes in the order of their column: `0,1 0,1`."""
-    by_node: dict[str, list[str]] = {}
+    """Return the GPUs of each node, nodes in the order of their column: `0,1 4-7`."""
+    by_node: dict[str, list[int]] = {}
     for device in reservation.devices:
-        by_node.setdefault(device.node_id, []).append(str(device.index))
-    return " ".join(",".join(indices) for indices in by_node.values()) or UNKNOWN
+        by_node.setdefault(device.node_id, []).append(device.index)
+    return " ".join(map(numbers_text, by_node.values())) or UNKNOWN
+
+
+def numbers_text(numbers: Iterable[int]) -> str:
+    """Return `0,1,4-7`: three and more in a row as a range."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    parts = [
+        f"{run[0]}-{run[-1]}" if len(run) >= SHORTEST_RANGE else ",".join(map(str, run))
+        for run in runs
+    ]
+    return ",".join(parts)
 
 
 def plan_count_text(plan: TaskPlan) -> str:

@@ -16,7 +16,7 @@ from services.cli.commands.gpus.reservations import closeness_lines
 from services.cli.display.columns import Table, fit, needs_notes
 from services.cli.display.gpu_tables import gpu_holder, gpu_reason, gpu_table
 from services.cli.display.output import age, number, plain_text, settings_text, span
-from services.cli.display.tables import reservation_table
+from services.cli.display.tables import numbers_text, reservation_table
 from shared.ids import new_id
 from tests.support.worlds.gateway_views import NOW, make_gpu
 
@@ -170,3 +170,11 @@ def test_a_grant_says_how_near_its_gpus_are(
     )
 
     assert closeness_lines(view) == want
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [([], ""), ([3], "3"), ([1, 0], "0,1"), ([0, 1, 2, 5, 7, 8, 9, 10], "0-2,5,7-10")],
+)
+def test_numbers_in_a_row_are_a_range(numbers: list[int], text: str) -> None:
+    assert numbers_text(numbers) == text
