@@ -252,11 +252,11 @@ def _indices_text(reservation: ReservationView) -> str:
 def numbers_text(numbers: Iterable[int]) -> str:
     """Return `0,1,4-7`: three and more in a row as a range."""
     runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
+    for index in sorted(set(numbers)):
+        if runs and index == runs[-1][-1] + 1:
+            runs[-1].append(index)
         else:
-            runs.append([number])
+            runs.append([index])
     parts = [
         f"{run[0]}-{run[-1]}" if len(run) >= SHORTEST_RANGE else ",".join(map(str, run))
         for run in runs
