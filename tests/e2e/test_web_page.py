@@ -185,7 +185,8 @@ async def test_goals_a_budget_a_probe_and_a_preset_are_written_by_the_form(
     await page.get_by_role("button", name="remove ttft-seconds").click()
     await page.get_by_label("Presets", exact=True).select_option("from-the-form")
     await page.get_by_label("Strategy").select_option("bayesian")
-    await page.get_by_label("Budget (GPU-hours)").fill("2")
+    # All four experiments to their time limit would be 0.667.
+    await page.get_by_label("Budget (GPU-hours)").fill("0.5")
     await page.get_by_label("Begin with what past tasks measured").select_option("true")
     await page.get_by_label("Compare answers with the baseline").select_option("on")
     warm = yaml.safe_load(await page.get_by_label("The task as a file").input_value())
@@ -194,13 +195,16 @@ async def test_goals_a_budget_a_probe_and_a_preset_are_written_by_the_form(
     file = yaml.safe_load(await page.get_by_label("The task as a file").input_value())
 
     await expect(submit).to_be_enabled()
-    await expect(page.get_by_label("what it would become")).to_contain_text("2\u202fGPU-h")
+    await expect(page.get_by_label("what it would become")).to_contain_text("0.5\u202fGPU-h")
     saved = await get(platform, "/presets/from-the-form")
     assert saved["parameters"] == {"ttft-seconds": [0.005, 0.01], "tpot-seconds": [0.001, 0.002]}
     assert file["presets"] == ["from-the-form"]
     assert list(file["parameters"]) == ["tpot-seconds"]
     assert warm["optimization"]["objective"] == "maximize_throughput"
-    assert (warm["optimization"]["warm_start"], warm["optimization"]["max_gpu_hours"]) == (True, 2)
+    assert (warm["optimization"]["warm_start"], warm["optimization"]["max_gpu_hours"]) == (
+        True,
+        0.5,
+    )
     assert file["optimization"]["objectives"] == ["maximize_throughput", "minimize_ttft"]
     assert file["benchmark"]["quality"] == {"prompts": 16}
 
