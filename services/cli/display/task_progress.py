@@ -114,7 +114,7 @@ class TaskProgress:
                 self._shown[each.experiment_id] = status
                 lines.append(self._line(each, *status))
         ended = sum(each.state in FINISHED_EXPERIMENT_STATES for each in self.experiments)
-        if ended > self._ended_shown and not self.is_finished and self.spending is not None:
+        if self._ended_shown < ended < len(self.experiments) and self.spending is not None:
             lines.append(f"{ended} ended; {spending_text(self.spending, is_over=False)}")
             self._ended_shown = ended
         return lines
