@@ -6,6 +6,8 @@ from typing import Final
 
 import msgspec
 
+from shared.gpu.model_memory import model_name
+
 DOCKER: Final = "docker"
 PROCESS: Final = "process"
 
@@ -103,7 +105,7 @@ def task_template(engine: str, model: str | None, mode: str | None, name: str | 
 
 def name_for(engine: str, model: str) -> str:
     """Return a task's name: the last part of the model's, and the engine's."""
-    last = model.rstrip("/").rpartition("/")[2].lower()
+    last = model_name(model).lower()
     short = _NOT_OF_A_NAME.sub("-", last).strip("-.")[:100] or "model"
     return f"{short}-{engine}"
 

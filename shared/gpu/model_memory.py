@@ -17,6 +17,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from schemas.orchestrator.views import MemoryEstimate
+
 MIB: Final = 1 << 20
 # An allowance for CUDA's context, the activations of a step and CUDA graphs, which engines log at
 # their start (vLLM: "non-torch memory", "peak activation", "graph capturing").
@@ -80,13 +82,25 @@ class ModelMemory(Struct, frozen=True, kw_only=True):
         )
 
 
+def model_name(model: str) -> str:
+    """Return the last part of a model's id at a hub, or of its path."""
+    return model.rstrip("/").rpartition("/")[2]
+
+
+def terms_text(estimate: MemoryEstimate | None) -> str:
+    """Return the estimate for a refusal's end, after a blank; nothing where none was made."""
+    if estimate is None or not estimate.terms:
+        return ""
+    return f" (memory of each GPU, a rule of thumb: {estimate.terms})"
+
+
 def parameters_named(model: str) -> float | None:
     """Return the parameters that a model's name tells: 8B, 1.5b, 135m, 8x7B; None if it tells none.
 
     Of several numbers the largest counts. `8x7B` is taken for 56 billion, more than there are, as
     its experts share their attention.
     """
-    name = model.rstrip("/").rpartition("/")[2].lower()
+    name = model_name(model).lower()
     found = [
         float(match["number"].replace("_", "."))
         * _UNITS[match["unit"]]

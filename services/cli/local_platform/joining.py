@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from shared.local_platform.tokens import is_loopback
 
 GPUS_FOUND: Final = "gpus_found"  # as telemetry logs it with each change of its inventory
-TAIL_BYTES: Final = 65_536
+LINES_READ: Final = 1000
 NO_GPU: Final = (
     "no GPU found: `gpusteward doctor` on this machine says why; "
     "`gpusteward agent --simulate` makes some up for a rehearsal"
@@ -41,13 +41,9 @@ def found_sentence(log_path: Path, since: datetime) -> str:
 
 
 def _found(log_path: Path, since: datetime) -> dict[str, Any] | None:
-    try:
-        with log_path.open("rb") as log:
-            log.seek(max(0, log_path.stat().st_size - TAIL_BYTES))
-            lines = log.read().splitlines()
-    except OSError:
-        return None
-    for line in reversed(lines):
+    from shared.processes.child_process import last_lines
+
+    for line in reversed(last_lines(log_path, LINES_READ).splitlines()):
         try:
             entry = json.loads(line)
             if datetime.fromisoformat(entry["timestamp"]) < since:

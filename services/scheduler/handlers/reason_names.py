@@ -32,14 +32,20 @@ async def with_ended_names(
     database: Database, found: Sequence[Reservation], names_of: NamesOf
 ) -> list[Reservation]:
     """Return the reservations with the holders in their stored reasons named as they ended."""
+    unnamed = [
+        (stored, stored.ended_at)
+        for stored in found
+        if stored.ended_at is not None and mentioned(stored.reasons)
+    ]
+    if not unnamed:
+        return list(found)
     named = {}
     async with database.transaction() as connection:
-        for stored in found:
-            if stored.ended_at is not None and mentioned(stored.reasons):
-                told = find_told(stored.namespace, names_of)
-                named[stored.reservation_id] = await holder_rows.name_holders(
-                    connection, stored.reasons, stored.ended_at, told
-                )
+        for stored, ended_at in unnamed:
+            told = find_told(stored.namespace, names_of)
+            named[stored.reservation_id] = await holder_rows.name_holders(
+                connection, stored.reasons, ended_at, told
+            )
     return [
         replace(stored, reasons=named.get(stored.reservation_id, stored.reasons))
         for stored in found

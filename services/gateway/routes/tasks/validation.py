@@ -17,6 +17,7 @@ from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import UNAUDITED, Caller, InNamespace, TheGateway, post
 from shared.errors import RefusedError, UnavailableError
 from shared.gpu.held_gpus import gpus_of
+from shared.gpu.model_memory import terms_text
 
 PRICES_SECONDS: Final = 2.0
 
@@ -61,7 +62,7 @@ def _missing(
     where nothing is.
     """
     refused = {
-        each.ordinal: f"{views[each.ordinal].message}{_memory_terms(each)}"
+        each.ordinal: f"{views[each.ordinal].message}{terms_text(each.memory_estimate)}"
         for each in sorted(planned, key=lambda each: each.ordinal)
         if views[each.ordinal].impossible
     }
@@ -88,10 +89,3 @@ async def _cost(
         return None
     models = [each.name for each in view.devices] or largest.request.gpu_models
     return cost_at_most(plan.gpu_hours_at_most, models, prices, task.optimization.max_cost)
-
-
-def _memory_terms(planned: PlannedExperiment) -> str:
-    estimate = planned.memory_estimate
-    if estimate is None or not estimate.terms:
-        return ""
-    return f" (memory of each GPU, a rule of thumb: {estimate.terms})"

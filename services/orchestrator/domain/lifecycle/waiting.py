@@ -24,7 +24,6 @@ from schemas.task.benchmark import BenchmarkTool
 from services.orchestrator.domain.lifecycle.retrying import anywhere_again, uncounted
 from services.orchestrator.domain.lifecycle.same_model import is_other_model, model_of
 from services.orchestrator.domain.plan.benchmark_plan import benchmark_spec
-from services.orchestrator.domain.plan.memory_rule import terms_text
 from services.orchestrator.domain.records import (
     Attempt,
     Decision,
@@ -35,6 +34,7 @@ from services.orchestrator.domain.records import (
     end,
     fields_of,
 )
+from shared.gpu.model_memory import terms_text
 
 
 class Grant(Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from shared.gpu.model_memory import (
     USUAL_BYTES,
     ModelMemory,
     bytes_named,
+    model_name,
     parameters_named,
     values_cached,
 )
@@ -148,13 +149,6 @@ def memory_terms(planned: Sequence[PlannedExperiment]) -> Iterator[str]:
     )
 
 
-def terms_text(estimate: MemoryEstimate | None) -> str:
-    """Return the estimate for a refusal's end, after a blank; nothing where none was made."""
-    if estimate is None or not estimate.terms:
-        return ""
-    return f" (memory of each GPU, a rule of thumb: {estimate.terms})"
-
-
 def _divided_by(point: Point, flags: Mapping[str, Any]) -> tuple[int, str]:
     """Return how many GPUs share each weight's place, and the degrees that say so."""
     degrees = dict.fromkeys(("tp", "pp", "dp"), 1)
@@ -171,8 +165,7 @@ def _divided_by(point: Point, flags: Mapping[str, Any]) -> tuple[int, str]:
 
 def _weight_bytes(model: str, flags: Mapping[str, Any], precisions: Sequence[str]) -> float:
     """Of a quantization by flag, by config.json, by name; else of the data type, else 2."""
-    named = model.rstrip("/").rpartition("/")[2]
-    quantized = (str(flags.get("quantization") or ""), *precisions, named)
+    quantized = (str(flags.get("quantization") or ""), *precisions, model_name(model))
     for text in quantized:
         size = bytes_named(text)
         if size is not None and size < USUAL_BYTES:
