@@ -2147,10 +2147,11 @@ export interface GetSummary {
   experiment_id: string;
 }
 
-/** Answered by `TaskView`. */
+/** Answered by `TaskView`, with its `spending` where that is asked for. */
 export interface GetTask {
   type: "orchestrator.get_task";
   task_id: string;
+  with_spending?: boolean;
 }
 
 /** Who held GPUs, and what became of every GPU's time. Answered by `UsageView`. */
@@ -5661,7 +5662,7 @@ export type TaskState = "accepted" | "cancelled" | "completed" | "failed" | "pau
  * chosen when the next experiment starts. `imported_at`: the gateway has it from an export of
  * another installation. `experiments_at_most`: a search proposes them one by one, and
  * `experiments_total` are those so far; 0: unknown. `cut` configurations of a grid were left out.
- * `spending` is told of one task that is asked for, and not in lists. `requester` is the person who
+ * `spending` is told where it is asked for, and not in lists. `requester` is the person who
  * submitted it; empty: not known.
  */
 export interface TaskView {

@@ -39,9 +39,10 @@ from schemas.task.trust import RunInfo, TrustVerdict
 
 
 class GetTask(Query, frozen=True, kw_only=True, tag="orchestrator.get_task"):
-    """Answered by `TaskView`."""
+    """Answered by `TaskView`, with its `spending` where that is asked for."""
 
     task_id: UUID
+    with_spending: bool = False
 
 
 class ListTasks(ListQuery, frozen=True, kw_only=True, tag="orchestrator.list_tasks"):
@@ -172,7 +173,7 @@ class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
     chosen when the next experiment starts. `imported_at`: the gateway has it from an export of
     another installation. `experiments_at_most`: a search proposes them one by one, and
     `experiments_total` are those so far; 0: unknown. `cut` configurations of a grid were left out.
-    `spending` is told of one task that is asked for, and not in lists.
+    `spending` is told where it is asked for, and not in lists.
     `requester` is the person who submitted it; empty: not known.
     """
 

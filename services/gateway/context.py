@@ -58,9 +58,12 @@ class Gateway:
             raise RefusedError.from_refused(reply)
         return reply
 
-    async def task(self, task_id: UUID, identity: Identity) -> TaskView:
+    async def task(
+        self, task_id: UUID, identity: Identity, *, with_spending: bool = False
+    ) -> TaskView:
         """Raises RefusedError for one of a namespace that this caller does not see."""
-        view = await self.bus.query(GetTask(task_id=task_id), TaskView)
+        query = GetTask(task_id=task_id, with_spending=with_spending)
+        view = await self.bus.query(query, TaskView)
         if not identity.reads(view.namespace):
             raise _unknown("task", task_id)
         return view

@@ -205,12 +205,15 @@ class Handlers:
             task = await task_rows.find(connection, query.task_id)
             if task is None:
                 raise _unknown("task", query.task_id)
-            now = utcnow()
             tally = (await experiment_rows.tallies(connection, [task.task_id]))[task.task_id]
+            view = self._task_view(task, tally, with_file=True)
+            if not query.with_spending:
+                return view
+            now = utcnow()
             held = await search_history.held_gpus(connection, task.task_id, now)
             times = await search_history.attempt_times(connection, task.task_id, now)
         spending = spending_of(task, tally, held, times, await self.price_cache.prices())
-        return replace(self._task_view(task, tally, with_file=True), spending=spending)
+        return replace(view, spending=spending)
 
     async def list_tasks(self, query: ListTasks) -> TaskList:
         """Tasks without their files, as many as one answer carries."""

@@ -438,7 +438,7 @@ class World:
         return task_id
 
     async def task(self, task_id: UUID) -> TaskView:
-        return await self.bus.query(GetTask(task_id=task_id), TaskView)
+        return await self.bus.query(GetTask(task_id=task_id, with_spending=True), TaskView)
 
     async def experiments(self, task_id: UUID) -> tuple[ExperimentView, ...]:
         answer = await self.bus.query(ListExperiments(task_id=task_id), ExperimentList)

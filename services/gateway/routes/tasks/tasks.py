@@ -120,7 +120,7 @@ async def list_tasks(
 @get("/tasks/{task_id:str}")
 async def get_task(task_id: FromPath[UUID], gateway: TheGateway, identity: Caller) -> TaskView:
     """One task, also one that was imported."""
-    return await known_task(gateway, identity, task_id)
+    return await known_task(gateway, identity, task_id, with_spending=True)
 
 
 @post("/tasks/{task_id:str}/cancel", status_code=200, dto=StrictBody[Cause])
@@ -324,10 +324,12 @@ async def _change(
     return await gateway.bus.query(query, TaskView)
 
 
-async def known_task(gateway: Gateway, identity: Identity, task_id: UUID) -> TaskView:
+async def known_task(
+    gateway: Gateway, identity: Identity, task_id: UUID, *, with_spending: bool = False
+) -> TaskView:
     """Also one that was imported."""
     try:
-        return await gateway.task(task_id, identity)
+        return await gateway.task(task_id, identity, with_spending=with_spending)
     except RefusedError as error:
         if error.code is not ErrorCode.NOT_FOUND:
             raise
