@@ -9,6 +9,10 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 PREFIX: Final = "gpusteward"
+API: Final = "/api/v1"  # where the gateway's routes begin
+HOUR_SECONDS: Final = 3600
+HOUR_US: Final = 3_600_000_000
+SHORT_ID_CHARACTERS: Final = 12  # of an id's end, by which people name it
 # Python's `$` alone also matches before a newline that ends the text.
 END: Final = r"$(?!\n)"
 TOKEN_PATTERN: Final = rf"^[A-Za-z0-9_-]{{1,128}}{END}"  # a subject token's grammar, not a secret
@@ -24,7 +28,7 @@ NAMESPACE_PATTERN: Final = rf"^[a-z0-9]([a-z0-9-]{{0,61}}[a-z0-9])?{END}"
 NAME_PATTERN: Final = rf"^[A-Za-z0-9]([A-Za-z0-9_.-]{{0,126}}[A-Za-z0-9])?{END}"
 NAME_FORM: Final = "1 to 128 letters, digits, _, . and -, the first and last a letter or digit"
 # What Postgres and every JSON reader of ours can hold.
-LARGEST_INTEGER: Final = 2**63 - 1
+MAX_INTEGER: Final = 2**63 - 1
 NAMESPACE_FORM: Final = "1 to 63 small letters, digits and -, the first and last none of -"
 # What people are shown holds no control character, no line separator, and nothing that turns the
 # direction of what follows: it could pass for another name, or for a line of ours on a terminal.
@@ -35,7 +39,7 @@ LINE_FORM: Final = "one line without control characters or marks of text directi
 
 
 def line(*, min_length: int | None = None, max_length: int | None = None) -> Meta:
-    """Of a text that people are shown."""
+    """Return the limits of a text that is shown to people."""
     return Meta(
         pattern=LINE_PATTERN, description=LINE_FORM, min_length=min_length, max_length=max_length
     )
@@ -43,6 +47,7 @@ def line(*, min_length: int | None = None, max_length: int | None = None) -> Met
 
 # The description is the error text for a sender of another form.
 Line = Annotated[str, Meta(pattern=LINE_PATTERN, description=LINE_FORM)]
+MAX_PAGE: Final = 1000  # rows of one answer
 GivenReason = Annotated[str, line(max_length=1000)]
 # Of a token, a login or an account; empty: nobody is known.
 Person = Annotated[str, line(max_length=200)]
@@ -75,10 +80,10 @@ UtcDatetime = Annotated[datetime, Meta(tz=True)]
 Seconds = Annotated[float, Meta(ge=0)]
 PositiveSeconds = Annotated[float, Meta(gt=0)]
 Percent = Annotated[float, Meta(ge=0, le=100)]
-Integer = Annotated[int, Meta(ge=-LARGEST_INTEGER, le=LARGEST_INTEGER)]
-Count = Annotated[int, Meta(ge=0, le=LARGEST_INTEGER)]
+Integer = Annotated[int, Meta(ge=-MAX_INTEGER, le=MAX_INTEGER)]
+Count = Annotated[int, Meta(ge=0, le=MAX_INTEGER)]
 Mebibytes = Count
-PositiveInt = Annotated[int, Meta(ge=1, le=LARGEST_INTEGER)]
+PositiveInt = Annotated[int, Meta(ge=1, le=MAX_INTEGER)]
 Epoch = PositiveInt
 
 
@@ -172,7 +177,7 @@ class ListQuery(Query, frozen=True, kw_only=True):
     A `cursor` is the `next_cursor` of an earlier answer; None begins at the front.
     """
 
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
     cursor: str | None = None
 
 
@@ -205,7 +210,7 @@ def tag_of(message: type[Message]) -> str:
 
 
 def node_speaker(node_id: str) -> str:
-    """What a node calls itself where it speaks, and logs in as."""
+    """Return the user name with which a node speaks and logs in."""
     return f"{NODE_PREFIX}{node_id}"
 
 
@@ -228,9 +233,9 @@ def subject_for(message: Message) -> str:
     speaker = None if cls.speaker_field is None else str(getattr(message, cls.speaker_field))
     subject = pattern_for(cls, key, speaker=speaker)
     sender = message.sender if isinstance(message, Command) else ""
-    return sent_by(subject, sender) if sender else subject
+    return sender_subject(subject, sender) if sender else subject
 
 
-def sent_by(subject: str, sender: str) -> str:
+def sender_subject(subject: str, sender: str) -> str:
     """The subject of the same command from a user of the bus alone; `*` is any."""
     return f"{subject}.as.{sender}"

@@ -1,6 +1,8 @@
 """Every message of the platform, by kind, and which view answers which query."""
 
+from collections.abc import Iterable
 from types import ModuleType
+from typing import get_args
 
 from msgspec import Struct
 
@@ -13,8 +15,9 @@ from schemas.executor import engine_samples
 from schemas.executor import logs as executor_logs
 from schemas.executor import ranks as executor_ranks
 from schemas.executor import running as executor_running
-from schemas.gateway import problem, tokens
+from schemas.gateway import health, joining, problem
 from schemas.gateway import views as gateway
+from schemas.gateway.endpoints import ENDPOINTS
 from schemas.gpus import available_gpus, mig
 from schemas.orchestrator import deletion, presets
 from schemas.orchestrator import experiments as orchestrator
@@ -63,6 +66,8 @@ MODULES: tuple[ModuleType, ...] = (
     reports,
     series,
     gateway,
+    health,
+    joining,
     task_report,
     backlog,
 )
@@ -121,38 +126,21 @@ REPLIES: dict[type[Query], type[Struct]] = {
     **dict.fromkeys((*backlog.BACKLOG_OF.values(), backlog.GetExecutorBacklog), backlog.Backlog),
 }
 
+
+def _structs(kinds: Iterable[object]) -> tuple[type[Struct], ...]:
+    """Return the structs among these types and the members of unions, each once."""
+    members = (member for kind in kinds for member in get_args(kind) or (kind,))
+    return tuple(
+        dict.fromkeys(
+            member for member in members if isinstance(member, type) and issubclass(member, Struct)
+        )
+    )
+
+
 # What the gateway sends to people's clients, beside the owners' views.
-PUBLIC: tuple[type[Struct], ...] = (
-    gateway.EventList,
-    gateway.ExperimentDetails,
-    gateway.GpuList,
-    gateway.GpuMetrics,
-    gateway.ClusterDeviceList,
-    gateway.NodeList,
-    problem.Problem,
-    gateway.StoredEvent,
-    task_report.TaskReport,
-    tokens.AuditList,
-    tokens.MadeToken,
-    tokens.Me,
-    tokens.TokenList,
-)
-
-
+PUBLIC = _structs((problem.Problem, *(row.answer for row in ENDPOINTS.values())))
 # Bodies of HTTP requests; unlike messages they refuse a field that they do not know.
-BODIES: tuple[type[Struct], ...] = (
-    gateway.Cause,
-    gateway.NamespaceRules,
-    gateway.Relabelling,
-    gateway.ReservationRequest,
-    gateway.ReturnToService,
-    gateway.Withdrawal,
-    presets.MergeRequest,
-    presets.PresetContent,
-    presets.PresetFile,
-    tokens.Login,
-    tokens.TokenRequest,
-)
+BODIES = _structs(row.body for row in ENDPOINTS.values())
 
 
 def _messages() -> tuple[type[Message], ...]:

@@ -105,7 +105,7 @@ class Refused(Struct, frozen=True, kw_only=True, tag_field="type", tag="refused"
 
     @property
     def retryable(self) -> bool:
-        """Whether the same request may succeed later without being changed."""
+        """True if the same request may succeed later unchanged."""
         return self.code in RETRYABLE
 
 

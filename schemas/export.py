@@ -8,17 +8,19 @@ import sys
 from pathlib import Path
 
 from schemas.formats.asyncapi import asyncapi
+from schemas.formats.endpoints_typescript import endpoints_typescript
 from schemas.formats.json_schema import json_schema
 from schemas.formats.task_file_schema import task_file_schema
 from schemas.formats.typescript import typescript
 
 
-def exported() -> dict[str, str]:
+def export_files() -> dict[str, str]:
     """The files by name. The same messages give the same text."""
     return {
         "schema.json": json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n",
         "asyncapi.json": json.dumps(asyncapi(), indent=2, ensure_ascii=False) + "\n",
         "messages.ts": typescript(),
+        "endpoints.ts": endpoints_typescript(),
         "task-file.schema.json": json.dumps(task_file_schema(), indent=2, ensure_ascii=False)
         + "\n",
     }
@@ -31,7 +33,7 @@ def main(arguments: list[str]) -> int:
         return 2
     directory = Path(arguments[0])
     directory.mkdir(parents=True, exist_ok=True)
-    for name, text in exported().items():
+    for name, text in export_files().items():
         (directory / name).write_text(text, encoding="utf-8")
     return 0
 

@@ -1,10 +1,16 @@
 """Which node of a Kubernetes cluster had best be taken: questions, and the answers."""
 
+from typing import Final
+
 from msgspec import Struct
 
 from schemas.base import Count, DeviceUuid, Line, ListView, Mebibytes, NodeId, Percent, Query, View
 from schemas.cluster.nodes import HostAmounts
 from schemas.gpus.gpu_request import GpuCount, GpuRequest
+
+# Percent, below which a GPU is idle.
+UTILIZATION_THRESHOLD: Final = 30.0
+MEMORY_THRESHOLD: Final = 50.0
 
 
 class GetClusterStatus(Query, frozen=True, kw_only=True, tag="scheduler.cluster_status"):
@@ -19,8 +25,8 @@ class GetClusterStatus(Query, frozen=True, kw_only=True, tag="scheduler.cluster_
 class GetNodeSummaries(Query, frozen=True, kw_only=True, tag="scheduler.node_summaries"):
     """GPUs summed up by node. Answered by `NodeSummaries`. Thresholds are honoured strictly (<)."""
 
-    utilization_threshold: Percent = 30.0
-    memory_threshold: Percent = 50.0
+    utilization_threshold: Percent = UTILIZATION_THRESHOLD
+    memory_threshold: Percent = MEMORY_THRESHOLD
 
 
 class SelectNode(Query, frozen=True, kw_only=True, tag="scheduler.select_node"):
@@ -30,8 +36,8 @@ class SelectNode(Query, frozen=True, kw_only=True, tag="scheduler.select_node"):
     """
 
     required_gpus: GpuCount = 1
-    utilization_threshold: Percent = 30.0
-    memory_threshold: Percent = 50.0
+    utilization_threshold: Percent = UTILIZATION_THRESHOLD
+    memory_threshold: Percent = MEMORY_THRESHOLD
     request: GpuRequest | None = None
 
 
@@ -73,7 +79,7 @@ class NodeGpuSummary(Struct, frozen=True, kw_only=True):
     `past_utilization_percent` is the mean of late, in which what is 15 minutes old counts half.
     `free_host` is what its pods leave beside GPUs; None: that is not known. Of GPUs that a plugin
     shares none is allocatable; they are `total_shares`. `note` is what says that they are shared,
-    or why none of the node's GPUs is given out.
+    why none of the node's GPUs is given out, or which pods deleted by force may hold some.
     """
 
     node_name: str

@@ -83,6 +83,20 @@ class HostAmounts(Struct, frozen=True, kw_only=True):
     pods: Count = 0
 
 
+class VanishedPod(Struct, frozen=True, kw_only=True):
+    """A pod that left the API before its containers were known to have ended: deleted by force.
+
+    `units` of resources are what it asked for, and may still use.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    since_at: UtcDatetime
+    units: dict[str, Count]
+    reservation_id: UUID | None = None
+
+
 class NodeTaint(Struct, frozen=True, kw_only=True):
     """A taint as Kubernetes has it; `effect` NoSchedule, PreferNoSchedule or NoExecute."""
 
@@ -110,6 +124,7 @@ class ClusterNode(Struct, frozen=True, kw_only=True):
     of other sources than an agent, read at `readings_at`. `cuda_driver_version` is the CUDA that
     its driver serves, by its labels; None: they do not say. `allocatable_host` is what its pods may
     have beside GPUs, `requested_host` what those that are bound ask for; None: it is not known.
+    What `vanished` pods may still use is not in `requested`.
     """
 
     name: str
@@ -128,6 +143,7 @@ class ClusterNode(Struct, frozen=True, kw_only=True):
     allocatable_host: HostAmounts | None = None
     requested_host: HostAmounts = HostAmounts()
     labels: dict[str, str] = {}
+    vanished: tuple[VanishedPod, ...] = ()
 
 
 class ClusterChanged(Live, frozen=True, kw_only=True, tag="cluster.changed"):

@@ -11,7 +11,7 @@ LOGIN = json.loads(Path(os.environ["GPUSTEWARD_NATS_CREDENTIALS"]).read_text())
 
 
 async def main() -> None:
-    bus = await nats.connect(os.environ["GPUSTEWARD_NATS_URL"], **LOGIN)
+    bus = await nats.connect(os.environ["GPUSTEWARD_NATS_URL"].split(","), **LOGIN)
     ids = {"command_id": str(uuid.uuid4()), "reservation_id": str(uuid.uuid4())}
     events = await bus.subscribe(f"gpusteward.evt.scheduler.*.{ids['reservation_id']}")
     command = {"type": "scheduler.request_reservation", **ids, "request": {"gpus": 1}}

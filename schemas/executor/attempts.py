@@ -267,20 +267,17 @@ class AttemptFinished(AttemptEvent, frozen=True, kw_only=True, tag="executor.att
 class RuntimeOffer(Struct, frozen=True, kw_only=True):
     """A runtime of an executor, the engines it can start, and for the others what is missing.
 
-    `engine_rules` has every engine that the executor knows; `engine_flags` is what older releases
-    read: flags for fields of a task's typed blocks. Models named by a path have to lie below
-    `model_roots`; None: an older release, or a cluster, which has none of this host's.
-    `serving_runtimes` are its ClusterServingRuntimes with the engine of their image. `image_cuda`
-    is what images there report, as `vllm:v0.8.5` and, for tasks without a tag, `vllm`;
-    `model_precisions` and `model_shapes` what the config.json of models say, `devices` a cluster's
-    custom ones.
+    `engine_rules` has every engine that the executor knows. Models named by a path have to lie
+    below `model_roots`; None: a cluster, which has none of this host's. `serving_runtimes` are its
+    ClusterServingRuntimes with the engine of their image. `image_cuda` is what images there report,
+    as `vllm:v0.8.5` and, for tasks without a tag, `vllm`; `model_precisions` and `model_shapes`
+    what the config.json of models say, `devices` a cluster's custom ones.
     """
 
     runtime: Runtime
     engines: tuple[str, ...]
     missing: dict[str, str] = {}
     version: str | None = None
-    engine_flags: dict[str, dict[str, str]] = {}
     engine_rules: dict[str, EngineRules] = {}
     model_roots: tuple[str, ...] | None = None
     serving_runtimes: dict[str, str] = {}

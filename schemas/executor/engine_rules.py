@@ -44,7 +44,7 @@ class EngineRules(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     With `is_closed` there are no parameters beside `parameters`. `refused` are those that are not a
     task's to set, by the reason. Of the others it may give those on the list named `allow_list`
-    (shared/engine_parameters; empty: none, None: whatever the engine knows), and those in `allowed`
+    (shared/engines; empty: none, None: whatever the engine knows), and those in `allowed`
     by the operator's word, in which "*" is all.
     """
 

@@ -1,9 +1,11 @@
 """The logs of engines: as they pass, and read from a place."""
 
-from typing import ClassVar
+from typing import ClassVar, Final
 from uuid import UUID
 
 from schemas.base import Count, Live, NodeId, PositiveInt, Query, View
+
+MAX_LINES: Final = 10_000  # of a log, in one answer
 
 
 class AttemptLogged(Live, frozen=True, kw_only=True, tag="executor.attempt_logged"):

@@ -56,6 +56,10 @@ export interface AllocationMap {
   next_after_node_id: string | null;
 }
 
+/** What an archive is of. */
+export const ArchiveKind = ["task", "experiment"] as const;
+export type ArchiveKind = (typeof ArchiveKind)[number];
+
 /**
  * The one outcome of an attempt, after confirmed teardown.
  *
@@ -115,17 +119,20 @@ export interface AttemptLogged {
 }
 
 /** How an attempt ended. `interrupted`, by a crash or a lost lease, says nothing about it. */
-export type AttemptOutcome = "cancelled" | "failed" | "interrupted" | "succeeded";
+export const AttemptOutcome = ["succeeded", "failed", "cancelled", "interrupted"] as const;
+export type AttemptOutcome = (typeof AttemptOutcome)[number];
 
 /** An attempt's way; only `measuring` counts for the experiment's window. */
-export type AttemptPhase =
-  | "draining"
-  | "loading"
-  | "measuring"
-  | "pulling"
-  | "starting"
-  | "tearing_down"
-  | "warming_up";
+export const AttemptPhase = [
+  "starting",
+  "pulling",
+  "loading",
+  "warming_up",
+  "measuring",
+  "draining",
+  "tearing_down",
+] as const;
+export type AttemptPhase = (typeof AttemptPhase)[number];
 
 /** The attempt entered a phase; `pod` as in `AttemptFinished`. */
 export interface AttemptPhaseChanged {
@@ -288,8 +295,6 @@ export interface BenchmarkConfig {
   model_tokenizer?: string | null;
   traffic_scenarios?: string[];
   num_concurrency?: number[];
-  max_time_per_iteration?: number;
-  max_requests_per_iteration?: number;
   warmup_requests?: number;
   additional_params?: Record<string, unknown>;
   tool?: BenchmarkTool;
@@ -301,6 +306,8 @@ export interface BenchmarkConfig {
   think_seconds?: number;
   load_search?: LoadSearch | null;
   quality?: QualityProbe | null;
+  max_time_per_iteration?: number;
+  max_requests_per_iteration?: number;
 }
 
 /**
@@ -365,20 +372,7 @@ export interface BenchmarkResult {
 /**
  * One experiment's benchmark: every scenario is run at every concurrency level.
  *
- * `max_error_rate` is the largest share of a level's requests that may fail, 0 to 1; with more the
- * level has failed.
- *
- * With `arrivals` those are the loads of each scenario instead of `num_concurrency`: closed loops,
- * or requests sent at times that no answer moves; `trace` takes its times from
- * `arrival_trace_seconds`. `prefix_share` of every prompt's tokens are the same in all requests of
- * a level: 0 declares a cold prefix cache, more a warm one. Another `seed`, other requests.
- *
- * With several `turns` a scenario's requests are turns of conversations, each sent with all that
- * was said before, `think_seconds` after the answer; loads are of conversations: at once, or begun
- * per second.
- *
- * With `load_search` the loads follow from what was measured: they are to meet `constraints`. With
- * `quality` answers are asked for before the load.
+ * A load that `load_search` looks for is to meet `constraints`. Another `seed`, other requests.
  */
 export interface BenchmarkSpec {
   task?: string;
@@ -386,8 +380,6 @@ export interface BenchmarkSpec {
   model_tokenizer?: string | null;
   traffic_scenarios?: string[];
   num_concurrency?: number[];
-  max_time_per_level_seconds?: number;
-  max_requests_per_level?: number;
   warmup_requests?: number;
   additional_params?: Record<string, unknown>;
   tool?: BenchmarkTool;
@@ -398,9 +390,11 @@ export interface BenchmarkSpec {
   turns?: number;
   think_seconds?: number;
   load_search?: LoadSearch | null;
+  quality?: QualityProbe | null;
+  max_time_per_level_seconds?: number;
+  max_requests_per_level?: number;
   constraints?: string;
   seed?: number;
-  quality?: QualityProbe | null;
 }
 
 /**
@@ -409,13 +403,23 @@ export interface BenchmarkSpec {
  * `auto` takes genai-bench where it is installed, else builtin, and never AIPerf; one task never
  * mixes tools.
  */
-export type BenchmarkTool = "aiperf" | "auto" | "builtin" | "genai-bench";
+export const BenchmarkTool = ["auto", "genai-bench", "builtin", "aiperf"] as const;
+export type BenchmarkTool = (typeof BenchmarkTool)[number];
 
 /**
  * What keeps a level from being faster. `decode` is the memory's bandwidth, `queue` that no more
  * requests run at once, `client` the load generator.
  */
-export type Bound = "client" | "decode" | "kv_cache" | "power" | "prefill" | "queue" | "thermal";
+export const Bound = [
+  "prefill",
+  "decode",
+  "kv_cache",
+  "queue",
+  "client",
+  "power",
+  "thermal",
+] as const;
+export type Bound = (typeof Bound)[number];
 
 /**
  * The driver's own samples of one metric since the last tick, in brief.
@@ -434,13 +438,22 @@ export type Buffered = [
 ];
 
 /** What the driver samples by itself between two ticks. */
-export type BufferedMetric = "power_draw_w" | "utilization_percent";
+export const BufferedMetric = ["utilization_percent", "power_draw_w"] as const;
+export type BufferedMetric = (typeof BufferedMetric)[number];
+
+/** Has a node sample faster for a while. */
+export interface BurstRequest {
+  interval_seconds?: number;
+  duration_seconds: number;
+  experiment_id?: string | null;
+}
 
 /**
  * The engine's prefix cache before a level. `verified`: a prompt that it held was computed again;
  * `failed`: it was not, or the engine refused.
  */
-export type CacheReset = "failed" | "unsupported" | "verified";
+export const CacheReset = ["verified", "failed", "unsupported"] as const;
+export type CacheReset = (typeof CacheReset)[number];
 
 /**
  * Stop an attempt.
@@ -512,19 +525,21 @@ export interface CellRange {
 }
 
 /** A part of a request that can give way; the closed set of what an explanation suggests. */
-export type ChangeKind =
-  | "drop_selector"
-  | "fewer_gpus"
-  | "fewer_nodes"
-  | "fewer_shares"
-  | "higher_priority"
-  | "higher_utilization_limit"
-  | "less_cpu"
-  | "less_host_memory"
-  | "less_memory"
-  | "mixed_models"
-  | "shorter_duration"
-  | "unbalanced_memory";
+export const ChangeKind = [
+  "fewer_gpus",
+  "fewer_nodes",
+  "fewer_shares",
+  "less_memory",
+  "higher_utilization_limit",
+  "unbalanced_memory",
+  "mixed_models",
+  "less_cpu",
+  "less_host_memory",
+  "drop_selector",
+  "shorter_duration",
+  "higher_priority",
+] as const;
+export type ChangeKind = (typeof ChangeKind)[number];
 
 /**
  * Remove the instances at `remove_starts` and make one of `profile` at `start`.
@@ -545,6 +560,18 @@ export interface ChangeMig {
   profile: string;
   start: number;
   remove_starts?: number[];
+}
+
+/**
+ * The best verdict where any of the subjects will do, else the worst.
+ *
+ * `resources` are the custom devices that sound ConfigMaps define, by group and key.
+ */
+export interface CheckView {
+  type: "gateway.check";
+  verdict: Verdict;
+  findings: Finding[];
+  resources: ResourceDefinition[];
 }
 
 /** The long form of a parameter's values. */
@@ -629,7 +656,8 @@ export interface ClusterGpuReading {
  * `kubernetes.io/hostname`, which node affinity names; null: it has none. `readings` are those of
  * other sources than an agent, read at `readings_at`. `cuda_driver_version` is the CUDA that its
  * driver serves, by its labels; null: they do not say. `allocatable_host` is what its pods may have
- * beside GPUs, `requested_host` what those that are bound ask for; null: it is not known.
+ * beside GPUs, `requested_host` what those that are bound ask for; null: it is not known. What
+ * `vanished` pods may still use is not in `requested`.
  */
 export interface ClusterNode {
   name: string;
@@ -649,11 +677,19 @@ export interface ClusterNode {
   allocatable_host: HostAmounts | null;
   requested_host: HostAmounts;
   labels: Record<string, string>;
+  vanished: VanishedPod[];
+}
+
+/** A node of a cluster by its name, and by its label `kubernetes.io/hostname`. */
+export interface ClusterNodeName {
+  node_name: string;
+  hostname: string;
 }
 
 /**
  * Where in a Kubernetes cluster a reservation's GPUs are, of which no devices are named.
  *
+ * `gpus` are those of each node: the first, and as many on each of `other_nodes`, by rank.
  * `node_name` null: the cluster's own scheduler chooses, for the reason in `message`. `hostname` is
  * the node's label `kubernetes.io/hostname`. Without `resource` it is the cluster's to say. `units`
  * of it, and `memory_units` of the memory that belongs to it, are a part of one GPU; null: whole
@@ -674,6 +710,7 @@ export interface ClusterPlacement {
   memory_units?: number | null;
   gpu_model?: string | null;
   avoided_hostnames?: string[];
+  other_nodes?: ClusterNodeName[];
 }
 
 /**
@@ -802,8 +839,16 @@ export interface Cordon {
   set_by?: string;
 }
 
-/** Who or what set a cordon. One for a loss lifts itself once the loss is over. */
-export type CordonCause = "fault" | "gpu_lost" | "mig" | "node_lost" | "operator";
+/** Who or what set a cordon. One for a loss or a restore lifts itself once that is over. */
+export const CordonCause = [
+  "operator",
+  "fault",
+  "gpu_lost",
+  "node_lost",
+  "mig",
+  "restored",
+] as const;
+export type CordonCause = (typeof CordonCause)[number];
 
 /**
  * Why a device or a node is out of service.
@@ -820,6 +865,26 @@ export interface CordonState {
   lifts_at: string | null;
 }
 
+/**
+ * Whether a driver serves a CUDA runtime; without a `driver` those of all nodes are looked at.
+ *
+ * `runtime` is a version or what names one: `cu121`, `libcudart.so.12.4.127`, an image's tag,
+ * `NVIDIA_REQUIRE_CUDA`. `driver` is the driver's version (550.144.03) or its CUDA (12.4).
+ * `baseline` is the CUDA that a virtual GPU's library was made for.
+ */
+export interface CudaCheck {
+  type: "cuda";
+  runtime: string;
+  driver?: string | null;
+  mode?: GpuMode;
+  baseline?: string | null;
+  rules?: CudaRules;
+}
+
+/** `strict`: no driver below its runtime. `lenient`: as NVIDIA's compatibility guide allows. */
+export const CudaRules = ["strict", "lenient"] as const;
+export type CudaRules = (typeof CudaRules)[number];
+
 /** An event that a user published through the API. */
 export interface CustomEvent {
   type: "gateway.custom";
@@ -831,6 +896,14 @@ export interface CustomEvent {
   /** 1 to 63 small letters, digits and -, the first and last none of - */
   namespace: string;
   data: Record<string, unknown>;
+}
+
+/** An event to publish. */
+export interface CustomEventRequest {
+  /** 1 to 128 letters, digits, - and _ */
+  name: string;
+  namespace?: string | null;
+  data?: Record<string, unknown>;
 }
 
 /**
@@ -903,7 +976,8 @@ export interface DeleteTask {
 }
 
 /** Where the inference servers of a task run. */
-export type DeploymentMode = "docker" | "kubernetes" | "ome" | "process";
+export const DeploymentMode = ["process", "docker", "ome", "kubernetes"] as const;
+export type DeploymentMode = (typeof DeploymentMode)[number];
 
 /**
  * The best configuration, ready to be used; a form that it cannot have is empty.
@@ -946,6 +1020,12 @@ export interface DeviceAllocation {
   capacity: number;
   holders: DeviceHolder[];
   mig_profile: string | null;
+}
+
+/** Whether ConfigMaps, as Kubernetes has them in JSON, define custom devices. */
+export interface DeviceConfigCheck {
+  type: "device_config";
+  config_maps: Record<string, unknown>[];
 }
 
 /** Taken out of service. */
@@ -1083,7 +1163,8 @@ export interface DeviceShare {
 }
 
 /** Whether a device can be had. Only `free` is granted to a request that has no wishes. */
-export type DeviceState = "cordoned" | "free" | "held" | "quarantined" | "unavailable";
+export const DeviceState = ["free", "held", "quarantined", "cordoned", "unavailable"] as const;
+export type DeviceState = (typeof DeviceState)[number];
 
 /** Back in service. */
 export interface DeviceUncordoned {
@@ -1156,7 +1237,8 @@ export interface Drift {
 }
 
 /** What the scheduler does about a drift by itself. */
-export type DriftAction = "avoid" | "fence" | "none" | "release" | "stop_granting";
+export const DriftAction = ["none", "release", "fence", "avoid", "stop_granting"] as const;
+export type DriftAction = (typeof DriftAction)[number];
 
 /** The ledgers disagree. */
 export interface DriftDetected {
@@ -1177,13 +1259,15 @@ export interface DriftDetected {
 }
 
 /** How reserved, running and physically used disagree. */
-export type DriftKind =
-  | "clock_skew"
-  | "ghost_reservation"
-  | "orphan_workload"
-  | "squatter"
-  | "stale_agent"
-  | "underuse";
+export const DriftKind = [
+  "ghost_reservation",
+  "orphan_workload",
+  "squatter",
+  "underuse",
+  "stale_agent",
+  "clock_skew",
+] as const;
+export type DriftKind = (typeof DriftKind)[number];
 
 /** Drifts, oldest first. */
 export interface DriftList {
@@ -1211,18 +1295,21 @@ export interface DriftResolved {
 }
 
 /** Where an energy comes from: the devices' counters, or their power over time. */
-export type EnergySource = "counter" | "mixed" | "power";
+export const EnergySource = ["counter", "power", "mixed"] as const;
+export type EnergySource = (typeof EnergySource)[number];
 
 /** What an engine's history shows; rates are over the time between two samples. */
-export type EngineMetric =
-  | "accept_length"
-  | "generation_tokens_per_s"
-  | "kv_cache_percent"
-  | "preemptions_per_s"
-  | "prefix_hit_percent"
-  | "prompt_tokens_per_s"
-  | "running"
-  | "waiting";
+export const EngineMetric = [
+  "running",
+  "waiting",
+  "kv_cache_percent",
+  "preemptions_per_s",
+  "prefix_hit_percent",
+  "prompt_tokens_per_s",
+  "generation_tokens_per_s",
+  "accept_length",
+] as const;
+export type EngineMetric = (typeof EngineMetric)[number];
 
 /** A parameter of known form, under its hyphenated name. */
 export interface EngineParameter {
@@ -1271,8 +1358,8 @@ export interface EngineReading {
  *
  * With `is_closed` there are no parameters beside `parameters`. `refused` are those that are not a
  * task's to set, by the reason. Of the others it may give those on the list named `allow_list`
- * (shared/engine_parameters; empty: none, null: whatever the engine knows), and those in `allowed`
- * by the operator's word, in which "*" is all.
+ * (shared/engines; empty: none, null: whatever the engine knows), and those in `allowed` by the
+ * operator's word, in which "*" is all.
  */
 export interface EngineRules {
   parameters?: EngineParameter[];
@@ -1364,25 +1451,27 @@ export interface EngineSpec {
  *
  * HTTP status and exit code follow from `HTTP_STATUS` and `EXIT_CODE`.
  */
-export type ErrorCode =
-  | "bad_request"
-  | "changed_since"
-  | "command_id_reused"
-  | "conflict"
-  | "forbidden"
-  | "internal"
-  | "lease_lost"
-  | "name_taken"
-  | "not_found"
-  | "stale_epoch"
-  | "still_running"
-  | "timeout"
-  | "too_large"
-  | "too_many_requests"
-  | "unauthenticated"
-  | "unavailable"
-  | "unsatisfiable"
-  | "unsupported";
+export const ErrorCode = [
+  "bad_request",
+  "unauthenticated",
+  "forbidden",
+  "not_found",
+  "conflict",
+  "changed_since",
+  "name_taken",
+  "command_id_reused",
+  "stale_epoch",
+  "lease_lost",
+  "unsatisfiable",
+  "unsupported",
+  "still_running",
+  "too_large",
+  "too_many_requests",
+  "timeout",
+  "unavailable",
+  "internal",
+] as const;
+export type ErrorCode = (typeof ErrorCode)[number];
 
 /**
  * How many GPUs would this task configuration need? Answered by `EstimateView`.
@@ -1447,7 +1536,8 @@ export interface ExemptReservation {
 }
 
 /** What becomes of a preset whose name is saved again. */
-export type ExistingPreset = "keep" | "refuse" | "replace";
+export const ExistingPreset = ["refuse", "keep", "replace"] as const;
+export type ExistingPreset = (typeof ExistingPreset)[number];
 
 /** Withdrawn or stopped on request. */
 export interface ExperimentCancelled {
@@ -1550,12 +1640,11 @@ export interface ExperimentFailed {
   failure: Failure | null;
 }
 
-/** Newest task first, then by ordinal. `next_after_experiment_id`: an older `next_cursor`. */
+/** Newest task first, then by ordinal. */
 export interface ExperimentList {
   type: "orchestrator.experiments";
   next_cursor: string | null;
   experiments: ExperimentView[];
-  next_after_experiment_id: string | null;
 }
 
 /**
@@ -1613,14 +1702,16 @@ export interface ExperimentStarting {
 }
 
 /** pending -> waiting -> starting -> running -> succeeded | failed | cancelled. */
-export type ExperimentState =
-  | "cancelled"
-  | "failed"
-  | "pending"
-  | "running"
-  | "starting"
-  | "succeeded"
-  | "waiting";
+export const ExperimentState = [
+  "pending",
+  "waiting",
+  "starting",
+  "running",
+  "succeeded",
+  "failed",
+  "cancelled",
+] as const;
+export type ExperimentState = (typeof ExperimentState)[number];
 
 /** Smaller scores are better for minimize_*, larger for maximize_*; null: nothing to score. */
 export interface ExperimentSucceeded {
@@ -1785,33 +1876,35 @@ export interface Failure {
  * `out_of_memory` is the host's or the container's, `gpu_out_of_memory` a device's;
  * `parameters_not_applied`: a cluster runs the engine otherwise than it was asked to.
  */
-export type FailureKind =
-  | "bad_parameter"
-  | "benchmark_failed"
-  | "cancelled"
-  | "cuda_error"
-  | "disk_full"
-  | "engine_exited"
-  | "engine_missing"
-  | "executor_restarted"
-  | "gpu_out_of_memory"
-  | "gpu_unavailable"
-  | "image_missing"
-  | "image_pull_failed"
-  | "internal"
-  | "lease_lost"
-  | "model_missing"
-  | "node_lost"
-  | "out_of_memory"
-  | "parameters_not_applied"
-  | "port_taken"
-  | "power_limit_refused"
-  | "rank_failed"
-  | "readiness_timeout"
-  | "runtime_unavailable"
-  | "sm_clock_refused"
-  | "timeout"
-  | "unschedulable";
+export const FailureKind = [
+  "engine_missing",
+  "bad_parameter",
+  "model_missing",
+  "runtime_unavailable",
+  "image_missing",
+  "image_pull_failed",
+  "gpu_unavailable",
+  "engine_exited",
+  "out_of_memory",
+  "gpu_out_of_memory",
+  "cuda_error",
+  "port_taken",
+  "power_limit_refused",
+  "sm_clock_refused",
+  "disk_full",
+  "readiness_timeout",
+  "unschedulable",
+  "parameters_not_applied",
+  "rank_failed",
+  "node_lost",
+  "benchmark_failed",
+  "timeout",
+  "lease_lost",
+  "executor_restarted",
+  "cancelled",
+  "internal",
+] as const;
+export type FailureKind = (typeof FailureKind)[number];
 
 /**
  * One reason. `of` is `attempt` or `reservation`; `message` is the newest one's, and so is
@@ -2200,6 +2293,13 @@ export interface GoalStanding {
   is_within_noise: boolean | null;
 }
 
+/** A node's part of the allocation map, and the held share of each device, "0.00" to "1.00". */
+export interface GpuAllocMap {
+  type: "scheduler.allocation_map_view";
+  nodes: NodeAllocation[];
+  gpu_alloc_map: Record<string, string>;
+}
+
 /** How the GPUs of an attempt were chosen. */
 export interface GpuAllocation {
   count: number;
@@ -2291,7 +2391,8 @@ export interface GpuInfoDetail {
  * As a filter of devices `shared` means those held in parts in any way, `pgpu` every one that is no
  * instance.
  */
-export type GpuKind = "mig" | "mps" | "pgpu" | "shared" | "time_slice" | "vgpu";
+export const GpuKind = ["pgpu", "mig", "shared", "vgpu", "mps", "time_slice"] as const;
+export type GpuKind = (typeof GpuKind)[number];
 
 /** The connection of two GPUs, reported once per pair. `nvlinks` counts direct NVLinks. */
 export interface GpuLink {
@@ -2343,6 +2444,10 @@ export interface GpuMetrics {
   age_seconds: number;
   skipped: number;
 }
+
+/** How a workload is given GPUs: whole, by GPU-Manager, by HAMi, or by NVIDIA's MPS. */
+export const GpuMode = ["pgpu", "vgpu", "hami", "mps"] as const;
+export type GpuMode = (typeof GpuMode)[number];
 
 /** A model of GPU by its whole name; of memory of about that size, where it is said. */
 export interface GpuModel {
@@ -2648,7 +2753,8 @@ export type GpuSampled = [
 ];
 
 /** How a device plugin gives one GPU to several pods, each of which asks for slices of it. */
-export type GpuSharing = "mps" | "time-slicing";
+export const GpuSharing = ["time-slicing", "mps"] as const;
+export type GpuSharing = (typeof GpuSharing)[number];
 
 /** One GPU over a window. `power_limit_w` shows whether its power was capped meanwhile. */
 export interface GpuStats {
@@ -2663,7 +2769,8 @@ export interface GpuStats {
 }
 
 /** How a cluster hands out GPUs: counted, or as devices of ResourceSlices that claims name. */
-export type GpuSupply = "device_plugin" | "dra";
+export const GpuSupply = ["device_plugin", "dra"] as const;
+export type GpuSupply = (typeof GpuSupply)[number];
 
 /**
  * GPU-microseconds, which add up to the hours asked for times the GPUs, exactly.
@@ -2681,14 +2788,13 @@ export interface GpuTime {
 }
 
 /**
- * A GPU: its last reading joined to the scheduler's ledger.
+ * A GPU: its last reading joined to the scheduler's ledger. null is unknown, never 0.
  *
- * null is unknown, never 0. `state`, `reservation_id`, `namespace` and `holder` are null while the
- * scheduler does not know the device. `reasons` say why it would not be granted now, as
- * `DeviceAllocation` has them. `availability_score` is 0.6 x free memory share + 0.4 x idle share,
- * null if one of them is unknown. `holders` are all that hold it, with their shares; the first is
- * `holder`. From `health_detail` to `recent_faults`, and `pods`, it is as telemetry's `GpuReading`
- * and `DeviceFacts` have it.
+ * Without `fresh` later readings should have come. `availability_score` is 0.6 x free memory share
+ * + 0.4 x idle share, null if one of them is unknown. `state`, `reservation_id`, `namespace` and
+ * `holder` are null while the scheduler does not know the device. `holders` are all that hold it,
+ * with their shares; the first is `holder`. `reasons` say why it would not be granted now, as
+ * `DeviceAllocation` has them.
  */
 export interface GpuView {
   type: "gateway.gpu";
@@ -2699,11 +2805,13 @@ export interface GpuView {
   name: string;
   source: Source;
   simulated: boolean;
-  health: HealthState;
   observed_at: string | null;
   age_seconds: number | null;
   fresh: boolean;
   stale: boolean;
+  availability_score: number | null;
+  processes: GpuProcessView[] | null;
+  pods: GpuPodView[] | null;
   utilization_percent: number | null;
   memory_total_mb: number | null;
   memory_used_mb: number | null;
@@ -2711,13 +2819,6 @@ export interface GpuView {
   temperature_c: number | null;
   power_draw_w: number | null;
   power_limit_w: number | null;
-  availability_score: number | null;
-  processes: GpuProcessView[] | null;
-  state: DeviceState | null;
-  reservation_id: string | null;
-  namespace: string | null;
-  holder: string | null;
-  health_detail: string | null;
   energy_mj: number | null;
   sm_clock_mhz: number | null;
   memory_clock_mhz: number | null;
@@ -2733,6 +2834,8 @@ export interface GpuView {
   ecc_uncorrected: number | null;
   remap_pending: boolean | null;
   remap_failed: boolean | null;
+  health: HealthState;
+  health_detail: string | null;
   pci_bus_id: string | null;
   numa_node: number | null;
   mig_enabled: boolean | null;
@@ -2741,14 +2844,28 @@ export interface GpuView {
   power_limit_min_w: number | null;
   power_limit_max_w: number | null;
   recent_faults: FaultSeen[];
+  state: DeviceState | null;
+  reservation_id: string | null;
+  namespace: string | null;
+  holder: string | null;
+  holders: DeviceHolder[];
   reasons: Reason[];
   cordon: CordonState | null;
-  pods: GpuPodView[] | null;
-  holders: DeviceHolder[];
+}
+
+/**
+ * What answers. `missing` names what does not, `warnings` what answers and should be looked at.
+ */
+export interface Health {
+  type: "gateway.health";
+  ready: boolean;
+  missing: string[];
+  warnings: HealthWarning[];
 }
 
 /** What an operator does about a fault; `drain` and `reset` take the device out of service. */
-export type HealthAction = "drain" | "ignore" | "reset" | "restart_application";
+export const HealthAction = ["ignore", "restart_application", "drain", "reset"] as const;
+export type HealthAction = (typeof HealthAction)[number];
 
 /**
  * A change of health. `device_uuid` null means the whole agent.
@@ -2776,31 +2893,40 @@ export interface HealthChanged {
 }
 
 /** What happened to a device or to the agent. */
-export type HealthKind =
-  | "agent_started"
-  | "agent_stopped"
-  | "disk_full"
-  | "disk_has_room"
-  | "ecc_storm"
-  | "ecc_uncorrected"
-  | "gpu_lost"
-  | "gpu_recovered"
-  | "mig_changed"
-  | "power_limit_changed"
-  | "power_limit_restored"
-  | "probe_hung"
-  | "probe_recovered"
-  | "row_remap_failed"
-  | "row_remap_pending"
-  | "sm_clock_locked"
-  | "sm_clock_restored"
-  | "source_failed"
-  | "source_recovered"
-  | "sxid"
-  | "xid";
+export const HealthKind = [
+  "agent_started",
+  "agent_stopped",
+  "probe_hung",
+  "probe_recovered",
+  "gpu_lost",
+  "gpu_recovered",
+  "source_failed",
+  "source_recovered",
+  "xid",
+  "sxid",
+  "ecc_uncorrected",
+  "ecc_storm",
+  "row_remap_pending",
+  "row_remap_failed",
+  "mig_changed",
+  "power_limit_changed",
+  "power_limit_restored",
+  "sm_clock_locked",
+  "sm_clock_restored",
+  "disk_full",
+  "disk_has_room",
+] as const;
+export type HealthKind = (typeof HealthKind)[number];
 
 /** A device's health as its agent sees it; only `ok` devices are granted. */
-export type HealthState = "failing" | "hung" | "lost" | "ok";
+export const HealthState = ["ok", "lost", "hung", "failing"] as const;
+export type HealthState = (typeof HealthState)[number];
+
+/** One of `WarningCode`, and the sentence for a person. */
+export interface HealthWarning {
+  code: WarningCode;
+  message: string;
+}
 
 /** What a node has beside its GPUs, or pods ask of it; a pod counts as one of `pods`. */
 export interface HostAmounts {
@@ -2810,7 +2936,7 @@ export interface HostAmounts {
   pods: number;
 }
 
-/** The node around the GPUs. */
+/** The node around the GPUs. `release` is the agent's, of GPU Steward. */
 export interface HostFacts {
   hostname: string;
   cpu_count: number | null;
@@ -2818,10 +2944,19 @@ export interface HostFacts {
   driver_version: string | null;
   cuda_driver_version: string | null;
   operating_system: string | null;
+  release: string | null;
 }
 
 /** What becomes of a reservation that stays idle after its warning. */
-export type IdleAction = "preemptible" | "release" | "warn";
+export const IdleAction = ["warn", "preemptible", "release"] as const;
+export type IdleAction = (typeof IdleAction)[number];
+
+/** Until when a reservation is never idle, and why. */
+export interface IdleExemption {
+  until_at: string;
+  /** one line without control characters or marks of text direction */
+  reason: string;
+}
 
 /**
  * What one holder's reservations would have freed: their idle time beyond window and grace.
@@ -2856,6 +2991,28 @@ export interface Idleness {
   preemptible: boolean;
 }
 
+/** Newest first. */
+export interface ImportedList {
+  type: "gateway.imported_list";
+  next_cursor: string | null;
+  imported: ImportedView[];
+}
+
+/** A task or an experiment that another installation measured. No report counts it. */
+export interface ImportedView {
+  type: "gateway.imported";
+  subject_id: string;
+  kind: ArchiveKind;
+  task_id: string;
+  task_name: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  experiments: number;
+  exported_at: string;
+  exported_by: string;
+  imported_at: string;
+}
+
 /** Whole numbers from `low` to `high`, both included; a grid takes every `step`-th. */
 export interface IntegerRange {
   type: "integer";
@@ -2883,6 +3040,17 @@ export interface InventoryReported {
   devices: DeviceFacts[];
   labels: Record<string, string>;
   links: GpuLink[];
+}
+
+/** At which address who invites has reached the platform: the new server asks there too. */
+export interface InvitationRequest {
+  api_url: string;
+}
+
+/** What a new server shows. A code counts for the node that it was made for alone. */
+export interface JoinRequest {
+  node_id: string;
+  code: string;
 }
 
 /**
@@ -2925,6 +3093,12 @@ export interface LatencySlo {
   p99?: SloBound | null;
 }
 
+/** Keeps a lease; `activate` before anything starts on the devices. */
+export interface LeaseRenewal {
+  epoch: number;
+  activate?: boolean;
+}
+
 /** A level's bound, with what shows it, for people. */
 export interface LevelBound {
   bound: Bound;
@@ -2932,13 +3106,15 @@ export interface LevelBound {
 }
 
 /** Why a level's figures may mislead. The level still counts, unless it is set aside. */
-export type LevelMark =
-  | "cache_hits"
-  | "cache_not_reset"
-  | "client_limited"
-  | "littles_law"
-  | "not_steady"
-  | "sent_late";
+export const LevelMark = [
+  "not_steady",
+  "littles_law",
+  "cache_not_reset",
+  "cache_hits",
+  "client_limited",
+  "sent_late",
+] as const;
+export type LevelMark = (typeof LevelMark)[number];
 
 /**
  * One scenario at one concurrency. `error_rate` is errors over all requests, 0 to 1.
@@ -3004,10 +3180,12 @@ export interface LevelStats {
 }
 
 /** What people may say of a resource's limit. */
-export type LimitsPolicy = "disabled" | "optional" | "required";
+export const LimitsPolicy = ["disabled", "required", "optional"] as const;
+export type LimitsPolicy = (typeof LimitsPolicy)[number];
 
 /** How two GPUs are connected, nearest first; the words of `nvidia-smi topo -m`. */
-export type LinkKind = "internal" | "node" | "nvlink" | "phb" | "pix" | "pxb" | "sys";
+export const LinkKind = ["nvlink", "internal", "pix", "pxb", "phb", "node", "sys"] as const;
+export type LinkKind = (typeof LinkKind)[number];
 
 /**
  * Of which of a node's GPUs would a request be granted any one now? Answered by `AvailableGpus`;
@@ -3060,7 +3238,7 @@ export interface ListEngineSamples {
  * Experiments, newest task first, then by ordinal. Answered by `ExperimentList`.
  *
  * With a `node_id` only those with an attempt on it; those of archived tasks only with `archived`
- * or their `task_id`. `after_experiment_id` is an older form of `cursor`, which goes before it.
+ * or their `task_id`.
  */
 export interface ListExperiments {
   type: "orchestrator.list_experiments";
@@ -3068,7 +3246,6 @@ export interface ListExperiments {
   cursor?: string | null;
   task_id?: string | null;
   states?: ExperimentState[];
-  after_experiment_id?: string | null;
   archived?: boolean;
   namespace?: string | null;
   node_id?: string | null;
@@ -3182,7 +3359,8 @@ export interface LoadBoundary {
  * What a load search raises: requests at once, or requests per second that are sent at times no
  * answer moves.
  */
-export type LoadKind = "concurrency" | "constant" | "poisson";
+export const LoadKind = ["concurrency", "poisson", "constant"] as const;
+export type LoadKind = (typeof LoadKind)[number];
 
 /**
  * Look for the greatest load from `min` to `max` that meets the constraints, until it is known to
@@ -3216,6 +3394,16 @@ export interface LogChunk {
 export interface Login {
   token?: string | null;
   code?: string | null;
+}
+
+/**
+ * What logs a browser in once, until `ends_at`: the page does at its address with `#login=` and the
+ * code behind it.
+ */
+export interface LoginLink {
+  type: "gateway.login_link";
+  code: string;
+  ends_at: string;
 }
 
 /** A new token with its secret, which is shown this once. */
@@ -3284,7 +3472,8 @@ export interface MemoryEstimate {
 }
 
 /** Where the memory that an experiment asks for comes from. */
-export type MemorySource = "default" | "history" | "model_config" | "model_name" | "task";
+export const MemorySource = ["task", "model_name", "history", "model_config", "default"] as const;
+export type MemorySource = (typeof MemorySource)[number];
 
 /** Of the minute up to `until_at`, when the attempt began to be taken down. */
 export interface MemoryTrendView {
@@ -3360,6 +3549,25 @@ export interface MigOption {
 }
 
 /**
+ * Whether a container's limits ask for GPUs in a form that there is, where it is to run.
+ *
+ * `resources` are counts by name, as `tencent.com/vcuda-core`. What is not said of the GPU, its
+ * driver's version and Kubernetes is not judged. `mps_on_mig`: the operator has started an MPS
+ * daemon for the instance, which the guide's plugin does not do.
+ */
+export interface ModeCheck {
+  type: "mode";
+  resources: Record<string, number>;
+  gpu?: string | null;
+  capability?: string | null;
+  driver?: string | null;
+  kubernetes_version?: string | null;
+  mig?: boolean;
+  rules?: PrecisionRules;
+  mps_on_mig?: boolean;
+}
+
+/**
  * `weights` are all of it, `active_weights` those that a token passes through: fewer with experts.
  * `cached_values` are the keys and values of a token in all layers.
  */
@@ -3375,6 +3583,13 @@ export interface ModelSpec {
   /** one line without control characters or marks of text direction */
   id_or_path: string;
   namespace?: string | null;
+}
+
+/** Starts watching a node, until it is stopped or `max_seconds` are over. */
+export interface MonitoringRequest {
+  monitoring_id?: string | null;
+  interval_seconds?: number;
+  max_seconds?: number;
 }
 
 /**
@@ -3475,12 +3690,26 @@ export interface NodeAllocation {
 }
 
 /**
+ * With what a node logs in to the bus, and where that listens.
+ *
+ * The host of `nats_url` is a wildcard where the bus listens on every address of the platform's
+ * host.
+ */
+export interface NodeCredentials {
+  type: "gateway.node_credentials";
+  nats_url: string;
+  user: string;
+  password: string;
+  inbox_prefix: string;
+}
+
+/**
  * A node's GPUs in brief; means count only GPUs with metrics, null if there are none.
  *
  * `past_utilization_percent` is the mean of late, in which what is 15 minutes old counts half.
  * `free_host` is what its pods leave beside GPUs; null: that is not known. Of GPUs that a plugin
- * shares none is allocatable; they are `total_shares`. `note` is what says that they are shared, or
- * why none of the node's GPUs is given out.
+ * shares none is allocatable; they are `total_shares`. `note` is what says that they are shared,
+ * why none of the node's GPUs is given out, or which pods deleted by force may hold some.
  */
 export interface NodeGpuSummary {
   node_name: string;
@@ -3531,6 +3760,19 @@ export interface NodeGpus {
   note: string;
 }
 
+/**
+ * A code that gives the server `node_id` its credentials once, until `ends_at`.
+ *
+ * `command` is the line of shell to type on that server: it installs, joins and starts.
+ */
+export interface NodeInvitation {
+  type: "gateway.node_invitation";
+  node_id: string;
+  code: string;
+  ends_at: string;
+  command: string;
+}
+
 /** An operator has changed labels; `labels` are all that count for it from now on. */
 export interface NodeLabelled {
   type: "scheduler.node_labelled";
@@ -3553,7 +3795,8 @@ export interface NodeList {
  * Which of a cluster's nodes with enough idle GPUs is taken: the one with the most of them, or the
  * one on which the fewest are left over, so that large groups stay whole elsewhere.
  */
-export type NodeRanking = "least_fragmenting" | "most_idle";
+export const NodeRanking = ["most_idle", "least_fragmenting"] as const;
+export type NodeRanking = (typeof NodeRanking)[number];
 
 /** An operator had it forgotten, with its devices. */
 export interface NodeRemoved {
@@ -3637,15 +3880,17 @@ export interface NotTried {
 }
 
 /** What the best experiment is best at. */
-export type Objective =
-  | "maximize_goodput"
-  | "maximize_load"
-  | "maximize_throughput"
-  | "maximize_tokens_per_joule"
-  | "minimize_cost"
-  | "minimize_latency"
-  | "minimize_tpot"
-  | "minimize_ttft";
+export const Objective = [
+  "minimize_latency",
+  "maximize_throughput",
+  "maximize_goodput",
+  "maximize_tokens_per_joule",
+  "minimize_cost",
+  "minimize_ttft",
+  "minimize_tpot",
+  "maximize_load",
+] as const;
+export type Objective = (typeof Objective)[number];
 
 /**
  * The search. `max_parallel` bounds the reservation requests a task has outstanding at once.
@@ -3748,7 +3993,8 @@ export interface ParameterImportance {
 }
 
 /** How a parameter's value is written. */
-export type ParameterKind = "choice" | "integer" | "number" | "switch";
+export const ParameterKind = ["integer", "number", "switch", "choice"] as const;
+export type ParameterKind = (typeof ParameterKind)[number];
 
 /** A configuration that no other beats in both; tokens per second of each GPU. */
 export interface ParetoPoint {
@@ -3769,7 +4015,8 @@ export interface PauseTask {
 }
 
 /** How a penalty begins at its threshold: `exponential` with the weight, `continuous` with 0. */
-export type PenaltyForm = "continuous" | "exponential";
+export const PenaltyForm = ["exponential", "continuous"] as const;
+export type PenaltyForm = (typeof PenaltyForm)[number];
 
 /** Of the known readings, between neighbours by proportion; null when all were unknown. */
 export interface Percentiles {
@@ -3785,7 +4032,8 @@ export interface PhaseTiming {
 }
 
 /** `pack` fills the fullest node that fits, `spread` takes the emptiest. */
-export type Placement = "pack" | "spread";
+export const Placement = ["pack", "spread"] as const;
+export type Placement = (typeof Placement)[number];
 
 /**
  * What a plan costs at most on the cheapest, and on the dearest, of the GPU models that it may
@@ -3906,8 +4154,39 @@ export interface PolicyTrial {
   left_out: string[];
 }
 
+/**
+ * Caps a device's power, locks its SM clock, or both; null for both takes both back.
+ *
+ * Without a reservation it is an admin's.
+ */
+export interface PowerLimitRequest {
+  /** one line without control characters or marks of text direction */
+  device_uuid: string;
+  power_limit_w: number | null;
+  reservation_id?: string | null;
+  sm_clock_mhz?: number | null;
+}
+
+/**
+ * Whether GPUs compute in a number format; without `gpu` and `capability` all are looked at.
+ *
+ * `gpu` is a model's name (V100), `capability` its compute capability (7.0), which goes first.
+ */
+export interface PrecisionCheck {
+  type: "precision";
+  precision: string;
+  gpu?: string | null;
+  capability?: string | null;
+  rules?: PrecisionRules;
+}
+
+/** `hardware`: what GPUs have units for. `documented`: the accelerator guide to the letter. */
+export const PrecisionRules = ["hardware", "documented"] as const;
+export type PrecisionRules = (typeof PrecisionRules)[number];
+
 /** Why a reservation has to give way to another one. */
-export type PreemptionCause = "guarantee" | "priority";
+export const PreemptionCause = ["priority", "guarantee"] as const;
+export type PreemptionCause = (typeof PreemptionCause)[number];
 
 /**
  * A selector that is liked, not needed: devices that match come first, by the sum of weights.
@@ -3991,7 +4270,8 @@ export interface PresetList {
 }
 
 /** How presets that give the same parameter become one. */
-export type PresetMerge = "intersection" | "last_wins" | "union";
+export const PresetMerge = ["last_wins", "union", "intersection"] as const;
+export type PresetMerge = (typeof PresetMerge)[number];
 
 /** New, or with new content. */
 export interface PresetSaved {
@@ -4033,6 +4313,12 @@ export interface Problem {
   path?: string | null;
   instance?: string | null;
   details?: Record<string, unknown>;
+}
+
+/** A stored event of a user; its cursor follows once it has passed the bus. */
+export interface Published {
+  type: "gateway.published";
+  message_id: string;
 }
 
 /**
@@ -4100,7 +4386,8 @@ export interface QuantConfig {
  * `ready`: all is there that starting needs. `ending`: it starts nothing any more, but something of
  * it may still run; `ended`: nothing does.
  */
-export type RankState = "ended" | "ending" | "preparing" | "ready" | "running";
+export const RankState = ["preparing", "ready", "running", "ending", "ended"] as const;
+export type RankState = (typeof RankState)[number];
 
 /**
  * One rank as its executor has it.
@@ -4136,7 +4423,8 @@ export interface ReadLog {
 }
 
 /** Where readings of a node's GPUs come from, the best first. */
-export type ReadingsSource = "agent" | "dcgm" | "nvidia_smi";
+export const ReadingsSource = ["agent", "dcgm", "nvidia_smi"] as const;
+export type ReadingsSource = (typeof ReadingsSource)[number];
 
 /**
  * One cause of waiting: a code for programs, a sentence for people, and where.
@@ -4151,55 +4439,57 @@ export interface Reason {
 }
 
 /** Why a device, a node or the whole fleet does not serve a request now. */
-export type ReasonCode =
-  | "awaiting_cluster"
-  | "awaiting_snapshot"
-  | "behind_in_queue"
-  | "compute_capability_mismatch"
-  | "cordoned"
-  | "cuda_driver_mismatch"
-  | "ended"
-  | "exceeds_largest_node"
-  | "exceeds_quota"
-  | "foreign_process"
-  | "given_out_by_cluster"
-  | "held"
-  | "index_mismatch"
-  | "insufficient_cpu"
-  | "insufficient_free_memory"
-  | "insufficient_host_memory"
-  | "insufficient_shares"
-  | "insufficient_total_memory"
-  | "kept_for_earlier"
-  | "label_mismatch"
-  | "memory_unbalanced"
-  | "memory_unknown"
-  | "mig_enabled"
-  | "mig_not_made"
-  | "mig_profile_mismatch"
-  | "mixed_models"
-  | "model_mismatch"
-  | "mps_per_gpu"
-  | "no_gpus"
-  | "no_reading"
-  | "node_lost"
-  | "node_mismatch"
-  | "not_admitted"
-  | "not_divisible"
-  | "numa_mismatch"
-  | "over_quota"
-  | "processes_unknown"
-  | "quarantined"
-  | "selector_unknown"
-  | "shares_fragmented"
-  | "shares_not_enforced"
-  | "stale_reading"
-  | "too_few_devices"
-  | "too_few_nodes"
-  | "unhealthy"
-  | "utilization_above_limit"
-  | "utilization_unknown"
-  | "uuid_mismatch";
+export const ReasonCode = [
+  "held",
+  "quarantined",
+  "cordoned",
+  "unhealthy",
+  "no_reading",
+  "stale_reading",
+  "awaiting_snapshot",
+  "utilization_unknown",
+  "memory_unknown",
+  "utilization_above_limit",
+  "insufficient_free_memory",
+  "insufficient_total_memory",
+  "node_mismatch",
+  "model_mismatch",
+  "uuid_mismatch",
+  "compute_capability_mismatch",
+  "cuda_driver_mismatch",
+  "numa_mismatch",
+  "index_mismatch",
+  "label_mismatch",
+  "selector_unknown",
+  "mig_enabled",
+  "foreign_process",
+  "processes_unknown",
+  "node_lost",
+  "not_admitted",
+  "insufficient_cpu",
+  "insufficient_host_memory",
+  "too_few_nodes",
+  "kept_for_earlier",
+  "too_few_devices",
+  "memory_unbalanced",
+  "behind_in_queue",
+  "no_gpus",
+  "exceeds_largest_node",
+  "given_out_by_cluster",
+  "not_divisible",
+  "mig_profile_mismatch",
+  "mps_per_gpu",
+  "mig_not_made",
+  "shares_not_enforced",
+  "insufficient_shares",
+  "shares_fragmented",
+  "mixed_models",
+  "over_quota",
+  "exceeds_quota",
+  "awaiting_cluster",
+  "ended",
+] as const;
+export type ReasonCode = (typeof ReasonCode)[number];
 
 /**
  * Nothing was changed.
@@ -4372,7 +4662,8 @@ export interface RequestReservation {
 }
 
 /** What people may say of a resource's request. */
-export type RequestsPolicy = "disabled" | "fromLimits" | "required";
+export const RequestsPolicy = ["disabled", "required", "fromLimits"] as const;
+export type RequestsPolicy = (typeof RequestsPolicy)[number];
 
 /**
  * Measured requests, completed ones first, as columns of equal length; null is unknown.
@@ -4660,18 +4951,20 @@ export interface ReservationRequest {
 }
 
 /** queued -> granted -> active -> releasing -> released, or one of the other ends. */
-export type ReservationState =
-  | "active"
-  | "cancelled"
-  | "expired"
-  | "granted"
-  | "lost"
-  | "preempted"
-  | "queued"
-  | "rejected"
-  | "released"
-  | "releasing"
-  | "timed_out";
+export const ReservationState = [
+  "queued",
+  "granted",
+  "active",
+  "releasing",
+  "released",
+  "rejected",
+  "cancelled",
+  "timed_out",
+  "expired",
+  "preempted",
+  "lost",
+] as const;
+export type ReservationState = (typeof ReservationState)[number];
 
 /** Queued longer than its wait timeout; `reasons` are those of the last decision. */
 export interface ReservationTimedOut {
@@ -4782,7 +5075,8 @@ export interface ReturnToService {
 }
 
 /** viewer reads; submitter also changes things of its namespace; admin changes everything. */
-export type Role = "admin" | "submitter" | "viewer";
+export const Role = ["viewer", "submitter", "admin"] as const;
+export type Role = (typeof Role)[number];
 
 /**
  * `repeats` is the ordinal of the first run of its configuration; null: this is it. `seed`: of the
@@ -4808,7 +5102,8 @@ export interface RunInfo {
  * measures the winner with requests that no run before had, `screen` tries a configuration with few
  * requests.
  */
-export type RunRole = "repeat" | "replay" | "screen" | "search";
+export const RunRole = ["search", "repeat", "replay", "screen"] as const;
+export type RunRole = (typeof RunRole)[number];
 
 /**
  * What a run ran on, as far as it decides how fast the same configuration is.
@@ -4860,25 +5155,23 @@ export interface RunningWorkload {
 }
 
 /** Where the inference server runs. */
-export type Runtime = "docker" | "kubernetes" | "ome" | "process";
+export const Runtime = ["process", "docker", "ome", "kubernetes"] as const;
+export type Runtime = (typeof Runtime)[number];
 
 /**
  * A runtime of an executor, the engines it can start, and for the others what is missing.
  *
- * `engine_rules` has every engine that the executor knows; `engine_flags` is what older releases
- * read: flags for fields of a task's typed blocks. Models named by a path have to lie below
- * `model_roots`; null: an older release, or a cluster, which has none of this host's.
- * `serving_runtimes` are its ClusterServingRuntimes with the engine of their image. `image_cuda` is
- * what images there report, as `vllm:v0.8.5` and, for tasks without a tag, `vllm`;
- * `model_precisions` and `model_shapes` what the config.json of models say, `devices` a cluster's
- * custom ones.
+ * `engine_rules` has every engine that the executor knows. Models named by a path have to lie below
+ * `model_roots`; null: a cluster, which has none of this host's. `serving_runtimes` are its
+ * ClusterServingRuntimes with the engine of their image. `image_cuda` is what images there report,
+ * as `vllm:v0.8.5` and, for tasks without a tag, `vllm`; `model_precisions` and `model_shapes` what
+ * the config.json of models say, `devices` a cluster's custom ones.
  */
 export interface RuntimeOffer {
   runtime: Runtime;
   engines: string[];
   missing: Record<string, string>;
   version: string | null;
-  engine_flags: Record<string, Record<string, string>>;
   engine_rules: Record<string, EngineRules>;
   model_roots: string[] | null;
   serving_runtimes: Record<string, string>;
@@ -5027,18 +5320,21 @@ export interface Selector {
 }
 
 /** What a selector compares. `label` is a node's label, named by the selector's `label`. */
-export type SelectorKey =
-  | "compute_capability"
-  | "cuda_driver_version"
-  | "gpu_index"
-  | "gpu_model"
-  | "gpu_uuid"
-  | "label"
-  | "node"
-  | "numa_node";
+export const SelectorKey = [
+  "node",
+  "gpu_model",
+  "gpu_uuid",
+  "compute_capability",
+  "cuda_driver_version",
+  "gpu_index",
+  "numa_node",
+  "label",
+] as const;
+export type SelectorKey = (typeof SelectorKey)[number];
 
 /** How it is compared. `at_least` and `at_most` compare versions number by number. */
-export type SelectorOperator = "at_least" | "at_most" | "exists" | "in" | "not_in";
+export const SelectorOperator = ["in", "not_in", "at_least", "at_most", "exists"] as const;
+export type SelectorOperator = (typeof SelectorOperator)[number];
 
 /**
  * What a series is of.
@@ -5046,14 +5342,17 @@ export type SelectorOperator = "at_least" | "at_most" | "exists" | "in" | "not_i
  * A node's are the means of its GPUs added up, of utilization and temperature averaged; a pod's are
  * of each GPU that it had, by whole minutes.
  */
-export type SeriesBy = "gpu" | "node" | "pod";
+export const SeriesBy = ["gpu", "node", "pod"] as const;
+export type SeriesBy = (typeof SeriesBy)[number];
 
 /** What a history query can show. */
-export type SeriesMetric =
-  | "memory_used_mb"
-  | "power_draw_w"
-  | "temperature_c"
-  | "utilization_percent";
+export const SeriesMetric = [
+  "utilization_percent",
+  "memory_used_mb",
+  "temperature_c",
+  "power_draw_w",
+] as const;
+export type SeriesMetric = (typeof SeriesMetric)[number];
 
 /** One bucket: its start, and min, max, mean of the known readings. */
 export type SeriesPoint = [
@@ -5137,7 +5436,8 @@ export interface SetPowerLimit {
  * How a device is divided between holders: `cooperative` ones keep to their parts themselves,
  * nothing enforces it.
  */
-export type ShareKind = "cooperative" | "mps";
+export const ShareKind = ["mps", "cooperative"] as const;
+export type ShareKind = (typeof ShareKind)[number];
 
 /**
  * How shares that do not fit on one device are divided among those of a node.
@@ -5145,7 +5445,8 @@ export type ShareKind = "cooperative" | "mps";
  * `evenly` takes the fewest devices and of each about the same; one device if that can hold all.
  * `fill` takes all that the emptiest has, then of the next.
  */
-export type ShareStrategy = "evenly" | "fill";
+export const ShareStrategy = ["evenly", "fill"] as const;
+export type ShareStrategy = (typeof ShareStrategy)[number];
 
 /**
  * A bound in seconds.
@@ -5190,7 +5491,16 @@ export interface SloVerdict {
  * `none`: the host has no GPU that could be read; the agent reports no devices. `kubernetes` is a
  * cluster, whose nodes' GPUs are read there.
  */
-export type Source = "amd" | "dcgm" | "kubernetes" | "none" | "nvidia-smi" | "nvml" | "simulated";
+export const Source = [
+  "nvml",
+  "nvidia-smi",
+  "amd",
+  "dcgm",
+  "simulated",
+  "none",
+  "kubernetes",
+] as const;
+export type Source = (typeof Source)[number];
 
 /** Smallest, largest and mean of the known readings; all null when every reading was unknown. */
 export interface Spread {
@@ -5314,12 +5624,14 @@ export interface StopMonitoring {
 }
 
 /** Why a task tries no further configuration. */
-export type StopReason =
-  | "max_cost"
-  | "max_gpu_hours"
-  | "max_iterations"
-  | "only_crashes_left"
-  | "space_exhausted";
+export const StopReason = [
+  "space_exhausted",
+  "max_iterations",
+  "max_gpu_hours",
+  "max_cost",
+  "only_crashes_left",
+] as const;
+export type StopReason = (typeof StopReason)[number];
 
 /** A volume claim that holds the model (Kubernetes). */
 export interface StorageSpec {
@@ -5340,7 +5652,14 @@ export interface StoredEvent {
 }
 
 /** How the next configuration is chosen. */
-export type Strategy = "auto" | "bayesian" | "grid_search" | "random" | "successive_halving";
+export const Strategy = [
+  "grid_search",
+  "random",
+  "bayesian",
+  "auto",
+  "successive_halving",
+] as const;
+export type Strategy = (typeof Strategy)[number];
 
 /**
  * Store a task and its experiments and run them. The sender chooses `task_id`; `requester` is who
@@ -5651,15 +5970,22 @@ export interface TaskStarted {
 }
 
 /** accepted -> running <-> paused -> completed (at least one success) | failed | cancelled. */
-export type TaskState = "accepted" | "cancelled" | "completed" | "failed" | "paused" | "running";
+export const TaskState = [
+  "accepted",
+  "running",
+  "paused",
+  "completed",
+  "failed",
+  "cancelled",
+] as const;
+export type TaskState = (typeof TaskState)[number];
 
 /**
  * A task as the orchestrator has it. `notes` say what was cut or assumed, `gpu_model` on which GPUs
  * all of its experiments run, once the first has any.
  *
  * `archived`: it has been finished for so long that lists leave it out unless asked.
- * `benchmark_tool` measures every experiment; null: an older release stored the task, and it is
- * chosen when the next experiment starts. `imported_at`: the gateway has it from an export of
+ * `benchmark_tool` measures every experiment. `imported_at`: the gateway has it from an export of
  * another installation. `experiments_at_most`: a search proposes them one by one, and
  * `experiments_total` are those so far; 0: unknown. `cut` configurations of a grid were left out.
  * `spending` is told where it is asked for, and not in lists. `requester` is the person who
@@ -5740,7 +6066,8 @@ export interface TokenView {
 }
 
 /** The present policy with one thing changed. */
-export type TriedPolicy = "density" | "no_aging" | "no_density" | "no_preemption";
+export const TriedPolicy = ["density", "no_density", "no_preemption", "no_aging"] as const;
+export type TriedPolicy = (typeof TriedPolicy)[number];
 
 /**
  * What repeating the leaders showed. `winner` is the ordinal of its first run; null: nothing could
@@ -5839,15 +6166,17 @@ export interface Uncordon {
  * handed out, by the values of `GpuKind`. `person` is who asked, `requester` for what: the holder's
  * label, of an experiment its task. `user` and `team` are read as person and namespace.
  */
-export type UsageBy =
-  | "kind"
-  | "model"
-  | "namespace"
-  | "node"
-  | "owner"
-  | "person"
-  | "pod"
-  | "requester";
+export const UsageBy = [
+  "namespace",
+  "person",
+  "requester",
+  "model",
+  "node",
+  "pod",
+  "owner",
+  "kind",
+] as const;
+export type UsageBy = (typeof UsageBy)[number];
 
 /**
  * What one namespace, person, model, node, pod, owner or kind had: the hours that were held, and of
@@ -5908,8 +6237,23 @@ export interface ValueMean {
   mean_score: number;
 }
 
+/**
+ * A pod that left the API before its containers were known to have ended: deleted by force.
+ *
+ * `units` of resources are what it asked for, and may still use.
+ */
+export interface VanishedPod {
+  uid: string;
+  namespace: string;
+  name: string;
+  since_at: string;
+  units: Record<string, number>;
+  reservation_id: string | null;
+}
+
 /** Best first. */
-export type Verdict = "blocked" | "case_by_case" | "supported" | "unstable";
+export const Verdict = ["supported", "unstable", "case_by_case", "blocked"] as const;
+export type Verdict = (typeof Verdict)[number];
 
 /** A PersistentVolumeClaim, of which `subpath` is mounted read-only at `mount_path`. */
 export interface VolumeClaim {
@@ -5962,6 +6306,15 @@ export interface WaitsView {
   end_at: string;
   lines: WaitsLine[];
 }
+
+/** What works and could be lost or stand still; the words stay as they are. */
+export const WarningCode = [
+  "postgres_asynchronous",
+  "postgres_standby_away",
+  "postgres_standby_behind",
+  "stream_replicas",
+] as const;
+export type WarningCode = (typeof WarningCode)[number];
 
 /**
  * A reservation or pod that was idle for at least half of the time that is known, or that never had
@@ -6027,7 +6380,8 @@ export interface WhatIf {
 }
 
 /** Whose use the readings of a pod are. */
-export type WhoseReading = "gpu" | "own";
+export const WhoseReading = ["own", "gpu"] as const;
+export type WhoseReading = (typeof WhoseReading)[number];
 
 /** A measured run, by the executing node's clock. */
 export interface Window {
@@ -6272,6 +6626,32 @@ export type MessageType =
   | "results.get_backlog"
   | "scheduler.get_backlog";
 
+export const FINISHED_EXPERIMENT_STATES: readonly ExperimentState[] = [
+  "succeeded",
+  "failed",
+  "cancelled",
+];
+
+export const FINISHED_TASK_STATES: readonly TaskState[] = [
+  "completed",
+  "failed",
+  "cancelled",
+];
+
+export const LIVE_RESERVATION_STATES: readonly ReservationState[] = [
+  "granted",
+  "active",
+  "releasing",
+];
+
+export const PAST_HOLDING_STATES: readonly ReservationState[] = [
+  "released",
+  "cancelled",
+  "expired",
+  "preempted",
+  "lost",
+];
+
 export const STOPPED: Record<StopReason, string> = {
   "space_exhausted": "every configuration was tried",
   "max_iterations": "as many were tried as max_iterations allows",
@@ -6279,3 +6659,118 @@ export const STOPPED: Record<StopReason, string> = {
   "max_cost": "the money is used up",
   "only_crashes_left": "what is left would probably crash"
 };
+
+/** What each strategy does, and which settings of a task it takes. */
+export const STRATEGIES = {
+  "grid_search": {
+    "is_search": false,
+    "takes_warm_start": false,
+    "takes_prior": false,
+    "needs_optuna": false,
+    "checks_best": false
+  },
+  "random": {
+    "is_search": true,
+    "takes_warm_start": false,
+    "takes_prior": false,
+    "needs_optuna": false,
+    "checks_best": false
+  },
+  "bayesian": {
+    "is_search": true,
+    "takes_warm_start": true,
+    "takes_prior": true,
+    "needs_optuna": true,
+    "checks_best": false
+  },
+  "auto": {
+    "is_search": true,
+    "takes_warm_start": true,
+    "takes_prior": true,
+    "needs_optuna": true,
+    "checks_best": true
+  },
+  "successive_halving": {
+    "is_search": true,
+    "takes_warm_start": false,
+    "takes_prior": false,
+    "needs_optuna": false,
+    "checks_best": false
+  }
+} as const satisfies Record<Strategy, Record<string, boolean>>;
+
+/** How each objective is measured, and what a task has to have for it. */
+export const OBJECTIVES = {
+  "minimize_latency": {
+    "measure": "mean_e2e_latency",
+    "measure_of_all_gpus": null,
+    "needs_load_search": false,
+    "needs_time_bound": false,
+    "needs_prices": false,
+    "counts_requests": false,
+    "divides_throughput": false
+  },
+  "maximize_throughput": {
+    "measure": "max_total_throughput_per_gpu",
+    "measure_of_all_gpus": "max_total_throughput",
+    "needs_load_search": false,
+    "needs_time_bound": false,
+    "needs_prices": false,
+    "counts_requests": false,
+    "divides_throughput": false
+  },
+  "maximize_goodput": {
+    "measure": "max_goodput_per_gpu",
+    "measure_of_all_gpus": null,
+    "needs_load_search": false,
+    "needs_time_bound": true,
+    "needs_prices": false,
+    "counts_requests": true,
+    "divides_throughput": false
+  },
+  "maximize_tokens_per_joule": {
+    "measure": "tokens_per_joule",
+    "measure_of_all_gpus": null,
+    "needs_load_search": false,
+    "needs_time_bound": false,
+    "needs_prices": false,
+    "counts_requests": false,
+    "divides_throughput": true
+  },
+  "minimize_cost": {
+    "measure": "cost_per_million_tokens",
+    "measure_of_all_gpus": null,
+    "needs_load_search": false,
+    "needs_time_bound": false,
+    "needs_prices": true,
+    "counts_requests": false,
+    "divides_throughput": true
+  },
+  "minimize_ttft": {
+    "measure": "mean_ttft",
+    "measure_of_all_gpus": null,
+    "needs_load_search": false,
+    "needs_time_bound": false,
+    "needs_prices": false,
+    "counts_requests": false,
+    "divides_throughput": false
+  },
+  "minimize_tpot": {
+    "measure": "mean_tpot",
+    "measure_of_all_gpus": null,
+    "needs_load_search": false,
+    "needs_time_bound": false,
+    "needs_prices": false,
+    "counts_requests": false,
+    "divides_throughput": false
+  },
+  "maximize_load": {
+    "measure": "max_load",
+    "measure_of_all_gpus": null,
+    "needs_load_search": true,
+    "needs_time_bound": false,
+    "needs_prices": false,
+    "counts_requests": true,
+    "divides_throughput": false
+  }
+} as const satisfies Record<Objective, object>;

@@ -33,12 +33,12 @@ def asyncapi() -> Json:
         "channels": _channels(),
         "operations": {tag_of(cls): _operation(cls) for cls in MESSAGES},
         "components": {
-            "messages": {cls.__name__: _message(cls) for cls in _carried()},
+            "messages": {cls.__name__: _message(cls) for cls in _list_structs()},
         },
     }
 
 
-def _carried() -> tuple[type[Struct], ...]:
+def _list_structs() -> tuple[type[Struct], ...]:
     return tuple(dict.fromkeys((*MESSAGES, *REPLIES.values(), Accepted, Refused)))
 
 

@@ -34,13 +34,13 @@ def components(place: str) -> Json:
 
     `place` is what a reference starts with.
     """
-    _, found = msgspec.json.schema_components(roots(), ref_template=f"{place}{{name}}")
+    _, components = msgspec.json.schema_components(roots(), ref_template=f"{place}{{name}}")
     classes = {cls.__name__: cls for cls in structs()}
-    return {name: _tidied(found[name], classes.get(name)) for name in sorted(found)}
+    return {name: _tidy(components[name], classes.get(name)) for name in sorted(components)}
 
 
 def json_schema() -> Json:
-    """One document; a message is validated against `#/$defs/<class name>`."""
+    """Return one document; a message is validated against `#/$defs/<class name>`."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "GPU Steward messages",
@@ -49,7 +49,7 @@ def json_schema() -> Json:
     }
 
 
-def _tidied(schema: Mapping[str, Any], cls: type[Struct] | None) -> Json:
+def _tidy(schema: Mapping[str, Any], cls: type[Struct] | None) -> Json:
     """`schema` with a clean description and, where it is positional, with the fields' names."""
     tidy = dict(schema)
     if "description" in tidy:
@@ -68,14 +68,14 @@ def _tidied(schema: Mapping[str, Any], cls: type[Struct] | None) -> Json:
 
 
 def structs() -> set[type[Struct]]:
-    """Every Struct that the roots are made of, themselves included."""
-    seen: set[type[Struct]] = set()
+    """Return every Struct that the roots consist of, themselves included."""
+    visited: set[type[Struct]] = set()
 
     def visit(kind: Any) -> None:
         if isinstance(kind, msgspec.inspect.StructType):
-            if kind.cls in seen:
+            if kind.cls in visited:
                 return
-            seen.add(kind.cls)
+            visited.add(kind.cls)
             for field in kind.fields:
                 visit(field.type)
             return
@@ -87,4 +87,4 @@ def structs() -> set[type[Struct]]:
 
     for cls in roots():
         visit(msgspec.inspect.type_info(cls))
-    return seen
+    return visited

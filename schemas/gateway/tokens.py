@@ -10,11 +10,11 @@ from schemas.base import Count, ListView, Name, Namespace, UtcDatetime, View
 
 # Who runs a client, percent-encoded, as it says itself.
 ACCOUNT_HEADER: Final = "X-GPU-Steward-Account"
-LARGEST_BODY_BYTES = 1 << 20  # as much as the bus carries
+MAX_BODY_BYTES = 1 << 20  # as much as the bus carries
 Lifetime = Annotated[float, Meta(gt=0, le=10 * 365 * 86_400)]
 RequestRate = Annotated[float, Meta(gt=0, le=1_000_000)]
 Secret = Annotated[str, Meta(min_length=1, max_length=1000)]
-BodyLimit = Annotated[int, Meta(ge=2, le=LARGEST_BODY_BYTES)]
+BodyLimit = Annotated[int, Meta(ge=2, le=MAX_BODY_BYTES)]
 
 
 class Role(StrEnum):

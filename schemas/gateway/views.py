@@ -130,14 +130,13 @@ class GpuPodView(Struct, frozen=True, kw_only=True):
 
 
 class GpuView(View, frozen=True, kw_only=True, tag="gateway.gpu"):
-    """A GPU: its last reading joined to the scheduler's ledger.
+    """A GPU: its last reading joined to the scheduler's ledger. None is unknown, never 0.
 
-    None is unknown, never 0. `state`, `reservation_id`, `namespace` and `holder` are None while the
-    scheduler does not know the device. `reasons` say why it would not be granted now, as
-    `DeviceAllocation` has them. `availability_score` is 0.6 x free memory share + 0.4 x idle
-    share, None if one of them is unknown. `holders` are all that hold it, with their shares; the
-    first is `holder`. From `health_detail` to `recent_faults`, and `pods`, it is as telemetry's
-    `GpuReading` and `DeviceFacts` have it.
+    Without `fresh` later readings should have come. `availability_score` is 0.6 x free memory share
+    + 0.4 x idle share, None if one of them is unknown. `state`, `reservation_id`, `namespace` and
+    `holder` are None while the scheduler does not know the device. `holders` are all that hold it,
+    with their shares; the first is `holder`. `reasons` say why it would not be granted now, as
+    `DeviceAllocation` has them.
     """
 
     node_id: NodeId
@@ -146,11 +145,14 @@ class GpuView(View, frozen=True, kw_only=True, tag="gateway.gpu"):
     name: str
     source: Source
     simulated: bool
-    health: HealthState = HealthState.OK
     observed_at: UtcDatetime | None = None
     age_seconds: Seconds | None = None
     fresh: bool = False
-    stale: bool = True
+    stale: bool = True  # not `fresh`; for readers of before, nothing of ours reads it
+    availability_score: float | None = None
+    processes: tuple[GpuProcessView, ...] | None = None
+    pods: tuple[GpuPodView, ...] | None = None
+    # Of the reading, as telemetry's `GpuReading`.
     utilization_percent: float | None = None
     memory_total_mb: Mebibytes | None = None
     memory_used_mb: Mebibytes | None = None
@@ -158,13 +160,6 @@ class GpuView(View, frozen=True, kw_only=True, tag="gateway.gpu"):
     temperature_c: float | None = None
     power_draw_w: float | None = None
     power_limit_w: float | None = None
-    availability_score: float | None = None
-    processes: tuple[GpuProcessView, ...] | None = None
-    state: DeviceState | None = None
-    reservation_id: UUID | None = None
-    namespace: Namespace | None = None
-    holder: str | None = None
-    health_detail: str | None = None
     energy_mj: Count | None = None
     sm_clock_mhz: Count | None = None
     memory_clock_mhz: Count | None = None
@@ -180,6 +175,9 @@ class GpuView(View, frozen=True, kw_only=True, tag="gateway.gpu"):
     ecc_uncorrected: Count | None = None
     remap_pending: bool | None = None
     remap_failed: bool | None = None
+    # Of the device, as telemetry's `DeviceFacts`.
+    health: HealthState = HealthState.OK
+    health_detail: str | None = None
     pci_bus_id: str | None = None
     numa_node: int | None = None
     mig_enabled: bool | None = None
@@ -188,10 +186,14 @@ class GpuView(View, frozen=True, kw_only=True, tag="gateway.gpu"):
     power_limit_min_w: float | None = None
     power_limit_max_w: float | None = None
     recent_faults: tuple[FaultSeen, ...] = ()
+    # Of the ledger.
+    state: DeviceState | None = None
+    reservation_id: UUID | None = None
+    namespace: Namespace | None = None
+    holder: str | None = None
+    holders: tuple[DeviceHolder, ...] = ()
     reasons: tuple[Reason, ...] = ()
     cordon: CordonState | None = None
-    pods: tuple[GpuPodView, ...] | None = None
-    holders: tuple[DeviceHolder, ...] = ()
 
 
 class GpuList(ListView, frozen=True, kw_only=True, tag="gateway.gpus"):
@@ -379,10 +381,3 @@ class Published(View, frozen=True, kw_only=True, tag="gateway.published"):
     """A stored event of a user; its cursor follows once it has passed the bus."""
 
     message_id: UUID
-
-
-class Health(View, frozen=True, kw_only=True, tag="gateway.health"):
-    """What answers. `missing` names what does not."""
-
-    ready: bool
-    missing: tuple[str, ...] = ()

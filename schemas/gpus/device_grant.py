@@ -71,13 +71,21 @@ class DeviceGrant(Struct, frozen=True, kw_only=True):
 
     @property
     def cells(self) -> tuple[CellRange, ...]:
-        """What of the device is granted; all of it where the grant does not say."""
+        """The granted part of the device; all cells where the grant does not say."""
         return self.share.cells if self.share and self.share.cells else WHOLE_DEVICE
+
+
+class ClusterNodeName(Struct, frozen=True, kw_only=True):
+    """A node of a cluster by its name, and by its label `kubernetes.io/hostname`."""
+
+    node_name: str
+    hostname: str
 
 
 class ClusterPlacement(Struct, frozen=True, kw_only=True):
     """Where in a Kubernetes cluster a reservation's GPUs are, of which no devices are named.
 
+    `gpus` are those of each node: the first, and as many on each of `other_nodes`, by rank.
     `node_name` None: the cluster's own scheduler chooses, for the reason in `message`. `hostname`
     is the node's label `kubernetes.io/hostname`. Without `resource` it is the cluster's to say.
     `units` of it, and `memory_units` of the memory that belongs to it, are a part of one GPU; None:
@@ -97,3 +105,9 @@ class ClusterPlacement(Struct, frozen=True, kw_only=True):
     memory_units: PositiveInt | None = None
     gpu_model: str | None = None
     avoided_hostnames: tuple[str, ...] = ()
+    other_nodes: tuple[ClusterNodeName, ...] = ()
+
+    @property
+    def total_gpus(self) -> int:
+        """The GPUs of all its nodes."""
+        return self.gpus * (1 + len(self.other_nodes))

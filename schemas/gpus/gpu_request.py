@@ -31,7 +31,7 @@ LeaseTtlSeconds = Annotated[float, Meta(ge=3, le=3600)]
 
 
 ShareUnits = Annotated[int, Meta(ge=1, le=409_600)]
-HUNDREDTHS: Final = 100  # of a GPU, which shares are counted in
+WHOLE: Final = 100  # a GPU in hundredths, which shares are counted in
 
 
 class Placement(StrEnum):
@@ -220,20 +220,20 @@ class GpuRequest(DeviceWishes, frozen=True, kw_only=True, forbid_unknown_fields=
     def __post_init__(self) -> None:
         for name, value in vgpu_fields(self).items():
             force_setattr(self, name, value)
-        if (shares := counted_shares(self)) is not None:
+        if (shares := count_shares(self)) is not None:
             force_setattr(self, "shares", shares)
 
 
-def counted_shares(request: Any) -> float | None:
+def count_shares(request: Any) -> float | None:
     """The shares that a request's units come to; None without any. Raises ValueError."""
     units, per_gpu = request.share_units, request.units_per_gpu
     if units is None:
         if per_gpu != 1:
             raise ValueError("expected `share_units` with `units_per_gpu`")
         return None
-    if HUNDREDTHS % per_gpu:
+    if WHOLE % per_gpu:
         raise ValueError(f"expected `units_per_gpu` of which 100 is a multiple, got {per_gpu}")
-    shares: float = units * (HUNDREDTHS // per_gpu) / HUNDREDTHS
+    shares: float = units * (WHOLE // per_gpu) / WHOLE
     if request.shares not in (None, shares):
         raise ValueError("expected one of `shares` and `share_units`")
     if request.unfragmented:

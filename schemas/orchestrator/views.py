@@ -26,15 +26,10 @@ from schemas.orchestrator.experiments import ExperimentState, TaskState
 from schemas.results.measurements import GpuMonitoring
 from schemas.scheduler.reasons import Reason
 from schemas.task.benchmark import BenchmarkMetrics, BenchmarkTool
+from schemas.task.objectives import Objective
 from schemas.task.slo import SloVerdict
-from schemas.task.task_file import (
-    DeploymentMode,
-    MemorySource,
-    Objective,
-    StopReason,
-    Strategy,
-    TaskFile,
-)
+from schemas.task.strategies import Strategy
+from schemas.task.task_file import DeploymentMode, MemorySource, StopReason, TaskFile
 from schemas.task.trust import RunInfo, TrustVerdict
 
 
@@ -63,13 +58,12 @@ class ListExperiments(ListQuery, frozen=True, kw_only=True, tag="orchestrator.li
     """Experiments, newest task first, then by ordinal. Answered by `ExperimentList`.
 
     With a `node_id` only those with an attempt on it; those of archived tasks only with `archived`
-    or their `task_id`. `after_experiment_id` is an older form of `cursor`, which goes before it.
+    or their `task_id`.
     """
 
     task_id: UUID | None = None
     states: tuple[ExperimentState, ...] = ()
     limit: Annotated[int, Meta(ge=1, le=5000)] = 500
-    after_experiment_id: UUID | None = None
     archived: bool = False
     namespace: Namespace | None = None
     node_id: NodeId | None = None
@@ -169,8 +163,7 @@ class TaskView(View, frozen=True, kw_only=True, tag="orchestrator.task"):
     GPUs all of its experiments run, once the first has any.
 
     `archived`: it has been finished for so long that lists leave it out unless asked.
-    `benchmark_tool` measures every experiment; None: an older release stored the task, and it is
-    chosen when the next experiment starts. `imported_at`: the gateway has it from an export of
+    `benchmark_tool` measures every experiment. `imported_at`: the gateway has it from an export of
     another installation. `experiments_at_most`: a search proposes them one by one, and
     `experiments_total` are those so far; 0: unknown. `cut` configurations of a grid were left out.
     `spending` is told where it is asked for, and not in lists.
@@ -276,7 +269,6 @@ class ExperimentView(View, frozen=True, kw_only=True, tag="orchestrator.experime
 
 
 class ExperimentList(ListView, frozen=True, kw_only=True, tag="orchestrator.experiments"):
-    """Newest task first, then by ordinal. `next_after_experiment_id`: an older `next_cursor`."""
+    """Newest task first, then by ordinal."""
 
     experiments: tuple[ExperimentView, ...]
-    next_after_experiment_id: UUID | None = None

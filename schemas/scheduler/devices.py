@@ -21,16 +21,18 @@ class DeviceState(StrEnum):
 
 
 class CordonCause(StrEnum):
-    """Who or what set a cordon. One for a loss lifts itself once the loss is over."""
+    """Who or what set a cordon. One for a loss or a restore lifts itself once that is over."""
 
     OPERATOR = "operator"
     FAULT = "fault"  # one that asks for a drain or a reset
     GPU_LOST = "gpu_lost"
     NODE_LOST = "node_lost"
     MIG = "mig"  # the instance is about to be removed, for another
+    RESTORED = "restored"  # the ledger is from a backup: what was granted since is unknown
 
 
 LOSSES: Final = frozenset({CordonCause.GPU_LOST, CordonCause.NODE_LOST})
+LIFTS_ITSELF: Final = LOSSES | {CordonCause.RESTORED}
 
 
 class CordonState(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from schemas.scheduler.reservations import ReservationEvent
 
 IDLE_WINDOW_SECONDS: Final = 1800.0
 IDLE_GRACE_SECONDS: Final = 1800.0
-LONGEST_EXEMPTION_DAYS: Final = 30
+MAX_EXEMPTION_DAYS: Final = 30
 
 ExemptionReason = Annotated[str, line(min_length=1, max_length=1000)]
 

@@ -9,6 +9,7 @@ from schemas.base import Command, Count, Event, Namespace, Query, View
 
 GpuAmount = Annotated[float, Meta(ge=0, le=1_000_000)]
 Weight = Annotated[int, Meta(ge=1, le=1_000)]
+ANOTHER_NAMESPACE: Final = "another namespace"  # who holds what is not the asker's to see
 
 
 class PreemptionCause(StrEnum):

@@ -58,8 +58,8 @@ _COUNTED: Final[Mapping[ReasonCode, tuple[str, str]]] = {
 }
 
 
-def counted(counts: Mapping[ReasonCode, int]) -> str:
-    """In the order of `counts`."""
+def counts_text(counts: Mapping[ReasonCode, int]) -> str:
+    """Return the counts in words, in the order of `counts`."""
     return ", ".join(count_words(code, count) for code, count in counts.items())
 
 

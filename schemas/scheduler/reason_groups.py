@@ -8,7 +8,7 @@ from typing import Final
 from schemas.scheduler.reason_counts import count_of, count_words
 from schemas.scheduler.reasons import EXCLUDED_BY_REQUEST, Reason, ReasonCode
 
-LONGEST_DIGEST: Final = 240  # leaves room in a sentence of 300 for the request and its position
+MAX_DIGEST: Final = 240  # leaves room in a sentence of 300 for the request and its position
 LISTED_MESSAGES: Final = 2
 NAMED_NODES: Final = 2
 NAMED_HOLDERS: Final = 3
@@ -47,20 +47,24 @@ def digest(reasons: Sequence[Reason]) -> str:
 
     What the whole request runs into comes first, what the request itself excludes last.
     """
-    messages = dict.fromkeys(each.message for each in reasons)
-    if len(messages) <= LISTED_MESSAGES and len(whole := "; ".join(messages)) <= LONGEST_DIGEST:
-        return whole
+    messages = dict.fromkeys(reason.message for reason in reasons)
+    if (
+        len(messages) <= LISTED_MESSAGES
+        and len(joined_messages := "; ".join(messages)) <= MAX_DIGEST
+    ):
+        return joined_messages
     says_what_there_is = any(
-        each.code is ReasonCode.EXCEEDS_LARGEST_NODE and each.node_id is None for each in reasons
+        reason.code is ReasonCode.EXCEEDS_LARGEST_NODE and reason.node_id is None
+        for reason in reasons
     )
     parts = [
-        _shortened(_part(code, alike))
-        for code, alike in _by_code(_relevant(reasons)).items()
+        _shorten(_part(code, same_code))
+        for code, same_code in _by_code(_relevant(reasons)).items()
         if not (says_what_there_is and code in EXCLUDED_BY_REQUEST)
     ]
     fitting = parts[:1]
     for part in parts[1:]:
-        if len(", ".join([*fitting, part])) > LONGEST_DIGEST:
+        if len(", ".join([*fitting, part])) > MAX_DIGEST:
             break
         fitting.append(part)
     more = len(parts) - len(fitting)
@@ -73,19 +77,21 @@ def group(reasons: Sequence[Reason]) -> list[ReasonGroup]:
     Of a device that the request itself excludes nothing else is told.
     """
     groups: list[ReasonGroup] = []
-    for code, alike in _by_code(_relevant(reasons)).items():
+    for code, same_code in _by_code(_relevant(reasons)).items():
         by_sentence: dict[str, list[Reason]] = {}
-        for reason in alike:
+        for reason in same_code:
             by_sentence.setdefault(predicate(reason), []).append(reason)
         ordered = sorted(by_sentence.items(), key=lambda item: -len(item[1]))
         most = GROUPS_OF_HOLDERS if code is ReasonCode.HELD else GROUPS_OF_A_CODE
-        shown = ordered if len(ordered) <= most else ordered[: most - 1]
-        groups += [_group_of(code, its, says) for says, its in shown]
-        if rest := ordered[len(shown) :]:
-            its = [reason for _, others in rest for reason in others]
-            others = _group_of(code, its, "")
-            says = f"{count_words(code, others.count)}, for {len(rest)} more causes of this kind"
-            groups.append(ReasonGroup(code, others.count, others.node_ids, says))
+        listed_groups = ordered if len(ordered) <= most else ordered[: most - 1]
+        groups += [_group_of(code, its, says) for says, its in listed_groups]
+        if folded := ordered[len(listed_groups) :]:
+            its = [reason for _, folded_reasons in folded for reason in folded_reasons]
+            combined = _group_of(code, its, "")
+            says = (
+                f"{count_words(code, combined.count)}, for {len(folded)} more causes of this kind"
+            )
+            groups.append(ReasonGroup(code, combined.count, combined.node_ids, says))
     return groups
 
 
@@ -95,17 +101,17 @@ def predicate(reason: Reason) -> str:
         return reason.message
     if reason.device_uuid is None:
         return reason.message.removeprefix(f"{reason.node_id} ")
-    subject, _, rest = reason.message.partition(f" on {reason.node_id} ")
-    if not rest or not subject.startswith("GPU "):
+    subject, _, tail = reason.message.partition(f" on {reason.node_id} ")
+    if not tail or not subject.startswith("GPU "):
         return reason.message
-    return rest.removeprefix(f"({reason.device_uuid}) ")
+    return tail.removeprefix(f"({reason.device_uuid}) ")
 
 
-def _group_of(code: ReasonCode, alike: Sequence[Reason], says: str) -> ReasonGroup:
-    nodes = tuple(dict.fromkeys(each.node_id for each in alike if each.node_id is not None))
-    count = _count(alike)
+def _group_of(code: ReasonCode, reasons: Sequence[Reason], says: str) -> ReasonGroup:
+    nodes = tuple(dict.fromkeys(reason.node_id for reason in reasons if reason.node_id is not None))
+    count = _count(reasons)
     if count == 1:
-        says = alike[0].message
+        says = reasons[0].message
     elif says and nodes:
         says = f"each {says}"
     return ReasonGroup(code, count, nodes, says)
@@ -135,50 +141,52 @@ def _by_code(reasons: Iterable[Reason]) -> Mapping[ReasonCode, list[Reason]]:
         by_code.setdefault(reason.code, []).append(reason)
 
     def rank(item: tuple[ReasonCode, list[Reason]]) -> tuple[int, int]:
-        code, alike = item
+        code, group_reasons = item
         if code in EXCLUDED_BY_REQUEST:
-            return 3, -len(alike)
-        if code in _OF_THE_REQUEST or alike[0].node_id is None:
-            return 0, -len(alike)
-        return (1 if alike[0].device_uuid is not None else 2), -len(alike)
+            return 3, -len(group_reasons)
+        if code in _OF_THE_REQUEST or group_reasons[0].node_id is None:
+            return 0, -len(group_reasons)
+        return (1 if group_reasons[0].device_uuid is not None else 2), -len(group_reasons)
 
     return dict(sorted(by_code.items(), key=rank))
 
 
-def _part(code: ReasonCode, alike: Sequence[Reason]) -> str:
+def _part(code: ReasonCode, reasons: Sequence[Reason]) -> str:
     is_of_request = code in _OF_THE_REQUEST or code is ReasonCode.TOO_FEW_NODES
-    if is_of_request and len(alike) == 1:
-        return alike[0].message
-    count = _count(alike)
-    where = _where(alike)
-    if code is ReasonCode.HELD and (holders := _holders(alike)):
+    if is_of_request and len(reasons) == 1:
+        return reasons[0].message
+    count = _count(reasons)
+    where = _where(reasons)
+    if code is ReasonCode.HELD and (holders := _holders(reasons)):
         return f"{count_of(code, count)}{where} held by {holders}"
     return count_words(code, count, where)
 
 
-def _count(alike: Sequence[Reason]) -> int:
+def _count(reasons: Sequence[Reason]) -> int:
     """Return how many devices, else nodes, they are about; without either how many they are."""
-    return len({each.device_uuid or each.node_id or n for n, each in enumerate(alike)})
+    return len({reason.device_uuid or reason.node_id or n for n, reason in enumerate(reasons)})
 
 
-def _where(alike: Sequence[Reason]) -> str:
-    nodes = list(dict.fromkeys(each.node_id for each in alike if each.device_uuid is not None))
+def _where(reasons: Sequence[Reason]) -> str:
+    nodes = list(
+        dict.fromkeys(reason.node_id for reason in reasons if reason.device_uuid is not None)
+    )
     if not nodes or len(nodes) > NAMED_NODES:
         return ""
     return f" on {' and '.join(filter(None, nodes))}"
 
 
-def _holders(alike: Sequence[Reason]) -> str:
+def _holders(reasons: Sequence[Reason]) -> str:
     """Return the one holder with its time, or how many there are and who; empty if unknown."""
-    said = [_HELD.fullmatch(predicate(each)) for each in alike]
-    holders = list(dict.fromkeys(match[1] for match in said if match is not None))
-    if not holders or any(match is None or match[2] for match in said):
+    matches = [_HELD.fullmatch(predicate(reason)) for reason in reasons]
+    holders = list(dict.fromkeys(match[1] for match in matches if match is not None))
+    if not holders or any(match is None or match[2] for match in matches):
         return ""  # shared GPUs name only one of their holders
     if len(holders) == 1:
         return holders[0]
     count = f"{len(holders)} reservations"
-    names = list(dict.fromkeys(each.partition(" (")[0] for each in holders))
-    if any(each.startswith("reservation ") for each in names):
+    names = list(dict.fromkeys(holder.partition(" (")[0] for holder in holders))
+    if any(name.startswith("reservation ") for name in names):
         return count
     if len(names) == 1:
         return f"{count} of {names[0]}"
@@ -187,5 +195,5 @@ def _holders(alike: Sequence[Reason]) -> str:
     return f"{count} ({', '.join(names)})"
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST_DIGEST else f"{text[: LONGEST_DIGEST - 1]}…"
+def _shorten(text: str) -> str:
+    return text if len(text) <= MAX_DIGEST else f"{text[: MAX_DIGEST - 1]}…"

@@ -33,7 +33,7 @@ def experiment_holder(experiment_id: UUID, task_name: str, ordinal: int) -> str:
     return f"{_EXPERIMENT}{experiment_id}" + (f"/{task_name}#{ordinal}" if task_name else "")
 
 
-def held_for_experiment(holder: str) -> str:
+def experiment_of_holder(holder: str) -> str:
     """The experiment's id in its reservation's `holder`; empty for what holds for something else.
 
     Releases before the task's name was added end with the id.
@@ -42,7 +42,7 @@ def held_for_experiment(holder: str) -> str:
 
 
 def holder_name(holder: str) -> str:
-    """What a person calls a `holder`: `task#3`, `exec/alice`."""
+    """Return a `holder` as people know it: `task#3`, `exec/alice`."""
     if not holder.startswith(_EXPERIMENT):
         return holder
     return holder.removeprefix(_EXPERIMENT).partition("/")[2] or holder
@@ -69,6 +69,12 @@ LIVE_STATES = frozenset(
     {ReservationState.GRANTED, ReservationState.ACTIVE, ReservationState.RELEASING}
 )
 OPEN_STATES = LIVE_STATES | {ReservationState.QUEUED}
+# Ends of what may have held devices: a rejected or timed out request never did.
+PAST_HOLDING_STATES = (
+    frozenset(ReservationState)
+    - OPEN_STATES
+    - {ReservationState.REJECTED, ReservationState.TIMED_OUT}
+)
 
 
 class RequestReservation(Command, frozen=True, kw_only=True, tag="scheduler.request_reservation"):

@@ -12,8 +12,8 @@ from schemas.base import Count, PositiveInt, PositiveSeconds, Seconds, UtcDateti
 from schemas.task.quality import QualityAnswers, QualityProbe, Share
 from schemas.task.turns import ThinkSeconds, TurnResult, Turns
 
-LARGEST_LEVELS: Final = 256  # the outcome has all of them in one message of at most 1 MiB
-LARGEST_CONCURRENCY: Final = 4096
+MAX_LEVELS: Final = 256  # the outcome has all of them in one message of at most 1 MiB
+MAX_CONCURRENCY: Final = 4096
 MAX_ERROR_RATE: Final = 0.01
 
 TrafficScenario = Annotated[
@@ -92,8 +92,8 @@ class LoadBoundary(Struct, frozen=True, kw_only=True):
     levels: Count = 0
 
 
-class BenchmarkSpec(Struct, frozen=True, kw_only=True):
-    """One experiment's benchmark: every scenario is run at every concurrency level.
+class BenchmarkSettings(Struct, frozen=True, kw_only=True):
+    """What a task file and an experiment say alike of a benchmark; a task file bounds it further.
 
     `max_error_rate` is the largest share of a level's requests that may fail, 0 to 1; with more
     the level has failed.
@@ -101,14 +101,14 @@ class BenchmarkSpec(Struct, frozen=True, kw_only=True):
     With `arrivals` those are the loads of each scenario instead of `num_concurrency`: closed loops,
     or requests sent at times that no answer moves; `trace` takes its times from
     `arrival_trace_seconds`. `prefix_share` of every prompt's tokens are the same in all requests of
-    a level: 0 declares a cold prefix cache, more a warm one. Another `seed`, other requests.
+    a level: 0 declares a cold prefix cache, more a warm one.
 
     With several `turns` a scenario's requests are turns of conversations, each sent with all that
     was said before, `think_seconds` after the answer; loads are of conversations: at once, or begun
     per second.
 
-    With `load_search` the loads follow from what was measured: they are to meet `constraints`. With
-    `quality` answers are asked for before the load.
+    With `load_search` the loads follow from what was measured. With `quality` answers are asked for
+    before the load.
     """
 
     task: str = "text-to-text"
@@ -116,8 +116,6 @@ class BenchmarkSpec(Struct, frozen=True, kw_only=True):
     model_tokenizer: str | None = None
     traffic_scenarios: tuple[TrafficScenario, ...] = ("D(100,100)",)
     num_concurrency: tuple[PositiveInt, ...] = (1,)
-    max_time_per_level_seconds: PositiveSeconds = 600.0
-    max_requests_per_level: PositiveInt = 100
     warmup_requests: Count = 1
     additional_params: dict[str, Any] = {}
     tool: BenchmarkTool = BenchmarkTool.AUTO
@@ -128,18 +126,28 @@ class BenchmarkSpec(Struct, frozen=True, kw_only=True):
     turns: Turns = 1
     think_seconds: ThinkSeconds = 0.0
     load_search: LoadSearch | None = None
+    quality: QualityProbe | None = None
+
+
+class BenchmarkSpec(BenchmarkSettings, frozen=True, kw_only=True):
+    """One experiment's benchmark: every scenario is run at every concurrency level.
+
+    A load that `load_search` looks for is to meet `constraints`. Another `seed`, other requests.
+    """
+
+    max_time_per_level_seconds: PositiveSeconds = 600.0
+    max_requests_per_level: PositiveInt = 100
     constraints: str = ""
     seed: Count = 0
-    quality: QualityProbe | None = None
 
     @property
     def is_warm(self) -> bool:
-        """Whether prompts are to be found in the prefix cache, in part."""
+        """True if some prompts are meant to hit the prefix cache."""
         return self.prefix_share > 0 or self.turns > 1
 
     @property
     def num_levels(self) -> int:
-        """At most."""
+        """The largest number of levels that may be run."""
         if self.load_search is not None:
             return self.load_search.max_levels
         return len(self.traffic_scenarios) * len(self.arrivals or self.num_concurrency)

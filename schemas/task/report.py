@@ -8,8 +8,9 @@ from msgspec import Struct
 from schemas.base import Count, PositiveInt, Seconds, View
 from schemas.orchestrator.experiments import TaskState
 from schemas.task.benchmark import LoadBoundary
+from schemas.task.objectives import Objective
 from schemas.task.quality import QualityVerdict
-from schemas.task.task_file import Objective, StopReason
+from schemas.task.task_file import StopReason
 from schemas.task.trust import TrustVerdict
 
 

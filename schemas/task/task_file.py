@@ -20,19 +20,12 @@ from schemas.base import (
 )
 from schemas.gpus.checks import ResourceKey
 from schemas.gpus.gpu_request import DeviceWishes, GpuCount, NodeRanking
-from schemas.task.benchmark import (
-    MAX_ERROR_RATE,
-    Arrivals,
-    BenchmarkTool,
-    ErrorRate,
-    LoadSearch,
-    TrafficScenario,
-)
+from schemas.task.benchmark import Arrivals, BenchmarkSettings, TrafficScenario
+from schemas.task.objectives import Objective
 from schemas.task.parameters import Configurations, ParameterGrid
 from schemas.task.part import TaskPart
-from schemas.task.quality import QualityProbe, Share
 from schemas.task.slo import SloSpec
-from schemas.task.turns import ThinkSeconds, Turns
+from schemas.task.strategies import Strategy
 
 Text = Annotated[str, line(min_length=1, max_length=512)]
 
@@ -55,16 +48,6 @@ class DeploymentMode(StrEnum):
     KUBERNETES = "kubernetes"
 
 
-class Strategy(StrEnum):
-    """How the next configuration is chosen."""
-
-    GRID_SEARCH = "grid_search"
-    RANDOM = "random"
-    BAYESIAN = "bayesian"
-    AUTO = "auto"
-    SUCCESSIVE_HALVING = "successive_halving"
-
-
 class StopReason(StrEnum):
     """Why a task tries no further configuration."""
 
@@ -73,24 +56,6 @@ class StopReason(StrEnum):
     MAX_GPU_HOURS = "max_gpu_hours"
     MAX_COST = "max_cost"
     ONLY_CRASHES_LEFT = "only_crashes_left"  # what was not tried would, by what crashed, too
-
-
-class Objective(StrEnum):
-    """What the best experiment is best at."""
-
-    MINIMIZE_LATENCY = "minimize_latency"  # mean_e2e_latency
-    MAXIMIZE_THROUGHPUT = "maximize_throughput"  # max_total_throughput_per_gpu
-    MAXIMIZE_GOODPUT = "maximize_goodput"  # max_goodput_per_gpu
-    MAXIMIZE_TOKENS_PER_JOULE = "maximize_tokens_per_joule"  # tokens_per_joule
-    MINIMIZE_COST = "minimize_cost"  # cost_per_million_tokens
-    MINIMIZE_TTFT = "minimize_ttft"  # mean_ttft
-    MINIMIZE_TPOT = "minimize_tpot"  # mean_tpot
-    MAXIMIZE_LOAD = "maximize_load"  # of benchmark.load_search
-
-    @property
-    def is_maximized(self) -> bool:
-        """Whether a larger score is better."""
-        return self.value.startswith("maximize_")
 
 
 class PresetMerge(StrEnum):
@@ -224,15 +189,15 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
 
     @property
     def goals(self) -> tuple[Objective, ...]:
-        """All that it is searched for, first what names the best."""
+        """The objectives of the search; the first decides which configuration is the best."""
         return self.objectives or (self.objective,)
 
     @property
     def is_trust_asked(self) -> bool:
-        return self.strategy is Strategy.AUTO if self.trust is None else self.trust
+        return self.strategy.traits.checks_best if self.trust is None else self.trust
 
 
-class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
+class BenchmarkConfig(BenchmarkSettings, TaskPart, frozen=True, kw_only=True, omit_defaults=True):
     """The benchmark. `max_time_per_iteration` is in minutes, as genai-bench counts.
 
     `max_error_rate` is the largest share of the requests of one load (a scenario at a concurrency)
@@ -261,16 +226,8 @@ class BenchmarkConfig(TaskPart, frozen=True, kw_only=True):
     max_time_per_iteration: PositiveSeconds = 10.0
     max_requests_per_iteration: PositiveInt = 100
     warmup_requests: Annotated[int, Meta(ge=0, le=1000)] = 1
-    additional_params: dict[str, Any] = {}
-    tool: BenchmarkTool = BenchmarkTool.AUTO
-    max_error_rate: ErrorRate = MAX_ERROR_RATE
     arrivals: Annotated[tuple[Arrivals, ...], Meta(max_length=64)] = ()
     arrival_trace_seconds: Annotated[tuple[Seconds, ...], Meta(max_length=10_000)] = ()
-    prefix_share: Share = 0.0
-    turns: Turns = 1
-    think_seconds: ThinkSeconds = 0.0
-    load_search: LoadSearch | None = None
-    quality: QualityProbe | None = None
 
 
 class MemorySource(StrEnum):

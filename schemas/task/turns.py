@@ -6,9 +6,9 @@ from msgspec import Meta, Struct
 
 from schemas.base import Count, PositiveInt
 
-MOST_TURNS: Final = 64
+MAX_TURNS: Final = 64
 
-Turns = Annotated[int, Meta(ge=1, le=MOST_TURNS)]
+Turns = Annotated[int, Meta(ge=1, le=MAX_TURNS)]
 ThinkSeconds = Annotated[float, Meta(ge=0, le=3600)]
 
 

@@ -194,7 +194,7 @@ class GpuSampled(Sample, frozen=True, kw_only=True, array_like=True, tag="teleme
 
     @property
     def simulated(self) -> bool:
-        """Whether these readings were made up by the simulated source."""
+        """True if the simulated source made these readings up."""
         return self.source is Source.SIMULATED
 
 
@@ -271,7 +271,7 @@ class GpuLink(Struct, frozen=True, kw_only=True):
 
 
 class HostFacts(Struct, frozen=True, kw_only=True):
-    """The node around the GPUs."""
+    """The node around the GPUs. `release` is the agent's, of GPU Steward."""
 
     hostname: str
     cpu_count: Count | None = None
@@ -279,6 +279,7 @@ class HostFacts(Struct, frozen=True, kw_only=True):
     driver_version: str | None = None
     cuda_driver_version: str | None = None
     operating_system: str | None = None
+    release: str | None = None
 
 
 class InventoryReported(Event, frozen=True, kw_only=True, tag="telemetry.inventory_reported"):
