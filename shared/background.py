@@ -7,10 +7,10 @@ from typing import Final
 
 from shared.errors import UnavailableError
 from shared.logging import log
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 
 FIRST_RETRY_SECONDS: Final = 0.1
-LAST_RETRY_SECONDS: Final = 3.0
+LAST_RETRY_SECONDS: Final = 1.0
 CANCEL_LOOP_AGAIN_SECONDS: Final = 3.0  # a loop may have something to put in order
 
 
@@ -26,7 +26,7 @@ class Background:
         self._tasks: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
-    async def owned(self) -> AsyncIterator[None]:
+    async def own_loops(self) -> AsyncIterator[None]:
         """The time in which loops may run; at its end they are cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
@@ -43,7 +43,10 @@ class Background:
             raise
 
     def start(self, name: str, loop: Callable[[], Awaitable[None]]) -> "asyncio.Task[None]":
-        """Run `loop` until it ends, fails or is cancelled. Raises RuntimeError outside `owned`."""
+        """Run `loop` until it ends, fails or is cancelled.
+
+        Raises RuntimeError outside `own_loops`.
+        """
         if self._group is None:
             raise RuntimeError("background loops start only while the process owns them")
         task = self._group.create_task(self._run(name, loop), name=name)
@@ -53,7 +56,7 @@ class Background:
 
     async def stop(self) -> None:
         """Cancel every loop until it has ended; a service does while its bus is connected."""
-        await cancelled(*self._tasks, again_seconds=CANCEL_LOOP_AGAIN_SECONDS)
+        await cancel_and_wait(*self._tasks, again_seconds=CANCEL_LOOP_AGAIN_SECONDS)
 
     async def _run(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -67,12 +70,12 @@ class Background:
     ) -> None:
         pause = FIRST_RETRY_SECONDS
         while True:
-            began = asyncio.get_running_loop().time()
+            started_at = asyncio.get_running_loop().time()
             try:
                 await loop()
                 return
             except UnavailableError as error:
-                if asyncio.get_running_loop().time() - began > LAST_RETRY_SECONDS * 2:
+                if asyncio.get_running_loop().time() - started_at > LAST_RETRY_SECONDS * 2:
                     pause = FIRST_RETRY_SECONDS
                 log.warning("loop_retrying", loop=name, error=str(error), pause_seconds=pause)
             await asyncio.sleep(pause)

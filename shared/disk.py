@@ -34,17 +34,17 @@ class DiskRoom:
 
 def room_at(path: Path) -> DiskRoom:
     """The room of the file system that holds `path`, or will. Raises OSError."""
-    found = os.statvfs(next(each for each in (path, *path.parents) if each.exists()))
+    usage = os.statvfs(next(directory for directory in (path, *path.parents) if directory.exists()))
     return DiskRoom(
         path,
-        free_bytes=found.f_bavail * found.f_frsize,
-        total_bytes=found.f_blocks * found.f_frsize,
-        has_free_files=found.f_files == 0 or found.f_favail > 0,
+        free_bytes=usage.f_bavail * usage.f_frsize,
+        total_bytes=usage.f_blocks * usage.f_frsize,
+        has_free_files=usage.f_files == 0 or usage.f_favail > 0,
     )
 
 
 def is_full(path: Path) -> bool:
-    """Whether the disk of `path` is known to be full."""
+    """True if the disk of `path` is known to be full."""
     try:
         return room_at(path).is_full
     except OSError:
@@ -52,7 +52,7 @@ def is_full(path: Path) -> bool:
 
 
 def reports_no_room(error: BaseException) -> bool:
-    """Whether the kernel refused to write for lack of room."""
+    """True if the kernel refused to write for lack of room."""
     return isinstance(error, OSError) and error.errno in NO_ROOM
 
 

@@ -8,8 +8,8 @@ from uuid import UUID
 from schemas.errors import ErrorCode, Refused
 
 MISTAKES: Final = "mistakes"  # among a refusal's details: paths and messages, where it has several
-MOST_MISTAKES: Final = 20
-LONGEST_MESSAGE: Final = 4000  # characters; a refusal has to fit into a message of the bus
+MAX_MISTAKES: Final = 20
+MAX_MESSAGE: Final = 4000  # characters; a refusal has to fit into a message of the bus
 
 
 class StewardError(Exception):
@@ -31,12 +31,12 @@ class RefusedError(StewardError):
         details: dict[str, Any] | None = None,
     ) -> None:
         self.code = code
-        self.message = shortened(message)
-        self.path = shortened(path) if path is not None else None
+        self.message = shorten(message)
+        self.path = shorten(path) if path is not None else None
         super().__init__(self.message)
         self.details = details or {}
 
-    def refused(self, command_id: UUID | None = None) -> Refused:
+    def as_refused(self, command_id: UUID | None = None) -> Refused:
         """The answer on the wire."""
         return Refused(
             code=self.code,
@@ -58,15 +58,15 @@ def together(refusals: Sequence[RefusedError]) -> RefusedError:
     There is one at least. A mistake that came twice counts once.
     """
     listed = {
-        (each["path"], each["message"]): each
+        (mistake["path"], mistake["message"]): mistake
         for refusal in refusals
-        for each in refusal.details.get(MISTAKES)
+        for mistake in refusal.details.get(MISTAKES)
         or [{"path": refusal.path, "message": refusal.message}]
     }
     first = refusals[0]
     if len(listed) == 1:
         return first
-    details = {**first.details, MISTAKES: list(listed.values())[:MOST_MISTAKES]}
+    details = {**first.details, MISTAKES: list(listed.values())[:MAX_MISTAKES]}
     return RefusedError(first.code, first.message, path=first.path, details=details)
 
 
@@ -77,7 +77,7 @@ class Mistakes:
         self._refusals: list[RefusedError] = []
 
     @contextmanager
-    def collected(self) -> Iterator[None]:
+    def collect(self) -> Iterator[None]:
         """Keep the refusal of the block, if it ends by one."""
         try:
             yield
@@ -94,7 +94,7 @@ class Mistakes:
         return together(self._refusals)
 
 
-def shortened(text: str, longest: int = LONGEST_MESSAGE) -> str:
+def shorten(text: str, longest: int = MAX_MESSAGE) -> str:
     """The text, its middle left out where it is longer than that."""
     if len(text) <= longest:
         return text

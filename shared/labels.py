@@ -20,6 +20,7 @@ EPOCH_LABEL: Final = "gpusteward.epoch"
 EXPERIMENT_LABEL: Final = "gpusteward.experiment"
 ATTEMPT_LABEL: Final = "gpusteward.attempt"
 RUNTIME_LABEL: Final = "gpusteward.runtime"  # of objects in a cluster
+RANK_LABEL: Final = "gpusteward.rank"  # of an engine's pods there, if they are several
 
 EPOCH_DIGITS: Final = 18
 
@@ -43,19 +44,21 @@ def environment_of(
     return {name: str(value) for name, value in written.items() if value is not None}
 
 
-def written_id(text: str | None) -> UUID | None:
+def parse_id(text: str | None) -> UUID | None:
     """The id as we write it; in any other spelling it is no label of ours, and is never found by
     one.
     """
     try:
-        found = UUID(text or "")
+        parsed = UUID(text or "")
     except ValueError:
         return None
-    return found if str(found) == text else None
+    return parsed if str(parsed) == text else None
 
 
-def written_epoch(text: str | None) -> int | None:
-    """None for what no message can carry: any process may set it, and it must hide nothing."""
+def parse_epoch(text: str | None) -> int | None:
+    """Return the epoch; None for what no message can carry: any process may set it, and it must
+    hide nothing.
+    """
     if text is None or not (text.isascii() and text.isdigit()) or len(text) > EPOCH_DIGITS:
         return None
     return int(text) or None

@@ -7,12 +7,12 @@ takes over) renews at a third of the lease and ends what runs before the ledger 
 from dataclasses import dataclass
 from typing import Final
 
-LARGEST_STOP_BUDGET_SECONDS: Final = 5.0
+MAX_STOP_BUDGET_SECONDS: Final = 5.0
 RENEWALS_PER_TTL: Final = 3
 
 
 def renew_interval_seconds(ttl_seconds: float) -> float:
-    """From one confirmed renewal to the next."""
+    """Return the time between confirmed renewals."""
     return ttl_seconds / RENEWALS_PER_TTL
 
 
@@ -29,7 +29,7 @@ class Lease:
     @property
     def stop_budget_seconds(self) -> float:
         """Reserved at the end of the lease for ending what runs under it."""
-        return min(LARGEST_STOP_BUDGET_SECONDS, self.ttl_seconds / 3)
+        return min(MAX_STOP_BUDGET_SECONDS, self.ttl_seconds / 3)
 
     @property
     def renew_at(self) -> float:
@@ -37,12 +37,12 @@ class Lease:
 
     @property
     def stop_at(self) -> float:
-        """From here on nothing may count on the lease any more."""
+        """The moment from which nothing may rely on the lease."""
         return self.confirmed_at + self.ttl_seconds - self.stop_budget_seconds
 
     @property
     def kill_at(self) -> float:
-        """When the guard has to kill what the holder should have ended by now."""
+        """The moment at which the guard kills what the holder should have ended by now."""
         return self.stop_at + self.stop_budget_seconds * 0.6
 
     @property
@@ -51,9 +51,9 @@ class Lease:
         return min(1.0, self.ttl_seconds / 12)
 
     def request_timeout_seconds(self, now: float) -> float:
-        """How long one renewal may take: never beyond the moment of stopping."""
+        """Return how long one renewal may take: never beyond the moment of stopping."""
         return max(0.05, min(5.0, self.ttl_seconds / 3, self.stop_at - now))
 
     def stop_grace_seconds(self, wanted_seconds: float) -> float:
-        """How long the engine may take to end by itself, such that killing it still fits."""
+        """Return how long the engine may take to end by itself, so that killing it still fits."""
         return min(wanted_seconds, self.stop_budget_seconds * 0.4)

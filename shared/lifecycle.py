@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from shared.clock import utcnow
 from shared.errors import StewardError
-from shared.paths import DataDirectory, locked_file
+from shared.paths import DataDirectory, lock_file
 
 READY_FILE_VARIABLE: Final = "GPUSTEWARD_READY_FILE"
 PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
@@ -78,7 +78,7 @@ def forget_ready() -> None:
         Path(path).unlink(missing_ok=True)
 
 
-def announced_pid(ready_path: Path) -> int | None:
+def read_ready_pid(ready_path: Path) -> int | None:
     """The process that was the last to call `notify_ready`; None before any did."""
     try:
         return int(ready_path.readlink().name)
@@ -133,7 +133,7 @@ class DataDirectoryLock:
 
     def acquire(self) -> Self:
         """Take the lock and write who holds it."""
-        descriptor = locked_file(self.directory.lock_path)
+        descriptor = lock_file(self.directory.lock_path)
         if descriptor is None:
             raise DataDirectoryBusy(self.directory.root, self.current_holder())
         self._descriptor = descriptor
@@ -153,7 +153,7 @@ class DataDirectoryLock:
             self._descriptor = None
 
     def current_holder(self) -> LockHolder | None:
-        """What the lock file holds, or None if that is not readable."""
+        """Return the holder that the lock file names; None if it is unreadable."""
         try:
             return msgspec.json.decode(self.directory.lock_path.read_bytes(), type=LockHolder)
         except (OSError, msgspec.DecodeError):

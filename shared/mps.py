@@ -12,7 +12,8 @@ DEFAULT_PIPE_DIR: Final = "/tmp/nvidia-mps"  # noqa: S108  # where NVIDIA's daem
 
 
 def daemon_listens(pipe_dir: str) -> bool:
-    """Whether a daemon listens at its socket in CUDA_MPS_PIPE_DIRECTORY; a dead one leaves a file.
+    """Return True if a daemon listens at its socket in CUDA_MPS_PIPE_DIRECTORY; a dead one leaves a
+    file.
 
     Nothing connects: the kernel finds the listener before it finds that a datagram is not what it
     takes.
@@ -25,18 +26,18 @@ def daemon_listens(pipe_dir: str) -> bool:
 
 
 def device_pipe_dir(pipe_dir: str, device_uuid: str) -> str:
-    """Where a daemon of this device alone listens."""
+    """Return the pipe directory of the daemon that serves this device alone."""
     return str(Path(pipe_dir) / device_uuid)
 
 
 def pipe_dir_for(pipe_dir: str, device_uuid: str) -> str:
     """The CUDA_MPS_PIPE_DIRECTORY of a client on this device: its own daemon's, else the host's."""
-    own = device_pipe_dir(pipe_dir, device_uuid)
-    return own if daemon_listens(own) else pipe_dir
+    device_dir = device_pipe_dir(pipe_dir, device_uuid)
+    return device_dir if daemon_listens(device_dir) else pipe_dir
 
 
 def is_by_mps(devices: Iterable[DeviceGrant]) -> bool:
-    """Whether a workload on these devices is a client of its host's MPS daemon."""
+    """True if a workload on these devices is a client of its host's MPS daemon."""
     return any(
         device.share is not None and device.share.kind is ShareKind.MPS and not device.simulated
         for device in devices
@@ -44,7 +45,7 @@ def is_by_mps(devices: Iterable[DeviceGrant]) -> bool:
 
 
 def mps_environment(devices: Iterable[DeviceGrant], mps_pipe_dir: str) -> dict[str, str]:
-    """Which daemon a workload is a client of, the first part's; empty if of none."""
+    """Say which daemon a workload is a client of, the first part's; empty if of none."""
     by_mps = [device.uuid for device in devices if is_by_mps((device,))]
     if not by_mps:
         return {}

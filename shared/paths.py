@@ -13,15 +13,19 @@ import msgspec
 from msgspec import Struct
 
 DATA_DIR_VARIABLE: Final = "GPUSTEWARD_DATA_DIR"
+TOOLS_VARIABLE: Final = "GPUSTEWARD_TOOLS_DIR"
 DEFAULT_HTTP_PORT: Final = 8470
+DEFAULT_METRICS_PORT: Final = 9400  # of an agent
+DEFAULT_NATS_PORT: Final = 4222
+DOCKER_SOCKET: Final = Path("/var/run/docker.sock")
 ROOT_STATE_DIR: Final = Path("/var/lib/gpusteward")
 SOURCE_ROOT: Final = Path(__file__).resolve().parents[1]  # holds schemas, services and shared
 
 
 def default_data_dir(environ: Mapping[str, str] = os.environ) -> Path:
     """GPUSTEWARD_DATA_DIR, else /var/lib/gpusteward for root, else the XDG data directory."""
-    if chosen := environ.get(DATA_DIR_VARIABLE):
-        return Path(chosen).absolute()
+    if path := environ.get(DATA_DIR_VARIABLE):
+        return Path(path).absolute()
     if os.geteuid() == 0:
         return ROOT_STATE_DIR
     xdg = environ.get("XDG_DATA_HOME", "")
@@ -30,10 +34,18 @@ def default_data_dir(environ: Mapping[str, str] = os.environ) -> Path:
     return base / "gpusteward"
 
 
+def tools_directory(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return where tools of other makers and models are installed: GPUSTEWARD_TOOLS_DIR, else
+    `tools` in the data directory.
+    """
+    path = environ.get(TOOLS_VARIABLE)
+    return Path(path).absolute() if path else default_data_dir(environ) / "tools"
+
+
 def python_path(environ: Mapping[str, str] = os.environ) -> str:
     """The PYTHONPATH of a child that runs elsewhere and imports this installation."""
-    before = environ.get("PYTHONPATH")
-    return f"{SOURCE_ROOT}{os.pathsep}{before}" if before else str(SOURCE_ROOT)
+    inherited = environ.get("PYTHONPATH")
+    return f"{SOURCE_ROOT}{os.pathsep}{inherited}" if inherited else str(SOURCE_ROOT)
 
 
 def make_directory(path: Path, mode: int) -> None:
@@ -48,7 +60,7 @@ def make_directory(path: Path, mode: int) -> None:
     path.chmod(mode)
 
 
-def locked_file(path: Path) -> int | None:
+def lock_file(path: Path) -> int | None:
     """A descriptor of the file, made where it is missing, that holds its lock until it is closed or
     its process ends. None: another has it. Raises OSError, also for a link.
     """
@@ -93,7 +105,9 @@ def _sync(directory: Path) -> None:
 
 
 def write_if_changed(path: Path, content: bytes) -> None:
-    """As `write_atomically`; a file that has this content takes no room once more."""
+    """Write as `write_atomically` does, unless the file has this content: on a full disk that needs
+    no room.
+    """
     with contextlib.suppress(FileNotFoundError):
         if path.read_bytes() == content:
             return
@@ -101,14 +115,16 @@ def write_if_changed(path: Path, content: bytes) -> None:
 
 
 def give_to_owner_above(path: Path) -> None:
-    """What root writes into another user's directory is theirs, or they could not read it."""
+    """Give what root writes into another user's directory to that user, who could not read it
+    otherwise.
+    """
     owner = path.parent.stat()
     if os.geteuid() == 0 and owner.st_uid != 0:
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def is_process_alive(pid: int) -> bool:
-    """Whether a process has this id, ours or another user's."""
+    """True if a process has this id, ours or another user's."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -158,6 +174,11 @@ class DataDirectory:
             return None
 
     @property
+    def restoring_path(self) -> Path:
+        """There while a restore is under way, and after one that was cut off."""
+        return self.root / "RESTORING"
+
+    @property
     def logs(self) -> Path:
         return self.root / "logs"
 
@@ -203,7 +224,9 @@ class DataDirectory:
         write_atomically(self.endpoint_path, msgspec.json.encode(endpoint))
 
     def read_endpoint(self) -> Endpoint | None:
-        """None if no platform runs here: no readable file, or its supervisor is gone."""
+        """Read the endpoint; None if no platform runs here: no readable file, or its supervisor is
+        gone.
+        """
         try:
             endpoint = msgspec.json.decode(self.endpoint_path.read_bytes(), type=Endpoint)
         except (OSError, msgspec.DecodeError):

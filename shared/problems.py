@@ -24,7 +24,7 @@ _PLAIN: Final = {
     ),
 }
 _KEYS_TRIED: Final = 1000
-_LONGEST_SHOWN: Final = 60  # characters of a value
+_MAX_SHOWN: Final = 60  # characters of a value
 
 
 def explain_validation_error(
@@ -48,17 +48,17 @@ def explain_validation_error(
     if is_key:
         sentence += ", as a key"
     if field := _NAMED_FIELD.search(sentence):
-        known = _fields_at(type_, path) if "unknown" in sentence else []
-        sentence += did_you_mean(field["name"], known) + _listed("known", known)
+        field_names = _fields_at(type_, path) if "unknown" in sentence else []
+        sentence += did_you_mean(field["name"], field_names) + _list_text("known", field_names)
         path = f"{path}.{field['name']}"
     if _ANY_KEY in path and text_decoded is not None:
         path = _with_key(path, text, type_, text_decoded)
     if not field and not is_key and text_decoded is not None:
-        sentence += _found_at(path, sentence, text_decoded)
+        sentence += _value_text(path, sentence, text_decoded)
     return path, sentence
 
 
-def _found_at(path: str, sentence: str, text_decoded: bytes | str) -> str:
+def _value_text(path: str, sentence: str, text_decoded: bytes | str) -> str:
     """Return `, got '2h'`, the scalar at the path; nothing where the sentence has it already."""
     if "; found " in sentence:
         return ""
@@ -70,9 +70,9 @@ def _found_at(path: str, sentence: str, text_decoded: bytes | str) -> str:
         return ""
     if isinstance(value, dict | list) and value:
         return ""
-    shown = repr(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
-    shown = shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}…"
-    return f" {shown}" if ", got `" in sentence else f", got {shown}"
+    text = repr(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+    text = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+    return f" {text}" if ", got `" in sentence else f", got {text}"
 
 
 def in_words(sentence: str, *, choices: Sequence[str] = (), form: str | None = None) -> str:
@@ -81,8 +81,8 @@ def in_words(sentence: str, *, choices: Sequence[str] = (), form: str | None = N
     `form` describes what a pattern matches.
     """
     if choice := _CHOICE.fullmatch(sentence):
-        meant = did_you_mean(choice["found"].strip("'"), choices)
-        return f"expected one of: {', '.join(choices)}; found {choice['found']}{meant}"
+        suggestion = did_you_mean(choice["found"].strip("'"), choices)
+        return f"expected one of: {', '.join(choices)}; found {choice['found']}{suggestion}"
     if _PATTERN.fullmatch(sentence):
         return f"expected {form or 'a text of another form'}"
     return _PLAIN.get(sentence, sentence)
@@ -99,48 +99,48 @@ def _with_key(path: str, text: str, type_: Any, text_decoded: bytes | str) -> st
         data = msgspec.json.decode(text_decoded)
     except (msgspec.DecodeError, RecursionError):  # malformed behind the offending field
         return path
-    before, _, after = path.partition(_ANY_KEY)
-    steps = [step["name"] or int(step["index"]) for step in _STEP.finditer(before)]
+    head, _, tail = path.partition(_ANY_KEY)
+    steps = [step["name"] or int(step["index"]) for step in _STEP.finditer(head)]
     mapping = data
     for step in steps:
         mapping = mapping[step]
     for key in list(mapping)[:_KEYS_TRIED]:
         alone = {key: mapping[key]}
         try:
-            msgspec.convert(_replaced(data, steps, alone), type_)
+            msgspec.convert(_replace(data, steps, alone), type_)
         except msgspec.ValidationError as error:
             if str(error) == text:
-                return f"{before}.{key}{after}"
+                return f"{head}.{key}{tail}"
     return path
 
 
-def _replaced(data: Any, steps: list[Any], value: Any) -> Any:
+def _replace(data: Any, steps: list[Any], value: Any) -> Any:
     """A copy of `data` with another value at the end of `steps`."""
     if not steps:
         return value
     copy = list(data) if isinstance(data, list) else dict(data)
-    copy[steps[0]] = _replaced(copy[steps[0]], steps[1:], value)
+    copy[steps[0]] = _replace(copy[steps[0]], steps[1:], value)
     return copy
 
 
-def _listed(heading: str, names: list[str]) -> str:
+def _list_text(heading: str, names: list[str]) -> str:
     return f"; {heading}: {', '.join(names)}" if names else ""
 
 
 def _fields_at(type_: Any, path: str) -> list[str]:
     return sorted(
         field.encode_name
-        for found in _types_at(type_, path)
-        if isinstance(found, inspect.StructType)
-        for field in found.fields
+        for struct in _types_at(type_, path)
+        if isinstance(struct, inspect.StructType)
+        for field in struct.fields
         if not field.encode_name.startswith("$")  # `$schema`, which is for editors
     )
 
 
 def _choices(options: Iterable[inspect.Type]) -> list[str]:
     choices: list[str] = []
-    for found in options:
-        match found:
+    for option in options:
+        match option:
             case inspect.EnumType(cls=cls) if issubclass(cls, enum.Enum):
                 choices += [str(member.value) for member in cls]
             case inspect.LiteralType(values=values):
@@ -151,13 +151,13 @@ def _choices(options: Iterable[inspect.Type]) -> list[str]:
 def _form(options: Iterable[inspect.Type]) -> str | None:
     """A text's description."""
     described = (
-        found.extra_json_schema for found in options if isinstance(found, inspect.Metadata)
+        metadata.extra_json_schema for metadata in options if isinstance(metadata, inspect.Metadata)
     )
-    return next((known["description"] for known in described if known), None)
+    return next((schema["description"] for schema in described if schema), None)
 
 
 def _keys_at(type_: Any, path: str) -> list[inspect.Type]:
-    """Everything that a key of the mapping at a path may be."""
+    """Return every type that a key of the mapping at a path may have."""
     return [
         option
         for holder in _types_at(type_, path)
@@ -167,20 +167,20 @@ def _keys_at(type_: Any, path: str) -> list[inspect.Type]:
 
 
 def _types_at(type_: Any, path: str) -> list[inspect.Type]:
-    """Everything that may stand at a path, unions taken apart."""
-    found = _options(inspect.type_info(type_))
+    """Return every type that may stand at a path, with unions split."""
+    types = _options(inspect.type_info(type_))
     for step in _STEP.finditer(path):
-        found = [
+        types = [
             option
-            for holder in found
+            for holder in types
             for inner in _inner(holder, step["name"])
             for option in _options(inner)
         ]
-    return found
+    return types
 
 
 def _options(type_: inspect.Type) -> list[inspect.Type]:
-    """What a type may be; only of texts with their description."""
+    """Return the alternatives of a type; only texts keep their description."""
     if isinstance(type_, inspect.Metadata) and not isinstance(type_.type, inspect.StrType):
         return _options(type_.type)
     if isinstance(type_, inspect.UnionType):
@@ -189,7 +189,7 @@ def _options(type_: inspect.Type) -> list[inspect.Type]:
 
 
 def _inner(holder: inspect.Type, name: str | None) -> list[inspect.Type]:
-    """What stands in a field of this name, or in any place of a collection."""
+    """Return the types of a field of this name, or of the items of a collection."""
     match holder:
         case inspect.StructType(fields=fields):
             return [field.type for field in fields if field.encode_name == name]

@@ -23,24 +23,24 @@ class Sample(NamedTuple):
 
 
 def samples(page: str) -> Iterator[Sample]:
-    """Every line that is a sample with a finite value; comments and torn lines are passed over."""
+    """Yield every sample with a finite value; comments and torn lines are passed over."""
     for line in page.splitlines():
         if not line or line.lstrip().startswith("#"):
             continue
-        found = _SAMPLE.match(line)
-        if found is None:
+        match = _SAMPLE.match(line)
+        if match is None:
             continue
         try:
-            value = float(found["value"])
+            value = float(match["value"])
         except ValueError:
             continue
         if math.isfinite(value):
-            yield Sample(found["name"], _labels(found["labels"] or ""), value)
+            yield Sample(match["name"], _labels(match["labels"] or ""), value)
 
 
 def _labels(text: str) -> dict[str, str]:
     return {
-        name: _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), value)
+        name: _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), value)
         if "\\" in value
         else value
         for name, value in _LABEL.findall(text)

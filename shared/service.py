@@ -17,6 +17,7 @@ from shared.background import Background
 from shared.lifecycle import forget_ready, notify_ready
 from shared.logging import configure_logging, log
 from shared.messaging.bus import Bus, Route, query_route
+from shared.messaging.durable_pulls import DurablePulls
 from shared.messaging.stream_declaration import StreamDeclaration, StreamSeen
 from shared.postgres.commands import OnReply, Sender
 from shared.postgres.database import Connection, Database
@@ -35,14 +36,15 @@ async def _log_dead_letter(subject: str, body: bytes, error: str) -> None:
 
 
 def run_service(create: Callable[[], "Service"]) -> None:
-    """A service's whole life. Settings that it refuses end it with a sentence and EX_CONFIG."""
+    """A service's whole life. Settings that it refuses, and a database that it does, end it with a
+    sentence and EX_CONFIG.
+    """
     forget_ready()
     try:
-        service = create()
+        create().run()
     except SettingsError as error:
         print(error, file=sys.stderr)  # noqa: T201  # the process's own edge, before it can log
         sys.exit(os.EX_CONFIG)
-    service.run()
 
 
 class Service:
@@ -86,17 +88,23 @@ class Service:
                 routes = [*routes, query_route(relay.backlog, BACKLOG_OF[name])]
         bus.include(routes, dead_letter)
         self._streams = StreamDeclaration(bus, on_seen, on_new_stream)
+        self._pulls = DurablePulls(bus)
         self.app = FastStream(bus.broker, logger=None, lifespan=self._lifespan)
         self.app.on_startup(self._before_subscriptions)
         self.app.after_startup(self._after_subscriptions)
         self.app.on_shutdown(self._before_disconnect)
 
     def run(self) -> None:
-        """Run until SIGTERM or SIGINT; exit with status 1 when a loop fails."""
+        """Run until SIGTERM or SIGINT; exit with status 1 when a loop fails.
+
+        Raises SettingsError if the database is not one of this release.
+        """
         configure_logging(self.name)
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self.app.run(sleep_time=0.05))
+        except SettingsError:
+            raise
         except Exception:  # noqa: BLE001  # the process's own edge: the status shows it
             log.exception("service_failed", name=self.name)
             sys.exit(1)
@@ -114,7 +122,7 @@ class Service:
     @asynccontextmanager
     async def _lifespan(self) -> AsyncIterator[None]:
         try:
-            async with self.background.owned():
+            async with self.background.own_loops():
                 yield
         finally:
             if self.database is not None:
@@ -129,7 +137,9 @@ class Service:
             await self._start()
 
     async def _after_subscriptions(self) -> None:
+        self._pulls.install()
         self.background.start("watch_streams", self._streams.watch)
+        self.background.start("watch_consumers", self._pulls.watch)
         for name, loop in self._loops.items():
             self.background.start(name, loop)
         await self.bus.flush()

@@ -2,19 +2,23 @@
 
 import os
 from collections.abc import Mapping
-from typing import Annotated, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
 from shared.ids import host_node_id, node_token
+from shared.nats_addresses import read_nats_addresses
 from shared.near_words import nearest
 from shared.paths import default_data_dir
+from shared.postgres_address import read_servers
 
 PREFIX = "GPUSTEWARD_"
 _COMMON = (
     "nats_url",
     "nats_credentials",
+    "stream_replicas",
+    "sample_stream_replicas",
     "postgres_dsn",
     "data_dir",
     "node_id",
@@ -23,23 +27,35 @@ _COMMON = (
     "kube_context",
     "traces_endpoint",
 )
-_SECRET = frozenset({"nats_url", "postgres_dsn", "traces_endpoint"})
+_SECRET = frozenset({"nats_url", "postgres_dsn", "dsn", "traces_endpoint"})
+_DSNS = frozenset({"postgres_dsn", "dsn"})
+
+
+AUTO: Final = "auto"
+Replicas = Annotated[str, Meta(pattern=f"^({AUTO}|[1-5])$")]
 
 
 class CommonSettings(Struct, frozen=True, kw_only=True):
     """What every service reads. URLs may carry a password, so `repr` leaves them out.
 
-    `nats_credentials` is the path of a JSON file with `user` and `password`. `installation_id`
-    marks everything that this installation starts. `kubeconfig` leads a process of a Kubernetes
-    cluster to it, by default the way kubectl goes: KUBECONFIG, `~/.kube/config`, in a pod its
-    service account; `kube_context` is a context of it other than the current one. `traces_endpoint`
-    is an OpenTelemetry collector's URL for OTLP over HTTP, such as `http://collector:4318`; without
+    `nats_url` is a server's address, or those of a cluster's servers with commas between them.
+    `nats_credentials` is the path of a JSON file with `user` and `password`. `stream_replicas`
+    is on how many servers of a NATS cluster events are kept, `sample_stream_replicas` samples:
+    a number from 1 to 5, or `auto`, three where the cluster has three servers or more.
+    `installation_id` marks everything that this installation starts. `postgres_dsn` may name
+    several servers, as in `postgresql://USER:PASSWORD@HOST1:PORT,HOST2:PORT/NAME`: the one that
+    takes writes is used. `kubeconfig` leads a process of a Kubernetes cluster to it, by default
+    the way kubectl goes: KUBECONFIG, `~/.kube/config`, in a pod its service account;
+    `kube_context` is a context of it other than the current one. `traces_endpoint` is an
+    OpenTelemetry collector's URL for OTLP over HTTP, such as `http://collector:4318`; without
     it there are no traces.
     """
 
     nats_url: str = "nats://127.0.0.1:4222"
     nats_credentials: str | None = None
-    postgres_dsn: Annotated[str, Meta(pattern="^postgres(ql)?://")] | None = None
+    stream_replicas: Replicas = AUTO
+    sample_stream_replicas: Replicas = AUTO
+    postgres_dsn: str | None = None
     data_dir: str = msgspec.field(default_factory=lambda: str(default_data_dir()))
     node_id: str = msgspec.field(default_factory=host_node_id)
     installation_id: str = "standalone"
@@ -47,9 +63,12 @@ class CommonSettings(Struct, frozen=True, kw_only=True):
     kube_context: str | None = None
     traces_endpoint: str | None = None
 
+    def __post_init__(self) -> None:
+        check_nats_addresses("nats_url", self.nats_url)
+
     def __repr__(self) -> str:
-        shown = {f: "***" if f in _SECRET else getattr(self, f) for f in self.__struct_fields__}
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
+        fields = {f: "***" if f in _SECRET else getattr(self, f) for f in self.__struct_fields__}
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in fields.items())})"
 
 
 class SettingsError(ValueError):
@@ -63,6 +82,14 @@ def variable_of(field: str, service: str) -> str:
     """The environment variable of a service's setting; common ones are the same for all."""
     owner = "" if field in _COMMON else f"{service.upper()}_"
     return f"{PREFIX}{owner}{field.upper()}"
+
+
+def check_nats_addresses(field: str, value: str, service: str = "") -> None:
+    """Raise SettingsError for a value that no client of NATS takes."""
+    try:
+        read_nats_addresses(value)
+    except ValueError as error:
+        raise SettingsError(f"{variable_of(field, service)}: {error}") from error
 
 
 def load_settings(cls: type[T], service: str, environ: Mapping[str, str] | None = None) -> T:
@@ -81,15 +108,18 @@ def load_settings(cls: type[T], service: str, environ: Mapping[str, str] | None 
         name for name in source if name.startswith(prefix) and name not in names.values()
     )
     if unknown:
-        own = sorted(name for name in names.values() if name.startswith(prefix))
+        own_names = sorted(name for name in names.values() if name.startswith(prefix))
         sentences = []
         for name in unknown:
             # By what follows the prefix, which is alike in all of them.
-            meant = nearest(name.removeprefix(prefix), [n.removeprefix(prefix) for n in own])
-            known = f"known: {', '.join(own) or 'none'}"
-            hint = known if meant is None else f"did you mean {prefix}{meant}?"
+            suggestion = nearest(
+                name.removeprefix(prefix), [n.removeprefix(prefix) for n in own_names]
+            )
+            names_text = f"known: {', '.join(own_names) or 'none'}"
+            hint = names_text if suggestion is None else f"did you mean {prefix}{suggestion}?"
             sentences.append(f"unknown setting {name}; {hint}")
         raise SettingsError("\n".join(sentences))
+    check_addresses({names[field]: values[field] for field in _DSNS & values.keys()})
     try:
         return msgspec.convert(values, cls, strict=False)
     except msgspec.ValidationError as error:
@@ -97,3 +127,12 @@ def load_settings(cls: type[T], service: str, environ: Mapping[str, str] | None 
         for field, name in names.items():
             text = text.replace(f"`$.{field}`", name)
         raise SettingsError(text) from error
+
+
+def check_addresses(dsns: Mapping[str, str]) -> None:
+    """Raise SettingsError for a DSN, by the name of its variable or option, that is none."""
+    for name, dsn in dsns.items():
+        try:
+            read_servers(dsn)
+        except ValueError as error:
+            raise SettingsError(f"{name}: {error}") from None

@@ -1,7 +1,7 @@
 """Imported first in a service's process: libraries come without what they import just in case.
 
 nats-py imports aiohttp for WebSockets alone, FastStream uvicorn to serve ASGI itself, structlog
-rich for coloured tracebacks: together 14 MiB of a service's 65 (docs/performance.md).
+rich for coloured tracebacks: together 14 MiB of a service's 65 (docs/explanation/performance.md).
 """
 
 import importlib
@@ -23,6 +23,7 @@ def _import_without(library: str, optional: str) -> None:
         del sys.modules[optional]
 
 
+_nats_url = os.environ.get("GPUSTEWARD_NATS_URL", "").lstrip()
 for _library, _optional in OPTIONAL.items():
-    if _optional != "aiohttp" or not os.environ.get("GPUSTEWARD_NATS_URL", "").startswith("ws"):
+    if _optional != "aiohttp" or not _nats_url.startswith("ws"):
         _import_without(_library, _optional)

@@ -88,12 +88,12 @@ class NatsServer(EmbeddedNats):
 
     @property
     def credentials_path(self) -> Path:
-        """Of the user who may everything."""
+        """The credentials file of the user who may do everything."""
         return self.home / "credentials.json"
 
     @property
     def authenticated_url(self) -> str:
-        """With user and password, for clients that take nothing else."""
+        """The address with user and password, for clients that take nothing else."""
         login = json.loads(self.credentials_path.read_text())
         return self.url.replace("//", f"//{login['user']}:{login['password']}@")
 

@@ -49,17 +49,22 @@ class Tracing:
 
     def of(self, message: object) -> str | None:
         """The current context; that in which the message's ids came first, if it is another's."""
-        ids = [str(found) for f in ID_FIELDS if (found := getattr(message, f, None)) is not None]
+        ids = [str(value) for f in ID_FIELDS if (value := getattr(message, f, None)) is not None]
         current = _current()
-        known = next((self._remembered[each] for each in ids if each in self._remembered), None)
-        if current is None or (known is not None and _trace_id(known) != _trace_id(current)):
-            return known
+        trace_parent = next(
+            (self._remembered[message_id] for message_id in ids if message_id in self._remembered),
+            None,
+        )
+        if current is None or (
+            trace_parent is not None and _trace_id(trace_parent) != _trace_id(current)
+        ):
+            return trace_parent
         self.remember(ids, current)
         return current
 
     def remember(self, ids: list[str], traceparent: str) -> None:
-        for each in ids:
-            self._remembered.setdefault(each, traceparent)
+        for message_id in ids:
+            self._remembered.setdefault(message_id, traceparent)
         while len(self._remembered) > REMEMBERED_IDS:
             self._remembered.popitem(last=False)
 
@@ -80,7 +85,7 @@ def start(service: str, endpoint: str) -> None:
 
 
 def start_with(service: str, processor: "SpanProcessor") -> None:
-    """As `start`, with another way out."""
+    """Start tracing as `start` does, with another exporter."""
     global _tracing
     stop()
     _tracing = Tracing(service, processor)
@@ -99,7 +104,9 @@ def is_on() -> bool:
 
 
 def traceparent_of(message: object) -> str | None:
-    """Of the work that a message of ours belongs to; None: none, or nothing is traced."""
+    """Return the trace context of the work that a message belongs to; None if there is none, or
+    nothing is traced.
+    """
     return None if _tracing is None else _tracing.of(message)
 
 
@@ -114,22 +121,22 @@ def requesting(subject: str, message: object) -> AbstractContextManager[None]:
     return _tracing.span(_name(subject), _tracing.of(message), is_server=False)
 
 
-def serving(name: str, given: Iterable[tuple[bytes, bytes]]) -> AbstractContextManager[None]:
+def serving(name: str, headers: Iterable[tuple[bytes, bytes]]) -> AbstractContextManager[None]:
     """Around what is done for a request over HTTP with these headers."""
     if _tracing is None:
         return nullcontext()
-    traceparent = dict(given).get(TRACEPARENT.encode())
+    traceparent = dict(headers).get(TRACEPARENT.encode())
     parent = None if traceparent is None else traceparent.decode("latin-1")
     return _tracing.span(name, parent, is_server=True)
 
 
 def handling(
-    subject: str, given: Mapping[str, Any] | None, body: bytes
+    subject: str, headers: Mapping[str, Any] | None, body: bytes
 ) -> AbstractContextManager[None]:
     """Around what is done for a message."""
     if _tracing is None:
         return nullcontext()
-    traceparent = (given or {}).get(TRACEPARENT)
+    traceparent = (headers or {}).get(TRACEPARENT)
     if traceparent is not None:
         _tracing.remember(_ids_in(body), traceparent)
     return _tracing.span(_name(subject), traceparent, is_server=True)
@@ -138,10 +145,10 @@ def handling(
 def _current() -> str | None:
     from opentelemetry.trace import get_current_span
 
-    found = get_current_span().get_span_context()
-    if not found.is_valid:
+    context = get_current_span().get_span_context()
+    if not context.is_valid:
         return None
-    return f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags:02x}"
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
 
 
 def _trace_id(traceparent: str) -> str:

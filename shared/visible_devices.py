@@ -49,8 +49,10 @@ def without_other_gpus(
         uuids = ",".join(device.uuid for device in devices)
         return {**inherited, "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": uuids}
     ordinals = ",".join(str(_ordinal(device, gpu)) for device, gpu in amd_gpus(devices))
-    rest = {name: value for name, value in inherited.items() if name not in ROCM_VARIABLES}
-    return {**rest, "HIP_VISIBLE_DEVICES": ordinals, "CUDA_VISIBLE_DEVICES": ordinals}
+    other_variables = {
+        name: value for name, value in inherited.items() if name not in ROCM_VARIABLES
+    }
+    return {**other_variables, "HIP_VISIBLE_DEVICES": ordinals, "CUDA_VISIBLE_DEVICES": ordinals}
 
 
 def is_any_amd(devices: Sequence[DeviceGrant]) -> bool:
@@ -60,17 +62,17 @@ def is_any_amd(devices: Sequence[DeviceGrant]) -> bool:
 
 def amd_gpus(devices: Sequence[DeviceGrant]) -> list[tuple[DeviceGrant, AmdGpu]]:
     """Return what this host's kernel has for each of these GPUs of AMD. Raises GpuNotUsable."""
-    known = _amd_gpus_of_host(AMD_DRIVER, KFD_NODES)
+    gpus = _amd_gpus_of_host(AMD_DRIVER, KFD_NODES)
     pairs = []
     for device in devices:
         if device.simulated or not is_amd(device.name):
             raise GpuNotUsable(f"{device.name} ({device.uuid}) cannot be used beside a GPU of AMD")
-        if device.index >= len(known):
+        if device.index >= len(gpus):
             raise GpuNotUsable(
-                f"GPU {device.index} ({device.name}) is not among the {len(known)} GPUs of "
+                f"GPU {device.index} ({device.name}) is not among the {len(gpus)} GPUs of "
                 f"{AMD_DRIVER}; is the driver amdgpu loaded on this host?"
             )
-        pairs.append((device, known[device.index]))
+        pairs.append((device, gpus[device.index]))
     return pairs
 
 
@@ -105,8 +107,8 @@ def _amd_gpus_of_host(driver: Path, kfd_nodes: Path) -> list[AmdGpu]:
     nodes = _kfd_nodes(kfd_nodes)
     gpus: list[AmdGpu] = []
     for place in sorted({_place(path.name) for path in driver.glob("*:*:*.*")}):
-        own = [(n, node) for n, node in enumerate(nodes) if node.place == place]
-        gpus += [AmdGpu(n, node.render_minor) for n, node in own] or [AmdGpu(None, None)]
+        own_nodes = [(n, node) for n, node in enumerate(nodes) if node.place == place]
+        gpus += [AmdGpu(n, node.render_minor) for n, node in own_nodes] or [AmdGpu(None, None)]
     return gpus
 
 

@@ -47,7 +47,7 @@ async def within(seconds: float | None) -> AsyncIterator[None]:
 
 
 async def wait_for(event: asyncio.Event, seconds: float | None) -> bool:
-    """Whether the event was set in time; None waits without end.
+    """Return True if the event was set in time; None waits without end.
 
     asyncio.wait_for, until Python 3.12, forgets a cancellation that comes together with the event.
     """
@@ -59,7 +59,7 @@ async def wait_for(event: asyncio.Event, seconds: float | None) -> bool:
     return True
 
 
-async def cancelled(
+async def cancel_and_wait(
     *tasks: asyncio.Future[Any], again_seconds: float = CANCEL_AGAIN_SECONDS
 ) -> None:
     """Cancel tasks and wait until they have ended; what they raise stays with them.

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import yaml
 
-LARGEST_BYTES: Final = 64 << 10  # it takes many times as long to read as JSON
+MAX_BYTES: Final = 64 << 10  # it takes many times as long to read as JSON
 DEEPEST: Final = 64
 _TAG: Final = "tag:yaml.org,2002:"
 
@@ -28,12 +28,12 @@ class _CoreLoader(yaml.CSafeLoader):  # type: ignore[misc]  # it has no types
     yaml_implicit_resolvers: Any = {}  # noqa: RUF012  # filled below, in place of those of 1.1
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        known: set[str] = set()
+        keys: set[str] = set()
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
-                if key.value in known:
+                if key.value in keys:
                     raise InvalidYamlError(f"the key {key.value} is there twice", key.start_mark)
-                known.add(key.value)
+                keys.add(key.value)
         return super().construct_mapping(node, deep)
 
     def whole_number(self, node: Any) -> int:
@@ -56,16 +56,16 @@ _CoreLoader.add_constructor(_TAG + "float", _CoreLoader.number)
 
 def json_of_yaml(document: bytes) -> bytes:
     """The same data. Raises InvalidYamlError."""
-    if len(document) > LARGEST_BYTES:
+    if len(document) > MAX_BYTES:
         raise InvalidYamlError(
-            f"expected at most {LARGEST_BYTES} bytes of YAML, found {len(document)}:"
+            f"expected at most {MAX_BYTES} bytes of YAML, found {len(document)}:"
             " as JSON it may be larger"
         )
     try:
         text = document.decode()
         _check_events(text)
-        found = yaml.load(text, _CoreLoader)  # noqa: S506  # a safe one
-        return json.dumps(found, allow_nan=False).encode()
+        loaded = yaml.load(text, _CoreLoader)  # noqa: S506  # a safe one
+        return json.dumps(loaded, allow_nan=False).encode()
     except yaml.MarkedYAMLError as error:
         what = error.problem or error.context or "unreadable"
         raise InvalidYamlError(f"this is not YAML: {what}", error.problem_mark) from error

@@ -33,15 +33,17 @@ ADVICE: Final = (
 )
 
 
-def advised_environment(image: str, resource: str) -> dict[str, str]:
-    """What a container of this image had best have where its GPUs are counted by this resource."""
+def advise_environment(image: str, resource: str) -> dict[str, str]:
+    """Return the variables recommended for a container of this image whose GPUs this resource
+    counts.
+    """
     modes = {
         form.mode
         for form in FORMS
         if resource and resource in (form.resource, form.memory_resource)
     }
-    found: dict[str, str] = {}
+    environment: dict[str, str] = {}
     for advice in ADVICE:
         if advice.modes & modes and advice.image.search(image):
-            found |= advice.environment
-    return found
+            environment |= advice.environment
+    return environment

@@ -50,7 +50,9 @@ def answer(check: AnyCheck, nodes: Iterable[InventoryReported]) -> CheckView:
 
 
 def answer_cuda(check: CudaCheck, nodes: Iterable[InventoryReported]) -> CheckView:
-    """Of the driver that was given, else of every node's. Raises RefusedError for no version."""
+    """Check the driver in the request, else the driver of every node. Raises RefusedError for what
+    is no version.
+    """
     runtime = runtime_cuda(check.runtime)
     baseline = runtime_cuda(check.baseline, path="$.baseline") if check.baseline else None
 
@@ -58,23 +60,23 @@ def answer_cuda(check: CudaCheck, nodes: Iterable[InventoryReported]) -> CheckVi
         return check_cuda(served, runtime, check.mode, baseline, rules=check.rules)
 
     if check.driver is not None:
-        return answered((of(driver_cuda(check.driver)),))
-    found = tuple(
+        return check_view((of(driver_cuda(check.driver)),))
+    findings = tuple(
         replace(_of_node(node, of), subject=node.node_id)
         for node in sorted(nodes, key=lambda node: node.node_id)
         if node.devices
     )
-    if not found:
+    if not findings:
         raise RefusedError(
             ErrorCode.BAD_REQUEST,
             "expected a driver: no node with a GPU reports to this platform",
             path="$.driver",
         )
-    return answered(found)
+    return check_view(findings)
 
 
 def _of_node(node: InventoryReported, of: Callable[[CudaVersion], Finding]) -> Finding:
-    """What the node's own driver comes to; one that cannot be read says nothing of others."""
+    """Check the node's own driver; an unreadable one is a finding of that node alone."""
     host = node.host
     if not any(has_capability(device.name) for device in node.devices):
         return Finding(
@@ -88,31 +90,33 @@ def _of_node(node: InventoryReported, of: Callable[[CudaVersion], Finding]) -> F
     )
     if served is not None:
         return of(served)
-    told = host.cuda_driver_version or host.driver_version
+    version = host.cuda_driver_version or host.driver_version
     return Finding(
         verdict=Verdict.CASE_BY_CASE,
         rule="driver_unknown",
-        message=f"the node's driver says {told!r}, which is no version that is known"
-        if told
+        message=f"the node's driver says {version!r}, which is no version that is known"
+        if version
         else "the node does not tell its driver's version",
     )
 
 
 def answer_precision(check: PrecisionCheck, nodes: Iterable[InventoryReported]) -> CheckView:
-    """Of the GPU that was given, else of every model there is. Raises RefusedError."""
+    """Check the GPU in the request, else every model of GPU that the nodes have. Raises
+    RefusedError.
+    """
     precision = precision_named(check.precision)
     if check.capability is not None or check.gpu is not None:
-        told = capability(check.capability)
-        known = capability_by_name(check.gpu) if check.gpu is not None else None
-        if told is None and (check.capability is not None or known is None):
+        stated = capability(check.capability)
+        by_name = capability_by_name(check.gpu) if check.gpu is not None else None
+        if stated is None and (check.capability is not None or by_name is None):
             raise RefusedError(
                 ErrorCode.BAD_REQUEST,
                 "expected a compute capability such as 8.0, or a GPU model that is known, such as"
                 f" H100; got {check.capability or check.gpu!r}",
                 path="$.capability" if check.capability is not None else "$.gpu",
             )
-        found = check_precision(told or known, precision, rules=check.rules)
-        return answered((replace(found, subject=check.gpu or ""),))
+        finding = check_precision(stated or by_name, precision, rules=check.rules)
+        return check_view((replace(finding, subject=check.gpu or ""),))
     models = {
         device.name: capability(device.compute_capability) or capability_by_name(device.name)
         for node in nodes
@@ -125,7 +129,7 @@ def answer_precision(check: PrecisionCheck, nodes: Iterable[InventoryReported]) 
             "expected a GPU: no node with one of NVIDIA's reports to this platform",
             path="$.gpu",
         )
-    return answered(
+    return check_view(
         [
             replace(check_precision(models[name], precision, rules=check.rules), subject=name)
             for name in sorted(models)
@@ -133,8 +137,10 @@ def answer_precision(check: PrecisionCheck, nodes: Iterable[InventoryReported]) 
     )
 
 
-def answered(findings: Sequence[Finding]) -> CheckView:
-    """With the verdict of the subject that is served best: a scheduler takes that one."""
+def check_view(findings: Sequence[Finding]) -> CheckView:
+    """Return the findings with the best verdict of all subjects: a scheduler chooses that
+    subject.
+    """
     return CheckView(
         verdict=best(finding.verdict for finding in findings), findings=tuple(findings)
     )

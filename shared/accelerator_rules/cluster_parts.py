@@ -48,15 +48,17 @@ def cluster_part(
 
     Raises RefusedError for more than one kind, and for what no plugin serves.
     """
-    said = dict(zip(_KINDS, (vgpu_cores, mps_cores, time_slices, mig_profile), strict=True))
-    kinds = [name for name, value in said.items() if value is not None]
+    value_by_kind = dict(
+        zip(_KINDS, (vgpu_cores, mps_cores, time_slices, mig_profile), strict=True)
+    )
+    kinds = [name for name, value in value_by_kind.items() if value is not None]
     if len(kinds) > 1:
         why = ": MPS serves no MIG instances" if set(kinds) == {"mps_cores", "mig_profile"} else ""
-        raise _refused(f"expected one of {', '.join(kinds)}{why}", f"{path}.{kinds[1]}")
+        raise _refusal(f"expected one of {', '.join(kinds)}{why}", f"{path}.{kinds[1]}")
     if vgpu_memory_mb is not None and vgpu_cores is None:
-        raise _refused("expected vgpu_cores with vgpu_memory_mb", f"{path}.vgpu_memory_mb")
+        raise _refusal("expected vgpu_cores with vgpu_memory_mb", f"{path}.vgpu_memory_mb")
     if resource is not None and kinds and time_slices is None:
-        raise _refused(f"expected no resource with {kinds[0]}, which names it", f"{path}.resource")
+        raise _refusal(f"expected no resource with {kinds[0]}, which names it", f"{path}.resource")
     if mig_profile is not None:
         name = f"{MIG_PREFIX}{mig_profile}"
         return ClusterPart(resource=name, limits={name: 1})
@@ -83,27 +85,27 @@ def check_units(
     """Raises RefusedError for a part that no plugin serves."""
     if units is None:
         if memory is not None:
-            raise _refused("expected units with memory_units", f"{path}.memory_units")
+            raise _refusal("expected units with memory_units", f"{path}.memory_units")
         return
     if resource is None:
-        raise _refused("expected the resource that units are of", f"{path}.resource")
+        raise _refusal("expected the resource that units are of", f"{path}.resource")
     is_sliced = resource in {GPU_RESOURCE, SHARED_GPU_RESOURCE}
     per_gpu = units_per_gpu(resource)
     if not is_sliced and per_gpu == 1:
-        raise _refused(f"expected no units of {resource}, of which one is whole", f"{path}.units")
+        raise _refusal(f"expected no units of {resource}, of which one is whole", f"{path}.units")
     if not is_sliced and units >= per_gpu:
-        raise _refused(
+        raise _refusal(
             f"expected fewer than {per_gpu} units of {resource}, which are one GPU, got {units}:"
             " ask for whole ones by gpus",
             f"{path}.units",
         )
     if memory is not None and memory_resource_of(resource) is None:
-        raise _refused(f"expected no memory_units with {resource}", f"{path}.memory_units")
+        raise _refusal(f"expected no memory_units with {resource}", f"{path}.memory_units")
 
 
 def _of_slices(slices: int, resource: str, path: str) -> ClusterPart:
     if resource not in {GPU_RESOURCE, SHARED_GPU_RESOURCE}:
-        raise _refused(
+        raise _refusal(
             f"expected {SHARED_GPU_RESOURCE}, or {GPU_RESOURCE} where it is shared under its own"
             f" name; got {resource}",
             f"{path}.resource",
@@ -117,13 +119,13 @@ def _of_cores(
     per_gpu = units_per_gpu(resource)
     if cores % per_gpu == 0:
         if memory_mb is not None:
-            raise _refused(
+            raise _refusal(
                 "expected no memory with whole GPUs, which have all of it",
                 f"{path}.{kind}_memory_mb",
             )
         return ClusterPart(resource=resource, limits={resource: cores}, gpus=cores // per_gpu)
     if cores > per_gpu:
-        raise _refused(
+        raise _refusal(
             f"expected 1 to {per_gpu}, or a multiple of {per_gpu}, got {cores}",
             f"{path}.{kind}_cores",
         )
@@ -134,5 +136,5 @@ def _of_cores(
     return ClusterPart(resource=resource, limits=limits, units=cores, memory_units=units)
 
 
-def _refused(message: str, path: str) -> RefusedError:
+def _refusal(message: str, path: str) -> RefusedError:
     return RefusedError(ErrorCode.BAD_REQUEST, message, path=path)

@@ -35,18 +35,20 @@ _OTHERS: Final = re.compile(r"\b(?:Intel|Gaudi|Ascend|MLU\d*)\b", re.IGNORECASE)
 
 def capability(text: str | None) -> Capability | None:
     """`8.9` as (8, 9); None if it is none."""
-    found = _FORM.fullmatch(text) if text is not None else None
-    return (int(found[1]), int(found[2])) if found is not None else None
+    match = _FORM.fullmatch(text) if text is not None else None
+    return (int(match[1]), int(match[2])) if match is not None else None
 
 
 def capability_by_name(gpu: str) -> Capability | None:
-    """That of a model of GPU, as drivers name it; None if it is none that is known."""
+    """Return the compute capability of a GPU model, by its driver's name for it; None if
+    unknown.
+    """
     name = _SEPARATORS.sub(" ", gpu)
-    return next((found for pattern, found in _BY_NAME if pattern.search(name)), None)
+    return next((numbers for pattern, numbers in _BY_NAME if pattern.search(name)), None)
 
 
 def has_capability(gpu: str) -> bool:
-    """Whether a GPU of this name is one of which compute capability can be asked: NVIDIA's word."""
+    """True for GPUs that have a compute capability at all: NVIDIA's."""
     return not is_amd(gpu) and _OTHERS.search(_SEPARATORS.sub(" ", gpu)) is None
 
 
@@ -55,6 +57,6 @@ def is_amd(gpu: str) -> bool:
     return _AMD.search(_SEPARATORS.sub(" ", gpu)) is not None
 
 
-def spelled(found: Capability) -> str:
+def capability_text(version: Capability) -> str:
     """(8, 9) as `8.9`."""
-    return f"{found[0]}.{found[1]}"
+    return f"{version[0]}.{version[1]}"

@@ -38,7 +38,7 @@ class Versions(Struct, frozen=True, kw_only=True):
 
     @property
     def majors_behind(self) -> int:
-        """How many major versions the runtime is older than the driver."""
+        """The number of major versions by which the runtime is older than the driver."""
         return self.driver.major - self.runtime.major
 
     @property
@@ -70,7 +70,7 @@ CUDA_RULES: Final = (
     CudaRule(
         name="driver_below_runtime",
         verdict=Verdict.BLOCKED,
-        applies=lambda found: found.driver < found.runtime,
+        applies=lambda versions: versions.driver < versions.runtime,
         says="the driver's CUDA {driver} is below the runtime's {runtime}; programs end with"
         " CUDA_ERROR_UNKNOWN (999) or an insufficient driver (35)",
         action="update the driver to CUDA {runtime} or newer, or take an image of CUDA {driver} or"
@@ -80,9 +80,9 @@ CUDA_RULES: Final = (
     CudaRule(
         name="driver_below_runtime",
         verdict=Verdict.BLOCKED,
-        applies=lambda found: (
-            found.driver < found.runtime
-            and found.driver.major == found.runtime.major < MINOR_COMPATIBILITY
+        applies=lambda versions: (
+            versions.driver < versions.runtime
+            and versions.driver.major == versions.runtime.major < MINOR_COMPATIBILITY
         ),
         says="the driver's CUDA {driver} is below the runtime's {runtime}; before CUDA 11 no minor"
         " version runs on an older driver",
@@ -94,7 +94,9 @@ CUDA_RULES: Final = (
     CudaRule(
         name="baseline_below_runtime",
         verdict=Verdict.BLOCKED,
-        applies=lambda found: found.baseline is not None and found.baseline < found.runtime,
+        applies=lambda versions: (
+            versions.baseline is not None and versions.baseline < versions.runtime
+        ),
         says="the virtual GPU's baseline CUDA {baseline} is below the runtime's {runtime}",
         action=f"take an image of CUDA {{baseline}} or older, or {_WHOLE_CARD}",
         modes=_VIRTUAL,
@@ -102,7 +104,7 @@ CUDA_RULES: Final = (
     CudaRule(
         name="vgpu_cuda_limit",
         verdict=Verdict.BLOCKED,
-        applies=lambda found: found.baseline is None and found.runtime >= VGPU_BASELINE,
+        applies=lambda versions: versions.baseline is None and versions.runtime >= VGPU_BASELINE,
         says="GPU-Manager supports only CUDA below 12.4, and the runtime is of {runtime}",
         action=f"take an image of CUDA 12.3 or older, or {_WHOLE_CARD}; a GPU-Manager of a newer"
         " baseline: say which (--baseline)",
@@ -113,7 +115,7 @@ CUDA_RULES: Final = (
     CudaRule(
         name="vgpu_cuda_limit",
         verdict=Verdict.BLOCKED,
-        applies=lambda found: found.baseline is None and found.runtime > VGPU_BASELINE,
+        applies=lambda versions: versions.baseline is None and versions.runtime > VGPU_BASELINE,
         says="GPU-Manager's usual baseline is CUDA 12.4, and the runtime is of {runtime}",
         action=f"take an image of CUDA 12.4 or older, or {_WHOLE_CARD}; a GPU-Manager of a newer"
         " baseline: say which (--baseline)",
@@ -123,7 +125,7 @@ CUDA_RULES: Final = (
     CudaRule(
         name="baseline_unknown",
         verdict=Verdict.CASE_BY_CASE,
-        applies=lambda found: found.baseline is None,
+        applies=lambda versions: versions.baseline is None,
         says="it is not said for which CUDA the virtual GPU's library was made",
         action="find it out and say it (--baseline)",
         modes=frozenset({GpuMode.HAMI}),
@@ -131,7 +133,7 @@ CUDA_RULES: Final = (
     CudaRule(
         name="gpu_manager_one_major_below",
         verdict=Verdict.CASE_BY_CASE,
-        applies=lambda found: found.is_one_major_below_baseline,
+        applies=lambda versions: versions.is_one_major_below_baseline,
         says="the runtime's CUDA {runtime} is one major version below driver and baseline;"
         " GPU-Manager serves some such programs (vLLM of 11.8 on 12.4), by hooks made for each",
         action=f"have it tried with this very program, or {_WHOLE_CARD}",
@@ -140,7 +142,7 @@ CUDA_RULES: Final = (
     CudaRule(
         name="majors_differ",
         verdict=Verdict.BLOCKED,
-        applies=lambda found: found.majors_differ,
+        applies=lambda versions: versions.majors_differ,
         says="a virtual GPU wants one major version of CUDA: the driver's is {driver}, the"
         " baseline's {baseline}, the runtime's {runtime}",
         action=f"take an image of the driver's major version, or {_WHOLE_CARD}",
@@ -149,7 +151,7 @@ CUDA_RULES: Final = (
     CudaRule(
         name="mps_needs_11_5",
         verdict=Verdict.BLOCKED,
-        applies=lambda found: found.driver < MPS_CUDA,
+        applies=lambda versions: versions.driver < MPS_CUDA,
         says="MPS wants a driver of CUDA 11.5 or newer, this one is of {driver}",
         action="update the driver to branch 495 or newer, or give it whole GPUs",
         source="accelerator guide, NVIDIA MPS configuration",
@@ -159,7 +161,7 @@ CUDA_RULES: Final = (
     CudaRule(
         name="mps_without_memory_limits",
         verdict=Verdict.CASE_BY_CASE,
-        applies=lambda found: found.driver < MPS_CUDA,
+        applies=lambda versions: versions.driver < MPS_CUDA,
         says="MPS cannot bound memory before CUDA 11.5, and the driver is of {driver}",
         action="update the driver to branch 495 or newer, or see that the programs share memory"
         " without a bound",
@@ -170,7 +172,7 @@ CUDA_RULES: Final = (
     CudaRule(
         name="forward_compatibility",
         verdict=Verdict.CASE_BY_CASE,
-        applies=lambda found: found.driver.major < found.runtime.major,
+        applies=lambda versions: versions.driver.major < versions.runtime.major,
         says="the driver's CUDA {driver} is a major version below the runtime's {runtime}; only"
         " data center GPUs run it, with the package of forward compatibility in the image",
         action="update the driver, or install cuda-compat of CUDA {runtime} in the image",
@@ -180,7 +182,7 @@ CUDA_RULES: Final = (
     CudaRule(
         name="majors_too_far_apart",
         verdict=Verdict.UNSTABLE,
-        applies=lambda found: found.majors_behind > 1,
+        applies=lambda versions: versions.majors_behind > 1,
         says="the runtime's CUDA {runtime} is more than one major version below the driver's"
         " {driver}; the program may malfunction",
         action="take an image of a newer CUDA",
@@ -189,7 +191,7 @@ CUDA_RULES: Final = (
     CudaRule(
         name="minor_version_compatibility",
         verdict=Verdict.SUPPORTED,
-        applies=lambda found: found.driver < found.runtime,
+        applies=lambda versions: versions.driver < versions.runtime,
         says="the driver's CUDA {driver} serves runtime {runtime} of the same major version, but"
         " not what needs the newer driver: PTX that is compiled at load, and new functions",
         source=f"{GUIDE}minor-version-compatibility.html",
@@ -198,7 +200,7 @@ CUDA_RULES: Final = (
     CudaRule(
         name="driver_serves_runtime",
         verdict=Verdict.SUPPORTED,
-        applies=lambda _found: True,
+        applies=lambda _versions: True,
         says="the driver's CUDA {driver} serves runtime {runtime}",
     ),
 )
@@ -212,18 +214,18 @@ def check_cuda(
     *,
     rules: CudaRules = CudaRules.STRICT,
 ) -> Finding:
-    """What the first rule that applies says.
+    """Return the finding of the first rule that applies.
 
-    `strict` is the accelerator guide. `lenient` is NVIDIA's own word where that allows more: from
-    CUDA 11 on a driver serves every runtime of its major version, and every older one.
+    `strict` is the accelerator guide. `lenient` follows NVIDIA where that allows more: from CUDA 11
+    on a driver serves every runtime of its major version, and every older one.
     """
-    found = Versions(driver=driver, runtime=runtime, baseline=baseline)
+    versions = Versions(driver=driver, runtime=runtime, baseline=baseline)
     rule = next(
         rule
         for rule in CUDA_RULES
-        if mode in rule.modes and rules in rule.rules and rule.applies(found)
+        if mode in rule.modes and rules in rule.rules and rule.applies(versions)
     )
-    told = {
+    stated_versions = {
         "driver": driver,
         "runtime": runtime,
         "baseline": baseline or VGPU_BASELINE,
@@ -231,7 +233,7 @@ def check_cuda(
     return Finding(
         verdict=rule.verdict,
         rule=rule.name,
-        message=rule.says.format_map(told),
-        action=rule.action.format_map(told),
+        message=rule.says.format_map(stated_versions),
+        action=rule.action.format_map(stated_versions),
         source=rule.source,
     )

@@ -51,10 +51,10 @@ def driver_cuda(text: str) -> CudaVersion:
 
     That of a branch newer than the table is at least the newest known. Raises RefusedError.
     """
-    found = _NUMBER.fullmatch(text.strip())
-    number = int(found[1]) if found is not None else 0
-    if found is not None and number < _SMALLEST_BRANCH:
-        return CudaVersion(number, int(found[2]))
+    match = _NUMBER.fullmatch(text.strip())
+    number = int(match[1]) if match is not None else 0
+    if match is not None and number < _SMALLEST_BRANCH:
+        return CudaVersion(number, int(match[2]))
     served = [cuda for branch, cuda in CUDA_BY_BRANCH if branch <= number]
     if not served:
         raise RefusedError(
@@ -71,12 +71,12 @@ def runtime_cuda(text: str, *, path: str = "$.runtime") -> CudaVersion:
     `12.4`, `cu121`, `libcudart.so.12.4.127`, `/usr/local/cuda-12.4/...`, `cuda>=12.4 brand=...` of
     NVIDIA_REQUIRE_CUDA, `nvidia/cuda:12.4.1-runtime`, `vllm:v0.8.5-cu121`. Raises RefusedError.
     """
-    asked = text.strip().lower()
-    if found := _NUMBER.fullmatch(asked):
-        return CudaVersion(int(found[1]), int(found[2]))
+    requirement = text.strip().lower()
+    if match := _NUMBER.fullmatch(requirement):
+        return CudaVersion(int(match[1]), int(match[2]))
     for pattern in _TELLING:
-        if found := pattern.search(asked):
-            return CudaVersion(int(found[1]), int(found[2]))
+        if match := pattern.search(requirement):
+            return CudaVersion(int(match[1]), int(match[2]))
     raise RefusedError(
         ErrorCode.BAD_REQUEST,
         f"{text!r} does not tell its CUDA version; an image does in its environment: `docker image"
@@ -90,9 +90,9 @@ def image_cuda(reference: str, variables: Iterable[str], labels: Mapping[str, st
 
     None if none of them names it.
     """
-    environment = dict(each.partition("=")[::2] for each in variables)
-    told = (*(environment.get(name) for name in _IMAGE_VARIABLES), labels.get(_IMAGE_LABEL))
-    for text in (*told, f"image {reference}"):
+    environment = dict(variable.partition("=")[::2] for variable in variables)
+    requirements = (*(environment.get(name) for name in _IMAGE_VARIABLES), labels.get(_IMAGE_LABEL))
+    for text in (*requirements, f"image {reference}"):
         if text:
             try:
                 return str(runtime_cuda(text))
@@ -103,14 +103,16 @@ def image_cuda(reference: str, variables: Iterable[str], labels: Mapping[str, st
 
 def cuda_version(text: str | None) -> CudaVersion | None:
     """Return `12.4` as a version; None for what is no version of CUDA, as a driver's own is."""
-    found = _NUMBER.fullmatch(text.strip()) if text is not None else None
-    if found is None or int(found[1]) >= _SMALLEST_BRANCH:
+    match = _NUMBER.fullmatch(text.strip()) if text is not None else None
+    if match is None or int(match[1]) >= _SMALLEST_BRANCH:
         return None
-    return CudaVersion(int(found[1]), int(found[2]))
+    return CudaVersion(int(match[1]), int(match[2]))
 
 
 def cuda_of_driver(version: str | None) -> str | None:
-    """That of an NVIDIA driver's version, for sources that report no more; None if it is none."""
+    """Return the CUDA version of an NVIDIA driver, for sources that report only the driver; None if
+    unknown.
+    """
     if version is None or not _DRIVER_VERSION.fullmatch(version.strip()):
         return None
     try:

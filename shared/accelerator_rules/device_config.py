@@ -46,7 +46,7 @@ Violation = tuple[str, str, str]  # rule, place, sentence
 
 
 def answer_device_config(check: DeviceConfigCheck) -> CheckView:
-    """Every violation by its place, and what the ConfigMaps without one define, by group."""
+    """Return every violation by its place, and what the ConfigMaps without one define, by group."""
     findings: list[Finding] = []
     sound: list[tuple[str, ResourceDefinition]] = []
     for number, config_map in enumerate(check.config_maps):
@@ -64,16 +64,21 @@ def answer_device_config(check: DeviceConfigCheck) -> CheckView:
         ]
         if not violations:
             sound.append((place, _definition(config_map)))
-    findings += _repeated(sound)
-    resources = sorted((each for _, each in sound), key=lambda each: (each.group, each.key))
+    findings += _find_repeated(sound)
+    resources = sorted(
+        (definition for _, definition in sound),
+        key=lambda definition: (definition.group, definition.key),
+    )
     verdict = Verdict.BLOCKED if findings or not sound else Verdict.SUPPORTED
     return CheckView(verdict=verdict, findings=tuple(findings), resources=tuple(resources))
 
 
 def definitions_in(config_maps: Iterable[Mapping[str, Any]]) -> tuple[ResourceDefinition, ...]:
-    """What ConfigMaps, each a `metadata` and `data`, define; faulty ones nothing."""
-    found = tuple({**KIND, **each} for each in config_maps)
-    return answer_device_config(DeviceConfigCheck(config_maps=found)).resources
+    """Return what ConfigMaps, each with `metadata` and `data`, define; faulty ones define
+    nothing.
+    """
+    documents = tuple({**KIND, **config_map} for config_map in config_maps)
+    return answer_device_config(DeviceConfigCheck(config_maps=documents)).resources
 
 
 def config_map_of(resource: ResourceDefinition) -> dict[str, Any]:
@@ -194,8 +199,8 @@ def _label(name: str, says: str) -> Violation:
     return "labels", f'.metadata.labels["{name}"]', says
 
 
-def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    part = whole.get(name)
+def _part(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = document.get(name)
     return part if isinstance(part, dict) else {}
 
 
@@ -204,7 +209,7 @@ def _slug(text: str) -> str:
 
 
 def _custom_name(name: str, key: str) -> str | None:
-    """What stands between the prefix and the key, of which the vendor's domain may be a part."""
+    """Return the text between the prefix and the key; the vendor's domain may be part of it."""
     written = _slug(key.rpartition("/")[2])
     if not (name.startswith(PREFIX) and written and name.endswith(f"-{written}")):
         return None
@@ -212,7 +217,6 @@ def _custom_name(name: str, key: str) -> str | None:
 
 
 def _definition(config_map: Mapping[str, Any]) -> ResourceDefinition:
-    """Of one without violations."""
     metadata, data = config_map["metadata"], config_map["data"]
     default = data.get("defaultValue", "")
     return ResourceDefinition(
@@ -228,14 +232,14 @@ def _definition(config_map: Mapping[str, Any]) -> ResourceDefinition:
     )
 
 
-def _repeated(sound: Sequence[tuple[str, ResourceDefinition]]) -> Iterator[Finding]:
-    times = Counter(each.key for _, each in sound)
-    for place, each in sound:
-        if times[each.key] > 1:
+def _find_repeated(sound: Sequence[tuple[str, ResourceDefinition]]) -> Iterator[Finding]:
+    times = Counter(definition.key for _, definition in sound)
+    for place, definition in sound:
+        if times[definition.key] > 1:
             yield Finding(
                 verdict=Verdict.BLOCKED,
                 rule="one_config_map_per_key",
-                message=f"{each.key} is defined {times[each.key]} times",
+                message=f"{definition.key} is defined {times[definition.key]} times",
                 subject=f"{place}.data.key",
                 source=DOCUMENT,
             )

@@ -24,7 +24,7 @@ class DeviceRequest(Struct, frozen=True, kw_only=True):
 
 
 def devices_of(names: KubernetesSpec, resource: str | None, gpus: int) -> ContainerDevices:
-    """What a container is given of them: what its definitions came to, else whole GPUs."""
+    """Return the devices of a container: what its definitions give, else whole GPUs."""
     if names.devices.limits:
         return names.devices
     resource = resource or GPU_RESOURCE
@@ -38,39 +38,40 @@ def request_devices(
     amounts: Mapping[str, int],
     gpus: int | None,
 ) -> DeviceRequest | None:
-    """What a container that asks for `resource` is given of it and of the rest of its group.
+    """Return what a container gets that requests `resource`, including the rest of its group.
 
-    `amounts` are what was said in units, `gpus` in whole devices, None: it was not said. None where
-    nothing defines the resource. Raises RefusedError with the rule that is broken.
+    `amounts` are requested units, `gpus` requested whole devices (None: not requested). Returns
+    None where nothing defines the resource. Raises RefusedError with the rule that is broken.
     """
-    main = next((each for each in definitions if each.key == resource), None)
+    main = next((definition for definition in definitions if definition.key == resource), None)
     if main is None:
         for key in amounts:
-            raise _refused(
+            raise _refusal(
                 "undefined", f"{AMOUNTS}[{key!r}]", f"the cluster defines no {resource}, nor {key}"
             )
         return None
     group = _group(definitions, main)
     _refuse_strangers(amounts, group, main)
     per_gpu = units_per_gpu(resource)
-    said = dict(amounts)
+    amount_by_key = dict(amounts)
     if gpus is not None:
         if resource in amounts and -(-amounts[resource] // per_gpu) != gpus:
-            raise _refused(
+            raise _refusal(
                 "one_amount",
                 f"{AMOUNTS}[{resource!r}]",
                 f"expected as many as {gpus} GPUs are, {gpus * per_gpu}; got {amounts[resource]}",
             )
-        said.setdefault(resource, gpus * per_gpu)
+        amount_by_key.setdefault(resource, gpus * per_gpu)
     elif main.limits is not LimitsPolicy.REQUIRED:
-        said.setdefault(resource, main.default_value or per_gpu)
+        amount_by_key.setdefault(resource, main.default_value or per_gpu)
     limits = {
         key: amount
-        for key, each in sorted(group.items())
-        if (amount := _limit(each, said.get(key), _place(key, resource, amounts))) is not None
+        for key, definition in sorted(group.items())
+        if (amount := _limit(definition, amount_by_key.get(key), _place(key, resource, amounts)))
+        is not None
     }
     if (says := uneven(resource, limits[resource])) is not None:
-        raise _refused("parts_or_whole_gpus", f"{AMOUNTS}[{resource!r}]", says)
+        raise _refusal("parts_or_whole_gpus", f"{AMOUNTS}[{resource!r}]", says)
     requests = {
         key: amount
         for key, amount in limits.items()
@@ -85,15 +86,19 @@ def request_devices(
 def _group(
     definitions: Sequence[ResourceDefinition], main: ResourceDefinition
 ) -> dict[str, ResourceDefinition]:
-    """What is enabled of it. Raises RefusedError."""
-    times = Counter(each.key for each in definitions)
-    group = {each.key: each for each in definitions if each.group == main.group and each.enabled}
+    """Return the enabled definitions of the group. Raises RefusedError."""
+    times = Counter(definition.key for definition in definitions)
+    group = {
+        definition.key: definition
+        for definition in definitions
+        if definition.group == main.group and definition.enabled
+    }
     for key in (main.key, *group):
         if times[key] > 1:
             says = f"{key} is defined {times[key]} times in the cluster"
-            raise _refused("one_config_map_per_key", RESOURCE, says)
+            raise _refusal("one_config_map_per_key", RESOURCE, says)
     if main.key not in group:
-        raise _refused("enabled", RESOURCE, f"{main.key} is defined, but not enabled")
+        raise _refusal("enabled", RESOURCE, f"{main.key} is defined, but not enabled")
     return group
 
 
@@ -102,7 +107,7 @@ def _refuse_strangers(
 ) -> None:
     for key in amounts.keys() - group.keys():
         names = ", ".join(sorted(group))
-        raise _refused(
+        raise _refusal(
             "group", f"{AMOUNTS}[{key!r}]", f"expected what group {main.group} has: {names}"
         )
 
@@ -111,26 +116,28 @@ def _place(key: str, resource: str, amounts: Mapping[str, int]) -> str:
     return RESOURCE if key == resource and key not in amounts else f"{AMOUNTS}[{key!r}]"
 
 
-def _limit(definition: ResourceDefinition, said: int | None, path: str) -> int | None:
-    """None: it is left out. Raises RefusedError."""
+def _limit(definition: ResourceDefinition, amount_requested: int | None, path: str) -> int | None:
+    """Return the container's limit; None leaves it out. Raises RefusedError."""
     key = definition.key
     match definition.limits:
         case LimitsPolicy.DISABLED:
-            if said is not None:
-                raise _refused(
-                    "limits_disabled", path, f"expected no {key}: it takes no limit, got {said}"
+            if amount_requested is not None:
+                raise _refusal(
+                    "limits_disabled",
+                    path,
+                    f"expected no {key}: it takes no limit, got {amount_requested}",
                 )
             return None
         case LimitsPolicy.REQUIRED:
-            amount = said or definition.default_value
+            amount = amount_requested or definition.default_value
             if not amount:
-                raise _refused(
+                raise _refusal(
                     "limits_required", path, f"expected an amount of {key}, which has no default"
                 )
             return amount
         case LimitsPolicy.OPTIONAL:
-            return said or definition.default_value or None
+            return amount_requested or definition.default_value or None
 
 
-def _refused(rule: str, path: str, says: str) -> RefusedError:
+def _refusal(rule: str, path: str, says: str) -> RefusedError:
     return RefusedError(ErrorCode.BAD_REQUEST, f"{says} (rule {rule})", path=path)

@@ -101,7 +101,7 @@ def read_offer(name: str, facts: NodeFacts) -> Offer:
     """
     base = name.removesuffix(_SHARED_SUFFIX)
     if name in facts.reused:
-        offer = _refused(
+        offer = _refused_offer(
             "allowMultipleAllocations of its ResourceSlices",
             f"{name} may allocate one GPU to several claims",
             "have its driver publish GPUs without it",
@@ -116,7 +116,7 @@ def read_offer(name: str, facts: NodeFacts) -> Offer:
     if offer.sharing is not None or offer.is_refused:
         return offer
     for other in _rivals(name, facts):
-        return _refused(
+        return _refused_offer(
             f"{other} beside {name}",
             "both give out the same GPUs",
             "leave one of the two plugins on the node",
@@ -126,7 +126,9 @@ def read_offer(name: str, facts: NodeFacts) -> Offer:
 
 
 def _of_nvidia(name: str, facts: NodeFacts) -> Offer:
-    """By GPU Feature Discovery's labels, and those of clouds that have a plugin of their own."""
+    """Read an offer from the labels of GPU Feature Discovery, or of clouds with a device plugin of
+    their own.
+    """
     labels = facts.labels
     units, gpus = facts.capacity.get(name, 0), whole(labels.get(f"{GPU_RESOURCE}.count", ""))
     if (divided := _instances_or_virtual(name, facts)) is not None:
@@ -139,8 +141,8 @@ def _of_nvidia(name: str, facts: NodeFacts) -> Offer:
         note = f"{sign}: a unit of {name} is {of} of a GPU; ask for one by time_slices"
         return Offer(per_gpu=per_gpu, sharing=kind, note=note)
     for sign, means, action in _doubts(name, facts):
-        registered = max(map(_registered, facts.annotations.values()), default=0)
-        return _refused(sign, means, action, gpus or registered)
+        registered = max(map(_count_registered_gpus, facts.annotations.values()), default=0)
+        return _refused_offer(sign, means, action, gpus or registered)
     return Offer()
 
 
@@ -165,10 +167,10 @@ def _instances_or_virtual(name: str, facts: NodeFacts) -> Offer | None:
             if not is_divided(labels, GKE_INSTANCE_LABEL)
             else "take a node pool without GPU partitions"
         )
-        return _refused(signs[0], f"a unit of {name} is a MIG instance", action)
+        return _refused_offer(signs[0], f"a unit of {name} is a MIG instance", action)
     if is_divided(labels, VIRTUAL_LABEL) and not says_whole(labels):
         means = f"a unit of {name} is a virtual machine's vGPU, of how much of a board is not told"
-        return _refused(_label(labels, VIRTUAL_LABEL), means, IF_WHOLE)
+        return _refused_offer(_label(labels, VIRTUAL_LABEL), means, IF_WHOLE)
     return None
 
 
@@ -243,7 +245,9 @@ def _more_than_counted(
 
 
 def _of_instances(name: str, base: str, facts: NodeFacts) -> Offer:
-    """Of MIG instances, which may be shared as GPUs are; shares of them are not given out."""
+    """Read an offer of MIG instances; time slices of instances are offered, shares of them are
+    not.
+    """
     labels = facts.labels
     signs = [f"the name {name}"] if name != base else []
     strategy, replicas = f"{base}.sharing-strategy", f"{base}.replicas"
@@ -258,7 +262,9 @@ def _of_instances(name: str, base: str, facts: NodeFacts) -> Offer:
     if not signs:
         return Offer()
     means = f"a unit of {name} is a share of a MIG instance"
-    return _refused(signs[0], means, "take the replicas off the device plugin's configuration")
+    return _refused_offer(
+        signs[0], means, "take the replicas off the device plugin's configuration"
+    )
 
 
 def _of_others(name: str, facts: NodeFacts) -> Offer:
@@ -267,10 +273,10 @@ def _of_others(name: str, facts: NodeFacts) -> Offer:
         for key in _AMD_PARTITION_LABELS:
             if key in labels and not labels[key].startswith("spx"):
                 means = f"a unit of {name} is a partition of a GPU"
-                return _refused(_label(labels, key), means, "set its GPUs to SPX")
+                return _refused_offer(_label(labels, key), means, "set its GPUs to SPX")
     if name in _INTEL and not says_whole(labels):
         for sign, means, action in _more_than_counted(name, _INTEL_COUNT_LABEL, facts):
-            return _refused(sign, means, action, whole(labels[_INTEL_COUNT_LABEL]))
+            return _refused_offer(sign, means, action, whole(labels[_INTEL_COUNT_LABEL]))
     return Offer(per_gpu=units_per_gpu(name))
 
 
@@ -288,7 +294,7 @@ def _rivals(name: str, facts: NodeFacts) -> list[str]:
     return sorted(rival for rival in rivals if facts.allocatable.get(rival, 0) > 0)
 
 
-def _registered(register: str) -> int:
+def _count_registered_gpus(register: str) -> int:
     """Return how many GPUs a plugin has registered, in either of its forms; 0: not readable."""
     if not register.startswith("["):
         return sum(bool(device) for device in register.split(":"))
@@ -302,5 +308,5 @@ def _label(labels: Mapping[str, str], key: str) -> str:
     return f"{key}={labels[key]}" if key in labels else f"no {key}"
 
 
-def _refused(sign: str, means: str, action: str, gpus: int = 0) -> Offer:
+def _refused_offer(sign: str, means: str, action: str, gpus: int = 0) -> Offer:
     return Offer(is_refused=True, gpus=gpus, note=f"{sign}: {means}; {action}")

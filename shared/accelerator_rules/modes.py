@@ -18,7 +18,7 @@ from shared.accelerator_rules.compute_capability import (
     Capability,
     capability,
     capability_by_name,
-    spelled,
+    capability_text,
 )
 from shared.accelerator_rules.cuda import MPS_CUDA, MPS_GUIDE
 from shared.accelerator_rules.cuda_versions import CudaVersion, driver_cuda
@@ -169,7 +169,7 @@ MODE_RULES: Final = (
 
 
 def units_per_gpu(resource: str) -> int:
-    """How many of a resource are one whole GPU."""
+    """Return how many units of a resource are one whole GPU."""
     form = _BY_RESOURCE.get(resource)
     return form.per_gpu if form is not None else 1
 
@@ -191,7 +191,7 @@ def memory_units(resource: str, memory_mb: int) -> int | None:
 
 
 def uneven(resource: str, count: int) -> str | None:
-    """What is wrong with so many of a resource; None: they are a part of a GPU, or whole ones."""
+    """Say why this count is neither a part of a GPU nor whole GPUs; None if it is one of them."""
     per_gpu = units_per_gpu(resource)
     if count >= 1 and (count <= per_gpu or count % per_gpu == 0):
         return None
@@ -201,25 +201,27 @@ def uneven(resource: str, count: int) -> str | None:
 
 
 def is_memory(resource: str) -> bool:
-    """Whether it counts the memory of parts of GPUs, and no GPUs."""
+    """True if the resource counts memory of parts of GPUs instead of GPUs."""
     return resource in _MEMORY
 
 
 def request_of(resources: Mapping[str, int]) -> GpuRequest:
-    """What a container's limits ask for. Raises RefusedError for what the forms do not allow."""
+    """Return the GPU request of a container's limits. Raises RefusedError for combinations that no
+    rule allows.
+    """
     mains = [name for name in resources if name in _BY_RESOURCE or name.startswith(MIG_PREFIX)]
     unknown = sorted(resources.keys() - set(mains) - _MEMORY.keys())
     if len(mains) != 1 or unknown:
-        known = ", ".join((*_BY_RESOURCE, f"{MIG_PREFIX}PROFILE"))
+        known_resources = ", ".join((*_BY_RESOURCE, f"{MIG_PREFIX}PROFILE"))
         got = ", ".join(sorted(resources)) or "nothing"
-        raise _refused(f"expected one of {known}, and what belongs to it; got {got}")
+        raise _refusal(f"expected one of {known_resources}, and what belongs to it; got {got}")
     (main,) = mains
     count = resources[main]
     if (says := uneven(main, count)) is not None:
-        raise _refused(says)
+        raise _refusal(says)
     if main.startswith(MIG_PREFIX):
         if count != 1:
-            raise _refused(f"expected 1 of {main}: an instance is a GPU of its own, got {count}")
+            raise _refusal(f"expected 1 of {main}: an instance is a GPU of its own, got {count}")
         _refuse_memory(resources, None)
         return GpuRequest(mig_profile=main.removeprefix(MIG_PREFIX))
     form = _BY_RESOURCE[main]
@@ -232,14 +234,16 @@ def request_of(resources: Mapping[str, int]) -> GpuRequest:
 
 
 def answer_mode(check: ModeCheck) -> CheckView:
-    """Each limit that it breaks. Raises RefusedError for resources that ask for nothing known."""
+    """Return every limit that the request exceeds. Raises RefusedError if no resource is a known
+    GPU resource.
+    """
     request = request_of(check.resources)
     mode = next(
         (_BY_RESOURCE[name].mode for name in check.resources if name in _BY_RESOURCE), GpuMode.PGPU
     )
-    told = capability(check.capability) or (capability_by_name(check.gpu) if check.gpu else None)
+    stated = capability(check.capability) or (capability_by_name(check.gpu) if check.gpu else None)
     where = Surroundings(
-        capability=told,
+        capability=stated,
         driver=driver_cuda(check.driver) if check.driver else None,
         kubernetes=_kubernetes(check.kubernetes_version),
         is_mig=check.mig,
@@ -247,14 +251,14 @@ def answer_mode(check: ModeCheck) -> CheckView:
     )
     findings = tuple(_broken(mode, where, check.rules))
     return CheckView(
-        verdict=worst(each.verdict for each in findings),
+        verdict=worst(finding.verdict for finding in findings),
         findings=findings or (_fits(mode, request),),
     )
 
 
 def _broken(mode: GpuMode, where: Surroundings, rules: PrecisionRules) -> Iterator[Finding]:
-    told = {
-        "capability": spelled(where.capability) if where.capability else "",
+    facts = {
+        "capability": capability_text(where.capability) if where.capability else "",
         "driver": where.driver,
         "kubernetes": ".".join(map(str, where.kubernetes or ())),
     }
@@ -264,7 +268,7 @@ def _broken(mode: GpuMode, where: Surroundings, rules: PrecisionRules) -> Iterat
             yield Finding(
                 verdict=rule.documented if is_documented else rule.hardware,
                 rule=rule.name,
-                message=rule.says.format_map(told),
+                message=rule.says.format_map(facts),
                 action=rule.action,
                 source=rule.source,
                 subject=mode.value,
@@ -293,16 +297,16 @@ def _of_vgpu(form: GpuForm, resources: Mapping[str, int]) -> GpuRequest:
     try:
         return GpuRequest(vgpu_cores=resources[form.resource], vgpu_memory_mb=memory_mb)
     except ValueError as error:
-        raise _refused(str(error)) from error
+        raise _refusal(str(error)) from error
 
 
 def _refuse_memory(resources: Mapping[str, int], form: GpuForm | None) -> None:
     """Raises RefusedError for memory of another form, and of one whose unit is not known."""
     for name in _MEMORY.keys() & resources.keys():
         if form is None or name != form.memory_resource:
-            raise _refused(f"expected no {name} with what it does not belong to")
+            raise _refusal(f"expected no {name} with what it does not belong to")
         if form.memory_unit_mb is None:
-            raise _refused(
+            raise _refusal(
                 f"expected no {name}, whose unit the guide does not tell: a part of a GPU has as"
                 " large a part of its memory"
             )
@@ -311,8 +315,8 @@ def _refuse_memory(resources: Mapping[str, int], form: GpuForm | None) -> None:
 def _kubernetes(version: str | None) -> tuple[int, int] | None:
     if version is None:
         return None
-    major, _, rest = version.removeprefix("v").partition(".")
-    minor = rest.partition(".")[0].rstrip("+")
+    major, _, _patch = version.removeprefix("v").partition(".")
+    minor = _patch.partition(".")[0].rstrip("+")
     if not (major.isdecimal() and minor.isdecimal()):
         raise RefusedError(
             ErrorCode.BAD_REQUEST,
@@ -322,5 +326,5 @@ def _kubernetes(version: str | None) -> tuple[int, int] | None:
     return int(major), int(minor)
 
 
-def _refused(message: str) -> RefusedError:
+def _refusal(message: str) -> RefusedError:
     return RefusedError(ErrorCode.BAD_REQUEST, message, path="$.resources")

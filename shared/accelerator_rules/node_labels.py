@@ -39,14 +39,14 @@ _DIGITS: Final = 4
 
 
 def cuda_labels(driver: CudaVersion) -> dict[str, str]:
-    """Of a node whose driver serves this CUDA."""
+    """Return the labels of a node whose driver serves this CUDA version."""
     return {MAJOR_LABEL: str(driver.major), MINOR_LABEL: str(driver.minor)}
 
 
 def cuda_of(labels: Mapping[str, str]) -> CudaVersion | None:
-    """What the driver of a node serves; None: its labels do not have it."""
+    """Return the CUDA version that a node's driver serves; None if its labels do not say."""
     major, minor = labels.get(MAJOR_LABEL, ""), labels.get(MINOR_LABEL, "")
-    is_told = all(each.isdecimal() and len(each) <= _DIGITS for each in (major, minor))
+    is_told = all(number.isdecimal() and len(number) <= _DIGITS for number in (major, minor))
     return CudaVersion(int(major), int(minor)) if is_told else None
 
 
@@ -56,11 +56,11 @@ def cuda_terms(runtime: CudaVersion) -> list[dict[str, Any]]:
 
     The guide's own example leaves newer major versions out, which its rules support.
     """
-    same: list[dict[str, Any]] = [_expression(MAJOR_LABEL, "In", runtime.major)]
+    same_major: list[dict[str, Any]] = [_expression(MAJOR_LABEL, "In", runtime.major)]
     if runtime.minor > 0:  # Gt takes nothing below 0
-        same.append(_expression(MINOR_LABEL, "Gt", runtime.minor - 1))
+        same_major.append(_expression(MINOR_LABEL, "Gt", runtime.minor - 1))
     newer = [_expression(MAJOR_LABEL, "Gt", runtime.major)]
-    return [{"matchExpressions": same}, {"matchExpressions": newer}]
+    return [{"matchExpressions": same_major}, {"matchExpressions": newer}]
 
 
 def is_divided(labels: Mapping[str, str], key: str) -> bool:

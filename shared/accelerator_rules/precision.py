@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from schemas.errors import ErrorCode
 from schemas.gpus.checks import Finding, PrecisionRules, Verdict
-from shared.accelerator_rules.compute_capability import Capability, spelled
+from shared.accelerator_rules.compute_capability import Capability, capability_text
 from shared.errors import RefusedError
 
 DOCUMENT: Final = "accelerator guide, GPU Compute Capability Reference"
@@ -129,7 +129,7 @@ PRECISIONS: Final = (
         source=VLLM_HARDWARE,
     ),
 )
-_BY_SPELLING: Final = {name: each for each in PRECISIONS for name in each.names}
+_BY_SPELLING: Final = {name: precision for precision in PRECISIONS for name in precision.names}
 PARAMETERS: Final = ("dtype", "quantization", "kv-cache-dtype")
 COMPUTED_IN: Final = frozenset({"float32", "float16", "bfloat16"})  # what `dtype` chooses among
 
@@ -144,29 +144,30 @@ class Demand(Struct, frozen=True, kw_only=True):
 
 def precision_named(text: str) -> Precision:
     """Raises RefusedError with the names there are."""
-    found = _BY_SPELLING.get(text.strip().lower())
-    if found is None:
+    precision = _BY_SPELLING.get(text.strip().lower())
+    if precision is None:
         raise RefusedError(
             ErrorCode.BAD_REQUEST,
-            f"expected a precision, one of {', '.join(each.name for each in PRECISIONS)};"
+            f"expected a precision, one of {', '.join(precision.name for precision in PRECISIONS)};"
             f" got {text!r}",
             path="$.precision",
         )
-    return found
+    return precision
 
 
 def check_precision(
-    found: Capability | None,
+    gpu_capability: Capability | None,
     precision: Precision,
     *,
     rules: PrecisionRules = PrecisionRules.HARDWARE,
 ) -> Finding:
-    """What a GPU of this capability, None if unknown, makes of a number format.
+    """Judge whether a GPU of this capability (None: unknown) can compute in a number format.
 
-    `documented` is the accelerator guide to the letter; `hardware` corrects it: FP8 is 8.9, not
-    8.0, FP4 is 10.0, not 9.0, and what runs without units of its own is told as case by case.
+    `documented` is the accelerator guide to the letter; `hardware` corrects it: FP8 needs 8.9
+    instead of 8.0, FP4 needs 10.0 instead of 9.0, and formats without hardware units get a verdict
+    of their own.
     """
-    if found is None:
+    if gpu_capability is None:
         return Finding(
             verdict=Verdict.CASE_BY_CASE,
             rule="capability_unknown",
@@ -176,14 +177,17 @@ def check_precision(
     is_documented = rules is PrecisionRules.DOCUMENTED
     needed = precision.documented if is_documented else precision.hardware
     source = DOCUMENT if is_documented else precision.source
-    has, name = f"compute capability {spelled(found)}", precision.name
-    if found >= needed:
+    has, name = f"compute capability {capability_text(gpu_capability)}", precision.name
+    if gpu_capability >= needed:
         return Finding(
             verdict=Verdict.SUPPORTED, rule=name, message=f"{name} runs on {has}", source=source
         )
-    lacks = f"{name} needs compute capability {spelled(needed)}, and this is {spelled(found)}"
+    lacks = (
+        f"{name} needs compute capability {capability_text(needed)},"
+        f" and this is {capability_text(gpu_capability)}"
+    )
     lowest = precision.runs_from
-    if is_documented or lowest is None or found < lowest:
+    if is_documented or lowest is None or gpu_capability < lowest:
         return Finding(
             verdict=Verdict.BLOCKED,
             rule=name,
@@ -207,14 +211,14 @@ def demand_of(parameters: Mapping[str, Any], of_model: Iterable[str] = ()) -> De
     It is the least with which they run: FP8 weights do where FP8 is not computed. A `dtype` that is
     given goes before the model's.
     """
-    named = (*_by_parameters(parameters), *_by_model(parameters, of_model))
+    named_precisions = (*_by_parameters(parameters), *_by_model(parameters, of_model))
     demands = (
         Demand(
             capability=precision.runs_from or precision.hardware, precision=precision, parameter=by
         )
-        for precision, by in named
+        for precision, by in named_precisions
     )
-    asking = (each for each in demands if each.capability > EVERY_GPU)
+    asking = (demanding for demanding in demands if demanding.capability > EVERY_GPU)
     return max(asking, key=lambda demand: demand.capability, default=None)
 
 
@@ -237,8 +241,12 @@ def _by_model(
 
 
 def hint_for(needed: Capability) -> str:
-    """What asks for this capability and what to do without it, to be added to a sentence."""
-    asking = [each.name for each in PRECISIONS if (each.runs_from or each.hardware) == needed]
+    """Return what needs this capability and how to do without it, as the end of a sentence."""
+    asking = [
+        precision_names.name
+        for precision_names in PRECISIONS
+        if (precision_names.runs_from or precision_names.hardware) == needed
+    ]
     return f" ({', '.join(asking)}); {_HALF} for older GPUs" if asking else ""
 
 
@@ -261,9 +269,9 @@ class _Config(Struct, frozen=True):
 
 
 def precisions_of_model(config: bytes) -> tuple[Precision, ...]:
-    """Of a model's config.json: what its weights are quantized to, and what it computes in.
+    """Return the precisions of a model's config.json: its quantization and its compute type.
 
-    Raises RefusedError for what is no such file; what it names and is not known is left out.
+    Raises RefusedError for a file that is no config.json; unknown names are left out.
     """
     try:
         read = msgspec.json.decode(config, type=_Config)
@@ -272,8 +280,8 @@ def precisions_of_model(config: bytes) -> tuple[Precision, ...]:
             ErrorCode.BAD_REQUEST, f"this is no model's config.json: {error}"
         ) from error
     text = read.text_config
-    named = (
+    quantizations = (
         read.quantization_config.quant_method if read.quantization_config else None,
         read.torch_dtype or read.dtype or text.torch_dtype or text.dtype,
     )
-    return tuple(_BY_SPELLING[name] for name in named if name in _BY_SPELLING)
+    return tuple(_BY_SPELLING[name] for name in quantizations if name in _BY_SPELLING)

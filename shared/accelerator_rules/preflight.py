@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from schemas.gpus.checks import CudaRules, Finding, Verdict
 from schemas.gpus.gpu_request import Selector, SelectorKey, SelectorOperator
-from shared.accelerator_rules.compute_capability import spelled
+from shared.accelerator_rules.compute_capability import capability_text
 from shared.accelerator_rules.cuda import DOCUMENT, GUIDE, MINOR_COMPATIBILITY
 from shared.accelerator_rules.cuda_versions import CudaVersion
 from shared.accelerator_rules.precision import Demand, demand_of, hint_for
@@ -25,8 +25,10 @@ class Preflight(Struct, frozen=True, kw_only=True):
 
     @property
     def notes(self) -> list[str]:
-        """What excludes GPUs."""
-        return [each.message for each in self.findings if each.verdict is Verdict.SUPPORTED]
+        """The messages that exclude GPUs without blocking the task."""
+        return [
+            finding.message for finding in self.findings if finding.verdict is Verdict.SUPPORTED
+        ]
 
 
 def preflight(
@@ -60,7 +62,7 @@ def preflight(
         findings.append(_cuda_unknown(image, is_in_cluster=is_in_cluster))
     return Preflight(
         findings=tuple(findings),
-        capability=spelled(demand.capability) if demand is not None else None,
+        capability=capability_text(demand.capability) if demand is not None else None,
         selectors=selectors,
     )
 
@@ -78,7 +80,8 @@ def _of_precision(demand: Demand) -> Finding:
     return Finding(
         verdict=Verdict.SUPPORTED,
         rule=demand.precision.name,
-        message=f"{demand.parameter} needs compute capability {spelled(demand.capability)}: NVIDIA"
+        message=f"{demand.parameter} needs compute capability"
+        f" {capability_text(demand.capability)}: NVIDIA"
         f" GPUs below it are not taken{hint_for(demand.capability)}",
         source=demand.precision.source,
         subject=PRECISION,

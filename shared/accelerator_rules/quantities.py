@@ -50,8 +50,8 @@ def _ceiling(value: Fraction) -> int:
 
 @lru_cache(maxsize=4096)  # pods of a cluster say the same few amounts
 def _value(text: str) -> Fraction:
-    found = _QUANTITY.fullmatch(text.strip())
-    if found is None:
+    match = _QUANTITY.fullmatch(text.strip())
+    if match is None:
         return Fraction(0)
-    number, exponent, suffix = found.groups()
+    number, exponent, suffix = match.groups()
     return Fraction(Decimal(f"{number}{exponent or ''}")) * _FACTORS.get(suffix, 1)

@@ -78,28 +78,28 @@ class ClusterSetup(Struct, frozen=True, kw_only=True):
 
 
 def plugins_in_use(setup: ClusterSetup) -> tuple[Plugin, ...]:
-    """Those whose resource a node counts, or whose own parts are there."""
+    """Return the plugins whose resource a node counts, or whose own objects exist."""
     return tuple(
-        each
-        for each in PLUGINS
-        if setup.resources.get(each.resource)
-        or each.daemon_set in setup.daemon_sets
-        or each.service in setup.services
+        plugin
+        for plugin in PLUGINS
+        if setup.resources.get(plugin.resource)
+        or plugin.daemon_set in setup.daemon_sets
+        or plugin.service in setup.services
     )
 
 
 def check_setup(setup: ClusterSetup, plugins: Iterable[Plugin]) -> tuple[Finding, ...]:
-    """What each of the plugins has and lacks."""
-    chosen = tuple(plugins)
-    extenders = [each for each in chosen if each.service is not None]
+    """Return a finding for everything that each of the plugins has or lacks."""
+    plugins_in_use = tuple(plugins)
+    extenders = [plugin for plugin in plugins_in_use if plugin.service is not None]
     return (
-        *(finding for each in chosen for finding in _plugin(setup, each)),
+        *(finding for plugin in plugins_in_use for finding in _plugin(setup, plugin)),
         *(_commands(setup) if extenders and setup.kubernetes >= CONFIGURED_FROM else ()),
         *(
             finding
-            for place, given in setup.configurations.items()
+            for place, configuration in setup.configurations.items()
             if extenders
-            for finding in _configuration(setup, place, given, extenders)
+            for finding in _configuration(setup, place, configuration, extenders)
         ),
     )
 
@@ -112,12 +112,14 @@ def scheduler_configuration(
         "apiVersion": f"{GROUP}/{_read_by(kubernetes)[0]}",
         "kind": KIND,
         "clientConnection": {"kubeconfig": "/etc/kubernetes/scheduler.conf"},
-        "extenders": [extender(each, apiserver) for each in plugins if each.service is not None],
+        "extenders": [
+            extender(plugin, apiserver) for plugin in plugins if plugin.service is not None
+        ],
     }
 
 
 def extender(plugin: Plugin, apiserver: str) -> dict[str, Any]:
-    """One entry of `extenders`, reached through the apiserver's proxy."""
+    """Return one entry of `extenders`, reached through the apiserver's proxy."""
     return {
         "enableHTTPS": True,
         "filterVerb": "predicates",
@@ -184,10 +186,10 @@ def _commands(setup: ClusterSetup) -> Iterator[Finding]:
         if _option(command, "--config") == CONFIGURATION_PATH:
             yield _has("scheduler_config_option", f"it reads {CONFIGURATION_PATH}", pod)
         else:
-            told = _option(command, "--config")
+            config_path = _option(command, "--config")
             yield _lacks(
                 "scheduler_config_option",
-                f"expected --config={CONFIGURATION_PATH}, got {told or 'none'}",
+                f"expected --config={CONFIGURATION_PATH}, got {config_path or 'none'}",
                 f"add --config={CONFIGURATION_PATH} to {MANIFEST} on its node, and mount that file",
                 pod,
             )
@@ -203,26 +205,30 @@ def _option(command: Sequence[str], name: str) -> str | None:
 
 
 def _configuration(
-    setup: ClusterSetup, place: str, given: Mapping[str, Any], extenders: Iterable[Plugin]
+    setup: ClusterSetup, place: str, configuration: Mapping[str, Any], extenders: Iterable[Plugin]
 ) -> Iterator[Finding]:
-    yield from _readable(given, setup.kubernetes, place)
+    yield from _readable(configuration, setup.kubernetes, place)
     for plugin in extenders:
-        yield _configured(plugin, place, given)
+        yield _plugin_finding(plugin, place, configuration)
 
 
-def _configured(plugin: Plugin, place: str, given: Mapping[str, Any]) -> Finding:
-    found = [each for each in _extenders(given) if plugin.resource in _managed(each)]
-    if not found:
+def _plugin_finding(plugin: Plugin, place: str, configuration: Mapping[str, Any]) -> Finding:
+    extenders = [
+        extender
+        for extender in _extenders(configuration)
+        if plugin.resource in _list_managed(extender)
+    ]
+    if not extenders:
         return _lacks(
             "extender_configured",
             f"no extender manages {plugin.resource}",
             "append the entry below to `extenders`, and restart kube-scheduler on every node",
             place,
         )
-    wanted = extender(plugin, "")
+    expected_extender = extender(plugin, "")
     names = ("enableHTTPS", "filterVerb", "nodeCacheCapable")
-    wrong = [name for name in names if found[0].get(name, False) != wanted[name]]
-    if not str(found[0].get("urlPrefix", "")).endswith(f"/{plugin.service}/proxy/scheduler"):
+    wrong = [name for name in names if extenders[0].get(name, False) != expected_extender[name]]
+    if not str(extenders[0].get("urlPrefix", "")).endswith(f"/{plugin.service}/proxy/scheduler"):
         wrong.append("urlPrefix")
     if wrong:
         return _lacks(
@@ -235,10 +241,10 @@ def _configured(plugin: Plugin, place: str, given: Mapping[str, Any]) -> Finding
 
 
 def _readable(
-    given: Mapping[str, Any], kubernetes: tuple[int, int], place: str
+    configuration: Mapping[str, Any], kubernetes: tuple[int, int], place: str
 ) -> tuple[Finding, ...]:
-    """Why this Kubernetes does not read it."""
-    version, kind = str(given.get("apiVersion")), given.get("kind")
+    """Say why this Kubernetes version cannot read the configuration; nothing if it can."""
+    version, kind = str(configuration.get("apiVersion")), configuration.get("kind")
     if kind != KIND:
         says = f"expected a {KIND}, got {kind!r}"
         action = f"give {CONFIGURATION_PATH} of a control node"
@@ -261,19 +267,23 @@ def _readable(
 
 def _read_by(kubernetes: tuple[int, int]) -> list[str]:
     """The newest first."""
-    found = [name for name, (first, last) in VERSIONS.items() if first <= kubernetes <= last]
-    return found or ["v1"]
+    versions = [name for name, (first, last) in VERSIONS.items() if first <= kubernetes <= last]
+    return versions or ["v1"]
 
 
 def _extenders(configuration: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    given = configuration.get("extenders")
-    return [each for each in given if isinstance(each, Mapping)] if isinstance(given, list) else []
+    extenders = configuration.get("extenders")
+    return (
+        [extender for extender in extenders if isinstance(extender, Mapping)]
+        if isinstance(extenders, list)
+        else []
+    )
 
 
-def _managed(entry: Mapping[str, Any]) -> set[str]:
-    given = entry.get("managedResources")
-    several = given if isinstance(given, list) else []
-    return {str(each.get("name")) for each in several if isinstance(each, Mapping)}
+def _list_managed(entry: Mapping[str, Any]) -> set[str]:
+    managed = entry.get("managedResources")
+    several = managed if isinstance(managed, list) else []
+    return {str(resource.get("name")) for resource in several if isinstance(resource, Mapping)}
 
 
 def _has(rule: str, message: str, subject: str) -> Finding:

@@ -40,7 +40,7 @@ class ParquetFile:
     _size: int = len(MAGIC)
 
     def add(self, values: Mapping[str, Sequence[object]]) -> None:
-        """One group of rows; None is null. Every column is equally long."""
+        """Add one group of rows. None is null; all columns have the same length."""
         count = len(next(iter(values.values())))
         chunks = [self._chunk(name, kind, values[name]) for name, kind in self.columns.items()]
         size = sum(size for _, size in chunks)
@@ -75,7 +75,7 @@ class ParquetFile:
             )
 
     def _chunk(self, name: str, kind: Kind, values: Sequence[object]) -> tuple[bytes, int]:
-        """Its metadata and its size uncompressed, once the page is written."""
+        """Write the page; return the column's metadata and its uncompressed size."""
         page = _levels(values) + _plain(kind, [value for value in values if value is not None])
         packer = zlib.compressobj(wbits=GZIP_WINDOW)
         packed = packer.compress(page) + packer.flush()
@@ -109,10 +109,10 @@ class ParquetFile:
 
 
 def _levels(values: Sequence[object]) -> bytes:
-    """Which values are there, a bit for each."""
+    """Return a bit for each value that is there."""
     groups = -(-len(values) // 8)
     bits = sum(1 << place for place, value in enumerate(values) if value is not None)
-    run = _unsigned(groups << 1 | 1) + bits.to_bytes(groups, "little")
+    run = _encode_unsigned(groups << 1 | 1) + bits.to_bytes(groups, "little")
     return struct.pack("<I", len(run)) + run
 
 
@@ -127,32 +127,32 @@ def _plain(kind: Kind, values: Sequence[object]) -> bytes:
             return struct.pack(f"<{len(values)}q", *values)
 
 
-def _unsigned(value: int) -> bytes:
-    found = bytearray()
+def _encode_unsigned(value: int) -> bytes:
+    encoded = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    return bytes((*found, value))
+    return bytes((*encoded, value))
 
 
 def _integer(value: int) -> bytes:
-    return _unsigned(value << 1)  # zigzag; none of ours is negative
+    return _encode_unsigned(value << 1)  # zigzag; none of ours is negative
 
 
 def _text(text: str) -> bytes:
-    return _unsigned(len(text.encode())) + text.encode()
+    return _encode_unsigned(len(text.encode())) + text.encode()
 
 
 def _list(kind: int, items: Sequence[bytes]) -> bytes:
     short = len(items) < 15
     head = bytes([len(items) << 4 | kind]) if short else bytes([0xF0 | kind])
-    return head + (b"" if short else _unsigned(len(items))) + b"".join(items)
+    return head + (b"" if short else _encode_unsigned(len(items))) + b"".join(items)
 
 
 def _struct(*fields: tuple[int, int, bytes]) -> bytes:
     """Fields by number, rising by less than 16."""
-    found, last = [], 0
+    encoded_fields, last = [], 0
     for number, kind, content in fields:
-        found += [bytes([number - last << 4 | kind]), content]
+        encoded_fields += [bytes([number - last << 4 | kind]), content]
         last = number
-    return b"".join(found) + b"\0"
+    return b"".join(encoded_fields) + b"\0"

@@ -22,8 +22,8 @@ def without_secrets(value: Any) -> Any:
 def _field(name: str, value: Any) -> Any:
     if name == "log_tail":
         return []
-    found = re.split(r"[^A-Za-z]|(?<=[a-z])(?=[A-Z])", name)[-1]
-    return _hidden(value) if SECRET.fullmatch(found) else without_secrets(value)
+    last_word = re.split(r"[^A-Za-z]|(?<=[a-z])(?=[A-Z])", name)[-1]
+    return _hidden(value) if SECRET.fullmatch(last_word) else without_secrets(value)
 
 
 def _hidden(value: Any) -> Any:

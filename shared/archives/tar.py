@@ -15,9 +15,9 @@ from schemas.errors import ErrorCode
 from schemas.gateway.archives import FORMAT, MANIFEST, ArchivedFile, Manifest
 from shared.errors import RefusedError
 
-LARGEST_HELD_BYTES: Final = 64 << 20  # of the files whose content is wanted
+MAX_HELD_BYTES: Final = 64 << 20  # of the files whose content is wanted
 PART_BYTES: Final = 1 << 20
-MOST_FILES: Final = 50_000
+MAX_FILES: Final = 50_000
 TASK: Final = "task.json"
 EXPERIMENT: Final = "experiment.json"  # in the folder of each
 # Names that stay below the folder on every system.
@@ -38,12 +38,12 @@ class ArchiveWriter:
 
     def end(self, manifest: Manifest) -> bytes:
         """`manifest` with the files that were added."""
-        whole = msgspec.structs.replace(manifest, files=self.files)
-        return _member(MANIFEST, document(whole)) + END
+        full_manifest = msgspec.structs.replace(manifest, files=self.files)
+        return _member(MANIFEST, document(full_manifest)) + END
 
 
 def document(value: object) -> bytes:
-    """As a file that people read."""
+    """Encode a value as an indented JSON file."""
     return msgspec.json.format(msgspec.json.encode(value)) + b"\n"
 
 
@@ -61,43 +61,47 @@ def everything(_: str) -> bool:
 def read_archive(
     tar: bytes | BinaryIO,
     *,
-    wanted: Callable[[str], bool] = everything,
+    is_wanted: Callable[[str], bool] = everything,
     largest_held_bytes: int | None = None,
 ) -> tuple[Manifest, dict[str, bytes]]:
-    """Its files by path, those that are `wanted`, without the manifest; all are checked.
+    """Return the manifest and the wanted files by path, after checking every file.
 
     Raises RefusedError for what is damaged, unsafe or of a later release, and where more than
     `largest_held_bytes` would have to be held.
     """
-    held: dict[str, bytes] = {}
-    found: dict[str, ArchivedFile] = {}
-    left = largest_held_bytes
+    content_by_name: dict[str, bytes] = {}
+    file_by_name: dict[str, ArchivedFile] = {}
+    bytes_left = largest_held_bytes
     with _unreadable_is_damaged():
         for path, file in _members(tar):
-            is_held = path == MANIFEST or wanted(path)
+            is_held = path == MANIFEST or is_wanted(path)
             digest, size, parts = hashlib.sha256(), 0, []
             for part in _parts_of(file):
                 digest.update(part)
                 size += len(part)
                 if is_held:
                     parts.append(part)
-                if is_held and left is not None and (left := left - len(part)) < 0:
+                if (
+                    is_held
+                    and bytes_left is not None
+                    and (bytes_left := bytes_left - len(part)) < 0
+                ):
                     raise RefusedError(
                         ErrorCode.TOO_LARGE,
                         f"expected an export with documents of at most {largest_held_bytes} bytes,"
                         f" found more up to {path}",
                     )
-            found[path] = ArchivedFile(sha256=digest.hexdigest(), size_bytes=size)
+            file_by_name[path] = ArchivedFile(sha256=digest.hexdigest(), size_bytes=size)
             if is_held:
-                held[path] = b"".join(parts)
-    manifest = _manifest(held.pop(MANIFEST, None))
-    found.pop(MANIFEST, None)
-    for path in sorted(found.keys() ^ manifest.files.keys()):
-        raise damaged(f"expected the files of {MANIFEST}, found {path} only in one of them")
-    for path, file_found in found.items():
+                content_by_name[path] = b"".join(parts)
+    manifest = _manifest(content_by_name.pop(MANIFEST, None))
+    file_by_name.pop(MANIFEST, None)
+    for path in sorted(file_by_name.keys() ^ manifest.files.keys()):
+        raise damage_error(f"expected the files of {MANIFEST}, found {path} only in one of them")
+    for path, file_found in file_by_name.items():
         if file_found != manifest.files[path]:
-            raise damaged(f"{path} is not what it was when it was exported")
-    return manifest, held
+            raise damage_error(f"{path} is not what it was when it was exported")
+    return manifest, content_by_name
 
 
 class _InParts(io.RawIOBase):
@@ -108,7 +112,7 @@ class _InParts(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= PART_BYTES:
-            raise damaged(f"a header of {size} bytes")
+            raise damage_error(f"a header of {size} bytes")
         return self._file.read(size)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -124,20 +128,20 @@ def _members(tar: bytes | BinaryIO) -> Iterator[tuple[str, IO[bytes]]]:
     Each is to be read before the next is taken.
     """
     opened = io.BytesIO(tar) if isinstance(tar, bytes) else tar
-    seen: set[str] = set()
+    names: set[str] = set()
     with tarfile.open(fileobj=_InParts(opened), mode="r:") as archive:
         for number, member in enumerate(archive):
-            if number >= MOST_FILES:
-                raise damaged(f"expected at most {MOST_FILES} files, found more")
+            if number >= MAX_FILES:
+                raise damage_error(f"expected at most {MAX_FILES} files, found more")
             if member.isdir():
                 continue
             name = member.name.removeprefix("./")
             is_plain = member.type in {tarfile.REGTYPE, tarfile.AREGTYPE}
             if not is_plain or member.issparse() or not PATH.fullmatch(name):
-                raise damaged(f"{member.name[:200]!r} cannot be part of an export")
-            if name in seen:
-                raise damaged(f"{name} is there twice")
-            seen.add(name)
+                raise damage_error(f"{member.name[:200]!r} cannot be part of an export")
+            if name in names:
+                raise damage_error(f"{name} is there twice")
+            names.add(name)
             yield name, archive.extractfile(member) or io.BytesIO()
 
 
@@ -146,7 +150,7 @@ def _unreadable_is_damaged() -> Iterator[None]:
     try:
         yield
     except (tarfile.TarError, OSError, ValueError, OverflowError, RecursionError) as error:
-        raise damaged(f"unreadable as tar: {error}") from error
+        raise damage_error(f"unreadable as tar: {error}") from error
 
 
 def _parts_of(file: IO[bytes]) -> Iterator[bytes]:
@@ -156,7 +160,7 @@ def _parts_of(file: IO[bytes]) -> Iterator[bytes]:
 
 def _manifest(content: bytes | None) -> Manifest:
     if content is None:
-        raise damaged(f"it has no {MANIFEST}; was it cut off?")
+        raise damage_error(f"it has no {MANIFEST}; was it cut off?")
     try:
         number = msgspec.json.decode(content, type=_Format).format
         if number > FORMAT:
@@ -167,29 +171,31 @@ def _manifest(content: bytes | None) -> Manifest:
             )
         return msgspec.json.decode(content, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise damaged(f"unreadable {MANIFEST}: {error}") from error
+        raise damage_error(f"unreadable {MANIFEST}: {error}") from error
 
 
 class _Format(msgspec.Struct):
     format: int
 
 
-def damaged(why: str) -> RefusedError:
+def damage_error(why: str) -> RefusedError:
     return RefusedError(ErrorCode.BAD_REQUEST, f"this is no whole export of GPU Steward: {why}")
 
 
-def packed(files: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
+def pack_tar(files: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
     """A folder's files as a tar file, one by one; what they are is checked by who reads it."""
     try:
         for path, content in files:
             yield _member(path, content)
     except ValueError as error:
-        raise damaged(str(error)) from error
+        raise damage_error(str(error)) from error
     yield END
 
 
 def file_in(tar: bytes, path: str) -> bytes:
-    """One of its files as it is. Raises RefusedError for an unreadable tar file, KeyError."""
+    """Return one file of the archive as it is. Raises RefusedError for an unreadable tar file,
+    KeyError.
+    """
     with _unreadable_is_damaged():
         for name, file in _members(tar):
             if name == path:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from schemas.task.benchmark import LARGEST_CONCURRENCY, BenchmarkSpec
+from schemas.task.benchmark import MAX_CONCURRENCY, BenchmarkSpec
 from shared.benchmarks.traffic import UnsupportedTraffic
 
 _CLOSED: Final = re.compile(r"closed\((\d+)\)")
@@ -24,28 +24,28 @@ class Load:
 
 
 def loads(spec: BenchmarkSpec) -> list[Load]:
-    """Those of each scenario. Raises UnsupportedTraffic."""
-    found = [_load(text, place) for place, text in enumerate(spec.arrivals)]
+    """Return the loads of each scenario. Raises UnsupportedTraffic."""
+    loads = [_load(text, place) for place, text in enumerate(spec.arrivals)]
     if "trace" in spec.arrivals and not spec.arrival_trace_seconds:
         raise UnsupportedTraffic(
             "expected the times of the trace", "$.benchmark.arrival_trace_seconds"
         )
-    return found or [Load(concurrency) for concurrency in spec.num_concurrency]
+    return loads or [Load(concurrency) for concurrency in spec.num_concurrency]
 
 
 def _load(text: str, place: int) -> Load:
     if match := _CLOSED.fullmatch(text):
         concurrency = int(match[1])
-        if not 1 <= concurrency <= LARGEST_CONCURRENCY:
-            raise _refused(text, f"1 to {LARGEST_CONCURRENCY} requests at once", place)
+        if not 1 <= concurrency <= MAX_CONCURRENCY:
+            raise _traffic_error(text, f"1 to {MAX_CONCURRENCY} requests at once", place)
         return Load(concurrency)
     rate_per_s, size = _rate(text)
     if text != "trace" and (rate_per_s <= 0 or size < 1):
-        raise _refused(text, "a rate and a size above 0", place)
-    return Load(LARGEST_CONCURRENCY, text)
+        raise _traffic_error(text, "a rate and a size above 0", place)
+    return Load(MAX_CONCURRENCY, text)
 
 
-def _refused(text: str, expected: str, place: int) -> UnsupportedTraffic:
+def _traffic_error(text: str, expected: str, place: int) -> UnsupportedTraffic:
     return UnsupportedTraffic(
         f"expected {expected}, got {text!r}", f"$.benchmark.arrivals[{place}]"
     )

@@ -14,14 +14,14 @@ from shared.benchmarks.builtin.chat_stream import ChatStream, MalformedStream
 from shared.benchmarks.builtin.conversation import Conversation
 from shared.benchmarks.metrics import RequestSample
 from shared.benchmarks.tools.adapter import ModelNotServed, ServerUnreachable
-from shared.benchmarks.traffic import RequestSize, chat_body, sized_prompt
+from shared.benchmarks.traffic import RequestSize, chat_body, draw_prompt
 from shared.waiting import within
 
 JSON_HEADERS: Final = {"Content-Type": "application/json", "Accept": "text/event-stream"}
 PATIENT_TRIES: Final = 3
 LONG_PROMPT_TOKENS: Final = 20_000  # about 3 ms of work
 LARGE_BODY_BYTES: Final = 2**20
-LARGEST_ANSWER_BYTES: Final = 8 * 2**20
+MAX_ANSWER_BYTES: Final = 8 * 2**20
 SHORTEST_PREFLIGHT_SECONDS: Final = 60.0
 PREFLIGHT_SIZE: Final = RequestSize(num_input_tokens=8, num_output_tokens=8)
 
@@ -94,7 +94,7 @@ class ChatServer:
         if status >= 500:
             raise ServerUnreachable(f"expected a healthy server, got status {status} from {url}")
 
-    async def served_model(self) -> ServedModel:
+    async def find_model(self) -> ServedModel:
         """The wanted model as the server lists it. Raises ServerUnreachable and ModelNotServed.
 
         Some servers answer for any model's name, so its presence is checked before the load.
@@ -122,7 +122,7 @@ class ChatServer:
             return None
 
     async def answers(self) -> bool:
-        """Whether anything answers there at all; a busy server is given time."""
+        """True if the server answers at all; a busy one is given time."""
         for _ in range(PATIENT_TRIES):
             try:
                 await self._get(f"{self.base_url}/v1/models", "an answer")
@@ -179,7 +179,7 @@ class ChatServer:
         own_rng = random.Random(rng.getrandbits(64))  # noqa: S311  # repeatable, not secret
 
         def made() -> bytes:
-            conversation.ask(sized_prompt(size, own_rng))
+            conversation.ask(draw_prompt(size, own_rng))
             body = chat_body(
                 self.model_name, conversation.messages, size.num_output_tokens, self.parameters
             )
@@ -209,10 +209,12 @@ class ChatServer:
             ):
                 if response.status != 200:
                     return None
-                found = msgspec.json.decode(await _bounded(response, url), type=_Completion)
+                completion = msgspec.json.decode(
+                    await _read_bounded(response, url), type=_Completion
+                )
         except (TimeoutError, aiohttp.ClientError, ServerUnreachable, msgspec.DecodeError):
             return None
-        return found.choices[0].message.text if found.choices else None
+        return completion.choices[0].message.text if completion.choices else None
 
     async def _stream(
         self, body: bytes, size: RequestSize, conversation: Conversation
@@ -238,7 +240,7 @@ class ChatServer:
         return sample
 
     async def metrics_page(self) -> str | None:
-        """Its Prometheus page; None where it has none."""
+        """Return the server's Prometheus page; None where it has none."""
         try:
             status, body = await self._get(f"{self.base_url}/metrics", "metrics")
         except ServerUnreachable:
@@ -253,7 +255,7 @@ class ChatServer:
                 within(self.limits.connect_seconds),
                 self._session.post(url, allow_redirects=False) as response,
             ):
-                return response.status, await _bounded(response, url)
+                return response.status, await _read_bounded(response, url)
         except (TimeoutError, aiohttp.ClientError, ServerUnreachable):
             return None
 
@@ -273,7 +275,7 @@ class ChatServer:
                 within(self.limits.connect_seconds),
                 self._session.get(url, allow_redirects=False) as response,
             ):
-                return response.status, await _bounded(response, url)
+                return response.status, await _read_bounded(response, url)
         except aiohttp.ClientConnectorError as error:
             cause = error.strerror or repr(error.os_error)
             raise ServerUnreachable(
@@ -313,14 +315,14 @@ class _Completion(msgspec.Struct, frozen=True):
     choices: list[_Answer]
 
 
-async def _bounded(response: aiohttp.ClientResponse, url: str) -> bytes:
+async def _read_bounded(response: aiohttp.ClientResponse, url: str) -> bytes:
     """The body, unless it is larger than any that is wanted: a server may send without an end."""
     body = bytearray()
     async for chunk in response.content.iter_any():
         body += chunk
-        if len(body) > LARGEST_ANSWER_BYTES:
+        if len(body) > MAX_ANSWER_BYTES:
             raise ServerUnreachable(
-                f"expected at most {LARGEST_ANSWER_BYTES >> 20} MiB from {url}, got more"
+                f"expected at most {MAX_ANSWER_BYTES >> 20} MiB from {url}, got more"
             )
     return bytes(body)
 

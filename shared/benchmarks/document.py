@@ -24,17 +24,17 @@ def read_spec(document: Mapping[str, Any]) -> BenchmarkSpec:
     for name, value in document.items():
         field, factor = OF_TASK_FILES.get(name, (name, 1))
         if field not in BenchmarkSpec.__struct_fields__:
-            known = ", ".join([*BenchmarkSpec.__struct_fields__, *OF_TASK_FILES])
-            raise _refused(name, f"unknown field {name!r}; known: {known}")
+            names = ", ".join([*BenchmarkSpec.__struct_fields__, *OF_TASK_FILES])
+            raise _refusal(name, f"unknown field {name!r}; known: {names}")
         if field in fields:
-            raise _refused(name, f"{name!r} is given twice, under two names")
+            raise _refusal(name, f"{name!r} is given twice, under two names")
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         fields[field] = value * factor if is_number and factor != 1 else value
     for scenario in fields.get("traffic_scenarios", ()):
         try:
             msgspec.convert(scenario, TrafficScenario)
         except msgspec.ValidationError:
-            raise _refused(
+            raise _refusal(
                 "traffic_scenarios",
                 f"expected a scenario like D(100,100) or U(50,100)/(200,250), got {scenario!r}",
             ) from None
@@ -44,5 +44,5 @@ def read_spec(document: Mapping[str, Any]) -> BenchmarkSpec:
         raise RefusedError(ErrorCode.BAD_REQUEST, f"the benchmark: {error}") from error
 
 
-def _refused(name: str, message: str) -> RefusedError:
+def _refusal(name: str, message: str) -> RefusedError:
     return RefusedError(ErrorCode.BAD_REQUEST, message, path=f"$.{name}")

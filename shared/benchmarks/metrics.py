@@ -22,7 +22,7 @@ from shared.benchmarks.levels.request_columns import RequestRow, pack_requests, 
 
 Value = TypeVar("Value")
 
-MOST_CODES: Final = 20
+MAX_CODES: Final = 20
 OTHER: Final = "other"
 UNANSWERED: Final = "unanswered"
 
@@ -135,10 +135,11 @@ def level_result(
     error_codes: Mapping[str, int],
     failed: Sequence[FailedRequest] = (),
 ) -> LevelResult:
-    """One level out of its requests; `run_duration` is the measured window, in seconds.
+    """Return the result of one level from its requests; `run_duration` is the measured window, in
+    seconds.
 
-    `failed` are those of the `error_codes` of which more is known.
-    The window's end is counted from its start: a clock that is set meanwhile does not bend it.
+    `failed` are those of the `error_codes` of which more is known. The window's end is counted from
+    its start: a clock that is set meanwhile does not bend it.
     """
     errors = sum(error_codes.values())
     requests = len(samples) + errors
@@ -167,7 +168,7 @@ def level_result(
 
 
 def with_unanswered(level: LevelResult, missing: int) -> LevelResult:
-    """With so many more requests, which were never answered."""
+    """Return the level with this many more requests that were never answered."""
     if not missing:
         return level
     errors, requests = level.num_error_requests + missing, level.num_requests + missing
@@ -183,8 +184,8 @@ def with_unanswered(level: LevelResult, missing: int) -> LevelResult:
 def columns_of(
     samples: Sequence[RequestSample], failed: Sequence[FailedRequest]
 ) -> RequestColumns | None:
-    """None without requests."""
-    codes = few_codes(Counter(each.code for each in failed))
+    """Return the requests as columns; None without requests."""
+    codes = few_codes(Counter(failed_request.code for failed_request in failed))
     rows = [
         *(
             RequestRow(
@@ -197,34 +198,37 @@ def columns_of(
             for sample in samples
         ),
         *(
-            RequestRow(e2e_latency=each.seconds, error=each.code if each.code in codes else OTHER)
-            for each in failed
+            RequestRow(
+                e2e_latency=failed_request.seconds,
+                error=failed_request.code if failed_request.code in codes else OTHER,
+            )
+            for failed_request in failed
         ),
     ]
     return pack_requests(rows) if rows else None
 
 
 def tpot_of(output_latency: float, num_output_tokens: int) -> float | None:
-    """Of one request; see `RequestSample.tpot`."""
+    """Return the time per output token of one request; see `RequestSample.tpot`."""
     if num_output_tokens < 2 or output_latency <= 0:
         return None
     return output_latency / (num_output_tokens - 1)
 
 
 def loads_of(levels: Iterable[LevelResult]) -> list[LevelResult]:
-    """Those that are not set aside, of the same load as one."""
-    return pooled([level for level in levels if level.set_aside is None])
+    """Pool levels of the same load; those that are set aside are left out."""
+    return pool_levels([level for level in levels if level.set_aside is None])
 
 
-def pooled(levels: Sequence[LevelResult]) -> list[LevelResult]:
+def pool_levels(levels: Sequence[LevelResult]) -> list[LevelResult]:
     """Levels of the same load as one of all their requests, in order of the first of each.
 
     One whose requests are not all known stays alone.
     """
     loads: dict[object, list[LevelResult]] = {}
     for number, level in enumerate(levels):
-        known = level.requests is not None and level.requests.one_in == 1
-        key = (level.scenario, level.num_concurrency, level.arrivals) if known else number
+        are_all_known = level.requests is not None and level.requests.one_in == 1
+        key = (level.scenario, level.num_concurrency, level.arrivals) if are_all_known else number
         loads.setdefault(key, []).append(level)
     return [repeats[0] if len(repeats) == 1 else _pool(repeats) for repeats in loads.values()]
 
@@ -263,10 +267,10 @@ def few_codes(counts: Mapping[str, int]) -> dict[str, int]:
     A server chooses its codes, and the result of all levels has to fit into one message.
     """
     by_count = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    kept = dict(sorted(by_count[:MOST_CODES]))
-    others = sum(count for _, count in by_count[MOST_CODES:])
-    if others:
-        kept[OTHER] = kept.get(OTHER, 0) + others
+    kept = dict(sorted(by_count[:MAX_CODES]))
+    others_count = sum(count for _, count in by_count[MAX_CODES:])
+    if others_count:
+        kept[OTHER] = kept.get(OTHER, 0) + others_count
     return kept
 
 
@@ -283,32 +287,38 @@ def _level_stats(samples: Sequence[RequestSample]) -> LevelStats:
 
 
 def turn_results(samples: Sequence[RequestSample]) -> tuple[TurnResult, ...]:
-    """Of each turn, in order; none without conversations."""
+    """Return the results of each turn, in order; none without conversations."""
     by_turn: dict[int, list[RequestSample]] = {}
     for sample in samples:
         if sample.turn is not None:
             by_turn.setdefault(sample.turn, []).append(sample)
-    found = []
-    for turn, own in sorted(by_turn.items()):
-        ttft = sorted(sample.ttft for sample in own)
-        tpot = _present(sample.tpot for sample in own)
-        found.append(
+    turns = []
+    for turn, turn_samples in sorted(by_turn.items()):
+        ttft = sorted(sample.ttft for sample in turn_samples)
+        tpot = _present(sample.tpot for sample in turn_samples)
+        turns.append(
             TurnResult(
                 turn=turn,
-                num_completed_requests=len(own),
-                mean_input_tokens=math.fsum(each.num_input_tokens for each in own) / len(own),
-                mean_ttft=math.fsum(ttft) / len(own),
+                num_completed_requests=len(turn_samples),
+                mean_input_tokens=math.fsum(
+                    request_sample.num_input_tokens for request_sample in turn_samples
+                )
+                / len(turn_samples),
+                mean_ttft=math.fsum(ttft) / len(turn_samples),
                 p50_ttft=_percentile(ttft, 50),
                 p99_ttft=_percentile(ttft, 99),
                 mean_tpot=math.fsum(tpot) / len(tpot) if tpot else None,
-                mean_e2e_latency=math.fsum(each.e2e_latency for each in own) / len(own),
+                mean_e2e_latency=math.fsum(
+                    request_sample.e2e_latency for request_sample in turn_samples
+                )
+                / len(turn_samples),
             )
         )
-    return tuple(found)
+    return tuple(turns)
 
 
 def has_failed(level: LevelResult, max_error_rate: float) -> bool:
-    """Whether the level says nothing about its load: too few of its requests were served, or it is
+    """True if the level says nothing about its load: too few of its requests were served, or it is
     set aside.
     """
     is_served = level.num_completed_requests and level.error_rate <= max_error_rate
@@ -316,7 +326,7 @@ def has_failed(level: LevelResult, max_error_rate: float) -> bool:
 
 
 def with_gpus(metrics: BenchmarkMetrics, gpus: int) -> BenchmarkMetrics:
-    """With throughput per GPU; unchanged without a GPU."""
+    """Return the metrics with throughput per GPU; unchanged for 0 GPUs."""
     output, total = metrics.mean_output_throughput, metrics.max_total_throughput
     if not gpus or output is None or total is None:
         return metrics
@@ -356,7 +366,7 @@ def aggregate(
         ),
         max_error_rate=max_error_rate,
     )
-    served = pooled([level for level in levels if not has_failed(level, max_error_rate)])
+    served = pool_levels([level for level in levels if not has_failed(level, max_error_rate)])
     latencies = _present(level.stats.e2e_latency for level in served)
     if not latencies:
         return counts

@@ -11,7 +11,9 @@ def overall_fraction(
     level_limit_seconds: float,
     is_measuring: bool,
 ) -> float:
-    """From 0 to 1. A level is over by its requests or by its time, whichever comes first."""
+    """Return the finished share, 0 to 1. A level ends by its requests or by its time, whichever
+    comes first.
+    """
     within_level = 0.0
     if is_measuring:
         by_requests = done_requests / total_requests if total_requests else 1.0

@@ -9,8 +9,8 @@ from math import isfinite
 from typing import Any, Final
 
 from schemas.errors import ErrorCode
-from shared.benchmarks.builtin.words import WORDS
 from shared.errors import RefusedError
+from shared.words import WORDS
 
 _NUMBERS: Final = r"\((\d+),(\d+)\)"
 _DETERMINISTIC: Final = re.compile(rf"D{_NUMBERS}")
@@ -110,13 +110,13 @@ def with_shared_prefix(sizes: Scenario, share: float, rng: random.Random) -> Sce
         return sizes
     words: list[str] = []
 
-    def sized(own_rng: random.Random) -> RequestSize:
+    def draw_size(own_rng: random.Random) -> RequestSize:
         size = sizes(own_rng)
         count = round(share * size.num_input_tokens)
         words.extend(rng.choices(WORDS, k=max(0, count - len(words))))
         return replace(size, prefix_words=tuple(words[:count]))
 
-    return sized
+    return draw_size
 
 
 def make_prompt(num_tokens: int, rng: random.Random) -> str:
@@ -160,7 +160,7 @@ def _is_deeper(value: object, most: int) -> bool:
     if not isinstance(value, dict | list):
         return False
     inner = value.values() if isinstance(value, dict) else value
-    return most == 0 or any(_is_deeper(each, most - 1) for each in inner)
+    return most == 0 or any(_is_deeper(part, most - 1) for part in inner)
 
 
 def _number(name: str, value: object) -> object:
@@ -177,7 +177,7 @@ def _number(name: str, value: object) -> object:
     return number
 
 
-def sized_prompt(size: RequestSize, rng: random.Random) -> str:
+def draw_prompt(size: RequestSize, rng: random.Random) -> str:
     """A prompt of this size, beginning with what it shares with others."""
     own_tokens = size.num_input_tokens - len(size.prefix_words)
     return " ".join([*size.prefix_words, make_prompt(own_tokens, rng)])

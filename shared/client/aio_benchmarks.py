@@ -21,7 +21,7 @@ from shared.errors import StewardError
 from shared.waiting import within
 
 LEVEL_SLACK_SECONDS: Final = 180.0
-LONGEST_MONITORING_SECONDS: Final = 86_400.0
+MAX_MONITORING_SECONDS: Final = 86_400.0
 STOP_SECONDS: Final = 2.0
 
 
@@ -52,7 +52,7 @@ async def run_benchmark_job(
     base_url = endpoint_url.rstrip("/").removesuffix("/v1")
     model_name = spec.model_name or await _only_model(base_url, api_key)
     target = Target(base_url=base_url, model_name=model_name, api_key=api_key)
-    watch = await _started(spec, node_id) if monitor else "nobody asked to watch GPUs"
+    watch = await _start(spec, node_id) if monitor else "nobody asked to watch GPUs"
     try:
         with tempfile.TemporaryDirectory(prefix="gpusteward-bench-") as temporary:
             result = await run_benchmark(
@@ -68,11 +68,11 @@ async def run_benchmark_job(
                 async with within(STOP_SECONDS):
                     await watch.stop()
         raise
-    seen, missing = await _seen(watch, gpu_indices)
+    gpu_summary, missing = await _gpu_summary(watch, gpu_indices)
     metrics = with_gpus(result.metrics, len(set(gpu_indices or ())))
-    shown = without_requests(replace(result, metrics=metrics))
-    document: dict[str, Any] = msgspec.to_builtins(shown)
-    return document | {"gpu_monitoring": seen, "gpu_monitoring_missing": missing}
+    shown_result = without_requests(replace(result, metrics=metrics))
+    document: dict[str, Any] = msgspec.to_builtins(shown_result)
+    return document | {"gpu_monitoring": gpu_summary, "gpu_monitoring_missing": missing}
 
 
 async def _only_model(base_url: str, api_key: str | None) -> str:
@@ -80,32 +80,30 @@ async def _only_model(base_url: str, api_key: str | None) -> str:
         return await server.only_model()
 
 
-async def _started(spec: BenchmarkSpec, node_id: str | None) -> Watch | str:
+async def _start(spec: BenchmarkSpec, node_id: str | None) -> Watch | str:
     """The monitoring, or why there is none."""
     longest_seconds = spec.num_levels * (spec.max_time_per_level_seconds + LEVEL_SLACK_SECONDS)
     try:
-        return await Watch.start(
-            node_id, max_seconds=min(longest_seconds, LONGEST_MONITORING_SECONDS)
-        )
+        return await Watch.start(node_id, max_seconds=min(longest_seconds, MAX_MONITORING_SECONDS))
     except (StewardError, ValueError) as error:
         return str(error)
 
 
-async def _seen(
+async def _gpu_summary(
     watch: Watch | str, gpu_indices: Sequence[int] | None
 ) -> tuple[dict[str, Any] | None, str | None]:
     if isinstance(watch, str):
         return None, watch
     try:
-        seen = await watch.stop()
+        summary = await watch.stop()
     except StewardError as error:
         return None, str(error)
     if gpu_indices is not None:
-        wanted = {str(index) for index in gpu_indices}
-        absent = sorted(wanted - seen["gpu_stats"].keys())
-        seen["gpu_stats"] = {
-            index: stats for index, stats in seen["gpu_stats"].items() if index in wanted
+        indices = {str(index) for index in gpu_indices}
+        absent = sorted(indices - summary["gpu_stats"].keys())
+        summary["gpu_stats"] = {
+            index: stats for index, stats in summary["gpu_stats"].items() if index in indices
         }
         if absent:
-            return seen, f"node {watch.node_id} has no GPU {', '.join(absent)}"
-    return seen, None
+            return summary, f"node {watch.node_id} has no GPU {', '.join(absent)}"
+    return summary, None

@@ -15,12 +15,12 @@ from msgspec import Struct
 from schemas.cluster.node_selection import NodeSelection
 from schemas.errors import ErrorCode
 from shared.accelerator_rules.modes import GPU_RESOURCE
-from shared.accelerator_rules.node_labels import whole_gpu_expressions
+from shared.accelerator_rules.node_labels import HOSTNAME_LABEL, whole_gpu_expressions
 from shared.client.errors import PlatformUnreachable
 from shared.client.platform_query import query_platform
 from shared.errors import RefusedError
 from shared.gpu.node_selection import selection_lines
-from shared.gpu.sizing import degree, degree_named, hyphenated, world_size_of
+from shared.gpu.sizing import degree, degree_named, hyphenate, world_size_of
 from shared.kubernetes.access import ClusterAccess
 from shared.kubernetes.client import KubernetesClient
 from shared.kubernetes.errors import NOT_FOUND, KubernetesError
@@ -30,7 +30,6 @@ from shared.kubernetes.ome import (
     CLUSTER_MODELS,
     CLUSTER_RUNTIMES,
     ENGINE_CONTAINER,
-    HOSTNAME_LABEL,
     INFERENCE_SERVICES,
     OME_VERSION,
     SERVING_RUNTIMES,
@@ -102,7 +101,7 @@ async def deploy_inference_service(
     parallelism, KubernetesError for what the cluster refuses.
     """
     gpus = gpus_of(parameters)
-    chosen = await select_for(gpus) if enable_gpu_selection else None
+    selection = await select_for(gpus) if enable_gpu_selection else None
     async with KubernetesClient(access) as cluster:
         plan = InferenceServicePlan(
             name=f"{task_name}-exp{experiment_id}",
@@ -113,13 +112,13 @@ async def deploy_inference_service(
             runtime_kind=await _kind_of(cluster, RUNTIMES, runtime_name, namespace),
             parameters=parameters,
             gpus=gpus,
-            hostname=chosen.hostname or chosen.node_id if chosen is not None else None,
-            avoided_hostnames=chosen.avoided_hostnames if chosen is not None else None,
+            hostname=selection.hostname or selection.node_id if selection is not None else None,
+            avoided_hostnames=selection.avoided_hostnames if selection is not None else None,
         )
         await cluster.apply(
             INFERENCE_SERVICES, inference_service(plan), field_manager=FIELD_MANAGER, force=True
         )
-    node_name = chosen.node_id if chosen is not None else None
+    node_name = selection.node_id if selection is not None else None
     where = f" on node '{node_name}'" if node_name else ""
     log.info("Created InferenceService '%s' in namespace '%s'%s", plan.name, namespace, where)
     return DeployedService(name=plan.name, namespace=namespace, node_name=node_name)
@@ -167,7 +166,7 @@ def _arguments(parameters: Mapping[str, Any]) -> list[str]:
     for name, value in parameters.items():
         if value is None or value is False:
             continue
-        flag = f"--{hyphenated(name)}"
+        flag = f"--{hyphenate(name)}"
         text = flag if value is True else f"{flag}={value}"
         arguments.append(text.replace("$", "$$"))
     return arguments
@@ -184,15 +183,17 @@ def _node_expressions(plan: InferenceServicePlan) -> list[dict[str, Any]] | None
 async def select_for(gpus: int) -> NodeSelection:
     """Return the platform's choice; one without a node where it has none or does not answer."""
     try:
-        found = await query_platform(lambda client: client.select_node(gpus))
+        selection = await query_platform(lambda client: client.select_node(gpus))
     except PlatformUnreachable as error:
         log.warning("No node selected, left to Kubernetes: %s", error)
         return NodeSelection(node_id=None)
-    log.info("\n".join(selection_lines(gpus, found)))
-    if found.node_id is not None and (found.summary is None or found.summary.cluster_id is None):
-        log.warning("Left to Kubernetes: '%s' is a node of no cluster", found.node_id)
+    log.info("\n".join(selection_lines(gpus, selection)))
+    if selection.node_id is not None and (
+        selection.summary is None or selection.summary.cluster_id is None
+    ):
+        log.warning("Left to Kubernetes: '%s' is a node of no cluster", selection.node_id)
         return NodeSelection(node_id=None)
-    return found
+    return selection
 
 
 async def _kind_of(

@@ -12,7 +12,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from schemas.cluster.node_selection import ClusterGpu, NodeGpuSummary
+from schemas.cluster.node_selection import (
+    MEMORY_THRESHOLD,
+    UTILIZATION_THRESHOLD,
+    ClusterGpu,
+    NodeGpuSummary,
+)
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.views import AvailabilityView
 from shared.client.devices import node_of_indices
@@ -23,8 +28,6 @@ from shared.gpu.node_selection import selection_lines
 log: Final = logging.getLogger(__name__)
 
 DEFAULT_MIN_MEMORY_MB: Final = 8000
-UTILIZATION_THRESHOLD: Final = 30.0
-MEMORY_THRESHOLD: Final = 50.0
 SHORTEST_CHECK_SECONDS: Final = 0.1
 
 
@@ -38,7 +41,7 @@ async def estimate_gpu_requirements(task_config: dict[str, Any]) -> tuple[int, i
 async def check_gpu_availability(
     required_gpus: int, min_memory_mb: int | None = None, *, balanced_memory: bool = True
 ) -> tuple[bool, str]:
-    """Whether so many GPUs would be granted now, and why or why not, in a sentence."""
+    """Return whether this many GPUs would be granted now, and why or why not in a sentence."""
     request = _group(required_gpus, min_memory_mb, balanced_memory)
     view = await query_platform(lambda client: client.availability(request))
     return view.available, view.message
@@ -58,18 +61,18 @@ async def wait_for_gpu_availability(
     changes; `check_interval` is only how many seconds apart the status is logged meanwhile.
     """
     request = _group(required_gpus, min_memory_mb, balanced_memory)
-    began = time.monotonic()
+    started_at = time.monotonic()
 
     async def wait(client: StewardClient) -> AvailabilityView:
         while True:
-            left = max(0.0, began + timeout_seconds - time.monotonic())
-            slice_seconds = min(left, max(check_interval, SHORTEST_CHECK_SECONDS))
+            seconds_left = max(0.0, started_at + timeout_seconds - time.monotonic())
+            slice_seconds = min(seconds_left, max(check_interval, SHORTEST_CHECK_SECONDS))
             view = await client.await_availability(request, timeout_seconds=slice_seconds)
-            if view.available or view.impossible or slice_seconds >= left:
+            if view.available or view.impossible or slice_seconds >= seconds_left:
                 return view
             log.info(
                 "Waiting for %d GPUs (%.0f of %.0f s): %s",
-                *(required_gpus, time.monotonic() - began, timeout_seconds, view.message),
+                *(required_gpus, time.monotonic() - started_at, timeout_seconds, view.message),
             )
 
     view = await query_platform(wait)
@@ -103,7 +106,7 @@ async def select_gpus_for_task(
 
 
 async def get_cluster_gpu_status() -> list[ClusterGpu]:
-    """Every GPU of every node, by node and index; None is unknown."""
+    """Return every GPU of every node, by node and index; None is unknown."""
     return list((await query_platform(lambda client: client.cluster_status())).gpus)
 
 
@@ -112,10 +115,10 @@ async def get_node_gpu_summaries(
     memory_threshold: float = MEMORY_THRESHOLD,
 ) -> dict[str, NodeGpuSummary]:
     """GPUs summed up by node name; idle are those below both thresholds, or without metrics."""
-    found = await query_platform(
+    summaries = await query_platform(
         lambda client: client.node_summaries(utilization_threshold, memory_threshold)
     )
-    return found.nodes
+    return summaries.nodes
 
 
 async def find_best_node_for_deployment(
@@ -124,11 +127,11 @@ async def find_best_node_for_deployment(
     memory_threshold: float = MEMORY_THRESHOLD,
 ) -> str | None:
     """The name of the node with the most idle GPUs; None leaves the choice to Kubernetes."""
-    found = await query_platform(
+    selection = await query_platform(
         lambda client: client.select_node(required_gpus, utilization_threshold, memory_threshold)
     )
-    log.info("\n".join(selection_lines(required_gpus, found)))
-    return found.node_id
+    log.info("\n".join(selection_lines(required_gpus, selection)))
+    return selection.node_id
 
 
 select_best_node = find_best_node_for_deployment

@@ -47,7 +47,7 @@ class GPUSnapshot:
 
 
 async def is_available() -> bool:
-    """Whether a platform answers and the readings of any GPU are fresh."""
+    """Return True if a platform answers and the readings of any GPU are fresh."""
     try:
         views = await query_platform(lambda client: _gpus(client, use_cache=True))
     except PlatformUnreachable:
@@ -81,16 +81,16 @@ async def get_available_gpus(
         node = node_id or node_of_indices(sorted({view.node_id for view in views}))
         if node is None:
             return []
-        found = await client.available_gpus(
+        available = await client.available_gpus(
             node, min_memory_mb=min_memory_mb, max_utilization=max_utilization
         )
-        return [gpu.index for gpu in found.gpus]
+        return [gpu.index for gpu in available.gpus]
 
     return await query_platform(choose)
 
 
 async def get_gpu_info(gpu_index: int, *, node_id: str | None = None) -> GPUInfo | None:
-    """One node's GPU by its index, None if there is none."""
+    """Return one node's GPU by its index; None if there is none."""
     views = await query_platform(lambda client: _gpus(client, use_cache=True))
     matching = [view for view in of_one_node(views, node_id) if view.index == gpu_index]
     return _info(matching[0]) if matching else None
@@ -113,9 +113,10 @@ async def start_monitoring(
 
 
 async def stop_monitoring() -> dict[str, Any] | None:
-    """What was seen: duration, number of samples, and per GPU minimum, maximum and mean.
+    """Stop and return the summary: duration, number of samples, and per GPU minimum, maximum and
+    mean.
 
-    None if none was started, or the node's agent knows nothing of it any more.
+    Returns None if none was started, or the node's agent no longer knows it.
     """
     if not _running:
         return None

@@ -3,10 +3,9 @@
 from pathlib import Path
 from uuid import UUID
 
-from schemas.gateway.archives import ArchiveKind, ImportedList, ImportedView
+from schemas.gateway import endpoints
+from schemas.gateway.archives import ArchiveKind, ImportedView
 from shared.client.connection import GatewayConnection
-
-ARCHIVE_SECONDS = 600.0
 
 
 class ArchiveClient(GatewayConnection):
@@ -14,18 +13,16 @@ class ArchiveClient(GatewayConnection):
 
     async def export(self, kind: ArchiveKind, subject_id: UUID) -> bytes:
         """A tar file with a finished task or experiment and all that was measured of it."""
-        path = f"/{kind.value}s/{subject_id}/export"
-        return await self.send("GET", path, timeout_seconds=ARCHIVE_SECONDS)
+        if kind is ArchiveKind.TASK:
+            return await self.call(endpoints.EXPORT_TASK, task_id=subject_id)
+        return await self.call(endpoints.EXPORT_EXPERIMENT, experiment_id=subject_id)
 
     async def import_archive(
         self, tar: bytes | Path, *, namespace: str | None = None
     ) -> ImportedView:
         """Show what another platform exported, its bytes or a file; once more changes nothing."""
-        body = await self.send(
-            "POST", "/imports", tar, {"namespace": namespace}, timeout_seconds=ARCHIVE_SECONDS
-        )
-        return self.decoded(body, ImportedView)
+        return await self.call(endpoints.IMPORT_ARCHIVE, tar, namespace=namespace)
 
     async def imports(self) -> tuple[ImportedView, ...]:
-        """What was imported, newest first."""
-        return await self.listed("/imports", ImportedList, lambda page: page.imported, {})
+        """List imports, newest first."""
+        return await self.list_all(endpoints.LIST_IMPORTS, lambda page: page.imported)

@@ -43,11 +43,11 @@ def find_address(
     address.
     """
     token = token or environ.get(TOKEN_VARIABLE) or None
-    known = url or (environ.get(URL_VARIABLE) if data_dir is None else None)
+    gateway_url = url or (environ.get(URL_VARIABLE) if data_dir is None else None)
     directory = DataDirectory(data_dir or default_data_dir(environ))
     endpoint = directory.read_endpoint()
-    if known:
-        base = base_url(known)
+    if gateway_url:
+        base = base_url(gateway_url)
         if endpoint is None or not _is_same(base, endpoint.api_url):
             return Address(base, token)
         return Address(base, token or directory.read_admin_token(), is_supervised=True)
@@ -60,7 +60,7 @@ def find_address(
 def is_named(
     url: str | None, data_dir: Path | None = None, environ: Mapping[str, str] = os.environ
 ) -> bool:
-    """Whether an address is given, as an argument or by GPUSTEWARD_URL."""
+    """True if an address is given, as an argument or by GPUSTEWARD_URL."""
     return bool(url or (environ.get(URL_VARIABLE) if data_dir is None else None))
 
 

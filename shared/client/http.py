@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, Final
 from uuid import UUID
 
@@ -12,11 +11,12 @@ import msgspec
 from schemas.cluster.node_selection import ClusterStatus, NodeSelection, NodeSummaries
 from schemas.errors import Accepted
 from schemas.executor.logs import LogChunk
+from schemas.gateway import endpoints
 from schemas.gateway.views import GpuAllocMap, GpuList, NodeList
 from schemas.gpus.checks import Check, CheckView
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.orchestrator.experiments import ExperimentState, TaskState
-from schemas.orchestrator.views import ExperimentList, ExperimentView, TaskList, TaskPlan, TaskView
+from schemas.orchestrator.views import ExperimentList, ExperimentView, TaskPlan, TaskView
 from schemas.scheduler.policy import PolicyTrial, TriedPolicy
 from schemas.scheduler.reservations import ReservationState
 from schemas.scheduler.views import (
@@ -26,11 +26,9 @@ from schemas.scheduler.views import (
     EstimateView,
     Explanation,
     Replay,
-    ReservationList,
     ReservationView,
 )
 from shared.client.archives import ArchiveClient
-from shared.client.connection import Parameters
 from shared.client.nodes import NodeClient
 from shared.client.presets import PresetClient
 from shared.client.reports import ReportClient
@@ -38,9 +36,7 @@ from shared.client.streams import StreamClient
 from shared.client.tokens import TokenClient
 from shared.ids import new_id
 
-LONGEST_POLL_SECONDS: Final = 30.0
-REPLAY_SECONDS: Final = 75.0
-TRIAL_SECONDS: Final = 135.0
+MAX_POLL_SECONDS: Final = 30.0
 
 
 class _Stored(msgspec.Struct):
@@ -64,20 +60,24 @@ class StewardClient(
         command_id: UUID | None = None,
     ) -> UUID:
         """Submit a task file as it is; return the task's id. An admin may name a `requester`."""
-        parameters = {"namespace": namespace, "requester": requester}
-        body = await self.send("POST", "/tasks", task, parameters, command_id=command_id)
-        stored = msgspec.json.decode(body, type=_Stored)
+        stored = await self.call(
+            endpoints.SUBMIT_TASK.read_as(_Stored),
+            task,
+            command_id=command_id,
+            namespace=namespace,
+            requester=requester,
+        )
         if stored.task_id is None:
-            raise self.unreadable("POST /tasks", "no task_id")
+            raise self.unreadable(endpoints.SUBMIT_TASK.answer.__name__, "no task_id")
         return stored.task_id
 
     async def validate_task(self, task: bytes) -> TaskPlan:
-        """What the task would become; nothing is stored."""
-        return await self.post("/tasks/validate", task, TaskPlan)
+        """Return the plan of a task; nothing is stored."""
+        return await self.call(endpoints.VALIDATE_TASK, task)
 
     async def check(self, question: Check) -> CheckView:
-        """Whether something would work, by rule; nothing is reserved or stored."""
-        return await self.post("/checks", question, CheckView)
+        """Check by rule whether something would work; nothing is reserved or stored."""
+        return await self.call(endpoints.CHECK, question)
 
     async def tasks(
         self,
@@ -88,27 +88,33 @@ class StewardClient(
         limit: int | None = None,
     ) -> tuple[TaskView, ...]:
         """Tasks, newest first; all of them without a `limit`, with `archived` those too."""
-        wanted = {"namespace": namespace, "state": _joined(states), **_archived(archived)}
-        return await self.listed("/tasks", TaskList, lambda page: page.tasks, wanted, limit)
+        return await self.list_all(
+            endpoints.LIST_TASKS,
+            lambda page: page.tasks,
+            limit,
+            namespace=namespace,
+            state=tuple(states),
+            archived=archived or None,
+        )
 
     async def task(self, task_id: UUID) -> TaskView:
-        return await self.get(f"/tasks/{task_id}", TaskView)
+        return await self.call(endpoints.GET_TASK, task_id=task_id)
 
     async def cancel_task(self, task_id: UUID, reason: str = "") -> None:
         """Have a task stopped; it is over when its state says so."""
-        await self.send("POST", f"/tasks/{task_id}/cancel", {"reason": reason})
+        await self.call(endpoints.CANCEL_TASK, {"reason": reason}, task_id=task_id)
 
     async def pause_task(self, task_id: UUID) -> TaskView:
         """Start no further experiment of a task."""
-        return self.decoded(await self.send("POST", f"/tasks/{task_id}/pause"), TaskView)
+        return await self.call(endpoints.PAUSE_TASK, task_id=task_id)
 
     async def resume_task(self, task_id: UUID) -> TaskView:
         """Start experiments of a paused task again."""
-        return self.decoded(await self.send("POST", f"/tasks/{task_id}/resume"), TaskView)
+        return await self.call(endpoints.RESUME_TASK, task_id=task_id)
 
     async def delete_task(self, task_id: UUID) -> None:
         """Delete a finished task with its experiments and their measurements."""
-        await self.send("DELETE", f"/tasks/{task_id}")
+        await self.call(endpoints.DELETE_TASK, task_id=task_id)
 
     async def experiments(
         self,
@@ -127,27 +133,32 @@ class StewardClient(
         of archived tasks only with their `task_id`, or `archived`. Without `monitoring` answered
         faster.
         """
-        path = f"/tasks/{task_id}/experiments"
-        wanted: dict[str, str | None] = {
-            "state": _joined(states),
+        parameters: dict[str, object] = {
+            "state": tuple(states),
             "node_id": node_id,
-            "monitoring": str(monitoring).lower(),
+            "monitoring": monitoring,
         }
         if task_id is None:
-            path, wanted = "/experiments", {**wanted, "namespace": namespace, **_archived(archived)}
-        return await self.listed(path, ExperimentList, lambda page: page.experiments, wanted, limit)
+            endpoint = endpoints.LIST_EXPERIMENTS.read_as(ExperimentList)
+            parameters |= {"namespace": namespace, "archived": archived or None}
+        else:
+            endpoint = endpoints.LIST_TASK_EXPERIMENTS.read_as(ExperimentList)
+            parameters["task_id"] = task_id
+        return await self.list_all(endpoint, lambda page: page.experiments, limit, **parameters)
 
     async def experiment(self, experiment_id: UUID) -> ExperimentView:
-        """One experiment with its measurements."""
-        return await self.get(f"/experiments/{experiment_id}", ExperimentView)
+        """Read one experiment with its measurements."""
+        endpoint = endpoints.GET_EXPERIMENT.read_as(ExperimentView)
+        return await self.call(endpoint, experiment_id=experiment_id)
 
     async def delete_experiment(self, experiment_id: UUID) -> None:
         """Delete one experiment of a finished task with its measurements."""
-        await self.send("DELETE", f"/experiments/{experiment_id}")
+        await self.call(endpoints.DELETE_EXPERIMENT, experiment_id=experiment_id)
 
     async def experiment_document(self, experiment_id: UUID) -> dict[str, Any]:
-        """One experiment as plain data, with everything that the gateway joins to it."""
-        return await self.get(f"/experiments/{experiment_id}", dict[str, Any])
+        """Read one experiment as plain data, with everything that the gateway joins to it."""
+        endpoint = endpoints.GET_EXPERIMENT.read_as(dict[str, Any])
+        return await self.call(endpoint, experiment_id=experiment_id)
 
     async def experiment_log(
         self,
@@ -158,37 +169,43 @@ class StewardClient(
         lines: int = 200,
     ) -> LogChunk:
         """The last lines that an attempt's engine wrote, or those from a byte offset on."""
-        parameters = {"attempt": attempt, "offset": offset, "lines": lines}
-        return await self.get(f"/experiments/{experiment_id}/logs", LogChunk, parameters)
+        return await self.call(
+            endpoints.READ_LOG,
+            experiment_id=experiment_id,
+            attempt=attempt,
+            offset=offset,
+            lines=lines,
+        )
 
     async def gpus(self, *, node_id: str | None = None, use_cache: bool = True) -> GpuList:
-        """Every GPU with its last reading; `use_cache=False` has the nodes read anew."""
-        parameters = {"node_id": node_id, "use_cache": None if use_cache else "false"}
-        return await self.get("/gpus", GpuList, parameters)
+        """List GPUs with their last reading; `use_cache=False` reads the nodes anew."""
+        return await self.call(
+            endpoints.LIST_GPUS, node_id=node_id, use_cache=None if use_cache else False
+        )
 
     async def nodes(self) -> NodeList:
-        return await self.get("/nodes", NodeList)
+        return await self.call(endpoints.LIST_NODES)
 
     async def allocation_map(self, node_id: str) -> GpuAllocMap:
-        """What is held on a node's devices."""
-        return await self.get(f"/nodes/{node_id}/gpu-alloc-map", GpuAllocMap)
+        """Return the allocations on a node's devices."""
+        return await self.call(endpoints.GET_GPU_ALLOC_MAP, node_id=node_id)
 
     async def estimate(self, task_config: Mapping[str, Any]) -> EstimateView:
         """GPUs and memory that a task configuration needs."""
-        return await self.post("/estimate", task_config, EstimateView)
+        return await self.call(endpoints.ESTIMATE, task_config)
 
     async def availability(
         self, request: GpuRequest, *, wait_seconds: float = 0.0
     ) -> AvailabilityView:
-        """Whether a request would be granted now, or within `wait_seconds`; reserves nothing."""
-        answer = await self.send(
-            "POST",
-            "/availability",
+        """Return whether a request would be granted now, or within `wait_seconds`; reserves
+        nothing.
+        """
+        return await self.call(
+            endpoints.CHECK_AVAILABILITY,
             request,
-            {"wait_seconds": f"{wait_seconds:.3f}"} if wait_seconds else None,
+            wait_seconds=round(wait_seconds, 3) or None,
             timeout_seconds=wait_seconds + self.timeout_seconds,
         )
-        return self.decoded(answer, AvailabilityView)
 
     async def await_availability(
         self, request: GpuRequest, *, timeout_seconds: float
@@ -200,21 +217,24 @@ class StewardClient(
         """
         deadline = time.monotonic() + timeout_seconds
         while True:
-            left = max(0.0, min(deadline - time.monotonic(), LONGEST_POLL_SECONDS))
-            view = await self.availability(request, wait_seconds=left)
+            seconds_left = max(0.0, min(deadline - time.monotonic(), MAX_POLL_SECONDS))
+            view = await self.availability(request, wait_seconds=seconds_left)
             if view.available or view.impossible or time.monotonic() >= deadline:
                 return view
 
     async def cluster_status(self) -> ClusterStatus:
-        """Every GPU of every node, as node selection sees it."""
-        return await self.get("/cluster/gpus", ClusterStatus)
+        """List every GPU of every node, as node selection sees it."""
+        return await self.call(endpoints.GET_CLUSTER_STATUS)
 
     async def node_summaries(
         self, utilization_threshold: float = 30.0, memory_threshold: float = 50.0
     ) -> NodeSummaries:
         """GPUs summed up by node; idle are those below both thresholds."""
-        thresholds = _thresholds(utilization_threshold, memory_threshold)
-        return await self.get("/cluster/nodes", NodeSummaries, thresholds)
+        return await self.call(
+            endpoints.GET_NODE_SUMMARIES,
+            utilization_threshold=utilization_threshold,
+            memory_threshold=memory_threshold,
+        )
 
     async def select_node(
         self,
@@ -223,13 +243,16 @@ class StewardClient(
         memory_threshold: float = 50.0,
     ) -> NodeSelection:
         """The node that a deployment would get now; none leaves the choice to Kubernetes."""
-        thresholds = _thresholds(utilization_threshold, memory_threshold)
-        parameters: Parameters = {"required_gpus": required_gpus, **thresholds}
-        return await self.get("/select-node", NodeSelection, parameters)
+        return await self.call(
+            endpoints.SELECT_NODE,
+            required_gpus=required_gpus,
+            utilization_threshold=utilization_threshold,
+            memory_threshold=memory_threshold,
+        )
 
     async def select_node_for(self, request: GpuRequest) -> NodeSelection:
         """The node that a deployment with this request would get now."""
-        return await self.post("/select-node", request, NodeSelection)
+        return await self.call(endpoints.SELECT_NODE_FOR, request)
 
     async def request_reservation(
         self,
@@ -254,8 +277,8 @@ class StewardClient(
             document["namespace"] = namespace
         if requester is not None:
             document["requester"] = requester
-        body = await self.send("POST", "/reservations", document)
-        return msgspec.json.decode(body, type=_Stored).reservation_id or reservation_id
+        stored = await self.call(endpoints.REQUEST_RESERVATION.read_as(_Stored), document)
+        return stored.reservation_id or reservation_id
 
     async def reservations(
         self,
@@ -266,13 +289,17 @@ class StewardClient(
         limit: int | None = None,
     ) -> tuple[ReservationView, ...]:
         """Reservations, newest first; all of them without a `limit`."""
-        wanted = {"state": _joined(states), "namespace": namespace, "node_id": node_id}
-        return await self.listed(
-            "/reservations", ReservationList, lambda page: page.reservations, wanted, limit
+        return await self.list_all(
+            endpoints.LIST_RESERVATIONS,
+            lambda page: page.reservations,
+            limit,
+            state=tuple(states),
+            namespace=namespace,
+            node_id=node_id,
         )
 
     async def reservation(self, reservation_id: UUID) -> ReservationView:
-        return await self.get(f"/reservations/{reservation_id}", ReservationView)
+        return await self.call(endpoints.GET_RESERVATION, reservation_id=reservation_id)
 
     async def await_reservation(
         self, reservation_id: UUID, *, timeout_seconds: float
@@ -283,12 +310,12 @@ class StewardClient(
         """
         deadline = time.monotonic() + timeout_seconds
         while True:
-            left = max(0.0, min(deadline - time.monotonic(), LONGEST_POLL_SECONDS))
-            view = await self.get(
-                f"/reservations/{reservation_id}",
-                ReservationView,
-                {"wait_seconds": f"{left:.3f}"},
-                timeout_seconds=left + self.timeout_seconds,
+            seconds_left = max(0.0, min(deadline - time.monotonic(), MAX_POLL_SECONDS))
+            view = await self.call(
+                endpoints.GET_RESERVATION,
+                reservation_id=reservation_id,
+                wait_seconds=round(seconds_left, 3),
+                timeout_seconds=seconds_left + self.timeout_seconds,
             )
             if view.state is not ReservationState.QUEUED or time.monotonic() >= deadline:
                 return view
@@ -298,74 +325,68 @@ class StewardClient(
     ) -> Accepted:
         """Renew a lease; `activate` before anything starts on the devices."""
         document = {"epoch": epoch, "activate": activate}
-        return await self.post(f"/reservations/{reservation_id}/renew", document, Accepted)
+        return await self.call(endpoints.RENEW_RESERVATION, document, reservation_id=reservation_id)
 
     async def release_reservation(
         self, reservation_id: UUID, epoch: int, *, stopped: bool = True
     ) -> None:
         """Give the devices back; `stopped` says that nothing runs on them any more."""
-        parameters = {"epoch": epoch, "stopped": "true" if stopped else "false"}
-        await self.send("DELETE", f"/reservations/{reservation_id}", None, parameters)
+        await self.call(
+            endpoints.END_RESERVATION, reservation_id=reservation_id, epoch=epoch, stopped=stopped
+        )
 
     async def exempt_reservation(
         self, reservation_id: UUID, *, until_at: datetime, reason: str
     ) -> None:
         """Never find it idle before a time."""
         body = {"until_at": until_at.isoformat(), "reason": reason}
-        await self.send("POST", f"/reservations/{reservation_id}/idle-exemption", body)
+        await self.call(endpoints.EXEMPT_RESERVATION, body, reservation_id=reservation_id)
 
     async def cancel_reservation(self, reservation_id: UUID) -> None:
         """Withdraw a reservation in whatever state it is."""
-        await self.send("DELETE", f"/reservations/{reservation_id}")
+        await self.call(endpoints.END_RESERVATION, reservation_id=reservation_id)
 
     async def explain_reservation(self, reservation_id: UUID) -> Explanation:
-        """Every reason why a reservation waits, what would help, when it is expected to start."""
-        return await self.get(f"/reservations/{reservation_id}/explain", Explanation)
+        """Explain why a reservation waits: every reason, what would help, when it is expected to
+        start.
+        """
+        return await self.call(endpoints.EXPLAIN_RESERVATION, reservation_id=reservation_id)
 
     async def what_if(self, reservation_id: UUID, request: GpuRequest) -> AvailabilityView:
-        """Whether a waiting reservation would be granted now with this request instead."""
-        return await self.post(f"/reservations/{reservation_id}/what-if", request, AvailabilityView)
+        """Return whether a waiting reservation would be granted now with this request instead."""
+        return await self.call(endpoints.WHAT_IF, request, reservation_id=reservation_id)
 
     async def decisions(
         self, *, after_id: int = 0, reservation_id: UUID | None = None, limit: int = 100
     ) -> DecisionList:
         """Recorded decisions with what they were made on, oldest first."""
-        parameters = {"after_id": after_id, "limit": limit, "reservation_id": reservation_id}
-        return await self.get("/decisions", DecisionList, parameters)
+        return await self.call(
+            endpoints.LIST_DECISIONS,
+            after_id=after_id,
+            limit=limit,
+            reservation_id=reservation_id,
+        )
 
     async def try_policy(
         self, policy: TriedPolicy, *, since_at: datetime | None = None
     ) -> PolicyTrial:
-        """What another policy would have made of the recorded requests, by default of a week."""
-        wanted = {"policy": policy.value, "since_at": since_at.isoformat() if since_at else None}
-        return await self.get(
-            "/decisions/what-if-policy", PolicyTrial, wanted, timeout_seconds=TRIAL_SECONDS
-        )
+        """Replay the recorded requests under another policy, by default those of a week."""
+        return await self.call(endpoints.TRY_POLICY, policy=policy, since_at=since_at)
 
     async def replay(
         self, *, from_id: int | None = None, reservation_id: UUID | None = None, limit: int = 100
     ) -> Replay:
         """Recorded decisions, decided again: whether each comes out the same."""
-        parameters = {"from_id": from_id, "limit": limit, "reservation_id": reservation_id}
-        return await self.get(
-            "/decisions/replay", Replay, parameters, timeout_seconds=REPLAY_SECONDS
+        return await self.call(
+            endpoints.REPLAY_DECISIONS,
+            from_id=from_id,
+            limit=limit,
+            reservation_id=reservation_id,
         )
 
     async def drifts(self, node_id: str | None = None, *, ended: bool = False) -> DriftList:
-        """Where reserved, running and physically used disagree, oldest first."""
-        wanted = {"node_id": node_id, "ended": str(ended).lower()}
-        return DriftList(
-            drifts=await self.listed("/drifts", DriftList, lambda page: page.drifts, wanted)
+        """List drifts, oldest first: where reserved, running and physically used GPUs disagree."""
+        drifts = await self.list_all(
+            endpoints.LIST_DRIFTS, lambda page: page.drifts, node_id=node_id, ended=ended
         )
-
-
-def _thresholds(utilization: float, memory: float) -> dict[str, str]:
-    return {"utilization_threshold": str(utilization), "memory_threshold": str(memory)}
-
-
-def _joined(states: Iterable[StrEnum]) -> str | None:
-    return ",".join(state.value for state in states) or None
-
-
-def _archived(archived: bool) -> dict[str, str]:
-    return {"archived": "true"} if archived else {}
+        return DriftList(drifts=drifts)

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from schemas.errors import Accepted
+from schemas.gateway import endpoints
+from schemas.gateway.joining import NodeCredentials, NodeInvitation
 from schemas.gpus.available_gpus import AvailableGpus
 from schemas.scheduler.namespaces import NamespaceList
 from schemas.telemetry.monitoring import AgentView, GpuDetail, MonitoringView
@@ -15,8 +17,8 @@ class NodeClient(GatewayConnection):
     """The part of `StewardClient` that is about one node."""
 
     async def agent(self, node_id: str) -> AgentView:
-        """Whether and how the node's GPUs can be read."""
-        return await self.get(f"/nodes/{node_id}/agent", AgentView)
+        """Return whether and how the node's GPUs can be read."""
+        return await self.call(endpoints.GET_AGENT, node_id=node_id)
 
     async def available_gpus(
         self, node_id: str, *, min_memory_mb: int | None = None, max_utilization: float = 50.0
@@ -25,13 +27,16 @@ class NodeClient(GatewayConnection):
 
         Without `min_memory_mb` however much of their memory is free.
         """
-        parameters = {"min_memory_mb": min_memory_mb, "max_utilization": f"{max_utilization:g}"}
-        return await self.get(f"/nodes/{node_id}/available-gpus", AvailableGpus, parameters)
+        return await self.call(
+            endpoints.LIST_AVAILABLE_GPUS,
+            node_id=node_id,
+            min_memory_mb=min_memory_mb,
+            max_utilization=max_utilization,
+        )
 
     async def gpu(self, node_id: str, index: int, *, use_cache: bool = True) -> GpuDetail:
-        """Every fact and the newest reading of one GPU."""
-        parameters = {"use_cache": str(use_cache).lower()}
-        return await self.get(f"/nodes/{node_id}/gpus/{index}", GpuDetail, parameters)
+        """Return every fact and the newest reading of one GPU."""
+        return await self.call(endpoints.GET_GPU, node_id=node_id, index=index, use_cache=use_cache)
 
     async def start_monitoring(
         self,
@@ -47,12 +52,13 @@ class NodeClient(GatewayConnection):
             "interval_seconds": interval_seconds,
             "max_seconds": max_seconds,
         }
-        return await self.post(f"/nodes/{node_id}/monitoring", document, MonitoringView)
+        return await self.call(endpoints.START_MONITORING, document, node_id=node_id)
 
     async def stop_monitoring(self, node_id: str, monitoring_id: UUID) -> MonitoringView:
         """End it; what was seen. Answered for ten minutes."""
-        path = f"/nodes/{node_id}/monitoring/{monitoring_id}"
-        return self.decoded(await self.send("DELETE", path), MonitoringView)
+        return await self.call(
+            endpoints.STOP_MONITORING, node_id=node_id, monitoring_id=monitoring_id
+        )
 
     async def set_burst(
         self,
@@ -68,7 +74,7 @@ class NodeClient(GatewayConnection):
             "duration_seconds": duration_seconds,
             "experiment_id": experiment_id,
         }
-        return await self.post(f"/nodes/{node_id}/burst", document, Accepted)
+        return await self.call(endpoints.SET_BURST, document, node_id=node_id)
 
     async def set_power_limit(
         self,
@@ -89,7 +95,7 @@ class NodeClient(GatewayConnection):
             "reservation_id": reservation_id,
             "sm_clock_mhz": sm_clock_mhz,
         }
-        return await self.post(f"/nodes/{node_id}/power-limit", document, Accepted)
+        return await self.call(endpoints.SET_POWER_LIMIT, document, node_id=node_id)
 
     async def cordon(
         self,
@@ -101,7 +107,7 @@ class NodeClient(GatewayConnection):
     ) -> None:
         """Have nothing new granted on a device, or on the whole node."""
         document = {"device_uuid": device_uuid, "reason": reason, "set_by": set_by}
-        await self.send("POST", f"/nodes/{node_id}/cordon", document)
+        await self.call(endpoints.CORDON, document, node_id=node_id)
 
     async def uncordon(
         self,
@@ -117,24 +123,32 @@ class NodeClient(GatewayConnection):
             "confirm_stopped": confirm_stopped,
             "reason": reason,
         }
-        await self.send("POST", f"/nodes/{node_id}/uncordon", document)
+        await self.call(endpoints.UNCORDON, document, node_id=node_id)
 
     async def drain(self, node_id: str, *, reason: str = "", set_by: str = "") -> None:
         """Cordon a node and end its reservations."""
         document = {"reason": reason, "set_by": set_by}
-        await self.send("POST", f"/nodes/{node_id}/drain", document)
+        await self.call(endpoints.DRAIN, document, node_id=node_id)
 
     async def admit_node(self, node_id: str) -> None:
         """Have a node that is new granted on from now on."""
-        await self.send("POST", f"/nodes/{node_id}/admit")
+        await self.call(endpoints.ADMIT_NODE, node_id=node_id)
+
+    async def invite_node(self, node_id: str, api_url: str) -> NodeInvitation:
+        """Make the line with which a new server joins by itself, once; it asks at `api_url`."""
+        return await self.call(endpoints.INVITE_NODE, {"api_url": api_url}, node_id=node_id)
+
+    async def join(self, node_id: str, code: str) -> NodeCredentials:
+        """Show the code of an invitation for this node's credentials of the bus."""
+        return await self.call(endpoints.JOIN, {"node_id": node_id, "code": code})
 
     async def label_node(self, node_id: str, labels: Mapping[str, str | None]) -> None:
         """Set labels of a node, which win over its agent's; None takes one away."""
-        await self.send("POST", f"/nodes/{node_id}/labels", {"labels": dict(labels)})
+        await self.call(endpoints.LABEL_NODE, {"labels": dict(labels)}, node_id=node_id)
 
     async def namespaces(self) -> NamespaceList:
-        """What each namespace holds of GPUs, and what it may."""
-        return await self.get("/namespaces", NamespaceList)
+        """List namespaces with the GPUs that they hold and their quota."""
+        return await self.call(endpoints.LIST_NAMESPACES)
 
     async def set_namespace(
         self,
@@ -146,9 +160,10 @@ class NodeClient(GatewayConnection):
     ) -> None:
         """Set what a namespace may hold at once, and what it is due; None is no limit."""
         document = {"gpu_limit": gpu_limit, "guaranteed_gpus": guaranteed_gpus, "weight": weight}
-        await self.send("POST", f"/namespaces/{namespace}", document)
+        await self.call(endpoints.SET_NAMESPACE, document, namespace=namespace)
 
     async def remove_node(self, node_id: str, *, end_held: bool = False, reason: str = "") -> None:
         """Forget a node that has left; `end_held` vouches that nothing runs there any more."""
-        parameters = {"end_held": str(end_held).lower(), "reason": reason or None}
-        await self.send("DELETE", f"/nodes/{node_id}", parameters=parameters)
+        await self.call(
+            endpoints.REMOVE_NODE, node_id=node_id, end_held=end_held, reason=reason or None
+        )

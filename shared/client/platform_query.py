@@ -10,6 +10,6 @@ T = TypeVar("T")
 
 
 async def query_platform(question: Callable[[StewardClient], Awaitable[T]]) -> T:
-    """One question to the platform, over connections that close with the answer."""
+    """Ask the platform one question, over connections that close with the answer."""
     async with StewardClient(find_address()) as client:
         return await question(client)

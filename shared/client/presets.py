@@ -1,14 +1,13 @@
 """Saved parameters that tasks take by name, as typed methods."""
 
 from collections.abc import Sequence
-from urllib.parse import quote
 
+from schemas.gateway import endpoints
 from schemas.orchestrator.presets import (
     ExistingPreset,
     MergedPresets,
     MergeRequest,
     PresetFile,
-    PresetList,
     PresetView,
 )
 from schemas.task.task_file import PresetMerge
@@ -20,11 +19,12 @@ class PresetClient(GatewayConnection):
 
     async def presets(self, namespace: str | None = None) -> tuple[PresetView, ...]:
         """A namespace's own by name, after them those of the release."""
-        wanted = {"namespace": namespace}
-        return await self.listed("/presets", PresetList, lambda page: page.presets, wanted)
+        return await self.list_all(
+            endpoints.LIST_PRESETS, lambda page: page.presets, namespace=namespace
+        )
 
     async def preset(self, name: str, *, namespace: str | None = None) -> PresetView:
-        return await self.get(f"/presets/{quote(name)}", PresetView, {"namespace": namespace})
+        return await self.call(endpoints.GET_PRESET, preset_name=name, namespace=namespace)
 
     async def save_presets(
         self,
@@ -34,8 +34,7 @@ class PresetClient(GatewayConnection):
         namespace: str | None = None,
     ) -> None:
         """Save all of them, or none."""
-        wanted = {"existing": existing.value, "namespace": namespace}
-        await self.send("POST", "/presets", file, wanted)
+        await self.call(endpoints.SAVE_PRESETS, file, existing=existing, namespace=namespace)
 
     async def merge_presets(
         self,
@@ -44,13 +43,10 @@ class PresetClient(GatewayConnection):
         *,
         namespace: str | None = None,
     ) -> MergedPresets:
-        """What they would be together; nothing is stored."""
+        """Return the presets merged; nothing is stored."""
         request = MergeRequest(presets=tuple(presets), how=how)
-        wanted = {"namespace": namespace}
-        return self.decoded(
-            await self.send("POST", "/merged-presets", request, wanted), MergedPresets
-        )
+        return await self.call(endpoints.MERGE_PRESETS, request, namespace=namespace)
 
     async def delete_preset(self, name: str, *, namespace: str | None = None) -> None:
         """Delete one; tasks that took it still have its parameters."""
-        await self.send("DELETE", f"/presets/{quote(name)}", None, {"namespace": namespace})
+        await self.call(endpoints.DELETE_PRESET, preset_name=name, namespace=namespace)

@@ -2,14 +2,12 @@
 
 import socket
 from ipaddress import ip_address
-from typing import Final
 from urllib.parse import urlsplit
 
 import aiohttp
 
 from shared.client.errors import PlatformUnreachable
-
-_ANY: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104  # connected to, not listened on
+from shared.host_header import EVERY_ADDRESS
 
 
 def unreachable(url: str, error: Exception) -> PlatformUnreachable:
@@ -42,6 +40,6 @@ def unreachable(url: str, error: Exception) -> PlatformUnreachable:
 def is_this_host(host: str) -> bool:
     """Return whether a name or an address is one of this machine's own, without asking DNS."""
     try:
-        return ip_address(host).is_loopback or host in _ANY
+        return ip_address(host).is_loopback or host in EVERY_ADDRESS
     except ValueError:
         return host in {"localhost", socket.gethostname().lower()}

@@ -3,6 +3,7 @@
 from datetime import datetime
 from uuid import UUID
 
+from schemas.gateway import endpoints
 from schemas.results.reports import (
     FailuresView,
     IdleView,
@@ -14,9 +15,7 @@ from schemas.results.reports import (
 )
 from schemas.scheduler.idle import IDLE_GRACE_SECONDS, IDLE_WINDOW_SECONDS
 from schemas.task.report import TaskReport
-from shared.client.connection import GatewayConnection, Parameters
-
-REPORT_SECONDS = 35.0
+from shared.client.connection import GatewayConnection
 
 
 class ReportClient(GatewayConnection):
@@ -31,9 +30,8 @@ class ReportClient(GatewayConnection):
         namespace: str | None = None,
     ) -> UsageView:
         """GPU hours, energy and cost, and what became of all GPU time."""
-        wanted = {"by": by.value, **_range(start_at, end_at, namespace)}
-        return await self.get(
-            "/reports/gpu-time", UsageView, wanted, timeout_seconds=REPORT_SECONDS
+        return await self.call(
+            endpoints.GET_GPU_TIME, by=by, start_at=start_at, end_at=end_at, namespace=namespace
         )
 
     async def waste_report(
@@ -44,8 +42,9 @@ class ReportClient(GatewayConnection):
         namespace: str | None = None,
     ) -> WasteView:
         """Reservations that were held and hardly used."""
-        wanted = _range(start_at, end_at, namespace)
-        return await self.get("/reports/waste", WasteView, wanted, timeout_seconds=REPORT_SECONDS)
+        return await self.call(
+            endpoints.GET_WASTE, start_at=start_at, end_at=end_at, namespace=namespace
+        )
 
     async def idle_report(
         self,
@@ -56,13 +55,15 @@ class ReportClient(GatewayConnection):
         window_seconds: float = IDLE_WINDOW_SECONDS,
         grace_seconds: float = IDLE_GRACE_SECONDS,
     ) -> IdleView:
-        """What releasing idle reservations would have freed."""
-        wanted = {
-            **_range(start_at, end_at, namespace),
-            "window_seconds": str(window_seconds),
-            "grace_seconds": str(grace_seconds),
-        }
-        return await self.get("/reports/idle", IdleView, wanted, timeout_seconds=REPORT_SECONDS)
+        """Report what releasing idle reservations would have freed."""
+        return await self.call(
+            endpoints.GET_IDLE,
+            start_at=start_at,
+            end_at=end_at,
+            namespace=namespace,
+            window_seconds=window_seconds,
+            grace_seconds=grace_seconds,
+        )
 
     async def waits_report(
         self,
@@ -71,9 +72,10 @@ class ReportClient(GatewayConnection):
         end_at: datetime | None = None,
         namespace: str | None = None,
     ) -> WaitsView:
-        """How long requests waited for GPUs."""
-        wanted = _range(start_at, end_at, namespace)
-        return await self.get("/reports/waits", WaitsView, wanted, timeout_seconds=REPORT_SECONDS)
+        """Report how long requests waited for GPUs."""
+        return await self.call(
+            endpoints.GET_WAITS, start_at=start_at, end_at=end_at, namespace=namespace
+        )
 
     async def failures_report(
         self,
@@ -82,31 +84,19 @@ class ReportClient(GatewayConnection):
         end_at: datetime | None = None,
         namespace: str | None = None,
     ) -> FailuresView:
-        """Why attempts and reservations ended otherwise than planned."""
-        wanted = _range(start_at, end_at, namespace)
-        return await self.get(
-            "/reports/failures", FailuresView, wanted, timeout_seconds=REPORT_SECONDS
+        """Report why attempts and reservations ended otherwise than planned."""
+        return await self.call(
+            endpoints.GET_FAILURES, start_at=start_at, end_at=end_at, namespace=namespace
         )
 
     async def waterfall(self, subject_id: UUID) -> WaterfallView:
-        """Where the GPU time of a task or an experiment went."""
-        path = f"/reports/waterfall/{subject_id}"
-        return await self.get(path, WaterfallView, timeout_seconds=REPORT_SECONDS)
+        """Return where the GPU time of a task or an experiment went."""
+        return await self.call(endpoints.GET_WATERFALL, subject_id=subject_id)
 
     async def task_report(self, task_id: UUID) -> TaskReport:
-        """What a task found out."""
-        path = f"/reports/tasks/{task_id}"
-        return await self.get(path, TaskReport, timeout_seconds=REPORT_SECONDS)
+        """Return the report of a task."""
+        return await self.call(endpoints.GET_TASK_REPORT, task_id=task_id)
 
     async def task_report_markdown(self, task_id: UUID) -> str:
         """The same for people."""
-        path = f"/reports/tasks/{task_id}/markdown"
-        return (await self.send("GET", path, timeout_seconds=REPORT_SECONDS)).decode()
-
-
-def _range(start_at: datetime | None, end_at: datetime | None, namespace: str | None) -> Parameters:
-    return {
-        "start_at": start_at.isoformat() if start_at is not None else None,
-        "end_at": end_at.isoformat() if end_at is not None else None,
-        "namespace": namespace,
-    }
+        return await self.call(endpoints.GET_TASK_REPORT_AS_MARKDOWN, task_id=task_id)

@@ -1,14 +1,14 @@
 """What happens, as it happens, as typed streams."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from urllib.parse import urlencode
 from uuid import UUID
 
 from schemas.executor.attempts import AttemptProgressed
 from schemas.executor.logs import AttemptLogged
+from schemas.gateway import endpoints
 from schemas.gateway.views import GpuMetrics, StoredEvent
-from shared.client.connection import GatewayConnection, decoded_frames
+from shared.client.connection import GatewayConnection, decode_frames
 
 
 class StreamClient(GatewayConnection):
@@ -27,14 +27,14 @@ class StreamClient(GatewayConnection):
 
         Those of a task or experiment include its reservations'.
         """
-        wanted = {
-            "after": after,
-            "task_id": task_id,
-            "experiment_id": experiment_id,
-            "reservation_id": reservation_id,
-        }
-        async with self.socket(_path("/ws/events", wanted)) as socket:
-            yield decoded_frames(socket, StoredEvent)
+        async with self.socket(
+            endpoints.WATCH_EVENTS,
+            after=after,
+            task_id=task_id,
+            experiment_id=experiment_id,
+            reservation_id=reservation_id,
+        ) as socket:
+            yield decode_frames(socket, StoredEvent)
 
     @asynccontextmanager
     async def metrics(
@@ -49,19 +49,15 @@ class StreamClient(GatewayConnection):
 
         A task's are its benchmarks and the GPUs of its experiments under way.
         """
-        wanted = {"task_id": task_id, "node_id": node_id, "rate": rate}
-        async with self.socket(_path("/ws/metrics", wanted)) as socket:
-            yield decoded_frames(socket, GpuMetrics | AttemptProgressed)
+        async with self.socket(
+            endpoints.WATCH_METRICS, task_id=task_id, node_id=node_id, rate=rate
+        ) as socket:
+            yield decode_frames(socket, GpuMetrics | AttemptProgressed)
 
     @asynccontextmanager
     async def log_lines(self, experiment_id: UUID) -> AsyncIterator[AsyncIterator[AttemptLogged]]:
         """Lines of an experiment's engine as they are written; offsets show what we were too slow
         for. Ends when the gateway does.
         """
-        async with self.socket(f"/ws/logs?experiment_id={experiment_id}") as socket:
-            yield decoded_frames(socket, AttemptLogged)
-
-
-def _path(path: str, wanted: Mapping[str, object]) -> str:
-    query = urlencode({name: value for name, value in wanted.items() if value is not None})
-    return f"{path}?{query}" if query else path
+        async with self.socket(endpoints.WATCH_LOGS, experiment_id=experiment_id) as socket:
+            yield decode_frames(socket, AttemptLogged)

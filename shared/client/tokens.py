@@ -2,12 +2,12 @@
 
 from uuid import UUID
 
+from schemas.gateway import endpoints
 from schemas.gateway.tokens import (
     AuditList,
     LoginLink,
     MadeToken,
     Me,
-    TokenList,
     TokenRequest,
     TokenView,
 )
@@ -18,28 +18,29 @@ class TokenClient(GatewayConnection):
     """The part of `StewardClient` that is about tokens."""
 
     async def me(self) -> Me:
-        """Who is asking, and what it may do."""
-        return await self.get("/me", Me)
+        """Return who is asking, and what the caller may do."""
+        return await self.call(endpoints.SHOW_ME)
 
     async def login_link(self) -> LoginLink:
         """Make a code that logs a browser in once."""
-        return await self.post("/login/links", {}, LoginLink)
+        return await self.call(endpoints.MAKE_LOGIN_LINK, {})
 
     async def create_token(self, request: TokenRequest) -> MadeToken:
         """Make a token; its secret is shown this once."""
-        return await self.post("/tokens", request, MadeToken)
+        return await self.call(endpoints.CREATE_TOKEN, request)
 
     async def tokens(self) -> tuple[TokenView, ...]:
-        """All tokens, newest first, also those that count no more."""
-        return await self.listed("/tokens", TokenList, lambda page: page.tokens, {})
+        """List all tokens, newest first, revoked and expired ones too."""
+        return await self.list_all(endpoints.LIST_TOKENS, lambda page: page.tokens)
 
     async def revoke_token(self, token_id: UUID) -> TokenView:
         """Have a token count no more."""
-        return self.decoded(await self.send("DELETE", f"/tokens/{token_id}"), TokenView)
+        return await self.call(endpoints.REVOKE_TOKEN, token_id=token_id)
 
     async def changes(
         self, *, token_id: UUID | None = None, limit: int = 100, cursor: str | None = None
     ) -> AuditList:
         """Requests that were to change something, newest first."""
-        wanted = {"token_id": token_id, "limit": limit, "cursor": cursor}
-        return await self.get("/audit", AuditList, wanted)
+        return await self.call(
+            endpoints.LIST_CHANGES, token_id=token_id, limit=limit, cursor=cursor
+        )

@@ -25,7 +25,9 @@ class Watch:
     async def start(
         cls, node_id: str | None, *, max_seconds: float, interval_seconds: float = 1.0
     ) -> Self:
-        """On `node_id`, else on the node that indices mean. Raises ValueError if there is none."""
+        """Start on `node_id`, else on the node that indices mean. Raises ValueError if there is
+        none.
+        """
 
         async def ask(client: StewardClient) -> Self:
             node = node_id or node_of_indices([n.node_id for n in (await client.nodes()).nodes])
@@ -43,7 +45,9 @@ class Watch:
         return await query_platform(ask)
 
     async def stop(self) -> dict[str, Any]:
-        """What was seen: duration, number of samples, and per GPU minimum, maximum and mean."""
+        """Stop and return the summary: duration, number of samples, and per GPU minimum, maximum
+        and mean.
+        """
         view = await query_platform(
             lambda client: client.stop_monitoring(self.node_id, self.monitoring_id)
         )

@@ -4,8 +4,8 @@ Pure, as a domain is.
 """
 
 from shared.failures.catalogue import CATALOGUE, Finding, findings, recognise
-from shared.failures.known import Known, KnownFailure
 from shared.failures.rules import RULES, FailureRule
+from shared.known_failure import Known, KnownFailure
 
 __all__ = [
     "CATALOGUE",

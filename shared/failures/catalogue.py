@@ -14,9 +14,9 @@ from shared.failures.devices import (
     MEMORY,
     SHARED_MEMORY,
 )
-from shared.failures.engines import ENVIRONMENT, HOST, MODELS, PARAMETERS, PROGRAMS
-from shared.failures.known import Known, KnownFailure
-from shared.failures.log_lines import Weight, weighed_lines
+from shared.failures.engines import HOST, MODELS, OF_ONE_ENGINE, PARAMETERS, PROGRAMS
+from shared.failures.log_lines import Weight, weigh_lines
+from shared.known_failure import Known, KnownFailure
 
 LINE_CHARACTERS: Final = 300
 
@@ -32,13 +32,13 @@ CATALOGUE: Final[tuple[Known, ...]] = (
     AMD_ACCESS,
     *ABSENT_DEVICES,
     *FAILED_DEVICES,
-    *ENVIRONMENT,
+    *OF_ONE_ENGINE,
     *MODELS,
     *PARAMETERS,
     *PROGRAMS,
 )
 
-LONGEST: Final = 512 << 10  # characters of a log that are weighed
+MAX_LOG_CHARACTERS: Final = 512 << 10  # characters of a log that are weighed
 SEARCHED: Final = 32 << 10  # characters of each weight that the catalogue is searched for: < 0.1 s
 # Some patterns scan the rest of a line from each of its positions.
 _LONG_LINE: Final = re.compile(r"[^\n]{1000}(?=[^\n])")
@@ -64,7 +64,7 @@ def findings(text: str) -> tuple[Finding, ...]:
     long lines in pieces: the writer of a log must not choose how long it is searched.
     """
     by_weight: dict[Weight, list[str]] = {}
-    for weight, line in weighed_lines(_LONG_LINE.sub(r"\g<0>\n", text[-LONGEST:])):
+    for weight, line in weigh_lines(_LONG_LINE.sub(r"\g<0>\n", text[-MAX_LOG_CHARACTERS:])):
         by_weight.setdefault(weight, []).append(line)
     # A message may go on in lines of its own: they are searched together, and told apart by weight.
     causes: dict[str, Finding] = {}
@@ -72,9 +72,9 @@ def findings(text: str) -> tuple[Finding, ...]:
     if Weight.RAISED in by_weight:
         by_weight.pop(Weight.WARNING, None)  # it went on after that, and ended of something else
     for weight in sorted(by_weight, reverse=True):
-        for known, finding in _search("\n".join(by_weight[weight])[-SEARCHED:]):
-            found = consequences if known.is_consequence else causes
-            found.setdefault(finding.line, finding)
+        for failure, finding in _search("\n".join(by_weight[weight])[-SEARCHED:]):
+            findings = consequences if failure.is_consequence else causes
+            findings.setdefault(finding.line, finding)
     by_line = dict(causes)
     for line, finding in consequences.items():
         by_line.setdefault(line, finding)
@@ -86,15 +86,15 @@ def findings(text: str) -> tuple[Finding, ...]:
 
 def _search(text: str) -> Iterator[tuple[Known, Finding]]:
     """Yield the rows that match, in the order of the catalogue, each with its first line."""
-    for known in CATALOGUE:
-        if match := known.pattern.search(text):
+    for failure in CATALOGUE:
+        if match := failure.pattern.search(text):
             begin = text.rfind("\n", 0, match.start()) + 1
             end = text.find("\n", match.end())
             line = text[begin : end if end >= 0 else len(text)].strip()
-            yield known, Finding(failure=known.failure, line=_shortened(line, match[0]))
+            yield failure, Finding(failure=failure.failure, line=_shorten(line, match[0]))
 
 
-def _shortened(line: str, matched: str) -> str:
+def _shorten(line: str, matched: str) -> str:
     if len(line) <= LINE_CHARACTERS:
         return line
     at = max(0, line.find(matched) - LINE_CHARACTERS // 3)

@@ -8,10 +8,10 @@ from functools import partial
 from typing import Final
 
 from schemas.executor.attempts import FailureKind
-from shared.failures.known import Known, known
+from shared.known_failure import Known, known_failure
 
-_gpu_unavailable = partial(known, FailureKind.GPU_UNAVAILABLE)
-_image_missing = partial(known, FailureKind.IMAGE_MISSING)
+_gpu_unavailable = partial(known_failure, FailureKind.GPU_UNAVAILABLE)
+_image_missing = partial(known_failure, FailureKind.IMAGE_MISSING)
 
 _TOOLKIT_INSTALL: Final = (
     "install the package `nvidia-container-toolkit` (NVIDIA's repository), then "
@@ -159,7 +159,7 @@ GPU_ACCESS: Final[tuple[Known, ...]] = (
 )
 
 ENGINE_ACCESS: Final[tuple[Known, ...]] = (
-    known(
+    known_failure(
         FailureKind.RUNTIME_UNAVAILABLE,
         "the user may not use Docker's socket",
         "`sudo usermod -aG docker $USER`, then log in again (members of that group are as good as "
@@ -174,7 +174,7 @@ ENGINE_ACCESS: Final[tuple[Known, ...]] = (
         ),
         source="Docker 20.10 to 28, docker SDK 7",
     ),
-    known(
+    known_failure(
         FailureKind.RUNTIME_UNAVAILABLE,
         "the Docker client and the daemon are too far apart in version",
         "update the older one; for a client that may speak an older API set DOCKER_API_VERSION to "
@@ -183,7 +183,7 @@ ENGINE_ACCESS: Final[tuple[Known, ...]] = (
         example="client version 1.52 is too new. Maximum supported API version is 1.41",
         source="Docker 20.10; `too old` from 29 on, which asks for 1.44",
     ),
-    known(
+    known_failure(
         FailureKind.RUNTIME_UNAVAILABLE,
         "the Docker daemon does not answer",
         "`sudo systemctl start docker`, `journalctl -u docker -n 50` if it ends again; DOCKER_HOST "
@@ -198,7 +198,7 @@ ENGINE_ACCESS: Final[tuple[Known, ...]] = (
         ),
         source="docker CLI 28.2.2 and docker SDK 7.2, measured",
     ),
-    known(
+    known_failure(
         FailureKind.INTERNAL,
         "a container of that name is already there",
         "`docker ps -a` shows it and `docker rm -f NAME` removes it, if it is nobody else's",
@@ -206,7 +206,7 @@ ENGINE_ACCESS: Final[tuple[Known, ...]] = (
         example='Conflict. The container name "/engine" is already in use by container "0ae1".',
         source="Docker 20.10.24, measured",
     ),
-    known(
+    known_failure(
         FailureKind.BAD_PARAMETER,
         "the container's memory limit is below the least that Docker allows",
         "allow it at least 6 MB; an engine wants as much as its model takes on the host",
@@ -214,7 +214,7 @@ ENGINE_ACCESS: Final[tuple[Known, ...]] = (
         example="Minimum memory limit allowed is 6MB",
         source="Docker 20.10.24, measured",
     ),
-    known(
+    known_failure(
         FailureKind.INTERNAL,
         "a container was asked for by a number of GPUs and by their ids at once",
         "give one of the two, `device_ids` or `count`",
@@ -225,7 +225,7 @@ ENGINE_ACCESS: Final[tuple[Known, ...]] = (
 )
 
 IMAGES: Final[tuple[Known, ...]] = (
-    known(
+    known_failure(
         FailureKind.IMAGE_PULL_FAILED,
         "the registry has had enough requests from here for a while",
         "`docker login` raises the limit; a mirror in /etc/docker/daemon.json (registry-mirrors) "
@@ -281,7 +281,7 @@ IMAGES: Final[tuple[Known, ...]] = (
         example="invalid reference format: repository name must be lowercase",
         source="Docker 20.10.24, measured",
     ),
-    known(
+    known_failure(
         FailureKind.IMAGE_PULL_FAILED,
         "the registry could not be reached, or broke off",
         "check `curl -I https://registry-1.docker.io/v2/` on the node; behind a proxy dockerd "
@@ -298,7 +298,7 @@ IMAGES: Final[tuple[Known, ...]] = (
         ),
         source="Docker 20.10.24, measured without a network; kubelet",
     ),
-    known(
+    known_failure(
         FailureKind.ENGINE_MISSING,
         "the image does not have the program that was to be started",
         "take the image of that engine, or one with the program on its PATH; "
@@ -307,7 +307,7 @@ IMAGES: Final[tuple[Known, ...]] = (
         example='exec: "vllm": executable file not found in $PATH: unknown',
         source="Docker 20.10.24, measured",
     ),
-    known(
+    known_failure(
         FailureKind.MODEL_MISSING,
         "the model's directory is not on this node",
         "copy or mount it there, below one of the node's model roots "

@@ -4,11 +4,11 @@ from functools import partial
 from typing import Final
 
 from schemas.executor.attempts import FailureKind
-from shared.failures.known import Known, known
+from shared.known_failure import Known, known_failure
 
-_gpu_unavailable = partial(known, FailureKind.GPU_UNAVAILABLE)
+_gpu_unavailable = partial(known_failure, FailureKind.GPU_UNAVAILABLE)
 
-SHARED_MEMORY: Final = known(
+SHARED_MEMORY: Final = known_failure(
     FailureKind.OUT_OF_MEMORY,
     "the container's shared memory is too small for the engine's processes",
     "give it more than Docker's 64 MiB: `docker run --shm-size=16g` or `--ipc=host`, in "
@@ -39,7 +39,7 @@ MEMORY: Final[tuple[Known, ...]] = (
         ),
         source="vLLM 0.9 and newer, and its memory profiling before; SGLang",
     ),
-    known(
+    known_failure(
         FailureKind.GPU_OUT_OF_MEMORY,
         "the weights fit into the GPU's memory, but no cache for the requests beside them",
         "raise gpu-memory-utilization (vLLM) or mem-fraction-static (SGLang), lower max-model-len "
@@ -51,7 +51,7 @@ MEMORY: Final[tuple[Known, ...]] = (
         example="ValueError: No available memory for the cache blocks.",
         source="vLLM 0.2 and newer; SGLang",
     ),
-    known(
+    known_failure(
         FailureKind.GPU_OUT_OF_MEMORY,
         "PaddlePaddle's growing allocator got no memory of the GPU",
         "on a virtual GPU (GPU-Manager) the two manage memory against each other: set "
@@ -67,7 +67,7 @@ MEMORY: Final[tuple[Known, ...]] = (
         ),
         source="PaddlePaddle 2.x; accelerator guide, Paddle Autogrow Memory Allocation Crash",
     ),
-    known(
+    known_failure(
         FailureKind.GPU_OUT_OF_MEMORY,
         "the GPU's memory is full",
         "use more GPUs (tensor-parallel-size), a shorter context, fewer sequences at once, a "
@@ -87,7 +87,7 @@ MEMORY: Final[tuple[Known, ...]] = (
         ),
         source="PyTorch, llama.cpp (ggml: CUDA, ROCm, Vulkan), cuBLAS, NCCL, ROCm",
     ),
-    known(
+    known_failure(
         FailureKind.OUT_OF_MEMORY,
         "the kernel ended a process because host or container had no memory left",
         "allow it more memory, or let the engine use less (swap-space, cpu-offload-gb, workers); "
@@ -96,7 +96,7 @@ MEMORY: Final[tuple[Known, ...]] = (
         example="Memory cgroup out of memory: Killed process 8151 (python3) total-vm:48211104kB",
         source="Linux; Docker and kubelet (OOMKilled)",
     ),
-    known(
+    known_failure(
         FailureKind.OUT_OF_MEMORY,
         "the engine could not get memory of the host",
         "allow it more memory, or let it use less (swap-space, cpu-offload-gb, ctx-size); "
@@ -164,7 +164,7 @@ ABSENT_DEVICES: Final[tuple[Known, ...]] = (
         example="CUDA error: CUDA-capable device(s) is/are busy or unavailable",
         source="CUDA error 46",
     ),
-    known(
+    known_failure(
         FailureKind.BAD_PARAMETER,
         "the engine is to use more GPUs than it was granted",
         "tensor, pipeline and data parallel sizes multiply to the GPUs of a reservation: lower "
@@ -206,7 +206,7 @@ AMD_ACCESS: Final = _gpu_unavailable(
 )
 
 FAILED_DEVICES: Final[tuple[Known, ...]] = (
-    known(
+    known_failure(
         FailureKind.BAD_PARAMETER,
         "the GPU is too old, or another than the engine's kernels are written for",
         "ask for a newer model of GPU, or choose another attention backend or quantization; "
@@ -222,7 +222,7 @@ FAILED_DEVICES: Final[tuple[Known, ...]] = (
         example="RuntimeError: FlashAttention only supports Ampere GPUs or newer.",
         source="FlashAttention, vLLM, SGLang, PyTorch, Triton, ptxas",
     ),
-    known(
+    known_failure(
         FailureKind.BAD_PARAMETER,
         "the GPU is too old for the model's number format",
         "set dtype to half (--dtype half), or take a model without FP8: bfloat16 needs compute "
@@ -234,7 +234,7 @@ FAILED_DEVICES: Final[tuple[Known, ...]] = (
         ),
         source="vLLM",
     ),
-    known(
+    known_failure(
         FailureKind.CUDA_ERROR,
         "the engine is not built for this model of GPU",
         "take a build for it (`nvidia-smi --query-gpu=name,compute_cap --format=csv` names the "
@@ -250,7 +250,7 @@ FAILED_DEVICES: Final[tuple[Known, ...]] = (
         example="CUDA error: no kernel image is available for execution on the device",
         source="CUDA error 209; PyTorch, nvcc, ptxas, Triton; ROCm, rocBLAS",
     ),
-    known(
+    known_failure(
         FailureKind.CUDA_ERROR,
         "the GPU reports an error of its hardware",
         "`nvidia-smi -q -d ECC,ROW_REMAPPER` and `sudo dmesg | grep -i xid`; "
@@ -263,7 +263,7 @@ FAILED_DEVICES: Final[tuple[Known, ...]] = (
         example="CUDA error: uncorrectable ECC error encountered",
         source="CUDA error 214; NVRM",
     ),
-    known(
+    known_failure(
         FailureKind.RANK_FAILED,
         "the GPUs of one engine could not talk to each other (NCCL)",
         "NCCL_DEBUG=INFO in the engine's environment names the cause; between nodes check "
@@ -276,7 +276,7 @@ FAILED_DEVICES: Final[tuple[Known, ...]] = (
         source="NCCL 2.x through PyTorch",
         is_consequence=True,
     ),
-    known(
+    known_failure(
         FailureKind.RANK_FAILED,
         "the ranks of one engine did not all find each other in time",
         "look at the log of every rank for the one that ended first; check that the nodes reach "
@@ -293,7 +293,7 @@ FAILED_DEVICES: Final[tuple[Known, ...]] = (
         source="PyTorch's TCPStore and gloo; vLLM",
         is_consequence=True,
     ),
-    known(
+    known_failure(
         FailureKind.CUDA_ERROR,
         "a GPU computation touched memory that is not its own",
         "on a virtual GPU compare the engine's CUDA with the baseline: `gpusteward check cuda "
@@ -306,7 +306,7 @@ FAILED_DEVICES: Final[tuple[Known, ...]] = (
         example="CUDA error: an illegal memory access was encountered",
         source="CUDA error 700; accelerator guide, Common Error Codes",
     ),
-    known(
+    known_failure(
         FailureKind.CUDA_ERROR,
         "CUDA failed without a reason, as it may with a driver older than the engine's CUDA",
         "`gpusteward check cuda IMAGE` says of every node whether its driver serves it; on one "
@@ -315,7 +315,7 @@ FAILED_DEVICES: Final[tuple[Known, ...]] = (
         example="RuntimeError: CUDA error: unknown error",
         source="CUDA error 999; accelerator guide, Formal Rules",
     ),
-    known(
+    known_failure(
         FailureKind.CUDA_ERROR,
         "a GPU computation failed",
         "once: try it again on another node; always with these parameters: a fault of the engine "

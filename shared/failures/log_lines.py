@@ -71,23 +71,23 @@ _RAISED: Final = re.compile(
 )
 
 
-def weighed_lines(text: str) -> Iterator[tuple[Weight, str]]:
+def weigh_lines(text: str) -> Iterator[tuple[Weight, str]]:
     """Yield the lines that say something, each with how much, in order."""
     is_after_place = False
     for line in text.splitlines():
-        said = _PREFIX.sub("", line)
-        is_code = is_after_place and said.startswith("    ")
-        weight = Weight.NOTHING if is_code else _weight_of(line, said)
-        is_after_place = _SOURCE_FILE.match(said) is not None
+        message = _PREFIX.sub("", line)
+        is_code = is_after_place and message.startswith("    ")
+        weight = Weight.NOTHING if is_code else _weight_of(line, message)
+        is_after_place = _SOURCE_FILE.match(message) is not None
         if weight:
             yield weight, line
 
 
-def _weight_of(line: str, said: str) -> Weight:
+def _weight_of(line: str, message: str) -> Weight:
     level = _LEVEL.search(line[:120])
     name = next(filter(None, level.groups()), "") if level is not None else ""
     is_passing = name in _PASSING_LEVELS and not _is_error_all_the_same(line)
-    if is_passing or _CODE.match(said) or _HINT.match(said.lstrip()):
+    if is_passing or _CODE.match(message) or _HINT.match(message.lstrip()):
         return Weight.NOTHING
     if _ECHO.search(line) or _OF_A_CHILD.search(line):
         return Weight.NOTHING
@@ -95,7 +95,7 @@ def _weight_of(line: str, said: str) -> Weight:
         return Weight.WARNING
     if _WARNINGS_OF_PYTHON.search(line):
         return Weight.WARNING
-    return Weight.RAISED if _RAISED.match(said) else Weight.TEXT
+    return Weight.RAISED if _RAISED.match(message) else Weight.TEXT
 
 
 def _is_error_all_the_same(line: str) -> bool:

@@ -10,7 +10,7 @@ _BLANKS: Final = 16
 
 
 def is_blank(value: float) -> bool:
-    """Whether this is one of the numbers that DCGM writes for no value."""
+    """True for the numbers that DCGM writes for no value."""
     return (
         value < 0
         or value >= _BLANK_INT64
@@ -25,14 +25,14 @@ def memory_mb(values: Mapping[str, float]) -> tuple[int | None, int | None, int 
     total = values.get("DCGM_FI_DEV_FB_TOTAL")
     if total is None and used is not None and free is not None:
         total = used + free + values.get("DCGM_FI_DEV_FB_RESERVED", 0.0)
-    found = [None if value is None else int(value) for value in (total, used, free)]
-    return found[0], found[1], found[2]
+    amounts = [None if value is None else int(value) for value in (total, used, free)]
+    return amounts[0], amounts[1], amounts[2]
 
 
 def utilization_percent(values: Mapping[str, float], *, is_instance: bool) -> float | None:
     """The driver's figure, else how long the engines were active, which instances have too."""
-    found = values.get("DCGM_FI_DEV_GPU_UTIL")
-    if found is not None and not is_instance:
-        return found
+    percent = values.get("DCGM_FI_DEV_GPU_UTIL")
+    if percent is not None and not is_instance:
+        return percent
     active = values.get("DCGM_FI_PROF_GR_ENGINE_ACTIVE")
     return None if active is None else min(100.0, round(active * 100, 2))

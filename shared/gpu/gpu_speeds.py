@@ -42,6 +42,8 @@ SPEEDS: Final = (
 
 
 def speed_of(name: str) -> GpuSpeed | None:
-    """By the longest part that the name has; None if it has none."""
-    found = [each for each in SPEEDS if matches_model(name, [each.model])]
-    return max(found, key=lambda each: len(each.model), default=None)
+    """Return the speed of the longest model name that is part of this name; None if there is
+    none.
+    """
+    speeds = [speed for speed in SPEEDS if matches_model(name, [speed.model])]
+    return max(speeds, key=lambda speed: len(speed.model), default=None)

@@ -101,13 +101,13 @@ def parameters_named(model: str) -> float | None:
     its experts share their attention.
     """
     name = model_name(model).lower()
-    found = [
+    sizes = [
         float(match["number"].replace("_", "."))
         * _UNITS[match["unit"]]
         * int(match["experts"] or 1)
         for match in _COUNT.finditer(name)
     ]
-    return max(found, default=None) or None
+    return max(sizes, default=None) or None
 
 
 def bytes_named(text: str) -> float | None:
@@ -116,8 +116,8 @@ def bytes_named(text: str) -> float | None:
     for part, size in _BYTES:
         if part in name:
             return size
-    found = _GGUF.search(text.lower())
-    return (int(found[1]) + 1) / 8 if found else None
+    match = _GGUF.search(text.lower())
+    return (int(match[1]) + 1) / 8 if match else None
 
 
 def values_cached(parameters: float) -> float:

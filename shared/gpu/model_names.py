@@ -10,7 +10,7 @@ _SEPARATORS: Final = re.compile(r"[\s_-]+")
 
 
 def matches_model(name: str, models: Sequence[str]) -> bool:
-    """Whether a device's name contains one of the models; case and separators do not matter."""
+    """True if a device's name contains one of the models; case and separators do not matter."""
     flat = _flat(name)
     return not models or any(_flat(model) in flat for model in models)
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from schemas.executor.model_shape import ModelShape
 
-_LARGEST_WEIGHTS: Final = 10**14
+_MAX_WEIGHTS: Final = 10**14
 
 
 class _Config(Struct, frozen=True):
@@ -32,21 +32,23 @@ class _Config(Struct, frozen=True):
 
 
 def shape_of_model(config: bytes) -> ModelShape | None:
-    """None if it is incomplete. Grouped-query attention and a gated MLP, as of Llama and Qwen."""
+    """Return the shape from a model's config.json, with grouped-query attention and a gated MLP, as
+    in Llama and Qwen; None if it is incomplete.
+    """
     try:
         read = msgspec.json.decode(config, type=_Config)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if read.text_config is not None:
         read = read.text_config
-    known = (
+    shape = (
         read.hidden_size,
         read.num_hidden_layers,
         read.num_attention_heads,
         read.intermediate_size,
         read.vocab_size,
     )
-    if min(known) <= 0:
+    if min(shape) <= 0:
         return None
     head = read.head_dim or read.hidden_size // read.num_attention_heads
     keys = head * (read.num_key_value_heads or read.num_attention_heads)
@@ -57,7 +59,7 @@ def shape_of_model(config: bytes) -> ModelShape | None:
     embedding = read.vocab_size * read.hidden_size
     around = embedding * (1 if read.tie_word_embeddings else 2)
     weights = around + read.num_hidden_layers * (attention + experts * expert)
-    if not 0 < weights < _LARGEST_WEIGHTS or keys <= 0 or used < 1:
+    if not 0 < weights < _MAX_WEIGHTS or keys <= 0 or used < 1:
         return None
     return ModelShape(
         weights=weights,

@@ -16,11 +16,11 @@ def selection_lines(required_gpus: int, selection: NodeSelection) -> Iterator[st
         yield f"No node selected, left to Kubernetes: {selection.message}"
     else:
         yield f"Selected node '{selection.node_id}' for deployment:"
-        if (chosen := selection.summary) is not None:
-            yield f"  - Allocatable GPUs: {chosen.allocatable_gpus}/{chosen.total_gpus}"
-            yield f"  - Idle GPUs: {chosen.idle_gpu_count}"
-            yield f"  - Avg Utilization: {_percent(chosen.avg_utilization_percent)}"
-            yield f"  - Avg Memory Usage: {_percent(chosen.avg_memory_usage_percent)}"
+        if (summary := selection.summary) is not None:
+            yield f"  - Allocatable GPUs: {summary.allocatable_gpus}/{summary.total_gpus}"
+            yield f"  - Idle GPUs: {summary.idle_gpu_count}"
+            yield f"  - Avg Utilization: {_percent(summary.avg_utilization_percent)}"
+            yield f"  - Avg Memory Usage: {_percent(summary.avg_memory_usage_percent)}"
         yield f"✓ Selected node: {selection.node_id}"
     yield "=" * len(TITLE)
 

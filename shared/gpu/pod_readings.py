@@ -21,12 +21,12 @@ def pod_readings(gpu: GpuReading) -> tuple[PodReading, ...] | None:
     if gpu.pods is None:
         return None
     is_shared = len({(pod.namespace, pod.pod) for pod in gpu.pods}) > 1
-    whole = PodUse("", gpu.memory_used_mb, gpu.utilization_percent)
+    total_use = PodUse("", gpu.memory_used_mb, gpu.utilization_percent)
     own_uses = {use.uid: use for use in gpu.pod_uses or () if _tells(use)}
     return tuple(
-        PodReading(pod, own_uses.get(pod.uid, whole), pod.uid in own_uses)
+        PodReading(pod, own_uses.get(pod.uid, total_use), pod.uid in own_uses)
         if is_shared
-        else PodReading(pod, whole, is_own=True)
+        else PodReading(pod, total_use, is_own=True)
         for pod in gpu.pods
     )
 

@@ -19,6 +19,8 @@ def parse_prices(text: str) -> dict[str, float]:
 
 
 def price_of(model: str, prices: Mapping[str, float]) -> float | None:
-    """By the longest part that the model's name has; None if it has none."""
-    found = [part for part in prices if matches_model(model, [part])]
-    return prices[max(found, key=len)] if found else None
+    """Return the price of the longest name that is part of the model's name; None if there is
+    none.
+    """
+    parts = [part for part in prices if matches_model(model, [part])]
+    return prices[max(parts, key=len)] if parts else None

@@ -19,14 +19,14 @@ SHARES_PER_GPU_LABEL: Final = "gpusteward.io/shares-per-gpu"  # one for all, or 
 SHARE_QUANTUM_LABEL: Final = "gpusteward.io/share-quantum"  # in the file's shares
 FORMAT_LABEL: Final = "gpusteward.io/format."  # and the kind of slot: SlotFormat as JSON
 SHARES: Final = "shares"
-MOST_DIGITS: Final = 9
+MAX_DIGITS: Final = 9
 
 
 class NumberFormat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`round_length` digits after the point; `binary` counts in 1024s, which no share does."""
 
     binary: bool = False
-    round_length: Annotated[int, Meta(ge=0, le=MOST_DIGITS)] = 2
+    round_length: Annotated[int, Meta(ge=0, le=MAX_DIGITS)] = 2
 
 
 class SlotFormat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -42,8 +42,8 @@ class SlotFormat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, 
 def format_labels(formats: Mapping[str, SlotFormat]) -> dict[str, str]:
     """Return the labels that tell these formats, which `format_of` reads."""
     return {
-        f"{FORMAT_LABEL}{kind}": msgspec.json.encode(each).decode()
-        for kind, each in formats.items()
+        f"{FORMAT_LABEL}{kind}": msgspec.json.encode(slot_format).decode()
+        for kind, slot_format in formats.items()
     }
 
 
@@ -70,6 +70,6 @@ def shares_per_gpu(labels: Mapping[str, str], index: int) -> float:
 
 def amount_text(gpus: float, labels: Mapping[str, str], index: int) -> tuple[str, str]:
     """Return an amount of a GPU in its node's shares, and their unit ("" where it has none)."""
-    shown = format_of(labels, SHARES) or SlotFormat()
+    slot_format = format_of(labels, SHARES) or SlotFormat()
     amount = gpus * shares_per_gpu(labels, index)
-    return f"{amount:.{shown.number_format.round_length}f}", shown.display_unit
+    return f"{amount:.{slot_format.number_format.round_length}f}", slot_format.display_unit

@@ -10,7 +10,7 @@ from typing import Any, Final
 from schemas.errors import ErrorCode
 from shared.errors import RefusedError
 
-LARGEST_DEGREE: Final = 4096
+MAX_DEGREE: Final = 4096
 
 # Every spelling by which people name a degree of parallelism, hyphens for underscores.
 SPELLINGS: Final[Mapping[str, frozenset[str]]] = {
@@ -24,29 +24,27 @@ MEMORY_BY_SIZE_MB: Final = (((70, 65), 20_000), ((13, 7), 12_000))
 BASE_MEMORY_MB: Final = 8_000
 
 _BILLIONS: Final = re.compile(r"(?<![\d.])(\d{1,4})b(?![a-z])")
-_WHOLE: Final = re.compile(
-    r"\d{1,4}"
-)  # more digits are beyond LARGEST_DEGREE, or what Python reads
+_WHOLE: Final = re.compile(r"\d{1,4}")  # more digits are beyond MAX_DEGREE, or what Python reads
 
 
-def hyphenated(name: str) -> str:
+def hyphenate(name: str) -> str:
     """A parameter's name as flags spell it."""
     return name.lower().lstrip("-").replace("_", "-")
 
 
 def degree_named(name: str) -> str | None:
     """The degree of parallelism (`tp`, `pp`, ...) that a parameter's name means."""
-    spelled = hyphenated(name)
-    return next((kind for kind, known in SPELLINGS.items() if spelled in known), None)
+    spelled = hyphenate(name)
+    return next((kind for kind, forms in SPELLINGS.items() if spelled in forms), None)
 
 
 def degree(value: Any, path: str) -> int:
     """A degree of parallelism. Raises RefusedError if it is no whole number within bounds."""
     number = int(value) if isinstance(value, str) and _WHOLE.fullmatch(value) else value
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 < number <= LARGEST_DEGREE:
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 < number <= MAX_DEGREE:
         raise RefusedError(
             ErrorCode.BAD_REQUEST,
-            f"expected a whole number from 1 to {LARGEST_DEGREE}, got {value!r}",
+            f"expected a whole number from 1 to {MAX_DEGREE}, got {value!r}",
             path=path,
         )
     return number

@@ -33,14 +33,14 @@ class Tally:
 
     @property
     def spread(self) -> Spread:
-        """All None if nothing was known."""
+        """The spread; all fields None if no value was known."""
         if not self.count:
             return Spread()
         return Spread(min=self.smallest, max=self.largest, mean=self._mean)
 
     @property
     def sampled(self) -> SampledSpread:
-        """With the number of known values."""
+        """The spread with the number of known values."""
         if not self.count:
             return SampledSpread()
         return SampledSpread(
@@ -82,7 +82,7 @@ class GpuTally:
         self.power_limit.add(power_limit_w)
 
     def stats(self, name: str, uuid: str) -> GpuStats:
-        """What was counted so far."""
+        """Return the statistics of everything counted so far."""
         return GpuStats(
             name=name,
             uuid=uuid,
@@ -104,6 +104,6 @@ def memory_usage_percent(used_mb: float | None, total_mb: float | None) -> float
 
 def peak_memory_mb(run: GpuMonitoring) -> int | None:
     """The most memory that one of its GPUs had in use; None if too little is known of them."""
-    known = [each.memory_used_mb.max for each in run.gpu_stats.values()]
-    peaks = [peak for peak in known if peak is not None]
-    return round(max(peaks)) if run.trusted and len(peaks) == len(known) > 0 else None
+    peaks_mb = [stats.memory_used_mb.max for stats in run.gpu_stats.values()]
+    peaks = [peak for peak in peaks_mb if peak is not None]
+    return round(max(peaks)) if run.trusted and len(peaks) == len(peaks_mb) > 0 else None

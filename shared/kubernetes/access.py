@@ -11,7 +11,7 @@ from shared.kubernetes.errors import KubernetesError
 if TYPE_CHECKING:
     from kubernetes.aio.client import Configuration
 
-_SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 # What the package raises where a kubeconfig has other things than it expects.
 _ODD_CONFIGURATION: Final = (ValueError, TypeError, AttributeError, KeyError)
 
@@ -68,8 +68,8 @@ class ClusterAccess(Struct, frozen=True, kw_only=True):
             return None
         name, context = self._chosen(files)
         if not context:
-            known = f"`kubectl --kubeconfig {files} config get-contexts` shows them"
-            raise NoCluster(f"{files} has no context {name}; {known}")
+            hint = f"`kubectl --kubeconfig {files} config get-contexts` shows them"
+            raise NoCluster(f"{files} has no context {name}; {hint}")
         return name
 
     def _chosen(self, files: str) -> tuple[str | None, dict[str, Any]]:
@@ -80,32 +80,37 @@ class ClusterAccess(Struct, frozen=True, kw_only=True):
         contexts: list[Any] = []
         for file in files.split(":"):
             try:
-                given = yaml.safe_load(Path(file).expanduser().read_text()) or {}
+                document = yaml.safe_load(Path(file).expanduser().read_text()) or {}
             except (OSError, ValueError, yaml.YAMLError):
                 continue
-            if not isinstance(given, dict):
+            if not isinstance(document, dict):
                 continue
-            current = current or given.get("current-context")
-            contexts += given.get("contexts") or []
-        known = [each for each in contexts if isinstance(each, dict)]
-        found: Any = next(
-            (each.get("context") for each in known if each.get("name") == current), {}
+            current = current or document.get("current-context")
+            contexts += document.get("contexts") or []
+        named_contexts = [context for context in contexts if isinstance(context, dict)]
+        context: Any = next(
+            (
+                context_item.get("context")
+                for context_item in named_contexts
+                if context_item.get("name") == current
+            ),
+            {},
         )
-        return current, found if isinstance(found, dict) else {}
+        return current, context if isinstance(context, dict) else {}
 
 
-def kubeconfig_files(given: str | None) -> str | None:
+def kubeconfig_files(requested: str | None) -> str | None:
     """The kubeconfig's path, or several joined by `:`; None inside a cluster without any.
 
     Raises NoCluster where nothing leads to a cluster.
     """
-    if named := given or os.environ.get("KUBECONFIG"):
-        if not any(Path(each).expanduser().exists() for each in named.split(":") if each):
-            raise NoCluster(f"there is no kubeconfig at {named}")
-        return named
+    if paths := requested or os.environ.get("KUBECONFIG"):
+        if not any(Path(path).expanduser().exists() for path in paths.split(":") if path):
+            raise NoCluster(f"there is no kubeconfig at {paths}")
+        return paths
     if (default := Path.home() / ".kube" / "config").exists():
         return str(default)
-    if os.environ.get("KUBERNETES_SERVICE_HOST") and (_SERVICE_ACCOUNT / "token").exists():
+    if os.environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").exists():
         return None
     raise NoCluster(
         "no kubeconfig: name one by GPUSTEWARD_KUBECONFIG or KUBECONFIG, "

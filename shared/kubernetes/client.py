@@ -78,7 +78,7 @@ class KubernetesClient:
         subresource: str = "",
     ) -> T:
         path = resource.path(namespace, name, subresource=subresource)
-        return decoded(await self.call("GET", path), type_)
+        return decode(await self.call("GET", path), type_)
 
     async def create(
         self, resource: Resource, body: Mapping[str, Any], *, namespace: str | None = None
@@ -100,9 +100,9 @@ class KubernetesClient:
         the metadata it is also one if the object has changed since.
         """
         metadata = body["metadata"]
-        given = {"fieldManager": field_manager, "force": str(force).lower(), **(params or {})}
+        query = {"fieldManager": field_manager, "force": str(force).lower(), **(params or {})}
         path = resource.path(metadata.get("namespace"), metadata["name"])
-        return await self.call("PATCH", path, params=given, body=body, content_type=APPLY)
+        return await self.call("PATCH", path, params=query, body=body, content_type=APPLY)
 
     async def delete(
         self,
@@ -128,7 +128,7 @@ class KubernetesClient:
         class Version(Struct):
             gitVersion: str  # noqa: N815  # the API's name
 
-        return decoded(await self.call("GET", "/version"), Version).gitVersion
+        return decode(await self.call("GET", "/version"), Version).gitVersion
 
     async def may(
         self,
@@ -139,7 +139,7 @@ class KubernetesClient:
         subresource: str = "",
         name: str = "",
     ) -> AccessReview:
-        """Whether we may. What the cluster's admission thinks is not asked."""
+        """Return whether RBAC allows a request. Admission of the cluster is not asked."""
         group = resource.api_version.rpartition("/")[0]
         attributes = {"verb": verb, "group": group, "resource": resource.plural}
         if namespace is not None:
@@ -207,7 +207,7 @@ class KubernetesClient:
         """A connection of frames, as exec has; its user sets the deadlines."""
         import aiohttp
 
-        api = await self._connected()
+        api = await self._connect()
         # The package makes its session with the first call of its own only.
         session = api.rest_client.pool_manager or api.rest_client._create_pool_manager()  # noqa: SLF001  # it has no other way
         api.rest_client.pool_manager = session
@@ -249,11 +249,11 @@ class KubernetesClient:
             sock_read=silence_seconds,
         )
         query = f"?{urlencode(params)}" if params else ""
-        api = await self._connected()
+        api = await self._connect()
         answer = await self._send(api, method, f"{path}{query}", body, content_type, timeout)
         if answer.status == _UNAUTHORIZED and await self._log_in_again(api):
             answer.release()
-            api = await self._connected()
+            api = await self._connect()
             answer = await self._send(api, method, f"{path}{query}", body, content_type, timeout)
         async with answer:
             if answer.status >= _BAD_REQUEST:
@@ -282,7 +282,7 @@ class KubernetesClient:
         answer: aiohttp.ClientResponse = response.response
         return answer
 
-    async def _connected(self) -> "ApiClient":
+    async def _connect(self) -> "ApiClient":
         if self._api is None:
             async with self._logging_in:
                 if self._api is None:
@@ -300,7 +300,9 @@ class KubernetesClient:
         self._api = ApiClient(configuration)
 
     async def _log_in_again(self, refused: "ApiClient") -> bool:
-        """Whether there is another login than the refused one: tokens of plugins and files end."""
+        """Return True if there is another login than the refused one: tokens of plugins and files
+        expire.
+        """
         async with self._logging_in:
             if self._api is not refused:
                 return True
@@ -320,7 +322,7 @@ async def _headers(api: "ApiClient") -> dict[str, str]:
     return headers
 
 
-def decoded(body: bytes, type_: type[T]) -> T:
+def decode(body: bytes, type_: type[T]) -> T:
     """Raises KubernetesError for what is not of this form."""
     try:
         return msgspec.json.decode(body, type=type_)

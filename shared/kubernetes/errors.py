@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from shared.errors import StewardError, UnavailableError, shortened
+from shared.errors import StewardError, UnavailableError, shorten
 
 NOT_FOUND: Final = 404
 FORBIDDEN: Final = 403
@@ -14,14 +14,14 @@ GONE: Final = 410
 UNPROCESSABLE: Final = 422
 TOO_MANY_REQUESTS: Final = 429
 INTERNAL_ERROR: Final = 500
-_LONGEST_TEXT: Final = 500
+_MAX_TEXT: Final = 500
 
 
 class KubernetesError(StewardError):
     """The API refused. `reason` is Kubernetes' own word, such as NotFound, Forbidden, Expired."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
-        self.code, self.reason, self.message = code, reason, shortened(message)
+        self.code, self.reason, self.message = code, reason, shorten(message)
         super().__init__(f"{reason}: {self.message}" if reason else self.message)
 
 
@@ -42,7 +42,7 @@ def error_of(code: int, body: bytes) -> KubernetesError:
     try:
         status = msgspec.json.decode(body, type=Status)
     except msgspec.DecodeError:  # by something that stands before the API, or for it
-        status = Status(message=body.decode(errors="replace").strip()[:_LONGEST_TEXT])
+        status = Status(message=body.decode(errors="replace").strip()[:_MAX_TEXT])
     return error_of_status(status, code)
 
 

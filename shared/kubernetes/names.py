@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-LONGEST_LABEL: Final = 63
+MAX_LABEL: Final = 63
 _VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?")
 _KEY: Final = re.compile(r"([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _DIGITS: Final = 8  # of the digest that makes two shortened names differ
@@ -16,16 +16,16 @@ _DIGITS: Final = 8  # of the digest that makes two shortened names differ
 
 def label_value(text: str) -> str:
     """The text as a label's value: itself where it is one, otherwise shortened with a digest."""
-    if len(text) <= LONGEST_LABEL and _VALUE.fullmatch(text):
+    if len(text) <= MAX_LABEL and _VALUE.fullmatch(text):
         return text
-    replaced = re.sub(r"[^A-Za-z0-9_.-]", "-", text)[: LONGEST_LABEL - _DIGITS - 1].strip("-_.")
+    replaced = re.sub(r"[^A-Za-z0-9_.-]", "-", text)[: MAX_LABEL - _DIGITS - 1].strip("-_.")
     return f"{replaced}-{_digest(text)}".lstrip("-")
 
 
 def label_selector(labels: Mapping[str, str]) -> str:
     """Selects objects with exactly these labels. Raises ValueError for what is no label."""
     for key, value in labels.items():
-        if not _KEY.fullmatch(key) or not _VALUE.fullmatch(value) or len(value) > LONGEST_LABEL:
+        if not _KEY.fullmatch(key) or not _VALUE.fullmatch(value) or len(value) > MAX_LABEL:
             raise ValueError(f"expected a label, got {key!r}={value!r}")
     return ",".join(f"{key}={value}" for key, value in labels.items())
 
@@ -40,7 +40,7 @@ class Resource(Struct, frozen=True):
     def path(
         self, namespace: str | None = None, name: str | None = None, *, subresource: str = ""
     ) -> str:
-        """Of one object, or of all, in a namespace or in the cluster.
+        """Return the path of one object, or of all, in a namespace or in the cluster.
 
         Raises ValueError for a name that could lead elsewhere.
         """

@@ -11,4 +11,3 @@ CLUSTER_RUNTIMES: Final = Resource(OME_VERSION, "clusterservingruntimes", is_nam
 BASE_MODELS: Final = Resource(OME_VERSION, "basemodels")
 CLUSTER_MODELS: Final = Resource(OME_VERSION, "clusterbasemodels", is_namespaced=False)
 ENGINE_CONTAINER: Final = "ome-container"  # by this name OME knows the engine's
-HOSTNAME_LABEL: Final = "kubernetes.io/hostname"

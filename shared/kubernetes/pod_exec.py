@@ -8,17 +8,16 @@ from msgspec import Struct
 
 from shared.kubernetes.client import KubernetesClient
 from shared.kubernetes.errors import KubernetesUnavailable
-from shared.kubernetes.names import Resource
+from shared.kubernetes.kinds import PODS
 from shared.waiting import within
 
 if TYPE_CHECKING:
     import aiohttp
 
-_PODS: Final = Resource("v1", "pods")
 _PROTOCOL: Final = "v4.channel.k8s.io"
 _STDOUT, _STDERR, _STATUS = 1, 2, 3  # the first byte of every frame
 _EXIT_CODE: Final = "ExitCode"
-LARGEST_FRAME_BYTES: Final = 1 << 20
+MAX_FRAME_BYTES: Final = 1 << 20
 
 
 class PodExec(Struct, frozen=True):
@@ -55,28 +54,28 @@ async def run_in_pod(
     timeout_seconds: float,
     largest_bytes: int,
 ) -> PodExec:
-    """Its end and what it wrote, of each stream no more than `largest_bytes`.
+    """Run a command in a container; return its exit and at most `largest_bytes` of each stream.
 
-    Raises KubernetesError, KubernetesUnavailable also where it takes too long.
+    Raises KubernetesError, and KubernetesUnavailable also where it takes too long.
     """
     params = [("container", container), ("stdout", "true"), ("stderr", "true")]
-    params += [("command", each) for each in argv]
-    path = _PODS.path(namespace, pod, subresource="exec")
+    params += [("command", argument) for argument in argv]
+    path = PODS.path(namespace, pod, subresource="exec")
     try:
         async with (
             within(timeout_seconds),
             client.websocket(
-                path, params=params, protocol=_PROTOCOL, largest_bytes=LARGEST_FRAME_BYTES
+                path, params=params, protocol=_PROTOCOL, largest_bytes=MAX_FRAME_BYTES
             ) as connection,
         ):
-            return await _collected(connection, largest_bytes)
+            return await _collect(connection, largest_bytes)
     except TimeoutError as error:
         raise KubernetesUnavailable(
             0, "Timeout", f"{argv[0]} in {namespace}/{pod} took more than {timeout_seconds:g} s"
         ) from error
 
 
-async def _collected(connection: "aiohttp.ClientWebSocketResponse", largest_bytes: int) -> PodExec:
+async def _collect(connection: "aiohttp.ClientWebSocketResponse", largest_bytes: int) -> PodExec:
     written = {_STDOUT: bytearray(), _STDERR: bytearray(), _STATUS: bytearray()}
     async for frame in connection:
         data: Any = frame.data

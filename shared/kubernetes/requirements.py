@@ -30,7 +30,7 @@ class Right(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """As RBAC names it: `pods/log`, `deployments.apps`."""
+        """The resource as RBAC names it: `pods/log`, `deployments.apps`."""
         group = self.resource.api_version.rpartition("/")[0]
         plural = f"{self.resource.plural}.{group}" if group else self.resource.plural
         return f"{plural}/{self.subresource}" if self.subresource else plural
@@ -142,29 +142,29 @@ OUR_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def version_of(text: str) -> tuple[int, int] | None:
-    """Of Kubernetes, major and minor; None: it cannot be read."""
-    found = _VERSION.match(text)
-    return (int(found[1]), int(found[2])) if found is not None else None
+    """Return the major and minor version of Kubernetes; None if unreadable."""
+    match = _VERSION.match(text)
+    return (int(match[1]), int(match[2])) if match is not None else None
 
 
 def is_too_old(version: str) -> bool:
-    """Of Kubernetes; one that cannot be read is not."""
+    """True if this Kubernetes is too old; False for an unreadable version."""
     return (version_of(version) or OLDEST) < OLDEST
 
 
 def unknown_fields(definition: bytes, fields: Iterable[str]) -> tuple[str, ...]:
-    """Those that the served version of a CustomResourceDefinition does not have."""
+    """Return the fields that the served version of a CustomResourceDefinition lacks."""
     spec = msgspec.json.decode(definition)["spec"]
-    wanted = OME_VERSION.rpartition("/")[2]
+    version = OME_VERSION.rpartition("/")[2]
     schema = next(
         (
-            (each.get("schema") or {}).get("openAPIV3Schema") or {}
-            for each in spec["versions"]
-            if each["name"] == wanted and each.get("served")
+            (version_spec.get("schema") or {}).get("openAPIV3Schema") or {}
+            for version_spec in spec["versions"]
+            if version_spec["name"] == version and version_spec.get("served")
         ),
         {},
     )
-    return tuple(each for each in fields if not _knows(schema, each.split(".")))
+    return tuple(field for field in fields if not _knows(schema, field.split(".")))
 
 
 def _knows(schema: Mapping[str, Any], path: list[str]) -> bool:

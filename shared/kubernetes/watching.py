@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from shared.errors import UnavailableError
-from shared.kubernetes.client import KubernetesClient, decoded
+from shared.kubernetes.client import KubernetesClient, decode
 from shared.kubernetes.errors import (
     GONE,
     KubernetesError,
@@ -32,7 +32,7 @@ REFUSED_RETRY_SECONDS: Final = 10.0  # a permission or a kind of object may be a
 class KubernetesObject(Protocol):
     @property
     def metadata(self) -> Any:
-        """With `name` and `resource_version`."""
+        """The metadata, with `name` and `resource_version`."""
 
 
 T = TypeVar("T", bound=KubernetesObject)
@@ -91,7 +91,7 @@ class _Bookmark(Struct):
 async def list_objects(
     client: KubernetesClient, resource: Resource, type_: type[T], **where: str | None
 ) -> tuple[tuple[T, ...], str]:
-    """All objects and the version of the list. `where`: namespace, labels, fields."""
+    """List all objects, with the version of the list. `where`: namespace, labels, fields."""
     path, selectors = _place(resource, **where)
     while True:
         try:
@@ -104,10 +104,10 @@ async def list_objects(
 async def watch(
     client: KubernetesClient, resource: Resource, type_: type[T], **where: str | None
 ) -> AsyncGenerator[Watched[T], None]:
-    """Without end. `where`: namespace, labels, fields, the last two as selectors.
+    """Yield changes without end. `where`: namespace, labels, fields, the last two as selectors.
 
-    `type_` is a Struct with the object's `metadata`. After a refusal (`Interrupted`) it is tried
-    again in 10 s, and soon after a lost connection.
+    `type_` is a Struct with the object's `metadata`. After a refusal (`Interrupted`) it tries again
+    in 10 s, and soon after a lost connection.
     """
     path, selectors = _place(resource, **where)
     version: str | None = None
@@ -158,7 +158,7 @@ async def _list(
     form: Any = _Page[type_]  # type: ignore[valid-type]  # as a value
     while True:
         body = await client.call("GET", path, params=params, timeout_seconds=LIST_SECONDS)
-        page: _Page[T] = decoded(body, form)
+        page: _Page[T] = decode(body, form)
         objects += page.items or ()
         if not page.metadata.continue_:
             return tuple(objects), page.metadata.resource_version
@@ -180,23 +180,23 @@ async def _changes(
     }
     async with client.stream(path, params=params, silence_seconds=SILENCE_SECONDS) as pieces:
         yield Resumed()
-        rest = b""
+        partial_line = b""
         async for piece in pieces:
-            *lines, rest = (rest + piece).split(b"\n")
+            *lines, partial_line = (partial_line + piece).split(b"\n")
             for line in lines:
                 if line:
                     yield _read(line, type_)
 
 
 def _read(line: bytes, type_: type[T]) -> Changed[T] | Removed[T] | str:
-    event = decoded(line, _Event)
+    event = decode(line, _Event)
     match event.type:
         case "ADDED" | "MODIFIED":
-            return Changed(decoded(bytes(event.object), type_))
+            return Changed(decode(bytes(event.object), type_))
         case "DELETED":
-            return Removed(decoded(bytes(event.object), type_))
+            return Removed(decode(bytes(event.object), type_))
         case "BOOKMARK":
-            return decoded(bytes(event.object), _Bookmark).metadata.resource_version
+            return decode(bytes(event.object), _Bookmark).metadata.resource_version
         case "ERROR":
-            raise error_of_status(decoded(bytes(event.object), Status))
+            raise error_of_status(decode(bytes(event.object), Status))
     raise KubernetesUnavailable(0, "Unreadable", f"an event of type {event.type!r}")

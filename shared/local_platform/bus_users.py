@@ -51,7 +51,7 @@ class BusUsers:
         return msgspec.json.decode(self.path_of(name).read_bytes(), type=Credentials)
 
     def create(self, names: Iterable[str]) -> None:
-        """Those that are missing, with the services and the admin of this machine."""
+        """Create the missing users, with the services and the admin of this machine."""
         with self._changing():
             for name in (*SERVICES, LOCAL_ADMIN, *names):
                 if not self.path_of(name).exists():
@@ -77,8 +77,8 @@ class BusUsers:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
             names = [path.stem for path in self.directory.glob("*.json")]
-            known = {name: self.read(name).password for name in names}
-            write_if_changed(self.configuration_path, authorization(known).encode())
+            password_by_name = {name: self.read(name).password for name in names}
+            write_if_changed(self.configuration_path, authorization(password_by_name).encode())
             give_to_owner_above(self.configuration_path)
         finally:
             os.close(lock)

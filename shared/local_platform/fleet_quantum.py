@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from schemas.gpus.gpu_request import WHOLE
+
 QUANTUM_VARIABLE: Final = "GPUSTEWARD_SCHEDULER_SHARE_QUANTUM"
-_HUNDREDTHS: Final = 100
 
 
 def quantum_environment(fleet: Path | None, environment: Mapping[str, str]) -> dict[str, str]:
@@ -18,13 +19,13 @@ def quantum_environment(fleet: Path | None, environment: Mapping[str, str]) -> d
     if fleet is None or QUANTUM_VARIABLE in environment:
         return {}
     try:
-        told = tomllib.loads(fleet.read_text())
+        fleet_document = tomllib.loads(fleet.read_text())
     except (OSError, ValueError):
         return {}
-    quantum = told.get("quantum_size")
-    if not isinstance(quantum, int | float) or {"unit_mem", "unit_proc"} & told.keys():
+    quantum = fleet_document.get("quantum_size")
+    if not isinstance(quantum, int | float) or {"unit_mem", "unit_proc"} & fleet_document.keys():
         return {}
-    hundredths = round(quantum * _HUNDREDTHS)
-    if hundredths < 1 or _HUNDREDTHS % hundredths or hundredths / _HUNDREDTHS != quantum:
+    hundredths = round(quantum * WHOLE)
+    if hundredths < 1 or WHOLE % hundredths or hundredths / WHOLE != quantum:
         return {}
     return {QUANTUM_VARIABLE: f"{quantum:g}"}

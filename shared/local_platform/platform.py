@@ -7,24 +7,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from schemas.base import node_speaker
+from shared.errors import StewardError
+from shared.host_header import LOOPBACK_OF_WILDCARD, is_loopback
 from shared.ids import host_node_id
-from shared.lifecycle import DataDirectoryLock
+from shared.lifecycle import DataDirectoryLock, forget_ready, notify_ready
 from shared.local_platform.bus_users import LOCAL_ADMIN, BusUsers
 from shared.local_platform.embedded import EmbeddedNats, EmbeddedPostgres
 from shared.local_platform.fleet_quantum import quantum_environment
 from shared.local_platform.settings_check import settings_errors
 from shared.local_platform.supervisor.service import Child, ChildSpec
 from shared.local_platform.supervisor.supervisor import ChildState, Supervisor, marks_of
-from shared.local_platform.tokens import TOKENS_FILE_VARIABLE, is_loopback
+from shared.local_platform.tokens import TOKENS_FILE_VARIABLE
+from shared.nats_addresses import are_on_loopback
 from shared.paths import DATA_DIR_VARIABLE, DEFAULT_HTTP_PORT, DataDirectory, Endpoint, python_path
 from shared.settings import SettingsError
 
 SERVICES: Final = ("scheduler", "telemetry", "results", "orchestrator", "executor", "gateway")
 AGENT_SERVICES: Final = ("telemetry", "executor")
 POSTGRES_SERVICES: Final = frozenset({"scheduler", "results", "orchestrator", "gateway"})
+NATS_VARIABLE: Final = "GPUSTEWARD_NATS_URL"
 POSTGRES_VARIABLE: Final = "GPUSTEWARD_POSTGRES_DSN"
 ADMIT_NODES_VARIABLE: Final = "GPUSTEWARD_SCHEDULER_ADMIT_NODES"
 # Longer than any service's own limit for what it does while stopping; the executor ends engines.
@@ -33,6 +36,16 @@ STOP_TIMEOUT_SECONDS: Final[Mapping[str, float]] = {"executor": 30.0}
 CLUSTER_SERVICES: Final[Mapping[str, str]] = {"cluster": "cluster", "cluster-executor": "executor"}
 
 Stage = list[Child | ChildSpec]
+
+
+class RestoreUnfinished(StewardError):
+    """A restore into the data directory was cut off."""
+
+    def __init__(self, directory: DataDirectory) -> None:
+        super().__init__(
+            f"a restore into {directory.root} was cut off: repeat `gpusteward backup restore`, "
+            f"which begins anew"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +63,12 @@ class ClusterOptions:
 class PlatformOptions:
     """The options of `gpusteward up` and `gpusteward agent`.
 
-    `nats_url` and `postgres_dsn` name servers that exist; None runs an embedded one.
+    `nats_url` and `postgres_dsn` name servers that exist, the former also all of a cluster with
+    commas between them; None runs an embedded one.
     `nats_credentials_path` is a user's file for all, or a directory with one for each.
     `simulate` has telemetry make up a fleet, `fleet` being the file that describes it. With a
     `tokens_file` the API requires tokens. With a `cluster` its adapter and executor run as well.
+    With a `standby` a second process of each platform service runs, at the same address.
     """
 
     data_dir: Path
@@ -70,13 +85,14 @@ class PlatformOptions:
     simulate: bool = False
     services: Sequence[str] = SERVICES
     cluster: ClusterOptions | None = None
+    standby: bool = False
 
     @property
     def is_bus_local(self) -> bool:
-        """Whether only agents of this machine reach the bus."""
+        """True if only agents of this machine reach the bus."""
         if self.nats_url is None:
             return is_loopback(self.nats_host)
-        return is_loopback(urlsplit(self.nats_url).hostname or "")
+        return are_on_loopback(self.nats_url)
 
 
 class Platform:
@@ -124,24 +140,33 @@ class Platform:
         services: Stage = [
             self._service(name) for name in SERVICES if name in self.options.services
         ]
-        if "scheduler" in self.options.services:
-            # Leases have to be renewed while the first one hangs or starts again.
-            services.append(replace(self._service("scheduler"), name="scheduler-2"))
+        services += [
+            replace(self._service(name), name=f"{name}-2")
+            for name in self._doubled
+            if name in self.options.services
+        ]
         if self.options.cluster is not None:
             services += self._cluster_services(self.options.cluster)
         return [stage for stage in (servers, services) if stage]
 
     @property
+    def _doubled(self) -> Sequence[str]:
+        """Services that run twice: leases have to be renewed while a scheduler hangs or starts."""
+        if not self.options.standby:
+            return ("scheduler",)
+        return [name for name in SERVICES if name in POSTGRES_SERVICES]
+
+    @property
     def api_url(self) -> str | None:
-        """None where no gateway is run."""
+        """The gateway's address; None where no gateway is run."""
         if "gateway" not in self.options.services:
             return None
         host = self.options.http_host
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  # only compared
+        host = LOOPBACK_OF_WILDCARD.get(host, host)
         return f"http://{f'[{host}]' if ':' in host else host}:{self.options.http_port}"
 
     def endpoint(self) -> Endpoint:
-        """What clients on this machine read. The servers have to run."""
+        """Return the endpoint file for clients on this machine. The servers must be running."""
         credentials = self._credentials_path(LOCAL_ADMIN)
         return Endpoint(
             pid=os.getpid(),
@@ -152,10 +177,10 @@ class Platform:
         )
 
     def environment(self) -> dict[str, str]:
-        """What every service finds in its environment, beside what we found in ours."""
-        given = {
+        """Return the variables that every service gets, beside those of our own environment."""
+        variables = {
             DATA_DIR_VARIABLE: str(self.directory.root),
-            "GPUSTEWARD_NATS_URL": self._nats_url(),
+            NATS_VARIABLE: self._nats_url(),
             "GPUSTEWARD_NODE_ID": self._node_id,
             "GPUSTEWARD_INSTALLATION_ID": str(self.directory.installation_id()),
         }
@@ -163,13 +188,20 @@ class Platform:
             **os.environ,
             "PYTHONPATH": python_path(),
             "PYTHONUNBUFFERED": "1",
-            **{name: value for name, value in given.items() if value is not None},
+            **{name: value for name, value in variables.items() if value is not None},
         }
 
     def settings_errors(self) -> list[str]:
         """Return what is wrong in the settings of the services, a sentence each."""
-        own = {name: self._own_environment(name) for name in self.options.services}
-        return settings_errors(os.environ, own)
+        addresses = {
+            NATS_VARIABLE: self.options.nats_url,
+            POSTGRES_VARIABLE: self.options.postgres_dsn,
+        }
+        # Of the addresses in our own environment no service gets anything.
+        environ = {name: value for name, value in os.environ.items() if name not in addresses}
+        options_set = {name: value for name, value in addresses.items() if value is not None}
+        environ_by_service = {name: self._own_environment(name) for name in self.options.services}
+        return settings_errors({**environ, **options_set}, environ_by_service)
 
     def _service(self, name: str) -> ChildSpec:
         return ChildSpec(
@@ -180,6 +212,7 @@ class Platform:
                 **self._database_environment(name),
                 **self._login_of(name),
                 **self._own_environment(name),
+                **self._joining_environment(name),
             },
             stop_timeout_seconds=STOP_TIMEOUT_SECONDS.get(name, 10.0),
         )
@@ -188,7 +221,7 @@ class Platform:
         """They speak for the cluster, and its executor has a journal of its own."""
         credentials = self._credentials_path(node_speaker(cluster.cluster_id))
         directory = self.directory.root / "clusters" / cluster.cluster_id
-        own = {
+        flags = {
             DATA_DIR_VARIABLE: str(directory),
             "GPUSTEWARD_NODE_ID": cluster.cluster_id,
             "GPUSTEWARD_EXECUTOR_CLUSTER": "true",
@@ -196,16 +229,21 @@ class Platform:
             "GPUSTEWARD_KUBE_CONTEXT": cluster.context,
             "GPUSTEWARD_NATS_CREDENTIALS": str(credentials) if credentials else None,
         }
-        given = {name: value for name, value in own.items() if value is not None}
-        return [
+        flags_set = {name: value for name, value in flags.items() if value is not None}
+        services: list[ChildSpec] = [
             ChildSpec(
                 name=name,
                 argv=[sys.executable, "-m", f"services.{service}"],
-                env=lambda: {**self.environment(), **given},
+                env=lambda: {**self.environment(), **flags_set},
                 stop_timeout_seconds=STOP_TIMEOUT_SECONDS.get(service, 10.0),
             )
             for name, service in CLUSTER_SERVICES.items()
         ]
+        if self.options.standby:
+            waits = {"GPUSTEWARD_CLUSTER_STANDBY": "true"}
+            environment = lambda: {**self.environment(), **flags_set, **waits}  # noqa: E731
+            services.append(replace(services[0], name="cluster-2", env=environment))
+        return [*services]
 
     def _database_environment(self, name: str) -> dict[str, str]:
         """A service's own login; with a server of the operator's, the one that was given."""
@@ -223,12 +261,13 @@ class Platform:
 
     def _own_environment(self, name: str) -> dict[str, str]:
         if name == "scheduler":
-            return {**self._admitted(), **quantum_environment(self.options.fleet, os.environ)}
+            return {**self._admit(), **quantum_environment(self.options.fleet, os.environ)}
         if name == "gateway":
             tokens = _absolute(self.options.tokens_file)
             return {
                 "GPUSTEWARD_GATEWAY_HOST": self.options.http_host,
                 "GPUSTEWARD_GATEWAY_PORT": str(self.options.http_port),
+                **({"GPUSTEWARD_GATEWAY_SHARES_PORT": "true"} if self.options.standby else {}),
                 **({TOKENS_FILE_VARIABLE: str(tokens)} if tokens is not None else {}),
             }
         if name == "telemetry" and (self.options.simulate or self.options.fleet is not None):
@@ -238,11 +277,22 @@ class Platform:
             return simulated
         return {}
 
-    def _admitted(self) -> dict[str, str]:
+    def _joining_environment(self, name: str) -> dict[str, str]:
+        """Let the gateway give new nodes their credentials. Known once the server has a port."""
+        if name != "gateway" or self.nats is None:
+            return {}
+        host = self.options.nats_host
+        authority = f"[{host}]:{self.nats.port}" if ":" in host else f"{host}:{self.nats.port}"
+        return {
+            "GPUSTEWARD_GATEWAY_NATS_HOME": str(self.directory.nats),
+            "GPUSTEWARD_GATEWAY_NODE_NATS_URL": f"nats://{authority}",
+        }
+
+    def _admit(self) -> dict[str, str]:
         if self.options.is_bus_local:
             return {}
-        own = ",".join(self._node_ids)
-        return {ADMIT_NODES_VARIABLE: os.environ.get(ADMIT_NODES_VARIABLE, own)}
+        node_ids = ",".join(self._node_ids)
+        return {ADMIT_NODES_VARIABLE: os.environ.get(ADMIT_NODES_VARIABLE, node_ids)}
 
     def _nats_url(self) -> str | None:
         return self.nats.url if self.nats is not None else self.options.nats_url
@@ -250,8 +300,8 @@ class Platform:
     def _credentials_path(self, user: str) -> Path | None:
         if self.nats is not None:
             return self.nats.users.path_of(user)
-        given = _absolute(self.options.nats_credentials_path)
-        return BusUsers(given).path_of(user) if given is not None and given.is_dir() else given
+        path = _absolute(self.options.nats_credentials_path)
+        return BusUsers(path).path_of(user) if path is not None and path.is_dir() else path
 
     def _postgres_dsn(self) -> str | None:
         return self.postgres.dsn if self.postgres is not None else self.options.postgres_dsn
@@ -267,20 +317,24 @@ async def run_platform(
     """Run the platform until SIGTERM, SIGINT or a failed first start.
 
     Raises SettingsError before anything is started, DataDirectoryBusy if one runs on this directory
-    already, NotReady or PostgresUnavailable if a part of it does not start.
+    already, NotReady or PostgresUnavailable if a part of it does not start, RestoreUnfinished.
     """
     platform = Platform(options)
     if errors := await asyncio.to_thread(platform.settings_errors):
         raise SettingsError("\n".join(errors))
     directory = platform.directory
     directory.prepare()
+    forget_ready()
     with DataDirectoryLock(directory) as lock:
+        if directory.restoring_path.exists():
+            raise RestoreUnfinished(directory)
 
         def announce() -> None:
             endpoint = platform.endpoint()
             directory.write_endpoint(endpoint)
             if endpoint.api_url is not None:
                 lock.announce(endpoint.api_url)
+            notify_ready()
             if on_started is not None:
                 on_started(endpoint)
 

@@ -16,12 +16,16 @@ from shared.settings import CommonSettings, SettingsError, load_settings
 CHECK_SECONDS: Final = 30.0
 
 
-def settings_errors(environ: Mapping[str, str], own: Mapping[str, Mapping[str, str]]) -> list[str]:
+def settings_errors(
+    environ: Mapping[str, str], environ_by_service: Mapping[str, Mapping[str, str]]
+) -> list[str]:
     """Return what is wrong, a sentence each, in what these services will read.
 
-    `own` has for each service the variables that it gets beside those of `environ`.
+    `environ_by_service` has for each service the variables that it gets beside those of `environ`.
     """
-    environments = {name: {**environ, **variables} for name, variables in own.items()}
+    environments = {
+        name: {**environ, **variables} for name, variables in environ_by_service.items()
+    }
     answer = subprocess.run(
         [sys.executable, "-m", __name__],
         input=json.dumps(environments),
@@ -57,8 +61,8 @@ def _errors_of(service: str, environ: Mapping[str, str]) -> list[str]:
 def main() -> None:
     """Read the services from standard input, and write what is wrong to standard output."""
     environments: dict[str, dict[str, str]] = json.load(sys.stdin)
-    found = [e for service, environ in environments.items() for e in _errors_of(service, environ)]
-    json.dump(list(dict.fromkeys(found)), sys.stdout)
+    errors = [e for service, environ in environments.items() for e in _errors_of(service, environ)]
+    json.dump(list(dict.fromkeys(errors)), sys.stdout)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """The file of tokens of a platform on this machine, and whether it needs one."""
 
 import hashlib
-import ipaddress
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,25 +15,15 @@ from shared.settings import SettingsError
 TOKENS_FILE_VARIABLE: Final = "GPUSTEWARD_GATEWAY_TOKENS_FILE"
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens there."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
 def digest_of(token: str) -> str:
-    """What is stored of a token."""
+    """Return the digest that is stored of a token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def tokens_path(directory: DataDirectory, environ: Mapping[str, str]) -> Path:
-    """Where tokens are stored: as configured, else in the data directory."""
-    chosen = environ.get(TOKENS_FILE_VARIABLE)
-    return Path(chosen) if chosen else directory.root / "tokens.json"
+    """Return where tokens are stored: as configured, else in the data directory."""
+    path = environ.get(TOKENS_FILE_VARIABLE)
+    return Path(path) if path else directory.root / "tokens.json"
 
 
 def read_tokens(path: Path) -> tuple[Token, ...]:
@@ -53,9 +42,9 @@ def ensure_admin_token(directory: DataDirectory, tokens: Path) -> None:
 
     Raises SettingsError for a file of tokens that cannot be read.
     """
-    known = {each.token_sha256 for each in read_tokens(tokens)} if tokens.exists() else set()
+    hashes = {token.token_sha256 for token in read_tokens(tokens)} if tokens.exists() else set()
     token = directory.read_admin_token()
-    if token is None or digest_of(token) not in known:
+    if token is None or digest_of(token) not in hashes:
         made = create_token(tokens, Role.ADMIN, "default")
         write_atomically(directory.admin_token_path, f"{made}\n".encode())
 
@@ -67,9 +56,9 @@ def create_token(path: Path, role: Role, namespace: str) -> str:
     that is none.
     """
     token = secrets.token_urlsafe(32)
-    known = read_tokens(path) if path.exists() else ()
+    tokens = read_tokens(path) if path.exists() else ()
     entry = {"token_sha256": digest_of(token), "role": role, "namespace": namespace}
-    added = (*known, msgspec.convert(entry, Token))
+    added = (*tokens, msgspec.convert(entry, Token))
     write_atomically(path, msgspec.json.format(msgspec.json.encode(added)) + b"\n")
     give_to_owner_above(path)
     return token

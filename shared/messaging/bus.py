@@ -7,7 +7,6 @@ stream; `settlement` decides what becomes of those whose handler fails.
 import asyncio
 import contextlib
 import json
-import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -53,7 +52,9 @@ from shared.messaging.codec import (
 from shared.messaging.routes import DurableRoute, Route, command_route, event_route, query_route
 from shared.messaging.senders import has_our_users, sign_command
 from shared.messaging.settlement import DeadLetter, Settlement
+from shared.messaging.stream_state import StreamReplicas
 from shared.messaging.streams import EVENTS
+from shared.nats_addresses import NatsAddress, read_nats_addresses
 from shared.settings import CommonSettings
 
 M = TypeVar("M", bound=Message)
@@ -61,12 +62,18 @@ V = TypeVar("V", bound=msgspec.Struct)
 
 __all__ = ["Bus", "DurableRoute", "Route", "command_route", "event_route", "query_route"]
 
-PUBLISH_TIMEOUT_SECONDS: Final = 5.0
+STREAMS_TIMEOUT_SECONDS: Final = 5.0
+# One that was sent while its stream had no leader is never answered. Repeated it is stored once.
+PUBLISH_TIMEOUT_SECONDS: Final = 2.0
 HEADERS_BYTES: Final = 256  # they count as part of a stored message
 RETRY_SECONDS: Final = 0.1
-NO_SENDERS: Final = re.compile(r'permissions violation for publish to "gpusteward\.cmd\.\S+\.as\.')
+ASK_AGAIN_SECONDS: Final = 2.0
 DOCTOR: Final = "`gpusteward doctor` shows what runs here and what does not"
 BUS_AWAY: Final = f"the message bus (NATS) does not answer; {DOCTOR}"
+
+
+class _NotAnswered(UnavailableError):
+    """Whoever received the request has not answered in time."""
 
 
 class _NotDelivered(UnavailableError):
@@ -74,7 +81,7 @@ class _NotDelivered(UnavailableError):
 
 
 def _refusal(query: Query, data: bytes, error: msgspec.MsgspecError) -> Exception:
-    """What an answer that is not the view means."""
+    """Return the error that an answer means which is not the view."""
     try:
         return RefusedError.from_refused(msgspec.msgpack.decode(data, type=Refused))
     except msgspec.MsgspecError:
@@ -86,7 +93,7 @@ def _unreadable(message: Message, error: msgspec.MsgspecError) -> UnavailableErr
 
 
 def _owner(message: Message) -> str:
-    """Who answers a message, for people."""
+    """Return the service that answers a message, for people."""
     service = tag_of(type(message)).partition(".")[0]
     if message.key_field is None:
         return f"the {service} service"
@@ -105,23 +112,24 @@ def _silent(message: Message, how: str) -> UnavailableError:
 class Bus:
     """One connection to NATS, made closed; `open` connects, `start` subscribes the routes.
 
+    `url` may name the servers of a cluster, as `read_nats_addresses` takes them; the others of one
+    are learnt of its first one that answers.
     With `awaits_services` a request that no service of the platform receives is sent again until
     its time-out: a service that died is being started again. A node's service may never be.
-    `knows_no_senders`: the server's users are of a release whose subjects tell no sender.
     """
 
     name: str
     url: str
     credentials: str | None = None
     awaits_services: bool = False
+    replicas: StreamReplicas = field(default_factory=StreamReplicas)
     durable_routes: list[DurableRoute] = field(default_factory=list, init=False)
     user: str | None = field(default=None, init=False)
-    knows_no_senders: bool = field(default=False, init=False)
     pull_inbox: bytes = field(default=INBOX_PREFIX, init=False)
 
     def __post_init__(self) -> None:
+        addresses = read_nats_addresses(self.url)
         self.broker = NatsBroker(
-            self.url,
             name=f"gpusteward-{self.name}",
             logger=None,
             apply_types=False,
@@ -134,7 +142,7 @@ class Bus:
             drain_timeout=5,
             graceful_timeout=5.0,
             error_cb=self._on_error,
-            **self._login(),
+            **self._servers_and_login(addresses),
         )
 
     @classmethod
@@ -144,12 +152,15 @@ class Bus:
         """A bus for the service `name`, which is traced from now on if the settings enable it."""
         if settings.traces_endpoint is not None:
             tracing.start(name, settings.traces_endpoint)
-        return cls(name, settings.nats_url, settings.nats_credentials, awaits_services)
+        replicas = StreamReplicas(settings.stream_replicas, settings.sample_stream_replicas)
+        return cls(name, settings.nats_url, settings.nats_credentials, awaits_services, replicas)
 
     def include(self, routes: Sequence[Route], dead_letter: DeadLetter) -> None:
         """Add routes, and where their messages go that are given up; before `open`."""
         self.durable_routes += [route.durable for route in routes if route.durable is not None]
-        handlers = [each for route in routes for each in (route.nats, route.signed) if each]
+        handlers = [
+            handler for route in routes for handler in (route.nats, route.signed) if handler
+        ]
         for route in routes:
             route.origin.has_users = has_our_users(self.user)
         self.broker.include_router(
@@ -200,22 +211,26 @@ class Bus:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the server answers at present."""
+        """True while the server answers."""
         connection = self.broker._connection  # noqa: SLF001  # as above
         return connection is not None and connection.is_connected
 
     @property
+    def is_clustered(self) -> bool:
+        """True if the server that we are connected to is one of a cluster."""
+        return bool(self.nats._server_info.get("cluster"))  # noqa: SLF001  # nats-py shows it nowhere
+
+    @property
     def jetstream(self) -> JetStreamContext:
-        return self.nats.jetstream(timeout=PUBLISH_TIMEOUT_SECONDS)
+        return self.nats.jetstream(timeout=STREAMS_TIMEOUT_SECONDS)
 
     async def request(self, command: Command, *, timeout_seconds: float = 5.0) -> Reply:
         """Send a command and wait for its owner's answer. Raises UnavailableError without one."""
         try:
-            told = command if self.knows_no_senders else sign_command(command, self.user)
-            data = await self._request(told, timeout_seconds)
+            data = await self._request(sign_command(command, self.user), timeout_seconds)
             reply = decode_reply(data)
         except RefusedError as error:
-            return error.refused(command.command_id)
+            return error.as_refused(command.command_id)
         except msgspec.MsgspecError as error:
             raise _unreadable(command, error) from error
         return reply
@@ -287,9 +302,21 @@ class Bus:
 
     async def _request(self, message: Message, timeout_seconds: float) -> bytes:
         give_up_at = time.monotonic() + timeout_seconds
+        # Who was asked may have been killed with the command in hand. It counts once, by its id.
+        is_asked_again = isinstance(message, Command) and message.key_field is None
         while True:
+            seconds_left = max(0.0, give_up_at - time.monotonic())
+            if is_asked_again and seconds_left > ASK_AGAIN_SECONDS:
+                seconds_left = ASK_AGAIN_SECONDS
+            else:
+                is_asked_again = False
             try:
-                return await self._request_once(message, max(0.0, give_up_at - time.monotonic()))
+                return await self._request_once(message, seconds_left)
+            except _NotAnswered as error:
+                if not is_asked_again:
+                    raise _silent(message, "did not answer in time") from error
+                is_asked_again = False
+                continue
             except _NotDelivered as error:
                 is_away = not self.is_connected
                 may_return = self.awaits_services and (is_away or message.key_field is None)
@@ -314,26 +341,34 @@ class Bus:
         except nats.errors.NoRespondersError as error:
             raise _NotDelivered from error
         except TimeoutError as error:
-            raise _silent(message, "did not answer in time") from error
+            raise _NotAnswered from error
         except (nats.errors.Error, OSError) as error:
             log.warning("request_failed", subject=subject, error=repr(error))
             raise _silent(message, "could not be asked") from error
         return reply.data
 
     async def _on_error(self, error: Exception) -> None:
-        if NO_SENDERS.search(str(error).lower()):
-            log.warning("users_of_an_earlier_release", error=str(error))
-            self.knows_no_senders = True
-            return
         if "authorization violation" not in str(error).lower() or self.credentials is None:
             log.warning("nats_error", error=repr(error))
             return
         log.error("credentials_refused", user=self.user, credentials=self.credentials)
 
-    def _login(self) -> dict[str, Any]:
+    def _servers_and_login(self, addresses: Sequence[NatsAddress]) -> dict[str, Any]:
+        """Return the options of the broker, a login that all URLs have beside them: what is learnt
+        of further servers has none.
+        """
+        bare_urls = [address.bare_url for address in addresses]
+        logins = {address.login for address in addresses}
         if self.credentials is None:
-            return {}
-        login = _read_login(self.credentials)
+            login = logins.pop()
+            if login is None or logins:
+                return {"servers": [address.url for address in addresses]}
+            user, password = login
+            return {"servers": bare_urls, "security": SASLPlaintext(user, password)}
+        return {"servers": bare_urls, **self._login(self.credentials)}
+
+    def _login(self, credentials: str) -> dict[str, Any]:
+        login = _read_login(credentials)
         self.user = login["user"]
         inbox = login.get("inbox_prefix", DEFAULT_INBOX_PREFIX.decode())
         self.pull_inbox = f"{inbox}.".encode()
@@ -341,7 +376,7 @@ class Bus:
             "security": SASLPlaintext(
                 username=self.user,
                 # nats-py calls it for every connection.
-                password=partial(_read_password, self.credentials),  # type: ignore[arg-type]  # as it allows
+                password=partial(_read_password, credentials),  # type: ignore[arg-type]  # as it allows
             ),
             "inbox_prefix": inbox,
         }

@@ -7,7 +7,7 @@ import msgspec
 
 from schemas.base import Message, subject_for
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
-from shared.errors import LONGEST_MESSAGE, RefusedError, shortened
+from shared.errors import MAX_MESSAGE, RefusedError, shorten
 
 _encode = msgspec.msgpack.Encoder().encode
 _reply_decoder = msgspec.msgpack.Decoder(Accepted | Refused)
@@ -28,9 +28,9 @@ def decoder_of(message: Any) -> Callable[[bytes], Any]:
         except RecursionError:
             raise msgspec.DecodeError("expected a message, found too many in each other") from None
         except msgspec.DecodeError as error:
-            if len(text := str(error)) <= LONGEST_MESSAGE:
+            if len(text := str(error)) <= MAX_MESSAGE:
                 raise
-            raise type(error)(shortened(text)) from None  # it repeats what came
+            raise type(error)(shorten(text)) from None  # it repeats what came
 
     return decode_message
 
@@ -55,8 +55,8 @@ def check_subject(message: Any, subject: str) -> None:
 
     The server holds senders to subjects, so a message's fields about its sender are true only then.
     """
-    if isinstance(message, Message) and subject != (own := subject_for(message)):
-        raise msgspec.ValidationError(f"expected it on {own}, found it on {subject}")
+    if isinstance(message, Message) and subject != (expected_subject := subject_for(message)):
+        raise msgspec.ValidationError(f"expected it on {expected_subject}, found it on {subject}")
 
 
 class TypedCodec:

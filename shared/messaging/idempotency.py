@@ -15,13 +15,13 @@ from shared.messaging.codec import encode
 
 
 def body_hash(command: Command) -> bytes:
-    """By which two commands of one id are compared, whoever sent them."""
+    """Return the hash by which two commands of one id are compared, whoever sent them."""
     unsigned = replace(command, sender="") if command.sender else command
     return hashlib.sha256(encode(unsigned)).digest()
 
 
 def is_final(reply: Reply) -> bool:
-    """Whether the reply is stored: accepted, or refused for good."""
+    """True if the reply is stored: accepted, or refused for good."""
     return isinstance(reply, Accepted) or not reply.retryable
 
 

@@ -15,29 +15,29 @@ REPLY_BYTES: Final = 768 * 1024  # of the bus's 1 MiB
 
 
 def fitting(items: Iterable[T], limit_bytes: int = REPLY_BYTES) -> list[T]:
-    """As many items from the front as fit into a reply together."""
-    found: list[T] = []
+    """Return as many items from the front as fit into a reply together."""
+    kept_items: list[T] = []
     size = 0
     for item in items:
         size += len(msgspec.msgpack.encode(item))
         if size > limit_bytes:
             break
-        found.append(item)
-    return found
+        kept_items.append(item)
+    return kept_items
 
 
 def page_of(
-    found: Sequence[tuple[T, msgspec.Struct]], limit: int, *, over_bus: bool = True
+    rows: Sequence[tuple[T, msgspec.Struct]], limit: int, *, over_bus: bool = True
 ) -> tuple[tuple[T, ...], str | None]:
     """The first `limit` or, over the bus, as many as fit, at least one; and the cursor of what
     follows them.
 
-    `found` has each item with its place in the order, and one item too many where there are more.
+    `rows` have each item with its place in the order, and one item too many where there are more.
     """
-    items = [item for item, _ in found]
+    items = [item for item, _ in rows]
     first = items[:limit]
     page = tuple((fitting(first) or items[:1]) if over_bus else first)
-    return page, cursor_at(found[len(page) - 1][1]) if len(page) < len(found) else None
+    return page, cursor_at(rows[len(page) - 1][1]) if len(page) < len(rows) else None
 
 
 def cursor_at(place: msgspec.Struct) -> str:

@@ -22,7 +22,7 @@ from schemas.base import (
     Message,
     Sample,
     pattern_for,
-    sent_by,
+    sender_subject,
     tag_of,
 )
 from schemas.catalog import MESSAGES
@@ -216,7 +216,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     ListNamespaces: _READERS | {Role.RESULTS},
     GetSnapshot: _READERS | _SCHEDULER,
     GetCluster: _READERS | _SCHEDULER,
-    ClusterChanged: _READERS | _SCHEDULER,
+    ClusterChanged: _READERS | _SCHEDULER | _NODE,
     ListRunning: _READERS | _SCHEDULER | _ORCHESTRATOR | _NODE,
     GetRank: _NODE,
     GetBacklog: _ADMINS,
@@ -275,9 +275,9 @@ CONSUMERS: Final[Mapping[Role, Mapping[str, tuple[str, ...]]]] = {
     Role.GATEWAY: {EVENTS: ("gateway_event_log",)},
 }
 _NODE_SERVICES: Final = frozenset({"telemetry", "executor", "cluster"})
-# A node queries itself alone, whether it is there twice, receives only what waits for it, and
-# limits the power of its own GPUs.
-_OWN_NODE: Final = (ListRunning, StartsWaiting, SetPowerLimit)
+# A node queries itself alone, whether it is there twice, receives only what waits for it and what
+# its other watcher tells, and limits the power of its own GPUs.
+_OWN_NODE: Final = (ListRunning, StartsWaiting, SetPowerLimit, ClusterChanged)
 
 
 def rule_of(message: type[Message]) -> set[Role]:
@@ -299,17 +299,19 @@ def permissions_of(user: BusUser) -> Permissions:
         if owner_of(message) is user.role:
             (publish if passes else subscribe).append(_own(message, user))
             if is_signed(message):
-                subscribe.append(sent_by(_own(message, user), "*"))
+                subscribe.append(sender_subject(_own(message, user), "*"))
         if user.role in rule_of(message) and not (passes and user.role in _PEOPLE):
             (subscribe if passes else publish).append(_others(message, user, passes=passes))
             if is_signed(message):
-                publish.append(sent_by(_others(message, user, passes=passes), user.name))
+                publish.append(sender_subject(_others(message, user, passes=passes), user.name))
     answers = user.role in SERVICES or user.role is Role.NODE
     return Permissions(tuple(publish), tuple(subscribe), answers)
 
 
 def is_signed(message: type[Message]) -> bool:
-    """Whether its subject may also tell its sender: commands that change what is a person's."""
+    """True if the subject may also tell the sender: commands that change what belongs to a
+    person.
+    """
     return issubclass(message, Command) and owner_of(message) in _SIGNED
 
 
@@ -319,7 +321,7 @@ def owner_of(message: type[Message]) -> Role:
 
 
 def inbox_of(name: str) -> str:
-    """Where a user alone is answered."""
+    """Return the subject of a user's own inbox."""
     return f"_INBOX.{name}"
 
 
@@ -343,7 +345,9 @@ def _entry(user: BusUser, password: str) -> str:
 
 
 def _own(message: type[Message], user: BusUser) -> str:
-    """Where the owner publishes or receives it; a node what is its own."""
+    """Return the subject on which the owner publishes or receives a message; a node only its
+    own.
+    """
     if message.speaker_field == "executor_id":
         return pattern_for(message, speaker=user.scope)
     return pattern_for(message, user.scope)
@@ -365,6 +369,8 @@ def _jetstream(user: BusUser) -> Iterator[str]:
         yield f"$JS.API.STREAM.INFO.{stream_name}"
         if user.role in SERVICES:
             yield f"$JS.API.STREAM.CREATE.{stream_name}"
+        if user.role is Role.SCHEDULER:  # for their replicas: one owner is enough
+            yield f"$JS.API.STREAM.UPDATE.{stream_name}"
         if user.role is Role.GATEWAY:  # for its metrics: how far behind every consumer is
             yield f"$JS.API.CONSUMER.LIST.{stream_name}"
     for stream_name, consumers in CONSUMERS.get(user.role, {}).items():

@@ -10,7 +10,7 @@ from faststream.nats import JStream, NatsRoute, PullSub
 from nats.js.api import AckPolicy as JetStreamAck
 from nats.js.api import ConsumerConfig, DeliverPolicy
 
-from schemas.base import PREFIX, Command, Event, Message, Query, pattern_for, sent_by
+from schemas.base import PREFIX, Command, Event, Message, Query, pattern_for, sender_subject
 from schemas.errors import Reply
 from shared.messaging.codec import TypedCodec
 from shared.messaging.permissions import is_signed
@@ -119,7 +119,7 @@ def _request_route(
             max_workers=workers if workers > 1 else None,
         )
 
-    by_sender = on(sent_by(pattern, "*")) if is_signed(message) else None
+    by_sender = on(sender_subject(pattern, "*")) if is_signed(message) else None
     return Route(on(pattern), signed=by_sender, origin=origin)
 
 

@@ -11,19 +11,22 @@ from uuid import uuid4
 import msgspec
 import nats.errors
 from nats.aio.msg import Msg
+from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from schemas.base import Sample, pattern_for
-from shared.errors import UnavailableError, shortened
+from shared.errors import UnavailableError, shorten
 from shared.logging import log
 from shared.messaging.bus import Bus
 from shared.messaging.codec import check_subject, decoder_of
+from shared.messaging.consumer_progress import Standstill, state_of
 from shared.messaging.routes import ACK_WAIT_SECONDS
 from shared.messaging.settlement import HOPELESS, RETRY_SECONDS
 from shared.waiting import within
 
 CHECK_SECONDS: Final = 3.0
-ANSWER_SECONDS: Final = 2.0  # beyond the linger
+ANSWER_TIMEOUT_SECONDS: Final = 2.0  # beyond the linger
+SERVER_TIMEOUT_SECONDS: Final = 1.0  # a consumer without a leader does not answer at all
 NOTHING_MORE: Final = frozenset({"404", "408"})  # there are no more messages, or not in time
 
 S = TypeVar("S", bound=Sample)
@@ -90,6 +93,10 @@ class SampleConsumer(Generic[S]):
     linger_seconds: float = 0.25
     batch: int = 500
 
+    @property
+    def _streams(self) -> JetStreamContext:
+        return self.bus.nats.jetstream(timeout=SERVER_TIMEOUT_SECONDS)
+
     async def run(self) -> None:
         """Consume until cancelled, also from a stream that was made anew."""
         config = ConsumerConfig(
@@ -100,10 +107,10 @@ class SampleConsumer(Generic[S]):
         )
         while True:
             try:
-                await self.bus.jetstream.add_consumer(self.stream, config)
+                await self._streams.add_consumer(self.stream, config)
                 async with self._inbox() as inbox, asyncio.TaskGroup() as handlers:
                     await self._consume(inbox, handlers)
-            except* (nats.errors.Error, OSError) as errors:
+            except* (nats.errors.Error, OSError, UnavailableError) as errors:
                 log.info("samples_interrupted", error=repr(errors.exceptions[0]))
             await asyncio.sleep(self.linger_seconds)
 
@@ -123,26 +130,28 @@ class SampleConsumer(Generic[S]):
 
     async def _consume(self, inbox: _Inbox, handlers: asyncio.TaskGroup) -> None:
         loop = asyncio.get_running_loop()
-        before: asyncio.Task[None] | None = None
-        checked_at = loop.time()
+        previous: asyncio.Task[None] | None = None
+        checked_at, standstill = loop.time(), Standstill()
         while True:
             pull = inbox.under_way
-            async with within(self.linger_seconds + ANSWER_SECONDS):
+            async with within(self.linger_seconds + ANSWER_TIMEOUT_SECONDS):
                 await pull.ended.wait()
             is_odd = pull.status is not None and pull.status not in NOTHING_MORE
             if is_odd or loop.time() - checked_at > CHECK_SECONDS:
                 # NotFound means that the stream is a new one: declare again.
-                await self.bus.jetstream.consumer_info(self.stream, self.durable)
+                info = await self._streams.consumer_info(self.stream, self.durable)
                 checked_at = loop.time()
+                if standstill.seconds(state_of(info), checked_at) > standstill.limit_seconds:
+                    raise UnavailableError(f"{self.durable} stands still")  # begin anew
             if is_odd:
                 log.info("samples_pull_ended", status=pull.status)
                 await asyncio.sleep(self.linger_seconds)
             await inbox.pull()
             if pull.messages:
                 handled = handlers.create_task(self._hand_over(pull.messages))
-                if before is not None:
-                    await before
-                before = handled
+                if previous is not None:
+                    await previous
+                previous = handled
 
     async def _hand_over(self, messages: list[Msg]) -> None:
         samples: list[S] = []
@@ -166,28 +175,29 @@ class SampleConsumer(Generic[S]):
             await message.ack()
 
     async def _handle(self, samples: list[S], messages: list[Msg]) -> None:
-        """Until it is done: while the outside is down, what comes waits in the stream.
+        """Handle a batch until it is done; while the outside is down, further messages wait in the
+        stream.
 
-        A batch that fails is handed over one by one, and what still fails is given up: it would
-        come again for ever.
+        A batch that fails is handed over one by one; what still fails is given up, because it would
+        be redelivered for ever.
         """
         clock = asyncio.get_running_loop().time
         told_at = clock()
-        left = [samples] if samples else []
-        while left:
+        batches = [samples] if samples else []
+        while batches:
             try:
-                await self.handler(left[0])
-                del left[0]
+                await self.handler(batches[0])
+                del batches[0]
                 continue
             except UnavailableError as error:
                 log.warning("samples_postponed", error=str(error))
             except Exception as error:  # noqa: BLE001  # a message never ends its process
-                failed = left.pop(0)
+                failed = batches.pop(0)
                 if len(failed) > 1:
-                    left[:0] = [[sample] for sample in failed]
+                    batches[:0] = [[sample] for sample in failed]
                 else:
                     cause = None if isinstance(error, HOPELESS) else error
-                    node_id, text = failed[0].node_id, shortened(repr(error))
+                    node_id, text = failed[0].node_id, shorten(repr(error))
                     log.error("sample_given_up", node_id=node_id, error=text, exc_info=cause)
                 continue
             await asyncio.sleep(RETRY_SECONDS)

@@ -28,7 +28,7 @@ def with_proved_requester(command: C) -> C:
     """Return a command that came to a server with users with the requester that is proved.
 
     A service and an admin say who it is; of another the name that its file was made for counts, and
-    nobody where its subject tells no sender.
+    nobody where its subject names no sender.
     """
     claimed: str | None = getattr(command, "requester", None)
     if claimed is None:

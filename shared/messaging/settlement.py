@@ -15,7 +15,7 @@ from nats.aio.msg import Msg
 
 from schemas.errors import ErrorCode, Refused
 from shared import tracing
-from shared.errors import PermanentError, RefusedError, UnavailableError, shortened
+from shared.errors import PermanentError, RefusedError, UnavailableError, shorten
 from shared.logging import log
 from shared.messaging.codec import encode
 
@@ -61,14 +61,14 @@ class SettlementMiddleware(BaseMiddleware[Any, Any]):
         try:
             reply = await call_next(msg)
         except RefusedError as error:
-            reply = error.refused()
+            reply = error.as_refused()
         except msgspec.MsgspecError as error:
             reply = _undecodable(error)
             if not raw.reply:
                 await self._dead_letter(raw.subject, raw.data, str(error))
         except HOPELESS as error:
             log.warning("request_refused", error=str(error))
-            reply = Refused(code=ErrorCode.BAD_REQUEST, message=shortened(str(error)))
+            reply = Refused(code=ErrorCode.BAD_REQUEST, message=shorten(str(error)))
         except UnavailableError as error:
             log.warning("request_failed", error=str(error))
             reply = Refused(code=ErrorCode.UNAVAILABLE, message=str(error))
@@ -96,7 +96,7 @@ class SettlementMiddleware(BaseMiddleware[Any, Any]):
             await msg.ack()
 
     async def _give_up(self, msg: Any, raw: Msg, error: str) -> None:
-        error = shortened(error)
+        error = shorten(error)
         try:
             await self._dead_letter(raw.subject, raw.data, error)
         except UnavailableError:

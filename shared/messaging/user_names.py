@@ -43,11 +43,11 @@ class BusUser(Struct, frozen=True):
 
 def bus_user(name: str) -> BusUser:
     """Raises ValueError for a name of no such form."""
-    found = _NAMES.fullmatch(name)
-    if found is None:
+    match = _NAMES.fullmatch(name)
+    if match is None:
         raise ValueError(f"expected the name of a user of the bus, got {name!r}")
-    if node := found["node"]:
+    if node := match["node"]:
         return BusUser(name, Role.NODE, node)
-    if namespace := found["namespace"]:
-        return BusUser(name, Role.SUBMITTER, namespace, found["submitter"])
-    return BusUser(name, Role(found["service"] or found["person"]), person=found["name"] or "")
+    if namespace := match["namespace"]:
+        return BusUser(name, Role.SUBMITTER, namespace, match["submitter"])
+    return BusUser(name, Role(match["service"] or match["person"]), person=match["name"] or "")

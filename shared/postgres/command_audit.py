@@ -30,12 +30,12 @@ class CommandAudit:
         return await self.state_of(connection, command) if _is_recorded(command) else None
 
     async def record(
-        self, connection: Connection, command: Command, before: State | None, reply: Reply
+        self, connection: Connection, command: Command, state_before: State | None, reply: Reply
     ) -> None:
         """Stage what a command did; nothing for one of a service or a node."""
         if not _is_recorded(command):
             return
-        after = await self.state_of(connection, command)
+        state_after = await self.state_of(connection, command)
         event = self.event(
             message_id=uuid5(command.command_id, "recorded"),
             occurred_at=utcnow(),
@@ -46,8 +46,8 @@ class CommandAudit:
             what=tag_of(type(command)),
             of=next((str(getattr(command, name)) for name in _NAMES if hasattr(command, name)), ""),
             refused=reply.code if isinstance(reply, Refused) else None,
-            before=dict(before) if before is not None else None,
-            after=dict(after) if after is not None else None,
+            before=dict(state_before) if state_before is not None else None,
+            after=dict(state_after) if state_after is not None else None,
         )
         await stage(connection, event)
 

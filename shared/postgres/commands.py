@@ -1,15 +1,15 @@
 """Commands: answered once and remembered by their owner, repeated by their sender until then."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from schemas.base import Command, subject_for, tag_of
+from schemas.base import Command, Event, subject_for, tag_of
 from schemas.catalog import COMMANDS
 from schemas.errors import Accepted, ErrorCode, Refused, Reply
 from shared import tracing
@@ -18,7 +18,10 @@ from shared.logging import log
 from shared.messaging.bus import Bus
 from shared.messaging.codec import decode_reply, encode
 from shared.messaging.idempotency import body_hash, is_final, replay_or_refuse
+from shared.postgres import outbox
 from shared.postgres.database import Connection, Database, note_staged
+from shared.postgres.outbox import event_columns, stage
+from shared.postgres.replication import await_standby
 from shared.waiting import wait_for
 
 Apply = Callable[[Connection], Awaitable[Accepted]]
@@ -32,6 +35,23 @@ REQUEST_TIMEOUT_SECONDS: Final = 5.0
 OWNER_DOWN: Final = frozenset({ErrorCode.UNAVAILABLE, ErrorCode.TIMEOUT})
 
 _TYPES: Final = {tag_of(command): command for command in COMMANDS}
+
+
+def _insert_sql(first: int) -> str:
+    """Return the statement that stores commands, whose first parameter has this number."""
+    uuids, lanes, tags, bodies = range(first, first + 4)
+    return f"""
+INSERT INTO outgoing (command_id, lane, tag, body)
+SELECT command_id, lane, tag, body
+FROM unnest(${uuids}::uuid[], ${lanes}::text[], ${tags}::text[], ${bodies}::bytea[])
+    WITH ORDINALITY AS new (command_id, lane, tag, body, place) ORDER BY place
+ON CONFLICT (command_id) DO NOTHING
+"""  # numbers of parameters alone
+
+
+INSERT: Final = _insert_sql(1)
+INSERT_ALL: Final = f"WITH staged AS ({outbox.INSERT}) {_insert_sql(4)}"
+INSERT_ALL_TRACED: Final = f"WITH staged AS ({outbox.INSERT_TRACED}) {_insert_sql(5)}"
 
 
 async def once(database: Database, command: Command, apply: Apply) -> Reply:
@@ -51,15 +71,15 @@ async def once(database: Database, command: Command, apply: Apply) -> Reply:
                 digest,
             )
             if not first:
-                return await _stored_reply(connection, command, digest)
+                return await _read_stored_reply(connection, command, digest)
             reply: Reply
             audit = database.command_audit
-            before = await audit.before(connection, command) if audit is not None else None
+            state_before = await audit.before(connection, command) if audit is not None else None
             try:
                 async with connection.transaction():
                     reply = await apply(connection)
             except RefusedError as error:
-                reply = error.refused(command.command_id)
+                reply = error.as_refused(command.command_id)
                 if not is_final(reply):
                     raise
             await connection.execute(
@@ -68,39 +88,60 @@ async def once(database: Database, command: Command, apply: Apply) -> Reply:
                 encode(reply),
             )
             if audit is not None:
-                await audit.record(connection, command, before, reply)
+                await audit.record(connection, command, state_before, reply)
             return reply
     except RefusedError as error:
-        return error.refused(command.command_id)
+        return error.as_refused(command.command_id)
 
 
-async def _stored_reply(connection: Connection, command: Command, digest: bytes) -> Reply:
+async def _read_stored_reply(connection: Connection, command: Command, digest: bytes) -> Reply:
     [row] = await connection.fetch(
         "SELECT body_hash, reply FROM command WHERE command_id = $1", command.command_id
     )
+    await await_standby(connection)
     stored = decode_reply(row["reply"])
     return replay_or_refuse(command.command_id, digest, row["body_hash"], stored)
 
 
-async def send_later(connection: Connection, command: Command) -> None:
-    """Store a command for another service; it is repeated with back-off until it is answered.
+async def send_later(connection: Connection, *commands: Command) -> None:
+    """Store commands for other services; each is repeated with back-off until it is answered.
 
     Commands to one owner (for node services: one node) are sent in the order they were stored.
     """
-    subject = subject_for(command)
-    owner = subject.split(".")[2]
-    key = type(command).key_field
-    lane = owner if key is None else f"{owner}.{getattr(command, key)}"
-    await connection.execute(
-        "INSERT INTO outgoing (command_id, lane, tag, body) VALUES ($1, $2, $3, $4)"
-        " ON CONFLICT (command_id) DO NOTHING",
-        command.command_id,
-        lane,
-        tag_of(type(command)),
-        encode(command),
-    )
+    if not commands:
+        return
+    await connection.execute(INSERT, *_command_columns(commands))
     note_staged(outgoing=True)
-    tracing.traceparent_of(command)  # remembered, for when the sender comes to it
+
+
+async def stage_with_commands(
+    connection: Connection, events: Sequence[Event], commands: Sequence[Command]
+) -> None:
+    """Do as `stage` and `send_later`, both in one statement."""
+    if not events or not commands:
+        await stage(connection, *events)
+        await send_later(connection, *commands)
+        return
+    statement = INSERT_ALL_TRACED if tracing.is_on() else INSERT_ALL
+    await connection.execute(statement, *event_columns(events), *_command_columns(commands))
+    note_staged(outbox=True, outgoing=True)
+
+
+def _command_columns(commands: Sequence[Command]) -> list[list[Any]]:
+    for command in commands:
+        tracing.traceparent_of(command)  # remembered, for when the sender comes to it
+    return [
+        [command.command_id for command in commands],
+        [_lane_of(command) for command in commands],
+        [tag_of(type(command)) for command in commands],
+        [encode(command) for command in commands],
+    ]
+
+
+def _lane_of(command: Command) -> str:
+    owner = subject_for(command).split(".")[2]
+    key = type(command).key_field
+    return owner if key is None else f"{owner}.{getattr(command, key)}"
 
 
 class _ForgottenError(Exception):
@@ -169,7 +210,9 @@ class Sender:
                 return
 
     async def _send(self, row_id: int, tag: str, body: bytes) -> tuple[bool, bool]:
-        """Whether it was answered for good, and else whether what comes after has to wait."""
+        """Send one command; return whether it was answered for good, and if not, whether later ones
+        must wait.
+        """
         command = msgspec.msgpack.decode(body, type=_TYPES[tag])
         try:
             reply = await self.bus.request(command, timeout_seconds=REQUEST_TIMEOUT_SECONDS)

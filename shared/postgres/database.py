@@ -5,14 +5,23 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar, cast
 
 import asyncpg
 import msgspec
 
-from shared.errors import PermanentError, UnavailableError
+from shared.errors import PermanentError
 from shared.logging import log
+from shared.postgres.connecting import LASTING, connect, describe_lasting
 from shared.postgres.known_types import TypeKnowingConnection
+from shared.postgres.outages import OUTSIDE_DOWN, SERVER_GONE, UNSTORABLE, unavailable
+from shared.postgres.pooler import (
+    LOST_ROLE,
+    PoolerRefused,
+    is_pooler_refusal,
+    refuse_lost_role,
+    refuse_pooler,
+)
 from shared.postgres.roles import role_of
 from shared.settings import CommonSettings, SettingsError
 from shared.waiting import within
@@ -29,26 +38,10 @@ OPEN_RETRY_SECONDS: Final = 0.25
 TABLE_LOCK_TIMEOUT: Final = "2s"
 TABLE_LOCK_RETRY_SECONDS: Final = 2.0
 CLOSE_SECONDS: Final = 5.0
+# For a statement that was cancelled to end; of a server that hangs none does.
+RELEASE_SECONDS: Final = 2.0
 
 PAUSED_TIMEOUT: Final = "10s"
-
-# The outside is down; the same statement may succeed later.
-OUTSIDE_DOWN: Final = (
-    OSError,
-    TimeoutError,
-    asyncpg.InterfaceError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
-    asyncpg.InsufficientResourcesError,  # disk full, out of memory, too many connections
-    asyncpg.PostgresIOError,
-    asyncpg.SerializationError,
-    asyncpg.DeadlockDetectedError,
-    asyncpg.InternalClientError,
-    asyncpg.IdleInTransactionSessionTimeoutError,  # this process was paused
-    asyncpg.InvalidCachedStatementError,  # a newer release has migrated
-)
 
 SHARED_TABLES: Final = """
 CREATE TABLE IF NOT EXISTS migration (
@@ -59,10 +52,9 @@ CREATE TABLE IF NOT EXISTS command (
 CREATE INDEX IF NOT EXISTS command_created ON command (created_at);
 CREATE TABLE IF NOT EXISTS outbox (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, message_id uuid NOT NULL UNIQUE,
-    subject text NOT NULL, body bytea NOT NULL,
+    subject text NOT NULL, body bytea NOT NULL, traceparent text,
     created_at timestamptz NOT NULL DEFAULT now(), published_at timestamptz);
 CREATE INDEX IF NOT EXISTS outbox_unpublished ON outbox (id) WHERE published_at IS NULL;
-ALTER TABLE outbox ADD COLUMN IF NOT EXISTS traceparent text;
 CREATE INDEX IF NOT EXISTS outbox_traced ON outbox (substring(subject FROM '[^.]*$'))
     WHERE traceparent IS NOT NULL;
 CREATE TABLE IF NOT EXISTS relay_state (
@@ -70,22 +62,16 @@ CREATE TABLE IF NOT EXISTS relay_state (
 CREATE TABLE IF NOT EXISTS outgoing (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, command_id uuid NOT NULL UNIQUE,
     lane text NOT NULL, tag text NOT NULL, body bytea NOT NULL, attempts int NOT NULL DEFAULT 0,
-    next_attempt_at timestamptz NOT NULL DEFAULT now(),
+    holds_lane boolean NOT NULL DEFAULT false, next_attempt_at timestamptz NOT NULL DEFAULT now(),
     created_at timestamptz NOT NULL DEFAULT now());
-ALTER TABLE outgoing ADD COLUMN IF NOT EXISTS holds_lane boolean NOT NULL DEFAULT false;
 CREATE TABLE IF NOT EXISTS dead_letter (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, subject text NOT NULL, body bytea NOT NULL,
     error text NOT NULL, created_at timestamptz NOT NULL DEFAULT now());
 """
-# A value that no statement stores: NUL in a text, a number or a time beyond its column, a text too
-# long for an index.
-UNSTORABLE: Final = (asyncpg.DataError, asyncpg.ProgramLimitExceededError)
 
 
-def unavailable(error: BaseException) -> UnavailableError:
-    if isinstance(error, asyncpg.DiskFullError):
-        return UnavailableError(f"the disk of Postgres is full: {error.args[0]}")
-    return UnavailableError(f"postgres: {error!r}")
+class SchemaTooNew(SettingsError):
+    """The schema was migrated by a later release."""
 
 
 class Row(Protocol):
@@ -105,7 +91,7 @@ class Connection(Protocol):
         """Run a statement once for each sequence of arguments, all or none."""
 
     async def fetch(self, query: str, *args: object) -> list[asyncpg.Record]:
-        """All rows."""
+        """Return all rows."""
 
     async def fetchrow(self, query: str, *args: object) -> asyncpg.Record | None:
         """The first row; None if there is none."""
@@ -156,12 +142,16 @@ def to_json(value: object) -> str:
 
 
 def from_json(text: str | bytes, type_: type[T]) -> T:
-    """What `to_json` wrote. Raises msgspec.ValidationError if the column holds something else."""
+    """Decode what `to_json` wrote. Raises msgspec.ValidationError if the column holds something
+    else.
+    """
     return msgspec.json.decode(text, type=type_)
 
 
 async def _leave(_: Connection) -> None:
-    """Nothing is set beyond a transaction, so that no statement has to put it back."""
+    """Leave the session as it is: nothing is set beyond a transaction, so no statement has to reset
+    it.
+    """
 
 
 @dataclass(slots=True)
@@ -184,12 +174,21 @@ class Database:
 
     @classmethod
     def from_settings(
-        cls, schema: str, settings: CommonSettings, migrations: Sequence[str]
+        cls,
+        schema: str,
+        settings: CommonSettings,
+        migrations: Sequence[str],
+        *,
+        dsn: str | None = None,
     ) -> "Database":
-        """A service's part of the installation's Postgres. Raises SettingsError without one."""
-        if settings.postgres_dsn is None:
+        """A service's part of the installation's Postgres, or of one of its own that `dsn` names.
+
+        Raises SettingsError without one.
+        """
+        dsn = dsn or settings.postgres_dsn
+        if dsn is None:
             raise SettingsError(f"{schema}: expected GPUSTEWARD_POSTGRES_DSN, found none")
-        return cls(settings.postgres_dsn, schema, migrations)
+        return cls(dsn, schema, migrations)
 
     @property
     def pool(self) -> "asyncpg.Pool[Any]":
@@ -201,35 +200,26 @@ class Database:
     async def open(self) -> None:
         """Wait for Postgres, make role and schema, migrate.
 
-        Idempotent; safe when services start at once.
+        Idempotent; safe when services start at once. Raises SchemaTooNew, and SettingsError for an
+        address that no waiting mends, with nothing changed.
         """
         if self._pool is not None:
             return
         while True:
             try:
                 await self._prepare()
-                break
+                self._pool = await self._make_pool()
+                return
+            except LASTING as error:
+                raise SettingsError(describe_lasting(self.dsn, error)) from error
             except OUTSIDE_DOWN as error:
+                if is_pooler_refusal(error):
+                    raise PoolerRefused(LOST_ROLE) from error
                 log.warning("postgres_unreachable", error=repr(error))
                 await asyncio.sleep(OPEN_RETRY_SECONDS)
             except asyncpg.LockNotAvailableError as error:
                 log.warning("migration_waits", schema=self.schema, error=str(error))
                 await asyncio.sleep(TABLE_LOCK_RETRY_SECONDS)
-        self._pool = await asyncpg.create_pool(
-            self.dsn,
-            connection_class=TypeKnowingConnection,
-            min_size=1,
-            max_size=self.max_connections,
-            command_timeout=COMMAND_TIMEOUT_SECONDS,
-            reset=_leave,
-            server_settings={
-                "role": self._role,
-                "search_path": self.schema,
-                "application_name": f"gpusteward-{self.schema}",
-                # The rows that a paused process has locked are free again after that.
-                "idle_in_transaction_session_timeout": PAUSED_TIMEOUT,
-            },
-        )
 
     async def close(self) -> None:
         """Give the connections back; waits at most 5 s for statements under way."""
@@ -268,10 +258,19 @@ class Database:
         Raises UnavailableError when Postgres is out of reach, PermanentError for what it cannot
         hold.
         """
+        pool = self.pool
         try:
-            async with self.pool.acquire(timeout=COMMAND_TIMEOUT_SECONDS) as connection:
-                yield connection
+            connection = await pool.acquire(timeout=COMMAND_TIMEOUT_SECONDS)
         except OUTSIDE_DOWN as error:
+            raise unavailable(error) from error
+        try:
+            try:
+                yield connection
+            finally:
+                await pool.release(connection, timeout=RELEASE_SECONDS)
+        except OUTSIDE_DOWN as error:
+            if isinstance(error, SERVER_GONE):
+                await pool.expire_connections()
             raise unavailable(error) from error
         except UNSTORABLE as error:
             raise PermanentError(f"what cannot be stored: {error.args[0]}") from error
@@ -280,9 +279,35 @@ class Database:
     def _role(self) -> str:
         return role_of(self.schema)
 
-    async def _prepare(self) -> None:
-        connection = await asyncpg.connect(self.dsn, timeout=COMMAND_TIMEOUT_SECONDS)
+    async def _make_pool(self) -> "asyncpg.Pool[Any]":
+        pool: asyncpg.Pool[Any] = await asyncpg.create_pool(
+            self.dsn,
+            connect=cast(Any, connect),  # its stub asks for names that it does not call by
+            connection_class=TypeKnowingConnection,
+            min_size=0,  # or asyncpg logs a traceback whenever a server is away
+            max_size=self.max_connections,
+            command_timeout=COMMAND_TIMEOUT_SECONDS,
+            reset=_leave,
+            server_settings={
+                "role": self._role,
+                "search_path": self.schema,
+                "application_name": f"gpusteward-{self.schema}",
+                # The rows that a paused process has locked are free again after that.
+                "idle_in_transaction_session_timeout": PAUSED_TIMEOUT,
+            },
+        )
         try:
+            async with pool.acquire(timeout=COMMAND_TIMEOUT_SECONDS) as connection:
+                await refuse_lost_role(connection, self._role)
+        except BaseException:
+            pool.terminate()
+            raise
+        return pool
+
+    async def _prepare(self) -> None:
+        connection = await connect(self.dsn)
+        try:
+            await refuse_pooler(connection, self.dsn)
             await connection.execute("SELECT pg_advisory_lock($1)", MIGRATION_LOCK)
             await connection.execute(f"SET lock_timeout = '{TABLE_LOCK_TIMEOUT}'")
             async with connection.transaction():
@@ -295,7 +320,9 @@ class Database:
             await connection.close(timeout=5)
 
     async def _make_role(self, connection: Connection) -> None:
-        """With a login of many rights; one of the service's own finds all of it made."""
+        """Make the service's role, with a login of many rights; the service's own login finds it
+        made.
+        """
         if await connection.fetchval("SELECT current_user") == self._role:
             return
         if not await connection.fetchval("SELECT 1 FROM pg_roles WHERE rolname = $1", self._role):
@@ -307,6 +334,12 @@ class Database:
 
     async def _migrate(self, connection: Connection) -> None:
         done = await connection.fetchval("SELECT coalesce(max(version), 0) FROM migration")
+        if done > len(self.migrations):
+            raise SchemaTooNew(
+                f"schema {self.schema} of the database has version {done}, this release knows "
+                f"versions up to {len(self.migrations)}: a later release, or one before 0.1.0, has "
+                "written it; start that release, or use another database or data directory"
+            )
         for version, text in enumerate(self.migrations, start=1):
             if version > done:
                 async with connection.transaction():  # its own: few tables are locked at a time

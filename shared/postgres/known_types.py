@@ -1,7 +1,7 @@
 """What Postgres says of its built-in types, asked once in a process for each set of them.
 
 asyncpg asks for every array and range that a statement names, on each connection anew: 9 ms of the
-server, a third of what it did in a short life of a service (docs/performance.md).
+server, a third of what it did in a short life of a service (docs/explanation/performance.md).
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ import asyncpg
 # Ids below are assigned by hand in Postgres' sources: the same on every server, for good.
 FIRST_UNFIXED_OID: Final = 10_000
 
-_known: Final[dict[frozenset[int], Any]] = {}
+_introspected: Final[dict[frozenset[int], Any]] = {}
 
 
 class TypeKnowingConnection(asyncpg.Connection):
@@ -24,9 +24,9 @@ class TypeKnowingConnection(asyncpg.Connection):
         timeout: float | None,  # noqa: ASYNC109  # as asyncpg calls it
     ) -> Any:
         # Drop when asyncpg describes built-in arrays and ranges itself.
-        wanted = frozenset(typeoids)
-        if max(wanted) >= FIRST_UNFIXED_OID:
-            return await super()._introspect_types(wanted, timeout)  # type: ignore[misc]
-        if wanted not in _known:
-            _known[wanted] = await super()._introspect_types(wanted, timeout)  # type: ignore[misc]
-        return _known[wanted]
+        oids = frozenset(typeoids)
+        if max(oids) >= FIRST_UNFIXED_OID:
+            return await super()._introspect_types(oids, timeout)  # type: ignore[misc]
+        if oids not in _introspected:
+            _introspected[oids] = await super()._introspect_types(oids, timeout)  # type: ignore[misc]
+        return _introspected[oids]

@@ -15,6 +15,7 @@ from shared.logging import log
 from shared.messaging.bus import Bus
 from shared.messaging.codec import encode
 from shared.postgres.database import Connection, Database, Row, note_staged
+from shared.postgres.replication import AWAIT_STANDBY
 from shared.waiting import heed_cancellation, wait_for
 
 KEPT_HOURS: Final = 24
@@ -40,6 +41,10 @@ FROM unnest($1::uuid[], $2::text[], $3::bytea[], $4::text[])
     WITH ORDINALITY AS new (message_id, subject, body, traceparent, place) ORDER BY place
 ON CONFLICT (message_id) DO NOTHING
 """
+SELECT_UNPUBLISHED: Final = f"""
+SELECT id, message_id, subject, body, traceparent, {AWAIT_STANDBY} AS position FROM outbox
+WHERE published_at IS NULL ORDER BY id LIMIT $1
+"""
 SELECT_AGE: Final = """
 SELECT coalesce(extract(epoch FROM now() - min(created_at)), 0)::float8
 FROM outbox WHERE published_at IS NULL
@@ -50,17 +55,21 @@ async def stage(connection: Connection, *events: Event) -> None:
     """Write events in the transaction of their change; they are published after its commit."""
     if not events:
         return
-    columns: tuple[list[Any], ...] = (
+    statement = INSERT_TRACED if tracing.is_on() else INSERT
+    await connection.execute(statement, *event_columns(events))
+    note_staged(outbox=True)
+
+
+def event_columns(events: Sequence[Event]) -> list[list[Any]]:
+    """Return what `INSERT` takes, and while tracing is on `INSERT_TRACED`."""
+    columns: list[list[Any]] = [
         [event.message_id for event in events],
         [subject_for(event) for event in events],
         [encode(event) for event in events],
-    )
+    ]
     if tracing.is_on():
-        traced = [tracing.traceparent_of(event) for event in events]
-        await connection.execute(INSERT_TRACED, *columns, traced)
-    else:
-        await connection.execute(INSERT, *columns)
-    note_staged(outbox=True)
+        columns.append([tracing.traceparent_of(event) for event in events])
+    return columns
 
 
 async def store_dead_letter(database: Database, subject: str, body: bytes, error: str) -> None:
@@ -74,7 +83,9 @@ async def store_dead_letter(database: Database, subject: str, body: bytes, error
 
 
 async def outbox_age_seconds(database: Database) -> float:
-    """Of the oldest unpublished event; 0 if all are published. Raises UnavailableError."""
+    """Return the age of the oldest unpublished event; 0 if all are published. Raises
+    UnavailableError.
+    """
     async with database.statements() as connection:
         age: float = await connection.fetchval(SELECT_AGE)
     return max(0.0, age)
@@ -125,10 +136,10 @@ class Relay:
     async def stream_seen(self, stream: str, created_at: datetime) -> None:
         """Compare a stream with the one published into last; if it is another, publish all anew."""
         async with self.database.transaction() as connection:
-            before = await connection.fetchval(
+            last_sequence = await connection.fetchval(
                 "SELECT created_at FROM relay_state WHERE stream = $1 FOR UPDATE", stream
             )
-            if before == created_at:
+            if last_sequence == created_at:
                 return
             await connection.execute(
                 "INSERT INTO relay_state (stream, created_at) VALUES ($1, $2)"
@@ -136,7 +147,7 @@ class Relay:
                 stream,
                 created_at,
             )
-            if before is None:
+            if last_sequence is None:
                 return
             count = await connection.fetchval(
                 "WITH again AS (UPDATE outbox SET published_at = NULL"
@@ -148,16 +159,14 @@ class Relay:
     async def _publish_batch(self) -> int:
         async with self.database.statements() as connection:
             rows = await connection.fetch(
-                "SELECT id, message_id, subject, body, traceparent FROM outbox"
-                " WHERE published_at IS NULL"
-                " ORDER BY id LIMIT $1",
+                SELECT_UNPUBLISHED,
                 BATCH,
             )
         published: list[int] = []
         try:
             for wave in _waves(rows):
                 done = await asyncio.gather(*map(self._publish, wave), return_exceptions=True)
-                published += [one for one in done if isinstance(one, int)]
+                published += [result for result in done if isinstance(result, int)]
                 for error in done:
                     if isinstance(error, BaseException):
                         raise error

@@ -57,7 +57,7 @@ class Cgroup:
         return {pid for directory in self.directories for pid in _pids(directory)}
 
     def was_out_of_memory(self) -> bool:
-        """Whether the kernel ended a process of it because of its bound."""
+        """True if the kernel killed a process of the group for exceeding its memory limit."""
         for directory in self.directories:
             for name in ("memory.events", "memory.oom_control"):
                 for line in _lines(directory / name):
@@ -69,29 +69,34 @@ class Cgroup:
     async def end(self) -> None:
         """SIGKILL to all of it until nothing is left, then remove it, and what it alone was in."""
         polls = 0
-        while left := await asyncio.to_thread(self._kill_all):
+        while pids := await asyncio.to_thread(self._kill_all):
             polls += 1
             if polls % COMPLAIN_AFTER == 0:
                 log.error(
-                    "cgroup_outlives_sigkill", pids=sorted(left), cgroup=str(self.directories[0])
+                    "cgroup_outlives_sigkill", pids=sorted(pids), cgroup=str(self.directories[0])
                 )
             await asyncio.sleep(POLL_SECONDS)
         for directory in self.directories:
             node = directory.parent
             with contextlib.suppress(OSError):
-                for each in (directory, node, node.parent):
-                    each.rmdir()
+                for path in (directory, node, node.parent):
+                    path.rmdir()
 
     def _kill_all(self) -> set[int]:
-        """One round; what was there."""
-        left = self.pids()
-        for pid in left:
+        """Kill once; return the processes that were there."""
+        pids = self.pids()
+        for pid in pids:
             signal_if(self._has, pid, signal.SIGKILL)
-        return left
+        return pids
 
     def _has(self, pid: int) -> bool:
-        """By the process's own file: the groups' own lists may be long."""
-        inside = {f"/{each.relative_to(each.parents[3]).as_posix()}" for each in self.directories}
+        """Return True if the process is in the group, by the process's own file: lists of groups
+        may be long.
+        """
+        inside = {
+            f"/{directory.relative_to(directory.parents[3]).as_posix()}"
+            for directory in self.directories
+        }
         groups = (line.split(":", 2)[-1] for line in _lines(PROC / str(pid) / "cgroup"))
         return any(group.endswith(name) for group in groups for name in inside)
 
@@ -105,13 +110,13 @@ class Cgroups:
 
     @classmethod
     def of_this_host(cls, root: Path = ROOT) -> "Cgroups":
-        """What of them this process may write."""
+        """Return the control groups that this process may write on this host."""
         if (root / "cgroup.controllers").exists():
             if _enables_controllers(root):
                 return cls((root / "gpusteward",), _write_v2)
             return cls((), _write_v2)
-        found = tuple(root / name for name in CONTROLLERS if _is_writable(root / name))
-        return cls(tuple(path / "gpusteward" for path in found), _write_v1)
+        roots = tuple(root / name for name in CONTROLLERS if _is_writable(root / name))
+        return cls(tuple(path / "gpusteward" for path in roots), _write_v1)
 
     def make(self, names: Sequence[str], limits: CgroupLimits) -> Cgroup | None:
         """A group below one for each name but the last, or None where that is not possible."""
@@ -123,7 +128,7 @@ class Cgroups:
                 _make_with_controllers(directory)
                 self.write(directory, limits)
         except OSError as error:
-            log.warning("no_cgroup", error=str(error))
+            log.warning("cgroup_unavailable", error=str(error))
             return None
         return group
 
@@ -153,7 +158,7 @@ def _write_v2(directory: Path, limits: CgroupLimits) -> None:
 
 
 def _write_v1(directory: Path, limits: CgroupLimits) -> None:
-    """Each hierarchy has the files of its own controller only."""
+    """Write each limit into the hierarchy of its own controller."""
     bounds: dict[str, str | None] = {
         "memory.limit_in_bytes": None if limits.memory_mb is None else str(limits.memory_mb << 20),
         "cpu.cfs_quota_us": None
@@ -186,12 +191,14 @@ def _make_with_controllers(directory: Path) -> None:
 
 
 def _enables_controllers(directory: Path) -> bool:
-    """Whether groups below have the controllers of version 2; they are enabled if need be."""
+    """Return True if groups below have the controllers of version 2, after enabling them if need
+    be.
+    """
     switch = directory / "cgroup.subtree_control"
     if not switch.exists():
         return False
-    wanted = set(CONTROLLERS)
-    if not wanted - set(" ".join(_lines(switch)).split()):
+    controllers = set(CONTROLLERS)
+    if not controllers - set(" ".join(_lines(switch)).split()):
         return True
     try:
         switch.write_text(" ".join(f"+{name}" for name in CONTROLLERS))

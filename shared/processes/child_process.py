@@ -132,7 +132,7 @@ class ChildProcess:
 
     @property
     def returncode(self) -> int | None:
-        """None while it runs; negative is the number of the signal that ended it."""
+        """The exit status; None while it runs, the negative number of the signal that ended it."""
         if self._process.returncode is None and self._has_ended():
             # The leader is still a zombie here, so its group's number cannot be another's.
             self._signal_group(signal.SIGKILL)

@@ -39,7 +39,7 @@ class CommandOutput(Struct, frozen=True, kw_only=True):
 
     @property
     def summary(self) -> str:
-        """On one line, for an error message."""
+        """Return it on one line, for an error message."""
         text = " ".join(f"{self.stdout} {self.stderr}".split())[:_SUMMARY_CHARACTERS]
         return f"{text or 'no output'} ({self.failure or f'exit code {self.exit_code}'})"
 
@@ -97,11 +97,11 @@ class _OutputTooLongError(StewardError):
 def _tie(
     program: str, environment: Mapping[str, str] | None
 ) -> tuple[tuple[str, ...], Callable[[], None] | None]:
-    """What starts the program so that the kernel kills it when this process ends: what stands
-    before its arguments, or else a `preexec_fn`.
+    """Return what starts the program so that the kernel kills it when this process ends: a command
+    prefix, or a `preexec_fn`.
 
     With a `preexec_fn` Python forks, and a fork copies the page tables: that takes 15 ms of a
-    process of 67 MB and 40 of one of 230, the other way 4 ms (docs/performance.md).
+    process of 67 MB and 40 of one of 230, the other way 4 ms (docs/explanation/performance.md).
     """
     path = None if environment is None else environment.get("PATH")
     # A program that cannot start is told as such by Python alone.
@@ -114,20 +114,20 @@ def _tie(
 
 @cache
 def _setpriv() -> str | None:
-    """That of util-linux, if it is here: others of that name know no `--pdeathsig`."""
-    found = shutil.which("setpriv")
-    if found is None:
+    """Find util-linux's `setpriv`: others of that name know no `--pdeathsig`."""
+    program = shutil.which("setpriv")
+    if program is None:
         return None
     try:
-        tried = subprocess.run(
-            [found, "--pdeathsig", "KILL", "/bin/sh", "-c", "exit 7"],
+        completed = subprocess.run(
+            [program, "--pdeathsig", "KILL", "/bin/sh", "-c", "exit 7"],
             capture_output=True,
             timeout=_TRY_SECONDS,
             check=False,
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return found if tried.returncode == 7 else None
+    return program if completed.returncode == 7 else None
 
 
 async def _collect(process: Process, stdout: bytearray, stderr: bytearray) -> None:

@@ -8,7 +8,9 @@ import sys
 
 
 def variables_of(pid: int) -> list[bytes]:
-    """As `NAME=value`. Empty for a zombie, and where it cannot be read."""
+    """Read a process's variables as `NAME=value`; empty for a zombie, and where they are
+    unreadable.
+    """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123  # pathlib costs memory
             return file.read().split(b"\0")

@@ -56,7 +56,8 @@ def system_user(name: str, *, home: Path) -> Identity:
 
 
 def can_reach(path: Path, identity: Identity) -> bool:
-    """Whether the user may pass every directory above `path` and read and execute `path` itself.
+    """Return True if the user may pass every directory above `path` and read and execute `path`
+    itself.
 
     Permission bits only; access control lists can only make the answer too cautious or Postgres'
     own error explain.
@@ -68,35 +69,39 @@ def can_reach(path: Path, identity: Identity) -> bool:
 
 
 def can_pass(directory: Path, identity: Identity) -> bool:
-    """Whether the user may pass `directory` and all above it."""
+    """Return True if the user may pass `directory` and all above it."""
     resolved = directory.resolve()
-    return all(_allows(each.stat(), identity, 0o1) for each in (resolved, *resolved.parents))
+    return all(
+        _allows(directory.stat(), identity, 0o1) for directory in (resolved, *resolved.parents)
+    )
 
 
 def may_read(path: Path, identity: Identity) -> bool:
-    """Whether the user may read a file, or list and pass a directory, once it is there."""
-    found = path.stat()
-    return _allows(found, identity, 0o5 if stat.S_ISDIR(found.st_mode) else 0o4)
+    """Return True if the user may read a file, or list and pass a directory."""
+    status = path.stat()
+    return _allows(status, identity, 0o5 if stat.S_ISDIR(status.st_mode) else 0o4)
 
 
-def closed_ancestor(path: Path, identity: Identity) -> Path | None:
+def find_closed_ancestor(path: Path, identity: Identity) -> Path | None:
     """The uppermost directory above `path` that the user may not pass."""
     above = reversed(path.parents)
-    return next((each for each in above if not _allows(each.stat(), identity, 0o1)), None)
+    return next(
+        (directory for directory in above if not _allows(directory.stat(), identity, 0o1)), None
+    )
 
 
-def _allows(found: os.stat_result, identity: Identity, wanted: int) -> bool:
-    if found.st_uid == identity.uid:
-        granted = found.st_mode >> 6
-    elif found.st_gid == identity.gid:
-        granted = found.st_mode >> 3
+def _allows(stat: os.stat_result, identity: Identity, mode: int) -> bool:
+    if stat.st_uid == identity.uid:
+        granted = stat.st_mode >> 6
+    elif stat.st_gid == identity.gid:
+        granted = stat.st_mode >> 3
     else:
-        granted = found.st_mode
-    return granted & wanted == wanted
+        granted = stat.st_mode
+    return granted & mode == mode
 
 
 def _add_system_user(name: str, home: Path) -> str | None:
-    """Why the user could not be made, or None."""
+    """Add the user; return why that failed, or None."""
     useradd = shutil.which("useradd") or shutil.which("useradd", path="/usr/sbin:/sbin")
     if useradd is None:
         return "there is no useradd"

@@ -5,12 +5,12 @@ from typing import Any
 
 from schemas.errors import ErrorCode
 from shared.errors import RefusedError
-from shared.gpu.sizing import degree_named, hyphenated
+from shared.gpu.sizing import degree_named, hyphenate
 
 
 def meaning_of(name: str) -> str:
     """Return what a parameter's name means, which has many spellings."""
-    return degree_named(name) or hyphenated(name)
+    return degree_named(name) or hyphenate(name)
 
 
 def check_configurations(rows: Sequence[Mapping[str, Any]], parameters: Collection[str]) -> None:
@@ -24,24 +24,24 @@ def check_configurations(rows: Sequence[Mapping[str, Any]], parameters: Collecti
         path = f"$.configurations[{place}]"
         if len(meanings) < len(row):
             twice = next(name for name in row if meanings[meaning_of(name)] != name)
-            raise _refused(f"{twice!r} is given twice, in two spellings", f"{path}.{twice}")
+            raise _refusal(f"{twice!r} is given twice, in two spellings", f"{path}.{twice}")
         if meanings.keys() != first.keys():
-            raise _refused(_difference(place + 1, meanings, first), path)
+            raise _refusal(_difference(place + 1, meanings, first), path)
     for meaning, name in first.items():
         if meaning in crossed:
-            raise _refused(
+            raise _refusal(
                 f"expected {name!r} either in configurations or in parameters"
                 f" ({crossed[meaning]!r}), found it in both",
                 f"$.configurations[0].{name}",
             )
 
 
-def _difference(number: int, own: Mapping[str, str], first: Mapping[str, str]) -> str:
-    lacking = [name for meaning, name in first.items() if meaning not in own]
-    added = [name for meaning, name in own.items() if meaning not in first]
+def _difference(number: int, settings: Mapping[str, str], first: Mapping[str, str]) -> str:
+    missing_names = [name for meaning, name in first.items() if meaning not in settings]
+    added = [name for meaning, name in settings.items() if meaning not in first]
     parts = [
         f"{verb} {', '.join(names)}"
-        for verb, names in (("lacks", lacking), ("adds", added))
+        for verb, names in (("lacks", missing_names), ("adds", added))
         if names
     ]
     return (
@@ -50,5 +50,5 @@ def _difference(number: int, own: Mapping[str, str], first: Mapping[str, str]) -
     )
 
 
-def _refused(message: str, path: str) -> RefusedError:
+def _refusal(message: str, path: str) -> RefusedError:
     return RefusedError(ErrorCode.BAD_REQUEST, message, path=path)

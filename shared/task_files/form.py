@@ -13,7 +13,7 @@ from msgspec import NODEFAULT, Struct
 
 from schemas.errors import ErrorCode
 from schemas.task.task_file import ModelSpec, TaskFile
-from shared.errors import MOST_MISTAKES, RefusedError
+from shared.errors import MAX_MISTAKES, RefusedError
 from shared.near_words import did_you_mean
 from shared.problems import explain_validation_error
 
@@ -46,52 +46,52 @@ def form_of(body: bytes) -> Form:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Form(body)
     mistakes: list[RefusedError] = []
-    longer = _checked(document, TaskFile, "$", mistakes)
+    longer = _check(document, TaskFile, "$", mistakes)
     if mistakes or longer == document:
-        return Form(body, tuple(mistakes[:MOST_MISTAKES]))
+        return Form(body, tuple(mistakes[:MAX_MISTAKES]))
     return Form(msgspec.json.encode(longer))
 
 
-def _checked(value: Any, type_: Any, path: str, mistakes: list[RefusedError]) -> Any:
+def _check(value: Any, type_: Any, path: str, mistakes: list[RefusedError]) -> Any:
     """Return the value with its short forms written out; add what is wrong in it."""
-    before = len(mistakes)
+    mistakes_before = len(mistakes)
     inner = _without_none(type_)
     origin, arguments = get_origin(inner), get_args(inner)
     if isinstance(inner, type) and issubclass(inner, Struct) and isinstance(value, dict):
-        value = _checked_struct(value, inner, path, mistakes)
+        value = _check_struct(value, inner, path, mistakes)
     elif origin is dict and isinstance(value, dict):
-        value = dict(_checked_items(value, inner, path, mistakes))
+        value = dict(_check_items(value, inner, path, mistakes))
     elif origin is tuple and isinstance(value, list):
         value = [
-            _checked(each, arguments[0], f"{path}[{place}]", mistakes)
-            for place, each in enumerate(value)
+            _check(item, arguments[0], f"{path}[{place}]", mistakes)
+            for place, item in enumerate(value)
         ]
-    if len(mistakes) > before:
+    if len(mistakes) > mistakes_before:
         return value
-    longer, mistake = _converted(value, type_, path)
+    longer, mistake = _convert(value, type_, path)
     mistakes += [mistake] if mistake is not None else []
     return longer
 
 
-def _checked_struct(
+def _check_struct(
     value: dict[str, Any], type_: type[Struct], path: str, mistakes: list[RefusedError]
 ) -> dict[str, Any]:
     fields = {field.encode_name: field for field in msgspec.structs.fields(type_)}
-    known = sorted(name for name in fields if not name.startswith("$"))
+    field_names = sorted(name for name in fields if not name.startswith("$"))
     longer: dict[str, Any] = {}
     for name, inner in value.items():
         field = fields.get(name)
         if field is None:
-            meant = (
+            suggestion = (
                 _SAID_ELSEWHERE.get(f"{path}.{name}")
-                or did_you_mean(name, known)
-                or f"; known: {', '.join(known)}"
+                or did_you_mean(name, field_names)
+                or f"; known: {', '.join(field_names)}"
             )
-            message = f"Object contains unknown field `{name}`{meant}"
+            message = f"Object contains unknown field `{name}`{suggestion}"
             mistakes.append(_refusal(f"{path}.{name}", message))
         else:
             hint = _hints(type_)[field.name]
-            longer[name] = _checked(inner, hint, f"{path}.{name}", mistakes)
+            longer[name] = _check(inner, hint, f"{path}.{name}", mistakes)
     for name, field in fields.items():
         is_required = field.default is NODEFAULT and field.default_factory is NODEFAULT
         if is_required and name not in value:
@@ -100,18 +100,18 @@ def _checked_struct(
     return longer
 
 
-def _checked_items(
+def _check_items(
     value: dict[str, Any], type_: Any, path: str, mistakes: list[RefusedError]
 ) -> Iterator[tuple[str, Any]]:
     key_type, value_type = get_args(type_)
     for key, inner in value.items():
-        _, mistake = _converted({key: None}, _MAPPING[key_type, Any], path)
+        _, mistake = _convert({key: None}, _MAPPING[key_type, Any], path)
         if mistake is not None:
             mistakes.append(_refusal(path, f"{mistake.message}, got {key!r}"))
-        yield key, _checked(inner, value_type, f"{path}.{key}", mistakes)
+        yield key, _check(inner, value_type, f"{path}.{key}", mistakes)
 
 
-def _converted(value: Any, type_: Any, path: str) -> tuple[Any, RefusedError | None]:
+def _convert(value: Any, type_: Any, path: str) -> tuple[Any, RefusedError | None]:
     """Return the value, or what it is short for, and why it is neither."""
     mistake = _mistake(value, type_, path)
     if mistake is None or not isinstance(value, _SCALARS):
@@ -135,8 +135,10 @@ def _without_none(type_: Any) -> Any:
     while get_origin(type_) is Annotated:
         type_ = get_args(type_)[0]
     if get_origin(type_) in {Union, UnionType}:
-        others = [each for each in get_args(type_) if each is not NoneType]
-        return _without_none(others[0]) if len(others) == 1 else type_
+        alternatives = [
+            alternative for alternative in get_args(type_) if alternative is not NoneType
+        ]
+        return _without_none(alternatives[0]) if len(alternatives) == 1 else type_
     return type_
 
 

@@ -18,7 +18,7 @@ from schemas.task.benchmark import BenchmarkSpec, BenchmarkTool, LevelResult
 from shared.benchmarks.aiperf import command
 from shared.benchmarks.aiperf.command import Plan
 from shared.benchmarks.aiperf.installation import AIPERF
-from shared.benchmarks.aiperf.process import LevelProcess, Seen
+from shared.benchmarks.aiperf.process import LevelProcess, RunProgress
 from shared.benchmarks.aiperf.results import read_level
 from shared.benchmarks.arrivals import Load
 from shared.benchmarks.builtin.prefix_cache import ServerPrefixCache, level_seed, with_cache_use
@@ -33,7 +33,7 @@ from shared.clock import utcnow
 START_SECONDS: Final = 180.0  # its processes take 10 s, and a slow disk has to be read first
 END_SECONDS: Final = 60.0
 REPORT_SECONDS: Final = 0.5
-LARGEST_PROMPTS_BYTES: Final = 256 * 2**20  # AIPerf copies them once
+MAX_PROMPTS_BYTES: Final = 256 * 2**20  # AIPerf copies them once
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,13 +44,13 @@ class _Session(Session):
     _reported: float = 0.0
 
     async def measure(self) -> None:
-        await self.checked_model()
+        await self.check_model()
         tokenizer = write_word_tokenizer(self.directory / "tokenizer")
         probes = random.Random(secrets.randbits(64))  # noqa: S311  # prompts that none has sent
         cache = ServerPrefixCache(self.server, probes)
         while (following := next_level(self.spec, self.levels)) is not None:
             scenario, load = following
-            self._report(scenario, load, Seen(), is_due=True)
+            self._report(scenario, load, RunProgress(), is_due=True)
             start = await cache.begin()
             seed = level_seed(f"{scenario} {load}", self.spec.seed, start.reset)
             plan = command.plan_level(self.spec, scenario, load, seed)
@@ -80,7 +80,7 @@ class _Session(Session):
                 )
                 began_at = utcnow()
                 ended = await process.run()
-                self._report(scenario, plan.load, process.seen, is_due=True)
+                self._report(scenario, plan.load, process.progress, is_due=True)
             finally:
                 shutil.rmtree(prompts, ignore_errors=True)
         self.tool_version = _version(directory)
@@ -129,7 +129,7 @@ class _Session(Session):
             env=command.environment(os.environ, self.target, prompts=prompts, scratch=scratch),
             directory=directory,
             limit_seconds=START_SECONDS + phases * level_seconds + END_SECONDS,
-            on_change=lambda seen: self._report(scenario, plan.load, seen),
+            on_change=lambda progress: self._report(scenario, plan.load, progress),
         )
 
     def _write_requests(self, plan: Plan, path: Path) -> None:
@@ -137,29 +137,31 @@ class _Session(Session):
         with path.open("wb") as file:
             for line in command.request_lines(plan, self.spec, self.target.model_name):
                 written += file.write(line)
-                if written > LARGEST_PROMPTS_BYTES:
+                if written > MAX_PROMPTS_BYTES:
                     raise BenchmarkFailed(
-                        f"expected prompts of at most {LARGEST_PROMPTS_BYTES >> 20} MiB in a "
+                        f"expected prompts of at most {MAX_PROMPTS_BYTES >> 20} MiB in a "
                         f"level, as AIPerf has them all before it begins, got more for "
                         f"{len(plan.sizes)} requests: ask for fewer or shorter ones"
                     )
 
-    def _report(self, scenario: str, load: Load, seen: Seen, *, is_due: bool = False) -> None:
+    def _report(
+        self, scenario: str, load: Load, progress: RunProgress, *, is_due: bool = False
+    ) -> None:
         now = time.monotonic()
         if self.on_progress is None or (not is_due and now - self._reported < REPORT_SECONDS):
             return
         self._reported = now
         self.on_progress(
             Progress(
-                phase=LoadPhase.WARMING_UP if seen.started is None else LoadPhase.MEASURING,
+                phase=LoadPhase.WARMING_UP if progress.started is None else LoadPhase.MEASURING,
                 level_no=len(self.levels) + 1,
                 levels_total=self.spec.num_levels,
                 scenario=scenario,
                 num_concurrency=load.concurrency,
-                completed=seen.completed,
-                failed=seen.failed,
+                completed=progress.completed,
+                failed=progress.failed,
                 total=self.spec.max_requests_per_level,
-                elapsed_seconds=0.0 if seen.started is None else now - seen.started,
+                elapsed_seconds=0.0 if progress.started is None else now - progress.started,
                 arrivals=load.arrivals,
             )
         )
@@ -191,7 +193,6 @@ def _version(directory: Path) -> str:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """None where no request ended."""
     if path.exists():
         with path.open("rb") as file:
             yield from file

@@ -20,9 +20,9 @@ from shared.benchmarks.traffic import (
     RequestSize,
     chat_body,
     chat_options,
+    draw_prompt,
     parse_scenario,
     request_parameters,
-    sized_prompt,
     with_shared_prefix,
 )
 
@@ -71,7 +71,9 @@ def plan_level(spec: BenchmarkSpec, scenario: str, load: Load, seed: int) -> Pla
     elif spec.turns > 1:
         # One after the other, and each phase begins with new ones, so many at once.
         phases_requests = (warmup_requests, requests)
-        beginnings = sum(-(-each // spec.turns) + load.concurrency for each in phases_requests)
+        beginnings = sum(
+            -(-requests // spec.turns) + load.concurrency for requests in phases_requests
+        )
     sizes = with_shared_prefix(parse_scenario(scenario), spec.prefix_share, rng)
     return Plan(
         load=load,
@@ -96,7 +98,7 @@ def request_lines(plan: Plan, spec: BenchmarkSpec, model_name: str) -> Iterator[
         yield from _turn_lines(plan, spec, model_name, times)
         return
     for size, seconds in zip(plan.sizes, times, strict=False):
-        prompt = sized_prompt(size, rng)
+        prompt = draw_prompt(size, rng)
         messages = [{"role": "user", "content": prompt}]
         body = chat_body(model_name, messages, size.num_output_tokens, parameters)
         line = body if seconds is None else {"timestamp": 1000 * seconds, "payload": body}
@@ -111,16 +113,16 @@ def _turn_lines(
     parameters = request_parameters(spec.additional_params)
     for place, seconds in zip(range(0, len(plan.sizes), plan.turns), times, strict=False):
         for turn, size in enumerate(plan.sizes[place : place + plan.turns]):
-            told: dict[str, Any] = {
+            arguments: dict[str, Any] = {
                 "session_id": str(place // plan.turns),
-                "text_input": sized_prompt(size, rng),
+                "text_input": draw_prompt(size, rng),
                 "extra": chat_options(model_name, size.num_output_tokens, parameters),
             }
             if turn:
-                told["delay"] = 1000 * spec.think_seconds
+                arguments["delay"] = 1000 * spec.think_seconds
             elif seconds is not None:
-                told["timestamp"] = 1000 * seconds
-            yield msgspec.json.encode(told) + b"\n"
+                arguments["timestamp"] = 1000 * seconds
+            yield msgspec.json.encode(arguments) + b"\n"
 
 
 def configuration(
@@ -132,7 +134,9 @@ def configuration(
     tokenizer: Path,
     directory: Path,
 ) -> dict[str, Any]:
-    """What AIPerf reads; it writes into `directory`. The key is named, not written."""
+    """Return AIPerf's configuration; it writes into `directory`. The API key is named, not
+    written.
+    """
     endpoint: dict[str, Any] = {
         "urls": [target.base_url.rstrip("/")],
         "type": "chat",
@@ -195,7 +199,9 @@ def _how(plan: Plan) -> dict[str, Any]:
 def environment(
     environ: Mapping[str, str], target: Target, *, prompts: Path, scratch: Path
 ) -> dict[str, str]:
-    """What the process finds: no proxy, no hub, no place of the user's to keep anything in."""
+    """Return the environment of the process: no proxy, no model hub, no cache in the user's
+    home.
+    """
     env = {name: environ[name] for name in KEPT if name in environ}
     env |= {
         "HOME": str(scratch),

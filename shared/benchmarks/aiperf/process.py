@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from shared.benchmarks.aiperf.results import Ended, said_end, says_started
+from shared.benchmarks.aiperf.results import Ended, read_end, says_started
 from shared.benchmarks.tools.adapter import BenchmarkFailed
 from shared.processes.child_process import ChildProcess, describe_exit
 
 POLL_SECONDS: Final = 0.05
 STOP_SECONDS: Final = 0.5
 PIECE_BYTES: Final = 2**20
-LARGEST_LOG_BYTES: Final = 64 * 2**20
+MAX_LOG_BYTES: Final = 64 * 2**20
 LINE_CHARACTERS: Final = 300
 FAILED_MARK: Final = b'"error":{'
 
 
 @dataclass(slots=True)
-class Seen:
+class RunProgress:
     """How far it is. `started` is of the monotonic clock; None: it starts or warms up."""
 
     started: float | None = None
@@ -38,8 +38,8 @@ class LevelProcess:
     env: Mapping[str, str]
     directory: Path
     limit_seconds: float
-    on_change: Callable[[Seen], None]
-    seen: Seen = field(default_factory=Seen)
+    on_change: Callable[[RunProgress], None]
+    progress: RunProgress = field(default_factory=RunProgress)
     _log: "_Tail" = field(init=False)
     _requests: "_Tail" = field(init=False)
     _last_words: str = ""
@@ -64,30 +64,29 @@ class LevelProcess:
             # All is written: what it does on SIGTERM, which is to cancel in order, takes longer and
             # changes nothing.
             await child.stop_for_certain(signal.SIGKILL, STOP_SECONDS)
-        if self.seen.ended is None:
+        if self.progress.ended is None:
             raise BenchmarkFailed(
                 f"AIPerf ended with {describe_exit(child.returncode or 0)} before the level was "
                 f"measured: {self._last_words or 'it said nothing'}"
             )
-        return self.seen.ended
+        return self.progress.ended
 
     async def _watch(self, child: ChildProcess) -> None:
         ends = time.monotonic() + self.limit_seconds
         while True:
             has_ended = child.returncode is not None
             self._listen()
-            self.on_change(self.seen)
+            self.on_change(self.progress)
             if has_ended:
                 return
             if time.monotonic() > ends:
                 raise BenchmarkFailed(
                     f"expected AIPerf to measure a level within {self.limit_seconds:.0f} s; "
-                    f"{self.seen.completed + self.seen.failed} requests had ended"
+                    f"{self.progress.completed + self.progress.failed} requests had ended"
                 )
-            if self._log.size_bytes > LARGEST_LOG_BYTES:
+            if self._log.size_bytes > MAX_LOG_BYTES:
                 raise BenchmarkFailed(
-                    f"AIPerf wrote more than {LARGEST_LOG_BYTES >> 20} MiB of log: "
-                    f"{self._last_words}"
+                    f"AIPerf wrote more than {MAX_LOG_BYTES >> 20} MiB of log: {self._last_words}"
                 )
             await asyncio.sleep(POLL_SECONDS)
 
@@ -95,15 +94,15 @@ class LevelProcess:
         for raw in self._log.lines():
             line = raw.decode(errors="replace")
             if says_started(line):
-                self.seen.started = time.monotonic()
-            self.seen.ended = said_end(line) or self.seen.ended
+                self.progress.started = time.monotonic()
+            self.progress.ended = read_end(line) or self.progress.ended
             if " ERROR " in line or "Error" in line:
                 self._last_words = line.strip()[:LINE_CHARACTERS]
         for raw in self._requests.lines():
             if b'"benchmark_phase":"profiling"' in raw:
                 is_failed = FAILED_MARK in raw
-                self.seen.failed += is_failed
-                self.seen.completed += not is_failed
+                self.progress.failed += is_failed
+                self.progress.completed += not is_failed
 
 
 @dataclass(slots=True)
@@ -112,7 +111,7 @@ class _Tail:
 
     path: Path
     size_bytes: int = 0
-    _rest: bytes = b""
+    _partial_line: bytes = b""
 
     def lines(self) -> list[bytes]:
         try:
@@ -122,5 +121,5 @@ class _Tail:
         except FileNotFoundError:
             return []
         self.size_bytes += len(piece)
-        *lines, self._rest = (self._rest + piece).split(b"\n")
+        *lines, self._partial_line = (self._partial_line + piece).split(b"\n")
         return lines

@@ -18,7 +18,7 @@ from shared.benchmarks.levels.measured_level import (
     LevelOutcome,
     PromptTokens,
     Record,
-    measured_level,
+    measured_level_result,
 )
 from shared.benchmarks.metrics import FailedRequest, RequestSample, with_unanswered
 from shared.benchmarks.tools.adapter import DamagedResult
@@ -92,12 +92,12 @@ _decoder: Final = msgspec.json.Decoder(_Line)
 
 
 def says_started(line: str) -> bool:
-    """Whether the measured part of the level begins."""
+    """True if the line says that the measured part of the level begins."""
     return _STARTED.search(line) is not None
 
 
-def said_end(line: str) -> Ended | None:
-    """None: the line is about something else."""
+def read_end(line: str) -> Ended | None:
+    """Return the end that the line reports; None if it reports something else."""
     match = _ENDED.search(line)
     return None if match is None else Ended(cancelled=int(match[1]), seconds=float(match[2]))
 
@@ -117,12 +117,14 @@ def read_level(
 
     `began_at` counts where no request ended. Raises DamagedResult.
     """
-    measured = [each for each in map(_told, lines) if each.metadata.benchmark_phase == "profiling"]
+    measured = [
+        line for line in map(_decode_line, lines) if line.metadata.benchmark_phase == "profiling"
+    ]
     origin = measured[0].metadata.request_start_ns if measured else None
-    asked = _Asked(sizes, spec.turns)
+    requests = _Requests(sizes, spec.turns)
     records = [
-        _record(told, origin or 0, asked)
-        for told in sorted(measured, key=lambda each: each.metadata.request_start_ns)
+        _record(line, origin or 0, requests)
+        for line in sorted(measured, key=lambda line: line.metadata.request_start_ns)
     ]
     first = min((record.sent for record in records), default=0.0)
     outcome = LevelOutcome(
@@ -139,11 +141,11 @@ def read_level(
         rate_per_s=0.0,
         sent_in_all=len(records) + ended.cancelled,
     )
-    level = with_unanswered(measured_level(scenario, outcome, spec), ended.cancelled)
-    return level, asked.prompts
+    level = with_unanswered(measured_level_result(scenario, outcome, spec), ended.cancelled)
+    return level, requests.prompts
 
 
-def _told(line: bytes) -> _Line:
+def _decode_line(line: bytes) -> _Line:
     try:
         return _decoder.decode(line)
     except msgspec.DecodeError as error:
@@ -151,7 +153,7 @@ def _told(line: bytes) -> _Line:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _Requests:
     """What requests were to be, read in the order in which they were sent."""
 
     sizes: Sequence[RequestSize]
@@ -178,7 +180,7 @@ class _Asked:
             return None, 0
         return self._turn(metadata), self._history_tokens.get(metadata.x_correlation_id or "", 0)
 
-    def answered(self, metadata: _Metadata, sample: RequestSample) -> None:
+    def count_answer(self, metadata: _Metadata, sample: RequestSample) -> None:
         self.prompts.add(sample)
         if self.turns > 1:
             self._history_tokens[metadata.x_correlation_id or ""] = sample.total_tokens
@@ -187,28 +189,28 @@ class _Asked:
         return 1 + (metadata.turn_index or 0)
 
 
-def _record(told: _Line, origin: int, asked: _Asked) -> Record:
-    metadata = told.metadata
+def _record(line: _Line, origin: int, requests: _Requests) -> Record:
+    metadata = line.metadata
     sent = (metadata.request_start_ns - origin) / NANOSECONDS
     seconds = (metadata.request_end_ns - metadata.request_start_ns) / NANOSECONDS
-    outcome = _outcome(told, seconds, asked.size(metadata), *asked.place(metadata))
+    outcome = _outcome(line, seconds, requests.size(metadata), *requests.place(metadata))
     if isinstance(outcome, RequestSample):
         seconds = outcome.e2e_latency
-        asked.answered(metadata, outcome)
+        requests.count_answer(metadata, outcome)
     issued = metadata.credit_issued_ns or metadata.request_start_ns
     late_seconds = max(0.0, (metadata.request_start_ns - issued) / NANOSECONDS)
     return Record(sent, sent + seconds, late_seconds, outcome)
 
 
 def _outcome(
-    told: _Line, seconds: float, size: RequestSize, turn: int | None, history_tokens: int
+    line: _Line, seconds: float, size: RequestSize, turn: int | None, history_tokens: int
 ) -> RequestSample | FailedRequest:
-    first, latency = told.metrics.time_to_first_token, told.metrics.request_latency
-    if told.error is not None:
-        return FailedRequest(code=_code(told.error), seconds=seconds)
+    first, latency = line.metrics.time_to_first_token, line.metrics.request_latency
+    if line.error is not None:
+        return FailedRequest(code=_code(line.error), seconds=seconds)
     if first is None or latency is None:
         return FailedRequest(code="malformed", seconds=seconds)
-    return _sample(told.metrics, _seconds(first), _seconds(latency), size, turn, history_tokens)
+    return _sample(line.metrics, _seconds(first), _seconds(latency), size, turn, history_tokens)
 
 
 def _code(error: _Error) -> str:

@@ -30,12 +30,12 @@ REQUESTS: Final = 200
 CLIENTS: Final = 16
 LEVEL_SECONDS: Final = 5.0
 START_SECONDS: Final = 60.0
-LARGEST_DEFAULT: Final = 8
+MAX_DEFAULT: Final = 8
 
 
 def default_processes() -> int:
     """A quarter of the processors that we may use, 1 to 8: the engine needs them too."""
-    return max(1, min(LARGEST_DEFAULT, len(os.sched_getaffinity(0)) // 4))
+    return max(1, min(MAX_DEFAULT, len(os.sched_getaffinity(0)) // 4))
 
 
 async def ceiling_tokens_per_s(processes: int = 1, pieces: int = ANSWER_TOKENS) -> float:
@@ -62,20 +62,19 @@ async def ceiling_tokens_per_s(processes: int = 1, pieces: int = ANSWER_TOKENS) 
             )
             await level.run()
             outcome = level.outcome()
-    answered = [each for each in outcome.records if isinstance(each.outcome, RequestSample)]
+    answered = [record for record in outcome.records if isinstance(record.outcome, RequestSample)]
     if not answered:
         raise BenchmarkFailed("the load generator could not be measured: nothing was answered")
-    seconds = max(each.ended for each in answered) - outcome.started
+    seconds = max(record.ended for record in answered) - outcome.started
     return len(answered) * ANSWER_TOKENS / max(seconds, 1e-3)
 
 
-def _ignore(completed: int, failed: int) -> None:
-    """Its progress is not reported."""
+def _ignore(completed: int, failed: int) -> None: ...
 
 
 @asynccontextmanager
 async def _instant_server(pieces: int) -> AsyncIterator[str]:
-    """Its address, in a process of its own. Raises BenchmarkFailed."""
+    """Serve in a process of its own and yield the address. Raises BenchmarkFailed."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "shared.benchmarks.builtin.client_ceiling", str(pieces)),
         stdout=asyncio.subprocess.PIPE,

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from schemas.task.benchmark import LARGEST_LEVELS, BenchmarkSpec
+from schemas.task.benchmark import MAX_LEVELS, BenchmarkSpec
 from shared.benchmarks.metrics import RequestSample
 from shared.benchmarks.traffic import UnsupportedTraffic
 
-MOST_TURN_RESULTS: Final = LARGEST_LEVELS  # the outcome tells of all of them in one message
+MAX_TURN_RESULTS: Final = MAX_LEVELS  # the outcome tells of all of them in one message
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class Conversation:
 
     @property
     def turn(self) -> int:
-        """That comes next, from 1."""
+        """The number of the next turn, from 1."""
         return self.answered + 1
 
     @property
@@ -52,9 +52,9 @@ def check_turns(spec: BenchmarkSpec) -> None:
                 "expected several turns, between which somebody thinks, got 1", "$.benchmark.turns"
             )
         return
-    if spec.num_levels * spec.turns > MOST_TURN_RESULTS:
+    if spec.num_levels * spec.turns > MAX_TURN_RESULTS:
         raise UnsupportedTraffic(
-            f"expected at most {MOST_TURN_RESULTS} turns of all levels together, got "
+            f"expected at most {MAX_TURN_RESULTS} turns of all levels together, got "
             f"{spec.num_levels} levels of {spec.turns}",
             "$.benchmark.turns",
         )

@@ -28,7 +28,7 @@ from shared.benchmarks.builtin.prefix_cache import (
 )
 from shared.benchmarks.chat_server import ChatServer, LoadLimits
 from shared.benchmarks.levels.level_choice import metrics_of, next_level
-from shared.benchmarks.levels.measured_level import LevelOutcome, measured_level
+from shared.benchmarks.levels.measured_level import LevelOutcome, measured_level_result
 from shared.benchmarks.tools.adapter import (
     BenchmarkFailed,
     LoadPhase,
@@ -54,7 +54,7 @@ class Builtin:
     label = BenchmarkTool.BUILTIN
 
     def missing(self) -> str | None:
-        """Nothing: it comes with the platform."""
+        """Return None: the built-in generator needs no installation."""
         return None
 
     def check(self, spec: BenchmarkSpec) -> None:
@@ -69,7 +69,7 @@ class Builtin:
         directory: Path,
         on_progress: ProgressCallback | None = None,
     ) -> BenchmarkResult:
-        """As `run_benchmark`; nothing is written to `directory`."""
+        """Run the benchmark as `run_benchmark` does; nothing is written to `directory`."""
         del directory
         return await run_benchmark(
             spec,
@@ -113,7 +113,7 @@ async def run_benchmark(
         parameters=request_parameters(spec.additional_params),
         limits=limits or LoadLimits(),
     ) as server:
-        simulated = (await server.served_model()).simulated
+        simulated = (await server.find_model()).simulated
         probes = random.Random(secrets.randbits(64))  # noqa: S311  # prompts that none has sent
         generator = LoadGenerator(
             server=server,
@@ -176,7 +176,7 @@ class LoadGenerator:
         else:
             outcome = await self._run_here(number, scenario, load, spec, seed)
         measured = msgspec.structs.replace(
-            measured_level(scenario, outcome, spec), client_processes=processes, seed=seed
+            measured_level_result(scenario, outcome, spec), client_processes=processes, seed=seed
         )
         use = await self.cache.use(start, outcome.sent_in_all)
         return with_cache_use(measured, use, outcome.prompts, is_warm=spec.is_warm)
@@ -187,7 +187,7 @@ class LoadGenerator:
         rng = random.Random(seed)  # noqa: S311  # prompts are to be repeatable, not secret
         report = self._reporter(number, scenario, load, spec)
 
-        def changed() -> None:
+        def wake() -> None:
             if level.started_at is None:
                 report(None, 0, 0)
             else:
@@ -199,7 +199,7 @@ class LoadGenerator:
             sizes=with_shared_prefix(parse_scenario(scenario), spec.prefix_share, rng),
             rng=rng,
             spec=spec,
-            on_change=changed,
+            on_change=wake,
         )
         await level.run()
         return level.outcome()
@@ -232,7 +232,7 @@ class LoadGenerator:
 
 
 async def _ceiling() -> float | None:
-    """None: it could not be measured; one process makes the load, and marks what it limits."""
+    """Return the tokens/s that one process can take; None if that could not be measured."""
     try:
         return await ceiling_tokens_per_s()
     except BenchmarkFailed:
@@ -240,7 +240,9 @@ async def _ceiling() -> float | None:
 
 
 def _may_be_large(spec: BenchmarkSpec) -> bool:
-    """Whether it is worth a second to find out what one process can take."""
+    """True if the load may be more than one process can take, so that measuring its ceiling
+    pays.
+    """
     most = max((load.concurrency for load in loads(spec)), default=1)
     return most >= FEWEST_CLIENTS or spec.load_search is not None
 

@@ -21,7 +21,7 @@ from shared.benchmarks.levels.measured_level import LevelOutcome, PromptTokens, 
 from shared.benchmarks.metrics import FailedRequest, RequestSample
 from shared.benchmarks.traffic import RequestSize, Scenario
 from shared.clock import utcnow
-from shared.waiting import cancelled, wait_for
+from shared.waiting import cancel_and_wait, wait_for
 
 PAUSE_AFTER_ERROR_SECONDS: Final = 0.05
 LAG_TICK_SECONDS: Final = 0.01
@@ -92,7 +92,7 @@ class LevelLoad:
         self.on_change()
         if not self.spec.warmup_requests:
             self._begin()
-        drive = self._closed_loop if self.load.arrivals is None else self._arrive
+        drive = self._run_closed_loop if self.load.arrivals is None else self._arrive
         driving, lagging = asyncio.create_task(drive()), asyncio.create_task(self._watch_lag())
         over = asyncio.create_task(self._over())
         try:
@@ -102,10 +102,10 @@ class LevelLoad:
             if self.others_over is not None:
                 await self.others_over()
         finally:
-            await cancelled(driving, lagging, over)
+            await cancel_and_wait(driving, lagging, over)
 
     def outcome(self) -> LevelOutcome:
-        """Once it has run."""
+        """Return the outcome of a finished run."""
         if self.started_at is None:
             raise RuntimeError("a level ended before it began")
         seconds = self.window_seconds
@@ -157,7 +157,7 @@ class LevelLoad:
         self.on_change()
 
     def _takes(self, now: float) -> bool:
-        """Whether a request that is sent now is measured; the first that is not ends the window."""
+        """True if a request sent now is measured; the first that is not ends the window."""
         if not self._is_measuring or self.window_ends is not None:
             return False
         is_more = self._sent < self.spec.max_requests_per_level
@@ -177,7 +177,7 @@ class LevelLoad:
             self.busy_seconds += self._in_flight * (now - self._changed)
         self._changed = now
 
-    async def _closed_loop(self) -> None:
+    async def _run_closed_loop(self) -> None:
         slots = self.load.concurrency
         is_bare = not self.spec.warmup_requests
         if is_bare:
@@ -186,11 +186,13 @@ class LevelLoad:
         async with asyncio.TaskGroup() as group:
             if not is_bare:
                 # Spread over the time of one request, so that equal ones do not march in step.
-                before = _now()
-                await self._one(self._takes(before), Conversation(self.spec.turns, 1), due=before)
+                waited_from = _now()
+                await self._one(
+                    self._takes(waited_from), Conversation(self.spec.turns, 1), due=waited_from
+                )
                 self._answered += 1
-                self._warmed(0)
-                first_seconds = _now() - before
+                self._warm_up(0)
+                first_seconds = _now() - waited_from
             for slot in range(slots):
                 delay = first_seconds * slot / slots
                 group.create_task(self._slot(slot, delay, is_bare=is_bare))
@@ -210,7 +212,7 @@ class LevelLoad:
             self._answered += 1
             if conversation.is_over or not is_good:
                 conversation = Conversation(turns)
-                self._warmed(slot)
+                self._warm_up(slot)
             elif self.spec.think_seconds:
                 await asyncio.sleep(self.spec.think_seconds)
             if not is_good:
@@ -222,7 +224,7 @@ class LevelLoad:
         """Among those of all processes."""
         return slot if self.part is None else slot * self.part.of + self.part.number
 
-    def _warmed(self, slot: int) -> None:
+    def _warm_up(self, slot: int) -> None:
         self._turned.add(slot)
         is_enough = self._answered >= self.spec.warmup_requests
         if is_enough and len(self._turned) >= self.load.concurrency:
@@ -279,8 +281,8 @@ class LevelLoad:
         return self._record(is_measured, due, sent, outcome)
 
     def _deadline_seconds(self, now: float) -> float:
-        limits, begun = self.server.limits, self.started if self._is_measuring else now
-        ends = begun + self.spec.max_time_per_level_seconds
+        limits, started = self.server.limits, self.started if self._is_measuring else now
+        ends = started + self.spec.max_time_per_level_seconds
         return max(0.0, min(limits.request_seconds, ends + limits.drain_seconds - now))
 
     def _record(
@@ -305,7 +307,7 @@ class LevelLoad:
         return is_good
 
     async def _watch_lag(self) -> None:
-        """How late this process reads what has arrived: what it may add to every time."""
+        """Measure how late this process reads what has arrived, which adds to every time."""
         while True:
             due = _now() + LAG_TICK_SECONDS
             await asyncio.sleep(LAG_TICK_SECONDS)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from schemas.task.benchmark import BenchmarkSpec, LevelMark, LevelResult
 from shared.benchmarks.arrivals import Load, mean_rate_per_s
-from shared.benchmarks.builtin.load_worker import PartTask, decoded, encoded
+from shared.benchmarks.builtin.load_worker import PartTask, decode, encode
 from shared.benchmarks.chat_server import ChatServer
 from shared.benchmarks.levels.measured_level import LevelOutcome, PromptTokens
 from shared.benchmarks.tools.adapter import BenchmarkFailed
@@ -27,7 +27,7 @@ READY_SECONDS: Final = 60.0
 END_SECONDS: Final = 60.0  # from a level's last answer to the outcome
 HEAD_START_SECONDS: Final = 0.2
 CEILING_SHARE: Final = 0.5  # of what one process can take, that it is to take
-LARGEST_LINE_BYTES: Final = 256 * 2**20
+MAX_LINE_BYTES: Final = 256 * 2**20
 
 OnProgress = Callable[[int, int], None]
 
@@ -39,34 +39,36 @@ def parts(load: Load, spec: BenchmarkSpec, count: int) -> list[tuple[Load, Bench
         warmup_requests=math.ceil(spec.warmup_requests / count),
         max_requests_per_level=math.ceil(spec.max_requests_per_level / count),
     )
-    each, more = divmod(load.concurrency, count)
-    return [(Load(each + (number < more), load.arrivals), share) for number in range(count)]
+    share_each, more = divmod(load.concurrency, count)
+    return [(Load(share_each + (number < more), load.arrivals), share) for number in range(count)]
 
 
-def merged(load: Load, outcomes: Sequence[LevelOutcome]) -> LevelOutcome:
-    """Of the time in which all of them measured; a trace is measured as a whole."""
-    latest = max(outcomes, key=lambda each: each.started)
-    ends = [each.window_ends for each in outcomes if each.window_ends is not None]
+def merge_outcomes(load: Load, outcomes: Sequence[LevelOutcome]) -> LevelOutcome:
+    """Merge the outcomes over the time in which all processes measured; a trace is measured
+    whole.
+    """
+    latest = max(outcomes, key=lambda outcome: outcome.started)
+    ends = [outcome.window_ends for outcome in outcomes if outcome.window_ends is not None]
     started, window_ends = latest.started, min(ends, default=None)
     if load.arrivals == "trace" or (window_ends is not None and window_ends <= started):
-        latest = min(outcomes, key=lambda each: each.started)
+        latest = min(outcomes, key=lambda outcome: outcome.started)
         started, window_ends = latest.started, max(ends, default=None)
     return LevelOutcome(
         load=load,
         records=[
             record
-            for each in outcomes
-            for record in each.records
+            for outcome in outcomes
+            for record in outcome.records
             if started <= record.sent and (window_ends is None or record.sent <= window_ends)
         ],
-        lags=[lag for each in outcomes for lag in each.lags],
+        lags=[lag for outcome in outcomes for lag in outcome.lags],
         started_at=latest.started_at,
         started=started,
         window_ends=window_ends,
-        in_flight_mean=sum(each.in_flight_mean or 0.0 for each in outcomes),
-        rate_per_s=sum(each.rate_per_s for each in outcomes),
-        sent_in_all=sum(each.sent_in_all for each in outcomes),
-        prompts=PromptTokens.of_all(each.prompts for each in outcomes),
+        in_flight_mean=sum(outcome.in_flight_mean or 0.0 for outcome in outcomes),
+        rate_per_s=sum(outcome.rate_per_s for outcome in outcomes),
+        sent_in_all=sum(outcome.sent_in_all for outcome in outcomes),
+        prompts=PromptTokens.of_all(outcome.prompts for outcome in outcomes),
     )
 
 
@@ -101,21 +103,22 @@ async def run_parts(  # a level is all of these
 
         def tell() -> None:
             on_progress(
-                sum(each.completed for each in workers), sum(each.failed for each in workers)
+                sum(worker.completed for worker in workers),
+                sum(worker.failed for worker in workers),
             )
 
-        await asyncio.gather(*(each.until("ready", READY_SECONDS) for each in workers))
+        await asyncio.gather(*(worker.until("ready", READY_SECONDS) for worker in workers))
         origin = asyncio.get_running_loop().time() + HEAD_START_SECONDS
-        for each in workers:
-            each.say(f"go {origin!r}")
+        for worker in workers:
+            worker.say(f"go {origin!r}")
         # A part warms up and measures for so long at most, until the next is sent, and drains.
         level_seconds = 2 * spec.max_time_per_level_seconds + spec.think_seconds
         limit = level_seconds + server.limits.drain_seconds + END_SECONDS
-        await asyncio.gather(*(each.until("over", limit, tell) for each in workers))
-        for each in workers:
-            each.say("end")
-        outcomes = await asyncio.gather(*(each.outcome() for each in workers))
-    return merged(load, outcomes)
+        await asyncio.gather(*(worker.until("over", limit, tell) for worker in workers))
+        for worker in workers:
+            worker.say("end")
+        outcomes = await asyncio.gather(*(worker.outcome() for worker in workers))
+    return merge_outcomes(load, outcomes)
 
 
 @dataclass(slots=True)
@@ -142,7 +145,7 @@ class _Worker:
         ends = asyncio.get_running_loop().time() + END_SECONDS
         while (line := await self._line(ends)).startswith(b"at "):
             continue
-        return decoded(line)
+        return decode(line)
 
     async def _line(self, ends: float) -> bytes:
         try:
@@ -167,11 +170,11 @@ async def _worker(task: PartTask) -> AsyncIterator[_Worker]:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         cwd=SOURCE_ROOT,
-        limit=LARGEST_LINE_BYTES,
+        limit=MAX_LINE_BYTES,
     )
     try:
         if process.stdin is not None:
-            process.stdin.write(encoded(task))
+            process.stdin.write(encode(task))
         yield _Worker(process)
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -192,24 +195,26 @@ class Crew:
     server: ChatServer
     most: int
     ceiling_tokens_per_s: float
-    _seen: dict[str, float] = field(default_factory=dict)  # tokens/s for each request at once
+    _tokens_per_request: dict[str, float] = field(
+        default_factory=dict
+    )  # tokens/s for each request at once
 
     def count_for(self, scenario: str, load: Load, turns: int = 1) -> int:
         """Before it is measured; 1 where nothing is known yet."""
         rate_per_s = mean_rate_per_s(load.arrivals or "")
         if rate_per_s is not None:
             return self._count(rate_per_s * turns * _mean_output_tokens(scenario), load)
-        return self._count(self._seen.get(scenario, 0.0) * load.concurrency, load)
+        return self._count(self._tokens_per_request.get(scenario, 0.0) * load.concurrency, load)
 
     def count_after(self, level: LevelResult, load: Load, count: int) -> int:
-        """How many it should have been."""
+        """Return how many processes the measured level would have needed."""
         rate = level.mean_output_throughput_tokens_per_s
         if load.arrivals is None:
-            self._seen[level.scenario] = rate / load.concurrency
-        wanted = self._count(rate, load)
+            self._tokens_per_request[level.scenario] = rate / load.concurrency
+        slots = self._count(rate, load)
         if LevelMark.CLIENT_LIMITED in level.marks:
-            wanted = max(wanted, min(2 * count, self.most, load.concurrency))
-        return wanted
+            slots = max(slots, min(2 * count, self.most, load.concurrency))
+        return slots
 
     async def run(  # a level is all of these
         self,
@@ -221,20 +226,20 @@ class Crew:
         report: Callable[[float | None, int, int], None],
     ) -> LevelOutcome:
         """Raises BenchmarkFailed."""
-        began: float | None = None
+        started_at: float | None = None
 
-        def measured(completed: int, failed: int) -> None:
-            nonlocal began
+        def count_requests(completed: int, failed: int) -> None:
+            nonlocal started_at
             now = asyncio.get_running_loop().time()
-            began = now if began is None else began
-            report(now - began, completed, failed)
+            started_at = now if started_at is None else started_at
+            report(now - started_at, completed, failed)
 
         report(None, 0, 0)
-        return await run_parts(self.server, scenario, load, spec, seed, count, measured)
+        return await run_parts(self.server, scenario, load, spec, seed, count, count_requests)
 
     def _count(self, tokens_per_s: float, load: Load) -> int:
-        wanted = math.ceil(tokens_per_s / (CEILING_SHARE * self.ceiling_tokens_per_s))
-        return max(1, min(wanted, self.most, load.concurrency))
+        processes = math.ceil(tokens_per_s / (CEILING_SHARE * self.ceiling_tokens_per_s))
+        return max(1, min(processes, self.most, load.concurrency))
 
 
 def _mean_output_tokens(scenario: str) -> float:

@@ -40,12 +40,12 @@ class PartTask(msgspec.Struct, frozen=True, kw_only=True):
     of: int
 
 
-def encoded(sent: PartTask | LevelOutcome) -> bytes:
-    """As a line."""
+def encode(sent: PartTask | LevelOutcome) -> bytes:
+    """Encode as one line."""
     return base64.b64encode(msgspec.msgpack.encode(sent)) + b"\n"
 
 
-def decoded(line: bytes) -> LevelOutcome:
+def decode(line: bytes) -> LevelOutcome:
     return msgspec.msgpack.decode(base64.b64decode(line), type=LevelOutcome)
 
 
@@ -60,12 +60,12 @@ async def _run(task: PartTask) -> LevelOutcome:
         _say("ready")
         origin = float((await _line()).split()[1])
         prefix = random.Random(task.seed)  # noqa: S311  # the same words in every part
-        told = 0.0
+        told_at = 0.0
 
         def tell() -> None:
-            nonlocal told
-            if time.monotonic() - told >= PROGRESS_SECONDS and level.started_at is not None:
-                told = time.monotonic()
+            nonlocal told_at
+            if time.monotonic() - told_at >= PROGRESS_SECONDS and level.started_at is not None:
+                told_at = time.monotonic()
                 _say(f"at {len(level.records) - level.failed} {level.failed}")
 
         async def others_over() -> None:
@@ -103,7 +103,7 @@ def main() -> None:
     die_with_parent()
     task = msgspec.msgpack.decode(base64.b64decode(sys.stdin.buffer.readline()), type=PartTask)
     outcome = asyncio.run(_run(task))
-    sys.stdout.buffer.write(encoded(outcome))
+    sys.stdout.buffer.write(encode(outcome))
     sys.stdout.flush()
 
 

@@ -17,7 +17,8 @@ from schemas.task.benchmark import CacheReset, LevelMark, LevelResult, PrefixCac
 from shared.benchmarks.chat_server import ChatServer, RequestFailed
 from shared.benchmarks.levels.measured_level import PromptTokens
 from shared.benchmarks.traffic import RequestSize
-from shared.engine_metrics import EngineNames, read_page
+from shared.engines.metrics import MetricNames
+from shared.engines.metrics_page import read_page
 
 COLD_HIT_SHARE: Final = 0.01
 PROBE: Final = RequestSize(num_input_tokens=256, num_output_tokens=1)
@@ -62,16 +63,16 @@ class ServerPrefixCache:
 
     async def begin(self) -> Start:
         """Empty the cache where the engine can, and see that it is."""
-        engine, known = await self._counters()
-        if engine is None or engine.reset_path is None or known is None:
+        engine, start_counters = await self._counters()
+        if engine is None or engine.reset_path is None or start_counters is None:
             return Start(CacheReset.UNSUPPORTED)
         probe = self.rng.getrandbits(64)
         await self._hits_of(probe)
         was_accepted = await self._reset(engine.reset_path)
-        found = await self._hits_of(probe)
+        hits_of_probe = await self._hits_of(probe)
         template = await self._hits_of(self.rng.getrandbits(64))
         _, counters = await self._counters()
-        is_empty = was_accepted and found == 0
+        is_empty = was_accepted and hits_of_probe == 0
         return Start(
             CacheReset.VERIFIED if is_empty else CacheReset.FAILED, counters, template or 0.0
         )
@@ -92,13 +93,13 @@ class ServerPrefixCache:
         )
 
     async def _hits_of(self, seed: int) -> float | None:
-        before = (await self._counters())[1]
+        counters_before = (await self._counters())[1]
         rng = random.Random(seed)  # noqa: S311  # a prompt, not a secret
         outcome = await self.server.request(PROBE, rng, PROBE_SECONDS)
-        after = (await self._counters())[1]
-        if before is None or after is None or isinstance(outcome, RequestFailed):
+        counters_after = (await self._counters())[1]
+        if counters_before is None or counters_after is None or isinstance(outcome, RequestFailed):
             return None
-        return after.hits - before.hits
+        return counters_after.hits - counters_before.hits
 
     async def _reset(self, path: str) -> bool:
         # An engine that still drops what the level before cancelled refuses for a moment.
@@ -112,12 +113,12 @@ class ServerPrefixCache:
             await asyncio.sleep(BUSY_PAUSE_SECONDS)
         return False
 
-    async def _counters(self) -> tuple[EngineNames | None, Counters | None]:
+    async def _counters(self) -> tuple[MetricNames | None, Counters | None]:
         page = await self.server.metrics_page()
-        found = read_page(page or "")
-        if found is None:
+        engine_reading = read_page(page or "")
+        if engine_reading is None:
             return None, None
-        engine, reading = found
+        engine, reading = engine_reading
         queries, hits = reading.prefix_queried_tokens, reading.prefix_hit_tokens
         return engine, None if queries is None or hits is None else Counters(queries, hits)
 
@@ -131,7 +132,7 @@ def _says_success(body: bytes) -> bool:
 
 
 def set_aside(use: PrefixCacheUse, *, is_warm: bool) -> str | None:
-    """Why the level says nothing of a cold engine, None if it may."""
+    """Say why the level does not describe a cold engine; None if it does."""
     if is_warm or use.hit_share is None or use.hit_share < COLD_HIT_SHARE:
         return None
     return f"{100 * use.hit_share:.0f} % of its prompt tokens came from the prefix cache"
@@ -168,7 +169,9 @@ def with_asked_share(use: PrefixCacheUse, prompts: PromptTokens) -> PrefixCacheU
 
 
 def level_seed(level: str, seed: int, reset: CacheReset) -> int:
-    """Of its requests: the same for the same level only where the cache was seen to be empty."""
+    """Return the seed of a level's requests: the same one only where the cache was seen to be
+    empty.
+    """
     if reset is CacheReset.VERIFIED:
         return zlib.crc32((f"{level} {seed}" if seed else level).encode())
     return secrets.randbits(32)

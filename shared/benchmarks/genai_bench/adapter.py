@@ -53,7 +53,7 @@ class _Session(Session):
 
     async def _prepare(self) -> None:
         """Have the server prove that it can be measured, and find the tokenizer."""
-        self._model = await self.checked_model()
+        self._model = await self.check_model()
         places = (self.target.model, self._model.root, await self.server.model_file())
         self._tokenizer = await asyncio.to_thread(
             tokenizer_for,
@@ -67,8 +67,8 @@ class _Session(Session):
         """Levels after one that the tool gave up on go into a process of their own."""
         self._report_start()
         await self._prepare()
-        for whole in command.batches(self.spec):
-            batch = whole
+        for full_batch in command.batches(self.spec):
+            batch = full_batch
             await self._warm_up(batch)
             while batch.concurrencies:
                 measured = await self._measure(batch)

@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 from schemas.task.benchmark import BenchmarkSpec
 from shared.benchmarks.tools.adapter import Target
 from shared.benchmarks.traffic import request_parameters
+from shared.engines.profile import DEFAULT_BACKEND
+from shared.engines.table import PROFILES
 
 KEY_VARIABLE: Final = "MODEL_API_KEY"
 # What a process needs to run and to reach a hub. Nothing else is handed on: genai-bench takes
@@ -36,7 +38,7 @@ class Batch:
     first: int
 
     def after(self, measured: int) -> "Batch":
-        """What is left when so many of its levels have been measured."""
+        """Return the batch without the first levels, which have been measured."""
         return Batch(
             scenario=self.scenario,
             concurrencies=self.concurrencies[measured:],
@@ -45,7 +47,7 @@ class Batch:
 
 
 def batches(spec: BenchmarkSpec) -> list[Batch]:
-    """Every scenario at every concurrency, in order.
+    """Return every scenario at every concurrency, in order.
 
     A concurrency that comes twice begins a new batch: its files would have the names of the first.
     """
@@ -116,14 +118,15 @@ def arguments(
 
 
 def _backend(owned_by: str | None) -> str:
-    """Both keep `ignore_eos`, so that an answer has the wanted length."""
-    return "sglang" if owned_by == "sglang" else "vllm"
+    """Return a backend that keeps `ignore_eos`, so that an answer has the wanted length."""
+    profile = PROFILES.get(owned_by or "")
+    return DEFAULT_BACKEND if profile is None else profile.backend
 
 
 def environment(
     environ: Mapping[str, str], target: Target, *, is_tokenizer_local: bool
 ) -> dict[str, str]:
-    """What the process finds. Requests to the server never go through a proxy."""
+    """Return the environment of the process. Requests to the server never go through a proxy."""
     env = {name: environ[name] for name in KEPT if name in environ}
     env |= {
         "ENABLE_UI": "false",

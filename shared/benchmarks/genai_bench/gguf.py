@@ -35,7 +35,7 @@ class NotGguf(StewardError):
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """What the file says about its model, by key. Raises NotGguf, and OSError."""
+    """Read the file's model metadata by key. Raises NotGguf, and OSError."""
     with path.open("rb") as file:
         try:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -89,11 +89,11 @@ class _HeaderReader:
         return struct.unpack(format_, self._bytes(_size(format_)))[0]
 
     def _bytes(self, count: int) -> bytes:
-        taken = self._content[self._at : self._at + count]
-        if len(taken) < count:
+        chunk = self._content[self._at : self._at + count]
+        if len(chunk) < count:
             raise NotGguf("the header ends early")
         self._at += count
-        return taken
+        return chunk
 
 
 def _size(format_: str) -> int:

@@ -34,14 +34,14 @@ class OutputReader:
     _last: str = ""
 
     def feed(self, piece: bytes) -> list[Said]:
-        """What the lines say that `piece` completes."""
+        """Return what the lines that `piece` completes say."""
         *lines, self._tail = (self._tail + piece).split(b"\n")
-        said = (self._take(line.decode(errors="replace").rstrip()) for line in lines)
-        return [each for each in said if each is not None]
+        statements = (self._take(line.decode(errors="replace").rstrip()) for line in lines)
+        return [statement for statement in statements if statement is not None]
 
     @property
     def last_words(self) -> str:
-        """Why it ended, as far as its last lines show."""
+        """Say why the process ended, as far as its last lines show."""
         return (self._last or self.complaint)[:LINE_CHARACTERS]
 
     def _take(self, line: str) -> Said | None:
@@ -53,4 +53,6 @@ class OutputReader:
         self._last = ""
         if match["level"] in {"WARNING", "ERROR", "CRITICAL"}:
             self.complaint = match["message"]
-        return next((said for form, said in _MEANINGS if form.match(match["message"])), None)
+        return next(
+            (statement for form, statement in _MEANINGS if form.match(match["message"])), None
+        )

@@ -21,7 +21,7 @@ from shared.benchmarks.genai_bench.results import (
     debug_file_name,
     file_pattern,
     read_run,
-    unanswered,
+    unanswered_level,
     with_unanswered,
 )
 from shared.benchmarks.tools.adapter import (
@@ -70,7 +70,7 @@ class ToolProcess:
     _output: OutputReader = field(default_factory=OutputReader)
     _read_bytes: int = 0
     _looked_at: float = field(default_factory=time.time)
-    _began: float = field(default_factory=time.monotonic)
+    _started_at: float = field(default_factory=time.monotonic)
     _reported: float = 0.0
     _runs: list["_Run"] = field(default_factory=list)
     _tokens_estimated: bool = False
@@ -116,7 +116,7 @@ class ToolProcess:
                     f"genai-bench ended with {describe_exit(child.returncode or 0)} before "
                     f"{self._where()} was measured: {self._output.last_words or 'it said nothing'}"
                 )
-            if time.monotonic() - self._began > limit_seconds:
+            if time.monotonic() - self._started_at > limit_seconds:
                 raise BenchmarkFailed(
                     f"expected genai-bench to measure {planned} levels within "
                     f"{limit_seconds:.0f} s, it did not end {self._where()}"
@@ -145,8 +145,8 @@ class ToolProcess:
 
     def _note(self, lines: list[Said], at: float) -> None:
         moment = time.monotonic() - max(0.0, time.time() - at)
-        for said in lines:
-            match said:
+        for line in lines:
+            match line:
                 case Said.RUN_STARTED:
                     self._runs.append(
                         _Run(started_at=datetime.fromtimestamp(at, UTC), started=moment)
@@ -167,22 +167,22 @@ class ToolProcess:
         concurrency = self.batch.concurrencies[len(self.levels)]
         scenario = tool_scenario(self.batch.scenario)
         debug_path = self.result_directory / debug_file_name(scenario, concurrency)
-        found = [
+        folders = [
             *self.result_directory.glob(file_pattern(scenario, TEXT_TO_TEXT, concurrency)),
             *([debug_path] if debug_path.exists() else []),
         ]
-        if found and _is_whole(found[0]):
-            self._gave_up = found[0] == debug_path
-            level = await self._read(found[0], run)
+        if folders and _is_whole(folders[0]):
+            self._gave_up = folders[0] == debug_path
+            level = await self._read(folders[0], run)
         elif run.ended is not None:
-            level = unanswered(self.batch.scenario, concurrency, self._observed(run))
+            level = unanswered_level(self.batch.scenario, concurrency, self._observe(run))
         else:
             return
         self.levels.append(level)
         self._reported = 0.0
 
     async def _read(self, path: Path, run: _Run) -> LevelResult:
-        observed = self._observed(run)
+        observed = self._observe(run)
         try:
             level = await asyncio.to_thread(lambda: read_run(path.read_bytes(), observed))
         except DamagedResult as error:
@@ -191,7 +191,7 @@ class ToolProcess:
             level = with_unanswered(level)
         return msgspec.structs.replace(level, scenario=self.batch.scenario)
 
-    def _observed(self, run: _Run) -> Observed:
+    def _observe(self, run: _Run) -> Observed:
         ended = time.monotonic() if run.ended is None else run.ended
         return Observed(
             started_at=run.started_at,
@@ -218,7 +218,7 @@ class ToolProcess:
             completed, failed = level.num_completed_requests, level.num_error_requests
         else:
             place, completed, failed = 0, 0, 0
-            elapsed_seconds = now - self._began
+            elapsed_seconds = now - self._started_at
         return Progress(
             phase=LoadPhase.MEASURING if self._runs else LoadPhase.WARMING_UP,
             level_no=self.batch.first + place,

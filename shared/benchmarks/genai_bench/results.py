@@ -104,14 +104,14 @@ def read_run(content: bytes, observed: Observed) -> LevelResult:
         level = level_of(aggregate, observed, time_unit=run.time_unit)
     else:
         # Not aggregated by the tool: by us, from its requests, over the time that we saw.
-        level = _counted(aggregate, observed, observed.seconds, samples)
+        level = _level_result(aggregate, observed, observed.seconds, samples)
     return msgspec.structs.replace(level, requests=columns_of(samples, failed))
 
 
 def level_of(aggregate: RunAggregate, observed: Observed, *, time_unit: str = "s") -> LevelResult:
     """The level that an aggregate stands for, its figures as they are. Raises DamagedResult."""
     seconds = _seconds_in(time_unit)
-    empty = _counted(aggregate, observed, aggregate.run_duration, ())
+    empty = _level_result(aggregate, observed, aggregate.run_duration, ())
     return msgspec.structs.replace(
         empty,
         requests_per_second=aggregate.requests_per_second,
@@ -124,7 +124,7 @@ def level_of(aggregate: RunAggregate, observed: Observed, *, time_unit: str = "s
     )
 
 
-def unanswered(scenario: str, num_concurrency: int, observed: Observed) -> LevelResult:
+def unanswered_level(scenario: str, num_concurrency: int, observed: Observed) -> LevelResult:
     """A run of which genai-bench wrote nothing, since no request of it ever ended.
 
     Each of its clients had one request open, so that many are counted as failed.
@@ -149,9 +149,9 @@ def with_unanswered(level: LevelResult) -> LevelResult:
     if latency is None or not level.run_duration:
         return level
     waited = level.num_concurrency * level.run_duration - latency.sum
-    usual = BETWEEN_SECONDS * level.num_requests
-    usual += level.num_concurrency * max(CUT_OFF_SECONDS, 2 * latency.max)
-    if waited <= usual:
+    usual_seconds = BETWEEN_SECONDS * level.num_requests
+    usual_seconds += level.num_concurrency * max(CUT_OFF_SECONDS, 2 * latency.max)
+    if waited <= usual_seconds:
         return level
     return metrics.with_unanswered(level, max(1, round(waited / level.run_duration)))
 
@@ -185,7 +185,7 @@ def _requests(run: RunFile, observed: Observed) -> tuple[list[RequestSample], li
     return samples, failed
 
 
-def _counted(
+def _level_result(
     aggregate: RunAggregate,
     observed: Observed,
     run_duration: float,
@@ -224,9 +224,11 @@ def _stats(stats: Mapping[str, Mapping[str, float | None]], scale: float) -> Lev
 
 
 def _spread(values: Mapping[str, float | None], scale: float) -> Distribution | None:
-    known = {
+    variables = {
         name: float(value) * scale
         for name in Distribution.__struct_fields__
         if (value := values.get(name)) is not None
     }
-    return Distribution(**known) if len(known) == len(Distribution.__struct_fields__) else None
+    return (
+        Distribution(**variables) if len(variables) == len(Distribution.__struct_fields__) else None
+    )

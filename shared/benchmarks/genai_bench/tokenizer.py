@@ -27,26 +27,26 @@ class TokenizerMissing(BenchmarkFailed):
 
 
 def tokenizer_for(
-    wanted: str | None, model_paths: tuple[str, ...], *, simulated: bool, directory: Path
+    name: str | None, model_paths: tuple[str, ...], *, simulated: bool, directory: Path
 ) -> str:
-    """What to give genai-bench: a folder, or the name of a hub's model.
+    """Return what genai-bench takes as tokenizer: a folder, or a model's name on the hub.
 
-    `wanted` goes first, then the places where the served model may lie: a folder, a GGUF file or a
-    hub's name. For a GGUF file, and for a simulated engine, whose tokens are words, a tokenizer is
-    made in `directory`. Raises TokenizerMissing.
+    `name` goes first, then the places where the served model may be: a folder, a GGUF file or a
+    name on the hub. For a GGUF file, and for a simulated engine, whose tokens are words, a
+    tokenizer is made in `directory`. Raises TokenizerMissing.
     """
-    if wanted is not None:
-        found = _usable(wanted, directory)
-        if found is None:
+    if name is not None:
+        tokenizer = _usable(name, directory)
+        if tokenizer is None:
             raise TokenizerMissing(
-                f"expected a tokenizer's folder, a GGUF file or a hub's name, got {wanted!r}"
+                f"expected a tokenizer's folder, a GGUF file or a hub's name, got {name!r}"
             )
-        return found
+        return tokenizer
     if simulated:
         return str(write_word_tokenizer(directory))
     for path in model_paths:
-        if (found := _usable(path, directory)) is not None:
-            return found
+        if (tokenizer := _usable(path, directory)) is not None:
+            return tokenizer
     raise TokenizerMissing(
         "genai-bench needs the model's tokenizer, and the model's files are not on this host: "
         "name its folder or its name on a hub as model_tokenizer, or take the tool 'builtin'"
@@ -54,7 +54,7 @@ def tokenizer_for(
 
 
 def is_local(tokenizer: str) -> bool:
-    """Whether genai-bench needs no hub to read it."""
+    """True if genai-bench can read the tokenizer without the hub."""
     return Path(tokenizer).exists()
 
 
@@ -92,9 +92,9 @@ def byte_pair_tokenizer(metadata: Mapping[str, Any]) -> dict[str, Any]:
         )
     tokens: list[str] = metadata["tokenizer.ggml.tokens"]
     kinds: list[int] = metadata.get("tokenizer.ggml.token_type", [])
-    before: list[dict[str, Any]] = [_BYTE_LEVEL | {"add_prefix_space": False}]
+    pre_tokenizers: list[dict[str, Any]] = [_BYTE_LEVEL | {"add_prefix_space": False}]
     if metadata.get("tokenizer.ggml.pre") in SINGLE_DIGITS:
-        before.insert(0, {"type": "Digits", "individual_digits": True})
+        pre_tokenizers.insert(0, {"type": "Digits", "individual_digits": True})
     return _tokenizer(
         model={
             "type": "BPE",
@@ -103,7 +103,7 @@ def byte_pair_tokenizer(metadata: Mapping[str, Any]) -> dict[str, Any]:
             "vocab": {token: number for number, token in enumerate(tokens)},
             "merges": metadata["tokenizer.ggml.merges"],
         },
-        pre_tokenizer={"type": "Sequence", "pretokenizers": before},
+        pre_tokenizer={"type": "Sequence", "pretokenizers": pre_tokenizers},
         decoder=_BYTE_LEVEL | {"add_prefix_space": True},
         special={number: tokens[number] for number, kind in enumerate(kinds) if kind in SPECIAL},
     )

@@ -49,30 +49,31 @@ class Bracket(Struct, frozen=True, kw_only=True):
 
 
 def next_load(search: LoadSearch, levels: Sequence[Probe], spent: int) -> float | None:
-    """What is measured after these levels, `spent` with those that said nothing; None: the bracket
-    is narrow enough, or cannot be made so.
+    """Return the next load to measure; None if the bracket is narrow enough or cannot become so.
+
+    `spent` is the number of levels measured so far, with those that said nothing.
     """
     if spent >= search.max_levels:
         return None
     if not levels:
         return search.min
-    known = _below_first_miss(_pooled(levels))
-    found = _bracket(known)
-    if found.above is None and known[0].load <= search.min:
-        tries = known[0].levels
-        is_over = tries >= TRIES_AT_MIN or (tries > 1 and known[0].is_missed)
+    probes = _below_first_miss(_pool_probes(levels))
+    bracket = _bracket(probes)
+    if bracket.above is None and probes[0].load <= search.min:
+        tries = probes[0].levels
+        is_over = tries >= TRIES_AT_MIN or (tries > 1 and probes[0].is_missed)
         return None if is_over else search.min
-    load = _next(search, known, found)
-    return None if load is None else _rounded(search, load)
+    load = _next(search, probes, bracket)
+    return None if load is None else _round_load(search, load)
 
 
 def boundary_of(search: LoadSearch, levels: Sequence[Probe]) -> LoadBoundary:
-    known = _pooled(levels)
-    monotone = _below_first_miss(known)
-    found = _bracket(monotone)
-    above, below = found.above, found.below
-    low = found.met.load if found.met is not None else None
-    high = found.missed.load if found.missed is not None else None
+    probes = _pool_probes(levels)
+    monotone = _below_first_miss(probes)
+    bracket = _bracket(monotone)
+    above, below = bracket.above, bracket.below
+    low = bracket.met.load if bracket.met is not None else None
+    high = bracket.missed.load if bracket.missed is not None else None
     estimate = None
     if above is not None:
         estimate = above.load if below is None else _crossing(above, below)
@@ -82,35 +83,35 @@ def boundary_of(search: LoadSearch, levels: Sequence[Probe]) -> LoadBoundary:
         low=low,
         high=high,
         estimate=estimate,
-        cliff=_is_cliff(search, found),
-        non_monotone=any(each.is_met for each in known[len(monotone) :]),
+        cliff=_is_cliff(search, bracket),
+        non_monotone=any(probe.is_met for probe in probes[len(monotone) :]),
     )
 
 
-def _next(search: LoadSearch, known: Sequence[Probe], found: Bracket) -> float | None:
-    last = known[-1]
-    above, below = found.above, found.below
+def _next(search: LoadSearch, probes: Sequence[Probe], bracket: Bracket) -> float | None:
+    last = probes[-1]
+    above, below = bracket.above, bracket.below
     if below is None:
         is_last = last.load >= search.max
         return None if is_last else last.load * (4 if last.margin > ROOMY else 2)
     if above is None:
-        return known[0].load / 4
+        return probes[0].load / 4
     if not _is_narrow(search, above.load, below.load):
         return math.sqrt(above.load * below.load)
-    if below.levels == 1 and _is_cliff(search, found):
+    if below.levels == 1 and _is_cliff(search, bracket):
         return below.load  # one slow moment of the engine looks the same
-    low = found.met.load if found.met is not None else search.min
-    if found.missed is None:
+    low = bracket.met.load if bracket.met is not None else search.min
+    if bracket.missed is None:
         return last.load * (1 + search.tolerance)
-    high = found.missed.load
+    high = bracket.missed.load
     if _is_narrow(search, low, high):
         return None
     is_low_wider = above.load / low >= high / below.load
     return math.sqrt(low * above.load if is_low_wider else below.load * high)
 
 
-def _bracket(known: Sequence[Probe]) -> Bracket:
-    smooth = _isotonic(known)
+def _bracket(probes: Sequence[Probe]) -> Bracket:
+    smooth = _isotonic(probes)
     return Bracket(
         met=max((e for e in smooth if e.is_met), key=_load, default=None),
         above=max((e for e in smooth if e.margin > 0), key=_load, default=None),
@@ -128,8 +129,8 @@ def _is_narrow(search: LoadSearch, low: float, high: float) -> bool:
     return is_next or high <= low * (1 + search.tolerance)
 
 
-def _is_cliff(search: LoadSearch, found: Bracket) -> bool:
-    above, below = found.above, found.below
+def _is_cliff(search: LoadSearch, bracket: Bracket) -> bool:
+    above, below = bracket.above, bracket.below
     if above is None or below is None:
         return False
     is_steep = above.margin - below.margin > CLIFF
@@ -137,59 +138,65 @@ def _is_cliff(search: LoadSearch, found: Bracket) -> bool:
 
 
 def _crossing(above: Probe, below: Probe) -> float:
-    """Where the margin is 0 between two loads, whose logarithm it is taken to be linear in."""
+    """Return the load at which the margin crosses 0, assumed linear in the logarithm of the
+    load.
+    """
     share = above.margin / (above.margin - below.margin)
     return above.load * math.pow(below.load / above.load, share)
 
 
-def _rounded(search: LoadSearch, load: float) -> float:
+def _round_load(search: LoadSearch, load: float) -> float:
     load = min(max(load, search.min), search.max)
     return float(round(load)) if search.load is LoadKind.CONCURRENCY else float(f"{load:.4g}")
 
 
-def _pooled(levels: Sequence[Probe]) -> list[Probe]:
-    """One for each load, rising. Levels that differ by more than their errors make it less sure."""
+def _pool_probes(levels: Sequence[Probe]) -> list[Probe]:
+    """Return one probe for each load, rising. Levels that differ by more than their errors raise
+    the error.
+    """
     by_load: dict[float, list[Probe]] = {}
     for level in levels:
-        known = replace(level, error=max(level.error, SMALLEST_ERROR))
-        by_load.setdefault(level.load, []).append(known)
+        probe = replace(level, error=max(level.error, SMALLEST_ERROR))
+        by_load.setdefault(level.load, []).append(probe)
     pooled = []
     for load in sorted(by_load):
         mean = _mean(by_load[load])
-        margins = [each.margin for each in by_load[load]]
+        margins = [probe.margin for probe in by_load[load]]
         spread = statistics.stdev(margins) / math.sqrt(len(margins)) if len(margins) > 1 else 0.0
         pooled.append(replace(mean, load=load, error=max(mean.error, spread)))
     return pooled
 
 
-def _below_first_miss(known: Sequence[Probe]) -> Sequence[Probe]:
-    """With the first load that missed beyond doubt: what a larger one met does not count."""
-    place = next((n for n, each in enumerate(known, start=1) if each.is_missed), len(known))
-    return known[:place]
+def _below_first_miss(probes: Sequence[Probe]) -> Sequence[Probe]:
+    """Return the probes up to the first that missed beyond doubt: larger loads that met do not
+    count.
+    """
+    place = next((n for n, probe in enumerate(probes, start=1) if probe.is_missed), len(probes))
+    return probes[:place]
 
 
-def _isotonic(known: Sequence[Probe]) -> list[Probe]:
+def _isotonic(probes: Sequence[Probe]) -> list[Probe]:
     """The margins that never rise with the load and are nearest to these, by weighted squares
     (pool adjacent violators).
     """
     blocks: list[list[Probe]] = []
-    for each in known:
-        blocks.append([each])
+    for probe in probes:
+        blocks.append([probe])
         while len(blocks) > 1 and _mean(blocks[-2]).margin < _mean(blocks[-1]).margin:
             last = blocks.pop()
             blocks[-1] += last
     return [
-        replace(each, margin=mean.margin, error=mean.error)
+        replace(probe, margin=mean.margin, error=mean.error)
         for block in blocks
         for mean in [_mean(block)]
-        for each in block
+        for probe in block
     ]
 
 
 def _mean(probes: Sequence[Probe]) -> Probe:
     """Weighted by how sure they are."""
-    weights = [each.error**-2 for each in probes]
+    weights = [probe.error**-2 for probe in probes]
     total = math.fsum(weights)
-    margin = math.fsum(w * each.margin for w, each in zip(weights, probes, strict=True)) / total
-    levels = sum(each.levels for each in probes)
+    margin = math.fsum(w * probe.margin for w, probe in zip(weights, probes, strict=True)) / total
+    levels = sum(probe.levels for probe in probes)
     return Probe(load=probes[0].load, margin=margin, error=total**-0.5, levels=levels)

@@ -18,7 +18,7 @@ SMALLEST_SECONDS: Final = 1e-9
 def fastest_level(level: LevelResult) -> LevelResult:
     """Return the level as the fastest engine would have given it that these figures allow."""
     lateness_seconds = _lateness_seconds(level)
-    return _changed(
+    return _change_times(
         level,
         mean_seconds=-LATE_TWICE * _mean_lag_seconds(level) - lateness_seconds,
         tail_seconds=-LATE_TWICE * (level.client_lag_p99_seconds or 0.0) - lateness_seconds,
@@ -29,7 +29,7 @@ def fastest_level(level: LevelResult) -> LevelResult:
 def slowest_level(level: LevelResult) -> LevelResult:
     """Return the level as the slowest engine would have given it that these figures allow."""
     lateness_seconds = _lateness_seconds(level)
-    return _changed(
+    return _change_times(
         level,
         mean_seconds=lateness_seconds,
         tail_seconds=lateness_seconds,
@@ -71,7 +71,7 @@ def _contradiction_share(level: LevelResult) -> float:
     return (level.steadiness.little_error or 0.0) if level.steadiness is not None else 0.0
 
 
-def _changed(
+def _change_times(
     level: LevelResult, *, mean_seconds: float, tail_seconds: float, factor: float
 ) -> LevelResult:
     """Return the level with its times changed by these seconds, then by the factor.
@@ -82,7 +82,7 @@ def _changed(
     stats = level.stats
     tokens = stats.num_output_tokens.mean if stats.num_output_tokens else 0.0
     per_token = 1 / max(tokens - 1, 1)
-    e2e = _shifted(stats.e2e_latency, mean_seconds, tail_seconds, factor)
+    e2e = _shift(stats.e2e_latency, mean_seconds, tail_seconds, factor)
     ratio = 1 / max(factor, SMALLEST_SECONDS)
     if level.arrivals is None and stats.e2e_latency is not None and e2e is not None:
         ratio = stats.e2e_latency.mean / e2e.mean
@@ -91,8 +91,8 @@ def _changed(
         requests=None,
         stats=msgspec.structs.replace(
             stats,
-            ttft=_shifted(stats.ttft, mean_seconds, tail_seconds, factor),
-            tpot=_shifted(stats.tpot, mean_seconds * per_token, tail_seconds * per_token, factor),
+            ttft=_shift(stats.ttft, mean_seconds, tail_seconds, factor),
+            tpot=_shift(stats.tpot, mean_seconds * per_token, tail_seconds * per_token, factor),
             e2e_latency=e2e,
         ),
         requests_per_second=level.requests_per_second * ratio,
@@ -104,7 +104,7 @@ def _changed(
     )
 
 
-def _shifted(
+def _shift(
     spread: Distribution | None, mean_seconds: float, tail_seconds: float, factor: float
 ) -> Distribution | None:
     if spread is None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from schemas.task.benchmark import (
-    LARGEST_CONCURRENCY,
+    MAX_CONCURRENCY,
     BenchmarkMetrics,
     BenchmarkResult,
     BenchmarkSpec,
@@ -49,9 +49,9 @@ def check_load_search(spec: BenchmarkSpec) -> None:
     if search.load is LoadKind.CONCURRENCY:
         for name in ("min", "max"):
             value = getattr(search, name)
-            if value % 1 or not 1 <= value <= LARGEST_CONCURRENCY:
+            if value % 1 or not 1 <= value <= MAX_CONCURRENCY:
                 raise UnsupportedTraffic(
-                    f"expected 1 to {LARGEST_CONCURRENCY} requests at once, got {value:g}",
+                    f"expected 1 to {MAX_CONCURRENCY} requests at once, got {value:g}",
                     f"{path}.{name}",
                 )
     if not parse_constraints(spec.constraints):
@@ -72,7 +72,7 @@ def next_level(spec: BenchmarkSpec, measured: Sequence[LevelResult]) -> tuple[st
 
 
 def metrics_of(spec: BenchmarkSpec, levels: Sequence[LevelResult]) -> BenchmarkMetrics:
-    """Of all levels; of a load search of those at the boundary."""
+    """Return the metrics of all levels, or of a load search those at the boundary."""
     search = spec.load_search
     if search is None:
         return aggregate(levels, spec.max_error_rate)
@@ -90,8 +90,8 @@ def metrics_of(spec: BenchmarkSpec, levels: Sequence[LevelResult]) -> BenchmarkM
     )
 
 
-def compared_levels(benchmark: BenchmarkResult) -> tuple[LevelResult, ...]:
-    """Those that the experiment's metrics are of."""
+def select_compared_levels(benchmark: BenchmarkResult) -> tuple[LevelResult, ...]:
+    """Return the levels that the experiment's metrics are made of."""
     boundary = benchmark.metrics.boundary
     if boundary is None:
         return benchmark.levels
@@ -122,7 +122,7 @@ def _meets(
 def _load(search: LoadSearch, load: float) -> Load:
     if search.load is LoadKind.CONCURRENCY:
         return Load(int(load))
-    return Load(LARGEST_CONCURRENCY, f"{search.load.value}({load:.10g})")
+    return Load(MAX_CONCURRENCY, f"{search.load.value}({load:.10g})")
 
 
 def _number(search: LoadSearch, level: LevelResult) -> float:

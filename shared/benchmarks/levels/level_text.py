@@ -10,9 +10,9 @@ SHOWN_LEVELS: Final = 4
 
 def failed_levels_text(failed: Sequence[FailedLevel], most: int = SHOWN_LEVELS) -> str:
     """`D(100,100) at concurrency 8 served 1 of 17, ... and 2 more`."""
-    told = [f"{load_text(level)} {_why_failed(level)}" for level in failed[:most]]
+    texts = [f"{load_text(level)} {_why_failed(level)}" for level in failed[:most]]
     more = f" and {len(failed) - most} more" if len(failed) > most else ""
-    return ", ".join(told) + more or "no level was measured"
+    return ", ".join(texts) + more or "no level was measured"
 
 
 def load_text(level: LevelResult | FailedLevel) -> str:

@@ -13,7 +13,7 @@ from shared.benchmarks.arrivals import Load
 from shared.benchmarks.levels import steadiness
 from shared.benchmarks.metrics import FailedRequest, RequestSample, distribution, level_result
 
-LARGEST_CLIENT_SHARE: Final = 0.05
+MAX_CLIENT_SHARE: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,13 @@ class PromptTokens:
 
     @classmethod
     def of_all(cls, parts: "Iterable[PromptTokens]") -> "PromptTokens":
-        found = cls()
+        prompts = cls()
         for part in parts:
-            found.sent += part.sent
-            found.reusable += part.reusable
+            prompts.sent += part.sent
+            prompts.reusable += part.reusable
             if part.cached is not None:
-                found.cached = (found.cached or 0) + part.cached
-        return found
+                prompts.cached = (prompts.cached or 0) + part.cached
+        return prompts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +74,8 @@ class LevelOutcome:
     prompts: PromptTokens = field(default_factory=PromptTokens)
 
 
-def measured_level(scenario: str, level: LevelOutcome, spec: BenchmarkSpec) -> LevelResult:
-    """What the level's requests say, without those of its start."""
+def measured_level_result(scenario: str, level: LevelOutcome, spec: BenchmarkSpec) -> LevelResult:
+    """Return the result of the level's requests, without the transient at its start."""
     in_order = sorted(level.records, key=lambda record: record.sent)
     latencies = [
         (record.sent, record.outcome.e2e_latency)
@@ -85,15 +85,15 @@ def measured_level(scenario: str, level: LevelOutcome, spec: BenchmarkSpec) -> L
     cut = steadiness.transient([seconds for _, seconds in latencies])
     begins = latencies[cut][0] if cut else level.started
     kept = [record for record in in_order if record.sent >= begins]
-    samples = [each.outcome for each in kept if isinstance(each.outcome, RequestSample)]
-    failed = [each.outcome for each in kept if isinstance(each.outcome, FailedRequest)]
+    samples = [record.outcome for record in kept if isinstance(record.outcome, RequestSample)]
+    failed = [record.outcome for record in kept if isinstance(record.outcome, FailedRequest)]
     result = level_result(
         scenario=scenario,
         num_concurrency=level.load.concurrency,
         started_at=level.started_at + timedelta(seconds=begins - level.started),
         run_duration=_duration_seconds(level, spec, begins, kept),
         samples=samples,
-        error_codes=Counter(each.code for each in failed),
+        error_codes=Counter(failed_request.code for failed_request in failed),
         failed=failed,
     )
     mean_seconds = result.stats.e2e_latency.mean if result.stats.e2e_latency else 0.0
@@ -105,14 +105,14 @@ def measured_level(scenario: str, level: LevelOutcome, spec: BenchmarkSpec) -> L
         discarded_requests=len(in_order) - len(kept),
     )
     lag = distribution(level.lags)
-    late = distribution(each.late_seconds for each in kept)
+    lateness = distribution(record.late_seconds for record in kept)
     result = msgspec.structs.replace(
         result,
         arrivals=level.load.arrivals,
         steadiness=steady,
         client_lag_p99_seconds=lag.p99 if lag else None,
         client_lag_mean_seconds=lag.mean if lag else None,
-        lateness_p99_seconds=late.p99 if late else None,
+        lateness_p99_seconds=lateness.p99 if lateness else None,
     )
     return msgspec.structs.replace(result, marks=tuple(_marks(result)))
 
@@ -135,13 +135,13 @@ def _duration_seconds(
 
 def _marks(level: LevelResult) -> list[LevelMark]:
     steady, marks = level.steadiness, []
-    if steady is not None and abs(steady.drift or 0.0) > steadiness.LARGEST_ERROR:
+    if steady is not None and abs(steady.drift or 0.0) > steadiness.MAX_ERROR:
         marks.append(LevelMark.NOT_STEADY)
-    if steady is not None and (steady.little_error or 0.0) > steadiness.LARGEST_ERROR:
+    if steady is not None and (steady.little_error or 0.0) > steadiness.MAX_ERROR:
         marks.append(LevelMark.LITTLES_LAW)
     first = level.stats.ttft
     if first is not None:
-        limit_seconds = LARGEST_CLIENT_SHARE * first.p99
+        limit_seconds = MAX_CLIENT_SHARE * first.p99
         if (level.client_lag_p99_seconds or 0.0) > limit_seconds:
             marks.append(LevelMark.CLIENT_LIMITED)
         if level.arrivals is not None and (level.lateness_p99_seconds or 0.0) > limit_seconds:

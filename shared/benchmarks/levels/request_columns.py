@@ -11,7 +11,7 @@ from schemas.task.benchmark import BenchmarkResult, LevelResult, RequestColumns
 from shared.errors import StewardError
 
 # An attempt's requests have to fit into one message beside its levels: about 8 bytes for each.
-MOST_REQUESTS: Final = 20_000
+MAX_REQUESTS: Final = 20_000
 
 _LARGEST: Final = 2**32 - 2
 _UNKNOWN: Final = 2**32 - 1
@@ -86,13 +86,17 @@ def unpack_requests(columns: RequestColumns) -> list[RequestRow]:
         raise DamagedColumns(f"expected columns of {count} requests: {error}") from error
 
 
-def thinned(levels: Iterable[LevelResult], most: int = MOST_REQUESTS) -> tuple[LevelResult, ...]:
-    """With at most `most` requests together, and a level's first, spread evenly over each level."""
-    found = tuple(levels)
-    total = sum(level.requests.count for level in found if level.requests is not None)
+def thin_requests(
+    levels: Iterable[LevelResult], most: int = MAX_REQUESTS
+) -> tuple[LevelResult, ...]:
+    """Thin requests evenly over each level, to at most `most` together; keep the first of each
+    level.
+    """
+    results = tuple(levels)
+    total = sum(level.requests.count for level in results if level.requests is not None)
     if total <= most:
-        return found
-    one_in = -(-total // max(1, most - len(found)))
+        return results
+    one_in = -(-total // max(1, most - len(results)))
     return tuple(
         level
         if level.requests is None
@@ -102,12 +106,12 @@ def thinned(levels: Iterable[LevelResult], most: int = MOST_REQUESTS) -> tuple[L
                 unpack_requests(level.requests)[::one_in], one_in * level.requests.one_in
             ),
         )
-        for level in found
+        for level in results
     )
 
 
 def without_requests(result: BenchmarkResult) -> BenchmarkResult:
-    """What a view of it shows."""
+    """Return the result as views show it, without single requests."""
     levels = (msgspec.structs.replace(level, requests=None) for level in result.levels)
     return msgspec.structs.replace(result, levels=tuple(levels))
 
@@ -121,7 +125,9 @@ def _whole(value: int | None) -> int:
 
 
 def _planes(values: Sequence[int]) -> bytes:
-    """All first bytes, all second ones and so on: the high ones are alike, and compress."""
+    """Return all first bytes, then all second ones and so on: high bytes are alike, and
+    compress.
+    """
     raw = pack(f"<{len(values)}I", *values)
     return b"".join(raw[place::_WIDTH] for place in range(_WIDTH))
 

@@ -7,7 +7,7 @@ from typing import Final
 
 FEWEST: Final = 40
 BATCHES: Final = 10
-LARGEST_ERROR: Final = 0.05
+MAX_ERROR: Final = 0.05
 # Student's t of the slope through ten batches, two-sided: one steady level in a hundred drifts.
 T_SLOPE: Final = 3.36
 T_TRANSIENT: Final = 4.0
@@ -21,7 +21,8 @@ def little_error(in_flight: float, per_second: float, mean_seconds: float) -> fl
 
 
 def transient(seconds: Sequence[float]) -> int:
-    """How many of the first requests belong to the start, in order of sending.
+    """Return how many of the first requests belong to the transient at the start, in order of
+    sending.
 
     The cut with the least standard error of the rest (MSER), of at most half, and only if what is
     cut off differs from the rest by more than 5 % and by more than chance between batches.
@@ -33,12 +34,14 @@ def transient(seconds: Sequence[float]) -> int:
     cut = min(cuts, key=lambda place: _squared_error(seconds[place:]))
     if not cut:
         return 0
-    rest = [statistics.fmean(seconds[at : at + size]) for at in range(cut, len(seconds), size)]
-    mean, spread = statistics.fmean(rest), statistics.stdev(rest)
+    batch_means = [
+        statistics.fmean(seconds[at : at + size]) for at in range(cut, len(seconds), size)
+    ]
+    mean, spread = statistics.fmean(batch_means), statistics.stdev(batch_means)
     first = [statistics.fmean(seconds[at : at + size]) for at in range(0, cut, size)]
     # The start is at its worst at the very first, whatever follows it in the cut.
     distance = max(abs(value - mean) for value in first)
-    is_real = distance > LARGEST_ERROR * mean and distance > T_TRANSIENT * spread
+    is_real = distance > MAX_ERROR * mean and distance > T_TRANSIENT * spread
     return cut if is_real else 0
 
 
@@ -47,7 +50,8 @@ def _squared_error(values: Sequence[float]) -> float:
 
 
 def drift(seconds: Sequence[float]) -> float | None:
-    """What a line through batch means gains from the first to the last, as a share of their mean.
+    """Return the gain of a line through batch means from the first to the last, as a share of their
+    mean.
 
     None with too few requests to say; 0 where the line is no better than chance.
     """

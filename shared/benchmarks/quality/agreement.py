@@ -20,12 +20,14 @@ def compare(
     answers = (*got.answers, *[None] * (len(expected.answers) - len(got.answers)))
     shares: list[float] = []
     divergences: list[Divergence] = []
-    for number, (wanted, found) in enumerate(zip(expected.answers, answers, strict=False), start=1):
-        if wanted is None:
+    for number, (expected_answer, answer) in enumerate(
+        zip(expected.answers, answers, strict=False), start=1
+    ):
+        if expected_answer is None:
             continue
-        common = _common(wanted, found or "")
-        longest = max(len(wanted), len(found or ""))
-        if wanted == found:
+        common = _common(expected_answer, answer or "")
+        longest = max(len(expected_answer), len(answer or ""))
+        if expected_answer == answer:
             shares.append(1.0)
             continue
         shares.append(common / longest if longest else 0.0)
@@ -33,8 +35,8 @@ def compare(
             Divergence(
                 prompt=number,
                 character=common,
-                expected=_excerpt(wanted, common),
-                got=_excerpt(found, common) if found is not None else None,
+                expected=_excerpt(expected_answer, common),
+                got=_excerpt(answer, common) if answer is not None else None,
             )
         )
     agreement = sum(shares) / len(shares) if shares else None
@@ -44,16 +46,18 @@ def compare(
         identical=len(shares) - len(divergences),
         agreement=agreement,
         min_agreement=probe.min_agreement,
-        first_divergence=min(divergences, key=lambda each: each.character, default=None),
+        first_divergence=min(
+            divergences, key=lambda divergence: divergence.character, default=None
+        ),
         accuracy=got.accuracy,
         baseline_accuracy=expected.accuracy,
         excess=max(_disagreement(agreement, probe), _loss(expected, got, probe)),
     )
 
 
-def _common(one: str, other: str) -> int:
-    """How many first characters are the same."""
-    pairs = zip(one, other, strict=False)
+def _common(text: str, other: str) -> int:
+    """Count the first characters that are the same."""
+    pairs = zip(text, other, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
@@ -78,20 +82,20 @@ def _loss(expected: QualityAnswers, got: QualityAnswers, probe: QualityProbe) ->
 
 def quality_text(verdict: QualityVerdict) -> str:
     """`agreement 41 % with experiment 1 (at least 50 %), first at character 3 of prompt 2: ...`."""
-    said = []
+    texts = []
     if verdict.agreement is not None:
-        said.append(
+        texts.append(
             f"agreement {100 * verdict.agreement:.3g} % with experiment {verdict.baseline} (at "
             f"least {100 * verdict.min_agreement:.3g} %), {verdict.identical} of "
             f"{verdict.compared} answers identical"
         )
     if (first := verdict.first_divergence) is not None:
         got = repr(first.got) if first.got is not None else "no answer"
-        said.append(
+        texts.append(
             f"first at character {first.character} of prompt {first.prompt}: {got} for "
             f"{first.expected!r}"
         )
     if verdict.baseline_accuracy is not None:
-        own = f"{100 * verdict.accuracy:.3g} %" if verdict.accuracy is not None else "unknown"
-        said.append(f"accuracy {own} for {100 * verdict.baseline_accuracy:.3g} %")
-    return "; ".join(said) or "no prompt was answered by the baseline"
+        accuracy = f"{100 * verdict.accuracy:.3g} %" if verdict.accuracy is not None else "unknown"
+        texts.append(f"accuracy {accuracy} for {100 * verdict.baseline_accuracy:.3g} %")
+    return "; ".join(texts) or "no prompt was answered by the baseline"

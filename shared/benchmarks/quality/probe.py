@@ -18,10 +18,10 @@ from shared.benchmarks.tools.adapter import Target
 from shared.benchmarks.traffic import NUMERIC_PARAMETERS, OWNED_PARAMETERS
 from shared.errors import RefusedError
 
-ANSWER_SECONDS: Final = 60.0
-LARGEST_ANSWER_CHARACTERS: Final = 4000
-LARGEST_FILE_BYTES: Final = 2**20
-MOST_QUESTIONS: Final = 500
+ANSWER_TIMEOUT_SECONDS: Final = 60.0
+MAX_ANSWER_CHARACTERS: Final = 4000
+MAX_FILE_BYTES: Final = 2**20
+MAX_QUESTIONS: Final = 500
 FILE_FIELD: Final = "$.benchmark.quality.accuracy_file"
 
 
@@ -35,10 +35,10 @@ class Question(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def probe_quality(
     spec: BenchmarkSpec, target: Target, roots: tuple[Path, ...]
 ) -> QualityAnswers | None:
-    """None: nothing is asked for. One request after the other: answers of a batch depend on what
-    else is in it.
+    """Ask the probe's questions one after the other, since answers of a batch depend on what else
+    is in it.
 
-    Raises RefusedError as `read_questions`.
+    Returns None without a probe. Raises RefusedError as `read_questions`.
     """
     probe = spec.quality
     if probe is None or probe.is_off:
@@ -47,7 +47,7 @@ async def probe_quality(
     ends = time.monotonic() + PROBE_SECONDS
     # What chooses how to sample is the probe's own; what chooses a template is the task's.
     sampling = OWNED_PARAMETERS | NUMERIC_PARAMETERS | {"ignore_eos"}
-    kept = {name: each for name, each in spec.additional_params.items() if name not in sampling}
+    kept = {name: value for name, value in spec.additional_params.items() if name not in sampling}
 
     async with ChatServer(
         base_url=target.base_url,
@@ -57,14 +57,14 @@ async def probe_quality(
     ) as server:
 
         async def ask(prompt: str) -> str | None:
-            seconds = min(ANSWER_SECONDS, ends - time.monotonic())
+            seconds = min(ANSWER_TIMEOUT_SECONDS, ends - time.monotonic())
             if seconds <= 0:
                 return None
             answer = await server.answer(prompt, probe.max_tokens, seconds)
-            return None if answer is None else answer[:LARGEST_ANSWER_CHARACTERS]
+            return None if answer is None else answer[:MAX_ANSWER_CHARACTERS]
 
         answers = [await ask(prompt) for prompt in PROMPTS[: probe.prompts]]
-        right = [is_right(each, await ask(each.prompt)) for each in questions]
+        right = [is_right(question, await ask(question.prompt)) for question in questions]
     return QualityAnswers(
         answers=tuple(answers),
         accuracy=sum(right) / len(right) if right else None,
@@ -73,29 +73,31 @@ async def probe_quality(
 
 
 def is_right(question: Question, answer: str | None) -> bool:
-    """Whether the answer has the expected one as whole words, whatever their case."""
+    """True if the answer contains the expected one as whole words, whatever their case."""
     if answer is None:
         return False
-    wanted, found = (" ".join(text.casefold().split()) for text in (question.answer, answer))
-    return re.search(rf"(?<!\w){re.escape(wanted)}(?!\w)", found) is not None
+    expected_text, answer_text = (
+        " ".join(text.casefold().split()) for text in (question.answer, answer)
+    )
+    return re.search(rf"(?<!\w){re.escape(expected_text)}(?!\w)", answer_text) is not None
 
 
 def read_questions(probe: QualityProbe, roots: tuple[Path, ...]) -> list[Question]:
-    """Those of the probe's accuracy file; none without one.
+    """Read the questions of the probe's accuracy file; none without one.
 
     Raises RefusedError for a file outside of the roots, too large, or not of questions.
     """
     name = probe.accuracy_file
     if name is None:
         return []
-    path = _located(name, roots)
+    path = _locate(name, roots)
     try:
         with path.open("rb") as file:
-            content = file.read(LARGEST_FILE_BYTES + 1)
+            content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise _refused(f"expected a file that can be read, {name!r}: {error.strerror}") from error
-    if len(content) > LARGEST_FILE_BYTES:
-        raise _refused(f"expected at most {LARGEST_FILE_BYTES} bytes, {name!r} has more")
+        raise _refusal(f"expected a file that can be read, {name!r}: {error.strerror}") from error
+    if len(content) > MAX_FILE_BYTES:
+        raise _refusal(f"expected at most {MAX_FILE_BYTES} bytes, {name!r} has more")
     questions = []
     for number, line in enumerate(content.splitlines(), start=1):
         if not line.strip():
@@ -103,33 +105,31 @@ def read_questions(probe: QualityProbe, roots: tuple[Path, ...]) -> list[Questio
         try:
             question = msgspec.json.decode(line, type=Question)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise _refused(
+            raise _refusal(
                 f'expected {{"prompt": "...", "answer": "..."}} in line {number} of {name!r}: '
                 f"{error}"
             ) from error
         if not question.answer.strip():
-            raise _refused(f"expected an answer in line {number} of {name!r}, got none")
+            raise _refusal(f"expected an answer in line {number} of {name!r}, got none")
         questions.append(question)
-    if not 1 <= len(questions) <= MOST_QUESTIONS:
-        raise _refused(
-            f"expected 1 to {MOST_QUESTIONS} questions in {name!r}, got {len(questions)}"
-        )
+    if not 1 <= len(questions) <= MAX_QUESTIONS:
+        raise _refusal(f"expected 1 to {MAX_QUESTIONS} questions in {name!r}, got {len(questions)}")
     return questions
 
 
-def _located(name: str, roots: tuple[Path, ...]) -> Path:
+def _locate(name: str, roots: tuple[Path, ...]) -> Path:
     for root in roots:
         base = root.resolve()
         try:
-            found = (base / name).resolve()
-            if found.is_relative_to(base) and found.is_file():
-                return found
+            path = (base / name).resolve()
+            if path.is_relative_to(base) and path.is_file():
+                return path
         except (OSError, ValueError, RuntimeError):  # the last for links in a circle
             continue
-    raise _refused(
+    raise _refusal(
         f"expected a file inside {', '.join(map(str, roots)) or 'a model root'}, found no {name!r}"
     )
 
 
-def _refused(message: str) -> RefusedError:
+def _refusal(message: str) -> RefusedError:
     return RefusedError(ErrorCode.BAD_REQUEST, message, path=FILE_FIELD)

@@ -35,7 +35,7 @@ class ServerGone(ServerUnreachable):
 
 
 def server_gone(base_url: str, num_levels: int, measured: BenchmarkResult) -> ServerGone:
-    """For a server that stopped answering after some of its levels."""
+    """Make the error for a server that stopped answering after some of its levels."""
     counts = measured.metrics
     return ServerGone(
         f"the server at {base_url} stopped answering after {len(measured.levels)} of "
@@ -96,7 +96,9 @@ class Adapter(Protocol):
     def label(self) -> BenchmarkTool: ...
 
     def missing(self) -> str | None:
-        """What to install before this host can run the tool, or None. Cheap: asked often."""
+        """Say what to install before this host can run the tool; None if nothing. Cheap: called
+        often.
+        """
 
     def check(self, spec: BenchmarkSpec) -> None:
         """Raises UnsupportedTraffic, naming the field, for what this tool cannot generate."""
@@ -109,7 +111,7 @@ class Adapter(Protocol):
         directory: Path,
         on_progress: ProgressCallback | None = None,
     ) -> BenchmarkResult:
-        """Every scenario at every concurrency, one level after the other.
+        """Run every scenario at every concurrency, one level after the other.
 
         `directory` is the tool's own, for whatever it writes. Failed requests are counted in the
         result, even if all failed. Cancelling leaves nothing running. Raises UnsupportedTraffic

@@ -1,18 +1,16 @@
 """Where a tool that is no part of the platform is installed: in an environment of its own."""
 
+import gzip
 import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
-from shared.paths import default_data_dir
-
-TOOLS_VARIABLE: Final = "GPUSTEWARD_TOOLS_DIR"
+from shared.paths import tools_directory
 
 PythonVersion = tuple[int, int]
 
@@ -39,20 +37,20 @@ class Tool:
     pythons: tuple[PythonVersion, PythonVersion]
     install_hint: str
 
-    def installed_program(self, environ: Mapping[str, str] = os.environ) -> Path | None:
+    def find_program(self, environ: Mapping[str, str] = os.environ) -> Path | None:
         """The program to run: the one that the variable names, else our own installation."""
-        if chosen := environ.get(self.variable):
-            path = Path(chosen)
+        if program := environ.get(self.variable):
+            path = Path(program)
             return path if os.access(path, os.X_OK) and path.is_file() else None
         environment = Environment(self, tools_directory(environ))
         return environment.program if environment.is_current() else None
 
     def what_is_missing(self, environ: Mapping[str, str] = os.environ) -> str | None:
-        """Why there is no program to run, with the next step; None if there is one."""
-        if self.installed_program(environ) is not None:
+        """Say why there is no program to run, with the next step; None if there is one."""
+        if self.find_program(environ) is not None:
             return None
-        if chosen := environ.get(self.variable):
-            return f"{self.variable} names {chosen}, which is no program that can be run"
+        if path := environ.get(self.variable):
+            return f"{self.variable} names {path}, which is no program that can be run"
         environment = Environment(self, tools_directory(environ))
         if environment.receipt() is not None:
             return (
@@ -86,14 +84,14 @@ class Environment:
         return self.root / "installed.json"
 
     def receipt(self) -> Receipt | None:
-        """None if nothing is installed, or not to its end."""
+        """Read the record of the installation; None if there is none, or an unfinished one."""
         try:
             return msgspec.json.decode(self.receipt_path.read_bytes(), type=Receipt)
         except (OSError, msgspec.DecodeError):
             return None
 
     def is_current(self) -> bool:
-        """Whether what this release asks for is installed."""
+        """True if the version that this release requires is installed."""
         receipt = self.receipt()
         return (
             receipt is not None
@@ -105,10 +103,10 @@ class Environment:
 @cache
 def lock_digest(lock_path: Path) -> str:
     """The digest of the packages that this release asks for."""
-    return hashlib.sha256(lock_path.read_bytes()).hexdigest()
+    return hashlib.sha256(read_lock(lock_path)).hexdigest()
 
 
-def tools_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """GPUSTEWARD_TOOLS_DIR, else `tools` in the data directory."""
-    chosen = environ.get(TOOLS_VARIABLE)
-    return Path(chosen).absolute() if chosen else default_data_dir(environ) / "tools"
+def read_lock(lock_path: Path) -> bytes:
+    """Return a lock; a wheel has it compressed beside the path, since most of it is hashes."""
+    packed = lock_path.with_name(f"{lock_path.name}.gz")
+    return gzip.decompress(packed.read_bytes()) if packed.is_file() else lock_path.read_bytes()

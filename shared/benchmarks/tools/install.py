@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
@@ -18,6 +19,7 @@ from shared.benchmarks.tools.environment import (
     Receipt,
     Tool,
     lock_digest,
+    read_lock,
 )
 from shared.errors import StewardError
 from shared.paths import make_directory, write_atomically
@@ -33,29 +35,55 @@ class InstallationFailed(StewardError):
     """The tool could not be installed; the text says why and what to do."""
 
 
-def install(tool: Tool, tools: Path, say: Say, *, again: bool = False) -> Environment:
+def install(tool: Tool, tools: Path, say: Say, *, reinstall: bool = False) -> Environment:
     """Install it below `tools`, unless it is there; `say` is called with what happens.
 
     What a cut off installation left behind is never taken for one: the receipt is written when
-    everything is there and the program has run. `again` begins anew. Raises InstallationFailed.
+    everything is there and the program has run. `reinstall` begins anew. Raises InstallationFailed.
     """
     environment = Environment(tool, tools)
     make_directory(tools, 0o755)
     with _alone(tools, say):
-        if environment.is_current() and not again:
+        if environment.is_current() and not reinstall:
             say(f"{tool.name} {tool.version} is installed in {environment.root}")
             return environment
         environment.receipt_path.unlink(missing_ok=True)
         say(f"installing {tool.name} {tool.version} into {environment.root}")
-        _fill(environment, say)
+        with TemporaryDirectory() as folder:
+            lock = Path(folder) / "requirements.lock"
+            lock.write_bytes(read_lock(tool.lock_path))
+            _fill(environment, lock, say)
         say("starting it once, which takes some seconds")
-        found = _version_of(environment)
-        if found != tool.version:
-            raise InstallationFailed(f"expected {tool.name} {tool.version}, it says {found!r}")
+        version = _version_of(environment)
+        if version != tool.version:
+            raise InstallationFailed(f"expected {tool.name} {tool.version}, it says {version!r}")
         receipt = Receipt(version=tool.version, lock_digest=lock_digest(tool.lock_path))
         write_atomically(environment.receipt_path, msgspec.json.encode(receipt), mode=0o644)
         say(f"{tool.name} {tool.version} is installed in {environment.root}")
     return environment
+
+
+def install_packages(lock_path: Path, directory: Path, say: Say) -> None:
+    """Put the locked packages into a plain directory, without what they depend on.
+
+    An installation that was cut off leaves nothing there. Raises InstallationFailed.
+    """
+    make_directory(directory.parent, 0o755)
+    with _alone(directory.parent, say):
+        if directory.is_dir():
+            return
+        unfinished = directory.with_name(f".{directory.name}")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        packages = ["--no-deps", "--target", str(unfinished), "--require-hashes"]
+        packages += ["-r", str(lock_path)]
+        if (uv := find_uv()) is not None:
+            _run([uv, "pip", "install", "--python", sys.executable, *packages])
+        else:
+            with TemporaryDirectory() as folder:  # an environment made by uv or pipx has no pip
+                _run([sys.executable, "-m", "venv", folder])
+                pip = f"{folder}/bin/pip"
+                _run([pip, "install", "--disable-pip-version-check", *packages])
+        unfinished.rename(directory)
 
 
 @contextmanager
@@ -73,24 +101,26 @@ def _alone(tools: Path, say: Say) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _fill(environment: Environment, say: Say) -> None:
+def _fill(environment: Environment, lock: Path, say: Say) -> None:
     uv, tool = find_uv(), environment.tool
     root, python = str(environment.root), str(environment.python)
-    packages = ["--require-hashes", "-r", str(tool.lock_path)]
+    packages = ["--require-hashes", "-r", str(lock)]
     if uv is not None:
-        wanted = fitting_python(tool) or ">={}.{},<{}.{}".format(*tool.pythons[0], *tool.pythons[1])
-        _run([uv, "venv", "--quiet", "--clear", "--no-project", "--python", wanted, root])
+        version_spec = fitting_python(tool) or ">={}.{},<{}.{}".format(
+            *tool.pythons[0], *tool.pythons[1]
+        )
+        _run([uv, "venv", "--quiet", "--clear", "--no-project", "--python", version_spec, root])
         _run([uv, "pip", "install", "--python", python, *packages])
         return
-    found = fitting_python(tool)
-    if found is None:
+    interpreter = fitting_python(tool)
+    if interpreter is None:
         raise InstallationFailed(
             f"expected a Python from {_text(tool.pythons[0])} on and before "
             f"{_text(tool.pythons[1])} for {tool.name}, found none on PATH: install one, or "
             "install uv, which fetches it (pip install uv)"
         )
     say("without uv, this takes a few minutes")
-    _run([found, "-m", "venv", "--clear", root])
+    _run([interpreter, "-m", "venv", "--clear", root])
     _run([python, "-m", "pip", "install", "--disable-pip-version-check", *packages])
 
 
@@ -147,7 +177,7 @@ def _run(argv: Sequence[str]) -> None:
 
 def _version_of(environment: Environment) -> str:
     try:
-        said = subprocess.run(
+        completed = subprocess.run(
             [environment.program, "--version"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -157,5 +187,5 @@ def _version_of(environment: Environment) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InstallationFailed(f"it was installed, but does not start: {error}") from error
-    words = said.stdout.split()
-    return words[-1] if words else (said.stderr.strip().splitlines() or ["nothing"])[-1]
+    words = completed.stdout.split()
+    return words[-1] if words else (completed.stderr.strip().splitlines() or ["nothing"])[-1]

@@ -34,33 +34,33 @@ class Session(ABC):
     levels: list[LevelResult] = field(default_factory=list)
     tool_version: str = "unknown"
     _is_simulated: bool = False
-    _began: float = field(default_factory=time.perf_counter)
+    _started_at: float = field(default_factory=time.perf_counter)
 
     @abstractmethod
     async def measure(self) -> None:
         """Measure every level. Raises ServerGone if the server stops answering."""
 
-    async def checked_model(self) -> ServedModel:
-        """What is served, by a server that has proved that it can be measured."""
+    async def check_model(self) -> ServedModel:
+        """Return the served model, once the server has proved that it can be measured."""
         await self.server.check_health()
-        model = await self.server.served_model()
+        model = await self.server.find_model()
         self._is_simulated = model.simulated
         await self.server.check_completion(self.spec.max_time_per_level_seconds)
         return model
 
     def result(self) -> BenchmarkResult:
-        """Of the levels that there are by now."""
+        """Return the result of the levels measured so far."""
         return BenchmarkResult(
             tool=self.label,
             tool_version=self.tool_version,
             simulated=self._is_simulated,
             levels=tuple(self.levels),
             metrics=metrics_of(self.spec, self.levels),
-            elapsed_seconds=time.perf_counter() - self._began,
+            elapsed_seconds=time.perf_counter() - self._started_at,
         )
 
     def gone(self) -> ServerGone:
-        """With what was measured."""
+        """Make the error that carries what was measured."""
         return server_gone(self.target.base_url, self.spec.num_levels, self.result())
 
 
@@ -73,12 +73,12 @@ class InstalledTool(ABC):
     session: type[Session]
 
     def missing(self) -> str | None:
-        """How to install it."""
+        """Say how to install the tool; None if it is installed."""
         return self.tool.what_is_missing()
 
     @abstractmethod
     def check(self, spec: BenchmarkSpec) -> None:
-        """As `Adapter.check`."""
+        """Check as `Adapter.check` does."""
 
     async def run(
         self,
@@ -88,12 +88,12 @@ class InstalledTool(ABC):
         directory: Path,
         on_progress: ProgressCallback | None = None,
     ) -> BenchmarkResult:
-        """As `Adapter.run`; what the program wrote stays in `directory`.
+        """Run as `Adapter.run` does; what the program wrote stays in `directory`.
 
         Raises ServerGone with what was measured if the server stops answering.
         """
         self.check(spec)
-        program = self.tool.installed_program()
+        program = self.tool.find_program()
         if program is None:
             raise BenchmarkFailed(self.missing() or f"{self.title} has just been removed")
         make_directory(directory, 0o700)

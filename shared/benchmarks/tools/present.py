@@ -15,14 +15,14 @@ ADAPTERS: Final[Mapping[BenchmarkTool, Adapter]] = {
 }
 
 
-def installed_tools() -> tuple[BenchmarkTool, ...]:
-    """What this host can run now, in the order in which `auto` prefers them."""
+def list_installed_tools() -> tuple[BenchmarkTool, ...]:
+    """Return the tools that this host can run now, in the order in which `auto` prefers them."""
     return tuple(label for label, adapter in ADAPTERS.items() if adapter.missing() is None)
 
 
-def chosen_tool(wanted: BenchmarkTool) -> BenchmarkTool:
-    """What `wanted` means on this host."""
-    return installed_tools()[0] if wanted is BenchmarkTool.AUTO else wanted
+def chosen_tool(requested: BenchmarkTool) -> BenchmarkTool:
+    """Return the tool that runs here for the requested one, which may be `auto`."""
+    return list_installed_tools()[0] if requested is BenchmarkTool.AUTO else requested
 
 
 async def run_benchmark(

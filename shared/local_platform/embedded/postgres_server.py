@@ -89,7 +89,9 @@ class EmbeddedPostgres(ManagedProcess):
 
     @property
     def place(self) -> PostgresHome:
-        """Where it lives; decided, and made, at the first call. Raises PostgresUnavailable."""
+        """Return where the database is, decided and made at the first call. Raises
+        PostgresUnavailable.
+        """
         if self._place is None:
             self._place = prepare_home(self._wanted_home)
         return self._place
@@ -116,7 +118,7 @@ class EmbeddedPostgres(ManagedProcess):
         return self._wanted_home / "passwords.json"
 
     def _passwords(self) -> dict[str, str]:
-        """By role; empty before the first start."""
+        """Return passwords by role; empty before the first start."""
         try:
             return msgspec.json.decode(self._passwords_path.read_bytes(), type=dict[str, str])
         except FileNotFoundError:
@@ -124,10 +126,10 @@ class EmbeddedPostgres(ManagedProcess):
 
     @property
     def _is_locked(self) -> bool:
-        """Whether every login needs a password that we know."""
-        known = self._passwords().keys()
-        wanted = {ROLE, *map(role_of, self._schemas)}
-        return wanted <= known and self._hba_path.read_text() == PASSWORD_LOGIN
+        """Return True if every login needs a password that we know."""
+        known_roles = self._passwords().keys()
+        expected_roles = {ROLE, *map(role_of, self._schemas)}
+        return expected_roles <= known_roles and self._hba_path.read_text() == PASSWORD_LOGIN
 
     @property
     def _hba_path(self) -> Path:
@@ -159,7 +161,7 @@ class EmbeddedPostgres(ManagedProcess):
             self._write_hba(ANY_LOGIN)
         child = self._spawn("postgres", self._server_arguments(place), death_signal=signal.SIGQUIT)
         await self._until_ready(
-            child, self._announced_ready(child), START_TIMEOUT_SECONDS, "took no connections"
+            child, self._await_ready(child), START_TIMEOUT_SECONDS, "took no connections"
         )
         await self._prepare(lock=is_open)
         return self.dsn
@@ -260,7 +262,7 @@ class EmbeddedPostgres(ManagedProcess):
         )
         unfinished.rename(place.cluster)
 
-    async def _announced_ready(self, child: ChildProcess) -> None:
+    async def _await_ready(self, child: ChildProcess) -> None:
         """The postmaster writes its status into its lock file, which pg_ctl waits for as well."""
         while child.returncode is None:
             if _status_in(_postmaster_lines(self.place.pid_path), child.pid) == "ready":
@@ -274,18 +276,18 @@ class EmbeddedPostgres(ManagedProcess):
         import asyncpg
 
         try:
-            async with self._connected("postgres") as connection:
-                known = "SELECT true FROM pg_database WHERE datname = $1"
-                if not await connection.fetchval(known, DATABASE):
+            async with self._connect("postgres") as connection:
+                exists_query = "SELECT true FROM pg_database WHERE datname = $1"
+                if not await connection.fetchval(exists_query, DATABASE):
                     await connection.execute(f'CREATE DATABASE "{DATABASE}"')
             if lock:
-                async with self._connected(DATABASE) as connection:
+                async with self._connect(DATABASE) as connection:
                     await self._lock(connection)
         except (asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError) as error:
             raise NotReady(self.name, f"cannot be prepared: {error}", self.log_path) from error
 
     async def _lock(self, connection: "Connection") -> None:
-        """From here on every login needs its password."""
+        """Make every login need its password."""
         # The log would repeat a statement that fails, with the password in it.
         await connection.execute("SET log_min_error_statement = panic")
         passwords = self._passwords()
@@ -297,7 +299,7 @@ class EmbeddedPostgres(ManagedProcess):
         await connection.execute("SELECT pg_reload_conf()")
 
     @contextlib.asynccontextmanager
-    async def _connected(self, database: str) -> AsyncIterator["Connection"]:
+    async def _connect(self, database: str) -> AsyncIterator["Connection"]:
         import asyncpg
 
         connection = await asyncpg.connect(self.dsn_of(database), timeout=COMMAND_TIMEOUT_SECONDS)
@@ -332,10 +334,10 @@ def _pid_in(lines: Sequence[str]) -> int | None:
 
 
 def _status_in(lines: Sequence[str], pid: int) -> str | None:
-    """What the postmaster `pid` reports of itself; None in the file of an earlier one.
+    """Return the status that the postmaster `pid` reports; None in the file of an earlier one.
 
-    From one reading of the file: between two, a new postmaster's takes the place of the killed
-    one's, whose status would pass for the new one's.
+    One reading of the file serves for both: between two, a new postmaster's file takes the place of
+    the killed one's, whose status would pass for the new one's.
     """
     if len(lines) <= READY_LINE or _pid_in(lines) != pid:
         return None
@@ -343,7 +345,9 @@ def _status_in(lines: Sequence[str], pid: int) -> str | None:
 
 
 def _runs_cluster(pid: int, cluster: Path) -> bool:
-    """Whether it is alive and a postmaster of this cluster, not a later owner of its number."""
+    """True if the process is alive and a postmaster of this cluster, not a later owner of its
+    pid.
+    """
     if sys.platform != "linux":
         return False
     try:

@@ -20,7 +20,7 @@ GONE_TIMEOUT_SECONDS: Final = 5.0
 log = structlog.get_logger()
 
 
-def marked_processes(mark: str) -> list[int]:
+def find_marked_processes(mark: str) -> list[int]:
     """The living processes that carry the mark, this one left out. Always empty off Linux."""
     return processes_with(os.fsencode(f"{MARK_VARIABLE}={mark}"))
 
@@ -29,25 +29,25 @@ async def kill_marked(mark: str) -> list[int]:
     """SIGKILL every marked process, repeated until none is left; return whom it met."""
     met: list[int] = []
     deadline = time.monotonic() + GONE_TIMEOUT_SECONDS
-    while found := marked_processes(mark):
-        for pid in found:
+    while pids := find_marked_processes(mark):
+        for pid in pids:
             _kill(pid, os.fsencode(f"{MARK_VARIABLE}={mark}"))
-        met.extend(pid for pid in found if pid not in met)
+        met.extend(pid for pid in pids if pid not in met)
         if time.monotonic() >= deadline:
-            log.error("processes_outlived_sigkill", pids=found)
+            log.error("processes_outlived_sigkill", pids=pids)
             break
         await asyncio.sleep(POLL_SECONDS)
     return met
 
 
-def _kill(pid: int, wanted: bytes) -> None:
+def _kill(pid: int, expected_mark: bytes) -> None:
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:
         return
     try:
         # Checked again through a descriptor that cannot come to mean another process.
-        if wanted in variables_of(pid):
+        if expected_mark in variables_of(pid):
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     except ProcessLookupError:
         return

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from shared.lifecycle import READY_FILE_VARIABLE, announced_pid
+from shared.lifecycle import READY_FILE_VARIABLE, read_ready_pid
 from shared.local_platform.managed_process import ManagedProcess
 from shared.paths import DataDirectory
 from shared.processes.child_process import (
@@ -17,7 +17,7 @@ from shared.processes.child_process import (
     UnusableSettings,
     describe_exit,
 )
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 
 Environment = Mapping[str, str]
 
@@ -33,7 +33,7 @@ class Child(Protocol):
 
     @property
     def restarts_with_room(self) -> bool:
-        """Whether it writes again after a full disk only once it was started anew."""
+        """True if a full disk makes the child stop writing until it is restarted."""
 
     async def start(self) -> object:
         """Start it and wait until it is ready. Raises NotReady or OSError."""
@@ -90,7 +90,7 @@ class ServiceProcess(ManagedProcess):
 
     async def _ready(self, child: ChildProcess, ready_path: Path) -> None:
         ended = asyncio.create_task(child.wait())
-        ready = asyncio.ensure_future(self._announced(child, ready_path))
+        ready = asyncio.ensure_future(self._await_ready(child, ready_path))
         try:
             await asyncio.wait({ended, ready}, return_when=asyncio.FIRST_COMPLETED)
             if not ready.done():
@@ -100,8 +100,8 @@ class ServiceProcess(ManagedProcess):
                 raise kind(self.name, how, self.log_path)
             ready.result()
         finally:
-            await cancelled(ended, ready)
+            await cancel_and_wait(ended, ready)
 
-    async def _announced(self, child: ChildProcess, ready_path: Path) -> None:
-        while announced_pid(ready_path) != child.pid:  # noqa: ASYNC110  # a file has no event
+    async def _await_ready(self, child: ChildProcess, ready_path: Path) -> None:
+        while read_ready_pid(ready_path) != child.pid:  # noqa: ASYNC110  # a file has no event
             await asyncio.sleep(POLL_SECONDS)

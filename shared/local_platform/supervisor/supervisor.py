@@ -21,7 +21,7 @@ from shared.local_platform.supervisor.leftovers import MARK_VARIABLE, kill_marke
 from shared.local_platform.supervisor.service import Child, ChildSpec, ServiceProcess
 from shared.paths import DataDirectory, write_atomically
 from shared.processes.child_process import NotReady, UnusableSettings, describe_exit, rotate_log
-from shared.waiting import cancelled, wait_for, within
+from shared.waiting import cancel_and_wait, wait_for, within
 
 LOG_CHECK_SECONDS: Final = 30.0
 DISK_CHECK_SECONDS: Final = 0.25  # a disk that is full for less may go unseen
@@ -102,7 +102,7 @@ class Supervisor:
     ) -> None:
         self._directory = directory
         self._marks = marks_of(directory)
-        self._stages = [[self._as_child(each) for each in stage] for stage in stages]
+        self._stages = [[self._as_child(spec) for spec in stage] for stage in stages]
         self._backoff = backoff or Backoff()
         self._on_change = on_change
         self._on_started = on_started
@@ -118,8 +118,8 @@ class Supervisor:
 
     @property
     def states(self) -> list[ChildState]:
-        """All children in the order of their start."""
-        return [each.state for each in self._supervised]
+        """Return all children in the order of their start."""
+        return [child.state for child in self._supervised]
 
     def request_stop(self) -> None:
         """Stop in order; a second time, at once."""
@@ -145,17 +145,17 @@ class Supervisor:
             await self._start_stages()
             await self._stop.wait()
         finally:
-            await cancelled(*housekeeping)
+            await cancel_and_wait(*housekeeping)
             await self._stop_all()
             for handled in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(handled)
         if self._failed is not None:
             raise self._failed
 
-    def _as_child(self, given: Child | ChildSpec) -> Child:
-        if isinstance(given, ChildSpec):
-            return ServiceProcess(given, self._directory, self._marks)
-        return given
+    def _as_child(self, spec: Child | ChildSpec) -> Child:
+        if isinstance(spec, ChildSpec):
+            return ServiceProcess(spec, self._directory, self._marks)
+        return spec
 
     def _adopt_children(self, loop: asyncio.AbstractEventLoop) -> None:
         for child in (child for stage in self._stages for child in stage):
@@ -167,14 +167,14 @@ class Supervisor:
         remaining = list(self._supervised)
         for stage in self._stages:
             starting, remaining = remaining[: len(stage)], remaining[len(stage) :]
-            for each in starting:
-                each.supervision = asyncio.create_task(
-                    self._supervise(each), name=f"supervise {each.state.name}"
+            for child in starting:
+                child.supervision = asyncio.create_task(
+                    self._supervise(child), name=f"supervise {child.state.name}"
                 )
-                each.supervision.add_done_callback(self._record_failure)
+                child.supervision.add_done_callback(self._record_failure)
             if not await self._all_ready(starting):
                 return
-        log.info("platform_started", children=[each.state.name for each in self._supervised])
+        log.info("platform_started", children=[child.state.name for child in self._supervised])
         self._announce_start()
 
     def _announce_start(self) -> None:
@@ -190,15 +190,17 @@ class Supervisor:
 
     async def _all_ready(self, starting: Sequence[_Supervised]) -> bool:
         """False if a stop was requested, or a child gave up, before all were ready."""
-        asked: asyncio.Future[object] = asyncio.ensure_future(self._stop.wait())
-        waiting: set[asyncio.Future[object]] = {each.first_ready for each in starting}
+        stop_asked: asyncio.Future[object] = asyncio.ensure_future(self._stop.wait())
+        waiting: set[asyncio.Future[object]] = {child.first_ready for child in starting}
         try:
-            while waiting and not asked.done():
-                done, _ = await asyncio.wait({*waiting, asked}, return_when=asyncio.FIRST_COMPLETED)
+            while waiting and not stop_asked.done():
+                done, _ = await asyncio.wait(
+                    {*waiting, stop_asked}, return_when=asyncio.FIRST_COMPLETED
+                )
                 waiting -= done
-            return not asked.done()
+            return not stop_asked.done()
         finally:
-            await cancelled(asked)
+            await cancel_and_wait(stop_asked)
 
     def _record_failure(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or (error := task.exception()) is None:
@@ -207,43 +209,43 @@ class Supervisor:
             self._failed = error
         self._stop.set()
 
-    async def _supervise(self, each: _Supervised) -> None:
+    async def _supervise(self, child: _Supervised) -> None:
         """Start the child whenever it does not run. Ends by being cancelled, or by raising."""
         delay_seconds = self._backoff.first_seconds
         while True:
-            began = time.monotonic()
-            last_exit = await self._run_once(each)
-            if time.monotonic() - began >= self._backoff.reset_after_seconds:
+            started_at = time.monotonic()
+            last_exit = await self._run_once(child)
+            if time.monotonic() - started_at >= self._backoff.reset_after_seconds:
                 delay_seconds = self._backoff.first_seconds
             log.warning(
                 "child_ended",
-                child=each.state.name,
+                child=child.state.name,
                 last_exit=last_exit,
                 restart_in_seconds=delay_seconds,
             )
-            self._change(each, State.WAITING, pid=None, last_exit=last_exit)
+            self._change(child, State.WAITING, pid=None, last_exit=last_exit)
             if await wait_for(self._room_back, delay_seconds):
                 delay_seconds = self._backoff.first_seconds
             delay_seconds = min(2 * delay_seconds, self._backoff.longest_seconds)
-            each.state = msgspec.structs.replace(each.state, restarts=each.state.restarts + 1)
+            child.state = msgspec.structs.replace(child.state, restarts=child.state.restarts + 1)
 
-    async def _run_once(self, each: _Supervised) -> str:
-        """One life of the child from start to end; return how it ended."""
-        self._change(each, State.STARTING)
+    async def _run_once(self, child: _Supervised) -> str:
+        """Run the child once from start to end; return how it ended."""
+        self._change(child, State.STARTING)
         try:
-            await each.child.start()
+            await child.child.start()
         except (NotReady, OSError) as error:
-            await each.child.stop()
-            each.failed_starts += not self._lacks_room(error)
+            await child.child.stop()
+            child.failed_starts += not self._lacks_room(error)
             is_final = isinstance(error, UnusableSettings)
             attempts = 1 if is_final else self._backoff.start_attempts
-            if not each.first_ready.done() and each.failed_starts >= attempts:
+            if not child.first_ready.done() and child.failed_starts >= attempts:
                 raise
             return str(error)
-        self._change(each, State.READY, pid=each.child.pid)
-        if not each.first_ready.done():
-            each.first_ready.set_result(None)
-        return describe_exit(await each.child.wait())
+        self._change(child, State.READY, pid=child.child.pid)
+        if not child.first_ready.done():
+            child.first_ready.set_result(None)
+        return describe_exit(await child.child.wait())
 
     async def _stop_all(self) -> None:
         in_order = asyncio.create_task(self._stop_in_order())
@@ -251,38 +253,38 @@ class Supervisor:
         try:
             await asyncio.wait({in_order, at_once}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            await cancelled(in_order, at_once)
+            await cancel_and_wait(in_order, at_once)
             if not in_order.cancelled() and (error := in_order.exception()):
                 log.error("stop_in_order_failed", exc_info=error)
             await self._kill_remaining()
             await self._end_leftovers("orphans_killed")
 
     async def _stop_in_order(self) -> None:
-        for each in reversed(self._supervised):
-            await self._end_supervision(each)
-            if each.child.pid is not None:
-                self._change(each, State.STOPPING)
-                await each.child.stop()
-            self._change(each, State.STOPPED, pid=None)
+        for child in reversed(self._supervised):
+            await self._end_supervision(child)
+            if child.child.pid is not None:
+                self._change(child, State.STOPPING)
+                await child.child.stop()
+            self._change(child, State.STOPPED, pid=None)
 
     async def _kill_remaining(self) -> None:
-        remaining = [each for each in self._supervised if each.state.state is not State.STOPPED]
-        for each in remaining:
-            await self._end_supervision(each)
-            each.child.kill()
-        for each in remaining:
-            if each.child.pid is not None:
+        remaining = [child for child in self._supervised if child.state.state is not State.STOPPED]
+        for child in remaining:
+            await self._end_supervision(child)
+            child.child.kill()
+        for child in remaining:
+            if child.child.pid is not None:
                 try:
                     async with within(KILLED_TIMEOUT_SECONDS):
-                        await each.child.wait()
+                        await child.child.wait()
                 except TimeoutError:
-                    log.warning("child_outlived_kill", child=each.state.name)
-            self._change(each, State.STOPPED, pid=None)
+                    log.warning("child_outlived_kill", child=child.state.name)
+            self._change(child, State.STOPPED, pid=None)
 
-    async def _end_supervision(self, each: _Supervised) -> None:
-        """From here on the child is not started again."""
-        if each.supervision is not None:
-            await cancelled(each.supervision)
+    async def _end_supervision(self, child: _Supervised) -> None:
+        """Stop supervising: the child is not started again."""
+        if child.supervision is not None:
+            await cancel_and_wait(child.supervision)
 
     async def _end_leftovers(self, event: str) -> None:
         if met := await kill_marked(self._marks[MARK_VARIABLE]):
@@ -291,8 +293,8 @@ class Supervisor:
     async def _rotate_logs(self) -> None:
         while True:
             await asyncio.sleep(LOG_CHECK_SECONDS)
-            for each in self._supervised:
-                rotate_log(self._directory.log_path(each.state.name))
+            for child in self._supervised:
+                rotate_log(self._directory.log_path(child.state.name))
 
     async def _watch_disk(self) -> None:
         while True:
@@ -321,34 +323,36 @@ class Supervisor:
 
     async def _restart_stuck(self) -> None:
         """End what does not write again by itself; it is started anew as after any end."""
-        for each in self._supervised:
-            if each.child.restarts_with_room and each.state.state is State.READY:
-                log.info("restarted_with_room", child=each.state.name)
-                await each.child.stop()
+        for child in self._supervised:
+            if child.child.restarts_with_room and child.state.state is State.READY:
+                log.info("restarted_with_room", child=child.state.name)
+                await child.child.stop()
 
     def _lacks_room(self, error: NotReady | OSError) -> bool:
-        """Whether a start failed because the disk is full; a server writes that into its log."""
+        """Return True if a start failed because the disk is full; a server writes that into its
+        log.
+        """
         return (
             reports_no_room(error)
             or os.strerror(errno.ENOSPC).lower() in str(error).lower()
             or is_full(self._directory.root)
         )
 
-    def _change(self, each: _Supervised, state: State, **changes: int | str | None) -> None:
-        each.state = msgspec.structs.replace(
-            each.state, state=state, changed_at=utcnow(), **changes
+    def _change(self, child: _Supervised, state: State, **changes: int | str | None) -> None:
+        child.state = msgspec.structs.replace(
+            child.state, state=state, changed_at=utcnow(), **changes
         )
         self._write_states()
-        log.info("child_changed", child=each.state.name, state=state.value, pid=each.state.pid)
+        log.info("child_changed", child=child.state.name, state=state.value, pid=child.state.pid)
         if self._on_change is not None:
-            self._on_change(each.state)
+            self._on_change(child.state)
 
     def _write_states(self) -> None:
         try:
             write_atomically(self._directory.state_path, msgspec.json.encode(self.states))
         except OSError as error:
             if self._are_states_written:
-                log.warning("states_unwritten", error=str(error))
+                log.warning("process_states_not_written", error=str(error))
             self._are_states_written = False
         else:
             self._are_states_written = True

@@ -1,0 +1,1 @@
+"""llama.cpp: llama-server in containers, and the same library in a process of ours."""

@@ -1,0 +1,1 @@
+"""Backups of a platform with its own Postgres: one file, restored into an empty directory."""
