@@ -5,7 +5,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from services.cluster.domain.objects import Metadata, Pod
+from shared.kubernetes.objects.common import Metadata
+from shared.kubernetes.objects.pods import Pod
 from shared.labels import INSTALLATION_LABEL
 
 METRICS_PORT: Final = "metrics"
@@ -65,8 +66,8 @@ class PodIndex:
         elif any(labels.get(key) == value for key, value in self._labels):
             self.exporters[node] = Exporter(namespace, name, pod.status.pod_ip, self._port_of(pod))
         elif labels.get(INSTALLATION_LABEL) == self._installation_id:
-            found = OwnPod(namespace, name, pod.spec.containers[0].name)
-            self.own.setdefault(node, {})[namespace, name] = found
+            own_pod = OwnPod(namespace, name, pod.spec.containers[0].name)
+            self.own.setdefault(node, {})[namespace, name] = own_pod
         else:
             return
         self._node_of[namespace, name] = node
@@ -81,12 +82,12 @@ class PodIndex:
         exporter = self.exporters.get(node)
         if exporter is not None and (exporter.namespace, exporter.name) == key:
             del self.exporters[node]
-        if (own := self.own.get(node)) is not None:
-            own.pop(key, None)
-            if not own:
+        if (own_pods := self.own.get(node)) is not None:
+            own_pods.pop(key, None)
+            if not own_pods:
                 del self.own[node]
 
     def _port_of(self, pod: Pod) -> int:
-        ports = [each for container in pod.spec.containers for each in container.ports]
-        named = (each.container_port for each in ports if each.name == METRICS_PORT)
-        return next(named, self._port)
+        ports = [port for container in pod.spec.containers for port in container.ports]
+        port_numbers = (port.container_port for port in ports if port.name == METRICS_PORT)
+        return next(port_numbers, self._port)

@@ -43,12 +43,12 @@ class ViewPublisher:
         self._published_at = 0.0
         self._first_page: _FirstPage | None = None
 
-    def changed(self) -> None:
+    def mark_changed(self) -> None:
         """There may be something to publish."""
         self._changed.set()
 
     async def run(self, watch: ClusterWatch) -> None:
-        """Until cancelled."""
+        """Publish until cancelled."""
         clock = asyncio.get_running_loop().time
         while True:
             due_at = self._published_at + HEARTBEAT_SECONDS
@@ -70,9 +70,9 @@ class ViewPublisher:
             nodes = [self._published[name] for name in sorted(self._published)]
             self._first_page = _FirstPage(self._revision, *self._completeness, nodes)
         of = self._first_page
-        after = query.after_name or ""
-        rest = of.nodes[bisect_right(of.nodes, after, key=lambda node: node.name) :]
-        page = tuple(fitting(rest))
+        after_name = query.after_name or ""
+        remaining_nodes = of.nodes[bisect_right(of.nodes, after_name, key=lambda node: node.name) :]
+        page = tuple(fitting(remaining_nodes))
         return ClusterView(
             cluster_id=self._cluster_id,
             boot_id=self.boot_id,
@@ -81,11 +81,11 @@ class ViewPublisher:
             is_complete=of.is_complete,
             detail=of.detail,
             kubernetes_version=kubernetes_version,
-            next_after_name=page[-1].name if len(page) < len(rest) else None,
+            next_after_name=page[-1].name if len(page) < len(remaining_nodes) else None,
         )
 
     async def _publish_changes(self) -> bool:
-        """Whether there were any."""
+        """Publish what has changed; return whether anything had."""
         nodes, removed = self._state.take_changes()
         for page in _pages(nodes):
             await self._publish(page, ())

@@ -13,7 +13,8 @@ class ClusterSettings(CommonSettings, frozen=True, kw_only=True):
     """The cluster's id is the node id. `resources` are the extended resources that are GPUs, by
     their exact names, where `*` stands for any ending, and `drivers` those of dynamic resource
     allocation whose devices are. `heartbeat_seconds` is how often the API is asked whether it
-    answers, and how long it may take.
+    answers, and how long it may take. A `standby` watches once the cluster's other adapter has not
+    been heard for 12 s, and until it is heard again.
 
     GPUs of nodes without a telemetry agent are read every `readings_seconds`: from pods of
     dcgm-exporter, which have one of `exporter_labels`, on their port named metrics, else on
@@ -32,8 +33,9 @@ class ClusterSettings(CommonSettings, frozen=True, kw_only=True):
     exporter_route: Literal["auto", "pod", "apiserver"] = "auto"
     exporter_port: Annotated[int, Meta(ge=1, le=65_535)] = 9400
     exec_readings: bool = True
+    standby: bool = False
 
 
-def listed(text: str) -> tuple[str, ...]:
-    """What stands between commas."""
-    return tuple(each.strip() for each in text.split(",") if each.strip())
+def split_list(text: str) -> tuple[str, ...]:
+    """Split a list at its commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -7,37 +7,33 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from services.cluster.domain.cluster_state import ClusterState
-from services.cluster.domain.custom_devices import ConfigMap, CustomDevices
-from services.cluster.domain.objects import (
-    DeviceClass,
-    Metadata,
-    Node,
-    Pod,
-    ResourceClaim,
-    ResourceSlice,
-)
+from services.cluster.domain.custom_devices import CustomDevices
 from services.cluster.pod_index import PodIndex
 from shared.accelerator_rules.device_config import DEVICE_DEFINITIONS, NAMESPACE
+from shared.clock import utcnow
 from shared.kubernetes.client import KubernetesClient
 from shared.kubernetes.errors import FORBIDDEN, NOT_FOUND, KubernetesError, KubernetesUnavailable
+from shared.kubernetes.kinds import CONFIG_MAPS, NODES, PODS
 from shared.kubernetes.names import Resource
+from shared.kubernetes.objects.common import ConfigMap
+from shared.kubernetes.objects.devices import DeviceClass, ResourceClaim, ResourceSlice
+from shared.kubernetes.objects.nodes import Node
+from shared.kubernetes.objects.pods import Pod
 from shared.kubernetes.watching import Changed, Interrupted, Listed, Removed, watch
 from shared.logging import log
 from shared.waiting import within
 
-NODES: Final = Resource("v1", "nodes", is_namespaced=False)
-PODS: Final = Resource("v1", "pods")
 SLICES: Final = Resource("resource.k8s.io/v1", "resourceslices", is_namespaced=False)
 CLAIMS: Final = Resource("resource.k8s.io/v1", "resourceclaims")
 CLASSES: Final = Resource("resource.k8s.io/v1", "deviceclasses", is_namespaced=False)
-CONFIG_MAPS: Final = Resource("v1", "configmaps")
-BOUND_UNFINISHED: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+# Finished ones too: of one that leaves a selection the API tells how it was before.
+BOUND: Final = "spec.nodeName!="
 UNKNOWN_KIND: Final = frozenset({NOT_FOUND})
 MISSED_HEARTBEATS: Final = 2
 LISTING: Final = "is being listed"
 
 
-class _CountsOthers(Exception):
+class _CountedResourcesChanged(Exception):
     """What counts as a GPU has changed: everything is listed anew."""
 
 
@@ -49,7 +45,7 @@ class _Source:
     type: type[Any]
     replace: Callable[[Iterable[Any]], None]
     apply: Callable[[Any], None]
-    remove: Callable[[Metadata], None]
+    remove: Callable[[Any], None]
     optional: frozenset[int] = frozenset()
     where: Mapping[str, str] = field(default_factory=dict)
 
@@ -75,7 +71,7 @@ class ClusterWatch:
         self._classes: set[str] = set()
         self._devices = CustomDevices()
         self._sources = self._make_sources()
-        self._problems = {each.resource.plural: LISTING for each in self._sources}
+        self._problems = {source.resource.plural: LISTING for source in self._sources}
 
     @property
     def is_complete(self) -> bool:
@@ -83,21 +79,27 @@ class ClusterWatch:
 
     @property
     def is_listing(self) -> bool:
-        """Whether a first answer is still to come."""
+        """True until each resource has been listed once."""
         return LISTING in self._problems.values()
 
     @property
     def detail(self) -> str:
-        """What is missing; of a complete view what is not counted in it."""
+        """The missing parts of the view; of a complete one the parts that it does not count."""
         if self._problems:
             return "; ".join(f"{what}: {why}" for what, why in sorted(self._problems.items()))
         return "; ".join(
-            [*self._state.pools.incomplete(), *self._unasked_drivers(), *self._devices.violations]
+            [
+                *self._state.pools.incomplete(),
+                *self._find_unasked_drivers(),
+                *self._devices.violations,
+            ]
         )
 
     async def run(self) -> None:
-        """Until cancelled. Raises KubernetesUnavailable after two heartbeats without an answer, so
-        that connections which died in silence are made anew.
+        """Watch until cancelled. Raises KubernetesUnavailable after two heartbeats without an
+        answer, so that connections which died in silence are made anew. Raises
+        KubernetesUnavailable after two heartbeats without an answer, so that connections which
+        died in silence are made anew.
         """
         while True:
             try:
@@ -105,7 +107,7 @@ class ClusterWatch:
                     for source in self._sources:
                         group.create_task(self._follow(source))
                     group.create_task(self._beat())
-            except* _CountsOthers:
+            except* _CountedResourcesChanged:
                 log.info("counted_devices_changed", resources=sorted(self._devices.resources))
             except* KubernetesUnavailable as errors:
                 raise errors.exceptions[0] from None
@@ -122,14 +124,14 @@ class ClusterWatch:
                     case Changed(found):
                         source.apply(found)
                     case Removed(found):
-                        source.remove(found.metadata)
+                        source.remove(found)
                     case Interrupted(error):
-                        self._interrupted(source, error)
+                        self._note_interruption(source, error)
                     case _:
                         self._resolve(source.resource.plural)
                 self._on_change()
 
-    def _interrupted(self, source: _Source, error: KubernetesError) -> None:
+    def _note_interruption(self, source: _Source, error: KubernetesError) -> None:
         if error.code in source.optional:
             source.replace(())
             self._resolve(source.resource.plural)
@@ -164,7 +166,7 @@ class ClusterWatch:
         if self._problems.pop(what, None) not in {None, LISTING}:
             log.info("cluster_part_complete", part=what)
 
-    def _unasked_drivers(self) -> list[str]:
+    def _find_unasked_drivers(self) -> list[str]:
         return [
             f"no DeviceClass is named {driver}: no claim can ask for its GPUs by that name"
             for driver in sorted(self._state.pools.drivers - self._classes)
@@ -178,7 +180,7 @@ class ClusterWatch:
                 Node,
                 state.replace_nodes,
                 state.apply_node,
-                lambda gone: state.remove_node(gone.name),
+                lambda gone: state.remove_node(gone.metadata.name),
             ),
             _Source(
                 PODS,
@@ -186,14 +188,14 @@ class ClusterWatch:
                 self._replace_pods,
                 self._apply_pod,
                 self._remove_pod,
-                where={"fields": BOUND_UNFINISHED},
+                where={"fields": BOUND},
             ),
             _Source(
                 SLICES,
                 ResourceSlice,
                 state.replace_slices,
                 state.apply_slice,
-                lambda gone: state.remove_slice(gone.name),
+                lambda gone: state.remove_slice(gone.metadata.name),
                 optional=UNKNOWN_KIND,
             ),
             _Source(
@@ -201,15 +203,15 @@ class ClusterWatch:
                 ResourceClaim,
                 state.replace_claims,
                 state.apply_claim,
-                lambda gone: state.remove_claim((gone.namespace, gone.name)),
+                lambda gone: state.remove_claim((gone.metadata.namespace, gone.metadata.name)),
                 optional=UNKNOWN_KIND,
             ),
             _Source(
                 CLASSES,
                 DeviceClass,
                 self._replace_classes,
-                lambda found: classes.add(found.metadata.name),
-                lambda gone: classes.discard(gone.name),
+                lambda device_class: classes.add(device_class.metadata.name),
+                lambda gone: classes.discard(gone.metadata.name),
                 optional=UNKNOWN_KIND,
             ),
             _Source(
@@ -231,30 +233,30 @@ class ClusterWatch:
         self._devices.apply(config_map)
         self._count_devices()
 
-    def _remove_device(self, gone: Metadata) -> None:
-        self._devices.remove(gone.name)
+    def _remove_device(self, gone: ConfigMap) -> None:
+        self._devices.remove(gone.metadata.name)
         self._count_devices()
 
     def _count_devices(self) -> None:
-        """Raises _CountsOthers."""
+        """Raises _CountedResourcesChanged."""
         if self._state.count_devices(self._devices.resources):
             # What pods hold of them is unknown until both are listed again.
-            self._problems |= {each.plural: LISTING for each in (NODES, PODS)}
-            raise _CountsOthers
+            self._problems |= {resource.plural: LISTING for resource in (NODES, PODS)}
+            raise _CountedResourcesChanged
 
     def _replace_pods(self, pods: Iterable[Pod]) -> None:
-        found = list(pods)
-        self._state.replace_pods(found)
-        self._pods.replace(found)
+        pod_list = list(pods)
+        self._state.replace_pods(pod_list, utcnow(), self._pods.agents.keys())
+        self._pods.replace(pod_list)
 
     def _apply_pod(self, pod: Pod) -> None:
         self._state.apply_pod(pod)
         self._pods.apply(pod)
 
-    def _remove_pod(self, gone: Metadata) -> None:
-        self._state.remove_pod((gone.namespace, gone.name))
-        self._pods.remove(gone)
+    def _remove_pod(self, gone: Pod) -> None:
+        self._state.delete_pod(gone, utcnow())
+        self._pods.remove(gone.metadata)
 
-    def _replace_classes(self, found: Iterable[DeviceClass]) -> None:
+    def _replace_classes(self, device_classes: Iterable[DeviceClass]) -> None:
         self._classes.clear()
-        self._classes |= {each.metadata.name for each in found}
+        self._classes |= {device_class.metadata.name for device_class in device_classes}

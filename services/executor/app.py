@@ -2,7 +2,7 @@
 
 from services.executor.executor import Executor
 from services.executor.handlers import Handlers, build_routes
-from services.executor.host.local_executors import Neighbours
+from services.executor.host.local_executors import LocalExecutorRegistry
 from services.executor.journal.journal import Journal
 from services.executor.journal.outbox import Outbox
 from services.executor.preparations import Preparations
@@ -29,7 +29,7 @@ def create_service(settings: ExecutorSettings | None = None) -> Service:
         outbox=outbox,
         workloads=Workloads(
             node_id=settings.node_id,
-            neighbours=Neighbours(settings.installation_id),
+            local_executors=LocalExecutorRegistry(settings.installation_id),
             runtimes=(
                 host_runtimes(settings, journal)
                 if cluster is None

@@ -26,7 +26,7 @@ from schemas.executor.running import ListRunning, RunningAttempt, RunningAttempt
 from services.executor.attempts import transitions
 from services.executor.attempts.run import AttemptRun
 from services.executor.domain.verdict import (
-    cancelled,
+    cancellation_verdict,
     executor_restarted,
     executor_stopped,
     lease_lost,
@@ -44,13 +44,13 @@ from services.executor.runtimes.engine_process import own_variables
 from services.executor.runtimes.runtime import Labels
 from services.executor.settings import ExecutorSettings
 from services.executor.workloads import Workloads, by_reservation
-from shared.benchmarks.tools.present import installed_tools
+from shared.benchmarks.tools.present import list_installed_tools
 from shared.clock import utcnow
 from shared.errors import RefusedError, StewardError, UnavailableError
 from shared.ids import new_id
 from shared.logging import log
 from shared.messaging.bus import Bus
-from shared.paths import locked_file, make_directory
+from shared.paths import lock_file, make_directory
 from shared.waiting import wait_for, within
 
 FENCE_WAIT_SECONDS: Final = 1.0
@@ -93,8 +93,8 @@ class Executor:
         """Claim the data directory and open the journal, once. Raises ExecutorBusy."""
         if self._lock_descriptor is None:
             make_directory(self.settings.home, 0o700)
-            self._lock_descriptor = _locked(self.settings.home / "lock")
-            self.workloads.neighbours.announce(self.settings.node_id)
+            self._lock_descriptor = _lock(self.settings.home / "lock")
+            self.workloads.local_executors.announce(self.settings.node_id)
             await self.journal.open()
 
     async def stream_seen(self, stream: str, created_at: datetime) -> None:
@@ -112,7 +112,7 @@ class Executor:
         await self.open()
         await self._prune()
         endings: list[asyncio.Event] = []
-        for record in await self.journal.transact(store.unfinished_attempts):
+        for record in await self.journal.transact(store.find_unfinished_attempts):
             endings.append(ended := asyncio.Event())
             log.warning("attempt_left_behind", attempt_id=str(record.command.attempt_id))
             self.start_loop("end_leftover", partial(self._end_leftover, record, ended))
@@ -141,14 +141,14 @@ class Executor:
         return self._runs.get(attempt_id)
 
     def phases(self) -> tuple[AttemptPhase, ...]:
-        """Of the attempts under way in this life."""
+        """The phases of the attempts under way in this process."""
         return tuple(run.phase for run in self._runs.values())
 
     def cancel_attempt(self, attempt_id: UUID, reason: str) -> None:
         """Stop a run whose cancellation is journaled; nothing if there is none."""
         run = self._runs.get(attempt_id)
         if run is not None:
-            run.stop(cancelled(reason))
+            run.stop(cancellation_verdict(reason))
 
     async def publish_end_again(self, attempt_id: UUID) -> None:
         """Publish the stored end again: a sender that starts an ended attempt has missed it."""
@@ -158,7 +158,7 @@ class Executor:
         self.outbox.wake()
 
     async def is_stopped(self, reservation_id: UUID) -> bool:
-        """Whether nothing runs under a fenced reservation; if anything does, it is being ended."""
+        """Return whether nothing runs under a fenced reservation; ends what does."""
         for run in self._runs_of(reservation_id):
             run.stop(lease_lost("the reservation was fenced"))
         if await self.workloads.is_quiet(reservation_id):
@@ -171,7 +171,7 @@ class Executor:
     async def running_attempts(self) -> RunningAttempts:
         """Accepted and not finished, also those of an earlier life; and all that is labelled."""
         workloads, unavailable = await self.workloads.all()
-        records = await self.journal.transact(store.unfinished_attempts)
+        records = await self.journal.transact(store.find_unfinished_attempts)
         return RunningAttempts(
             executor_id=self.settings.node_id,
             boot_id=self.boot_id,
@@ -185,10 +185,10 @@ class Executor:
                     phase=record.phase,
                     pids=tuple(
                         pid
-                        for each in workloads
-                        if each.labels.reservation_id == record.command.reservation_id
-                        and each.labels.node_id == self.settings.node_id
-                        for pid in each.pids
+                        for workload in workloads
+                        if workload.labels.reservation_id == record.command.reservation_id
+                        and workload.labels.node_id == self.settings.node_id
+                        for pid in workload.pids
                     ),
                 )
                 for record in records
@@ -204,7 +204,7 @@ class Executor:
 
     async def reconcile_once(self) -> None:
         """Compare what runs with what is granted, and have what is not granted ended."""
-        ungranted = await self.workloads.ungranted(self._endings)
+        ungranted = await self.workloads.find_ungranted(self._endings)
         for reservation_id, reason in ungranted.items():
             log.warning("workload_stopped", reservation_id=str(reservation_id), reason=reason)
             self._end_soon(reservation_id)
@@ -266,8 +266,8 @@ class Executor:
             await self.journal.transact(store.prune)
         except JournalFull as error:
             log.warning("prune_postponed", error=str(error))
-        before = time.time() - store.KEEP_MEMORY_SECONDS
-        await asyncio.to_thread(_remove_older, self.settings.attempts_dir, before)
+        cutoff = time.time() - store.KEEP_MEMORY_SECONDS
+        await asyncio.to_thread(_remove_older, self.settings.attempts_dir, cutoff)
         await asyncio.to_thread(CompileCaches.of(self.settings).prune)
 
     async def _follow(self, run: AttemptRun) -> None:
@@ -326,7 +326,7 @@ class Executor:
             executor_id=self.settings.node_id,
             boot_id=self.boot_id,
             runtimes=await self._offers(),
-            benchmark_tools=tuple(tool.value for tool in installed_tools()),
+            benchmark_tools=tuple(tool.value for tool in list_installed_tools()),
             largest_epoch=largest_epoch,
             address=self.address,
         )
@@ -338,19 +338,26 @@ class Executor:
     async def _offers(self) -> tuple[RuntimeOffer, ...]:
         offered = [await runtime.offer() for runtime in self.workloads.runtimes.values()]
         if not self.settings.cluster:
-            known = await self._models.known()
-            precisions = {name: each.precisions for name, each in known.items() if each.precisions}
-            shapes = {name: each.shape for name, each in known.items() if each.shape is not None}
+            models = await self._models.read_models()
+            precisions = {
+                name: model.precisions for name, model in models.items() if model.precisions
+            }
+            shapes = {
+                name: model.shape for name, model in models.items() if model.shape is not None
+            }
             offered = [
                 replace(offer, model_precisions=precisions, model_shapes=shapes)
                 for offer in offered
             ]
-        others = [kind for kind in Runtime if kind not in self.workloads.runtimes]
+        absent_runtimes = [kind for kind in Runtime if kind not in self.workloads.runtimes]
         where = "its cluster" if self.settings.cluster else "its own host"
         reason = f"this executor runs engines of {where} only"
         return (
             *offered,
-            *(RuntimeOffer(runtime=k, engines=(), missing={k.value: reason}) for k in others),
+            *(
+                RuntimeOffer(runtime=k, engines=(), missing={k.value: reason})
+                for k in absent_runtimes
+            ),
         )
 
     def _runs_of(self, reservation_id: UUID) -> list[AttemptRun]:
@@ -368,23 +375,23 @@ class Executor:
         return replace(labels, epoch=command.epoch, experiment_id=command.experiment_id)
 
     def _unlock(self) -> None:
-        self.workloads.neighbours.close()
+        self.workloads.local_executors.close()
         if self._lock_descriptor is not None:
             os.close(self._lock_descriptor)
             self._lock_descriptor = None
 
 
-def _remove_older(directory: Path, before: float) -> None:
-    """Remove what has not been touched since `before`, in seconds since the epoch."""
+def _remove_older(directory: Path, cutoff: float) -> None:
+    """Remove what has not been touched since `cutoff`, in seconds since the epoch."""
     if not directory.is_dir():
         return
     for entry in directory.iterdir():
-        if entry.stat().st_mtime < before:
+        if entry.stat().st_mtime < cutoff:
             shutil.rmtree(entry, ignore_errors=True)
 
 
-def _locked(path: Path) -> int:
-    descriptor = locked_file(path)
+def _lock(path: Path) -> int:
+    descriptor = lock_file(path)
     if descriptor is None:
         raise ExecutorBusy(
             f"another executor holds {path}; stop it, or give this one another data directory"

@@ -30,7 +30,7 @@ from shared.errors import RefusedError, UnavailableError
 from shared.messaging.bus import Route, command_route, query_route
 from shared.messaging.idempotency import is_final, replay_or_refuse
 
-LARGEST_START_BYTES: Final = 256 << 10
+MAX_START_BYTES: Final = 256 << 10
 ASK_SECONDS: Final = 2.0
 
 
@@ -70,8 +70,10 @@ class Handlers:
         """Accepted once it is journaled; a running attempt is being stopped."""
 
         def cancel(connection: sqlite3.Connection) -> Reply:
-            known = store.attempt(connection, command.attempt_id)
-            if known is not None and not is_coordinated_by(known.command, command.speaker):
+            present_record = store.attempt(connection, command.attempt_id)
+            if present_record is not None and not is_coordinated_by(
+                present_record.command, command.speaker
+            ):
                 return _forbidden(command)
             store.request_cancel(connection, command.attempt_id, command.reason)
             record = store.attempt(connection, command.attempt_id)
@@ -148,7 +150,9 @@ class Handlers:
         return Backlog(outbox_age_seconds=await self.executor.outbox.age_seconds(time.time()))
 
     async def read_log(self, query: ReadLog) -> LogChunk:
-        """What an attempt's engine wrote. Raises RefusedError if nothing is kept."""
+        """Return a part of what an attempt's engine wrote. Raises RefusedError if nothing is
+        kept.
+        """
         return await read_log(self.executor.settings, self.executor.journal, query)
 
     async def _once(
@@ -157,7 +161,7 @@ class Handlers:
         """Apply a command, or repeat its stored reply. Retryable refusals are not stored."""
 
         def answer(connection: sqlite3.Connection) -> Reply:
-            stored = store.stored_reply(connection, command.command_id)
+            stored = store.find_reply(connection, command.command_id)
             if stored is not None:
                 if _is_known(connection, command):
                     return stored[1]
@@ -176,10 +180,10 @@ class Handlers:
         )
         if refusal is not None:
             return refusal
-        if len(msgspec.msgpack.encode(command)) > LARGEST_START_BYTES:
+        if len(msgspec.msgpack.encode(command)) > MAX_START_BYTES:
             return Refused(
                 code=ErrorCode.TOO_LARGE,
-                message=f"expected a start of at most {LARGEST_START_BYTES >> 10} KiB, since its "
+                message=f"expected a start of at most {MAX_START_BYTES >> 10} KiB, since its "
                 "end repeats it",
                 command_id=command.command_id,
             )
@@ -190,7 +194,7 @@ class Handlers:
             if len(nodes_of(command.devices)) > 1:
                 rank_flags(command.engine.engine)
         except RefusedError as error:
-            return error.refused(command.command_id)
+            return error.as_refused(command.command_id)
         return None
 
     async def _refuse_ungranted(self, command: StartExperiment) -> Refused | None:
@@ -199,14 +203,17 @@ class Handlers:
         try:
             view = await bus.query(query, ReservationView, timeout_seconds=ASK_SECONDS)
         except UnavailableError as error:
-            return RefusedError(ErrorCode.UNAVAILABLE, str(error)).refused(command.command_id)
+            return RefusedError(ErrorCode.UNAVAILABLE, str(error)).as_refused(command.command_id)
         except RefusedError as error:
-            return error.refused(command.command_id)
+            return error.as_refused(command.command_id)
         if (view.epoch, view.devices) == (command.epoch, command.devices):
             return None
         return Refused(
             code=ErrorCode.FORBIDDEN,
-            message=f"reservation {command.reservation_id} was not granted so",
+            message=(
+                f"reservation {command.reservation_id} was granted with another epoch"
+                " or other devices"
+            ),
             path="$.reservation_id",
             command_id=command.command_id,
         )
@@ -215,11 +222,11 @@ class Handlers:
         self, connection: sqlite3.Connection, command: StartExperiment
     ) -> Reply | None:
         """The answer if the attempt is known: the same start under another command id is fine."""
-        known = store.attempt(connection, command.attempt_id)
-        if known is None:
+        record = store.attempt(connection, command.attempt_id)
+        if record is None:
             return None
-        if msgspec.structs.replace(known.command, command_id=command.command_id) == command:
-            return Accepted(command_id=command.command_id, revision=known.revision)
+        if msgspec.structs.replace(record.command, command_id=command.command_id) == command:
+            return Accepted(command_id=command.command_id, revision=record.revision)
         return Refused(
             code=ErrorCode.CONFLICT,
             message=f"attempt {command.attempt_id} was started with another body",
@@ -238,7 +245,7 @@ class Handlers:
             )
         return refuse_start(
             command,
-            store.remembered(connection, command),
+            store.recall_start(connection, command),
             engine_slots=self.executor.settings.engine_slots,
         )
 
@@ -267,10 +274,10 @@ def _forbidden(command: CancelExperiment | StartRank) -> Refused:
 
 
 def _is_known(connection: sqlite3.Connection, command: NodeCommand) -> bool:
-    """Whether a start is the one that is journaled, whose hash an earlier release made of fewer
+    """Return whether a start is the journaled one, also where an earlier release hashed fewer
     fields.
     """
     if not isinstance(command, StartExperiment):
         return False
-    known = store.attempt(connection, command.attempt_id)
-    return known is not None and known.command == command
+    record = store.attempt(connection, command.attempt_id)
+    return record is not None and record.command == command

@@ -23,7 +23,7 @@ from services.executor.settings import ExecutorSettings
 from shared.clock import utcnow
 from shared.logging import log
 from shared.messaging.bus import Bus
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 
 POLL_SECONDS: Final = 1.0
 
@@ -40,8 +40,8 @@ class Preparations:
     bus: Bus
     runtimes: Mapping[Runtime, EngineRuntime]
     phases: Callable[[], Iterable[AttemptPhase]]
-    _wanted: tuple[WaitingStart, ...] = ()
-    _wanted_before: tuple[WaitingStart, ...] = ()
+    _starts: tuple[WaitingStart, ...] = ()
+    _previous_starts: tuple[WaitingStart, ...] = ()
     _received: asyncio.Event = field(default_factory=asyncio.Event)
     _over: set[tuple[str, ...]] = field(default_factory=set)
     _read_bytes: dict[str, int] = field(default_factory=dict)  # by model
@@ -55,7 +55,14 @@ class Preparations:
             while True:
                 self._received.clear()
                 over = self._over
-                start = next((one for one in self._wanted if needs(one.engine) not in over), None)
+                start = next(
+                    (
+                        waiting_start
+                        for waiting_start in self._starts
+                        if needs(waiting_start.engine) not in over
+                    ),
+                    None,
+                )
                 if start is None:
                     await self._received.wait()
                     continue
@@ -64,18 +71,20 @@ class Preparations:
             await subscription.unsubscribe()
 
     async def receive(self, waiting: StartsWaiting) -> None:
-        """What waits now. What is under way ends when it is missing for the second time: granted
-        meanwhile, its attempt has joined the pull by then.
+        """Take the starts that wait now, and end preparations that nobody needs any more.
+
+        One ends when it is missing for the second time: if it was granted meanwhile, its attempt
+        has joined the pull by then.
         """
-        self._wanted_before, self._wanted = self._wanted, waiting.starts
-        wanted = {needs(each.engine) for each in (*self._wanted, *self._wanted_before)}
-        models = {each.engine.model for each in (*self._wanted, *self._wanted_before)}
-        self._over &= wanted
+        self._previous_starts, self._starts = self._starts, waiting.starts
+        needed_keys = {needs(start.engine) for start in (*self._starts, *self._previous_starts)}
+        models = {start.engine.model for start in (*self._starts, *self._previous_starts)}
+        self._over &= needed_keys
         self._read_bytes = {
             model: size for model, size in self._read_bytes.items() if model in models
         }
         start = self._start
-        if self._work is not None and start is not None and needs(start.engine) not in wanted:
+        if self._work is not None and start is not None and needs(start.engine) not in needed_keys:
             self._work.cancel()
         self._received.set()
 
@@ -85,12 +94,12 @@ class Preparations:
         try:
             await asyncio.wait({self._work})
         finally:
-            await cancelled(self._work)
+            await cancel_and_wait(self._work)
             self._work = None
         self._over.add(needs(start.engine))
 
     async def _prepare(self, start: WaitingStart) -> None:
-        engine, began = start.engine, time.monotonic()
+        engine, began_at = start.engine, time.monotonic()
         notes: list[str] = []
         try:
             await self._until_unmeasured()
@@ -104,7 +113,7 @@ class Preparations:
         sentence = "; ".join(filter(None, notes))
         if not sentence:
             return
-        seconds = time.monotonic() - began
+        seconds = time.monotonic() - began_at
         log.info("start_prepared", engine=engine.engine, did=sentence, seconds=round(seconds, 1))
         await self._publish(start, f"while it waited, on {self.settings.node_id}: {sentence}")
 
@@ -122,7 +131,7 @@ class Preparations:
         return f"{size >> 20} MB of weights were read into memory" if size else ""
 
     async def _read(self, model: str, file: Path) -> bool:
-        """Whether all of the file found room."""
+        """Read a file into the page cache; return whether all of it found room."""
         offset = 0
         while True:
             await self._until_unmeasured()

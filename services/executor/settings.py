@@ -54,6 +54,8 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     or at a port of its node. With `cluster_cuda_labels` nodes carry `cuda-major-version` and
     `cuda-minor-version`, and where no node was chosen an image whose tag names its CUDA is bound to
     one whose driver serves it. `cluster_queue` is Kueue's LocalQueue for engines.
+    `cluster_scheduler` is the scheduler that binds their pods in place of the cluster's default
+    one; of kai-scheduler `cluster_queue` is the queue.
     `cluster_compile_cache` keeps what engines in pods compile, in a directory of their node
     (`hostPath:/var/lib/compiled`), or in a claim of their namespace
     (`persistentVolumeClaim:compiled`). An engine whose
@@ -95,6 +97,7 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
     cluster_namespaces: str = ""
     cluster_access: Literal["service", "pod", "node_port"] = "service"
     cluster_queue: str = ""
+    cluster_scheduler: str = ""
     cluster_cuda_labels: bool = False
     cluster_compile_cache: CacheVolumeName = ""
 
@@ -112,7 +115,7 @@ class ExecutorSettings(CommonSettings, frozen=True, kw_only=True):
 
     @property
     def passed_variables(self) -> tuple[str, ...]:
-        return tuple(name for each in self.engine_variables.split(",") if (name := each.strip()))
+        return tuple(name for part in self.engine_variables.split(",") if (name := part.strip()))
 
     @property
     def attempts_dir(self) -> Path:

@@ -13,7 +13,7 @@ from schemas.executor.running import RunningWorkload
 from schemas.scheduler.reservations import OPEN_STATES
 from schemas.scheduler.views import GetReservation, ReservationView
 from services.executor.domain.reconciliation import KnownReservations, LabelledWorkload, compare
-from services.executor.host.local_executors import Neighbours
+from services.executor.host.local_executors import LocalExecutorRegistry
 from services.executor.journal import store
 from services.executor.journal.journal import Journal
 from services.executor.runtimes.runtime import EngineRuntime, Labels, RuntimeUnavailable, Workload
@@ -29,13 +29,14 @@ class Workloads:
     """`runtimes` in the order in which they end what a reservation left."""
 
     node_id: str
-    neighbours: Neighbours
+    local_executors: LocalExecutorRegistry
     runtimes: Mapping[Runtime, EngineRuntime]
     journal: Journal
     bus: Bus
 
     async def all(self, about: UUID | None = None) -> tuple[list[Workload], str]:
-        """Everything labelled, and why a runtime could not be asked; empty if all answered.
+        """Return all labelled workloads, and why a runtime could not be asked; empty if all
+        answered.
 
         One that does not answer counts only if it was used here, or for the reservation asked
         about: a host without a container engine has no containers.
@@ -51,8 +52,10 @@ class Workloads:
         return workloads, unavailable
 
     async def is_quiet(self, reservation_id: UUID) -> bool:
-        """Whether nothing of it is there. What an absent runtime may have counts as there."""
-        unfinished = await self.journal.transact(store.unfinished_attempts)
+        """Return whether nothing of the reservation is there; what an absent runtime may have
+        counts.
+        """
+        unfinished = await self.journal.transact(store.find_unfinished_attempts)
         if any(record.command.reservation_id == reservation_id for record in unfinished):
             return False
         workloads, unavailable = await self.all(reservation_id)
@@ -68,13 +71,15 @@ class Workloads:
                 await runtime.end(labels, grace_seconds=grace_seconds)
 
     async def end_all(self, labels: Labels, *, grace_seconds: float = 0.0) -> None:
-        """As `end`, and with it what names a node that has no executor on this host."""
+        """End the workloads as `end` does, and those that name a node without an executor on this
+        host.
+        """
         await self.end(labels, grace_seconds=grace_seconds)
         workloads, _ = await self.all(labels.reservation_id)
         for node_id in self._nodes_of(labels.reservation_id, workloads) - {self.node_id}:
             await self.end(replace(labels, node_id=node_id))
 
-    async def ungranted(self, ending: Collection[UUID]) -> dict[UUID, str]:
+    async def find_ungranted(self, ending: Collection[UUID]) -> dict[UUID, str]:
         """Reservations under which something runs that must not, with the reason.
 
         Those in `ending` are being ended already.
@@ -82,25 +87,33 @@ class Workloads:
         workloads, unavailable = await self.all()
         if unavailable:
             log.warning("runtime_unavailable", reason=unavailable)
-        seen = [
+        labelled_workloads = [
             LabelledWorkload(
-                reservation_id=each.labels.reservation_id,
-                experiment_id=each.labels.experiment_id,
-                is_ours=each.is_named and each.labels.node_id == self.node_id,
+                reservation_id=workload.labels.reservation_id,
+                experiment_id=workload.labels.experiment_id,
+                is_ours=workload.is_named and workload.labels.node_id == self.node_id,
             )
-            for each in workloads
+            for workload in workloads
         ]
         # Read after the listing: what was started meanwhile is under way by now.
-        found = compare(seen, await self._known(ending, seen))
+        comparison = compare(labelled_workloads, await self._load_known(ending, labelled_workloads))
         ended = {
-            each: "its reservation has ended" for each in found.ask if await self._has_ended(each)
+            reservation_id: "its reservation has ended"
+            for reservation_id in comparison.ask
+            if await self._has_ended(reservation_id)
         }
-        return found.stop | ended
+        return comparison.stop | ended
 
     def _nodes_of(self, reservation_id: UUID, workloads: Iterable[Workload]) -> set[str]:
         """The nodes that its workloads name, without those whose executors share this host."""
-        found = {w.labels.node_id for w in workloads if w.labels.reservation_id == reservation_id}
-        return {each for each in found if each == self.node_id or not self.neighbours.is_here(each)}
+        node_ids = {
+            w.labels.node_id for w in workloads if w.labels.reservation_id == reservation_id
+        }
+        return {
+            node_id
+            for node_id in node_ids
+            if node_id == self.node_id or not self.local_executors.is_here(node_id)
+        }
 
     async def _answers(self, runtime: EngineRuntime) -> bool:
         try:
@@ -109,17 +122,21 @@ class Workloads:
             return False
         return True
 
-    async def _known(
-        self, ending: Collection[UUID], seen: Iterable[LabelledWorkload]
+    async def _load_known(
+        self, ending: Collection[UUID], workloads: Iterable[LabelledWorkload]
     ) -> KnownReservations:
-        reservations = {each.reservation_id for each in seen}
+        reservations = {workload.reservation_id for workload in workloads}
 
         def read(connection: sqlite3.Connection) -> KnownReservations:
-            unfinished = store.unfinished_attempts(connection)
+            unfinished = store.find_unfinished_attempts(connection)
             return KnownReservations(
                 under_way={record.command.reservation_id for record in unfinished},
                 ending=frozenset(ending),
-                fenced={each for each in reservations if store.is_fenced(connection, each)},
+                fenced={
+                    reservation_id
+                    for reservation_id in reservations
+                    if store.is_fenced(connection, reservation_id)
+                },
             )
 
         return await self.journal.transact(read)
@@ -130,7 +147,9 @@ class Workloads:
         )
 
     async def _has_ended(self, reservation_id: UUID) -> bool:
-        """By the scheduler's answer; False without one, or if it does not know of it."""
+        """Return whether the scheduler says that it has ended; False if it does not answer or know
+        of it.
+        """
         try:
             view = await self.bus.query(
                 GetReservation(reservation_id=reservation_id),
@@ -143,20 +162,24 @@ class Workloads:
 
 
 def by_reservation(workloads: list[Workload]) -> tuple[RunningWorkload, ...]:
-    """One entry for each reservation and epoch: a container and its processes are one workload."""
-    found: dict[tuple[UUID, int | None, bool, str], list[Workload]] = {}
-    for each in workloads:
-        labels = each.labels
-        whose = (labels.reservation_id, labels.epoch, each.is_named, labels.node_id)
-        found.setdefault(whose, []).append(each)
+    """Return one entry for each reservation and epoch: a container and its processes are one
+    workload.
+    """
+    groups: dict[tuple[UUID, int | None, bool, str], list[Workload]] = {}
+    for workload in workloads:
+        labels = workload.labels
+        whose = (labels.reservation_id, labels.epoch, workload.is_named, labels.node_id)
+        groups.setdefault(whose, []).append(workload)
     return tuple(
         RunningWorkload(
             reservation_id=reservation_id,
             epoch=epoch,
-            pids=tuple(sorted({pid for each in together for pid in each.pids})),
+            pids=tuple(sorted({pid for workload in together for pid in workload.pids})),
             ours=is_named,
-            container_ids=tuple(sorted({i for each in together for i in each.container_ids})),
+            container_ids=tuple(
+                sorted({i for workload in together for i in workload.container_ids})
+            ),
             node_id=node_id,
         )
-        for (reservation_id, epoch, is_named, node_id), together in found.items()
+        for (reservation_id, epoch, is_named, node_id), together in groups.items()
     )

@@ -8,6 +8,7 @@ from schemas.orchestrator.experiments import OrchestratorCommandRecorded
 from services.orchestrator.event_handlers import EventHandlers, event_routes
 from services.orchestrator.handlers.presets import PresetHandlers, preset_routes
 from services.orchestrator.handlers.start_messages import StartMessages
+from services.orchestrator.handlers.submissions import SubmissionHandlers, submission_routes
 from services.orchestrator.handlers.tasks import Handlers, request_routes
 from services.orchestrator.leases import Leases
 from services.orchestrator.ledger import task_rows
@@ -32,7 +33,9 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
     database = Database.from_settings("orchestrator", settings, MIGRATIONS)
     bus = Bus.from_settings("orchestrator", settings)
     if has_our_users(bus.user):
-        database.command_audit = CommandAudit(OrchestratorCommandRecorded, task_rows.audited_state)
+        database.command_audit = CommandAudit(
+            OrchestratorCommandRecorded, task_rows.read_audited_state
+        )
     progress = Progress(
         timedelta(seconds=settings.offer_ttl_seconds),
         timedelta(seconds=settings.retry_pause_seconds),
@@ -44,15 +47,19 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
     messages = StartMessages(bus)
     library = SearchLibrary(database)
     days = settings.archive_after_days
-    handlers = Handlers(
+    submissions = SubmissionHandlers(
         database,
         bus,
         progress,
         first_report,
         settings.first_report_seconds,
         Path(settings.data_dir),
-        messages.by_attempt,
         library,
+    )
+    handlers = Handlers(
+        database,
+        progress,
+        messages.by_attempt,
         PriceCache(bus),
         archive_after=None if days is None else timedelta(days=days),
     )
@@ -70,12 +77,14 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
     async def start() -> None:
         await messages.subscribe()
         await library.load_for_stored()
+        await events.postpone_searches()
 
     return Service(
         "orchestrator",
         bus=bus,
         database=database,
         routes=[
+            *submission_routes(submissions),
             *request_routes(handlers),
             *preset_routes(PresetHandlers(database)),
             *event_routes(events),
@@ -84,6 +93,7 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
             "leases": leases.run,
             "resync": resync.run,
             "search_library": library.run,
+            "postponed_tasks": events.run_postponed,
             "preparations": preparations.run,
         },
         on_reply=events.on_reply,

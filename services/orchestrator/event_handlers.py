@@ -4,10 +4,11 @@ Seen twice they change nothing.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from typing import Final
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -22,6 +23,7 @@ from schemas.executor.attempts import (
     StartExperiment,
 )
 from schemas.executor.running import RunningAttempt
+from schemas.orchestrator.experiments import ExperimentState
 from schemas.results.measurements import ExperimentSummarized, GpuMonitoring
 from schemas.scheduler.reservations import (
     RESERVATION_ENDS,
@@ -33,18 +35,23 @@ from schemas.scheduler.reservations import (
     ReservationTimedOut,
 )
 from schemas.task.benchmark import BenchmarkMetrics
+from schemas.task.strategies import Strategy
 from services.orchestrator.domain.lifecycle import deadlines, running, waiting
 from services.orchestrator.domain.lifecycle.waiting import Grant, ReservationEnd
 from services.orchestrator.domain.records import Attempt, Decision, Experiment, Task
-from services.orchestrator.ledger import attempt_rows, experiment_rows, offer_rows, task_rows
+from services.orchestrator.ledger import attempt_rows, offer_rows, task_rows
+from services.orchestrator.ledger.attempt_rows import Subject
+from services.orchestrator.proposal_rounds import Proposals, run_with_proposals
 from services.orchestrator.task_progress import Progress
 from shared.clock import utcnow
+from shared.errors import UnavailableError
 from shared.logging import log
 from shared.messaging.bus import Route, event_route
 from shared.postgres.database import Connection, Database
 
-Find = Callable[[Connection], Awaitable[Attempt | None]]
+LockSubject = Callable[[Connection], Awaitable[Subject | None]]
 Decide = Callable[[Task, Experiment, Attempt], Awaitable[Decision | None] | Decision | None]
+WITHOUT_PROPOSALS: Final = Proposals(is_open=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,25 +112,30 @@ class EventHandlers:
         )
 
     async def on_reported(self, event: ExecutorReported) -> None:
-        """What an executor offers."""
+        """Store what an executor offers."""
         async with self.database.transaction() as connection:
             await offer_rows.save_offer(connection, event, utcnow())
         self.first_report.set()
 
     async def on_reply(self, connection: Connection, command: Command, reply: Reply) -> None:
-        """The answer to a durable command, in the transaction that forgets the command."""
+        """Apply the answer to a durable command, in the transaction that forgets the command.
+
+        That one holds no lock for a proposal: a search that wants one is postponed.
+        """
         match command, reply:
             case RequestReservation(), Refused():
                 await self._decide(
                     connection,
                     _by_reservation(command.reservation_id),
                     lambda _, e, a: waiting.on_request_refused(e, a, reply, utcnow()),
+                    WITHOUT_PROPOSALS,
                 )
             case StartExperiment(), _:
                 await self._decide(
                     connection,
                     _by_attempt(command.attempt_id),
                     lambda t, e, a: running.on_start_answered(t, e, a, reply, utcnow()),
+                    WITHOUT_PROPOSALS,
                 )
             case _, Refused():
                 log.info(
@@ -136,12 +148,40 @@ class EventHandlers:
     async def advance_due(self) -> None:
         """The pause after some failed attempts may be over, or an executor back for a search."""
         async with self.database.transaction() as connection:
-            due = await self.progress.tasks_to_advance(connection)
-        for task_id in due:
-            async with self.database.transaction() as connection:
-                # It may have ended, and been deleted, since it was found.
-                if await task_rows.lock(connection, task_id) is not None:
-                    await self.progress.advance(connection, task_id)
+            task_ids = await self.progress.tasks_to_advance(connection)
+        await self._advance_all(task_ids)
+
+    async def postpone_searches(self) -> None:
+        """Take every search for postponed: the process before this one may have ended with it."""
+        strategies = [strategy for strategy in Strategy if strategy.traits.is_search]
+        async with self.database.transaction() as connection:
+            task_ids = await task_rows.find_searches(connection, strategies)
+        for task_id in task_ids:
+            self.progress.postponed.add(task_id)
+
+    async def run_postponed(self) -> None:
+        """Go on with postponed tasks until cancelled. Raises UnavailableError without Postgres."""
+        postponed = self.progress.postponed
+        while True:
+            await postponed.wake.wait()
+            task_ids = postponed.take()
+            try:
+                await self._advance_all(task_ids)
+            except UnavailableError:
+                postponed.task_ids.update(task_ids)
+                postponed.wake.set()
+                raise
+
+    async def _advance_all(self, task_ids: Iterable[UUID]) -> None:
+        for task_id in task_ids:
+            await run_with_proposals(partial(self._advance, task_id))
+
+    async def _advance(self, task_id: UUID, proposals: Proposals) -> None:
+        async with self.database.transaction() as connection:
+            # It may have ended, and been deleted, since it was found.
+            task = await task_rows.lock(connection, task_id)
+            if task is not None:
+                await self.progress.advance(connection, task, proposals)
 
     async def apply_grant(self, reservation_id: UUID, grant: Grant) -> None:
         await self._apply(
@@ -151,37 +191,41 @@ class EventHandlers:
         self.lease_wake.set()
 
     async def apply_end(self, reservation_id: UUID, end: ReservationEnd) -> None:
-        async with self.database.transaction() as connection:
+        async def transact(proposals: Proposals) -> None:
+            async with self.database.transaction() as connection:
 
-            async def decide(
-                task: Task, experiment: Experiment, attempt: Attempt
-            ) -> Decision | None:
-                # What was taken from it may be away for longer than it would wait for the first.
-                held = task.was_preempted or await attempt_rows.did_task_hold_gpus(
-                    connection, attempt
-                )
-                decision = waiting.on_reservation_end(
-                    experiment, attempt, end, utcnow(), task_held_gpus=held
-                )
-                if decision is None or end.state is not ReservationState.PREEMPTED:
-                    return decision
-                return replace(decision, task=replace(task, was_preempted=True))
+                async def decide(
+                    task: Task, experiment: Experiment, attempt: Attempt
+                ) -> Decision | None:
+                    # What was taken from it may be away for longer than it would wait for the
+                    # first.
+                    has_held_gpus = task.was_preempted or await attempt_rows.did_task_hold_gpus(
+                        connection, attempt
+                    )
+                    decision = waiting.on_reservation_end(
+                        experiment, attempt, end, utcnow(), task_held_gpus=has_held_gpus
+                    )
+                    if decision is None or end.state is not ReservationState.PREEMPTED:
+                        return decision
+                    return replace(decision, task=replace(task, was_preempted=True))
 
-            await self._decide(connection, _by_reservation(reservation_id), decide)
+                await self._decide(connection, _by_reservation(reservation_id), decide, proposals)
 
-    async def apply_running(self, found: RunningAttempt) -> None:
-        """Its executor answers that this attempt is under way."""
+        await run_with_proposals(transact)
+
+    async def apply_running(self, running_attempt: RunningAttempt) -> None:
+        """Note an attempt that its executor has under way."""
 
         def decide(task: Task, experiment: Experiment, attempt: Attempt) -> Decision | None:
             if attempt.closed_at is not None:
                 return None
-            phase = found.phase.value
+            phase = running_attempt.phase.value
             return running.on_attempt_seen(task, experiment, attempt, phase, None, utcnow())
 
-        await self._apply(_by_attempt(found.attempt_id), decide)
+        await self._apply(_by_attempt(running_attempt.attempt_id), decide)
 
     async def apply_missing(self, attempt_id: UUID) -> None:
-        """Its executor answers that nothing of this attempt is under way."""
+        """Note that an executor has nothing of this attempt under way."""
         await self._apply(_by_attempt(attempt_id), running.on_attempt_missing)
 
     async def apply_overdue(self, attempt_id: UUID, grace: timedelta) -> None:
@@ -197,7 +241,7 @@ class EventHandlers:
         await self._apply(_by_attempt(attempt_id), decide)
 
     async def apply_stop_confirmed(self, attempt_id: UUID, reason: str) -> None:
-        """Nothing of this attempt runs any more, and its executor does not answer how it ended."""
+        """End an attempt that runs no more and whose executor does not answer how it ended."""
         await self._apply(
             _by_attempt(attempt_id),
             lambda t, e, a: running.on_stop_confirmed(t, e, a, reason, utcnow()),
@@ -218,27 +262,33 @@ class EventHandlers:
             ),
         )
 
-    async def _apply(self, find: Find, decide: Decide) -> None:
-        async with self.database.transaction() as connection:
-            await self._decide(connection, find, decide)
+    async def _apply(self, lock: LockSubject, decide: Decide) -> None:
+        async def transact(proposals: Proposals) -> None:
+            async with self.database.transaction() as connection:
+                await self._decide(connection, lock, decide, proposals)
 
-    async def _decide(self, connection: Connection, find: Find, decide: Decide) -> None:
-        found = await find(connection)
-        if found is None:
+        await run_with_proposals(transact)
+
+    async def _decide(
+        self, connection: Connection, lock: LockSubject, decide: Decide, proposals: Proposals
+    ) -> None:
+        subject = await lock(connection)
+        if subject is None:
             return
-        task = await task_rows.lock(connection, found.task_id)
-        experiment = await experiment_rows.find(connection, found.experiment_id)
-        # Read again: another event may have changed it before the lock was taken.
-        attempt = await attempt_rows.find(connection, found.attempt_id)
-        if task is None or experiment is None or attempt is None:
-            return
-        decided = decide(task, experiment, attempt)
-        decision = await decided if isinstance(decided, Awaitable) else decided
+        task, experiment, attempt = subject
+        decision = decide(task, experiment, attempt)
+        if isinstance(decision, Awaitable):
+            decision = await decision
         if decision is None:
             return
-        await self.progress.write(connection, [decision])
-        if decision.experiment.state is not experiment.state or _closes(attempt, decision):
-            await self.progress.advance(connection, task.task_id)
+        state = decision.experiment.state
+        if state is experiment.state and not _closes(attempt, decision):
+            await self.progress.write(connection, None, [decision])
+            return
+        is_best_open = state is not experiment.state and state is ExperimentState.SUCCEEDED
+        await self.progress.advance(
+            connection, task, proposals, [decision], is_best_open=is_best_open
+        )
 
 
 def _closes(attempt: Attempt, decision: Decision) -> bool:
@@ -249,12 +299,12 @@ def _closes(attempt: Attempt, decision: Decision) -> bool:
     )
 
 
-def _by_reservation(reservation_id: UUID) -> Find:
-    return partial(attempt_rows.of_reservation, reservation_id=reservation_id)
+def _by_reservation(reservation_id: UUID) -> LockSubject:
+    return partial(attempt_rows.lock_by_reservation, reservation_id=reservation_id)
 
 
-def _by_attempt(attempt_id: UUID) -> Find:
-    return partial(attempt_rows.find, attempt_id=attempt_id)
+def _by_attempt(attempt_id: UUID) -> LockSubject:
+    return partial(attempt_rows.lock_by_attempt, attempt_id=attempt_id)
 
 
 def event_routes(handlers: EventHandlers) -> list[Route]:

@@ -61,8 +61,8 @@ class Leases:
             and self._next_at.get(attempt.reservation_id, now) <= now
         ]
         await asyncio.gather(*(self._renew(attempt) for attempt in due))
-        after = asyncio.get_running_loop().time()
-        return max(0.0, min([at - after for at in self._next_at.values()], default=IDLE_SECONDS))
+        current = asyncio.get_running_loop().time()
+        return max(0.0, min([at - current for at in self._next_at.values()], default=IDLE_SECONDS))
 
     async def _renew(self, attempt: Attempt) -> None:
         if attempt.epoch is None or attempt.lease_ttl_seconds is None:

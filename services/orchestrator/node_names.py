@@ -2,13 +2,12 @@
 
 from msgspec.structs import replace
 
-from schemas.task.task_file import TaskFile
+from schemas.task.task_file import GpuPreferences
 from shared.ids import node_token
 
 
-def with_node_ids(task: TaskFile) -> TaskFile:
-    """The task with the ids of the nodes it names; an id stands for itself."""
-    if task.gpus is None or not task.gpus.nodes:
-        return task
-    nodes = tuple(node_token(name) for name in task.gpus.nodes)
-    return replace(task, gpus=replace(task.gpus, nodes=nodes))
+def with_node_ids(gpus: GpuPreferences | None) -> GpuPreferences | None:
+    """Return the preferences with the ids of the nodes they name; an id stands for itself."""
+    if gpus is None or not gpus.nodes:
+        return gpus
+    return replace(gpus, nodes=tuple(map(node_token, gpus.nodes)))

@@ -16,9 +16,9 @@ from shared.errors import RefusedError
 from shared.messaging.bus import Bus
 from shared.postgres.database import Database
 
-MOST_EXPLAINED: Final = 16
-REST: Final = 20  # for each second of queries: an explanation takes the scheduler's time
-LONGEST_REST_SECONDS: Final = 120.0
+MAX_EXPLANATIONS: Final = 16
+PAUSE_RATIO: Final = 20  # for each second of queries: an explanation takes the scheduler's time
+MAX_PAUSE_SECONDS: Final = 120.0
 
 
 @dataclass(slots=True)
@@ -35,25 +35,25 @@ class Preparations:
         executors go on with what they received last.
         """
         while True:
-            began = time.monotonic()
+            began_at = time.monotonic()
             await self.publish()
-            took_seconds = time.monotonic() - began
-            pause_seconds = min(REST * took_seconds, LONGEST_REST_SECONDS)
+            took_seconds = time.monotonic() - began_at
+            pause_seconds = min(PAUSE_RATIO * took_seconds, MAX_PAUSE_SECONDS)
             await asyncio.sleep(max(self.interval_seconds, pause_seconds))
 
     async def publish(self) -> None:
         """To every executor that is present, those for which nothing waits too."""
         async with self.database.transaction() as connection:
-            waiting = await experiment_rows.waiting(connection, MOST_EXPLAINED)
-            offers = await self.progress.offers(connection)
-        explained = [await self._explained(*each) for each in waiting]
-        starts = starts_by_node(explained, (offer.executor_id for offer in offers))
-        for executor_id, some in starts.items():
+            waiting = await experiment_rows.waiting(connection, MAX_EXPLANATIONS)
+            installation = await self.progress.load_installation(connection)
+        explained = [await self._explain(*pair) for pair in waiting]
+        starts = starts_by_node(explained, (offer.executor_id for offer in installation.offers))
+        for executor_id, node_starts in starts.items():
             await self.bus.publish_live(
-                StartsWaiting(observed_at=utcnow(), executor_id=executor_id, starts=some)
+                StartsWaiting(observed_at=utcnow(), executor_id=executor_id, starts=node_starts)
             )
 
-    async def _explained(self, experiment: Experiment, attempt: Attempt) -> WaitingExperiment:
+    async def _explain(self, experiment: Experiment, attempt: Attempt) -> WaitingExperiment:
         waiting = WaitingExperiment(experiment=experiment, attempt=attempt)
         query = ExplainReservation(reservation_id=attempt.reservation_id)
         try:

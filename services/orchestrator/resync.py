@@ -96,7 +96,7 @@ class Resync:
             await self.handlers.apply_end(attempt.reservation_id, _end(view))
 
     async def _reservation(self, attempt: Attempt) -> ReservationView | None:
-        """None without an answer of the scheduler."""
+        """Return the scheduler's answer; None without one."""
         query = GetReservation(reservation_id=attempt.reservation_id)
         try:
             return await self.bus.query(query, ReservationView)
@@ -113,11 +113,13 @@ class Resync:
             for attempt in attempts:
                 await self._check_stopped(attempt)
             return
-        running = {found.attempt_id: found for found in answer.attempts}
+        running = {
+            running_attempt.attempt_id: running_attempt for running_attempt in answer.attempts
+        }
         for attempt in attempts:
-            found = running.get(attempt.attempt_id)
-            if found is not None:
-                await self.handlers.apply_running(found)
+            running_attempt = running.get(attempt.attempt_id)
+            if running_attempt is not None:
+                await self.handlers.apply_running(running_attempt)
                 continue
             await self.handlers.apply_missing(attempt.attempt_id)
             if attempt.overdue_at is not None:

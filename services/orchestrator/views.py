@@ -8,6 +8,7 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
+from schemas.base import HOUR_SECONDS
 from schemas.errors import ErrorCode
 from schemas.executor.attempts import Failure
 from schemas.gpus.gpu_info import GpuInfo
@@ -22,10 +23,9 @@ from schemas.orchestrator.views import (
 from schemas.results.prices import GpuPrices
 from schemas.task.task_file import TaskFile
 from services.orchestrator.domain.lifecycle.budget import (
-    HOUR_SECONDS,
     AttemptTimes,
     HeldGpus,
-    known_cost,
+    find_cost,
     seconds_left,
 )
 from services.orchestrator.domain.plan.gpu_hours import gpu_hours_at_most
@@ -39,8 +39,8 @@ from shared.messaging.codec import encode
 
 V = TypeVar("V", bound=Struct)
 
-LARGEST_ANSWER_BYTES: Final = 1_000_000  # below the bus's 1 MiB
-SHOWN_PLANNED: Final = 500
+MAX_ANSWER_BYTES: Final = 1_000_000  # below the bus's 1 MiB
+MAX_SHOWN_EXPERIMENTS: Final = 500
 
 
 def task_view(
@@ -79,22 +79,22 @@ def task_view(
 def spending_of(
     task: Task,
     tally: Mapping[ExperimentState, int],
-    held: Sequence[HeldGpus],
+    holds: Sequence[HeldGpus],
     times: AttemptTimes,
     prices: GpuPrices | None,
 ) -> TaskSpending:
     """Return what a task has held GPUs for, and how long it may still take."""
-    left = None
+    remaining = None
     if not task.is_finished and not task.cancel_requested and task.experiments_at_most:
         finished = sum(tally.get(state, 0) for state in FINISHED_EXPERIMENT_STATES)
         total = max(task.experiments_at_most, sum(tally.values()))
         unstarted = max(0, total - finished - len(times.running_seconds))
-        left = seconds_left(times, unstarted, task.file.optimization.max_parallel)
+        remaining = seconds_left(times, unstarted, task.file.optimization.max_parallel)
     return TaskSpending(
-        gpu_hours=math.fsum(each.gpu_seconds for each in held) / HOUR_SECONDS,
-        cost=None if prices is None else known_cost(held, prices.hourly),
+        gpu_hours=math.fsum(held_gpus.gpu_seconds for held_gpus in holds) / HOUR_SECONDS,
+        cost=None if prices is None else find_cost(holds, prices.hourly),
         currency="" if prices is None else prices.currency,
-        seconds_left=left,
+        seconds_left=remaining,
     )
 
 
@@ -153,35 +153,35 @@ def experiment_view(
 
 def plan_view(task: TaskFile, plan: Plan) -> TaskPlan:
     """The plan with at most 500 of its experiments, as its notes state."""
-    shown = plan.experiments[:SHOWN_PLANNED]
-    hidden = len(plan.experiments) - len(shown)
+    shown_experiments = plan.experiments[:MAX_SHOWN_EXPERIMENTS]
+    hidden = len(plan.experiments) - len(shown_experiments)
     notes = [f"{hidden} further experiments are not shown"] if hidden else []
     terms = memory_terms(plan.experiments or plan.samples)
-    return bounded(
+    return bound_answer(
         TaskPlan(
             mode=plan.mode,
             strategy=task.optimization.strategy,
             objective=task.optimization.objective,
             total=plan.total,
             cut=plan.cut,
-            experiments=shown,
+            experiments=shown_experiments,
             missing=tuple(missing.sentence for missing in plan.missing),
             notes=(*terms, *plan.notes, *notes),
             benchmark_tool=plan.benchmark_tool,
             experiments_at_most=plan.experiments_at_most,
-            samples=plan.samples[:SHOWN_PLANNED],
+            samples=plan.samples[:MAX_SHOWN_EXPERIMENTS],
             gpu_hours_at_most=gpu_hours_at_most(task, plan),
         )
     )
 
 
-def bounded(answer: V) -> V:
+def bound_answer(answer: V) -> V:
     """`answer`, if the bus carries it. Raises RefusedError otherwise."""
     size = len(encode(answer))
-    if size > LARGEST_ANSWER_BYTES:
+    if size > MAX_ANSWER_BYTES:
         raise RefusedError(
             ErrorCode.TOO_LARGE,
-            f"expected an answer of at most {LARGEST_ANSWER_BYTES} bytes, this one has {size}; "
+            f"expected an answer of at most {MAX_ANSWER_BYTES} bytes, this one has {size}; "
             "ask with a smaller limit",
             path="$.limit",
         )
@@ -215,6 +215,6 @@ def _gpu_info(experiment: Experiment, attempt: Attempt) -> GpuInfo:
     cluster = attempt.cluster
     return gpu_info_of(
         attempt.devices,
-        count=cluster.gpus if cluster is not None else len(attempt.devices),
+        count=cluster.total_gpus if cluster is not None else len(attempt.devices),
         world_size=world_size_given(experiment.engine.parameters | experiment.parameters),
     )

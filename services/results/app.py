@@ -38,7 +38,7 @@ from shared.settings import load_settings
 def create_service(settings: ResultsSettings | None = None) -> Service:
     """The service, closed; `run` or `running` opens it. Raises SettingsError."""
     settings = settings or load_settings(ResultsSettings, "results")
-    database = Database.from_settings("results", settings, MIGRATIONS)
+    database = Database.from_settings("results", settings, MIGRATIONS, dsn=settings.dsn)
     bus = Bus.from_settings("results", settings)
     prices, currency = settings.prices, settings.currency
     samples_kept = timedelta(days=settings.retention_days)

@@ -22,7 +22,7 @@ from shared.postgres.database import Database
 
 # From the load on: the phases after it are published up to a quarter of a second late.
 PHASES: Final = frozenset({AttemptPhase.LOADING, AttemptPhase.WARMING_UP, AttemptPhase.MEASURING})
-ANSWER_SECONDS: Final = 2.0
+ANSWER_TIMEOUT_SECONDS: Final = 2.0
 
 INSERT_ATTEMPT: Final = """
 INSERT INTO running_attempt (attempt_id, node_ids, started_at, reservation_id, experiment_id)
@@ -88,7 +88,7 @@ class Bursts:
             experiment_id=event.experiment_id,
         )
         try:
-            reply = await self.bus.request(command, timeout_seconds=ANSWER_SECONDS)
+            reply = await self.bus.request(command, timeout_seconds=ANSWER_TIMEOUT_SECONDS)
         except UnavailableError as error:
             log.info("burst_failed", node_id=node_id, error=str(error))
             return

@@ -28,7 +28,7 @@ async def record(connection: Connection, event: InventoryReported) -> None:
 
 
 async def versions_of(connection: Connection, event: AttemptFinished) -> dict[str, str]:
-    """Of an attempt's nodes, as far as known at its end."""
+    """Return the driver versions of an attempt's nodes, as far as known at its end."""
     nodes: Sequence[str] = (
         [event.pod.node_id]
         if event.pod is not None

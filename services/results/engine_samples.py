@@ -17,14 +17,14 @@ from schemas.results.engine_metrics import (
     ListEngineSamples,
 )
 from schemas.results.series import SeriesPoint
-from services.results.domain.rollup import LARGEST_ANSWER_POINTS, SMALLEST_BUCKET
+from services.results.domain.rollup import MAX_ANSWER_POINTS, SMALLEST_BUCKET
 from services.results.erasure import lock_task
 from shared.messaging.bus import Route, query_route
 from shared.messaging.paging import cursor_at, place_at
 from shared.postgres.database import Connection, Database
 
 VALUES: Final = EngineReading.__struct_fields__
-MOST_POINTS: Final = LARGEST_ANSWER_POINTS // len(EngineMetric)
+MAX_POINTS: Final = MAX_ANSWER_POINTS // len(EngineMetric)
 
 # Nothing of what was deleted, however late it comes.
 UPSERT_RUN: Final = """
@@ -101,11 +101,13 @@ class EngineSamples:
     database: Database
 
     async def store(self, batch: Sequence[EngineSampled]) -> None:
-        """What is there already stays. Raises UnavailableError."""
-        runs = {(each.task_id, each.attempt_id, each.engine): each for each in reversed(batch)}
+        """Store a batch; samples that are stored already stay. Raises UnavailableError."""
+        runs = {
+            (sample.task_id, sample.attempt_id, sample.engine): sample for sample in reversed(batch)
+        }
         async with self.database.transaction() as connection:
             # In one order everywhere, as batches come beside each other.
-            for task_id in sorted({each.task_id for each in batch}):
+            for task_id in sorted({sample.task_id for sample in batch}):
                 await lock_task(connection, task_id)
             for first in runs.values():
                 await connection.execute(
@@ -121,15 +123,20 @@ class EngineSamples:
                 INSERT_SAMPLE,
                 [
                     (
-                        *(each.attempt_id, each.sequence, each.observed_at, each.phase.value),
-                        *(getattr(each.reading, name) for name in VALUES),
+                        *(
+                            sample.attempt_id,
+                            sample.sequence,
+                            sample.observed_at,
+                            sample.phase.value,
+                        ),
+                        *(getattr(sample.reading, name) for name in VALUES),
                     )
-                    for each in batch
+                    for sample in batch
                 ],
             )
 
     async def series(self, query: GetEngineSeries) -> EngineSeriesView:
-        """Of an experiment without samples, an empty one."""
+        """Return the series of an experiment; empty for one without samples."""
         async with self.database.transaction() as connection:
             run = await connection.fetchrow(SELECT_RUN, query.experiment_id)
             if run is None:
@@ -138,7 +145,7 @@ class EngineSamples:
             return await _with_series(connection, view, query)
 
     async def list(self, query: ListEngineSamples) -> EngineSampleList:
-        """One attempt's on all pages."""
+        """List samples; all pages show the same attempt."""
         place = place_at(query.cursor, EngineSamplePlace)
         async with self.database.transaction() as connection:
             run = await connection.fetchrow(SELECT_RUN, query.experiment_id)
@@ -168,7 +175,7 @@ async def _with_series(
     if span["first_at"] is None:
         return view
     end_at = span["last_at"] + SMALLEST_BUCKET
-    points = min(query.points, MOST_POINTS)
+    points = min(query.points, MAX_POINTS)
     bucket = max((end_at - span["first_at"]) / points, SMALLEST_BUCKET)
     while span["first_at"] + bucket * points < end_at:
         bucket += bucket.resolution
@@ -180,7 +187,7 @@ async def _with_series(
     return replace(
         view,
         bucket_seconds=bucket.total_seconds(),
-        series={metric: tuple(found) for metric, found in series.items()},
+        series={metric: tuple(points) for metric, points in series.items()},
     )
 
 

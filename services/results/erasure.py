@@ -67,6 +67,6 @@ async def erase(
 
 
 async def is_deleted(connection: Connection, event: AttemptFinished) -> bool:
-    """Whether the attempt's task or experiment was."""
+    """Return True if the attempt's task or experiment was deleted."""
     deleted: bool = await connection.fetchval(IS_DELETED, [event.task_id, event.experiment_id])
     return deleted

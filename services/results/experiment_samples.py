@@ -47,14 +47,16 @@ class ExperimentSamples:
     database: Database
 
     async def list(self, query: ListSamples) -> SampleList:
-        """One attempt's on all pages, also when a newer summary comes meanwhile."""
+        """List samples; all pages show the same attempt, also when a newer summary comes
+        meanwhile.
+        """
         place = place_at(query.cursor, SamplePlace)
         async with self.database.transaction() as connection:
             if place is None:
-                summary = await summary_rows.known_summary(connection, query.experiment_id)
+                summary = await summary_rows.get_summary(connection, query.experiment_id)
                 place = SamplePlace(summary.event.attempt_id)
-            after = (place.device_no, place.observed_at_us, place.boot_id, place.sequence)
-            rows = await connection.fetch(SELECT_PAGE, place.attempt_id, *after, query.limit + 1)
+            cursor = (place.device_no, place.observed_at_us, place.boot_id, place.sequence)
+            rows = await connection.fetch(SELECT_PAGE, place.attempt_id, *cursor, query.limit + 1)
             page = rows[: query.limit]
             devices = await connection.fetch(
                 SELECT_DEVICES, sorted({row["device_no"] for row in page})

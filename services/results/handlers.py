@@ -39,7 +39,7 @@ from shared.messaging.bus import Route, event_route, query_route
 from shared.messaging.paging import fitting
 from shared.postgres.database import Connection, Database
 
-MOST_SUMMARIES: Final = 200  # decoded for one answer
+MAX_SUMMARIES: Final = 200  # decoded for one answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Handlers:
     async def get_summary(self, query: GetSummary) -> SummaryView:
         """The newest summary of an experiment."""
         async with self.database.transaction() as connection:
-            summary = await summary_rows.known_summary(connection, query.experiment_id)
+            summary = await summary_rows.get_summary(connection, query.experiment_id)
             event = summary.event
             drivers = await driver_versions.versions_of(connection, event)
             if event.benchmark is not None:
@@ -105,7 +105,7 @@ class Handlers:
         return replace(_view(summary, with_benchmark=True), driver_versions=drivers)
 
     async def get_memory_trend(self, query: GetMemoryTrend) -> MemoryTrendView:
-        """Of an attempt that failed for want of memory."""
+        """Return the memory trend of an attempt that ran out of memory."""
         async with self.database.transaction() as connection:
             event = await summary_rows.attempt_of(connection, query.attempt_id)
             gpus = await memory_trends.trend_of(connection, event) if event is not None else ()
@@ -152,11 +152,11 @@ class Handlers:
     async def list_summaries(self, query: ListSummaries) -> SummaryList:
         """A task's summaries, as many as one answer carries."""
         async with self.database.transaction() as connection:
-            found = await summary_rows.summaries_of_task(
-                connection, query.task_id, query.after_experiment_id, MOST_SUMMARIES + 1
+            summaries = await summary_rows.summaries_of_task(
+                connection, query.task_id, query.after_experiment_id, MAX_SUMMARIES + 1
             )
-        views = [_view(summary, with_benchmark=False) for summary in found]
-        page = fitting(views[:MOST_SUMMARIES]) or views[:1]
+        views = [_view(summary, with_benchmark=False) for summary in summaries]
+        page = fitting(views[:MAX_SUMMARIES]) or views[:1]
         return SummaryList(
             summaries=tuple(page),
             next_after_experiment_id=page[-1].experiment_id if len(page) < len(views) else None,
@@ -169,7 +169,7 @@ class Handlers:
         async with self.database.transaction() as connection:
             if query.by is SeriesBy.POD:
                 return await pod_history.pod_series(connection, query)
-            return await history.series(connection, query, self._kept_from())
+            return await history.series(connection, query, self._retention_starts())
 
     async def list_pods(self, query: ListPods) -> PodList:
         """List the pods that had GPUs."""
@@ -177,7 +177,7 @@ class Handlers:
         async with self.database.transaction() as connection:
             return await pod_history.list_pods(connection, query)
 
-    def _kept_from(self) -> dict[Level, datetime]:
+    def _retention_starts(self) -> dict[Level, datetime]:
         today = midnight(utcnow().date())
         return {
             Level.RAW: today - self.samples_kept,

@@ -18,7 +18,7 @@ from services.results.domain.device_parts import MIG
 from services.results.domain.node_sums import sums_by_node
 from services.results.domain.pods import OF_KIND
 from services.results.domain.rollup import (
-    LARGEST_ANSWER_POINTS,
+    MAX_ANSWER_POINTS,
     SMALLEST_BUCKET,
     Level,
     Piece,
@@ -28,7 +28,7 @@ from services.results.domain.rollup import (
 from shared.gpu.model_names import matches_model
 from shared.postgres.database import Connection, Row
 
-MOST_ROWS: Final = 50_000  # read for one answer, where a coarser rollup can give it
+MAX_ROWS: Final = 50_000  # read for one answer, where a coarser rollup can give it
 
 _DEVICE: Final = "device_no, node_id, device_uuid, device_index, name, total_memory_mb"
 METRICS: Final = tuple(metric.value for metric in SeriesMetric)
@@ -203,39 +203,39 @@ async def series(
         [row] = await connection.fetch(SELECT_SPAN, query.experiment_id, start_at, end_at)
         if row["first_at"] is not None:
             start_at, end_at = row["first_at"], row["last_at"] + SMALLEST_BUCKET
-    asked = (query.node_id, query.device_uuid, start_at, end_at)
+    arguments = (query.node_id, query.device_uuid, start_at, end_at)
     devices: Sequence[Row]
     if query.experiment_id is not None:
-        devices = await connection.fetch(SELECT_EXPERIMENT_DEVICES, *asked, query.experiment_id)
+        devices = await connection.fetch(SELECT_EXPERIMENT_DEVICES, *arguments, query.experiment_id)
     elif _is_of_pods(query):
         # An hour may be partly another's.
         kept_from = {**kept_from, Level.HOUR: end_at}
         of_pods = (query.pod_namespace, query.pod, query.readable)
-        devices = await connection.fetch(SELECT_POD_DEVICES, *asked, *of_pods)
+        devices = await connection.fetch(SELECT_POD_DEVICES, *arguments, *of_pods)
     elif query.namespace is not None:
         kept_from = {**kept_from, Level.HOUR: end_at}
-        devices = await connection.fetch(SELECT_HELD_DEVICES, *asked, query.namespace)
+        devices = await connection.fetch(SELECT_HELD_DEVICES, *arguments, query.namespace)
     else:
-        devices = await connection.fetch(SELECT_DEVICES, *asked)
+        devices = await connection.fetch(SELECT_DEVICES, *arguments)
     if query.gpu_model is not None:
-        devices = [each for each in devices if matches_model(each["name"], [query.gpu_model])]
+        devices = [device for device in devices if matches_model(device["name"], [query.gpu_model])]
     if query.kind_of_gpu is not None:
         devices = await _of_kind(connection, query.kind_of_gpu, devices, start_at, end_at)
-    chosen = await _plan(connection, query, start_at, end_at, devices, kept_from)
+    plan = await _plan(connection, query, start_at, end_at, devices, kept_from)
     nos = [device["device_no"] for device in devices]
-    found = {
+    rows = {
         of_device["device_no"]: of_device
-        for of_device in await _buckets(connection, query, chosen, nos)
+        for of_device in await _buckets(connection, query, plan, nos)
     }
     starts: dict[int, datetime] = {}
-    for number in {number for of_device in found.values() for number in of_device["numbers"]}:
-        starts[number] = max(chosen.origin + number * chosen.bucket, start_at)
+    for number in {number for of_device in rows.values() for number in of_device["numbers"]}:
+        starts[number] = max(plan.origin + number * plan.bucket, start_at)
     of_devices = tuple(
         DeviceSeries(
             node_id=device["node_id"],
             device_uuid=device["device_uuid"],
             index=device["device_index"],
-            points=_points(found.get(device["device_no"]), starts),
+            points=_points(rows.get(device["device_no"]), starts),
             name=device["name"],
             memory_total_mb=device["total_memory_mb"],
         )
@@ -244,7 +244,7 @@ async def series(
     is_by_node = query.by is SeriesBy.NODE
     return SeriesView(
         metric=query.metric,
-        bucket_seconds=chosen.bucket.total_seconds(),
+        bucket_seconds=plan.bucket.total_seconds(),
         devices=() if is_by_node else of_devices,
         nodes=sums_by_node(query.metric, of_devices) if is_by_node else (),
     )
@@ -258,12 +258,12 @@ async def _of_kind(
     end_at: datetime,
 ) -> list[Row]:
     if kind not in {GpuKind.PGPU, GpuKind.MIG}:
-        numbers = [each["device_no"] for each in devices]
+        numbers = [device["device_no"] for device in devices]
         rows = await connection.fetch(SELECT_GIVEN_AS, numbers, start_at, end_at, kind.value)
-        given = {row["device_no"] for row in rows}
-        return [each for each in devices if each["device_no"] in given]
+        read_numbers = {row["device_no"] for row in rows}
+        return [device for device in devices if device["device_no"] in read_numbers]
     is_mig = kind is GpuKind.MIG
-    return [each for each in devices if each["device_uuid"].startswith(MIG) is is_mig]
+    return [device for device in devices if device["device_uuid"].startswith(MIG) is is_mig]
 
 
 def _points(of_device: Row | None, starts: Mapping[int, datetime]) -> tuple[SeriesPoint, ...]:
@@ -293,13 +293,13 @@ async def _plan(
             SELECT_DUE, list({device["node_id"] for device in devices}), start_at, end_at
         )
     )
-    most_points = LARGEST_ANSWER_POINTS // max(1, _series_of(query, devices))
+    most_points = MAX_ANSWER_POINTS // max(1, _series_of(query, devices))
     return plan(
         start_at,
         end_at,
         points=max(1, min(query.points, most_points)),
         devices=len(devices),
-        most_rows=MOST_ROWS,
+        most_rows=MAX_ROWS,
         kept_from=dict.fromkeys(Level, end_at) | {Level.RAW: start_at}
         if of_experiment
         else kept_from,
@@ -310,14 +310,14 @@ async def _plan(
 async def _buckets(
     connection: Connection,
     query: GetSeries,
-    chosen: Plan,
+    plan: Plan,
     device_nos: list[int],
 ) -> Sequence[Row]:
-    arguments: list[object] = [chosen.bucket, chosen.origin, device_nos]
+    arguments: list[object] = [plan.bucket, plan.origin, device_nos]
     if query.experiment_id is not None:
         arguments.append(query.experiment_id)
     sources = []
-    for piece in chosen.pieces:
+    for piece in plan.pieces:
         arguments += [piece.start, piece.end]
         sources.append(_source(query, piece, len(arguments)))
     source = " UNION ALL ".join(sources)
@@ -330,8 +330,10 @@ async def _buckets(
     elif query.namespace is not None and query.experiment_id is None:
         arguments += [query.namespace, query.start_at, query.end_at]
         last = len(arguments)
-        held = OF_NAMESPACE.format(namespace=f"${last - 2}", start=f"${last - 1}", end=f"${last}")
-        source = HELD_BY.format(sources=source, held=held)
+        namespace_filter = OF_NAMESPACE.format(
+            namespace=f"${last - 2}", start=f"${last - 1}", end=f"${last}"
+        )
+        source = HELD_BY.format(sources=source, held=namespace_filter)
     return await connection.fetch(SELECT_BUCKETS.format(sources=source), *arguments)
 
 

@@ -1,4 +1,6 @@
-"""The tables of results. Texts are only ever appended."""
+"""The tables of results. A text is a version: the first is that of release 0.1.0, and texts are
+only ever appended.
+"""
 
 from typing import Final
 
@@ -11,6 +13,7 @@ CREATE TABLE device (
     device_index bigint NOT NULL,
     name text NOT NULL,
     simulated boolean NOT NULL,
+    total_memory_mb bigint,
     UNIQUE (node_id, device_uuid));
 
 CREATE TABLE sample (
@@ -25,7 +28,12 @@ CREATE TABLE sample (
     temperature_c double precision,
     power_draw_w double precision,
     energy_mj bigint,
+    power_limit_w double precision,
+    ecc_corrected bigint,
+    ecc_uncorrected bigint,
+    condition_no int,
     PRIMARY KEY (device_no, observed_at, boot_id, sequence)) PARTITION BY RANGE (observed_at);
+CREATE INDEX sample_observed_at ON sample USING brin (observed_at);
 
 CREATE TABLE attempt (
     attempt_id uuid PRIMARY KEY,
@@ -40,6 +48,7 @@ CREATE TABLE attempt (
     received_at timestamptz NOT NULL,
     event bytea NOT NULL);
 CREATE INDEX attempt_experiment ON attempt (experiment_id);
+CREATE INDEX attempt_task ON attempt (task_id, experiment_id);
 CREATE INDEX attempt_finished ON attempt (finished_at);
 
 CREATE TABLE summary (
@@ -54,6 +63,7 @@ CREATE TABLE summary (
     pending boolean NOT NULL DEFAULT true,
     version int NOT NULL DEFAULT 0,
     gpu_monitoring jsonb,
+    whole_run jsonb,
     energy_wh double precision,
     summarized_at timestamptz);
 CREATE INDEX summary_pending ON summary (due_at) WHERE pending;
@@ -64,21 +74,28 @@ CREATE TABLE experiment_sample (
     attempt_id uuid NOT NULL REFERENCES attempt ON DELETE CASCADE,
     LIKE sample,
     PRIMARY KEY (attempt_id, device_no, observed_at, boot_id, sequence));
-""",
-    """
-ALTER TABLE sample ADD COLUMN power_limit_w double precision;
-ALTER TABLE experiment_sample ADD COLUMN power_limit_w double precision;
-""",
-    """
-CREATE INDEX attempt_task ON attempt (task_id, experiment_id);
-""",
-    """
+CREATE INDEX experiment_sample_condition ON experiment_sample (condition_no);
+
+CREATE TABLE running_attempt (
+    attempt_id uuid PRIMARY KEY,
+    node_ids text[] NOT NULL,
+    started_at timestamptz NOT NULL,
+    reservation_id uuid,
+    experiment_id uuid,
+    phase text,
+    phase_revision bigint NOT NULL DEFAULT 0);
+
+-- A level's requests as they came, `RequestColumns` in msgpack.
+CREATE TABLE level_requests (
+    attempt_id uuid NOT NULL REFERENCES attempt ON DELETE CASCADE,
+    level int NOT NULL,
+    columns bytea NOT NULL,
+    PRIMARY KEY (attempt_id, level));
+
 CREATE TABLE deleted (subject_id uuid PRIMARY KEY, deleted_at timestamptz NOT NULL);
-""",
-    # `seen` are the stored ticks of one boot of an agent, `due` the minutes with newer samples than
-    # rollups. Releases before this one store into `sample` itself, and the trigger notes what they
-    # store; this one stores into the days' partitions and notes it by itself.
-    """
+
+-- `seen` are the stored ticks of one boot of an agent, `due` the minutes with newer samples than
+-- rollups.
 CREATE TABLE agent_boot (
     node_id text NOT NULL,
     boot_id uuid NOT NULL,
@@ -92,7 +109,7 @@ CREATE VIEW missing_tick AS
 SELECT node_id, boot_id, unnest(int8multirange(int8range(lower(seen), upper(seen))) - seen) AS ticks
 FROM agent_boot;
 
-CREATE TABLE sample_minute (
+CREATE TABLE sample_hour (
     device_no int NOT NULL,
     at timestamptz NOT NULL,
     samples bigint NOT NULL,
@@ -115,40 +132,24 @@ CREATE TABLE sample_minute (
     power_draw_w_sum double precision,
     PRIMARY KEY (device_no, at)) PARTITION BY RANGE (at);
 
-CREATE TABLE sample_hour (LIKE sample_minute, PRIMARY KEY (device_no, at))
-PARTITION BY RANGE (at);
+-- With what `ledger_hour` is made of.
+CREATE TABLE sample_minute (
+    LIKE sample_hour,
+    seen_ms bigint,
+    idle_ms bigint,
+    busy_ms bigint,
+    energy_mj double precision,
+    PRIMARY KEY (device_no, at)) PARTITION BY RANGE (at);
 
-CREATE INDEX sample_observed_at ON sample USING brin (observed_at);
-
-CREATE FUNCTION note_stored() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
-BEGIN
-    INSERT INTO agent_boot AS known (node_id, boot_id, seen, due)
-    SELECT node_id, boot_id, range_agg(int8range(sequence, sequence + 1)),
-           array_agg(DISTINCT date_bin('1 minute', observed_at, '2000-01-01Z'))
-    FROM arrived JOIN device USING (device_no) GROUP BY 1, 2 ORDER BY 1, 2
-    ON CONFLICT (node_id, boot_id) DO UPDATE
-        SET seen = known.seen + excluded.seen, stored_at = now(),
-            due = ARRAY(SELECT DISTINCT unnest(known.due || excluded.due) ORDER BY 1);
-    RETURN NULL;
-END $$;
-CREATE TRIGGER note_stored AFTER INSERT ON sample REFERENCING NEW TABLE AS arrived
-FOR EACH STATEMENT EXECUTE FUNCTION note_stored();
-
-INSERT INTO agent_boot (node_id, boot_id, due)
-SELECT node_id, '00000000-0000-0000-0000-000000000000',
-       array_agg(DISTINCT date_bin('1 minute', observed_at, '2000-01-01Z'))
-FROM sample JOIN device USING (device_no) GROUP BY node_id;
-""",
-    # A condition is what of a GPU changes seldom, written once; experiments' samples keep theirs.
-    """
+-- What of a GPU changes seldom, written once. What no sample has any more can go; one that
+-- experiments' samples have stays with them.
 CREATE TABLE condition (
-    condition_no int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, facts text NOT NULL);
+    condition_no int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    facts text NOT NULL,
+    used_at timestamptz NOT NULL DEFAULT now());
 CREATE UNIQUE INDEX condition_facts ON condition (md5(facts));
-
-ALTER TABLE sample ADD COLUMN ecc_corrected bigint, ADD COLUMN ecc_uncorrected bigint,
-    ADD COLUMN condition_no int;
-ALTER TABLE experiment_sample ADD COLUMN ecc_corrected bigint, ADD COLUMN ecc_uncorrected bigint,
-    ADD COLUMN condition_no int;
+-- What a condition with pods ends with is not all that ends so.
+CREATE INDEX condition_pods ON condition (condition_no) WHERE facts LIKE '%"]]]';
 
 CREATE TABLE device_fault (
     event_id uuid PRIMARY KEY,
@@ -158,14 +159,13 @@ CREATE TABLE device_fault (
     xid int NOT NULL);
 CREATE INDEX device_fault_time ON device_fault (occurred_at);
 
-CREATE TABLE running_attempt (
-    attempt_id uuid PRIMARY KEY, node_ids text[] NOT NULL, started_at timestamptz NOT NULL);
+CREATE TABLE driver_version (
+    node_id text NOT NULL,
+    since_at timestamptz NOT NULL,
+    version text NOT NULL,
+    PRIMARY KEY (node_id, since_at));
 
-ALTER TABLE summary ADD COLUMN whole_run jsonb;
-""",
-    # The minutes in which pods had devices. What a condition with pods ends with is not all that
-    # ends so.
-    """
+-- The minutes in which pods had devices.
 CREATE TABLE pod_device (
     namespace text NOT NULL,
     pod text NOT NULL,
@@ -173,30 +173,18 @@ CREATE TABLE pod_device (
     minutes tstzmultirange NOT NULL,
     PRIMARY KEY (namespace, pod, device_no)) WITH (fillfactor = 70);
 CREATE INDEX pod_device_end ON pod_device (upper(minutes));
-CREATE INDEX condition_pods ON condition (condition_no) WHERE facts LIKE '%"]]]';
-""",
-    # What no sample has any more can go; one that experiments' samples have stays with them.
-    """
-ALTER TABLE condition ADD COLUMN used_at timestamptz NOT NULL DEFAULT now();
-CREATE INDEX experiment_sample_condition ON experiment_sample (condition_no);
-""",
-    # A level's requests as they came, `RequestColumns` in msgpack.
-    """
-CREATE TABLE level_requests (
-    attempt_id uuid NOT NULL REFERENCES attempt ON DELETE CASCADE,
-    level int NOT NULL,
-    columns bytea NOT NULL,
-    PRIMARY KEY (attempt_id, level));
-""",
-    # Each time of a holding is written by one kind of event; a quarantined device is held
-    # until it is freed. Amounts are GPU-microseconds; without a reservation its id is zero.
-    """
+
+-- Each time of a holding is written by one kind of event; a quarantined device is held until it is
+-- freed. Amounts are GPU-microseconds; without a reservation its id is zero.
 CREATE TABLE reservation (
     reservation_id uuid PRIMARY KEY,
     namespace text NOT NULL,
     holder text NOT NULL,
+    requester text,  -- the person who asked; null: not known
     gpus int,
+    expected_seconds double precision,  -- for how long it was to hold, as its request said
     requested_at timestamptz,
+    forecast_start_at timestamptz,  -- when it was expected to start as it began to wait
     granted_at timestamptz,
     waited_seconds double precision,
     ended_at timestamptz,
@@ -209,6 +197,7 @@ CREATE TABLE device_holding (
     reservation_id uuid NOT NULL,
     device_no int NOT NULL,
     epoch bigint,
+    kind text,
     hundredths int,
     memory_mb bigint,
     granted_at timestamptz,
@@ -254,26 +243,7 @@ CREATE TABLE ledger_hour (
     memory_mb double precision,
     PRIMARY KEY (hour, device_no, reservation_id));
 
-ALTER TABLE sample_minute ADD COLUMN seen_ms bigint, ADD COLUMN idle_ms bigint,
-    ADD COLUMN busy_ms bigint, ADD COLUMN energy_mj double precision;
-""",
-    """
-CREATE TABLE driver_version (
-    node_id text NOT NULL,
-    since_at timestamptz NOT NULL,
-    version text NOT NULL,
-    PRIMARY KEY (node_id, since_at));
-""",
-    """
--- For how long it was expected to hold, as its request said.
-ALTER TABLE reservation ADD COLUMN expected_seconds double precision;
-""",
-    """
--- When it was expected to start as it began to wait.
-ALTER TABLE reservation ADD COLUMN forecast_start_at timestamptz;
-""",
-    # What attempts' engines told, as long as their experiment is there.
-    """
+-- What attempts' engines told, as long as their experiment is there.
 CREATE TABLE engine_run (
     attempt_id uuid PRIMARY KEY,
     experiment_id uuid NOT NULL,
@@ -299,14 +269,9 @@ CREATE TABLE engine_sample (
     generation_tokens double precision,
     accept_length double precision,
     PRIMARY KEY (attempt_id, sequence));
-""",
-    """
-ALTER TABLE running_attempt ADD COLUMN reservation_id uuid, ADD COLUMN experiment_id uuid,
-    ADD COLUMN phase text, ADD COLUMN phase_revision bigint NOT NULL DEFAULT 0;
-""",
-    # When pods of Kubernetes had which devices, and what each of several on one used of it. A pod
-    # goes by Kubernetes' id of it; in `ledger_hour` that stands in the place of a reservation's.
-    """
+
+-- When pods of Kubernetes had which devices, and what each of several on one used of it. A pod goes
+-- by Kubernetes' id of it; in `ledger_hour` that stands in the place of a reservation's.
 CREATE TABLE pod (
     pod_id uuid PRIMARY KEY,
     namespace text NOT NULL,
@@ -344,12 +309,5 @@ CREATE TABLE pod_minute (
     memory_used_mb_sum double precision NOT NULL,
     PRIMARY KEY (pod_id, device_no, at));
 CREATE INDEX pod_minute_time ON pod_minute USING brin (at);
-
-ALTER TABLE device ADD COLUMN total_memory_mb bigint;
-ALTER TABLE device_holding ADD COLUMN kind text;
-""",
-    """
--- The person who asked; null: not known.
-ALTER TABLE reservation ADD COLUMN requester text;
 """,
 )

@@ -27,8 +27,8 @@ from shared.postgres.database import Database
 
 SEND_EVERY_SECONDS: Final = 1.0
 SEND_SECONDS: Final = 3.0  # with every repetition
-MOST_READINGS: Final = 1_000  # in one request
-MOST_WAITING: Final = 20_000  # about 20 MB
+MAX_READINGS: Final = 1_000  # in one request
+MAX_WAITING: Final = 20_000  # about 20 MB
 MICROSECOND_NS: Final = 1_000
 SCOPE: Final = "gpusteward"
 
@@ -72,8 +72,8 @@ class OtlpExport:
         for sample in samples:
             self._waiting.append(sample)
             self._waiting_readings += len(sample.gpus)
-        while self._waiting_readings > MOST_WAITING:
-            self.dropped_readings += self._taken()
+        while self._waiting_readings > MAX_WAITING:
+            self.dropped_readings += self._take_written()
 
     async def run(self) -> None:
         """Send until cancelled. Raises UnavailableError when Postgres is down."""
@@ -98,14 +98,14 @@ class OtlpExport:
         holders = await self._holders()
         batch: list[GpuSampled] = []
         readings = 0
-        while self._waiting and readings < MOST_READINGS:
+        while self._waiting and readings < MAX_READINGS:
             batch.append(self._waiting[0])
-            readings += self._taken()
+            readings += self._take_written()
         result = await asyncio.to_thread(_export, exporter, batch, holders)
         if result is not MetricExportResult.SUCCESS:
             self.dropped_readings += readings
 
-    def _taken(self) -> int:
+    def _take_written(self) -> int:
         readings = len(self._waiting.popleft().gpus)
         self._waiting_readings -= readings
         return readings
@@ -134,7 +134,7 @@ def _export(
 
 
 def request_of(samples: Iterable[GpuSampled], holders: Holders) -> ExportMetricsServiceRequest:
-    """By node and instrument."""
+    """Build the export request of samples, by node and instrument."""
     of_node: dict[str, list[tuple[GpuReading, NumberDataPoint]]] = {}
     for sample in samples:
         at_ns = round(sample.observed_at.timestamp() * 1e6) * MICROSECOND_NS
@@ -157,13 +157,13 @@ def request_of(samples: Iterable[GpuSampled], holders: Holders) -> ExportMetrics
 
 def _attributes(sample: GpuSampled, gpu: GpuReading, holders: Holders) -> Mapping[str, str | bool]:
     holder = holders.get((sample.node_id, gpu.uuid))
-    held = holder.attributes if holder and sample.observed_at >= holder.since_at else {}
+    attributes = holder.attributes if holder and sample.observed_at >= holder.since_at else {}
     return {
         otlp_names.ID: gpu.uuid,
         otlp_names.NAME: gpu.name or "",
         otlp_names.TYPE: otlp_names.GPU,
         otlp_names.SIMULATED: sample.simulated,
-        **held,
+        **attributes,
     }
 
 
@@ -184,12 +184,12 @@ def _add_metric(
     instrument: Instrument,
     readings: Iterable[tuple[GpuReading, NumberDataPoint]],
 ) -> None:
-    known = [
+    known_points = [
         (point, value)
         for gpu, point in readings
         if (value := instrument.read(gpu)) is not None and isfinite(value)
     ]
-    if not known:
+    if not known_points:
         return
     metric = scope.metrics.add(name=instrument.name, unit=instrument.unit)
     points = metric.gauge.data_points
@@ -197,7 +197,7 @@ def _add_metric(
         metric.sum.aggregation_temporality = AGGREGATION_TEMPORALITY_CUMULATIVE
         metric.sum.is_monotonic = instrument.kind is Kind.COUNTER
         points = metric.sum.data_points
-    for begun, value in known:
+    for known_point, value in known_points:
         point = points.add()
-        point.CopyFrom(begun)
+        point.CopyFrom(known_point)
         point.as_double = value

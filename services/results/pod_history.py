@@ -17,13 +17,13 @@ from schemas.results.series import (
     WhoseReading,
 )
 from services.results.domain.pods import OF_KIND, UNKNOWN_POD
-from services.results.domain.rollup import LARGEST_ANSWER_POINTS, MINUTE, start_of
+from services.results.domain.rollup import MAX_ANSWER_POINTS, MINUTE, start_of
 from shared.gpu.model_names import matches_model
 from shared.postgres.database import Connection, Row
 
 # More lines cannot be told apart in one chart, nor more names in one list.
-MOST_SERIES: Final = 60
-MOST_PODS: Final = 2_000
+MAX_SERIES: Final = 60
+MAX_PODS: Final = 2_000
 
 # A pod of a reservation is of its namespace, another of that of its own name.
 HAD: Final = f"""
@@ -92,7 +92,7 @@ TOLD: Final = frozenset({SeriesMetric.UTILIZATION_PERCENT, SeriesMetric.MEMORY_U
 
 async def list_pods(connection: Connection, query: ListPods) -> PodList:
     """List the pods that had devices in the time, by namespace and name."""
-    rows = await connection.fetch(SELECT_PODS, *_filters_of(query), MOST_PODS)
+    rows = await connection.fetch(SELECT_PODS, *_filters_of(query), MAX_PODS)
     total = rows[0]["total"] if rows else 0
     lines = ({name: value for name, value in row.items() if name != "total"} for row in rows)
     return PodList(pods=tuple(PodLine(**line) for line in lines), left_out=total - len(rows))
@@ -105,8 +105,8 @@ async def pod_series(connection: Connection, query: GetSeries) -> SeriesView:
     )
     if query.gpu_model is not None:
         rows = [row for row in rows if matches_model(row["name"], [query.gpu_model])]
-    pairs = rows[:MOST_SERIES]
-    points = max(1, min(query.points, LARGEST_ANSWER_POINTS // max(1, len(pairs))))
+    pairs = rows[:MAX_SERIES]
+    points = max(1, min(query.points, MAX_ANSWER_POINTS // max(1, len(pairs))))
     origin = start_of(query.start_at, MINUTE)
     bucket = max(1, -(-(query.end_at - origin) // (points * MINUTE))) * MINUTE
     bucket_rows = await connection.fetch(
@@ -147,8 +147,8 @@ def _filters_of(query: ListPods | GetSeries) -> tuple[object, ...]:
 def _columns(metric: SeriesMetric) -> Mapping[str, str]:
     name = metric.value
     parts = ("count", "min", "max", "sum")
-    own = {f"own_{part}": f"own.{name}_{part}" if metric in TOLD else "0" for part in parts}
-    return {"metric": name, **own}
+    own_sums = {f"own_{part}": f"own.{name}_{part}" if metric in TOLD else "0" for part in parts}
+    return {"metric": name, **own_sums}
 
 
 def _series(row: Row, buckets: Sequence[Row], start_at: datetime) -> PodSeries:

@@ -20,8 +20,8 @@ from shared.postgres.database import Connection, Database
 
 POLL_SECONDS: Final = 5.0
 # A minute is rolled up that long after its end, or when its agent's samples have gone on.
-SETTLE: Final = timedelta(seconds=5)
-MOST_NODE_MINUTES: Final = 500  # in one transaction, while which their agents' samples wait
+SETTLE_TIME: Final = timedelta(seconds=5)
+MAX_NODE_MINUTES: Final = 500  # in one transaction, while which their agents' samples wait
 
 ROLLUP_LOCK: Final = 0x67707372
 TRY_LOCK: Final = "SELECT pg_try_advisory_xact_lock($1)"
@@ -117,17 +117,19 @@ class Rollups:
         """Roll up until cancelled. Raises UnavailableError when Postgres is down."""
         clock, forget_at = asyncio.get_running_loop().time, 0.0
         while True:
-            await self.roll_up_ready(utcnow() - MINUTE - SETTLE)
+            await self.roll_up_ready(utcnow() - MINUTE - SETTLE_TIME)
             if clock() >= forget_at:
                 await self.forget(utcnow() - self.remember)
                 forget_at = clock() + FORGET_SECONDS
             await asyncio.sleep(POLL_SECONDS)
 
     async def roll_up_ready(self, settled: datetime) -> None:
-        """Every due minute that starts at `settled` at the latest, or is not its agent's newest."""
+        """Roll up every due minute that starts at `settled` at the latest, or is not its agent's
+        newest.
+        """
         while True:
             async with self.database.transaction() as connection:
-                rows = await connection.fetch(SELECT_READY, settled, MOST_NODE_MINUTES)
+                rows = await connection.fetch(SELECT_READY, settled, MAX_NODE_MINUTES)
             if not rows:
                 return
             days = {row["minute"].date() for row in rows}
@@ -141,15 +143,15 @@ class Rollups:
                     await _roll_up(connection, nodes, minutes)
             except asyncpg.CheckViolationError as error:
                 # Another instance dropped a partition that this one remembers.
-                self.minutes.known.clear()
-                self.hours.known.clear()
+                self.minutes.known_days.clear()
+                self.hours.known_days.clear()
                 raise UnavailableError(f"a partition is missing: {error}") from error
 
-    async def forget(self, before: datetime) -> None:
+    async def forget(self, until: datetime) -> None:
         """Delete what only raw samples from before then needed."""
         async with self.database.transaction() as connection:
             for statement in FORGET:
-                await connection.execute(statement, before)
+                await connection.execute(statement, until)
             await pod_times.forget(connection, midnight(self.minutes.oldest_kept()))
 
 

@@ -23,6 +23,9 @@ class ResultsSettings(CommonSettings, frozen=True, kw_only=True):
     `http://collector:4318`; samples are sent there once they are stored. Headers, certificates and
     the like are those of OpenTelemetry's own variables, `OTEL_EXPORTER_OTLP_HEADERS` and so on.
 
+    `dsn` is a Postgres of this service alone, where samples and measurements are too much for that
+    of `GPUSTEWARD_POSTGRES_DSN`; nothing moves what another one has.
+
     `gpu_hour_prices` is what an hour of a GPU costs in `currency`, by parts of models' names:
     `H200=3.5, A100=1.8`.
     """
@@ -37,8 +40,10 @@ class ResultsSettings(CommonSettings, frozen=True, kw_only=True):
     otlp_endpoint: str | None = None
     gpu_hour_prices: str = ""
     currency: str = "USD"
+    dsn: str | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         days = self.retention_days, self.minutes_retention_days, self.hours_retention_days
         if list(days) != sorted(days):
             raise SettingsError(
@@ -57,5 +62,5 @@ class ResultsSettings(CommonSettings, frozen=True, kw_only=True):
 
     @property
     def prices(self) -> dict[str, float]:
-        """What an hour of a GPU costs, by parts of models' names."""
+        """The price of a GPU's hour, by parts of models' names."""
         return parse_prices(self.gpu_hour_prices)

@@ -58,7 +58,7 @@ def create_service(
     database = Database.from_settings("scheduler", settings, MIGRATIONS)
     if has_our_users(bus.user):
         database.command_audit = CommandAudit(
-            SchedulerCommandRecorded, reservation_rows.audited_state
+            SchedulerCommandRecorded, reservation_rows.audit_state
         )
     leadership = make_leadership(database, settings.leader_ttl_seconds)
     readings, engines = LatestReadings(), EngineActivities()
@@ -124,7 +124,7 @@ def create_service(
             "succession": Succession(leadership, decision_loop.wake).run,
             "retention": retention.run,
         },
-        on_reply=commands.fenced,
+        on_reply=commands.confirm_fence,
         start=SampleListener(bus, readings, liveness, views, engines).subscribe,
         stop=partial(_step_down, leadership),
     )

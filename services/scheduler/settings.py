@@ -1,20 +1,19 @@
 """What the scheduler reads from the environment, as `GPUSTEWARD_SCHEDULER_<FIELD>`."""
 
 from typing import Annotated, Final
-from urllib.parse import urlsplit
 
 from msgspec import Meta
 
 from schemas.base import NodeId, Percent, PositiveInt, PositiveSeconds, Seconds
+from schemas.gpus.gpu_request import WHOLE
 from schemas.scheduler.idle import IDLE_GRACE_SECONDS, IDLE_WINDOW_SECONDS, IdleAction
 from services.scheduler.domain.drift.detection import system_names
 from services.scheduler.domain.drift.lifecycle import Limits
 from services.scheduler.domain.idle import IdlePolicy, actions_by_namespace
-from services.scheduler.domain.model.fleet import WHOLE
 from services.scheduler.domain.placement.placement import Weights
 from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.domain.placement.shares import ShareRules, hundredths
-from shared.local_platform.tokens import is_loopback
+from shared.nats_addresses import are_on_loopback
 from shared.settings import CommonSettings
 
 SYSTEM_PROCESSES: Final = (
@@ -102,6 +101,7 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
     enforced_share_namespaces: str = ""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         quantum = hundredths(self.share_quantum)
         if quantum is None or WHOLE % quantum:
             raise ValueError(
@@ -111,16 +111,16 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
 
     @property
     def share_rules(self) -> ShareRules:
-        """What requests for shares have to meet."""
-        named = self.enforced_share_namespaces.split(",")
+        """The rules that requests for shares must meet."""
+        namespaces = self.enforced_share_namespaces.split(",")
         return ShareRules(
             quantum=hundredths(self.share_quantum) or 1,
-            enforced_namespaces=frozenset(name.strip() for name in named if name.strip()),
+            enforced_namespaces=frozenset(name.strip() for name in namespaces if name.strip()),
         )
 
     @property
     def drift_limits(self) -> Limits:
-        """How long each disagreement may last."""
+        """The time that each kind of disagreement may last."""
         return Limits(
             ghost_seconds=self.ghost_seconds,
             orphan_seconds=self.orphan_seconds,
@@ -134,7 +134,7 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
 
     @property
     def idle_policy(self) -> IdlePolicy:
-        """What becomes of reservations that nothing uses."""
+        """The policy for reservations that nothing uses."""
         return IdlePolicy(
             window_seconds=self.idle_window_seconds,
             grace_seconds=self.idle_grace_seconds,
@@ -144,15 +144,15 @@ class SchedulerSettings(CommonSettings, frozen=True, kw_only=True):
         )
 
     def admits(self, node_id: NodeId) -> bool:
-        """Whether a new node is granted on before an operator admits it."""
+        """Return True if a new node is granted on before an operator admits it."""
         if self.admit_nodes is None:
-            return is_loopback(urlsplit(self.nats_url).hostname or "")
-        named = {name.strip() for name in self.admit_nodes.split(",")}
-        return not named.isdisjoint({"*", node_id})
+            return are_on_loopback(self.nats_url)
+        node_ids = {name.strip() for name in self.admit_nodes.split(",")}
+        return not node_ids.isdisjoint({"*", node_id})
 
     @property
     def policy(self) -> Policy:
-        """How the engine decides."""
+        """The policy by which the engine decides."""
         return Policy(
             weights=Weights(memory=self.memory_weight, utilization=self.utilization_weight),
             aging_seconds=self.aging_seconds,

@@ -100,8 +100,8 @@ class Agent:
         while True:
             began_at = _now()
             await self._sample(began_at)
-            if (wanted := self._rate.interval_after(began_at)) != grid.interval_seconds:
-                grid = TickGrid(began_at, wanted)
+            if (interval := self._rate.interval_after(began_at)) != grid.interval_seconds:
+                grid = TickGrid(began_at, interval)
             due_at, missed = grid.next_slot(_now())
             # Missed slots keep their numbers, so that the gap can be counted.
             self._sequence += missed
@@ -122,12 +122,12 @@ class Agent:
             taken_at, sample = self._newest
             if _now() - taken_at <= CACHE_SECONDS:
                 return sample
-        taken = await self._sample() if self.devices.is_open else None
-        if taken is None:
+        new_sample = await self._sample() if self.devices.is_open else None
+        if new_sample is None:
             raise RefusedError(
                 ErrorCode.UNAVAILABLE, f"the GPUs cannot be read: {self.devices.failure}"
             )
-        return taken
+        return new_sample
 
     async def set_power_limit(self, uuid: str, watts: float | None) -> float:
         """Cap a device, with None at its default; return the limit before. Raises RefusedError."""
@@ -192,7 +192,7 @@ class Agent:
             self._sessions.advance(now)
             if reading is None:
                 return None
-            sample = self._numbered(reading, now if tick_at is None else tick_at)
+            sample = self._number(reading, now if tick_at is None else tick_at)
             self._newest, self._cache_is_valid = (now, sample), True
             self._sessions.observe(sample, now)
             self._counters.samples += 1
@@ -200,7 +200,7 @@ class Agent:
                 await self._sink.publish_live(sample)
             return sample
 
-    def _numbered(self, reading: NodeReading, interval_from: float) -> GpuSampled:
+    def _number(self, reading: NodeReading, interval_from: float) -> GpuSampled:
         return GpuSampled(
             node_id=self.publisher.node_id,
             boot_id=self.publisher.boot_id,
@@ -213,9 +213,9 @@ class Agent:
 
     async def _sleep_until(self, due_at: float, interval: float) -> bool:
         """Return False as soon as the current interval gets shorter than `interval`, else True."""
-        while (left := due_at - _now()) > 0:
+        while (seconds_left := due_at - _now()) > 0:
             self._rate_requested.clear()
-            if not await wait_for(self._rate_requested, left):
+            if not await wait_for(self._rate_requested, seconds_left):
                 self._counters.count_lag(_now() - due_at)
                 return True
             if self.current_interval_seconds < interval:

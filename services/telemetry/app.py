@@ -187,15 +187,17 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
 def node_labels(
     settings: TelemetrySettings, has_mps: Callable[[], bool] = lambda: False
 ) -> Callable[[], dict[str, str]]:
-    """Those of the settings, and what is seen of the host whenever they are reported."""
+    """Return a function that reads the labels: those of the settings, and what the host shows at
+    the moment.
+    """
     try:
-        named = parse_labels(settings.labels)
+        configured = parse_labels(settings.labels)
     except ValueError as error:
         raise SettingsError(f"{variable_of('labels', 'telemetry')}: {error}") from error
 
     def labels() -> dict[str, str]:
         if daemon_listens(settings.mps_pipe_dir):
-            return {MPS_LABEL: MPS_OF_HOST, **named}
-        return {**({MPS_LABEL: MPS_OF_EACH_GPU} if has_mps() else {}), **named}
+            return {MPS_LABEL: MPS_OF_HOST, **configured}
+        return {**({MPS_LABEL: MPS_OF_EACH_GPU} if has_mps() else {}), **configured}
 
     return labels

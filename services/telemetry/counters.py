@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 READ_BUCKETS_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
-MOST_XIDS: Final = 1024
+MAX_XIDS: Final = 1024
 
 
 @dataclass(slots=True)
@@ -30,12 +30,12 @@ class Counters:
         self.read_buckets[bisect_left(READ_BUCKETS_SECONDS, seconds)] += 1
 
     def count_lag(self, seconds: float) -> None:
-        """How late a tick began after its time."""
+        """Count how late a tick began, in seconds."""
         self.loop_lag_seconds = max(0.0, seconds)
         self.largest_loop_lag_seconds = max(self.largest_loop_lag_seconds, seconds)
 
     def count_xid(self, device_uuid: str, xid: int) -> None:
         """Beyond 1,024 pairs of device and XID new pairs are not counted."""
         key = (device_uuid, xid)
-        if key in self.xids or len(self.xids) < MOST_XIDS:
+        if key in self.xids or len(self.xids) < MAX_XIDS:
             self.xids[key] += 1

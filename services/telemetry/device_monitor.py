@@ -12,7 +12,7 @@ from schemas.telemetry.readings import DeviceFacts, HealthChanged, HealthKind, S
 from services.telemetry.counters import Counters
 from services.telemetry.domain.faults import CounterWatch, failing
 from services.telemetry.domain.health import Change, NodeHealth, changes_between, with_health
-from services.telemetry.domain.mig_changes import mig_changes, removed_instances
+from services.telemetry.domain.mig_changes import find_removed_instances, mig_changes
 from services.telemetry.domain.recent_faults import RecentFaults
 from services.telemetry.event_publisher import EventPublisher
 from services.telemetry.sources.selection import SourceSelection
@@ -72,9 +72,9 @@ class DeviceMonitor:
 
     @property
     def facts(self) -> tuple[DeviceFacts, ...]:
-        """Every device that was there in this boot, with its health and faults, by index."""
-        found = sorted(self._known.values(), key=lambda facts: facts.index)
-        return tuple(self._recent.added_to(with_health(facts, self._health)) for facts in found)
+        """The devices that were present in this boot, with health and faults, by index."""
+        devices = sorted(self._known.values(), key=lambda facts: facts.index)
+        return tuple(self._recent.add_to(with_health(facts, self._health)) for facts in devices)
 
     @property
     def cuda_driver_version(self) -> str | None:
@@ -92,26 +92,26 @@ class DeviceMonitor:
 
     @property
     def failure(self) -> str | None:
-        """Why nothing can be read at present; None if something can."""
+        """The reason why nothing can be read at present; None if something can."""
         if self._source is not None and self._health.is_readable:
             return None
         return self._health.hung or self._health.failed or "it is being opened"
 
     @property
     def driver_version(self) -> str | None:
-        """As of the last inventory."""
+        """The driver's version in the last inventory."""
         return self._inventory.driver_version
 
     async def read(self) -> NodeReading | None:
-        """One fresh reading; None if the source does not answer."""
+        """Take one fresh reading; None if the source does not answer."""
         if not await self._ensure_open():
             return None
         try:
             if asyncio.get_running_loop().time() >= self._inventory_due_at:
                 await self._take_inventory()
-            began = time.perf_counter()
+            started_at = time.perf_counter()
             reading = with_host_memory(await self._opened.read(), self._known)
-            self._counters.count_read(time.perf_counter() - began)
+            self._counters.count_read(time.perf_counter() - started_at)
             if self._is_unexpected(reading) and self._may_repeat_inventory():
                 await self._take_inventory()
         except SourceFailedError as error:
@@ -122,20 +122,28 @@ class DeviceMonitor:
         return reading
 
     async def set_power_limit(self, uuid: str, watts: float | None) -> float:
-        """As GpuSource has it. Raises RefusedError, unavailable while there is no source."""
+        """Set the limit as GpuSource does. Raises RefusedError, unavailable while there is no
+        source.
+        """
         return await self._driven(self._source_now().set_power_limit(uuid, watts))
 
     async def set_sm_clock(self, uuid: str, mhz: int | None) -> None:
-        """As GpuSource has it. Raises RefusedError, unavailable while there is no source."""
+        """Set the clock as GpuSource does. Raises RefusedError, unavailable while there is no
+        source.
+        """
         await self._driven(self._source_now().set_sm_clock(uuid, mhz))
 
     async def make_mig(self, uuid: str, profile: str, start: int) -> None:
-        """As MigDriver has it. Raises RefusedError, unavailable while there is no source."""
+        """Make an instance as MigDriver does. Raises RefusedError, unavailable while there is no
+        source.
+        """
         driver = self._mig_driver()
         await self._driven(driver.make_mig(uuid, profile, start))
 
     async def remove_mig(self, uuid: str, start: int) -> None:
-        """As MigDriver has it. Raises RefusedError, unavailable while there is no source."""
+        """Remove an instance as MigDriver does. Raises RefusedError, unavailable while there is no
+        source.
+        """
         driver = self._mig_driver()
         await self._driven(driver.remove_mig(uuid, start))
 
@@ -207,12 +215,12 @@ class DeviceMonitor:
     async def _take_inventory(self) -> None:
         found_now = inventory_with_host_memory(await self._opened.inventory())
         self._inventory = found_now if self._observe is None else await self._observe(found_now)
-        found = {facts.uuid: facts for facts in self._inventory.devices}
-        for change in mig_changes(self._known, found):
+        facts_by_uuid = {facts.uuid: facts for facts in self._inventory.devices}
+        for change in mig_changes(self._known, facts_by_uuid):
             self._report(change)
-        for uuid in removed_instances(self._known, found):
+        for uuid in find_removed_instances(self._known, facts_by_uuid):
             del self._known[uuid]
-        self._known.update(found)
+        self._known.update(facts_by_uuid)
         self._log_found()
         self._report_inventory()
 
@@ -248,12 +256,12 @@ class DeviceMonitor:
             await source.close()
 
     def _may_repeat_inventory(self) -> bool:
-        """Once per configured interval: an inventory costs more than a reading."""
+        """Return True once per configured interval: an inventory costs more than a reading."""
         taken_at = self._inventory_due_at - self._inventory_seconds
         return asyncio.get_running_loop().time() - taken_at >= self._interval_seconds
 
     def _is_unexpected(self, reading: NodeReading) -> bool:
-        """Whether a device is new, or an instance gone whose GPU is there."""
+        """Return True if a device is new, or an instance gone whose GPU is present."""
         present = {gpu.uuid for gpu in reading.gpus}
         return not present <= self._known.keys() or any(
             facts.parent_uuid in present
@@ -286,7 +294,7 @@ class DeviceMonitor:
             self._report_inventory()
 
     def _report_faults(self, reading: NodeReading) -> None:
-        """As events, and again in every inventory that follows."""
+        """Publish faults as events, and again in every inventory that follows."""
         now = asyncio.get_running_loop().time()
         faults = [*reading.faults, *self._counter_watch.faults(reading.gpus, now)]
         for fault in faults:

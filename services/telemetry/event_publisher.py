@@ -6,6 +6,7 @@ import os
 import platform
 from collections import deque
 from collections.abc import Callable, Mapping
+from importlib import metadata
 from typing import Final, Protocol
 
 import msgspec
@@ -116,7 +117,7 @@ class EventPublisher:
         cuda_driver_version: str | None,
         labels: Mapping[str, str],
     ) -> None:
-        """What there is now, in place of an inventory that is not published yet. The node's own
+        """Queue the present inventory, in place of one that is not published yet. The node's own
         labels go before `labels`, the source's.
         """
         for older in [event for event in self._pending if isinstance(event, InventoryReported)]:
@@ -177,6 +178,7 @@ def read_host_facts() -> HostFacts:
         cpu_count=os.cpu_count(),
         memory_total_mb=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // MEBIBYTE,
         operating_system=_operating_system(),
+        release=metadata.version("gpusteward"),
     )
 
 

@@ -36,7 +36,7 @@ class Handlers:
         )
 
     async def agent_view(self, query: GetAgent) -> AgentView:
-        """Whether and how the GPUs can be read."""
+        """Return whether and how the GPUs can be read."""
         source, failure = self.agent.devices.source, self.agent.devices.failure
         newest = self.agent.newest
         count = 0 if newest is None else len(newest.gpus)
@@ -54,7 +54,7 @@ class Handlers:
         )
 
     async def gpu(self, query: GetGpu) -> GpuDetail:
-        """One device, even if it does not answer at present."""
+        """Return one device, even if it does not answer at present."""
         sample = await self.agent.snapshot(use_cache=query.use_cache)
         facts = next((f for f in self.agent.devices.facts if f.index == query.index), None)
         if facts is None:

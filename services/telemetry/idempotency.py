@@ -36,13 +36,13 @@ class AnsweredCommands:
 
     async def _once(self, command: Command, apply: Callable[[], Awaitable[None]]) -> Reply:
         digest = body_hash(command)
-        if (known := self._replies.get(command.command_id)) is not None:
-            return replay_or_refuse(command.command_id, digest, *known)
+        if (remembered := self._replies.get(command.command_id)) is not None:
+            return replay_or_refuse(command.command_id, digest, *remembered)
         reply: Reply
         try:
             await apply()
         except RefusedError as error:
-            reply = error.refused(command.command_id)
+            reply = error.as_refused(command.command_id)
         else:
             reply = Accepted(command_id=command.command_id)
         if is_final(reply):

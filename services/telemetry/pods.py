@@ -59,38 +59,44 @@ class PodTracker:
             await asyncio.sleep(LIST_SECONDS)
 
     async def _follow(self) -> None:
-        async with kubelet(self.socket) as asked:
+        async with kubelet(self.socket) as kubelet_client:
             try:
                 while True:
-                    await self._list(asked)
+                    await self._list(kubelet_client)
                     await asyncio.sleep(LIST_SECONDS)
             except UnavailableError as error:
                 log.warning("pods_unknown", error=str(error))
             finally:
                 self._pods = None
 
-    async def _list(self, asked: Kubelet) -> None:
-        containers = await asked.pods()
-        claimed = frozenset(device for each in containers for device in each.claimed)
+    async def _list(self, kubelet_client: Kubelet) -> None:
+        containers = await kubelet_client.pods()
+        claimed = frozenset(device for container in containers for device in container.claimed)
         names = await self.slices.names(claimed)
-        present = {(each.pod.namespace, each.pod.pod) for each in containers}
+        present = {(container.pod.namespace, container.pod.pod) for container in containers}
         facts = await self.facts.of(present)
-        await self._count_shares(asked, containers)
+        await self._count_shares(kubelet_client, containers)
         node = NodeFacts(
             pods=facts, share_counts=self._share_counts, share_kind=self.facts.share_kind
         )
         self._pods = pods_of_devices(containers, self.devices(), names, node)
 
-    async def _count_shares(self, asked: Kubelet, containers: Sequence[PodDevices]) -> None:
+    async def _count_shares(
+        self, kubelet_client: Kubelet, containers: Sequence[PodDevices]
+    ) -> None:
         """Only where a pod has a share; a kubelet that does not tell leaves it unknown."""
-        if all(device_of(each) == each for one in containers for each in one.device_ids):
+        if all(
+            device_of(device_id) == device_id
+            for container in containers
+            for device_id in container.device_ids
+        ):
             return
         now = asyncio.get_running_loop().time()
         if now < self._counted_at + COUNT_AGAIN_SECONDS:
             return
         self._counted_at = now
         try:
-            self._share_counts = share_counts(await asked.allocatable())
+            self._share_counts = share_counts(await kubelet_client.allocatable())
         except UnavailableError as error:
             log.warning("shares_unknown", error=str(error))
             self._share_counts = {}

@@ -33,7 +33,7 @@ HOLDING: Final = (
     ReservationState.RELEASING,
 )
 RETRY_SECONDS: Final = 2.0
-ANSWER_SECONDS: Final = 2.0
+ANSWER_TIMEOUT_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class ReservationTracker:
     on_end: list[Callable[[UUID], None]] = field(default_factory=list)
 
     async def subscribe(self) -> None:
-        """Once the bus is connected."""
+        """Subscribe, once the bus is connected."""
         await self.bus.listen(ReservationGranted, self.record_grant)
         for end in RESERVATION_ENDS:
             await self.bus.listen(end, self.record_end)
@@ -74,22 +74,24 @@ class ReservationTracker:
         """Query the scheduler whether this reservation holds the device. Raises RefusedError."""
         query = GetReservation(reservation_id=reservation_id)
         try:
-            view = await self.bus.query(query, ReservationView, timeout_seconds=ANSWER_SECONDS)
+            view = await self.bus.query(
+                query, ReservationView, timeout_seconds=ANSWER_TIMEOUT_SECONDS
+            )
         except UnavailableError as error:
             raise RefusedError(
                 ErrorCode.UNAVAILABLE, f"the scheduler does not say who holds {device_uuid}"
             ) from error
         devices = self._here(view.devices)
         if view.state not in HOLDING:
-            found = f"one that is {view.state}"
+            actual = f"one that is {view.state}"
         elif device_uuid not in devices:
-            found = f"one that holds {', '.join(sorted(devices)) or 'nothing'} of {self.node_id}"
+            actual = f"one that holds {', '.join(sorted(devices)) or 'nothing'} of {self.node_id}"
         else:
             self.holdings.grant(reservation_id, devices, Tenant.of(view.namespace, view.holder))
             return
         raise RefusedError(
             ErrorCode.CONFLICT,
-            f"expected a reservation that holds {device_uuid}, found {found}",
+            f"expected a reservation that holds {device_uuid}, found {actual}",
             path="$.reservation_id",
         )
 

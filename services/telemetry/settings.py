@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from schemas.base import PositiveSeconds
 from shared.mps import DEFAULT_PIPE_DIR
+from shared.paths import DEFAULT_METRICS_PORT
 from shared.settings import CommonSettings
 
 SourceName = Literal["auto", "nvml", "nvidia-smi", "amd", "dcgm", "simulated", "none"]
@@ -50,7 +51,7 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     labels: str = ""
     metrics: bool = True
     metrics_host: str = "127.0.0.1"
-    metrics_port: Annotated[int, Meta(ge=0, le=65_535)] = 9400
+    metrics_port: Annotated[int, Meta(ge=0, le=65_535)] = DEFAULT_METRICS_PORT
     metrics_allowed_hosts: str = ""
     pod_resources_socket: str = "/var/lib/kubelet/pod-resources/kubelet.sock"
     kubernetes_node: str = ""

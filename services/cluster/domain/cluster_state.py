@@ -2,7 +2,7 @@
 
 import fnmatch
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -18,16 +18,10 @@ from schemas.cluster.nodes import (
     NodeGpus,
     NodeTaint,
     ReadingsSource,
+    VanishedPod,
 )
-from services.cluster.domain.counted_gpus import count_gpus
+from services.cluster.domain.counted_gpus import count_gpus, count_units, keep_counted
 from services.cluster.domain.device_pools import DevicePools, ReservationOf
-from services.cluster.domain.objects import (
-    Metadata,
-    Node,
-    Pod,
-    ResourceClaim,
-    ResourceSlice,
-)
 from services.cluster.domain.pod_requests import (
     effective_request,
     holds_its_node,
@@ -35,18 +29,22 @@ from services.cluster.domain.pod_requests import (
     host_request,
     total,
 )
-from shared.accelerator_rules.gpu_offers import DIVIDERS, REGISTERS, NodeFacts, read_offer
+from services.cluster.domain.vanished_pods import Vanished, VanishedPods, has_ended
+from shared.accelerator_rules.gpu_offers import DIVIDERS, NodeFacts, read_offer
 from shared.accelerator_rules.modes import is_memory
 from shared.accelerator_rules.node_labels import HOSTNAME_LABEL, cuda_of
 from shared.accelerator_rules.quantities import whole
+from shared.kubernetes.objects.common import Metadata
+from shared.kubernetes.objects.devices import ResourceClaim, ResourceSlice
+from shared.kubernetes.objects.nodes import Node
+from shared.kubernetes.objects.pods import Pod
 
 MODEL_LABEL: Final = "nvidia.com/gpu.product"
 SHARED_ENDING: Final = "-SHARED"  # of a model whose GPUs a plugin shares
 MEMORY_LABEL: Final = "nvidia.com/gpu.memory"
-OF_HOST: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 
 
-class Counted(Struct, frozen=True):
+class GpuNames(Struct, frozen=True):
     """Which names are GPUs: of extended resources, where `*` stands for any ending; of drivers."""
 
     resources: tuple[str, ...]
@@ -55,7 +53,7 @@ class Counted(Struct, frozen=True):
 
     def is_gpu(self, resource: str) -> bool:
         return resource in self.devices or any(
-            fnmatch.fnmatchcase(resource, each) for each in self.resources
+            fnmatch.fnmatchcase(resource, pattern) for pattern in self.resources
         )
 
     def is_kept(self, resource: str) -> bool:
@@ -86,9 +84,10 @@ class ClusterState:
     """
 
     def __init__(
-        self, counted: Counted, reservation_of: ReservationOf, node_id_of: Callable[[str], str]
+        self, counted: GpuNames, reservation_of: ReservationOf, node_id_of: Callable[[str], str]
     ) -> None:
         self.pools = DevicePools(counted.drivers, reservation_of)
+        self.vanished = VanishedPods()
         self._counted = counted
         self._reservation_of = reservation_of
         self._node_id_of = node_id_of
@@ -101,8 +100,9 @@ class ClusterState:
         self._dirty: set[str] = set()
 
     def count_devices(self, resources: frozenset[str]) -> bool:
-        """Whether these are others than before. Then nodes and pods have to be given anew, of which
-        only what counted was kept.
+        """Count devices of these resources; return whether they differ from those before.
+
+        If so, nodes and pods have to be given anew, of which only what counted was kept.
         """
         is_other = resources != self._counted.devices
         self._counted = replace(self._counted, devices=resources)
@@ -110,46 +110,56 @@ class ClusterState:
 
     @property
     def nodes(self) -> Mapping[str, ClusterNode]:
-        """As of the last `take_changes`."""
+        """The nodes as of the last `take_changes`."""
         return self._view
 
     def take_changes(self) -> tuple[list[ClusterNode], list[str]]:
         """Nodes that differ from those taken before, and names of those that have gone."""
         changed, removed = [], []
         for name in sorted(self._dirty):
-            before, now = self._view.get(name), self._built(name)
+            previous, now = self._view.get(name), self._built(name)
             if now is None:
-                if before is not None:
+                if previous is not None:
                     del self._view[name]
                     removed.append(name)
-            elif now != before:
+            elif now != previous:
                 self._view[name] = now
                 changed.append(now)
         self._dirty.clear()
         return changed, removed
 
     def replace_nodes(self, nodes: Iterable[Node]) -> None:
-        given = {node.metadata.name: node for node in nodes}
-        for name in self._nodes.keys() - given.keys():
+        nodes_by_name = {node.metadata.name: node for node in nodes}
+        for name in self._nodes.keys() - nodes_by_name.keys():
             self.remove_node(name)
-        for node in given.values():
+        for node in nodes_by_name.values():
             self.apply_node(node)
 
     def apply_node(self, node: Node) -> None:
         name = node.metadata.name
-        self._nodes[name] = _what_counts(node, self._counted)
+        self._nodes[name] = keep_counted(node, self._counted.is_kept)
+        self.vanished.apply_node(node)
         self._dirty.add(name)
 
     def remove_node(self, name: str) -> None:
         self._nodes.pop(name, None)
+        self.vanished.forget(name)
         self._readings.pop(name, None)
         self._dirty.add(name)
 
-    def replace_pods(self, pods: Iterable[Pod]) -> None:
-        given = {_key(pod.metadata): pod for pod in pods}
-        for key in self._uid_of_pod.keys() - given.keys():
+    def replace_pods(
+        self, pods: Iterable[Pod], now: datetime, watched_nodes: Collection[str] = ()
+    ) -> None:
+        """Take all pods anew. How those that are missing went was not seen: on nodes whose agent
+        will tell soon they count as vanished.
+        """
+        pods_by_key = {_key(pod.metadata): pod for pod in pods}
+        for key in self._uid_of_pod.keys() - pods_by_key.keys():
+            hold = self._holds.get(self._uid_of_pod[key])
+            if hold is not None and hold.node in watched_nodes:
+                self._vanish(key, now)
             self.remove_pod(key)
-        for pod in given.values():
+        for pod in pods_by_key.values():
             self.apply_pod(pod)
 
     def apply_pod(self, pod: Pod) -> None:
@@ -167,18 +177,27 @@ class ClusterState:
         self._hold(uid, hold if holds else None)
         self._dirty |= self.pools.apply_pod(uid, reservation_id)
 
+    def delete_pod(self, pod: Pod, now: datetime) -> None:
+        """Remove a pod that the API forgot, as it was by then; one that may run on has vanished."""
+        key = _key(pod.metadata)
+        if self._uid_of_pod.get(key) != pod.metadata.uid:
+            return
+        if not has_ended(pod):
+            self._vanish(key, now)
+        self.remove_pod(key)
+
     def remove_pod(self, key: tuple[str, str]) -> None:
-        """By namespace and name."""
+        """Remove a pod by namespace and name."""
         if (uid := self._uid_of_pod.pop(key, None)) is not None:
             self._hold(uid, None)
             self._dirty |= self.pools.apply_pod(uid, None)
 
     def replace_slices(self, slices: Iterable[ResourceSlice]) -> None:
-        given = {each.metadata.name: each for each in slices}
-        for name in self.pools.slice_names - given.keys():
+        slices_by_name = {resource_slice.metadata.name: resource_slice for resource_slice in slices}
+        for name in self.pools.slice_names - slices_by_name.keys():
             self.remove_slice(name)
-        for each in given.values():
-            self.apply_slice(each)
+        for resource_slice in slices_by_name.values():
+            self.apply_slice(resource_slice)
 
     def apply_slice(self, slice_: ResourceSlice) -> None:
         self._dirty |= self.pools.apply_slice(slice_)
@@ -187,17 +206,17 @@ class ClusterState:
         self._dirty |= self.pools.remove_slice(name)
 
     def replace_claims(self, claims: Iterable[ResourceClaim]) -> None:
-        given = {_key(each.metadata): each for each in claims}
-        for key in self.pools.claim_keys - given.keys():
+        claims_by_key = {_key(claim.metadata): claim for claim in claims}
+        for key in self.pools.claim_keys - claims_by_key.keys():
             self.remove_claim(key)
-        for each in given.values():
-            self.apply_claim(each)
+        for claim in claims_by_key.values():
+            self.apply_claim(claim)
 
     def apply_claim(self, claim: ResourceClaim) -> None:
         self._dirty |= self.pools.apply_claim(claim)
 
     def remove_claim(self, key: tuple[str, str]) -> None:
-        """By namespace and name."""
+        """Remove a claim by namespace and name."""
         self._dirty |= self.pools.remove_claim(key)
 
     def set_readings(
@@ -215,16 +234,33 @@ class ClusterState:
         if self._readings.pop(node, None) is not None:
             self._dirty.add(node)
 
-    def _hold(self, uid: str, hold: _Hold | None) -> None:
-        before = self._holds.pop(uid, None)
-        if before is not None and before == hold:
-            self._holds[uid] = before
+    def _vanish(self, key: tuple[str, str], now: datetime) -> None:
+        uid = self._uid_of_pod[key]
+        hold = self._holds.get(uid)
+        node = self._nodes.get(hold.node) if hold is not None else None
+        if hold is None or node is None or not hold.requests:
             return
-        if before is not None:
-            del self._holds_of_node[before.node][uid]
-            if not self._holds_of_node[before.node]:
-                del self._holds_of_node[before.node]
-            self._dirty.add(before.node)
+        pod = VanishedPod(
+            uid=uid,
+            namespace=key[0],
+            name=key[1],
+            since_at=now,
+            units=hold.requests,
+            reservation_id=hold.reservation_id,
+        )
+        boot_id = node.status.node_info.boot_id
+        self._dirty |= self.vanished.add([Vanished(node=hold.node, boot_id=boot_id, pod=pod)])
+
+    def _hold(self, uid: str, hold: _Hold | None) -> None:
+        previous_hold = self._holds.pop(uid, None)
+        if previous_hold is not None and previous_hold == hold:
+            self._holds[uid] = previous_hold
+            return
+        if previous_hold is not None:
+            del self._holds_of_node[previous_hold.node][uid]
+            if not self._holds_of_node[previous_hold.node]:
+                del self._holds_of_node[previous_hold.node]
+            self._dirty.add(previous_hold.node)
         if hold is not None:
             self._holds[uid] = hold
             self._holds_of_node.setdefault(hold.node, {})[uid] = hold
@@ -235,15 +271,15 @@ class ClusterState:
         if node is None:
             return None
         facts = self._facts(name, node)
-        gpus = (*self._counted_gpus(name, node, facts), *self._published_gpus(name, facts))
+        gpus = (*self._count_gpus(name, node, facts), *self._list_published_gpus(name, facts))
         if not gpus:
             return None
         labels = node.metadata.labels
         shares = [share for _, share in self.pools.shares(name)]
         # Labels of Feature Discovery stay behind, stale, where a DRA driver took its place.
-        told = labels.get(MODEL_LABEL, "").removesuffix(SHARED_ENDING) or None
-        model = next((each.model for each in shares if each.model), told)
-        memory_mb = next((each.memory_mb for each in shares if each.memory_mb), None)
+        labelled_model = labels.get(MODEL_LABEL, "").removesuffix(SHARED_ENDING) or None
+        model = next((share.model for share in shares if share.model), labelled_model)
+        memory_mb = next((share.memory_mb for share in shares if share.memory_mb), None)
         readings = self._readings.get(name)
         return ClusterNode(
             name=name,
@@ -253,8 +289,8 @@ class ClusterState:
             is_cordoned=node.spec.unschedulable,
             gpus=gpus,
             taints=tuple(
-                NodeTaint(key=each.key, effect=each.effect, value=each.value)
-                for each in node.spec.taints
+                NodeTaint(key=taint.key, effect=taint.effect, value=taint.value)
+                for taint in node.spec.taints
             ),
             gpu_model=model,
             gpu_memory_mb=memory_mb or whole(labels.get(MEMORY_LABEL, "")) or None,
@@ -263,8 +299,9 @@ class ClusterState:
             readings_at=readings.at if readings is not None else None,
             cuda_driver_version=str(cuda) if (cuda := cuda_of(labels)) is not None else None,
             allocatable_host=host_of(node.status.allocatable),
-            requested_host=total(each.host for each in self._holds_of_node.get(name, {}).values()),
+            requested_host=total(hold.host for hold in self._holds_of_node.get(name, {}).values()),
             labels=labels,
+            vanished=self.vanished.on(name),
         )
 
     def _facts(self, name: str, node: Node) -> NodeFacts:
@@ -279,86 +316,63 @@ class ClusterState:
         return NodeFacts(
             labels=node.metadata.labels,
             annotations=node.metadata.annotations,
-            capacity=_units(node.status.capacity) | devices,
-            allocatable=_units(node.status.allocatable) | usable,
+            capacity=count_units(node.status.capacity) | devices,
+            allocatable=count_units(node.status.allocatable) | usable,
             reused=frozenset(reused),
         )
 
-    def _counted_gpus(self, name: str, node: Node, facts: NodeFacts) -> list[NodeGpus]:
+    def _count_gpus(self, name: str, node: Node, facts: NodeFacts) -> list[NodeGpus]:
         holds = list(self._holds_of_node.get(name, {}).values())
-        named = (
+        resource_names = (
             node.status.capacity.keys()
             | node.status.allocatable.keys()
             | {resource for hold in holds for resource in hold.requests}
         )
-        asked = [(each.requests, each.reservation_id) for each in holds]
+        pod_requests = [(hold.requests, hold.reservation_id) for hold in holds]
         counted = [
-            count_gpus(resource, node, read_offer(resource, facts), asked)
-            for resource in sorted(filter(self._counted.is_gpu, named))
+            count_gpus(resource, node, read_offer(resource, facts), pod_requests)
+            for resource in sorted(filter(self._counted.is_gpu, resource_names))
             if facts.capacity.get(resource)
             or facts.allocatable.get(resource)
-            or any(resource in requests for requests, _ in asked)
+            or any(resource in requests for requests, _ in pod_requests)
         ]
         return [
-            each
-            for each in counted
-            if each.is_refused or each.capacity or each.allocatable or each.requested
+            node_gpus
+            for node_gpus in counted
+            if node_gpus.is_refused
+            or node_gpus.capacity
+            or node_gpus.allocatable
+            or node_gpus.requested
         ]
 
-    def _published_gpus(self, name: str, facts: NodeFacts) -> list[NodeGpus]:
-        found: dict[str, NodeGpus] = {}
+    def _list_published_gpus(self, name: str, facts: NodeFacts) -> list[NodeGpus]:
+        by_driver: dict[str, NodeGpus] = {}
         for driver, share in self.pools.shares(name):
             if not share.capacity:
                 continue
-            before = found.get(driver) or NodeGpus(
+            previous = by_driver.get(driver) or NodeGpus(
                 resource=driver, supply=GpuSupply.DRA, capacity=0, allocatable=0, requested=0
             )
-            found[driver] = replace(
-                before,
-                capacity=before.capacity + share.capacity,
-                allocatable=before.allocatable + share.allocatable,
-                requested=before.requested + share.allocatable - share.free,
+            by_driver[driver] = replace(
+                previous,
+                capacity=previous.capacity + share.capacity,
+                allocatable=previous.allocatable + share.allocatable,
+                requested=previous.requested + share.allocatable - share.free,
                 by_reservation={
-                    each: before.by_reservation.get(each, 0) + share.by_reservation.get(each, 0)
-                    for each in before.by_reservation.keys() | share.by_reservation.keys()
+                    reservation_id: previous.by_reservation.get(reservation_id, 0)
+                    + share.by_reservation.get(reservation_id, 0)
+                    for reservation_id in previous.by_reservation.keys()
+                    | share.by_reservation.keys()
                 },
             )
-        offers = {driver: read_offer(driver, facts) for driver in found}
+        offers = {driver: read_offer(driver, facts) for driver in by_driver}
         return [
             replace(gpus, allocatable=0, is_refused=True, note=offers[driver].note)
             if offers[driver].is_refused
             else gpus
-            for driver, gpus in found.items()
+            for driver, gpus in by_driver.items()
         ]
-
-
-def _units(quantities: Mapping[str, str]) -> dict[str, int]:
-    return {name: whole(each) for name, each in quantities.items() if name not in OF_HOST}
 
 
 def _key(metadata: Metadata) -> tuple[str, str]:
     return metadata.namespace, metadata.name
-
-
-def _what_counts(node: Node, counted: Counted) -> Node:
-    """Without the rest, which is most of it: held for as long as the node is there."""
-
-    def of(quantities: dict[str, str]) -> dict[str, str]:
-        return {
-            name: each
-            for name, each in quantities.items()
-            if name in OF_HOST or counted.is_kept(name)
-        }
-
-    metadata = node.metadata
-    registers = {key: metadata.annotations[key] for key in REGISTERS if key in metadata.annotations}
-    return Node(
-        metadata=replace(metadata, annotations=registers),
-        spec=node.spec,
-        status=replace(
-            node.status,
-            capacity=of(node.status.capacity),
-            allocatable=of(node.status.allocatable),
-            conditions=[each for each in node.status.conditions if each.type == "Ready"],
-        ),
-    )

@@ -1,16 +1,20 @@
 """GPUs that a device plugin counts on one node, and the parts of them that pods hold."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 from uuid import UUID
 
-from schemas.base import LARGEST_INTEGER
+from msgspec.structs import replace
+
+from schemas.base import MAX_INTEGER
 from schemas.cluster.nodes import GpuSupply, NodeGpus
-from services.cluster.domain.objects import Node
-from shared.accelerator_rules.gpu_offers import Offer
+from shared.accelerator_rules.gpu_offers import REGISTERS, Offer
 from shared.accelerator_rules.modes import memory_resource_of
 from shared.accelerator_rules.quantities import whole
+from shared.kubernetes.objects.nodes import Node
 
+OF_HOST: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 Hold = tuple[Mapping[str, int], UUID | None]  # units by resource, and whose
 
 
@@ -19,10 +23,10 @@ def count_gpus(resource: str, node: Node, offer: Offer, holds: Sequence[Hold]) -
     sharing, per_gpu = offer.sharing, offer.per_gpu
     capacity = whole(node.status.capacity.get(resource, ""))
     allocatable = whole(node.status.allocatable.get(resource, ""))
-    asked = [(held[resource], owner) for held, owner in holds if held.get(resource)]
+    requests = [(amounts[resource], owner) for amounts, owner in holds if amounts.get(resource)]
     gpus_by_owner: Counter[UUID] = Counter()
     units_by_owner: Counter[UUID] = Counter()
-    for units, owner in asked:
+    for units, owner in requests:
         if owner is not None:
             gpus_by_owner[owner] += -(-units // per_gpu)
             units_by_owner[owner] += units
@@ -34,21 +38,21 @@ def count_gpus(resource: str, node: Node, offer: Offer, holds: Sequence[Hold]) -
         supply=GpuSupply.DEVICE_PLUGIN,
         capacity=_count(offer.gpus if offer.is_refused else capacity // per_gpu),
         allocatable=0 if offer.is_refused else _count(allocatable // per_gpu),
-        requested=_count(sum(-(-units // per_gpu) for units, _ in asked)),
+        requested=_count(sum(-(-units // per_gpu) for units, _ in requests)),
         by_reservation=dict(gpus_by_owner),
         units_per_gpu=per_gpu,
         allocatable_units=_count(allocatable) if is_divided else 0,
-        requested_units=_count(sum(units for units, _ in asked)) if is_divided else 0,
+        requested_units=_count(sum(units for units, _ in requests)) if is_divided else 0,
         units_by_reservation=dict(units_by_owner) if is_divided else {},
         allocatable_memory_units=(
             _count(whole(node.status.allocatable[memory])) if memory and has_memory else None
         ),
         requested_memory_units=(
-            _count(sum(held.get(memory, 0) for held, _ in holds)) if memory else 0
+            _count(sum(amounts.get(memory, 0) for amounts, _ in holds)) if memory else 0
         ),
         sharing=sharing,
         whole_requested=(
-            _count(sum(units // per_gpu for units, _ in asked if units % per_gpu == 0))
+            _count(sum(units // per_gpu for units, _ in requests if units % per_gpu == 0))
             if is_divided and sharing is None
             else 0
         ),
@@ -58,4 +62,37 @@ def count_gpus(resource: str, node: Node, offer: Offer, holds: Sequence[Hold]) -
 
 
 def _count(value: int) -> int:
-    return min(value, LARGEST_INTEGER)
+    return min(value, MAX_INTEGER)
+
+
+def count_units(quantities: Mapping[str, str]) -> dict[str, int]:
+    """Return what a node counts beside what every host has."""
+    return {name: whole(quantity) for name, quantity in quantities.items() if name not in OF_HOST}
+
+
+def keep_counted(node: Node, is_kept: Callable[[str], bool]) -> Node:
+    """Return the node without the parts that do not count: it is held for as long as the node is
+    there.
+    """
+
+    def of(quantities: dict[str, str]) -> dict[str, str]:
+        return {
+            name: quantity
+            for name, quantity in quantities.items()
+            if name in OF_HOST or is_kept(name)
+        }
+
+    metadata = node.metadata
+    registers = {key: metadata.annotations[key] for key in REGISTERS if key in metadata.annotations}
+    return Node(
+        metadata=replace(metadata, annotations=registers),
+        spec=node.spec,
+        status=replace(
+            node.status,
+            capacity=of(node.status.capacity),
+            allocatable=of(node.status.allocatable),
+            conditions=[
+                condition for condition in node.status.conditions if condition.type == "Ready"
+            ],
+        ),
+    )

@@ -3,19 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from msgspec import Struct
-
 from schemas.gpus.checks import DeviceConfigCheck, LimitsPolicy, ResourceDefinition
-from services.cluster.domain.objects import Metadata
 from shared.accelerator_rules.device_config import KIND, answer_device_config
 from shared.accelerator_rules.modes import is_memory
-
-
-class ConfigMap(Struct, frozen=True):
-    """As far as custom devices go."""
-
-    metadata: Metadata
-    data: dict[str, str] = {}
+from shared.kubernetes.objects.common import ConfigMap
 
 
 class CustomDevices:
@@ -28,17 +19,21 @@ class CustomDevices:
 
     @property
     def resources(self) -> frozenset[str]:
-        """What is counted for them: memory of a device is no device, and what takes no limit is
-        nothing that a pod could ask for.
+        """The resources that count as devices of these.
+
+        Memory of a device is no device, and what takes no limit is nothing that a pod could ask
+        for.
         """
         return frozenset(
-            each.key
-            for each in self.definitions
-            if each.enabled and each.limits is not LimitsPolicy.DISABLED and not is_memory(each.key)
+            definition.key
+            for definition in self.definitions
+            if definition.enabled
+            and definition.limits is not LimitsPolicy.DISABLED
+            and not is_memory(definition.key)
         )
 
     def replace(self, config_maps: Iterable[ConfigMap]) -> None:
-        self._found = {each.metadata.name: each for each in config_maps}
+        self._found = {config_map.metadata.name: config_map for config_map in config_maps}
         self._read()
 
     def apply(self, config_map: ConfigMap) -> None:
@@ -54,8 +49,8 @@ class CustomDevices:
         if not names:
             self.definitions, self.violations = (), ()
             return
-        given = tuple(_as_given(self._found[name]) for name in names)
-        view = answer_device_config(DeviceConfigCheck(config_maps=given))
+        config_maps = tuple(_as_given(self._found[name]) for name in names)
+        view = answer_device_config(DeviceConfigCheck(config_maps=config_maps))
         self.definitions = view.resources
         self.violations = tuple(
             f"ConfigMap {names[int(number)]}: {finding.message}"

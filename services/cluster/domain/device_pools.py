@@ -7,13 +7,13 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from services.cluster.domain.objects import Device, Pool, ResourceClaim, ResourceSlice
 from shared.accelerator_rules.quantities import mebibytes, whole
+from shared.kubernetes.objects.devices import Device, Pool, ResourceClaim, ResourceSlice
 
 PoolKey = tuple[str, str]  # driver, pool
 Counters = dict[tuple[str, str], int]  # by counter set and counter
 WHOLE_GPU: Final = frozenset({"gpu", "amdgpu"})  # of attribute `type`; others are parts of one
-UNUSABLE: Final = frozenset({"NoSchedule", "NoExecute"})
+UNUSABLE_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 T = TypeVar("T")
 ReservationOf = Callable[[Mapping[str, str]], UUID | None]
 
@@ -32,7 +32,7 @@ class PoolShare(Struct, frozen=True):
     is_reused: bool = False
 
 
-class _Given(Struct, frozen=True):
+class _HeldClaim(Struct, frozen=True):
     """Devices of a claim, and whose it is: by its own label, else by the pods that use it."""
 
     devices: frozenset[tuple[str, str, str]]
@@ -51,8 +51,8 @@ class DevicePools:
         self._slices: dict[str, ResourceSlice] = {}
         self._pools: dict[PoolKey, dict[str, ResourceSlice]] = {}
         self._pools_of_node: dict[str, set[PoolKey]] = {}
-        self._claims: dict[tuple[str, str], _Given] = {}
-        self._takers: dict[PoolKey, dict[tuple[str, str], _Given]] = {}
+        self._claims: dict[tuple[str, str], _HeldClaim] = {}
+        self._takers: dict[PoolKey, dict[tuple[str, str], _HeldClaim]] = {}
         self._claims_of_pod: dict[str, set[tuple[str, str]]] = {}
         self._reservation_of_pod: dict[str, UUID] = {}
         self._shares: dict[PoolKey, dict[str, PoolShare] | None] = {}  # None: incomplete
@@ -86,32 +86,36 @@ class DevicePools:
         allocation = claim.status.allocation
         results = allocation.devices.results if allocation is not None else []
         devices = frozenset(
-            (each.driver, each.pool, each.device)
-            for each in results
-            if each.driver in self._drivers and not each.admin_access
+            (result.driver, result.pool, result.device)
+            for result in results
+            if result.driver in self._drivers and not result.admin_access
         )
         if not devices:
             return concerned
-        given = _Given(
+        held_claim = _HeldClaim(
             devices,
             self._reservation_of(claim.metadata.labels),
-            frozenset(each.uid for each in claim.status.reserved_for if each.resource == "pods"),
+            frozenset(
+                consumer.uid
+                for consumer in claim.status.reserved_for
+                if consumer.resource == "pods"
+            ),
         )
-        self._claims[key] = given
-        for pod in given.consumers:
+        self._claims[key] = held_claim
+        for pod in held_claim.consumers:
             self._claims_of_pod.setdefault(pod, set()).add(key)
-        return concerned | self._claim_changed(key, given)
+        return concerned | self._claim_changed(key, held_claim)
 
     def remove_claim(self, key: tuple[str, str]) -> set[str]:
-        given = self._claims.pop(key, None)
-        if given is None:
+        allocation = self._claims.pop(key, None)
+        if allocation is None:
             return set()
-        for pod in given.consumers:
+        for pod in allocation.consumers:
             self._claims_of_pod[pod].discard(key)
             if not self._claims_of_pod[pod]:
                 del self._claims_of_pod[pod]
         concerned = set()
-        for driver, pool, _ in given.devices:
+        for driver, pool, _ in allocation.devices:
             self._takers[driver, pool].pop(key, None)
             concerned |= self._pool_changed((driver, pool))
         return concerned
@@ -121,7 +125,9 @@ class DevicePools:
         return set(self._claims)
 
     def apply_pod(self, uid: str, reservation_id: UUID | None) -> set[str]:
-        """Whose pod it is; None for a foreign one and one that has gone."""
+        """Set the reservation of a pod, None for a foreign one and one that has gone; return the
+        nodes concerned.
+        """
         if self._reservation_of_pod.get(uid) == reservation_id:
             return set()
         if reservation_id is None:
@@ -135,32 +141,35 @@ class DevicePools:
         return concerned
 
     def shares(self, node: str) -> Iterator[tuple[str, PoolShare]]:
-        """What each driver's pools have there, by driver; incomplete pools are left out."""
+        """Yield what each driver's pools have on the node, by driver; incomplete pools are left
+        out.
+        """
         for key in sorted(self._pools_of_node.get(node, ())):
-            if (share := (self._evaluated(key) or {}).get(node)) is not None:
+            if (share := (self._shares_of_pool(key) or {}).get(node)) is not None:
                 yield key[0], share
 
     def incomplete(self) -> list[str]:
         """Sentences about pools that are not counted."""
-        found = []
+        sentences = []
         for (driver, pool), slices in sorted(self._pools.items()):
-            if slices and self._evaluated((driver, pool)) is None:
-                newest, seen = _newest(slices.values())
-                found.append(
-                    f"pool {pool} of {driver}: {len(seen)} of {newest.resource_slice_count} slices "
-                    f"of generation {newest.generation} are visible, none of its GPUs is counted"
+            if slices and self._shares_of_pool((driver, pool)) is None:
+                newest, visible = _newest(slices.values())
+                sentences.append(
+                    f"pool {pool} of {driver}: {len(visible)} of {newest.resource_slice_count}"
+                    f" slices of generation {newest.generation} are visible, none of its"
+                    " GPUs is counted"
                 )
-        return found
+        return sentences
 
     @property
     def drivers(self) -> set[str]:
-        """Those that publish something."""
+        """Return the drivers that publish something."""
         return {driver for (driver, _), slices in self._pools.items() if slices}
 
-    def _claim_changed(self, key: tuple[str, str], given: _Given) -> set[str]:
+    def _claim_changed(self, key: tuple[str, str], allocation: _HeldClaim) -> set[str]:
         concerned = set()
-        for driver, pool, _ in given.devices:
-            self._takers.setdefault((driver, pool), {})[key] = given
+        for driver, pool, _ in allocation.devices:
+            self._takers.setdefault((driver, pool), {})[key] = allocation
             concerned |= self._pool_changed((driver, pool))
         return concerned
 
@@ -171,12 +180,15 @@ class DevicePools:
         return self._nodes_of(key)
 
     def _nodes_of(self, key: PoolKey) -> set[str]:
-        found = set()
+        node_names = set()
         for slice_ in self._pools.get(key, {}).values():
-            found |= {slice_.spec.node_name, *(each.node_name for each in slice_.spec.devices)}
-        return {node for node in found if node}
+            node_names |= {
+                slice_.spec.node_name,
+                *(device.node_name for device in slice_.spec.devices),
+            }
+        return {node for node in node_names if node}
 
-    def _evaluated(self, key: PoolKey) -> dict[str, PoolShare] | None:
+    def _shares_of_pool(self, key: PoolKey) -> dict[str, PoolShare] | None:
         if key not in self._shares:
             self._shares[key] = self._evaluate(key)
         return self._shares[key]
@@ -185,100 +197,116 @@ class DevicePools:
         slices = self._pools.get(key, {})
         if not slices:
             return {}
-        _, seen = _newest(slices.values())
-        if any(each.spec.pool.resource_slice_count != len(seen) for each in seen):
+        _, visible_slices = _newest(slices.values())
+        if any(
+            resource_slice.spec.pool.resource_slice_count != len(visible_slices)
+            for resource_slice in visible_slices
+        ):
             return None
         placed: dict[str, list[Device]] = {}
-        for slice_ in seen:
+        for slice_ in visible_slices:
             for device in slice_.spec.devices:
                 if node := slice_.spec.node_name or device.node_name:
                     placed.setdefault(node, []).append(device)
-        taken = self._taken(key)
-        left = _counters_left(seen, taken)
+        owners = self._find_owners(key)
+        counters = _counters_left(visible_slices, owners)
         return {
             node: _share(
-                [each for each in devices if _is_whole_gpu(key[0], each)], taken, left, key
+                [device for device in devices if _is_whole_gpu(key[0], device)],
+                owners,
+                counters,
+                key,
             )
             for node, devices in placed.items()
         }
 
-    def _taken(self, key: PoolKey) -> dict[str, UUID | None]:
+    def _find_owners(self, key: PoolKey) -> dict[str, UUID | None]:
         """Allocated devices of a pool, and for whom: by claims in the order of their names, so that
         one which several claims share has the same holder in whatever order they came.
         """
         return {
-            device: given.reservation_id or self._by_pods(given.consumers)
-            for _, given in sorted(self._takers.get(key, {}).items())
-            for driver, pool, device in given.devices
+            device: allocation.reservation_id or self._by_pods(allocation.consumers)
+            for _, allocation in sorted(self._takers.get(key, {}).items())
+            for driver, pool, device in allocation.devices
             if (driver, pool) == key
         }
 
     def _by_pods(self, consumers: frozenset[str]) -> UUID | None:
-        found = {self._reservation_of_pod.get(pod) for pod in consumers}
-        return found.pop() if len(found) == 1 else None
+        reservation_ids = {self._reservation_of_pod.get(pod) for pod in consumers}
+        return reservation_ids.pop() if len(reservation_ids) == 1 else None
 
 
 def _newest(slices: Iterable[ResourceSlice]) -> tuple[Pool, list[ResourceSlice]]:
-    known = list(slices)
-    newest = max((each.spec.pool for each in known), key=lambda pool: pool.generation)
-    return newest, [each for each in known if each.spec.pool.generation == newest.generation]
+    slice_list = list(slices)
+    newest = max(
+        (resource_slice.spec.pool for resource_slice in slice_list),
+        key=lambda pool: pool.generation,
+    )
+    return newest, [
+        resource_slice
+        for resource_slice in slice_list
+        if resource_slice.spec.pool.generation == newest.generation
+    ]
 
 
 def _share(
-    gpus: list[Device], taken: Mapping[str, UUID | None], left: Counters, key: PoolKey
+    gpus: list[Device], owners: Mapping[str, UUID | None], counters: Counters, key: PoolKey
 ) -> PoolShare:
     usable = [
-        each
-        for each in gpus
-        if each.name in taken or not any(taint.effect in UNUSABLE for taint in each.taints)
+        device
+        for device in gpus
+        if device.name in owners
+        or not any(taint.effect in UNUSABLE_EFFECTS for taint in device.taints)
     ]
     first = gpus[0] if gpus else Device()
     memory = _of(key[0], first.capacity, "memory")
     return PoolShare(
         capacity=len(gpus),
         allocatable=len(usable),
-        free=_together([each for each in usable if each.name not in taken], left),
+        free=_together([device for device in usable if device.name not in owners], counters),
         by_reservation=dict(
-            Counter(found for each in usable if (found := taken.get(each.name)) is not None)
+            Counter(owner for device in usable if (owner := owners.get(device.name)) is not None)
         ),
         model=_text(key[0], first, "productName"),
         memory_mb=mebibytes(memory.value) if memory is not None else None,
-        is_reused=any(each.allow_multiple_allocations for each in gpus),
+        is_reused=any(device.allow_multiple_allocations for device in gpus),
     )
 
 
-def _together(devices: list[Device], left: Counters) -> int:
-    """How many at least can be given out at once: parts of one GPU draw on the same counters."""
-    rest, count = dict(left), 0
+def _together(devices: list[Device], counters: Counters) -> int:
+    """Return how many at least can be given out at once: parts of one GPU draw on the same
+    counters.
+    """
+    remaining_counters, count = dict(counters), 0
     for device in devices:
-        drawn = _drawn(device)
-        if all(rest.get(counter, 0) >= amount for counter, amount in drawn.items()):
+        drawn = _counters_of(device)
+        if all(remaining_counters.get(counter, 0) >= amount for counter, amount in drawn.items()):
             count += 1
             for counter, amount in drawn.items():
-                rest[counter] -= amount
+                remaining_counters[counter] -= amount
     return count
 
 
-def _counters_left(slices: list[ResourceSlice], taken: Mapping[str, object]) -> Counters:
-    left = {
-        (counters.name, name): whole(each.value)
+def _counters_left(slices: list[ResourceSlice], owners: Mapping[str, object]) -> Counters:
+    remaining_counters = {
+        (counters.name, name): whole(capacity.value)
         for slice_ in slices
         for counters in slice_.spec.shared_counters
-        for name, each in counters.counters.items()
+        for name, capacity in counters.counters.items()
     }
     for slice_ in slices:
         for device in slice_.spec.devices:
-            if device.name in taken:
-                for counter, amount in _drawn(device).items():
-                    left[counter] = left.get(counter, 0) - amount
-    return left
+            if device.name in owners:
+                for counter, amount in _counters_of(device).items():
+                    remaining_counters[counter] = remaining_counters.get(counter, 0) - amount
+    return remaining_counters
 
 
-def _drawn(device: Device) -> Counters:
+def _counters_of(device: Device) -> Counters:
     return {
-        (each.counter_set, name): whole(counter.value)
-        for each in device.consumes_counters
-        for name, counter in each.counters.items()
+        (consumption.counter_set, name): whole(counter.value)
+        for consumption in device.consumes_counters
+        for name, counter in consumption.counters.items()
     }
 
 
@@ -288,10 +316,10 @@ def _is_whole_gpu(driver: str, device: Device) -> bool:
 
 
 def _text(driver: str, device: Device, name: str) -> str | None:
-    found = _of(driver, device.attributes, name)
-    return found.string if found is not None else None
+    attribute = _of(driver, device.attributes, name)
+    return attribute.string if attribute is not None else None
 
 
-def _of(driver: str, named: Mapping[str, T], name: str) -> T | None:
+def _of(driver: str, values: Mapping[str, T], name: str) -> T | None:
     """A name without a domain is the driver's own."""
-    return named.get(name) or named.get(f"{driver}/{name}")
+    return values.get(name) or values.get(f"{driver}/{name}")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
-from schemas.base import LARGEST_INTEGER
+from schemas.base import MAX_INTEGER
 from schemas.cluster.nodes import ClusterGpuReading
 from shared.gpu.dcgm_values import is_blank, memory_mb, utilization_percent
 from shared.prometheus_text import samples
@@ -27,11 +27,13 @@ NVIDIA_SMI: Final = (
     "--format=csv,noheader,nounits",
 )
 _FIELDS: Final = 6
-_LONGEST_UUID: Final = 128
+_MAX_UUID_CHARACTERS: Final = 128
 
 
 def from_exporter(page: str) -> tuple[ClusterGpuReading, ...]:
-    """Whole GPUs by index; of instances (MIG) nothing but their board's temperature counts."""
+    """Return whole GPUs by index; of instances (MIG) nothing but their board's temperature
+    counts.
+    """
     values: dict[tuple[int, str], dict[str, float]] = {}
     for name, labels, value in samples(page):
         uuid, index = labels.get("UUID") or labels.get("uuid") or "", _whole(labels.get("gpu"))
@@ -39,18 +41,20 @@ def from_exporter(page: str) -> tuple[ClusterGpuReading, ...]:
             continue
         if not labels.get("GPU_I_ID") or name == TEMPERATURE:
             values.setdefault((index, uuid), {}).setdefault(name, value)
-    return tuple(_reading(index, uuid, found) for (index, uuid), found in sorted(values.items()))
+    return tuple(
+        _reading(index, uuid, metrics) for (index, uuid), metrics in sorted(values.items())
+    )
 
 
 def from_nvidia_smi(text: str) -> tuple[ClusterGpuReading, ...]:
     """GPUs that the container sees, with its own numbers of them."""
-    found = []
+    readings = []
     for line in text.splitlines():
-        fields = [each.strip() for each in line.split(",")]
+        fields = [cell.strip() for cell in line.split(",")]
         if len(fields) != _FIELDS or (index := _whole(fields[0])) is None:
             continue
-        percent, used, total, temperature = (_number(each) for each in fields[2:])
-        found.append(
+        percent, used, total, temperature = (_number(field) for field in fields[2:])
+        readings.append(
             ClusterGpuReading(
                 index=index,
                 uuid=_uuid(fields[1]),
@@ -60,25 +64,28 @@ def from_nvidia_smi(text: str) -> tuple[ClusterGpuReading, ...]:
                 temperature_c=temperature,
             )
         )
-    return tuple(found)
+    return tuple(readings)
 
 
-def merged(readings: Iterable[tuple[ClusterGpuReading, ...]]) -> tuple[ClusterGpuReading, ...]:
-    """Of several containers of one node: each GPU once, numbered anew, since each container numbers
-    what it sees from 0.
+def merge_readings(
+    readings: Iterable[tuple[ClusterGpuReading, ...]],
+) -> tuple[ClusterGpuReading, ...]:
+    """Merge readings of several containers of one node: each GPU once, numbered anew.
+
+    Each container numbers the GPUs that it sees from 0.
     """
-    by_uuid = {each.uuid: each for several in readings for each in several if each.uuid}
+    by_uuid = {reading.uuid: reading for several in readings for reading in several if reading.uuid}
     ordered = [by_uuid[uuid] for uuid in sorted(by_uuid)]
     return tuple(
         ClusterGpuReading(
             index=index,
-            uuid=each.uuid,
-            utilization_percent=each.utilization_percent,
-            memory_used_mb=each.memory_used_mb,
-            memory_total_mb=each.memory_total_mb,
-            temperature_c=each.temperature_c,
+            uuid=reading.uuid,
+            utilization_percent=reading.utilization_percent,
+            memory_used_mb=reading.memory_used_mb,
+            memory_total_mb=reading.memory_total_mb,
+            temperature_c=reading.temperature_c,
         )
-        for index, each in enumerate(ordered)
+        for index, reading in enumerate(ordered)
     )
 
 
@@ -95,20 +102,20 @@ def _reading(index: int, uuid: str, values: dict[str, float]) -> ClusterGpuReadi
 
 
 def _uuid(text: str) -> str | None:
-    return text if 0 < len(text) <= _LONGEST_UUID else None
+    return text if 0 < len(text) <= _MAX_UUID_CHARACTERS else None
 
 
 def _whole(text: str | None) -> int | None:
-    found = text is not None and text.isascii() and text.isdigit() and len(text) <= len("999")
-    return int(text or "") if found else None
+    is_number = text is not None and text.isascii() and text.isdigit() and len(text) <= len("999")
+    return int(text or "") if is_number else None
 
 
 def _number(text: str) -> float | None:
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:  # [N/A]
         return None
-    return found if math.isfinite(found) else None
+    return number if math.isfinite(number) else None
 
 
 def _percent(value: float | None) -> float | None:
@@ -116,4 +123,4 @@ def _percent(value: float | None) -> float | None:
 
 
 def _mebibytes(value: float | None) -> int | None:
-    return int(value) if value is not None and 0 <= value <= LARGEST_INTEGER else None
+    return int(value) if value is not None and 0 <= value <= MAX_INTEGER else None

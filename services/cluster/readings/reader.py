@@ -7,19 +7,23 @@ from typing import Final
 from schemas.cluster.nodes import ClusterGpuReading, ClusterNode, ReadingsSource
 from services.cluster.domain.cluster_state import ClusterState
 from services.cluster.pod_index import Exporter, OwnPod, PodIndex
-from services.cluster.readings.pages import NVIDIA_SMI, from_exporter, from_nvidia_smi, merged
+from services.cluster.readings.pages import (
+    NVIDIA_SMI,
+    from_exporter,
+    from_nvidia_smi,
+    merge_readings,
+)
 from shared.clock import utcnow
 from shared.kubernetes.client import KubernetesClient
 from shared.kubernetes.errors import KubernetesError
-from shared.kubernetes.names import Resource
+from shared.kubernetes.kinds import PODS
 from shared.kubernetes.pod_exec import run_in_pod
 from shared.logging import log
 
 READ_SECONDS: Final = 5.0
-LARGEST_PAGE_BYTES: Final = 4 << 20
-LARGEST_CSV_BYTES: Final = 64 << 10
+MAX_PAGE_BYTES: Final = 4 << 20
+MAX_CSV_BYTES: Final = 64 << 10
 AT_ONCE: Final = 32
-_PODS: Final = Resource("v1", "pods")
 Readings = tuple[ClusterGpuReading, ...]
 FetchPage = Callable[[Exporter], Awaitable[str]]
 
@@ -52,19 +56,19 @@ class ReadingsReader:
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Read until cancelled."""
         clock = asyncio.get_running_loop().time
         while True:
-            began = clock()
+            began_at = clock()
             await self.read_all(self._state.nodes)
-            await asyncio.sleep(max(0.0, began + self._interval_seconds - clock()))
+            await asyncio.sleep(max(0.0, began_at + self._interval_seconds - clock()))
 
     async def read_all(self, nodes: Mapping[str, ClusterNode]) -> None:
         await asyncio.gather(*(self._read(name) for name in nodes))
 
     async def _read(self, node: str) -> None:
-        exporter, own = self._pods.exporters.get(node), self._pods.own.get(node)
-        if node in self._pods.agents or not (exporter or (own and self._may_exec)):
+        exporter, own_pods = self._pods.exporters.get(node), self._pods.own.get(node)
+        if node in self._pods.agents or not (exporter or (own_pods and self._may_exec)):
             self._state.clear_readings(node)
             return
         async with self._slots:
@@ -72,22 +76,24 @@ class ReadingsReader:
                 at = utcnow()
                 if exporter is not None:
                     source = ReadingsSource.DCGM
-                    found = from_exporter(await self._fetch_page(exporter))
+                    readings = from_exporter(await self._fetch_page(exporter))
                 else:
                     source = ReadingsSource.NVIDIA_SMI
-                    found = merged([await self._run(each) for each in (own or {}).values()])
+                    readings = merge_readings(
+                        [await self._run(own_pod) for own_pod in (own_pods or {}).values()]
+                    )
             except KubernetesError as error:
                 if node not in self._failing:
                     log.warning("readings_failed", node=node, error=str(error))
                 self._failing.add(node)
                 return
         self._failing.discard(node)
-        if found:
-            self._state.set_readings(node, found, source, at)
+        if readings:
+            self._state.set_readings(node, readings, source, at)
             self._on_change()
 
     async def _run(self, pod: OwnPod) -> Readings:
-        """Nothing where the container's image has no nvidia-smi."""
+        """Run nvidia-smi in the pod; return no reading if the container's image has none."""
         ended = await run_in_pod(
             self._client,
             pod.namespace,
@@ -95,7 +101,7 @@ class ReadingsReader:
             pod.container,
             NVIDIA_SMI,
             timeout_seconds=READ_SECONDS,
-            largest_bytes=LARGEST_CSV_BYTES,
+            largest_bytes=MAX_CSV_BYTES,
         )
         return from_nvidia_smi(ended.stdout.decode(errors="replace"))
 
@@ -103,6 +109,6 @@ class ReadingsReader:
 async def page_through_api(client: KubernetesClient, exporter: Exporter) -> str:
     """The apiserver's way to a pod, from anywhere."""
     name = f"{exporter.name}:{exporter.port}"
-    path = f"{_PODS.path(exporter.namespace, name, subresource='proxy')}/metrics"
+    path = f"{PODS.path(exporter.namespace, name, subresource='proxy')}/metrics"
     page = await client.call("GET", path, timeout_seconds=READ_SECONDS)
-    return page[:LARGEST_PAGE_BYTES].decode(errors="replace")
+    return page[:MAX_PAGE_BYTES].decode(errors="replace")

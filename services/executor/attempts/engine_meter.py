@@ -10,14 +10,15 @@ from schemas.executor.engine_samples import EngineReading, EngineSampled
 from services.executor.attempts.progress import ProgressReporter
 from shared.benchmarks.chat_server import ChatServer, LoadLimits
 from shared.clock import utcnow
-from shared.engine_metrics import EngineNames, read_page
+from shared.engines.metrics import MetricNames
+from shared.engines.metrics_page import read_page
 from shared.messaging.bus import Bus
 
 INTERVAL_SECONDS: Final = 1.0
 # A busy engine is given time; ticks that pass meanwhile are left out.
-ANSWER_SECONDS: Final = 5.0
+ANSWER_TIMEOUT_SECONDS: Final = 5.0
 # Some names are there after the first request only.
-MOST_UNKNOWN: Final = 30
+MAX_UNKNOWN_PAGES: Final = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,25 +30,30 @@ class EngineMeter:
     progress: ProgressReporter
 
     async def run(self, base_url: str) -> None:
-        """Until cancelled, or until the engine is seen to have no metrics that are known."""
-        limits = LoadLimits(connect_seconds=ANSWER_SECONDS)
+        """Read the engine's metrics until cancelled, or until it proves to have none that are
+        known.
+        """
+        limits = LoadLimits(connect_seconds=ANSWER_TIMEOUT_SECONDS)
         loop = asyncio.get_running_loop()
         sequence, unknown, due = 0, 0, loop.time()
         async with ChatServer(base_url=base_url, model_name="", limits=limits) as server:
-            while unknown < MOST_UNKNOWN:
+            while unknown < MAX_UNKNOWN_PAGES:
                 observed_at = utcnow()
-                found = read_page(await server.metrics_page() or "")
-                unknown = unknown + 1 if found is None else 0
-                if found is not None or not sequence:
-                    await self.bus.publish_live(self._sample(sequence, observed_at, found))
+                metrics = read_page(await server.metrics_page() or "")
+                unknown = unknown + 1 if metrics is None else 0
+                if metrics is not None or not sequence:
+                    await self.bus.publish_live(self._sample(sequence, observed_at, metrics))
                     sequence += 1
                 due = max(due + INTERVAL_SECONDS, loop.time())
                 await asyncio.sleep(due - loop.time())
 
     def _sample(
-        self, sequence: int, observed_at: datetime, found: tuple[EngineNames, EngineReading] | None
+        self,
+        sequence: int,
+        observed_at: datetime,
+        metrics: tuple[MetricNames, EngineReading] | None,
     ) -> EngineSampled:
-        engine, reading = found or (None, EngineReading())
+        engine, reading = metrics or (None, EngineReading())
         command = self.command
         return EngineSampled(
             node_id=command.executor_id,

@@ -59,7 +59,7 @@ class LeaseKeeper:
                 await asyncio.sleep(min(self.lease.retry_seconds, left_seconds))
 
     async def _renew(self, *, activate: bool) -> Accepted | Refused | None:
-        """None without an answer."""
+        """Send one renewal; return None if no answer came in time."""
         renewal = RenewReservation(
             command_id=new_id(),
             reservation_id=self.command.reservation_id,

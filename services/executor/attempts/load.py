@@ -9,7 +9,7 @@ from schemas.task.benchmark import BenchmarkResult
 from services.executor.attempts.benchmark_check import model_place
 from services.executor.attempts.progress import ProgressReporter
 from services.executor.domain.admission import gpus_of
-from shared.benchmarks.levels.request_columns import thinned
+from shared.benchmarks.levels.request_columns import thin_requests
 from shared.benchmarks.metrics import with_gpus
 from shared.benchmarks.quality.probe import probe_quality
 from shared.benchmarks.tools.adapter import BenchmarkFailed, Target
@@ -44,7 +44,7 @@ async def probe_and_load(
     )
     return replace(
         result,
-        levels=thinned(result.levels),
+        levels=thin_requests(result.levels),
         metrics=with_gpus(result.metrics, gpus_of(command)),
         quality=answers,
     )

@@ -16,7 +16,7 @@ from services.executor.domain.verdict import AttemptFailed
 from shared.errors import UnavailableError
 from shared.messaging.bus import Bus
 
-ANSWER_SECONDS: Final = 10.0
+ANSWER_TIMEOUT_SECONDS: Final = 10.0
 
 
 async def limit_power(command: StartExperiment, bus: Bus) -> None:
@@ -26,7 +26,7 @@ async def limit_power(command: StartExperiment, bus: Bus) -> None:
             continue  # its own executor does
         for limit, kind, state in _limits(command, device):
             try:
-                reply = await bus.request(limit, timeout_seconds=ANSWER_SECONDS)
+                reply = await bus.request(limit, timeout_seconds=ANSWER_TIMEOUT_SECONDS)
             except UnavailableError as error:
                 reason = f"the agent of {device.node_id} does not answer: {error}"
             else:
@@ -41,7 +41,9 @@ async def limit_power(command: StartExperiment, bus: Bus) -> None:
 def _limits(
     command: StartExperiment, device: DeviceGrant
 ) -> Iterator[tuple[SetPowerLimit, FailureKind, str]]:
-    """What is set on a device, each with the failure if it is not, and how the device then is."""
+    """Yield each setting for a device, the failure if it is refused, and the intended state in
+    words.
+    """
     if (watts := command.power_limit_w) is not None:
         limit = SetPowerLimit(
             command_id=uuid5(command.attempt_id, device.uuid),

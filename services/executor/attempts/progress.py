@@ -68,14 +68,17 @@ class ProgressReporter:
         self._latest = Report(fraction=fraction, message=message)
 
     def start_progressed(self, message: str) -> None:
-        """What a started engine waits for, whatever phase it is in."""
+        """Report what a started engine waits for, whatever the phase."""
         if self._latest is None or self._latest.message != message:
             self._latest = Report(fraction=0.0, message=message)
 
     def load_progressed(self, progress: Progress) -> None:
         """Counts of the running benchmark; a level begins with its warm-up."""
-        before, self._load = self._load, progress
-        if before is None or (before.phase, before.level_no) != (progress.phase, progress.level_no):
+        previous, self._load = self._load, progress
+        if previous is None or (previous.phase, previous.level_no) != (
+            progress.phase,
+            progress.level_no,
+        ):
             self._begin_phase(_PHASE_OF_LOAD[progress.phase])
         self._latest = Report(
             fraction=overall_fraction(

@@ -29,12 +29,12 @@ from services.executor.domain.gang import rank_of
 from services.executor.domain.verdict import (
     AttemptFailed,
     Verdict,
-    failed,
     failure,
+    failure_verdict,
     judge,
     lease_lost,
     on_full_disk,
-    timed_out,
+    timeout_verdict,
 )
 from services.executor.engines.compile_cache import CompileCaches
 from services.executor.gangs.ranks import Ranks
@@ -58,7 +58,7 @@ from shared.disk import reports_no_room, room_at
 from shared.logging import log
 from shared.messaging.bus import Bus
 from shared.paths import make_directory
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 
 PORT_TRIES: Final = 3
 CHECK_SECONDS: Final = 1.0
@@ -132,7 +132,7 @@ class AttemptRun:
 
     @property
     def awaits_start(self) -> bool:
-        """Whether this attempt is a member that waits for `StartRank`, or got it."""
+        """Return whether this attempt is a member that waits for `StartRank`, or got it."""
         return self._is_member and self._rank_state in {RankState.READY, RankState.RUNNING}
 
     @property
@@ -157,7 +157,7 @@ class AttemptRun:
             self._verdict = verdict = self._with_phase(await self._until_verdict(lease))
             await self._tear_down()
         finally:
-            await cancelled(lease, *keeping)
+            await cancel_and_wait(lease, *keeping)
         self.guard.release(self.labels.reservation_id)
         await streamer.finish()
         outcome = await self.journal.transact_when_possible(
@@ -184,16 +184,16 @@ class AttemptRun:
             await asyncio.wait((*tasks, lease, self._stopped), return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._over_at = over_at = time.monotonic()
-            await cancelled(*tasks)
+            await cancel_and_wait(*tasks)
         if self._stopped.done():
             return self._stopped.result()
         if time.monotonic() >= self._keeper.lease.stop_at:
             # Whatever happened to the engine meanwhile followed from the lost lease.
             return self._too_late(lease)
         if not work.cancelled():
-            own = self._judge(work)
-            is_good = own.outcome is AttemptOutcome.SUCCEEDED
-            return own if is_good else await self.ranks.cause(own, over_at)
+            own_verdict = self._judge(work)
+            is_good = own_verdict.outcome is AttemptOutcome.SUCCEEDED
+            return own_verdict if is_good else await self.ranks.cause(own_verdict, over_at)
         if not watching.cancelled():
             error = watching.exception()
             return watching.result() if error is None else self._broken(error)
@@ -227,7 +227,7 @@ class AttemptRun:
             if left_seconds <= 0:
                 if phase_ends_at < ends_at:
                     return phase_timed_out(phase, limits[phase])
-                return timed_out(self.command.timeout_seconds)
+                return timeout_verdict(self.command.timeout_seconds)
             await asyncio.sleep(min(left_seconds, CHECK_SECONDS))
 
     def _judge(self, work: asyncio.Task[BenchmarkResult]) -> Verdict:
@@ -236,17 +236,17 @@ class AttemptRun:
             return judge(work.result())
         if isinstance(error, AttemptFailed):
             room = room_at(self._directory)
-            return failed(on_full_disk(error.failure, str(room)) if room.is_full else error.failure)
+            cause = on_full_disk(error.failure, str(room)) if room.is_full else error.failure
+            return failure_verdict(cause)
         return self._broken(error)
 
     def _broken(self, error: BaseException) -> Verdict:
         if isinstance(error, JournalFull) or reports_no_room(error):
-            return failed(failure(FailureKind.DISK_FULL, str(error)))
+            return failure_verdict(failure(FailureKind.DISK_FULL, str(error)))
         log.error("attempt_broken", attempt_id=str(self.attempt_id), exc_info=error)
-        return failed(failure(FailureKind.INTERNAL, f"internal error: {error!r}"))
+        return failure_verdict(failure(FailureKind.INTERNAL, f"internal error: {error!r}"))
 
     def _with_phase(self, verdict: Verdict) -> Verdict:
-        """Name the phase in which the attempt failed."""
         if verdict.failure is None or verdict.failure.phase is not None:
             return verdict
         return replace(verdict, failure=replace(verdict.failure, phase=self._progress.phase))
@@ -269,7 +269,9 @@ class AttemptRun:
 
     @property
     def _is_member(self) -> bool:
-        """Whether another executor coordinates this rank, whose engine then answers no HTTP."""
+        """Return whether another executor coordinates this rank, whose engine then answers no
+        HTTP.
+        """
         return self.command.gang is not None
 
     async def _serve_rank(self) -> NoReturn:
@@ -336,12 +338,12 @@ class AttemptRun:
             image_known=lambda digest: self._record(store.record_image, digest),
         )
 
-    async def _record(self, record: Callable[[Connection, UUID, T], None], found: T) -> None:
+    async def _record(self, record: Callable[[Connection, UUID, T], None], value: T) -> None:
         try:
-            await self.journal.transact(lambda each: record(each, self.attempt_id, found))
+            await self.journal.transact(lambda db: record(db, self.attempt_id, value))
         except JournalFull as error:
             # The attempt goes on without this fact on record.
-            log.warning("attempt_fact_unrecorded", found=str(found), error=str(error))
+            log.warning("attempt_fact_unrecorded", found=str(value), error=str(error))
 
     async def _measure(self, base_url: str) -> BenchmarkResult:
         engine = self._engine
@@ -367,7 +369,7 @@ class AttemptRun:
         except BenchmarkFailed as error:
             raise AttemptFailed.of(FailureKind.BENCHMARK_FAILED, str(error)) from error
         finally:
-            await cancelled(load, exited, metering)
+            await cancel_and_wait(load, exited, metering)
         await self._progress.finish_load()
         return result
 

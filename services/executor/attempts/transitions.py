@@ -18,7 +18,7 @@ from schemas.executor.attempts import (
     AttemptStarted,
 )
 from schemas.scheduler.reservations import ReleaseReservation
-from services.executor.domain.verdict import Verdict, cancelled
+from services.executor.domain.verdict import Verdict, cancellation_verdict
 from services.executor.engines.engine_table import ENGINES
 from services.executor.journal import outbox_rows, store
 from services.executor.journal.store import AttemptRecord
@@ -42,7 +42,7 @@ class AttemptFields(TypedDict):
 
 def record_start(connection: sqlite3.Connection, attempt_id: UUID, now: datetime) -> None:
     """The lease is confirmed and the engine is about to start."""
-    record = _unfinished(connection, attempt_id)
+    record = _find_unfinished(connection, attempt_id)
     if record is None or record.started_at is not None:
         return
     store.mark_started(connection, attempt_id, now)
@@ -57,7 +57,7 @@ def record_phase(
     connection: sqlite3.Connection, attempt_id: UUID, phase: AttemptPhase, now: datetime
 ) -> None:
     """The attempt enters a phase; nothing if it is there already."""
-    record = _unfinished(connection, attempt_id)
+    record = _find_unfinished(connection, attempt_id)
     if record is None or record.phase is phase:
         return
     store.change_phase(connection, record, phase, now)
@@ -76,16 +76,16 @@ def record_finish(
     Only after the teardown is confirmed. An attempt whose cancellation was accepted is cancelled,
     whatever it reached meanwhile.
     """
-    record = _unfinished(connection, attempt_id)
+    record = _find_unfinished(connection, attempt_id)
     if record is None:
         return None
     if record.cancel_reason is not None:
-        verdict = cancelled(record.cancel_reason)
+        verdict = cancellation_verdict(record.cancel_reason)
     store.mark_finished(connection, attempt_id, verdict.outcome, now, verdict.failure)
     command = record.command
     if command.gang is not None:
         return verdict.outcome
-    outbox_rows.stage_event(connection, _finished_event(connection, record, verdict, now))
+    outbox_rows.stage_event(connection, _make_finished_event(connection, record, verdict, now))
     outbox_rows.stage_release(
         connection,
         ReleaseReservation(
@@ -100,7 +100,7 @@ def record_finish(
     return verdict.outcome
 
 
-def _finished_event(
+def _make_finished_event(
     connection: sqlite3.Connection, record: AttemptRecord, verdict: Verdict, now: datetime
 ) -> AttemptFinished:
     command = record.command
@@ -142,6 +142,6 @@ def _fields(connection: sqlite3.Connection, record: AttemptRecord, now: datetime
     }
 
 
-def _unfinished(connection: sqlite3.Connection, attempt_id: UUID) -> AttemptRecord | None:
+def _find_unfinished(connection: sqlite3.Connection, attempt_id: UUID) -> AttemptRecord | None:
     record = store.attempt(connection, attempt_id)
     return record if record is not None and record.outcome is None else None

@@ -16,7 +16,7 @@ CLUSTER_RUNTIMES: Final = frozenset({Runtime.OME, Runtime.KUBERNETES})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remembered:
+class StartHistory:
     """What the journal knows that bears on one `StartExperiment`.
 
     `device_epochs` are the largest epochs seen on the granted cells of each device;
@@ -36,7 +36,7 @@ def refuse_misdirected(
     command: StartExperiment, node_id: str, runtimes: Collection[Runtime]
 ) -> Refused | None:
     """The refusal of a command that is another node's, or for a runtime that is not here."""
-    refuse = partial(_refused, command)
+    refuse = partial(_refusal, command)
     if command.executor_id != node_id:
         return refuse(
             ErrorCode.BAD_REQUEST,
@@ -47,10 +47,10 @@ def refuse_misdirected(
     if misplaced is not None:
         return misplaced
     if command.engine.runtime not in runtimes:
-        known = " or ".join(repr(runtime.value) for runtime in runtimes)
+        runtime_names = " or ".join(repr(runtime.value) for runtime in runtimes)
         return refuse(
             ErrorCode.UNSUPPORTED,
-            f"expected runtime {known}, got {command.engine.runtime.value!r}",
+            f"expected runtime {runtime_names}, got {command.engine.runtime.value!r}",
             "$.engine.runtime",
         )
     return None
@@ -58,7 +58,7 @@ def refuse_misdirected(
 
 def _refuse_misplaced(command: StartExperiment) -> Refused | None:
     """The refusal of a rank that is not this node's; without devices, any node's will do."""
-    refuse = partial(_refused, command)
+    refuse = partial(_refusal, command)
     nodes = nodes_of(command.devices)
     place = command.gang
     if not is_coordinated_by(command, command.speaker):
@@ -75,8 +75,8 @@ def _refuse_misplaced(command: StartExperiment) -> Refused | None:
                 "$.devices[0].node_id",
             )
         return None
-    wanted = dict(enumerate(nodes)).get(place.rank)
-    if wanted != command.executor_id or place.size != len(nodes):
+    expected_node = dict(enumerate(nodes)).get(place.rank)
+    if expected_node != command.executor_id or place.size != len(nodes):
         return refuse(
             ErrorCode.BAD_REQUEST,
             f"expected the rank of {command.executor_id!r} among {len(nodes)} nodes, got "
@@ -94,7 +94,7 @@ def _refuse_misplaced(command: StartExperiment) -> Refused | None:
 
 def _refuse_elsewhere(command: StartExperiment) -> Refused | None:
     """The refusal of an engine in a cluster without a place there, or of a place without one."""
-    refuse = partial(_refused, command)
+    refuse = partial(_refusal, command)
     runtime, place = command.engine.runtime, command.cluster
     if place is None:
         if runtime not in CLUSTER_RUNTIMES:
@@ -114,25 +114,24 @@ def _refuse_elsewhere(command: StartExperiment) -> Refused | None:
 
 
 def gpus_of(command: StartExperiment) -> int:
-    """How many GPUs were granted."""
-    return command.cluster.gpus if command.cluster is not None else len(command.devices)
+    return command.cluster.total_gpus if command.cluster is not None else len(command.devices)
 
 
-def share_cells(devices: Iterable[DeviceGrant], others: Iterable[DeviceGrant]) -> bool:
-    """Whether two grants have a cell of a device in common."""
+def share_cells(devices: Iterable[DeviceGrant], other_devices: Iterable[DeviceGrant]) -> bool:
+    """Return whether two grants share a cell of a device."""
     return any(
-        mine.first < theirs.end and theirs.first < mine.end
-        for device, other in product(devices, tuple(others))
+        mine.first < other_range.end and other_range.first < mine.end
+        for device, other in product(devices, tuple(other_devices))
         if device.uuid == other.uuid
-        for mine, theirs in product(device.cells, other.cells)
+        for mine, other_range in product(device.cells, other.cells)
     )
 
 
 def refuse_start(
-    command: StartExperiment, remembered: Remembered, *, engine_slots: int
+    command: StartExperiment, remembered: StartHistory, *, engine_slots: int
 ) -> Refused | None:
     """The refusal that the node's memory demands; None lets the attempt start."""
-    refuse = partial(_refused, command)
+    refuse = partial(_refusal, command)
     if remembered.is_fenced:
         return refuse(
             ErrorCode.LEASE_LOST,
@@ -142,11 +141,11 @@ def refuse_start(
         return refuse(ErrorCode.CONFLICT, f"attempt {command.attempt_id} has been cancelled")
     epochs = remembered.device_epochs or {}
     for number, device in enumerate(command.devices):
-        seen = epochs.get(device.uuid, 0)
-        if seen > command.epoch:
+        last_epoch = epochs.get(device.uuid, 0)
+        if last_epoch > command.epoch:
             return refuse(
                 ErrorCode.STALE_EPOCH,
-                f"expected epoch >= {seen} on {device.uuid}, got {command.epoch}",
+                f"expected epoch >= {last_epoch} on {device.uuid}, got {command.epoch}",
                 f"$.devices[{number}]",
             )
     if remembered.attempt_of_reservation is not None:
@@ -171,7 +170,7 @@ def refuse_start(
     return None
 
 
-def _refused(
+def _refusal(
     command: StartExperiment, code: ErrorCode, message: str, path: str | None = None
 ) -> Refused:
     return Refused(code=code, message=message, path=path, command_id=command.command_id)

@@ -7,10 +7,10 @@ from msgspec import Struct
 
 from schemas.executor.attempts import AttemptPhase, FailureKind
 from schemas.task.benchmark import BenchmarkSpec
-from services.executor.domain.verdict import Verdict, failed, failure
+from services.executor.domain.verdict import Verdict, failure, failure_verdict
 from shared.benchmarks.quality.agreement import PROBE_SECONDS
 
-SHORTEST_LEVEL_SECONDS: Final = 60.0  # genai-bench counts whole minutes
+MIN_LEVEL_SECONDS: Final = 60.0  # genai-bench counts whole minutes
 
 
 class PhaseLimits(Struct, frozen=True, kw_only=True):
@@ -23,13 +23,13 @@ class PhaseLimits(Struct, frozen=True, kw_only=True):
 
 
 def phase_limits(limits: PhaseLimits, benchmark: BenchmarkSpec) -> Mapping[AttemptPhase, float]:
-    """What each phase may take, in seconds from its beginning.
+    """Return the limit of each phase in seconds from its beginning.
 
     Warming up and measuring are entered anew with each level; answers are probed before the first.
     A teardown takes as long as it needs: devices are given back when nothing runs on them, not when
     it is late.
     """
-    level = max(benchmark.max_time_per_level_seconds, SHORTEST_LEVEL_SECONDS) + limits.level_slack
+    level = max(benchmark.max_time_per_level_seconds, MIN_LEVEL_SECONDS) + limits.level_slack
     return {
         AttemptPhase.PULLING: limits.pulling,
         AttemptPhase.STARTING: limits.starting,
@@ -52,4 +52,4 @@ def rank_limits(limits: PhaseLimits) -> Mapping[AttemptPhase, float]:
 def phase_timed_out(phase: AttemptPhase, limit_seconds: float) -> Verdict:
     name = phase.value.replace("_", " ")
     message = f"expected {name} to take at most {limit_seconds:g} s"
-    return failed(failure(FailureKind.TIMEOUT, message, phase=phase))
+    return failure_verdict(failure(FailureKind.TIMEOUT, message, phase=phase))

@@ -20,13 +20,13 @@ from schemas.executor.attempts import (
 )
 from schemas.executor.ranks import RankState, RankView, StartRank
 from schemas.gpus.device_grant import DeviceGrant
-from services.executor.domain.verdict import Verdict, cancelled, failure
+from services.executor.domain.verdict import Verdict, cancellation_verdict, failure
 from shared.failures import RULES
 from shared.lease import Lease
 
 POLL_SECONDS: Final = 0.25
 POLLS_PER_SECOND: Final = 400  # of one coordinator, over all of its ranks
-TOGETHER_SECONDS: Final = 0.5
+SIMULTANEOUS_SECONDS: Final = 0.5
 OVER: Final = frozenset({RankState.ENDING, RankState.ENDED})
 
 # Say nothing about the experiment, so it is repeated.
@@ -52,7 +52,9 @@ def nodes_of(devices: Sequence[DeviceGrant]) -> tuple[str, ...]:
 
 
 def is_coordinated(command: StartExperiment) -> bool:
-    """Whether the executor that was sent this has others start the other ranks."""
+    """Return whether the executor that received this command starts the other ranks on other
+    executors.
+    """
     return command.gang is None and len(nodes_of(command.devices)) > 1
 
 
@@ -61,7 +63,7 @@ def rank_of(command: StartExperiment) -> int:
 
 
 def is_coordinated_by(command: StartExperiment, speaker: str) -> bool:
-    """Whether who speaks may start, and cancel, this node's part of the attempt."""
+    """Return whether `speaker` may start and cancel this node's part of the attempt."""
     coordinator = command.gang and node_speaker(command.gang.coordinator_id)
     return speaker in {PLATFORM, coordinator}
 
@@ -132,7 +134,7 @@ class RankStatus(Struct, frozen=True, kw_only=True):
 
 
 def first_failure(ranks: Sequence[RankStatus], now: float, ttl_seconds: float) -> Verdict | None:
-    """Why the attempt cannot go on; None while every rank may.
+    """Return why the attempt cannot go on; None while every rank may.
 
     The engines of the others end soon after the first one, so the earliest failure counts. A rank
     that has not answered for a whole lease has stopped itself by now.
@@ -141,30 +143,35 @@ def first_failure(ranks: Sequence[RankStatus], now: float, ttl_seconds: float) -
 
 
 def cause(
-    own: Verdict, own_seconds: float, ranks: Sequence[RankStatus], now: float, ttl_seconds: float
+    own_verdict: Verdict,
+    own_seconds: float,
+    ranks: Sequence[RankStatus],
+    now: float,
+    ttl_seconds: float,
 ) -> Verdict:
     """The earliest of rank 0's failure, `own_seconds` ago, and those of the other ranks.
 
     Conclusive only once every rank has answered since, or has not for a whole lease: a silent one
-    may be the cause. The order of failures within `TOGETHER_SECONDS` is not known; among those a
-    conclusive one counts before rank 0's engine that just ended.
+    may be the cause. The order of failures within `SIMULTANEOUS_SECONDS` is not known; among those
+    a conclusive one counts before rank 0's engine that just ended.
     """
     failures = _failures(ranks, now, ttl_seconds)
-    first = _first([each for each in failures if each[0] > own_seconds])
-    if first is not None or _is_conclusive(own.failure):
-        return first or own
+    first = _first([failure for failure in failures if failure[0] > own_seconds])
+    if first is not None or is_conclusive(own_verdict.failure):
+        return first or own_verdict
     conclusive = [
-        each for each in ranks if each.view is not None and _is_conclusive(each.view.failure)
+        rank for rank in ranks if rank.view is not None and is_conclusive(rank.view.failure)
     ]
     together = [
-        each
-        for each in _failures(conclusive, now, ttl_seconds)
-        if own_seconds - each[0] <= TOGETHER_SECONDS
+        failure
+        for failure in _failures(conclusive, now, ttl_seconds)
+        if own_seconds - failure[0] <= SIMULTANEOUS_SECONDS
     ]
-    return _first(together) or own
+    return _first(together) or own_verdict
 
 
-def _is_conclusive(failure: Failure | None) -> bool:
+def is_conclusive(failure: Failure | None) -> bool:
+    """Return True for a failure that an engine has by itself, not for want of its peers."""
     if failure is None:
         return False
     by_signal = failure.exit_code is not None and failure.exit_code < 0
@@ -175,32 +182,32 @@ def _failures(
     ranks: Sequence[RankStatus], now: float, ttl_seconds: float
 ) -> list[tuple[float, Verdict]]:
     """The ranks that failed: how long ago, and the verdict."""
-    found = (_failure_of(status, now, ttl_seconds) for status in ranks)
-    return [each for each in found if each is not None]
+    failures = (_failure_of(status, now, ttl_seconds) for status in ranks)
+    return [failure for failure in failures if failure is not None]
 
 
 def _first(failures: Sequence[tuple[float, Verdict]]) -> Verdict | None:
-    return max(failures, key=lambda each: each[0])[1] if failures else None
+    return max(failures, key=lambda failure: failure[0])[1] if failures else None
 
 
 def _failure_of(status: RankStatus, now: float, ttl_seconds: float) -> tuple[float, Verdict] | None:
-    """How long ago it failed, and the verdict."""
+    """Return when the rank failed, in seconds ago, and the verdict; None if it has not."""
     silent_seconds = now - status.answered_at
     view = status.view
     if view is not None and view.state in OVER:
         # One whose executor was restarted since does not know, and counts as the first.
         over_seconds = math.inf if view.over_seconds is None else view.over_seconds
-        return over_seconds + silent_seconds, _ended(status, view)
+        return over_seconds + silent_seconds, _judge_end(status, view)
     if status.refusal is not None:
-        return silent_seconds, _refused(status, status.refusal)
+        return silent_seconds, _judge_refusal(status, status.refusal)
     if silent_seconds >= ttl_seconds:
         return silent_seconds, _silent(status, silent_seconds)
     return None
 
 
-def _ended(status: RankStatus, view: RankView) -> Verdict:
+def _judge_end(status: RankStatus, view: RankView) -> Verdict:
     cause = view.failure or failure(FailureKind.INTERNAL, "it ended and did not say why")
-    return _stopped(
+    return _judge_stop(
         Failure(
             kind=FailureKind.RANK_FAILED,
             message=f"rank {status.rank} on {status.node_id}: {cause.message}",
@@ -212,11 +219,11 @@ def _ended(status: RankStatus, view: RankView) -> Verdict:
     )
 
 
-def _refused(status: RankStatus, refusal: Refused) -> Verdict:
+def _judge_refusal(status: RankStatus, refusal: Refused) -> Verdict:
     is_missing = refusal.code is ErrorCode.UNSUPPORTED
     hint = RULES[FailureKind.ENGINE_MISSING if is_missing else FailureKind.RANK_FAILED].hint
     message = f"rank {status.rank} on {status.node_id} was refused: {refusal.message}"
-    return _stopped(
+    return _judge_stop(
         failure(FailureKind.RANK_FAILED, message, hint=hint), is_cut_off=refusal.code in _STALE
     )
 
@@ -226,10 +233,10 @@ def _silent(status: RankStatus, silent_seconds: float) -> Verdict:
     message = (
         f"rank {status.rank} on {status.node_id}: its executor {how} for {silent_seconds:.1f} s"
     )
-    return _stopped(failure(FailureKind.NODE_LOST, message), is_cut_off=True)
+    return _judge_stop(failure(FailureKind.NODE_LOST, message), is_cut_off=True)
 
 
-def _stopped(why: Failure, *, is_cut_off: bool) -> Verdict:
+def _judge_stop(why: Failure, *, is_cut_off: bool) -> Verdict:
     outcome = AttemptOutcome.INTERRUPTED if is_cut_off else AttemptOutcome.FAILED
     return Verdict(outcome=outcome, failure=why)
 
@@ -237,17 +244,17 @@ def _stopped(why: Failure, *, is_cut_off: bool) -> Verdict:
 def coordinator_lost(
     place: GangPlace, lease: Lease, now: float, answer: RankView | Refused | None
 ) -> Verdict | None:
-    """Why a member has to end without its coordinator; None while it may go on.
+    """Return why a member has to end without its coordinator; None while it may go on.
 
     `lease` counts from when the last answered poll was sent: the coordinator waits as long for the
     end of ranks that it cannot reach. `answer` is the latest, None without one.
     """
     where = f"the coordinator on {place.coordinator_id}"
     if isinstance(answer, RankView) and answer.state in OVER:
-        return cancelled(f"{where} says that the attempt is over")
+        return cancellation_verdict(f"{where} says that the attempt is over")
     if isinstance(answer, Refused) and answer.code is ErrorCode.NOT_FOUND:
-        return cancelled(f"{where} does not know the attempt")
+        return cancellation_verdict(f"{where} does not know the attempt")
     if now < lease.stop_at:
         return None
     message = f"{where} has not answered for {now - lease.confirmed_at:.1f} s"
-    return _stopped(failure(FailureKind.NODE_LOST, message), is_cut_off=True)
+    return _judge_stop(failure(FailureKind.NODE_LOST, message), is_cut_off=True)

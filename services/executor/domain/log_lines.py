@@ -34,24 +34,24 @@ def split_lines(data: bytes, *, is_end: bool) -> Iterator[Line]:
     """
     position = 0
     while position < len(data):
-        found = _BREAK.search(data, position)
-        stop = found.start() if found is not None else len(data)
+        match = _BREAK.search(data, position)
+        stop = match.start() if match is not None else len(data)
         if stop - position > LINE_BYTES:
             stop = end = _character_start(data, position + LINE_BYTES)
-        elif found is None:
+        elif match is None:
             if not is_end:
                 return
             end = stop
         else:
-            end = found.end()
-            if end == len(data) and not found.group().endswith(b"\n") and not is_end:
+            end = match.end()
+            if end == len(data) and not match.group().endswith(b"\n") and not is_end:
                 return  # a newline may follow
         is_bare_return = stop == position and not data.endswith(b"\n", position, end)
-        yield Line(None if is_bare_return else shown(data[position:stop]), position, end)
+        yield Line(None if is_bare_return else make_printable(data[position:stop]), position, end)
         position = end
 
 
-def shown(line: bytes) -> str:
+def make_printable(line: bytes) -> str:
     """A line as text: no control characters but tabs, no colours, invalid UTF-8 marked."""
     text = line.decode("utf-8", errors="replace")
     if text.isprintable():
@@ -61,13 +61,13 @@ def shown(line: bytes) -> str:
 
 def within(lines: Iterator[Line], *, count: int, size_bytes: int) -> Iterator[Line]:
     """The first of `lines`: at least one, and no more than `count` or `size_bytes` of text."""
-    taken = used_bytes = 0
+    line_count = used_bytes = 0
     for line in lines:
         if line.text is not None:
             used_bytes += len(line.text.encode()) + LINE_OVERHEAD_BYTES
-            if taken == count or (taken and used_bytes > size_bytes):
+            if line_count == count or (line_count and used_bytes > size_bytes):
                 return
-            taken += 1
+            line_count += 1
         yield line
 
 

@@ -38,7 +38,7 @@ class CacheVolume(Struct, frozen=True):
 
     @property
     def source(self) -> dict[str, dict[str, str]]:
-        """Of a pod's volume."""
+        """The volume source for a pod."""
         if self.kind == _CLAIM:
             return {_CLAIM: {"claimName": self.name}}
         return {_HOST_PATH: {"path": self.name, "type": "DirectoryOrCreate"}}
@@ -58,10 +58,10 @@ class CacheNode(Struct, frozen=True, kw_only=True):
         its hardware and, without a driver's operator, which labels nodes, its driver stay until
         the next.
         """
-        models, drivers = self._labelled(_MODELS), self._labelled(_DRIVERS)
+        models, drivers = self._labels_with(_MODELS), self._labels_with(_DRIVERS)
         return (*models, *drivers) if models and drivers else (self.name, self.boot_id)
 
-    def _labelled(self, prefixes: tuple[str, ...]) -> tuple[str, ...]:
+    def _labels_with(self, prefixes: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(
             f"{name}={value}"
             for name, value in sorted(self.labels.items())
@@ -107,9 +107,10 @@ class PodCache(Struct, frozen=True, kw_only=True):
     begun_at: float
     image_digest: str = ""
 
-    def left_by(self, image_digest: str) -> "PodCache | None":
-        """What a ready engine of that image leaves for the next one; None where it is of two
-        images, as after a tag has moved, or of none that is known.
+    def keep_for(self, image_digest: str) -> "PodCache | None":
+        """Return the cache that a ready engine of that image leaves to the next one.
+
+        None if it holds files of two images, as after a tag has moved, or if the image is unknown.
         """
         if not image_digest or self.image_digest not in {"", image_digest}:
             return None

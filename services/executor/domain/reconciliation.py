@@ -25,14 +25,14 @@ class KnownReservations(Struct, frozen=True, kw_only=True):
     fenced: Collection[UUID] = frozenset()
 
 
-class Sorted(Struct, frozen=True, kw_only=True):
+class Comparison(Struct, frozen=True, kw_only=True):
     """What has to stop, with the reason, and what only the scheduler knows."""
 
     stop: dict[UUID, str]
     ask: tuple[UUID, ...]
 
 
-def compare(workloads: Iterable[LabelledWorkload], known: KnownReservations) -> Sorted:
+def compare(workloads: Iterable[LabelledWorkload], reservations: KnownReservations) -> Comparison:
     """Sort out what runs.
 
     An attempt's workload without an attempt has no holder of its lease. What is not an
@@ -41,16 +41,18 @@ def compare(workloads: Iterable[LabelledWorkload], known: KnownReservations) -> 
     """
     stop: dict[UUID, str] = {}
     ask: dict[UUID, None] = {}
-    for seen in workloads:
-        reservation_id = seen.reservation_id
-        if reservation_id in known.ending:
+    for workload in workloads:
+        reservation_id = workload.reservation_id
+        if reservation_id in reservations.ending:
             continue
-        if reservation_id in known.fenced:
+        if reservation_id in reservations.fenced:
             stop[reservation_id] = "its reservation has been fenced"
-        elif reservation_id in known.under_way:
+        elif reservation_id in reservations.under_way:
             continue
-        elif seen.experiment_id is not None and seen.is_ours:
+        elif workload.experiment_id is not None and workload.is_ours:
             stop[reservation_id] = "no attempt under way has it"
         else:
             ask[reservation_id] = None
-    return Sorted(stop=stop, ask=tuple(each for each in ask if each not in stop))
+    return Comparison(
+        stop=stop, ask=tuple(reservation_id for reservation_id in ask if reservation_id not in stop)
+    )

@@ -62,15 +62,15 @@ class AttemptFailed(StewardError):
 
     @classmethod
     def of(cls, kind: FailureKind, message: str, *, log_text: str = "") -> "AttemptFailed":
-        """With the kind's hint."""
+        """Build the failure with the hint of its kind."""
         return cls(failure(kind, message, log_text=log_text))
 
 
-def failed(failure: Failure) -> Verdict:
+def failure_verdict(failure: Failure) -> Verdict:
     return Verdict(outcome=AttemptOutcome.FAILED, failure=failure)
 
 
-def cancelled(reason: str) -> Verdict:
+def cancellation_verdict(reason: str) -> Verdict:
     message = f"cancelled: {reason}" if reason else "cancelled"
     return Verdict(
         outcome=AttemptOutcome.CANCELLED, failure=failure(FailureKind.CANCELLED, message)
@@ -93,8 +93,8 @@ def executor_stopped() -> Verdict:
     return replace(executor_restarted("the executor was stopped"), executor_stopped=True)
 
 
-def timed_out(timeout_seconds: float) -> Verdict:
-    return failed(
+def timeout_verdict(timeout_seconds: float) -> Verdict:
+    return failure_verdict(
         failure(FailureKind.TIMEOUT, f"expected the attempt to end within {timeout_seconds:g} s")
     )
 
@@ -121,27 +121,28 @@ def failure(
     )
 
 
-def on_full_disk(found: Failure, room: str) -> Failure:
+def on_full_disk(engine_failure: Failure, room: str) -> Failure:
     """The failure of an attempt whose disk was full in the end: `room` says how full.
 
     Programs that cannot write end as if of themselves, and their logs take no word of why.
     """
-    if found.kind not in {FailureKind.ENGINE_EXITED, FailureKind.BENCHMARK_FAILED}:
-        return found
+    if engine_failure.kind not in {FailureKind.ENGINE_EXITED, FailureKind.BENCHMARK_FAILED}:
+        return engine_failure
     kind = FailureKind.DISK_FULL
-    message = f"{found.message}; its disk is full: {room}"
-    return replace(found, kind=kind, message=message, hint=RULES[kind].hint)
+    message = f"{engine_failure.message}; its disk is full: {room}"
+    return replace(engine_failure, kind=kind, message=message, hint=RULES[kind].hint)
 
 
-def refused_by_engine(text: str, message: str, *, otherwise: FailureKind) -> AttemptFailed:
-    """What a container engine's error `text` means; of the kind `otherwise` if it is unknown.
+def engine_refusal(text: str, message: str, *, otherwise: FailureKind) -> AttemptFailed:
+    """Return the failure that a container engine's error `text` means, `otherwise` if it is
+    unknown.
 
     `message` says what was tried; the error follows it.
     """
-    found = next((each.failure for each in findings(text)), None)
-    kind = found.kind if found is not None else otherwise
+    known_failure = next((finding.failure for finding in findings(text)), None)
+    kind = known_failure.kind if known_failure is not None else otherwise
     reason = f"{message}: {text[:LOG_LINE_CHARACTERS]}"
-    return AttemptFailed(failure(kind, reason, hint=_hint_of(found)))
+    return AttemptFailed(failure(kind, reason, hint=_hint_of(known_failure)))
 
 
 def judge(benchmark: BenchmarkResult) -> Verdict:
@@ -154,7 +155,7 @@ def judge(benchmark: BenchmarkResult) -> Verdict:
         for code, count in level.error_codes_frequency.items():
             codes[code] = codes.get(code, 0) + count
     causes = ", ".join(f"{count} x {code}" for code, count in sorted(codes.items())) or "no request"
-    return failed(
+    return failure_verdict(
         failure(
             FailureKind.BENCHMARK_FAILED,
             f"expected a level with at most {percent_text(metrics.max_error_rate or 0.0)} failed "
@@ -179,11 +180,11 @@ def engine_exit(
     """
     how = f"exit code {exit_code}" if exit_code >= 0 else f"signal {-exit_code}"
     message = f"{engine} ended {when} with {how}"
-    found = None if oom_killed else _cause_in(log_text)
+    known_failure = None if oom_killed else _cause_in(log_text)
     if oom_killed:
         kind, message = FailureKind.OUT_OF_MEMORY, f"{message}: it reached its memory limit"
-    elif found is not None:
-        kind, message = found.kind, f"{message}: {found.title}"
+    elif known_failure is not None:
+        kind, message = known_failure.kind, f"{message}: {known_failure.title}"
     else:
         kind = _EXIT_CODES.get(exit_code, FailureKind.ENGINE_EXITED)
     return failure(
@@ -192,18 +193,18 @@ def engine_exit(
         exit_code=exit_code,
         log_text=log_text,
         phase=phase,
-        hint=_hint_of(found) or ("" if oom_killed else _signal_hint(exit_code)),
-        is_final=found is not None and found.is_final,
+        hint=_hint_of(known_failure) or ("" if oom_killed else _signal_hint(exit_code)),
+        is_final=known_failure is not None and known_failure.is_final,
     )
 
 
 def _cause_in(log_text: str) -> KnownFailure | None:
-    known = (each.failure for each in findings(log_text))
-    return next((each for each in known if each.kind not in _NEVER_AN_ENGINES), None)
+    causes = (finding.failure for finding in findings(log_text))
+    return next((cause for cause in causes if cause.kind not in _NEVER_AN_ENGINES), None)
 
 
-def _hint_of(found: KnownFailure | None) -> str:
-    return found.hint if found is not None else ""
+def _hint_of(known_failure: KnownFailure | None) -> str:
+    return known_failure.hint if known_failure is not None else ""
 
 
 def _signal_hint(exit_code: int) -> str:
@@ -216,5 +217,5 @@ def log_tail(log_text: str) -> tuple[str, ...]:
 
 
 def is_port_taken(log_text: str) -> bool:
-    """Whether an engine ended because another process listens on its port."""
-    return any(each.failure.kind is FailureKind.PORT_TAKEN for each in findings(log_text))
+    """Return whether an engine ended because another process listens on its port."""
+    return any(finding.failure.kind is FailureKind.PORT_TAKEN for finding in findings(log_text))

@@ -1,5 +1,5 @@
-"""Inference engines: the table of their commands, and the two servers that ship with us.
+"""Inference engines: the table of their commands, as processes and in containers.
 
-Both run as processes of their own (`python -m services.executor.engines.servers.<name>`) and are
+Both run as processes of their own (`python -m shared.engines.<name>.server`) and are
 driven over HTTP alone, like any foreign engine.
 """

@@ -17,23 +17,25 @@ from typing import Final
 
 from schemas.executor.attempts import StartExperiment
 from services.executor.settings import ExecutorSettings
+from shared.engines.table import PROFILES
 from shared.logging import log
-from shared.paths import locked_file, make_directory
+from shared.paths import lock_file, make_directory
 
-# docs.vllm.ai "torch.compile integration"; docs.pytorch.org "Compile Time Caching Configuration";
-# docs.sglang.io "Environment Variables" and sglang/srt/environ.py; flashinfer/jit/env.py;
-# DeepGEMM's README; NVIDIA's CUDA programming guide.
+ENGINE_VARIABLES: Final[Mapping[str, str]] = {
+    name: folder for p in PROFILES.values() for name, folder in p.cache_variables.items()
+}
+# docs.pytorch.org "Compile Time Caching Configuration"; flashinfer/jit/env.py; DeepGEMM's README;
+# NVIDIA's CUDA programming guide.
 VARIABLES: Final[Mapping[str, str]] = {
-    "VLLM_CACHE_ROOT": "vllm",
+    **ENGINE_VARIABLES,
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
     "TRITON_CACHE_DIR": "triton",
     "FLASHINFER_WORKSPACE_BASE": "flashinfer",
     "DG_JIT_CACHE_DIR": "deep_gemm",
-    "SGLANG_DG_CACHE_DIR": "deep_gemm",
     "CUDA_CACHE_PATH": "cuda",
 }
 CONTAINER_TARGET: Final = "/var/cache/compiled"
-MOST_SLOTS: Final = 64
+MAX_SLOTS: Final = 64
 _FILES: Final = "files"
 _LOCK: Final = "lock"
 _OPEN: Final = "open"  # from taking it to the release of a good one
@@ -63,12 +65,12 @@ class CacheKey:
 
 
 def cache_variables(directory: str) -> dict[str, str]:
-    """What makes engines keep there what they compile."""
+    """Return the variables that make engines keep in this directory what they compile."""
     return {name: f"{directory}/{folder}" for name, folder in VARIABLES.items()}
 
 
 @dataclass(slots=True)
-class HeldCache:
+class CacheLease:
     """A directory that is one engine's until it is released."""
 
     directory: Path
@@ -107,37 +109,37 @@ class CompileCaches:
             max_age_seconds=settings.compile_cache_days * 86_400,
         )
 
-    def take(self, key: CacheKey) -> HeldCache | None:
+    def take(self, key: CacheKey) -> CacheLease | None:
         """The one for this key that no engine has; None if it cannot be had, which is logged."""
         try:
-            for slot in range(MOST_SLOTS):
+            for slot in range(MAX_SLOTS):
                 directory = self.root / key.path / str(slot)
                 make_directory(directory, 0o700)
-                lock = locked_file(directory / _LOCK)
+                lock = lock_file(directory / _LOCK)
                 if lock is not None:
-                    return _opened(HeldCache(directory, lock))
+                    return _open(CacheLease(directory, lock))
         except OSError as error:
             log.warning("compile_cache_unavailable", path=str(self.root), error=str(error))
         return None
 
     def prune(self) -> None:
-        """Of what no engine has. Never raises."""
+        """Remove the caches that no engine uses. Never raises."""
         try:
             self._prune()
         except OSError as error:
             log.warning("compile_cache_not_pruned", path=str(self.root), error=str(error))
 
     def _prune(self) -> None:
-        found = [
+        caches = [
             (lock.stat().st_mtime, sum(_sizes(lock.parent)), lock)
             for lock in self.root.glob(f"*/*/*/{_LOCK}")
         ]
-        total = sum(size for _, size, _ in found)
+        total = sum(size for _, size, _ in caches)
         oldest = time.time() - self.max_age_seconds
-        for used_at, size, lock in sorted(found, key=lambda each: each[0]):
+        for used_at, size, lock in sorted(caches, key=lambda cache: cache[0]):
             if used_at >= oldest and total <= self.max_bytes:
                 return
-            descriptor = locked_file(lock)
+            descriptor = lock_file(lock)
             if descriptor is not None:
                 # The lock's file stays: another executor of this host may be opening it.
                 shutil.rmtree(lock.parent / _FILES, ignore_errors=True)
@@ -145,21 +147,21 @@ class CompileCaches:
                 total -= size
 
 
-def _opened(held: HeldCache) -> HeldCache:
-    mark = held.directory / _OPEN
+def _open(cache: CacheLease) -> CacheLease:
+    mark = cache.directory / _OPEN
     try:
-        if mark.exists() and held.files.exists():
-            shutil.rmtree(held.files)
+        if mark.exists() and cache.files.exists():
+            shutil.rmtree(cache.files)
         mark.touch(0o600)
-        make_directory(held.files, 0o700)
+        make_directory(cache.files, 0o700)
     except OSError:
-        held.release(is_good=False)
+        cache.release(is_good=False)
         raise
-    return held
+    return cache
 
 
 def _sizes(directory: Path) -> Iterator[int]:
-    """What each file takes of the disk, in bytes."""
+    """Yield the disk space of each file in bytes."""
     for above, _, files in os.walk(directory):
         for name in files:
             with contextlib.suppress(OSError):

@@ -9,11 +9,11 @@ from typing import Any
 
 from schemas.errors import ErrorCode
 from schemas.executor.engine_rules import EngineRules, TaskField
-from services.executor.engines.rank_flags import RankFlags
-from services.executor.engines.servers.flags import Flag, render
-from shared.engine_parameters.arguments import arguments_of
-from shared.engine_parameters.check import checked_value, flag_named
-from shared.engine_parameters.values import bad_parameter
+from shared.engines.arguments import arguments_of
+from shared.engines.check import check_value, flag_named
+from shared.engines.flags import Flag, render
+from shared.engines.ranks import RankFlags
+from shared.engines.values import bad_parameter
 from shared.errors import RefusedError
 
 
@@ -75,7 +75,7 @@ class Engine:
 
     @property
     def rules(self) -> EngineRules:
-        """What a task may give it, as the executor's offer says."""
+        """The rules for parameters of a task, as the executor's offer states them."""
         refused = {"is set by the executor, not by a task": tuple(sorted(self.owned))}
         if self.loads_code - self.allowed:
             reason = f"would make {self.name} load code, {self.code_refusal}"
@@ -89,12 +89,6 @@ class Engine:
             allowed=tuple(sorted(self.allowed)),
         )
 
-    @property
-    def task_flags(self) -> dict[str, str]:
-        """The flags for fields of a task's typed blocks, as older releases read them."""
-        fields = self.task_fields.items()
-        return {name: each.flag for name, each in fields if each.flag is not None}
-
     def model_arguments(self, model: str, name: str) -> list[str]:
         """The model, and the name to serve it under."""
         is_path = model.startswith("/")
@@ -105,7 +99,7 @@ class Engine:
         ]
 
     def address_arguments(self, host: str, port: int) -> list[str]:
-        """Where to listen."""
+        """Return the arguments for host and port of the server."""
         return [
             *([] if self.host_flag is None else [self.host_flag, host]),
             *([] if self.port_flag is None else [self.port_flag, str(port)]),
@@ -154,10 +148,10 @@ def command_of(
     for spelling, value in (rank_parameters or {}).items():
         flag = spelling.replace("_", "-")
         arguments[flag] = [] if value is None else _open_arguments(engine, spelling, value)
-    given = [element for elements in arguments.values() for element in elements]
+    task_arguments = [element for elements in arguments.values() for element in elements]
     # The address comes last: parsers take the last of two, so no parameter can move the server.
     address = engine.address_arguments(host, port)
-    argv = (*engine.program, *engine.model_arguments(model, name), *given, *address)
+    argv = (*engine.program, *engine.model_arguments(model, name), *task_arguments, *address)
     return EngineCommand(
         engine=engine.name,
         argv=argv,
@@ -172,13 +166,15 @@ def command_of(
 def _arguments(
     engine: Engine, rules: EngineRules, spelling: str, flag: str, value: object
 ) -> list[str]:
-    given = checked_value(engine.name, rules, spelling, flag, value)
-    if given is None:
+    checked_value = check_value(engine.name, rules, spelling, flag, value)
+    if checked_value is None:
         return []
-    known = next((each for each in rules.parameters if each.name == flag), None)
-    if known is None:
-        return _open_arguments(engine, spelling, given)
-    return render(known, given)
+    declared_parameter = next(
+        (parameter for parameter in rules.parameters if parameter.name == flag), None
+    )
+    if declared_parameter is None:
+        return _open_arguments(engine, spelling, checked_value)
+    return render(declared_parameter, checked_value)
 
 
 def _open_arguments(engine: Engine, spelling: str, value: object) -> list[str]:

@@ -1,144 +1,85 @@
 """The engine table: what may run as an engine, as a process and in a container.
 
-Nothing else is ever started. To add an engine, add its row to `ENGINES` and, if it has an image,
-to `IMAGES`: executors offer it from then on, and tasks may name it.
+Nothing else is ever started. Its rows are made of the profiles in `shared/engines`.
 """
 
-import importlib.util
 import os
-import shutil
 import sys
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from schemas.errors import ErrorCode
-from schemas.executor.engine_rules import TaskField
 from services.executor.engines.engine import Engine, EngineCommand, command_of
 from services.executor.engines.image import EngineImage, in_container
-from services.executor.engines.rank_flags import RankFlags, meeting_ranks, vllm_ranks
-from services.executor.engines.servers import llamacpp, simulated
-from services.executor.engines.task_fields import SGLANG_FIELDS, VLLM_FIELDS
-from shared.engine_parameters.launch import LAUNCHES, EngineLaunch
-from shared.engine_parameters.llamacpp import LLAMACPP
-from shared.engine_parameters.sglang import SGLANG
-from shared.engine_parameters.vllm import VLLM
+from shared.engines.profile import EngineProfile
+from shared.engines.ranks import RankFlags
+from shared.engines.requirements import find_missing
+from shared.engines.table import PROFILES
 from shared.errors import RefusedError
+from shared.paths import SOURCE_ROOT, TOOLS_VARIABLE, tools_directory
 
 SWITCHED_OFF: Final = "simulated engines are switched off on this node"
-SOURCE_ROOT: Final = Path(__file__).resolve().parents[3]
 
 
-def _vllm_missing() -> str | None:
-    if shutil.which("vllm") is None:
-        return "vLLM is not installed: no `vllm` on PATH; run: pip install vllm"
-    return None
-
-
-def _sglang_missing() -> str | None:
-    if importlib.util.find_spec("sglang") is None:
-        return f"SGLang is not installed for {sys.executable}; run: pip install 'sglang[all]'"
-    return None
-
-
-_OURS: Final = (sys.executable, "-m")
-_OUR_ENV: Final = (("PYTHONPATH", str(SOURCE_ROOT)),)
-# It asks no server: aiohttp would read the host's certificates, a quarter of its start.
-_NO_CERTIFICATES: Final = (("SSL_CERT_FILE", os.devnull),)
-_ADDRESS: Final = frozenset({"host", "port", "model", "alias"})
-_QUIET: Final = (("DO_NOT_TRACK", "1"),)
-
-ENGINES: Final[Mapping[str, Engine]] = {
-    engine.name: engine
-    for engine in (
-        Engine(
-            name="llamacpp",
-            program=(*_OURS, llamacpp.__name__),
-            name_flag="--alias",
-            missing=llamacpp.missing,
-            flags=llamacpp.FLAGS,
-            owned=_ADDRESS,
-            env=_OUR_ENV,
-            announces_address=True,
-        ),
-        Engine(
-            name="simulated",
-            task_fields={"tp": TaskField(flag="tp-size")},
-            program=(*_OURS, simulated.__name__),
-            name_flag="--alias",
-            missing=lambda: None,
-            flags=simulated.FLAGS,
-            owned=_ADDRESS,
-            env=(*_OUR_ENV, *_NO_CERTIFICATES),
-            announces_address=True,
-            simulated=True,
-            rank_flags=meeting_ranks,
-        ),
-        Engine(
-            name="vllm",
-            allow_list=VLLM.name,
-            program=LAUNCHES["vllm"].program,
-            task_fields=VLLM_FIELDS,
-            plain_switches=LAUNCHES["vllm"].plain_switches,
-            model_flag=LAUNCHES["vllm"].model_flag,
-            missing=_vllm_missing,
-            owned=frozenset(
-                {
-                    *{"host", "port", "model", "served-model-name", "uds", "config", "api-key"},
-                    *{"nnodes", "node-rank", "master-addr", "master-port", "headless"},
-                }
-            ),
-            loads_code=frozenset(
-                {
-                    "middleware",
-                    "tool-parser-plugin",
-                    "reasoning-parser-plugin",
-                    "worker-cls",
-                    "worker-extension-cls",
-                    "logits-processors",
-                    "trust-remote-code",
-                }
-            ),
-            env=(*_QUIET, ("VLLM_NO_USAGE_STATS", "1")),
-            rank_flags=vllm_ranks,
-        ),
-        Engine(
-            name="sglang",
-            allow_list=SGLANG.name,
-            program=(sys.executable, *LAUNCHES["sglang"].program[1:]),
-            task_fields=SGLANG_FIELDS,
-            model_flag=LAUNCHES["sglang"].model_flag,
-            missing=_sglang_missing,
-            owned=frozenset(
-                {
-                    *{"host", "port", "model", "model-path", "served-model-name", "config"},
-                    *{"api-key", "nnodes", "node-rank", "dist-init-addr", "nccl-init-addr"},
-                }
-            ),
-            has_negative_switches=LAUNCHES["sglang"].has_negative_switches,
-            loads_code=frozenset({"trust-remote-code", "custom-weight-loader"}),
-            env=_QUIET,
-            rank_flags=meeting_ranks,
-        ),
+def _engine(profile: EngineProfile) -> Engine:
+    """Build the engine as a process of this host."""
+    launch, server = profile.launch, profile.server
+    engine = Engine(
+        name=profile.name,
+        program=launch.program,
+        missing=partial(find_missing, profile),
+        owned=profile.owned,
+        task_fields=profile.task_fields,
+        loads_code=profile.loads_code,
+        env=tuple(profile.env.items()),
+        simulated=profile.simulated,
+        rank_flags=profile.rank_flags,
     )
-}
+    if server is None:
+        program = launch.program
+        python = (sys.executable,) if program[0] == "python3" else program[:1]
+        return replace(
+            engine,
+            program=(*python, *program[1:]),
+            model_flag=launch.model_flag,
+            name_flag=launch.name_flag,
+            host_flag=launch.host_flag,
+            port_flag=launch.port_flag,
+            allow_list=profile.allow_list_name,
+            has_negative_switches=launch.has_negative_switches,
+            plain_switches=launch.plain_switches,
+        )
+    certificates = () if server.needs_certificates else (("SSL_CERT_FILE", os.devnull),)
+    return replace(
+        engine,
+        program=(sys.executable, "-m", server.module),
+        name_flag="--alias",
+        flags=server.flags,
+        env=(
+            *engine.env,
+            ("PYTHONPATH", str(SOURCE_ROOT)),
+            (TOOLS_VARIABLE, str(tools_directory())),
+            *certificates,
+        ),
+        announces_address=True,
+    )
 
-_LLAMA_OWNED: Final = ENGINES["llamacpp"].owned | {
-    "api-key",
-    "api-key-file",
-    "hf-file",
-    "hf-repo",
-    "model-url",
-    "path",
-    "slot-save-path",
-    "ssl-cert-file",
-    "ssl-key-file",
-}
 
-
-def _image(engine: Engine, launch: EngineLaunch, **changes: Any) -> EngineImage:
+def _image(profile: EngineProfile) -> EngineImage:
+    """Build the engine in a container."""
+    launch = profile.launch
     return EngineImage(
-        engine=in_container(engine, program=launch.image_program, **changes),
+        engine=in_container(
+            ENGINES[profile.name],
+            program=launch.image_program,
+            hub_flag=launch.hub_flag,
+            plain_switches=launch.plain_switches,
+            allow_list=profile.allow_list_name,
+            owned=profile.image_owned or profile.owned,
+            env=tuple(profile.env.items()),
+        ),
         entrypoint=launch.entrypoint,
         repository=launch.repository,
         tag=launch.tag,
@@ -146,50 +87,25 @@ def _image(engine: Engine, launch: EngineLaunch, **changes: Any) -> EngineImage:
     )
 
 
-IMAGES: Final[Mapping[str, EngineImage]] = {
-    image.engine.name: image
-    for image in (
-        _image(ENGINES["vllm"], LAUNCHES["vllm"]),
-        _image(ENGINES["sglang"], LAUNCHES["sglang"]),
-        # llama-server itself, which knows more flags than the process of ours.
-        _image(
-            ENGINES["llamacpp"],
-            LAUNCHES["llamacpp"],
-            hub_flag=LAUNCHES["llamacpp"].hub_flag,
-            plain_switches=LAUNCHES["llamacpp"].plain_switches,
-            allow_list=LLAMACPP.name,
-            owned=_LLAMA_OWNED,
-            env=(),
-        ),
-        EngineImage(
-            engine=in_container(
-                ENGINES["simulated"],
-                program=("python3", "-m", simulated.__name__),
-                env=(),
-            ),
-            repository=None,
-            tag="latest",
-            port=8000,
-        ),
-    )
-}
+ENGINES: Final[Mapping[str, Engine]] = {name: _engine(p) for name, p in PROFILES.items()}
+IMAGES: Final[Mapping[str, EngineImage]] = {name: _image(p) for name, p in PROFILES.items()}
 
 
 def engine_named(name: str, engines: Mapping[str, Engine] = ENGINES) -> Engine:
     """The engine of that name, case ignored. Raises RefusedError naming the known ones."""
     engine = engines.get(name.lower())
     if engine is None:
-        known = ", ".join(engines)
+        engine_names = ", ".join(engines)
         raise RefusedError(
             ErrorCode.UNSUPPORTED,
-            f"expected an engine of {known}, got {name!r}",
+            f"expected an engine of {engine_names}, got {name!r}",
             path="$.base_runtime",
         )
     return engine
 
 
 def missing(name: str) -> str | None:
-    """What to install before this host can run the engine, or None. Raises RefusedError."""
+    """Return what to install before this host can run the engine, or None. Raises RefusedError."""
     return engine_named(name).missing()
 
 
@@ -216,7 +132,7 @@ def build_command(
     rank_parameters: Mapping[str, Any] | None = None,
     engines: Mapping[str, Engine] = ENGINES,
 ) -> EngineCommand:
-    """As `command_of`, for an engine of the table as a process of this host."""
+    """Build the command of an engine of the table as a process of this host; see `command_of`."""
     return command_of(
         engine_named(engine_name, engines),
         model,

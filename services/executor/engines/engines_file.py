@@ -78,7 +78,8 @@ class EnginesFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 def load_images(path: str) -> Mapping[str, EngineImage]:
-    """Every engine in a container, by name: the known ones, changed and added to by the file.
+    """Return every engine in a container by name: the built-in ones, changed and extended by the
+    file.
 
     An empty path changes nothing. Raises EnginesFileError.
     """
@@ -115,8 +116,8 @@ def _read(path: str) -> EnginesFile:
 
 
 def _image(name: str, entry: EngineEntry) -> EngineImage:
-    known = IMAGES.get(name)
-    row = known if known is not None else _new_row(name, entry)
+    base_image = IMAGES.get(name)
+    row = base_image if base_image is not None else _new_row(name, entry)
     changes: dict[str, Any] = {
         "repository": entry.image,
         "tag": entry.tag,
@@ -125,9 +126,9 @@ def _image(name: str, entry: EngineEntry) -> EngineImage:
         "shm_mb": entry.shm_mb,
         "mounts": entry.mounts
         if entry.mounts is UNSET
-        else tuple(_mount(each) for each in entry.mounts),
+        else tuple(_mount(mount) for mount in entry.mounts),
     }
-    image = replace(row, engine=_engine(row.engine, entry), **_given(changes))
+    image = replace(row, engine=_engine(row.engine, entry), **_drop_unset(changes))
     if not is_tag(image.tag):
         raise ValueError(f"expected an image's tag, got {image.tag!r}")
     return image
@@ -151,7 +152,7 @@ def _new_row(name: str, entry: EngineEntry) -> EngineImage:
 def _engine(engine: Engine, entry: EngineEntry) -> Engine:
     changed = replace(
         engine,
-        **_given(
+        **_drop_unset(
             {
                 "program": entry.arguments,
                 "model_flag": _flag(entry.model_flag),
@@ -175,7 +176,7 @@ def _engine(engine: Engine, entry: EngineEntry) -> Engine:
     )
 
 
-def _given(changes: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_unset(changes: Mapping[str, Any]) -> dict[str, Any]:
     return {field: value for field, value in changes.items() if value is not UNSET}
 
 
@@ -211,9 +212,9 @@ def _mount(entry: MountEntry) -> HostMount:
     source, target = Path(entry.source), Path(entry.target)
     if not source.is_absolute() or not target.is_absolute() or ".." in target.parts:
         raise ValueError(f"expected absolute paths in mounts, got {entry.source!r}")
-    found = source.resolve()
+    real_path = source.resolve()
     for socket in _ENGINE_SOCKETS:
         # With the socket of the container engine a container is root on the host.
-        if Path(socket).is_relative_to(found) or found.is_relative_to(socket):
+        if Path(socket).is_relative_to(real_path) or real_path.is_relative_to(socket):
             raise ValueError(f"expected a mount without {socket}, got {entry.source!r}")
-    return HostMount(source=found, target=str(target))
+    return HostMount(source=real_path, target=str(target))

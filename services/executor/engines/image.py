@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from schemas.errors import ErrorCode
 from services.executor.engines.engine import Engine, EngineCommand, command_of
+from shared.engines.launch import ANY_ADDRESS
 from shared.errors import RefusedError
 
-ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  # of the container alone; what is published is loopback
 CODE_REFUSAL: Final = "which the operator of this node has not allowed for it"
 # As the container engine itself has it: nothing here can lead to another repository or a digest.
 _TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
@@ -43,7 +43,7 @@ class EngineImage:
     shm_mb: int | None = None
 
     def missing(self) -> str | None:
-        """What the operator has to do first; None if nothing."""
+        """Return what the operator has to do first; None if nothing."""
         if self.repository is not None:
             return None
         name = self.engine.name
@@ -66,7 +66,7 @@ class EngineImage:
 
 
 def is_tag(text: str) -> bool:
-    """Whether an image can be tagged so."""
+    """Return whether the text is a valid tag of an image."""
     return _TAG.fullmatch(text) is not None
 
 

@@ -20,26 +20,28 @@ from shared.waiting import within
 
 HUB_CACHES: Final = ("HF_HOME", "HF_HUB_CACHE")
 CONFIG: Final = "config.json"
-MOST_MODELS: Final = 300
-MOST_ENTRIES: Final = 5_000
-LARGEST_CONFIG_BYTES: Final = 1 << 20
+MAX_MODELS: Final = 300
+MAX_ENTRIES: Final = 5_000
+MAX_CONFIG_BYTES: Final = 1 << 20
 SCAN_SECONDS: Final = 2.0
 _CACHED: Final = "models--"  # as caches of a hub name the directory of ORGANIZATION/NAME
 
 
 def model_directories(settings: ExecutorSettings, variables: Mapping[str, str]) -> tuple[Path, ...]:
-    """Where models of this host lie: below the roots, and in the caches of a hub."""
+    """Return the directories of this host that may hold models: the roots and the caches of
+    hubs.
+    """
     return (*settings.model_root_paths, *hub_caches(settings, variables))
 
 
 def hub_caches(settings: ExecutorSettings, variables: Mapping[str, str]) -> tuple[Path, ...]:
-    """Where engines keep what they download of models."""
+    """Return the directories in which engines keep the models they download."""
     homes = (settings.model_cache_dir, variables.get("HF_HOME"))
     caches = (variables.get("HF_HUB_CACHE"), *(f"{home}/hub" for home in homes if home))
     return tuple(Path(cache) for cache in caches if cache)
 
 
-class FoundModel(Struct, frozen=True, kw_only=True):
+class ModelFacts(Struct, frozen=True, kw_only=True):
     precisions: tuple[str, ...] = ()
     shape: ModelShape | None = None
 
@@ -53,11 +55,11 @@ class ModelConfigs:
 
     def __init__(self, roots: tuple[Path, ...]) -> None:
         self._roots = roots
-        self._known: dict[str, FoundModel] = {}
-        self._scan: asyncio.Task[dict[str, FoundModel]] | None = None
+        self._known: dict[str, ModelFacts] = {}
+        self._scan: asyncio.Task[dict[str, ModelFacts]] | None = None
 
-    async def known(self) -> dict[str, FoundModel]:
-        """By the name that a task gives the model."""
+    async def read_models(self) -> dict[str, ModelFacts]:
+        """Return the models by the name that a task gives them."""
         if self._scan is None:
             self._scan = asyncio.create_task(asyncio.to_thread(scan, self._roots))
         try:
@@ -70,44 +72,46 @@ class ModelConfigs:
         return self._known
 
 
-def scan(roots: tuple[Path, ...]) -> dict[str, FoundModel]:
+def scan(roots: tuple[Path, ...]) -> dict[str, ModelFacts]:
     """Models whose config.json is understood: at most 300, one or two levels below a root."""
-    found: dict[str, FoundModel] = {}
+    models: dict[str, ModelFacts] = {}
     for root in roots:
-        for name, directory in islice(_models(root), MOST_ENTRIES):
-            if len(found) == MOST_MODELS:
-                return found
-            if name.isprintable() and name not in found and (model := _read(directory)):
-                found[name] = model
-    return found
+        for name, directory in islice(_models(root), MAX_ENTRIES):
+            if len(models) == MAX_MODELS:
+                return models
+            if name.isprintable() and name not in models and (model := _read(directory)):
+                models[name] = model
+    return models
 
 
 def _models(root: Path) -> Iterator[tuple[str, Path]]:
     for above in _directories(root):
         if above.name.startswith(_CACHED):
             name = above.name.removeprefix(_CACHED).replace("--", "/", 1)
-            yield from ((name, each) for each in _directories(above / "snapshots"))
+            yield from ((name, snapshot) for snapshot in _directories(above / "snapshots"))
         else:
             yield above.name, above
-            yield from ((f"{above.name}/{each.name}", each) for each in _directories(above))
+            yield from (
+                (f"{above.name}/{directory.name}", directory) for directory in _directories(above)
+            )
 
 
 def _directories(above: Path) -> list[Path]:
     with suppress(OSError), os.scandir(above) as entries:
-        some = islice(entries, MOST_ENTRIES)
-        return sorted(Path(each.path) for each in some if each.is_dir())
+        first_entries = islice(entries, MAX_ENTRIES)
+        return sorted(Path(entry.path) for entry in first_entries if entry.is_dir())
     return []
 
 
-def _read(directory: Path) -> FoundModel | None:
-    """None: nothing that is known."""
+def _read(directory: Path) -> ModelFacts | None:
+    """Return what is known of the model in this directory; None if nothing is."""
     try:
         with (directory / CONFIG).open("rb") as file:
-            config = file.read(LARGEST_CONFIG_BYTES)
+            config = file.read(MAX_CONFIG_BYTES)
     except OSError:
         return None
     precisions: tuple[str, ...] = ()
     with suppress(RefusedError, RecursionError):
-        precisions = tuple(each.name for each in precisions_of_model(config))
-    found = FoundModel(precisions=precisions, shape=shape_of_model(config))
-    return found if found != FoundModel() else None
+        precisions = tuple(precision.name for precision in precisions_of_model(config))
+    model = ModelFacts(precisions=precisions, shape=shape_of_model(config))
+    return model if model != ModelFacts() else None

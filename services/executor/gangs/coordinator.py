@@ -29,10 +29,10 @@ from services.executor.settings import ExecutorSettings
 from shared.errors import RefusedError, UnavailableError
 from shared.logging import log
 from shared.messaging.bus import Bus
-from shared.waiting import cancelled, heed_cancellation, wait_for, within
+from shared.waiting import cancel_and_wait, heed_cancellation, wait_for, within
 
 RETRY_SECONDS: Final = 0.2
-LONGEST_REQUEST_SECONDS: Final = 5.0
+MAX_REQUEST_SECONDS: Final = 5.0
 COMPARE_SECONDS: Final = 1.0
 CHANGE_SECONDS: Final = 0.25
 
@@ -71,7 +71,7 @@ class Coordinator:
                     return verdict
                 await self._wait_for_change()
         finally:
-            await cancelled(*polling)
+            await cancel_and_wait(*polling)
 
     async def rendezvous(self, on_progress: Callable[[float, str], None]) -> Mapping[str, Any]:
         """Wait until all are ready, then start them. `watch` ends the wait if one fails."""
@@ -116,8 +116,14 @@ class Coordinator:
             async with within(self._ttl):
                 await asyncio.gather(*(self._end(start) for start in self._starts))
         except TimeoutError:
-            left = [status.node_id for status in self._statuses.values() if not _is_gone(status)]
-            log.warning("ranks_unconfirmed", attempt_id=str(self.command.attempt_id), node_ids=left)
+            remaining_nodes = [
+                status.node_id for status in self._statuses.values() if not _is_gone(status)
+            ]
+            log.warning(
+                "ranks_unconfirmed",
+                attempt_id=str(self.command.attempt_id),
+                node_ids=remaining_nodes,
+            )
 
     def start(self, _: StartRank) -> None:
         """Rank 0 needs no start."""
@@ -128,7 +134,7 @@ class Coordinator:
 
     @property
     def _request_seconds(self) -> float:
-        return min(LONGEST_REQUEST_SECONDS, self._ttl / 3)
+        return min(MAX_REQUEST_SECONDS, self._ttl / 3)
 
     def _initial_statuses(self) -> dict[int, RankStatus]:
         now = time.monotonic()
@@ -140,7 +146,7 @@ class Coordinator:
         }
 
     async def _rendezvous_address(self) -> tuple[str, int]:
-        """Where the other engines reach rank 0's. Raises AttemptFailed."""
+        """Return where the other engines reach that of rank 0. Raises AttemptFailed."""
         address = await engine_address(self.settings)
         if address is None:
             raise AttemptFailed.of(
@@ -183,7 +189,7 @@ class Coordinator:
             heed_cancellation()
             return
         except RefusedError as error:
-            if not (refusal := error.refused()).retryable:
+            if not (refusal := error.as_refused()).retryable:
                 self._record(start, view=None, refusal=refusal)
             return
         self._record(start, view=view)
@@ -210,7 +216,7 @@ class Coordinator:
 
 
 def _is_gone(status: RankStatus) -> bool:
-    """Whether nothing of the rank runs: it reports that, or it never knew of the attempt."""
+    """Return whether nothing of the rank runs: it reports so, or it never knew of the attempt."""
     if status.view is not None:
         return status.view.state is RankState.ENDED
     return status.refusal is not None

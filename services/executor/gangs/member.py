@@ -68,11 +68,11 @@ class Member:
         return Lease(ttl_seconds=self.command.lease_ttl_seconds, confirmed_at=confirmed_at)
 
     async def _poll(self, timeout_seconds: float) -> RankView | Refused | None:
-        """None without an answer."""
+        """Poll the coordinator once; return None if no answer came in time."""
         query = GetRank(executor_id=self.place.coordinator_id, attempt_id=self.command.attempt_id)
         try:
             return await self.bus.query(query, RankView, timeout_seconds=timeout_seconds)
         except RefusedError as error:
-            return error.refused()
+            return error.as_refused()
         except UnavailableError:
             return None

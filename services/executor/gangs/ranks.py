@@ -20,7 +20,7 @@ class Ranks(Protocol):
 
     @property
     def is_ready(self) -> bool:
-        """Whether this rank waits for the others, or no longer has to."""
+        """Return whether this rank waits for the others, or no longer has to."""
 
     async def watch(self) -> Verdict:
         """Wait until another rank ends the attempt; the verdict."""
@@ -29,7 +29,9 @@ class Ranks(Protocol):
         """Wait until all ranks are ready and may start; this engine's rank parameters."""
 
     async def cause(self, verdict: Verdict, over_at: float) -> Verdict:
-        """Why the attempt failed: `verdict`, of this rank at `over_at`, or an earlier failure."""
+        """Return why the attempt failed: `verdict` of this rank at `over_at`, or an earlier
+        failure.
+        """
 
     async def end_others(self) -> None:
         """End the other ranks; return once they have ended or stopped themselves."""
@@ -39,7 +41,7 @@ class Ranks(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class SingleNode:
     """An attempt on one node."""
 
     is_ready = True
@@ -67,4 +69,4 @@ def ranks_of(command: StartExperiment, bus: Bus, settings: ExecutorSettings) -> 
         return Member(command=command, place=command.gang, bus=bus)
     if is_coordinated(command):
         return Coordinator(command=command, bus=bus, settings=settings)
-    return Alone()
+    return SingleNode()

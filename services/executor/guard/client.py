@@ -32,18 +32,18 @@ class LeaseGuard:
         """Have the workload killed at that moment of the monotonic clock, unless this is repeated
         or released before.
         """
-        known = self._holds.get(label.reservation_id)
-        marks = known.marks if known is not None else ()
+        known_hold = self._holds.get(label.reservation_id)
+        marks = known_hold.marks if known_hold is not None else ()
         self._hold(Hold(label=label, kill_at=kill_at, marks=marks))
 
     def add_mark(self, reservation_id: UUID, mark: ProcessMark) -> None:
         """A process of the workload, also if it sheds its label."""
-        known = self._holds.get(reservation_id)
-        if known is not None:
-            self._hold(replace(known, marks=(*known.marks, mark)))
+        hold = self._holds.get(reservation_id)
+        if hold is not None:
+            self._hold(replace(hold, marks=(*hold.marks, mark)))
 
     def release(self, reservation_id: UUID) -> None:
-        """Nothing of it runs any more."""
+        """Stop guarding a reservation of which nothing runs any more."""
         if self._holds.pop(reservation_id, None) is not None:
             self._write(Release(reservation_id=reservation_id))
 
@@ -68,7 +68,9 @@ class LeaseGuard:
             self._write(hold)
 
     def _write(self, message: Hold | Release) -> bool:
-        """Whether it took all of it at once; one that reads nothing any more is of no use."""
+        """Return whether the pipe took the whole message; a process that has stopped reading is of
+        no use.
+        """
         pipe = self._process.stdin if self._process is not None else None
         if pipe is None:
             return False
@@ -98,7 +100,7 @@ class LeaseGuard:
                 start_new_session=True,
             )
         except OSError as error:
-            log.error("no_lease_guard", error=str(error))
+            log.error("lease_guard_unavailable", error=str(error))
             return
         if self._process.stdin is not None:
             os.set_blocking(self._process.stdin.fileno(), False)

@@ -19,7 +19,7 @@ from msgspec import Struct
 from services.executor.host.processes import ProcessMark, WorkloadLabel, kill_workload
 
 READ_BYTES: Final = 1 << 16
-AGAIN_SECONDS: Final = 0.05
+RETRY_SECONDS: Final = 0.05
 # What was being started in the moment of the kill may come a little later.
 QUIET_SECONDS: Final = 10.0
 QUIET_POLL_SECONDS: Final = 0.5
@@ -55,7 +55,7 @@ class Overdue:
 class HeldWorkloads:
     """What is held and what is overdue; the caller passes the time in."""
 
-    held: dict[UUID, Hold] = field(default_factory=dict)
+    holds: dict[UUID, Hold] = field(default_factory=dict)
     overdue: dict[UUID, Overdue] = field(default_factory=dict)
 
     def apply(self, line: bytes) -> None:
@@ -65,24 +65,24 @@ class HeldWorkloads:
         except msgspec.DecodeError:
             return
         if isinstance(message, Release):
-            self.held.pop(message.reservation_id, None)
+            self.holds.pop(message.reservation_id, None)
             self.overdue.pop(message.reservation_id, None)
             return
         reservation_id = message.label.reservation_id
         if reservation_id not in self.overdue:
-            self.held[reservation_id] = message
+            self.holds[reservation_id] = message
 
     def kill(self, now: float) -> None:
         """Kill what is overdue at this moment."""
-        for reservation_id, hold in tuple(self.held.items()):
+        for reservation_id, hold in tuple(self.holds.items()):
             if hold.kill_at <= now:
-                del self.held[reservation_id]
+                del self.holds[reservation_id]
                 self.overdue[reservation_id] = Overdue(hold, now, now + QUIET_SECONDS)
         for reservation_id, overdue in tuple(self.overdue.items()):
             if overdue.check_at > now:
                 continue
             if kill_workload(overdue.hold.label, overdue.hold.marks):
-                overdue.check_at = now + AGAIN_SECONDS
+                overdue.check_at = now + RETRY_SECONDS
                 overdue.quiet_at = now + QUIET_SECONDS
             elif now >= overdue.quiet_at:
                 del self.overdue[reservation_id]
@@ -90,8 +90,8 @@ class HeldWorkloads:
                 overdue.check_at = now + QUIET_POLL_SECONDS
 
     def next_at(self) -> float | None:
-        """When there is something to do; None if nothing is held."""
-        moments = [hold.kill_at for hold in self.held.values()]
+        """Return when the next action is due; None if nothing is held."""
+        moments = [hold.kill_at for hold in self.holds.values()]
         moments += [overdue.check_at for overdue in self.overdue.values()]
         return min(moments, default=None)
 
@@ -100,21 +100,21 @@ def main() -> None:
     """Run until the input has ended and nothing is held."""
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
-    held, rest, is_open = HeldWorkloads(), b"", True
+    workloads, buffer, is_open = HeldWorkloads(), b"", True
     source = sys.stdin.fileno()
-    while is_open or held.next_at() is not None:
-        at = held.next_at()
+    while is_open or workloads.next_at() is not None:
+        at = workloads.next_at()
         wait_seconds = None if at is None else max(0.0, at - time.monotonic())
         if select.select([source] if is_open else [], [], [], wait_seconds)[0]:
             data = os.read(source, READ_BYTES)
             is_open = bool(data)
-            *lines, rest = (rest + data).split(b"\n")
+            *lines, buffer = (buffer + data).split(b"\n")
             for line in lines:
-                held.apply(line)
+                workloads.apply(line)
             # A renewal may be waiting behind what was read: nothing is killed before all is.
             if is_open and select.select([source], [], [], 0)[0]:
                 continue
-        held.kill(time.monotonic())
+        workloads.kill(time.monotonic())
 
 
 if __name__ == "__main__":

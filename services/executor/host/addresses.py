@@ -4,14 +4,12 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterable
-from typing import Final
-from urllib.parse import urlsplit
 
 import psutil
 
 from services.executor.settings import ExecutorSettings
-
-NATS_PORT: Final = 4222
+from shared.host_header import is_loopback
+from shared.nats_addresses import NatsAddress, read_nats_addresses
 
 
 async def engine_address(settings: ExecutorSettings) -> str | None:
@@ -24,12 +22,22 @@ async def engine_address(settings: ExecutorSettings) -> str | None:
 def own_address(nats_url: str) -> str | None:
     """The local address that packets to the bus come from; None if there is no way to it.
 
-    Nothing is sent, but a name is resolved, which may take seconds. On loopback, where the bus is.
+    Nothing is sent, but names are resolved, which may take seconds. On loopback only where all
+    servers of the bus are, because other nodes do not reach that.
     """
-    parts = urlsplit(nats_url.split(",")[0])
+    on_loopback = None
+    for server in read_nats_addresses(nats_url):
+        address = _address_towards(server)
+        if address is not None and not is_loopback(address):
+            return address
+        on_loopback = on_loopback or address
+    return on_loopback
+
+
+def _address_towards(server: NatsAddress) -> str | None:
     with contextlib.suppress(OSError):
         for family, kind, _, _, address in socket.getaddrinfo(
-            parts.hostname, parts.port or NATS_PORT, type=socket.SOCK_DGRAM
+            server.host, server.port, type=socket.SOCK_DGRAM
         ):
             with contextlib.suppress(OSError), socket.socket(family, kind) as probe:
                 probe.connect(address)
@@ -54,7 +62,7 @@ def free_port(address: str = "127.0.0.1") -> int:
 
 
 def listens_on(port: int, pids: Iterable[int]) -> bool:
-    """Whether one of these processes has the listening TCP socket of `port` on this host."""
+    """Return whether one of these processes has the listening TCP socket of `port` on this host."""
     for pid in pids:
         with contextlib.suppress(psutil.Error):
             sockets = psutil.Process(pid).net_connections("tcp")

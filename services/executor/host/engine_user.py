@@ -21,7 +21,7 @@ from shared.paths import SOURCE_ROOT, make_directory
 from shared.processes.users import (
     Identity,
     NoSystemUser,
-    closed_ancestor,
+    find_closed_ancestor,
     identity_of,
     may_read,
     system_user,
@@ -50,14 +50,21 @@ class EngineUser:
     home: Path
 
     def entering(self, needed: Iterable[Path]) -> Callable[[], None]:
-        """What a child of root calls before it executes a program that reads the `needed` paths.
+        """Return a function that a child of root calls before it executes a program.
 
-        Raises OSError in the child.
+        The program may read the `needed` paths. The function raises OSError in the child.
         """
-        there = (path for each in needed for path in (each, each.resolve()) if path.exists())
+        existing_paths = (
+            path
+            for needed_path in needed
+            for path in (needed_path, needed_path.resolve())
+            if path.exists()
+        )
         # What stays closed to it would only close what else is shown below.
-        paths = {self.home, *(path for path in there if may_read(path, self.identity))}
-        closed = {path: above for path in paths if (above := closed_ancestor(path, self.identity))}
+        paths = {self.home, *(path for path in existing_paths if may_read(path, self.identity))}
+        closed = {
+            path: above for path in paths if (above := find_closed_ancestor(path, self.identity))
+        }
         groups = sorted({self.identity.gid, *device_groups()})
         identity, home = self.identity, self.home
 
@@ -74,15 +81,15 @@ class EngineUser:
 
 
 def engine_user(name: str, home: Path) -> EngineUser | None:
-    """None: engines run as we do, because we are not root or `name` says so.
+    """Return the user that engines run as; None to run them as ourselves, as non-root or by `name`.
 
     An empty name is a system user of our own, made if missing. Makes `home`. Raises NoEngineUser.
     """
     if os.geteuid() != 0:
-        own = _own_name()
-        if name not in {"", own}:
+        own_name = _own_name()
+        if name not in {"", own_name}:
             raise NoEngineUser(
-                f"expected {SETTING} to be {own}: only root starts engines as another"
+                f"expected {SETTING} to be {own_name}: only root starts engines as another"
             )
         return None
     if name == "root":
@@ -100,13 +107,15 @@ def engine_user(name: str, home: Path) -> EngineUser | None:
 
 
 def interpreter_paths() -> tuple[Path, ...]:
-    """What our own engines are read from."""
+    """Return the paths from which our own engines are read."""
     base = Path(sys.executable).resolve().parents[1]
     return (Path(sys.prefix), Path(sys.base_prefix), base, SOURCE_ROOT)
 
 
 def program_paths(program: str) -> Sequence[Path]:
-    """What a program of a virtual environment is read from: that, and its interpreter."""
+    """Return the paths from which a program of a virtual environment is read: itself and its
+    interpreter.
+    """
     folder = Path(program).parent
     if not (folder / "python").exists():
         return (Path(program),)
@@ -115,13 +124,13 @@ def program_paths(program: str) -> Sequence[Path]:
 
 def device_groups() -> set[int]:
     """The groups that may use this host's GPUs, without root's."""
-    found = {path.stat().st_gid for pattern in _DEVICES for path in Path("/dev").glob(pattern)}
+    group_ids = {path.stat().st_gid for pattern in _DEVICES for path in Path("/dev").glob(pattern)}
     for name in _DEVICE_GROUPS:
         try:
-            found.add(grp.getgrnam(name).gr_gid)
+            group_ids.add(grp.getgrnam(name).gr_gid)
         except KeyError:
             continue
-    return found - {0}
+    return group_ids - {0}
 
 
 def _own_name() -> str:
@@ -148,7 +157,7 @@ def _identity(name: str) -> Identity:
 
 @cache
 def _problem(identity: Identity, above_home: Path) -> str | None:
-    """Why the user cannot run our interpreter, or None."""
+    """Return why the user cannot run our interpreter, or None."""
     enter = EngineUser(identity, above_home).entering(interpreter_paths())
     try:
         ran = subprocess.run(
@@ -167,7 +176,9 @@ def _problem(identity: Identity, above_home: Path) -> str | None:
 
 
 def _show_only(closed: dict[Path, Path]) -> None:
-    """In a mount namespace of its own: of each closed directory the given paths below it."""
+    """Hide each closed directory but for the given paths below it, in a mount namespace of its
+    own.
+    """
     _call(_libc.unshare, _CLONE_NEWNS)
     _mount(b"none", b"/", None, _MS_REC | _MS_SLAVE)
     # Sorted, a directory comes before what is in it.

@@ -12,34 +12,34 @@ from shared.logging import log
 
 
 @dataclass(slots=True)
-class Neighbours:
+class LocalExecutorRegistry:
     """One installation's executors of this host, each known by a name that only a living one has.
 
     Two that do not share a network namespace do not see each other.
     """
 
     installation_id: str
-    _own: socket.socket | None = None
+    _socket: socket.socket | None = None
 
     def announce(self, node_id: str) -> None:
-        """Be found by the others, until this process ends or `close`."""
-        own = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        """Announce this executor to the others, until this process ends or `close`."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            own.bind(self._name(node_id))
+            listener.bind(self._name(node_id))
         except OSError as error:
-            own.close()
-            log.warning("not_announced", node_id=node_id, error=str(error))
+            listener.close()
+            log.warning("executor_announcement_failed", node_id=node_id, error=str(error))
             return
-        self._own = own
+        self._socket = listener
 
     def close(self) -> None:
-        """Be found no longer."""
-        if self._own is not None:
-            self._own.close()
-            self._own = None
+        """Withdraw this executor's announcement."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
     def is_here(self, node_id: str) -> bool:
-        """Whether the executor of that node runs on this host now."""
+        """Return whether the executor of that node runs on this host now."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
             try:
                 probe.connect(self._name(node_id))

@@ -7,7 +7,7 @@ from typing import Final
 
 CHUNK_BYTES: Final = 64 << 20
 _BLOCK_BYTES: Final = 1 << 20
-_LOWEST: Final = 19
+_MAX_NICE: Final = 19
 
 
 def read_into_page_cache(path: Path, offset: int) -> int:
@@ -16,7 +16,7 @@ def read_into_page_cache(path: Path, offset: int) -> int:
 
     It reads, as POSIX_FADV_WILLNEED takes no more at once than a device's largest request.
     """
-    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST)
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _MAX_NICE)
     block, done = bytearray(_BLOCK_BYTES), 0
     with path.open("rb", buffering=0) as file:
         file.seek(offset)

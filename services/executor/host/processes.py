@@ -22,8 +22,8 @@ from shared.labels import (
     INSTALLATION_VARIABLE,
     NODE_VARIABLE,
     RESERVATION_VARIABLE,
-    written_epoch,
-    written_id,
+    parse_epoch,
+    parse_id,
 )
 from shared.processes.environment import variables_of
 from shared.processes.signals import signal_if
@@ -64,26 +64,29 @@ class WorkloadLabel(msgspec.Struct, frozen=True, kw_only=True):
     node_id: str | None = None
 
     def is_on(self, pid: int) -> bool:
-        """Whether this process carries it. False where the environment cannot be read.
+        """Return whether this process carries the label; False if its environment cannot be read.
+        False where the environment cannot be read.
 
         No two installations share a reservation's id, so a process that names none is ours too:
         `gpusteward exec` knows of none on a host that only joined. The ranks of a gang whose nodes
         share this host have the same reservation, and name their nodes.
         """
-        found = variables_of(pid)
-        if os.fsencode(f"{RESERVATION_VARIABLE}={self.reservation_id}") not in found:
+        variables = variables_of(pid)
+        if os.fsencode(f"{RESERVATION_VARIABLE}={self.reservation_id}") not in variables:
             return False
-        wanted = {INSTALLATION_VARIABLE: self.installation_id}
+        expected_variables = {INSTALLATION_VARIABLE: self.installation_id}
         if self.node_id is not None:
-            wanted[NODE_VARIABLE] = self.node_id
-        return all(_has_no_other(found, name, value) for name, value in wanted.items())
+            expected_variables[NODE_VARIABLE] = self.node_id
+        return all(
+            _has_no_other(variables, name, value) for name, value in expected_variables.items()
+        )
 
 
 def _has_no_other(environment: list[bytes], name: str, value: str) -> bool:
-    """Whether a variable has this value alone, or is not there."""
+    """Return whether a variable has exactly this value or is not set."""
     begin = os.fsencode(f"{name}=")
-    found = {variable for variable in environment if variable.startswith(begin)}
-    return found <= {begin + os.fsencode(value)}
+    matches = {variable for variable in environment if variable.startswith(begin)}
+    return matches <= {begin + os.fsencode(value)}
 
 
 def kernel_boot_id() -> str:
@@ -92,7 +95,7 @@ def kernel_boot_id() -> str:
 
 
 def stat_of(pid: int) -> ProcessStat | None:
-    """None if there is no such process."""
+    """Return the process's state; None if there is no such process."""
     try:
         text = (PROC / str(pid) / "stat").read_text()
     except OSError:
@@ -113,14 +116,15 @@ def mark_of(pid: int) -> ProcessMark | None:
 
 
 def running_workload(label: WorkloadLabel, marks: tuple[ProcessMark, ...] = ()) -> list[int]:
-    """Every process that carries the label, is marked, or is in the session of a marked process.
+    """Return every process that carries the label, is marked, or is in the session of a marked
+    process.
 
     A marked process that ended says nothing about its number any more.
     """
     boot = kernel_boot_id()
     marked = {mark.pid: mark.started_ticks for mark in marks if mark.kernel_boot_id == boot}
     alive = {stat.pid: stat for stat in _every_process()}
-    known = {
+    marked_pids = {
         pid for pid, ticks in marked.items() if pid in alive and alive[pid].started_ticks == ticks
     }
     return [
@@ -128,7 +132,7 @@ def running_workload(label: WorkloadLabel, marks: tuple[ProcessMark, ...] = ()) 
         for stat in alive.values()
         if stat.is_running
         and stat.pid != os.getpid()
-        and (stat.pid in known or stat.session in known or label.is_on(stat.pid))
+        and (stat.pid in marked_pids or stat.session in marked_pids or label.is_on(stat.pid))
     ]
 
 
@@ -143,26 +147,26 @@ class LabelledProcesses(msgspec.Struct, frozen=True, kw_only=True):
     node_id: str | None = None
 
 
-def labelled_processes(installation_id: str) -> list[LabelledProcesses]:
-    """Everything on this host that is labelled, by reservation and epoch.
+def find_labelled_processes(installation_id: str) -> list[LabelledProcesses]:
+    """Return all labelled processes of this host, by reservation and epoch.
 
     Leaves out what names another installation.
     """
-    found: dict[LabelledProcesses, list[int]] = {}  # by what they have in common
+    pids_by_label: dict[LabelledProcesses, list[int]] = {}  # by what they have in common
     for stat in _every_process():
         if not stat.is_running or stat.pid == os.getpid():
             continue
         label = _label_of(variables_of(stat.pid), installation_id)
         if label is not None:
-            found.setdefault(label, []).append(stat.pid)
-    return [replace(common, pids=tuple(sorted(pids))) for common, pids in found.items()]
+            pids_by_label.setdefault(label, []).append(stat.pid)
+    return [replace(common, pids=tuple(sorted(pids))) for common, pids in pids_by_label.items()]
 
 
 def session_marks(leader: ProcessMark) -> tuple[ProcessMark, ...]:
     """The marks of everything in the session that `leader` leads, while it is there."""
     boot = kernel_boot_id()
-    found = stat_of(leader.pid)
-    if found is None or (found.started_ticks, boot) != (
+    leader_stat = stat_of(leader.pid)
+    if leader_stat is None or (leader_stat.started_ticks, boot) != (
         leader.started_ticks,
         leader.kernel_boot_id,
     ):
@@ -176,36 +180,38 @@ def session_marks(leader: ProcessMark) -> tuple[ProcessMark, ...]:
 
 def kill_workload(label: WorkloadLabel, marks: tuple[ProcessMark, ...] = ()) -> list[int]:
     """SIGKILL to all of it that runs at this moment; what that was."""
-    left = running_workload(label, marks)
-    for pid in left:
+    remaining_pids = running_workload(label, marks)
+    for pid in remaining_pids:
         signal_if(partial(is_of, label=label, marks=marks), pid, signal.SIGKILL)
-    return left
+    return remaining_pids
 
 
 def _label_of(environment: list[bytes], installation_id: str) -> LabelledProcesses | None:
     marked = os.fsencode(f"{RESERVATION_VARIABLE}=")
     if not any(variable.startswith(marked) for variable in environment):
         return None
-    named = dict(
+    variables = dict(
         os.fsdecode(variable).partition("=")[::2] for variable in environment if b"=" in variable
     )
-    installation = named.get(INSTALLATION_VARIABLE)
+    installation = variables.get(INSTALLATION_VARIABLE)
     if installation not in {None, installation_id}:
         return None
-    reservation_id = written_id(named[RESERVATION_VARIABLE])
+    reservation_id = parse_id(variables[RESERVATION_VARIABLE])
     if reservation_id is None:
         return None
     return LabelledProcesses(
         reservation_id=reservation_id,
-        epoch=written_epoch(named.get(EPOCH_VARIABLE)),
+        epoch=parse_epoch(variables.get(EPOCH_VARIABLE)),
         names_installation=installation is not None,
-        experiment_id=written_id(named.get(EXPERIMENT_VARIABLE)),
-        node_id=named.get(NODE_VARIABLE) or None,
+        experiment_id=parse_id(variables.get(EXPERIMENT_VARIABLE)),
+        node_id=variables.get(NODE_VARIABLE) or None,
     )
 
 
 def is_of(pid: int, label: WorkloadLabel, marks: tuple[ProcessMark, ...]) -> bool:
-    """Whether a process is one of `running_workload`, while nobody else may have its number."""
+    """Return whether a process is one of `running_workload`, while nobody else may have its
+    number.
+    """
     stat = stat_of(pid)
     if stat is None:
         return False

@@ -1,4 +1,4 @@
-"""Ending what an attempt started, with patience.
+"""Ending what an attempt started, within a time limit.
 
 Apart from finding and killing it: the guard beside every executor has neither event loop nor log.
 """
@@ -26,19 +26,21 @@ async def end_workload(
     """
     kill_at = time.monotonic() + grace_seconds
     complain_at = kill_at + COMPLAIN_SECONDS
-    asked: set[int] = set()
+    signalled_pids: set[int] = set()
     is_ours = partial(is_of, label=label, marks=marks)
-    while left := await asyncio.to_thread(running_workload, label, marks):
+    while remaining_pids := await asyncio.to_thread(running_workload, label, marks):
         now = time.monotonic()
-        for pid in left:
+        for pid in remaining_pids:
             if now >= kill_at:
                 signal_if(is_ours, pid, signal.SIGKILL)
-            elif pid not in asked:
-                asked.add(pid)
+            elif pid not in signalled_pids:
+                signalled_pids.add(pid)
                 signal_if(is_ours, pid, signal.SIGTERM)
         if now >= complain_at:
             complain_at = now + COMPLAIN_SECONDS
             log.error(
-                "workload_outlives_sigkill", reservation_id=str(label.reservation_id), pids=left
+                "workload_outlives_sigkill",
+                reservation_id=str(label.reservation_id),
+                pids=remaining_pids,
             )
         await asyncio.sleep(POLL_SECONDS)

@@ -24,7 +24,7 @@ class Reserve:
     size_bytes: int = RESERVE_BYTES
 
     def is_there(self) -> bool:
-        """Whether the room is set aside."""
+        """Return whether the reserve's file takes its full size on the disk."""
         try:
             return self.path.stat().st_size >= self.size_bytes
         except OSError:
@@ -43,7 +43,7 @@ class Reserve:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            log.warning("no_reserve", error=str(error))
+            log.warning("disk_reserve_unavailable", error=str(error))
 
     def give_up(self) -> bool:
         """Make the room free; whether there was any."""

@@ -13,9 +13,10 @@ from typing import Final, Self, TypeVar
 
 from services.executor.journal.disk_reserve import Reserve
 from shared.disk import NO_ROOM, is_full
-from shared.errors import StewardError, UnavailableError
+from shared.errors import UnavailableError
 from shared.logging import log
 from shared.paths import make_directory
+from shared.settings import SettingsError
 
 T = TypeVar("T")
 
@@ -43,14 +44,21 @@ MIGRATIONS: Final[Sequence[str]] = (
         engine_port INTEGER,
         cancel_reason TEXT,
         outcome TEXT,
+        failure BLOB,  -- why one rank of several ended, which no event of its own node reports
+        pod BLOB,
+        image_digest TEXT,
         finished_at TEXT
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX attempt_unfinished ON attempt (accepted_at) WHERE outcome IS NULL;
     CREATE INDEX attempt_reservation ON attempt (reservation_id);
 
-    CREATE TABLE device_epoch (
-        device_uuid TEXT PRIMARY KEY,
-        epoch INTEGER NOT NULL
+    -- Epochs of parts of devices, which several attempts may have beside each other.
+    CREATE TABLE cell_epoch (
+        device_uuid TEXT NOT NULL,
+        first_cell INTEGER NOT NULL,
+        end_cell INTEGER NOT NULL,
+        epoch INTEGER NOT NULL,
+        PRIMARY KEY (device_uuid, first_cell, end_cell)
     ) STRICT, WITHOUT ROWID;
 
     CREATE TABLE fenced_reservation (
@@ -83,24 +91,7 @@ MIGRATIONS: Final[Sequence[str]] = (
         stream_created_at TEXT
     ) STRICT;
     INSERT INTO node (only_row) VALUES (1);
-    """,
-    # Why one rank of several ended, which no event of its own node reports.
-    "ALTER TABLE attempt ADD COLUMN failure BLOB;",
-    "ALTER TABLE attempt ADD COLUMN pod BLOB;",
-    # Epochs of parts of devices, which several attempts may have beside each other.
-    """
-    CREATE TABLE cell_epoch (
-        device_uuid TEXT NOT NULL,
-        first_cell INTEGER NOT NULL,
-        end_cell INTEGER NOT NULL,
-        epoch INTEGER NOT NULL,
-        PRIMARY KEY (device_uuid, first_cell, end_cell)
-    ) STRICT, WITHOUT ROWID;
-    INSERT INTO cell_epoch SELECT device_uuid, 0, 10000, epoch FROM device_epoch;
-    DROP TABLE device_epoch;
-    """,
-    "ALTER TABLE attempt ADD COLUMN image_digest TEXT;",
-    """
+
     CREATE TABLE pod_cache (
         directory TEXT PRIMARY KEY,
         key TEXT NOT NULL,
@@ -120,7 +111,7 @@ class JournalFull(UnavailableError):
     """Nothing can be recorded: the disk is full."""
 
 
-class JournalTooNew(StewardError):
+class JournalTooNew(SettingsError):
     """The journal was written by a newer release."""
 
 
@@ -158,7 +149,7 @@ class Journal:
         return await self._run(lambda: self._with_room(lambda: self._in_transaction(work)))
 
     async def transact_when_possible(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """As `transact`; while the disk is full it tries again, without limit."""
+        """Run `transact`; while the disk is full try again, without limit."""
         while True:
             try:
                 return await self.transact(work)
@@ -189,8 +180,9 @@ class Journal:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
         if version > len(MIGRATIONS):
             raise JournalTooNew(
-                f"expected a journal of at most version {len(MIGRATIONS)}, "
-                f"found {version}, in {self.path}"
+                f"the executor's journal {self.path} has version {version}, this release knows "
+                f"versions up to {len(MIGRATIONS)}: a later release, or one before 0.1.0, has "
+                "written it; start that release, or use another data directory"
             )
         for number, migration in enumerate(MIGRATIONS[version:], start=version + 1):
             connection.executescript(f"BEGIN; {migration} PRAGMA user_version = {number}; COMMIT;")

@@ -38,7 +38,9 @@ class Outbox:
         self._releases_due.set()
 
     async def age_seconds(self, now: float) -> float:
-        """Of the oldest event that the bus has not stored, by the clock of time.time(); 0: none."""
+        """Return the age of the oldest event that the bus has not stored, by time.time(); 0 if
+        there is none.
+        """
         oldest = await self.journal.transact(outbox_rows.oldest_unsent_at)
         return 0.0 if oldest is None else max(0.0, now - oldest)
 
@@ -94,10 +96,10 @@ class Outbox:
         await self.journal.transact(lambda connection: outbox_rows.mark_sent(connection, (number,)))
 
     async def _send_releases(self) -> bool:
-        """Whether nothing is left to be sent."""
+        """Send the queued releases; return whether none is left."""
         async with self._sending_releases:
             releases = await self.journal.transact(outbox_rows.unsent_releases)
-            answered = await asyncio.gather(*(self._send_release(one) for one in releases))
+            answered = await asyncio.gather(*(self._send_release(release) for release in releases))
         return all(answered)
 
     async def _send_release(self, release: ReleaseReservation) -> bool:

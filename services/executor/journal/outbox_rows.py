@@ -34,10 +34,10 @@ def unsent_events(connection: sqlite3.Connection, limit: int) -> list[tuple[int,
 
 
 def oldest_unsent_at(connection: sqlite3.Connection) -> float | None:
-    """By the clock of time.time(); None if the bus has stored every event."""
+    """Return when the oldest unsent event was written, by time.time(); None if all are stored."""
     row = connection.execute("SELECT min(staged_at) AS at FROM event WHERE sent_at IS NULL")
-    found: float | None = row.fetchone()["at"]
-    return found
+    oldest_at: float | None = row.fetchone()["at"]
+    return oldest_at
 
 
 def mark_sent(connection: sqlite3.Connection, numbers: Sequence[int]) -> None:
@@ -60,7 +60,7 @@ def publish_end_again(connection: sqlite3.Connection, attempt_id: UUID) -> None:
 
 
 def is_new_stream(connection: sqlite3.Connection, created_at: str) -> bool:
-    """Whether the stream is another than last time; stored events then count as unsent."""
+    """Return whether the stream is another than last time; stored events then count as unsent."""
     row = connection.execute("SELECT stream_created_at FROM node").fetchone()
     if row["stream_created_at"] == created_at:
         return False

@@ -24,7 +24,7 @@ def take(
 
 
 def leave(connection: sqlite3.Connection, cache: PodCache, now: float) -> None:
-    """For the next engine."""
+    """Keep the cache for the next engine."""
     connection.execute(
         "INSERT INTO pod_cache (directory, key, begun_at, image_digest, left_at) "
         "VALUES (?, ?, ?, ?, ?)",
@@ -33,7 +33,7 @@ def leave(connection: sqlite3.Connection, cache: PodCache, now: float) -> None:
 
 
 def forget_others(connection: sqlite3.Connection, key: str, image_digest: str) -> None:
-    """Those of images that this reference meant before."""
+    """Delete caches of images to which this reference pointed before."""
     connection.execute(
         "DELETE FROM pod_cache WHERE key = ? AND image_digest <> ?", (key, image_digest)
     )

@@ -23,7 +23,7 @@ from schemas.executor.attempts import (
 )
 from schemas.executor.ranks import StartRank
 from schemas.gpus.device_grant import DeviceGrant
-from services.executor.domain.admission import Remembered, share_cells
+from services.executor.domain.admission import StartHistory, share_cells
 from services.executor.host.processes import ProcessMark
 from shared.messaging.codec import decode_reply
 
@@ -57,16 +57,16 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     image_digest: str | None
 
     def timings_until(self, now: datetime) -> tuple[PhaseTiming, ...]:
-        """All phases, the current one ended at `now`."""
+        """Return all phases, the current one ended at `now`."""
         return (*self.timings, _timing(self.phase, self.phase_started_at, now))
 
 
 def body_hash(command: NodeCommand) -> bytes:
-    """Equal for equal bodies, whatever the order of their free-form parts."""
+    """Return a hash, equal for equal bodies, whatever the order of their free-form parts."""
     return hashlib.sha256(_canonical.encode(command)).digest()
 
 
-def stored_reply(connection: sqlite3.Connection, command_id: UUID) -> tuple[bytes, Reply] | None:
+def find_reply(connection: sqlite3.Connection, command_id: UUID) -> tuple[bytes, Reply] | None:
     """The body hash and the reply of a command answered before."""
     row = connection.execute(
         "SELECT body_hash, reply FROM command WHERE command_id = ?", (command_id.bytes,)
@@ -81,11 +81,11 @@ def store_reply(connection: sqlite3.Connection, command: NodeCommand, reply: Rep
     )
 
 
-def remembered(connection: sqlite3.Connection, command: StartExperiment) -> Remembered:
-    """What the journal has that decides about this start."""
+def recall_start(connection: sqlite3.Connection, command: StartExperiment) -> StartHistory:
+    """Return what the journal has that decides about this start."""
     devices = _own_devices(command)
-    unfinished = unfinished_attempts(connection)
-    others = [
+    unfinished = find_unfinished_attempts(connection)
+    other_ids = [
         record.command.attempt_id
         for record in unfinished
         if record.command.experiment_id == command.experiment_id
@@ -95,14 +95,14 @@ def remembered(connection: sqlite3.Connection, command: StartExperiment) -> Reme
         "SELECT attempt_id FROM attempt WHERE reservation_id = ?", (command.reservation_id.bytes,)
     ).fetchone()
     epochs = {device.uuid: _largest_on(connection, device) for device in devices}
-    return Remembered(
+    return StartHistory(
         is_fenced=_holds(
             connection, "fenced_reservation", "reservation_id", command.reservation_id
         ),
         is_cancelled=_holds(connection, "cancelled_attempt", "attempt_id", command.attempt_id),
         device_epochs={uuid: epoch for uuid, epoch in epochs.items() if epoch},
         attempt_of_reservation=UUID(bytes=earlier["attempt_id"]) if earlier is not None else None,
-        blocking_attempts=tuple(others),
+        blocking_attempts=tuple(other_ids),
         unfinished=len(unfinished),
     )
 
@@ -113,12 +113,12 @@ def _largest_on(connection: sqlite3.Connection, device: DeviceGrant) -> int:
         "SELECT coalesce(max(epoch), 0) FROM cell_epoch"
         " WHERE device_uuid = ? AND first_cell < ? AND end_cell > ?"
     )
-    found = (connection.execute(query, (device.uuid, c.end, c.first)) for c in device.cells)
-    return max(int(rows.fetchone()[0]) for rows in found)
+    cursors = (connection.execute(query, (device.uuid, c.end, c.first)) for c in device.cells)
+    return max(int(rows.fetchone()[0]) for rows in cursors)
 
 
 def _own_devices(command: StartExperiment) -> tuple[DeviceGrant, ...]:
-    """Those of this node; the other ranks' are their own executors' to guard."""
+    """Return the devices of this node; those of other ranks are guarded by their own executors."""
     return tuple(device for device in command.devices if device.node_id == command.executor_id)
 
 
@@ -173,7 +173,7 @@ def attempt(connection: sqlite3.Connection, attempt_id: UUID) -> AttemptRecord |
     return _record(row) if row is not None else None
 
 
-def unfinished_attempts(connection: sqlite3.Connection) -> list[AttemptRecord]:
+def find_unfinished_attempts(connection: sqlite3.Connection) -> list[AttemptRecord]:
     """Accepted and not finished, oldest first."""
     rows = connection.execute("SELECT * FROM attempt WHERE outcome IS NULL ORDER BY accepted_at")
     return [_record(row) for row in rows]
@@ -229,7 +229,7 @@ def record_pod(connection: sqlite3.Connection, attempt_id: UUID, pod: EnginePod)
 
 
 def was_used(connection: sqlite3.Connection, runtime: Runtime, reservation_id: UUID | None) -> bool:
-    """Whether an attempt ran in this runtime here, or under that reservation."""
+    """Return whether an attempt ran in this runtime here, or under that reservation."""
     rows = connection.execute(
         "SELECT command FROM attempt WHERE ?1 IS NULL OR reservation_id = ?1",
         (reservation_id.bytes if reservation_id is not None else None,),
@@ -324,10 +324,10 @@ def prune(connection: sqlite3.Connection) -> None:
         "DELETE FROM event WHERE sent_at IS NOT NULL AND staged_at < ?",
         (now - KEEP_EVENTS_SECONDS,),
     )
-    before = (now - KEEP_MEMORY_SECONDS,)
-    connection.execute("DELETE FROM command WHERE answered_at < ?", before)
-    connection.execute("DELETE FROM fenced_reservation WHERE fenced_at < ?", before)
-    connection.execute("DELETE FROM cancelled_attempt WHERE cancelled_at < ?", before)
+    memory_cutoff = (now - KEEP_MEMORY_SECONDS,)
+    connection.execute("DELETE FROM command WHERE answered_at < ?", memory_cutoff)
+    connection.execute("DELETE FROM fenced_reservation WHERE fenced_at < ?", memory_cutoff)
+    connection.execute("DELETE FROM cancelled_attempt WHERE cancelled_at < ?", memory_cutoff)
     connection.execute(
         "DELETE FROM attempt WHERE julianday(finished_at) < julianday('now', '-30 days')"
     )

@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from schemas.errors import ErrorCode
-from schemas.executor.logs import LogChunk, ReadLog
+from schemas.executor.logs import MAX_LINES, LogChunk, ReadLog
 from services.executor.domain.log_lines import LINE_BYTES, Line, split_lines, within
 from services.executor.journal import store
 from services.executor.journal.journal import Journal
@@ -34,10 +34,9 @@ from shared.errors import RefusedError
 
 LOG_NAME: Final = "engine.log"
 CHUNK_BYTES: Final = 384 * 1024
-MOST_LINES: Final = 10_000
 RETRY_SECONDS: Final = 1.0
 TAIL_BYTES: Final = 512 * 1024
-MOST_LOSSES: Final = 256
+MAX_LOSSES: Final = 256
 
 
 class LogIndex(Struct, frozen=True, kw_only=True):
@@ -77,12 +76,12 @@ class EngineLog:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._index = _found_index(self.path)
+        self._index = _load_index(self.path)
         self._end = _size(self.path)
 
     @property
     def end(self) -> int:
-        """How many bytes the engine has written, whatever became of them."""
+        """Return how many bytes the engine has written, kept or not."""
         return max(self._end, _size(self.path))
 
     @property
@@ -108,25 +107,25 @@ class EngineLog:
     def rotate(self) -> None:
         """Drop the oldest half once three quarters are used; never raises. Call it in a thread."""
         with self._lock, contextlib.suppress(OSError):
-            if self._kept_bytes() > self.limit_bytes - self.limit_bytes // 4:
+            if self._count_kept_bytes() > self.limit_bytes - self.limit_bytes // 4:
                 self._drop_before(self._beginning_of_last(self.limit_bytes // 2))
 
     def tail(self, lines: int) -> str:
         """The last lines, and what is written of an unfinished one; nothing if there is no log."""
-        found: list[str] = []
+        texts: list[str] = []
         with self._lock:
-            for begin, end in reversed(self._kept()):
-                wanted = lines - len(found)
-                if wanted <= 0:
+            for begin, end in reversed(self._list_kept_ranges()):
+                missing_count = lines - len(texts)
+                if missing_count <= 0:
                     break
-                there, _ = self._last_lines(begin, end, wanted, TAIL_BYTES, is_end=True)
-                found[:0] = [line.text or "" for line in there]
-        return "\n".join(found)
+                last_lines, _ = self._last_lines(begin, end, missing_count, TAIL_BYTES, is_end=True)
+                texts[:0] = [line.text or "" for line in last_lines]
+        return "\n".join(texts)
 
     def last(self, max_lines: int, *, max_bytes: int = CHUNK_BYTES, is_ended: bool) -> Excerpt:
         """The last lines; without an unfinished one unless `is_ended`. Reads up to `max_bytes`."""
         with self._lock:
-            kept = self._kept()
+            kept = self._list_kept_ranges()
             begin, end = kept[-1] if kept else (self.end, self.end)
             lines, next_offset = self._last_lines(begin, end, max_lines, max_bytes, is_end=is_ended)
         return Excerpt(
@@ -144,8 +143,10 @@ class EngineLog:
         An unfinished line is left out unless `is_ended`. Reads up to `max_bytes`.
         """
         with self._lock:
-            asked = min(offset, self.end)
-            begin, data, is_range = self._bytes_from(asked, max(max_bytes, 4 * LINE_BYTES))
+            requested_offset = min(offset, self.end)
+            begin, data, is_range = self._bytes_from(
+                requested_offset, max(max_bytes, 4 * LINE_BYTES)
+            )
             is_file_end = begin + len(data) >= _size(self.path)
         split = split_lines(data, is_end=is_range and (is_ended or not is_file_end))
         lines = list(within(split, count=max_lines, size_bytes=max_bytes))
@@ -154,12 +155,14 @@ class EngineLog:
             offset=begin,
             next_offset=next_offset,
             lines=tuple(line.text for line in lines if line.text is not None),
-            skipped_bytes=begin - asked,
+            skipped_bytes=begin - requested_offset,
             is_last=is_file_end and next_offset == begin + len(data),
         )
 
     def read_bytes(self, offset: int, max_bytes: int) -> tuple[int, bytes]:
-        """What is kept from `offset` on, up to the next loss, and the offset where it begins."""
+        """Return the kept bytes from `offset` on, up to the next loss, and the offset of the
+        first.
+        """
         with self._lock:
             begin, data, _ = self._bytes_from(min(offset, self.end), max_bytes)
         return begin, data
@@ -171,10 +174,10 @@ class EngineLog:
         return begin + newline + 1 if newline >= 0 else begin
 
     def _write(self, data: bytes, begin: int) -> None:
-        if self._kept_bytes() + len(data) > self.limit_bytes:
+        if self._count_kept_bytes() + len(data) > self.limit_bytes:
             room = self.limit_bytes // 2 - len(data)
             self._drop_before(self._beginning_of_last(room) if room > 0 else begin - room)
-        with _opened(self.path, os.O_WRONLY | os.O_CREAT) as descriptor:
+        with _open_file(self.path, os.O_WRONLY | os.O_CREAT) as descriptor:
             if (size := os.fstat(descriptor).st_size) < begin:
                 self._record_loss(size, begin)
             first = max(begin, self._index.start)
@@ -182,11 +185,11 @@ class EngineLog:
 
     def _record_loss(self, begin: int, end: int) -> None:
         """Recorded before anything is written behind it. Raises OSError."""
-        before = [lost for lost in self._index.lost if lost[0] < begin]
-        if len(before) >= MOST_LOSSES:
-            self._drop_before(before[MOST_LOSSES // 2][1])
-            before = [lost for lost in before if lost[0] >= self._index.start]
-        index = LogIndex(start=self._index.start, lost=(*before, (begin, end)))
+        earlier_losses = [lost for lost in self._index.lost if lost[0] < begin]
+        if len(earlier_losses) >= MAX_LOSSES:
+            self._drop_before(earlier_losses[MAX_LOSSES // 2][1])
+            earlier_losses = [lost for lost in earlier_losses if lost[0] >= self._index.start]
+        index = LogIndex(start=self._index.start, lost=(*earlier_losses, (begin, end)))
         _write_index(self.path, index)
         self._index = index
 
@@ -200,11 +203,11 @@ class EngineLog:
         with contextlib.suppress(OSError):
             # On a full disk there is room for it only afterwards.
             _write_index(self.path, self._index)
-        with _opened(self.path, os.O_RDWR | os.O_CREAT) as descriptor:
+        with _open_file(self.path, os.O_RDWR | os.O_CREAT) as descriptor:
             free_before(descriptor, min(offset, os.fstat(descriptor).st_size))
 
-    def _kept(self) -> list[tuple[int, int]]:
-        """From where to where bytes are kept, in order."""
+    def _list_kept_ranges(self) -> list[tuple[int, int]]:
+        """Return the ranges of kept bytes, in order."""
         size = _size(self.path)
         ranges = []
         begin = min(self._index.start, size)
@@ -216,20 +219,23 @@ class EngineLog:
             ranges.append((begin, size))
         return ranges
 
-    def _kept_bytes(self) -> int:
-        return sum(end - begin for begin, end in self._kept())
+    def _count_kept_bytes(self) -> int:
+        return sum(end - begin for begin, end in self._list_kept_ranges())
 
     def _beginning_of_last(self, count: int) -> int:
         """The offset from which on so many bytes are kept."""
-        for begin, end in reversed(self._kept()):
+        for begin, end in reversed(self._list_kept_ranges()):
             if end - begin >= count:
                 return end - count
             count -= end - begin
         return self._index.start
 
     def _bytes_from(self, offset: int, count: int) -> tuple[int, bytes, bool]:
-        """Where what is kept goes on, that much of it, and whether that is all up to a hole."""
-        for begin, end in self._kept():
+        """Read up to `count` kept bytes from `offset` on.
+
+        Returns where they begin, the bytes, and whether they reach up to a hole.
+        """
+        for begin, end in self._list_kept_ranges():
             if offset < end:
                 position = max(begin, offset)
                 data = self._pread(min(count, end - position), position)
@@ -253,7 +259,7 @@ class EngineLog:
 
     def _pread(self, count: int, position: int) -> bytes:
         try:
-            with _opened(self.path, os.O_RDONLY) as descriptor:
+            with _open_file(self.path, os.O_RDONLY) as descriptor:
                 return os.pread(descriptor, count, position)
         except OSError:
             return b""
@@ -285,24 +291,24 @@ async def read_log(settings: ExecutorSettings, journal: Journal, query: ReadLog)
 
 def _excerpt(path: Path, offset: int | None, max_lines: int, *, is_ended: bool) -> Excerpt:
     """Read beside the log's writer: again if what was read was dropped meanwhile."""
-    count = min(max_lines, MOST_LINES)
+    count = min(max_lines, MAX_LINES)
     while True:
         log = EngineLog(path, 0)
         if offset is None:
             excerpt = log.last(count, is_ended=is_ended)
         else:
             excerpt = log.read(offset, count, is_ended=is_ended)
-        if _found_index(path).start <= excerpt.offset:
+        if _load_index(path).start <= excerpt.offset:
             return excerpt
 
 
-def _found_index(path: Path) -> LogIndex:
+def _load_index(path: Path) -> LogIndex:
     try:
         index = msgspec.json.decode(_index_path(path).read_bytes(), type=LogIndex)
     except (OSError, msgspec.MsgspecError):
         index = LogIndex()
     try:
-        with _opened(path, os.O_RDONLY) as descriptor:
+        with _open_file(path, os.O_RDONLY) as descriptor:
             # A file shorter than what was dropped of it has been emptied by another program.
             start = index.start if index.start <= os.fstat(descriptor).st_size else 0
             return msgspec.structs.replace(index, start=first_data(descriptor, start))
@@ -334,7 +340,7 @@ def _size(path: Path) -> int:
 
 
 @contextmanager
-def _opened(path: Path, flags: int) -> Iterator[int]:
+def _open_file(path: Path, flags: int) -> Iterator[int]:
     descriptor = os.open(path, flags, 0o600)
     try:
         yield descriptor

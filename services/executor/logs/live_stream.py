@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from schemas.executor.attempts import StartExperiment
-from schemas.executor.logs import AttemptLogged
-from services.executor.logs.engine_log import MOST_LINES, EngineLog, Excerpt
+from schemas.executor.logs import MAX_LINES, AttemptLogged
+from services.executor.logs.engine_log import EngineLog, Excerpt
 from shared.clock import utcnow
 from shared.logging import log
 
@@ -38,7 +38,7 @@ class LogStreamer:
         self._published = self.engine_log.end
 
     async def stream(self) -> None:
-        """Until it is cancelled."""
+        """Stream until cancelled."""
         while True:
             await self._publish_next(is_ended=False)
             await asyncio.sleep(INTERVAL_SECONDS)
@@ -74,4 +74,4 @@ class LogStreamer:
         begin = self._published
         if self.engine_log.end - begin > BACKLOG_MESSAGES * MESSAGE_BYTES:
             begin = self.engine_log.line_after(self.engine_log.end - MESSAGE_BYTES)
-        return self.engine_log.read(begin, MOST_LINES, max_bytes=MESSAGE_BYTES, is_ended=is_ended)
+        return self.engine_log.read(begin, MAX_LINES, max_bytes=MESSAGE_BYTES, is_ended=is_ended)

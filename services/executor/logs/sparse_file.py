@@ -25,7 +25,9 @@ def free_before(descriptor: int, end: int) -> None:
 
 
 def first_data(descriptor: int, begin: int) -> int:
-    """Where the first byte that takes space lies, from `begin` on; the file's size if none."""
+    """Return the offset of the first byte that takes space, from `begin` on; the file's size if
+    none.
+    """
     try:
         return os.lseek(descriptor, begin, os.SEEK_DATA)
     except OSError:
@@ -34,10 +36,10 @@ def first_data(descriptor: int, begin: int) -> int:
 
 def write_all(descriptor: int, data: bytes, position: int) -> None:
     """Raises OSError, with the beginning of `data` written perhaps."""
-    rest = memoryview(data)
-    while rest:
-        written = os.pwrite(descriptor, rest, position)
-        rest, position = rest[written:], position + written
+    remaining_data = memoryview(data)
+    while remaining_data:
+        written = os.pwrite(descriptor, remaining_data, position)
+        remaining_data, position = remaining_data[written:], position + written
 
 
 def _write_anew(descriptor: int, begin: int) -> None:

@@ -9,7 +9,7 @@ from shared.mps import daemon_listens, is_by_mps, pipe_dir_for
 
 
 def check_shares(command: StartExperiment, settings: ExecutorSettings) -> None:
-    """That the granted parts can be handed out here. Raises RefusedError."""
+    """Check that the granted shares can be handed out here. Raises RefusedError."""
     for number, device in enumerate(command.devices):
         reason = _no_share(device, settings.mps_pipe_dir)
         if reason is not None:

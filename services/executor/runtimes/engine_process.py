@@ -1,6 +1,7 @@
 """One engine as processes of this host: started on its devices, awaited, ended without a rest."""
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -27,6 +28,7 @@ from services.executor.host.workload_end import end_workload
 from services.executor.runtimes.readiness import LOG_LINES_READ, is_ready, readiness_probe
 from services.executor.runtimes.runtime import Labels, Launch, LogSink, PortTaken
 from services.executor.settings import ExecutorSettings
+from shared.engines.table import PROFILES
 from shared.gpu.shares import share_environment
 from shared.labels import environment_of
 from shared.local_platform.supervisor.leftovers import MARK_VARIABLE
@@ -38,6 +40,7 @@ from shared.waiting import within
 
 POLL_SECONDS: Final = 0.05
 ENGINE_USER: Final = "gpusteward"
+OOM_ADJUSTMENT: Final = Path("/proc/self/oom_score_adj")
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 _INHERITED: Final = {
@@ -49,7 +52,8 @@ _INHERITED: Final = {
 }
 _INHERITED_PREFIXES: Final = (
     *("LC_", "CUDA_", "NVIDIA_", "NCCL_", "HIP_", "HSA_", "ROCR_", "ROCM_", "OMP_", "MKL_"),
-    *("TORCH", "TRITON_", "VLLM_", "SGLANG_", "SGL_", "FLASHINFER_", "LLAMA_"),
+    *("TORCH", "TRITON_", "FLASHINFER_"),
+    *(prefix for profile in PROFILES.values() for prefix in profile.variable_prefixes),
 )
 _SECRET_SUFFIXES: Final = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_CREDENTIALS")
 _LISTENING: Final = re.compile(rb"^listening on (http://\S+:(\d+))$", re.MULTILINE)
@@ -58,7 +62,8 @@ _LISTENING: Final = re.compile(rb"^listening on (http://\S+:(\d+))$", re.MULTILI
 def engine_environment(
     launch: Launch, engine_env: Mapping[str, str], settings: ExecutorSettings, *, home: Path
 ) -> dict[str, str]:
-    """What an engine finds: a few of our variables and those passed on, its devices, its labels.
+    """Return the environment of an engine: a few of our variables and those passed on, devices,
+    labels.
 
     Our settings hold the way into the bus and the database, and the operator's own variables are no
     engine's business either. Raises GpuNotUsable.
@@ -102,7 +107,7 @@ def past_proxies(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def own_variables(names: Collection[str]) -> dict[str, str]:
-    """Those of this process's environment that it has."""
+    """Return those variables that this process's environment has."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
@@ -115,6 +120,15 @@ def label_environment(labels: Labels) -> dict[str, str]:
         installation_id=labels.installation_id,
         experiment_id=labels.experiment_id,
     )
+
+
+def give_up_oom_protection() -> None:
+    """Have the kernel take this process for any other when memory is short: a unit protects ours,
+    and what has filled the memory is an engine.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        if int(OOM_ADJUSTMENT.read_text()) < 0:
+            OOM_ADJUSTMENT.write_text("0")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -151,6 +165,7 @@ class EngineProcess:
         log_begins_at = path.stat().st_size if path.exists() else 0
 
         def enter() -> None:
+            give_up_oom_protection()
             if cgroup is not None:
                 cgroup.enter()
             if enter_user is not None:

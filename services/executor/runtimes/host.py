@@ -16,7 +16,7 @@ from services.executor.settings import ExecutorSettings
 
 
 def host_runtimes(settings: ExecutorSettings, journal: Journal) -> Mapping[Runtime, EngineRuntime]:
-    """What this host has, in the order in which a reservation's workloads are ended.
+    """Return the runtimes of this host, in the order in which a reservation's workloads are ended.
 
     Containers end before the processes that are seen of them from outside.
     """
@@ -30,7 +30,7 @@ def host_runtimes(settings: ExecutorSettings, journal: Journal) -> Mapping[Runti
 def cluster_runtimes(
     settings: ExecutorSettings, cluster: Cluster, journal: Journal
 ) -> Mapping[Runtime, EngineRuntime]:
-    """What a cluster has: an executor of one runs nothing on its own host.
+    """Return the runtimes of a cluster; an executor of one runs nothing on its own host.
 
     Raises EnginesFileError if the file of the operator's engines cannot be used.
     """

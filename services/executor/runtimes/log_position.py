@@ -23,7 +23,7 @@ class LogPosition:
     _is_resuming: bool = False
 
     def begin(self) -> int | None:
-        """From which second on to ask, in seconds since 1970; None for all of it."""
+        """The second to ask from, counted since 1970; None to ask for the whole log."""
         self._is_resuming = bool(self._last)
         self._to_skip = self._count
         stamp = _STAMP.match(self._last)
@@ -33,11 +33,11 @@ class LogPosition:
         return max(1, int(written.timestamp()))
 
     def admit(self, piece: bytes) -> bytes:
-        """What of it is new, without its time."""
-        found = _STAMP.match(piece)
-        if found is None:
+        """Return the new part of a piece, without its time."""
+        match = _STAMP.match(piece)
+        if match is None:
             return piece
-        stamp = found[0]
+        stamp = match[0]
         if self._is_resuming:
             if stamp < self._last:
                 return b""
@@ -49,4 +49,4 @@ class LogPosition:
             self._count += 1
         else:
             self._last, self._count = stamp, 1
-        return piece[found.end() :]
+        return piece[match.end() :]

@@ -18,7 +18,7 @@ from schemas.executor.attempts import (
     StartExperiment,
 )
 from services.executor.domain.verdict import AttemptFailed
-from services.executor.engines.compile_cache import cache_variables
+from services.executor.engines.compile_cache import ENGINE_VARIABLES, cache_variables
 from services.executor.engines.engine import Engine, EngineCommand
 from services.executor.engines.engine_table import (
     ENGINES,
@@ -35,7 +35,7 @@ from services.executor.host.engine_user import (
     interpreter_paths,
     program_paths,
 )
-from services.executor.host.processes import labelled_processes
+from services.executor.host.processes import find_labelled_processes
 from services.executor.host.workload_end import end_workload
 from services.executor.journal import store
 from services.executor.journal.journal import Journal
@@ -77,7 +77,6 @@ class ProcessRuntime:
             runtime=Runtime.PROCESS,
             engines=tuple(name for name, reason in reasons.items() if reason is None),
             missing={name: reason for name, reason in reasons.items() if reason is not None},
-            engine_flags={name: engine.task_flags for name, engine in self.engines.items()},
             model_roots=tuple(map(str, self.settings.model_root_paths)),
             engine_rules={name: engine.rules for name, engine in self.engines.items()},
         )
@@ -93,13 +92,13 @@ class ProcessRuntime:
             raise RefusedError(ErrorCode.UNSUPPORTED, SWITCHED_OFF, path="$.engine.engine")
 
     async def prepare(self, _: EngineSpec) -> str:
-        """Nothing, as in `fetch`."""
+        """Do nothing: a process has no image to prepare."""
         return ""
 
     async def fetch(
         self, command: StartExperiment, on_progress: Callable[[float, str], None]
     ) -> None:
-        """Nothing: the program is installed, or the start was refused."""
+        """Do nothing: the program is installed, or the start was refused."""
 
     async def start(self, launch: Launch) -> EngineProcess:
         engine = self._command(launch.command, ANY_PORT, launch.rank_parameters)
@@ -137,21 +136,25 @@ class ProcessRuntime:
         return process
 
     async def workloads(self) -> tuple[Workload, ...]:
-        """Everything with a label of ours in its environment, also what others started."""
-        found = await asyncio.to_thread(labelled_processes, self.settings.installation_id)
+        """Return all processes with a label of ours in their environment, also those that others
+        started.
+        """
+        process_groups = await asyncio.to_thread(
+            find_labelled_processes, self.settings.installation_id
+        )
         return tuple(
             Workload(
                 labels=Labels(
-                    reservation_id=each.reservation_id,
+                    reservation_id=group.reservation_id,
                     installation_id=self.settings.installation_id,
-                    node_id=each.node_id or self.settings.node_id,
-                    epoch=each.epoch,
-                    experiment_id=each.experiment_id,
+                    node_id=group.node_id or self.settings.node_id,
+                    epoch=group.epoch,
+                    experiment_id=group.experiment_id,
                 ),
-                pids=each.pids,
-                is_named=each.names_installation,
+                pids=group.pids,
+                is_named=group.names_installation,
             )
-            for each in found
+            for group in process_groups
         )
 
     async def end(self, labels: Labels, *, grace_seconds: float = 0.0) -> None:
@@ -175,7 +178,7 @@ class ProcessRuntime:
         )
 
     def _missing(self, engine: Engine) -> str | None:
-        """What to install or to set before it can run here; None if nothing."""
+        """Return what to install or to set before the engine can run here; None if nothing."""
         if (missing := engine.missing()) is not None:
             return missing
         try:
@@ -200,9 +203,9 @@ class ProcessRuntime:
     def _read_by(self, row: Engine, environment: Mapping[str, str]) -> Iterator[Path]:
         yield from interpreter_paths()
         yield from self.settings.model_root_paths
-        yield from (Path(found) for name in _CACHES if (found := environment.get(name)))
-        if (compiled := environment.get("VLLM_CACHE_ROOT")) is not None:
-            yield Path(compiled).parent
+        yield from (Path(directory) for name in _CACHES if (directory := environment.get(name)))
+        compiled = (environment.get(name) for name in ENGINE_VARIABLES)
+        yield from (Path(directory).parent for directory in compiled if directory)
         if (program := shutil.which(row.program[0])) is not None:
             yield from program_paths(program)
 

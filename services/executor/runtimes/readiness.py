@@ -40,7 +40,7 @@ async def readiness_probe(
 async def is_ready(
     session: aiohttp.ClientSession, url: str, *, allow_redirects: bool = True
 ) -> bool:
-    """Whether it answers with 200."""
+    """Return whether the URL is answered with 200."""
     try:
         async with session.get(url, allow_redirects=allow_redirects) as response:
             return response.status == 200

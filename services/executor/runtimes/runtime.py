@@ -8,7 +8,7 @@ and this node is ever touched.
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from msgspec import Struct
@@ -17,6 +17,8 @@ from schemas.cluster.kubernetes import EnginePod
 from schemas.executor.attempts import EngineSpec, Failure, Runtime, RuntimeOffer, StartExperiment
 from services.executor.host.processes import ProcessMark, WorkloadLabel
 from shared.errors import StewardError
+
+SIGNALLED: Final = 128  # and a signal's number: the exit code of what it ended in a container
 
 
 class RuntimeUnavailable(StewardError):
@@ -68,7 +70,7 @@ class LogSink(Protocol):
 
 
 async def _nowhere(_: EnginePod | str) -> None:
-    """For runtimes without pods or images."""
+    """Ignore the call, for runtimes without pods or images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +98,7 @@ class Launch:
 
     @property
     def ends_when(self) -> str:
-        """When it ends by itself, in words: a rank that answers no HTTP does not know."""
+        """Say when it ends by itself; a rank that answers no HTTP does not know."""
         return "during the benchmark" if self.command.gang is None else "by itself"
 
 
@@ -127,7 +129,9 @@ class EngineRuntime(Protocol):
     def kind(self) -> Runtime: ...
 
     async def offer(self) -> RuntimeOffer:
-        """What can be started now, and what is missing for the rest; within 2 s, never raises."""
+        """Return what can be started now, and what is missing for the rest; within 2 s, never
+        raises.
+        """
 
     def check(self, command: StartExperiment) -> None:
         """Raises RefusedError naming the field, if this host could not run it whatever is free."""
@@ -154,7 +158,8 @@ class EngineRuntime(Protocol):
         """
 
     async def workloads(self) -> tuple[Workload, ...]:
-        """Everything of this installation. Raises RuntimeUnavailable.
+        """Return all workloads of this installation. Raises RuntimeUnavailable. Raises
+        RuntimeUnavailable.
 
         What names another node may be of an executor that shares this host.
         """

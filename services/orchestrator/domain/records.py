@@ -27,14 +27,14 @@ from schemas.results.prices import GpuPrices
 from schemas.task.benchmark import BenchmarkMetrics, BenchmarkTool
 from schemas.task.quality import QualityAnswers
 from schemas.task.slo import SloVerdict
-from schemas.task.task_file import DeploymentMode, MemorySource, StopReason, Strategy, TaskFile
+from schemas.task.task_file import DeploymentMode, MemorySource, StopReason, TaskFile
 from schemas.task.trust import RunInfo, TrustVerdict
 from services.orchestrator.domain.search.prior import Prior
-from services.orchestrator.domain.search.warm import WarmStart
+from services.orchestrator.domain.search.warm_start import WarmStart
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """One row of `task`. `benchmark_tool` None: stored by a release that did not choose one.
+    """One row of `task`.
 
     `stop_reason`: no further configuration is tried. A search whose is None goes on.
     `cut` configurations of a grid were left out. `prices` are those of its `max_cost`. `gpu_model`
@@ -57,7 +57,7 @@ class Task(Struct, frozen=True, kw_only=True):
     best_experiment_id: UUID | None = None
     reason: str = ""
     notes: tuple[str, ...] = ()
-    benchmark_tool: BenchmarkTool | None = None
+    benchmark_tool: BenchmarkTool = BenchmarkTool.BUILTIN
     experiments_at_most: int = 0
     stop_reason: StopReason | None = None
     cut: int = 0
@@ -75,20 +75,30 @@ class Task(Struct, frozen=True, kw_only=True):
         return self.state in FINISHED_TASK_STATES
 
     @property
+    def largest_memory_mb(self) -> int | None:
+        """Return the memory of the largest GPU that it may take: of the model that it is bound to
+        by its first grant.
+        """
+        bound = self.gpu_model
+        if bound is not None and bound.memory_total_mb is not None:
+            return bound.memory_total_mb
+        return self.largest_gpu_mb
+
+    @property
     def may_propose(self) -> bool:
-        """Whether more experiments than it has may follow."""
-        is_search = self.file.optimization.strategy is not Strategy.GRID_SEARCH
+        """Return whether more experiments than it has may follow."""
+        is_search = self.file.optimization.strategy.traits.is_search
         return is_search and self.stop_reason is None and not self.cancel_requested
 
     @property
     def may_check(self) -> bool:
-        """Whether runs may follow that show how far its best experiment can be trusted."""
+        """Return whether runs may follow that show how far its best experiment can be trusted."""
         is_asked = self.file.optimization.is_trust_asked and self.trust is None
         return is_asked and not self.cancel_requested
 
     @property
     def may_start_experiments(self) -> bool:
-        """Whether further experiments may request GPUs."""
+        """Return whether further experiments may request GPUs."""
         return self.state in {TaskState.ACCEPTED, TaskState.RUNNING} and not self.cancel_requested
 
 
@@ -143,17 +153,17 @@ class Experiment(Struct, frozen=True, kw_only=True):
 
     @property
     def failures_counted(self) -> int:
-        """How many of its attempts failed."""
+        """Count the attempts that failed."""
         return sum(self.failed_attempts.values())
 
     @property
     def attempts_made(self) -> int:
-        """How many of its attempts have ended without a measurement."""
+        """Count the attempts that have ended without a measurement."""
         return self.interrupted_attempts + self.failures_counted
 
     @property
     def attempts_spent(self) -> int:
-        """How many of `max_attempts` are used up."""
+        """Count the attempts of `max_attempts` that are used up."""
         return self.attempts_made - self.stopped_attempts
 
 
@@ -300,7 +310,7 @@ class ExperimentFields(TypedDict):
 
 
 def fields_of(experiment: Experiment, now: datetime) -> ExperimentFields:
-    """For the event of the experiment's newest revision."""
+    """Return the fields for the event of the experiment's newest revision."""
     return {
         "message_id": event_id(experiment.experiment_id, experiment.revision),
         "occurred_at": now,

@@ -32,7 +32,7 @@ from shared.postgres.commands import once
 from shared.postgres.database import Connection, Database
 from shared.postgres.outbox import stage
 
-MOST_OF_A_NAMESPACE: Final = 1000
+MAX_PRESETS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,14 @@ class PresetHandlers:
             _refuse_repeated(command)
             await preset_rows.lock(connection, namespace)
             names = [preset.name for preset in command.presets]
-            before = await preset_rows.saved(connection, namespace, names)
+            saved_presets = await preset_rows.find_saved(connection, namespace, names)
             revision = 0
             for preset in command.presets:
-                revision = await _save(connection, command, preset, before.get(preset.name))
-            if await preset_rows.count(connection, namespace) > MOST_OF_A_NAMESPACE:
+                revision = await _save(connection, command, preset, saved_presets.get(preset.name))
+            if await preset_rows.count(connection, namespace) > MAX_PRESETS:
                 raise RefusedError(
                     ErrorCode.CONFLICT,
-                    f"expected at most {MOST_OF_A_NAMESPACE} presets of a namespace: delete some",
+                    f"expected at most {MAX_PRESETS} presets of a namespace: delete some",
                 )
             return Accepted(command_id=command.command_id, revision=revision)
 
@@ -66,10 +66,10 @@ class PresetHandlers:
         async def apply(connection: Connection) -> Accepted:
             _refuse_of_release(command.name)
             await preset_rows.lock(connection, command.namespace)
-            found = await _required(connection, command.namespace, command.name)
-            require_revision(command.expected_revision, found.revision)
+            preset = await _require(connection, command.namespace, command.name)
+            require_revision(command.expected_revision, preset.revision)
             await preset_rows.delete(connection, command.namespace, command.name)
-            preset_id, revision = found.preset_id or new_id(), found.revision + 1
+            preset_id, revision = preset.preset_id or new_id(), preset.revision + 1
             await stage(
                 connection,
                 PresetDeleted(
@@ -86,39 +86,40 @@ class PresetHandlers:
         return await once(self.database, command, apply)
 
     async def get_preset(self, query: GetPreset) -> PresetView:
-        """One preset, also of the release."""
+        """Return one preset, also of the release."""
         if query.name in RELEASE_PRESETS:
             return RELEASE_PRESETS[query.name]
         async with self.database.transaction() as connection:
-            return await _required(connection, query.namespace, query.name)
+            return await _require(connection, query.namespace, query.name)
 
     async def list_presets(self, query: ListPresets) -> PresetList:
-        """As many as one answer carries."""
-        after = place_at(query.cursor, PresetPlace)
+        """Return as many presets as one answer carries."""
+        place = place_at(query.cursor, PresetPlace)
         async with self.database.transaction() as connection:
-            found = await preset_rows.page(connection, query.namespace, after, query.limit + 1)
+            presets = await preset_rows.page(connection, query.namespace, place, query.limit + 1)
         page, next_cursor = page_of(
-            [(each, PresetPlace(each.namespace, each.name)) for each in found], query.limit
+            [(preset, PresetPlace(preset.namespace, preset.name)) for preset in presets],
+            query.limit,
         )
         return PresetList(presets=page, next_cursor=next_cursor)
 
     async def merge_presets(self, query: MergePresets) -> MergedPresets:
-        """What they would be together."""
+        """Return what presets would be together."""
         async with self.database.transaction() as connection:
-            return await preset_rows.merged(
+            return await preset_rows.merge_saved(
                 connection, query.namespace, query.presets, query.how, "$.presets"
             )
 
 
 async def _save(
-    connection: Connection, command: SavePresets, preset: Preset, before: PresetView | None
+    connection: Connection, command: SavePresets, preset: Preset, existing: PresetView | None
 ) -> int:
     """The preset's revision afterwards; nothing is written where nothing changes."""
     _refuse_of_release(preset.name)
-    require_revision(command.expected_revision, before.revision if before is not None else 0)
-    if before is not None:
-        if command.existing is ExistingPreset.KEEP or _is_same(before, preset):
-            return before.revision
+    require_revision(command.expected_revision, existing.revision if existing is not None else 0)
+    if existing is not None:
+        if command.existing is ExistingPreset.KEEP or _is_same(existing, preset):
+            return existing.revision
         if command.existing is ExistingPreset.REFUSE:
             raise RefusedError(
                 ErrorCode.NAME_TAKEN,
@@ -126,8 +127,8 @@ async def _save(
                 f"{preset.name!r}",
                 path="$.name",
             )
-    revision = before.revision + 1 if before is not None else 1
-    preset_id = (before.preset_id if before is not None else None) or new_id()
+    revision = existing.revision + 1 if existing is not None else 1
+    preset_id = (existing.preset_id if existing is not None else None) or new_id()
     now = utcnow()
     await preset_rows.save(
         connection, command.namespace, preset, preset_id=preset_id, revision=revision, now=now
@@ -146,22 +147,22 @@ async def _save(
     return revision
 
 
-def _is_same(before: PresetView, preset: Preset) -> bool:
-    """Also by the order of the parameters, which is that of a grid."""
+def _is_same(existing: PresetView, preset: Preset) -> bool:
+    """Return whether nothing changes, not even the order of parameters, which is that of a grid."""
     return (
-        (before.description, before.engine) == (preset.description, preset.engine)
-        and before.parameters == preset.parameters
-        and list(before.parameters) == list(preset.parameters)
+        (existing.description, existing.engine) == (preset.description, preset.engine)
+        and existing.parameters == preset.parameters
+        and list(existing.parameters) == list(preset.parameters)
     )
 
 
-async def _required(connection: Connection, namespace: str, name: str) -> PresetView:
-    found = (await preset_rows.saved(connection, namespace, [name])).get(name)
-    if found is None:
+async def _require(connection: Connection, namespace: str, name: str) -> PresetView:
+    preset = (await preset_rows.find_saved(connection, namespace, [name])).get(name)
+    if preset is None:
         raise RefusedError(
             ErrorCode.NOT_FOUND, f"namespace {namespace} has no preset {name!r}", path="$.name"
         )
-    return found
+    return preset
 
 
 def _refuse_of_release(name: str) -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 from schemas.executor.attempts import AttemptPhase, AttemptProgressed
 from shared.messaging.bus import Bus
 
-REMEMBERED: Final = 1_000
+MAX_MESSAGES: Final = 1_000
 _NOT_READY: Final = frozenset({AttemptPhase.STARTING, AttemptPhase.PULLING, AttemptPhase.LOADING})
 
 
@@ -27,5 +27,5 @@ class StartMessages:
         self.by_attempt.pop(progress.attempt_id, None)
         if progress.phase in _NOT_READY and progress.message:
             self.by_attempt[progress.attempt_id] = progress.message
-            if len(self.by_attempt) > REMEMBERED:
+            if len(self.by_attempt) > MAX_MESSAGES:
                 self.by_attempt.popitem(last=False)

@@ -1,6 +1,6 @@
 """The rows of experiments, inside a caller's transaction."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Final
 from uuid import UUID
@@ -13,15 +13,9 @@ from schemas.orchestrator.experiments import ExperimentState
 from schemas.orchestrator.views import ListExperiments
 from services.orchestrator.domain.records import Attempt, Experiment
 from services.orchestrator.ledger.record_column import select_all, select_one
-from shared.postgres.database import Connection, from_json, to_json
+from shared.postgres.database import Connection, from_json
 
 Ordinal = Annotated[int, Meta(ge=1, le=2**31 - 1)]
-
-UPSERT_EXPERIMENT: Final = """
-INSERT INTO experiment (experiment_id, task_id, ordinal, state, objective_score, record)
-VALUES ($1, $2, $3, $4, $5, $6)
-ON CONFLICT (experiment_id) DO UPDATE SET state = $4, objective_score = $5, record = $6
-"""
 
 # Their attempts go with them.
 DELETE_EXPERIMENTS: Final = """
@@ -30,17 +24,11 @@ DELETE FROM experiment WHERE task_id = $1 AND ($2::uuid IS NULL OR experiment_id
 
 SELECT_EXPERIMENT: Final = "SELECT record FROM experiment WHERE experiment_id = $1"
 
+SELECT_BY_ID: Final = "SELECT record FROM experiment WHERE experiment_id = ANY ($1)"
+
 SELECT_UNFINISHED: Final = """
 SELECT record FROM experiment
 WHERE task_id = $1 AND state IN ('pending', 'waiting', 'starting', 'running') ORDER BY ordinal
-"""
-
-SELECT_PENDING: Final = """
-SELECT record FROM experiment
-WHERE task_id = $1 AND state = 'pending' AND NOT EXISTS (
-    SELECT FROM attempt WHERE attempt.experiment_id = experiment.experiment_id
-      AND outcome = 'failed' AND closed_at > $3)
-ORDER BY ordinal LIMIT $2
 """
 
 SELECT_EXPERIMENTS: Final = """
@@ -56,11 +44,6 @@ WHERE ($1::uuid IS NULL OR task_id = $1)
 ORDER BY created_at DESC, task_id DESC, ordinal LIMIT $3
 """
 
-SELECT_EXPERIMENT_PLACE: Final = """
-SELECT created_at, task_id, ordinal FROM experiment JOIN task USING (task_id)
-WHERE experiment_id = $1
-"""
-
 COUNT_EXPERIMENTS: Final = """
 SELECT task_id, state, count(*) AS n FROM experiment WHERE task_id = ANY ($1)
 GROUP BY task_id, state
@@ -73,20 +56,16 @@ WHERE closed_at IS NULL AND executor_id IS NULL AND state = 'waiting'
 ORDER BY (experiment.record -> 'request' ->> 'priority')::int DESC NULLS LAST, requested_at LIMIT $1
 """
 
-SELECT_UNCOMPARED: Final = """
-SELECT record FROM experiment
-WHERE task_id = $1 AND state = 'succeeded' AND record ->> 'answers' IS NOT NULL
-      AND record #>> '{slo,quality}' IS NULL
-ORDER BY ordinal
-"""
-
-# The first that is not lost to the comparison: it may be under way still.
-SELECT_BASELINE: Final = """
-SELECT record FROM experiment
-WHERE task_id = $1 AND state NOT IN ('failed', 'cancelled')
-      AND coalesce(record #>> '{run,role}', 'search') = 'search'
-      AND (state <> 'succeeded' OR record ->> 'answers' IS NOT NULL)
-ORDER BY ordinal LIMIT 1
+# Those with answers, and the first that is not lost to the comparison: it may be under way still.
+SELECT_COMPARED: Final = """
+SELECT record, is_baseline FROM (
+    SELECT record, ordinal, state = 'succeeded' AND record ->> 'answers' IS NOT NULL
+        AND record #>> '{slo,quality}' IS NULL AS is_uncompared,
+        ordinal = min(ordinal) FILTER (WHERE state NOT IN ('failed', 'cancelled')
+            AND coalesce(record #>> '{run,role}', 'search') = 'search'
+            AND (state <> 'succeeded' OR record ->> 'answers' IS NOT NULL)) OVER () AS is_baseline
+    FROM experiment WHERE task_id = $1) compared
+WHERE is_uncompared OR is_baseline ORDER BY ordinal
 """
 
 
@@ -98,18 +77,8 @@ class ExperimentPlace(Struct, frozen=True, array_like=True, tag="experiment"):
     ordinal: Ordinal
 
 
-async def save(connection: Connection, experiments: Iterable[Experiment]) -> None:
-    await connection.executemany(
-        UPSERT_EXPERIMENT,
-        [
-            (e.experiment_id, e.task_id, e.ordinal, e.state.value, e.objective_score, to_json(e))
-            for e in experiments
-        ],
-    )
-
-
 async def delete(connection: Connection, experiment: Experiment) -> None:
-    """With its attempts."""
+    """Delete an experiment with its attempts."""
     await connection.execute(DELETE_EXPERIMENTS, experiment.task_id, experiment.experiment_id)
 
 
@@ -117,31 +86,31 @@ async def find(connection: Connection, experiment_id: UUID) -> Experiment | None
     return await select_one(connection, Experiment, SELECT_EXPERIMENT, experiment_id)
 
 
-async def unfinished(connection: Connection, task_id: UUID) -> list[Experiment]:
-    """In order of expansion."""
+async def find_all(
+    connection: Connection, experiment_ids: Sequence[UUID]
+) -> dict[UUID, Experiment]:
+    experiments = await select_all(connection, Experiment, SELECT_BY_ID, experiment_ids)
+    return {experiment.experiment_id: experiment for experiment in experiments}
+
+
+async def find_unfinished(connection: Connection, task_id: UUID) -> list[Experiment]:
+    """Return unfinished experiments in order of expansion."""
     return await select_all(connection, Experiment, SELECT_UNFINISHED, task_id)
-
-
-async def pending(
-    connection: Connection, task_id: UUID, limit: int, failed_before: datetime
-) -> list[Experiment]:
-    """The next to start; one that has failed since `failed_before` is not among them."""
-    return await select_all(connection, Experiment, SELECT_PENDING, task_id, limit, failed_before)
 
 
 async def page(
     connection: Connection,
     query: ListExperiments,
-    after: ExperimentPlace | None,
+    start: ExperimentPlace | None,
     limit: int,
     finished_since: datetime | None,
 ) -> list[tuple[Experiment, ExperimentPlace]]:
-    """Newest task first, then by ordinal; no states means all.
+    """Return a page, newest task first, then by ordinal; no states means all.
 
     None of a task that finished at `finished_since` or before.
     """
     names = [state.value for state in query.states]
-    place = astuple(after) if after is not None else (None, None, None)
+    place = astuple(start) if start is not None else (None, None, None)
     rows = await connection.fetch(
         SELECT_EXPERIMENTS,
         query.task_id,
@@ -152,27 +121,25 @@ async def page(
         query.namespace,
         query.node_id,
     )
-    found = [(from_json(row["record"], Experiment), row["created_at"]) for row in rows]
-    return [(each, ExperimentPlace(at, each.task_id, each.ordinal)) for each, at in found]
-
-
-async def place_of(connection: Connection, experiment_id: UUID) -> ExperimentPlace | None:
-    row = await connection.fetchrow(SELECT_EXPERIMENT_PLACE, experiment_id)
-    return ExperimentPlace(*row) if row is not None else None
+    experiments = [(from_json(row["record"], Experiment), row["created_at"]) for row in rows]
+    return [
+        (experiment, ExperimentPlace(at, experiment.task_id, experiment.ordinal))
+        for experiment, at in experiments
+    ]
 
 
 async def tallies(
     connection: Connection, task_ids: Sequence[UUID]
 ) -> dict[UUID, dict[ExperimentState, int]]:
-    """How many experiments of each task are in each state; states without any are absent."""
-    found: dict[UUID, dict[ExperimentState, int]] = {task_id: {} for task_id in task_ids}
+    """Count each task's experiments by state; states without any are absent."""
+    tallies_by_task: dict[UUID, dict[ExperimentState, int]] = {task_id: {} for task_id in task_ids}
     for row in await connection.fetch(COUNT_EXPERIMENTS, task_ids):
-        found[row["task_id"]][ExperimentState(row["state"])] = row["n"]
-    return found
+        tallies_by_task[row["task_id"]][ExperimentState(row["state"])] = row["n"]
+    return tallies_by_task
 
 
 async def waiting(connection: Connection, limit: int) -> list[tuple[Experiment, Attempt]]:
-    """Those that wait for GPUs, of the highest priority and longest first."""
+    """Return experiments that wait for GPUs, of the highest priority and longest first."""
     rows = await connection.fetch(SELECT_WAITING, limit)
     return [
         (from_json(row["experiment"], Experiment), from_json(row["attempt"], Attempt))
@@ -180,11 +147,19 @@ async def waiting(connection: Connection, limit: int) -> list[tuple[Experiment, 
     ]
 
 
-async def uncompared(connection: Connection, task_id: UUID) -> list[Experiment]:
-    """Those with answers whose agreement with the baseline's is not known yet, in order."""
-    return await select_all(connection, Experiment, SELECT_UNCOMPARED, task_id)
+async def to_compare(
+    connection: Connection, task_id: UUID
+) -> tuple[Experiment | None, list[Experiment]]:
+    """Return the experiment that answers of the task are compared with, which may not have ended,
+    and those with answers whose agreement with it is not known yet, in order.
+    """
+    rows = await connection.fetch(SELECT_COMPARED, task_id)
+    pairs = [(from_json(row["record"], Experiment), row["is_baseline"]) for row in rows]
+    baseline = next((experiment for experiment, is_baseline in pairs if is_baseline), None)
+    return baseline, [experiment for experiment, _ in pairs if _is_uncompared(experiment)]
 
 
-async def baseline(connection: Connection, task_id: UUID) -> Experiment | None:
-    """The experiment that answers of the task are compared with; it may not have ended."""
-    return await select_one(connection, Experiment, SELECT_BASELINE, task_id)
+def _is_uncompared(experiment: Experiment) -> bool:
+    has_verdict = experiment.slo is not None and experiment.slo.quality is not None
+    is_measured = experiment.state is ExperimentState.SUCCEEDED
+    return is_measured and experiment.answers is not None and not has_verdict

@@ -1,6 +1,7 @@
 """The orchestrator's tables. What is searched for has columns; the rest of a row is its `record`.
 
-`json`, not `jsonb`: the order of a configuration's parameters is the order of its flags.
+`json`, not `jsonb`: the order of a configuration's parameters is the order of its flags. A text is
+a version: the first is that of release 0.1.0, and texts are only ever appended.
 """
 
 from typing import Final
@@ -13,6 +14,7 @@ CREATE TABLE task (
     task_name text NOT NULL,
     state text NOT NULL,
     created_at timestamptz NOT NULL,
+    finished_at timestamptz,
     record json NOT NULL
 );
 CREATE UNIQUE INDEX task_unfinished_name ON task (namespace, task_name)
@@ -29,10 +31,13 @@ CREATE TABLE experiment (
     UNIQUE (task_id, ordinal)
 );
 CREATE INDEX experiment_state ON experiment (task_id, state, ordinal);
+-- What past experiments are found by, to expect how long one like them holds its GPUs.
+CREATE INDEX experiment_engine ON experiment
+    ((record -> 'engine' ->> 'model'), (record -> 'engine' ->> 'engine'));
 
 CREATE TABLE attempt (
     attempt_id uuid PRIMARY KEY,
-    experiment_id uuid NOT NULL REFERENCES experiment,
+    experiment_id uuid NOT NULL REFERENCES experiment ON DELETE CASCADE,
     task_id uuid NOT NULL REFERENCES task,
     reservation_id uuid NOT NULL UNIQUE,
     executor_id text,
@@ -57,19 +62,7 @@ CREATE TABLE executor_offer (
     received_at timestamptz NOT NULL,
     offer json NOT NULL
 );
-""",
-    """
-ALTER TABLE task ADD COLUMN finished_at timestamptz;
-UPDATE task SET finished_at = (record ->> 'finished_at')::timestamptz;
-ALTER TABLE attempt DROP CONSTRAINT attempt_experiment_id_fkey,
-    ADD FOREIGN KEY (experiment_id) REFERENCES experiment ON DELETE CASCADE;
-""",
-    """
--- What past experiments are found by, to expect how long one like them holds its GPUs.
-CREATE INDEX experiment_engine ON experiment
-    ((record -> 'engine' ->> 'model'), (record -> 'engine' ->> 'engine'));
-""",
-    """
+
 -- A name's place in a list is that of its bytes, as its cursor has it.
 CREATE TABLE preset (
     namespace text COLLATE "C" NOT NULL,

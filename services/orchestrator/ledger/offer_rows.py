@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Final
 
 from schemas.executor.attempts import ExecutorReported
-from services.orchestrator.domain.plan.executor_offers import Offer
+from services.orchestrator.domain.installation.offers import Offer
 from shared.postgres.database import Connection, from_json, to_json
 
 # Revisions count within one life of an executor, which its boot id identifies.
@@ -41,6 +41,6 @@ async def save_offer(connection: Connection, report: ExecutorReported, now: date
 
 
 async def offers(connection: Connection, since: datetime) -> list[Offer]:
-    """What the executors offer that reported after `since`."""
+    """Return what the executors offer that reported after `since`."""
     rows = await connection.fetch(SELECT_OFFERS, since)
     return [from_json(row["offer"], Offer) for row in rows]

@@ -5,7 +5,7 @@ from typing import Any, Final
 from schemas.task.benchmark import BenchmarkTool, FailedLevel
 from schemas.task.slo import SloVerdict
 from schemas.task.task_file import TaskFile
-from services.orchestrator.domain.search.warm import WarmTrial
+from services.orchestrator.domain.search.warm_start import WarmTrial
 from shared.benchmarks.verdicts.constraints import excess_of
 from shared.postgres.database import Connection, Row, from_json, to_json
 
@@ -38,7 +38,10 @@ ORDER BY t.created_at DESC, e.ordinal LIMIT $8
 async def past_trials(
     connection: Connection, namespace: str, task: TaskFile, engine: str, tool: BenchmarkTool | None
 ) -> list[tuple[str, WarmTrial]]:
-    """Each with the GPU model that it was measured on; `engine` and `tool` are the task's."""
+    """Return past trials, each with the GPU model that it was measured on.
+
+    `engine` and `tool` are the task's.
+    """
     rows = await connection.fetch(
         SELECT_PAST,
         namespace,

@@ -9,12 +9,9 @@ from msgspec import Struct
 
 from schemas.errors import ErrorCode
 from schemas.orchestrator.presets import MergedPresets, Preset, PresetView
-from schemas.task.task_file import PresetMerge, TaskFile
-from services.orchestrator.domain.plan.executor_offers import Offer
-from services.orchestrator.domain.plan.plan import make_planner
-from services.orchestrator.domain.presets.merge import merge, with_parameters_of
+from schemas.task.task_file import PresetMerge
+from services.orchestrator.domain.presets.merge import merge
 from services.orchestrator.domain.presets.release import RELEASE_PRESETS
-from services.orchestrator.node_names import with_node_ids
 from shared.errors import RefusedError
 from shared.postgres.database import Connection, Row, from_json, to_json
 
@@ -55,27 +52,27 @@ async def lock(connection: Connection, namespace: str) -> None:
     await connection.execute(LOCK, namespace)
 
 
-async def saved(
+async def find_saved(
     connection: Connection, namespace: str, names: Sequence[str]
 ) -> dict[str, PresetView]:
-    """Those that a namespace has saved itself, by name."""
+    """Return presets that a namespace has saved itself, by name."""
     rows = await connection.fetch(SELECT_BY_NAME, namespace, list(names))
     return {row["name"]: _view(row) for row in rows}
 
 
 async def page(
-    connection: Connection, namespace: str | None, after: PresetPlace | None, limit: int
+    connection: Connection, namespace: str | None, start: PresetPlace | None, limit: int
 ) -> list[PresetView]:
     """Up to `limit` of what follows a place."""
-    found: list[PresetView] = []
-    if after is None or after.namespace is not None:
-        place = (None, None) if after is None else (after.namespace, after.name)
+    presets: list[PresetView] = []
+    if start is None or start.namespace is not None:
+        place = (None, None) if start is None else (start.namespace, start.name)
         rows = await connection.fetch(SELECT_PAGE, namespace, *place, limit)
-        found = [_view(row) for row in rows]
-        after = None
+        presets = [_view(row) for row in rows]
+        start = None
     of_release = sorted(RELEASE_PRESETS.values(), key=lambda preset: preset.name)
-    found += [each for each in of_release if after is None or each.name > after.name]
-    return found[:limit]
+    presets += [preset for preset in of_release if start is None or preset.name > start.name]
+    return presets[:limit]
 
 
 async def count(connection: Connection, namespace: str) -> int:
@@ -101,40 +98,20 @@ async def delete(connection: Connection, namespace: str, name: str) -> None:
     await connection.execute(DELETE, namespace, name)
 
 
-async def merged(
+async def merge_saved(
     connection: Connection, namespace: str, names: Sequence[str], how: PresetMerge, path: str
 ) -> MergedPresets:
     """Raises RefusedError for a preset that is not there, and for what cannot be merged."""
-    known = RELEASE_PRESETS | await saved(connection, namespace, names)
+    by_name = RELEASE_PRESETS | await find_saved(connection, namespace, names)
     for name in names:
-        if name not in known:
+        if name not in by_name:
             raise RefusedError(
                 ErrorCode.NOT_FOUND,
                 f"namespace {namespace} has no preset {name!r}; `gpusteward preset list`",
                 path=path,
             )
     distinct = list(dict.fromkeys(names))
-    return merge([known[name] for name in distinct], how, path)
-
-
-async def with_presets(
-    connection: Connection, namespace: str, task: TaskFile, offers: Sequence[Offer]
-) -> tuple[TaskFile, tuple[str, ...]]:
-    """The task with the parameters of the presets that it names, and notes. Raises RefusedError."""
-    if not task.presets:
-        return task, ()
-    path = "$.presets"
-    found = await merged(connection, namespace, task.presets, task.preset_merge, path)
-    if found.engine is not None:
-        engine = make_planner(with_node_ids(task), offers).engine
-        if found.engine != engine:
-            raise RefusedError(
-                ErrorCode.BAD_REQUEST,
-                f"expected presets of {engine}, the task's engine, got some of {found.engine}",
-                path=path,
-            )
-    changed, notes = with_parameters_of(task, found)
-    return changed, tuple(notes)
+    return merge([by_name[name] for name in distinct], how, path)
 
 
 def _view(row: Row) -> PresetView:

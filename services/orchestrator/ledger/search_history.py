@@ -8,11 +8,11 @@ from uuid import UUID
 from schemas.executor.attempts import FailureKind
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.task.benchmark import BenchmarkMetrics, FailedLevel
+from schemas.task.objectives import Objective
 from schemas.task.slo import SloVerdict
-from schemas.task.task_file import Objective
 from schemas.task.trust import RunInfo
 from services.orchestrator.domain.lifecycle.budget import AttemptTimes, HeldGpus
-from services.orchestrator.domain.search.history import Past, with_settings_compared
+from services.orchestrator.domain.search.history import RunRecord
 from shared.benchmarks.verdicts.constraints import excess_of
 from shared.benchmarks.verdicts.ranking import Scored, goals_of
 from shared.postgres.database import Connection, from_json
@@ -23,8 +23,8 @@ SELECT experiment_id, ordinal, state, objective_score, record -> 'parameters' AS
        coalesce(record ->> 'slo', '{}') AS slo,
        record #>> '{failure,kind}' AS failure,
        coalesce(record ->> 'run', '{}') AS run,
-       CASE WHEN $3 THEN record -> 'metrics' END AS metrics
-FROM experiment WHERE task_id = $1 AND ($2::text IS NULL OR state = $2) ORDER BY ordinal
+       CASE WHEN $2 THEN record -> 'metrics' END AS metrics
+FROM experiment WHERE task_id = $1 ORDER BY ordinal
 """
 
 # An attempt has its GPUs from its start; of shares of a GPU their sum.
@@ -51,19 +51,17 @@ FROM (SELECT closed_at, record ->> 'outcome' AS outcome,
 """
 
 
-async def tried(
-    connection: Connection,
-    task_id: UUID,
-    state: ExperimentState | None = None,
-    goals: Sequence[Objective] = (),
-) -> list[Past]:
-    """The experiments of a task, in order; all of them, or those in one state.
+async def load_history(
+    connection: Connection, task_id: UUID, goals: Sequence[Objective] = ()
+) -> list[RunRecord]:
+    """Return the runs of a task in order.
 
-    What they are by several `goals` is read where these are given.
+    What they are by several `goals` is read where there are several.
     """
-    rows = await connection.fetch(SELECT_TRIED, task_id, state, len(goals) > 1)
-    past = [
-        Past(
+    has_goals = len(goals) > 1
+    rows = await connection.fetch(SELECT_TRIED, task_id, has_goals)
+    return [
+        RunRecord(
             ordinal=row["ordinal"],
             state=ExperimentState(row["state"]),
             parameters=from_json(row["parameters"], dict[str, Any]),
@@ -74,7 +72,7 @@ async def tried(
                 failed_levels=from_json(row["failed_levels"] or "[]", tuple[FailedLevel, ...]),
                 excess=excess_of(from_json(row["slo"], SloVerdict)),
                 goals=goals_of(goals, from_json(row["metrics"] or "{}", BenchmarkMetrics))
-                if len(goals) > 1
+                if has_goals
                 else (),
             )
             if row["state"] == ExperimentState.SUCCEEDED
@@ -84,7 +82,6 @@ async def tried(
         )
         for row in rows
     ]
-    return with_settings_compared(past)
 
 
 async def attempt_times(connection: Connection, task_id: UUID, now: datetime) -> AttemptTimes:
@@ -93,8 +90,8 @@ async def attempt_times(connection: Connection, task_id: UUID, now: datetime) ->
     return AttemptTimes(mean_seconds=row["mean_seconds"], running_seconds=tuple(row["running"]))
 
 
-async def held_gpus(connection: Connection, task_id: UUID, now: datetime) -> list[HeldGpus]:
-    """For how long the attempts of a task have had their GPUs."""
+async def sum_held_gpus(connection: Connection, task_id: UUID, now: datetime) -> list[HeldGpus]:
+    """Sum for how long the attempts of a task have had their GPUs."""
     rows = await connection.fetch(SELECT_HELD, task_id, now)
     return [
         HeldGpus(models=tuple(row["models"]), gpu_seconds=row["gpu_seconds"] or 0.0) for row in rows

@@ -9,19 +9,15 @@ from msgspec import Struct
 
 from schemas.base import Command, UtcDatetime
 from schemas.orchestrator.views import ListTasks
-from schemas.task.task_file import Strategy
+from schemas.task.strategies import Strategy
 from services.orchestrator.domain.records import Task
 from services.orchestrator.ledger.experiment_rows import DELETE_EXPERIMENTS
 from services.orchestrator.ledger.record_column import select_all, select_one
 from shared.postgres.database import Connection, to_json
 
 INSERT_TASK: Final = """
-INSERT INTO task (task_id, namespace, task_name, state, created_at, record)
-VALUES ($1, $2, $3, $4, $5, $6)
-"""
-
-UPDATE_TASK: Final = """
-UPDATE task SET state = $2, record = $3, finished_at = $4 WHERE task_id = $1
+INSERT INTO task (task_id, namespace, task_name, state, created_at, finished_at, record)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
 """
 
 DELETE_TASK: Final = "DELETE FROM task WHERE task_id = $1"
@@ -55,10 +51,15 @@ SELECT_AUDITED: Final = """
 SELECT task_name, state, record ->> 'requester' AS requester FROM task WHERE task_id = $1
 """
 
+SELECT_TASKS_OF_STRATEGIES: Final = """
+SELECT task_id FROM task WHERE state IN ('accepted', 'running')
+    AND record #>> '{file,optimization,strategy}' = ANY ($1::text[])
+"""
+
 SELECT_SEARCHES: Final = """
 SELECT EXISTS (
     SELECT FROM task WHERE state IN ('accepted', 'running', 'paused')
-      AND record #>> '{file,optimization,strategy}' <> ALL ($1::text[]))
+      AND record #>> '{file,optimization,strategy}' = ANY ($1::text[]))
 """
 
 
@@ -69,7 +70,7 @@ class TaskPlace(Struct, frozen=True, array_like=True, tag="task"):
     task_id: UUID
 
 
-async def audited_state(connection: Connection, command: Command) -> dict[str, Any] | None:
+async def read_audited_state(connection: Connection, command: Command) -> dict[str, Any] | None:
     """Return what the audit log keeps of the task that a command names; None: of none."""
     task_id = getattr(command, "task_id", None)
     row = None if task_id is None else await connection.fetchrow(SELECT_AUDITED, task_id)
@@ -85,18 +86,13 @@ async def insert(connection: Connection, task: Task) -> None:
         task.task_name,
         task.state.value,
         task.created_at,
+        task.finished_at,
         to_json(task),
     )
 
 
-async def save(connection: Connection, task: Task) -> None:
-    await connection.execute(
-        UPDATE_TASK, task.task_id, task.state.value, to_json(task), task.finished_at
-    )
-
-
 async def delete(connection: Connection, task_id: UUID) -> None:
-    """With its experiments and their attempts."""
+    """Delete a task with its experiments and their attempts."""
     await connection.execute(DELETE_EXPERIMENTS, task_id, None)
     await connection.execute(DELETE_TASK, task_id)
 
@@ -113,13 +109,15 @@ async def find(connection: Connection, task_id: UUID) -> Task | None:
 async def page(
     connection: Connection,
     query: ListTasks,
-    after: TaskPlace | None,
+    start: TaskPlace | None,
     limit: int,
     finished_since: datetime | None,
 ) -> list[Task]:
-    """Newest first; no states means all. None finished at `finished_since` or before."""
+    """Return a page, newest first; no states means all. None finished at `finished_since` or
+    before.
+    """
     names = [state.value for state in query.states]
-    place = (after.created_at, after.task_id) if after is not None else (None, None)
+    place = (start.created_at, start.task_id) if start is not None else (None, None)
     return await select_all(
         connection, Task, SELECT_TASKS, query.namespace, names, limit, *place, finished_since
     )
@@ -133,7 +131,15 @@ async def to_advance(connection: Connection, failed_before: datetime) -> list[UU
     return [row["task_id"] for row in rows]
 
 
-async def has_searches(connection: Connection, other_than: Sequence[Strategy]) -> bool:
-    """Whether a task that is not over searches by another strategy than these."""
-    found: bool = await connection.fetchval(SELECT_SEARCHES, [each.value for each in other_than])
-    return found
+async def has_searches(connection: Connection, strategies: Sequence[Strategy]) -> bool:
+    """Return whether a task that is not over searches by one of these strategies."""
+    names = [strategy.value for strategy in strategies]
+    has_any: bool = await connection.fetchval(SELECT_SEARCHES, names)
+    return has_any
+
+
+async def find_searches(connection: Connection, strategies: Sequence[Strategy]) -> list[UUID]:
+    """Return the tasks that may go on and search by one of these strategies."""
+    names = [strategy.value for strategy in strategies]
+    rows = await connection.fetch(SELECT_TASKS_OF_STRATEGIES, names)
+    return [row["task_id"] for row in rows]

@@ -7,29 +7,30 @@ from schemas.task.slo import SloVerdict
 from services.orchestrator.domain.plan.quality import quality_probe
 from services.orchestrator.domain.records import Task
 from services.orchestrator.ledger import experiment_rows
+from services.orchestrator.ledger.decision_writer import write_rows
 from shared.benchmarks.quality.agreement import compare
 from shared.postgres.database import Connection
 
 
-async def compare_answers(connection: Connection, task: Task) -> None:
-    """Store the verdict of each that has answers, once the baseline has its own."""
+async def compare_answers(connection: Connection, task: Task) -> bool:
+    """Store the verdict of each that has answers, once the baseline has its own; return whether
+    there are any.
+    """
     probe = quality_probe(task.file)
     if probe is None:
-        return
-    uncompared = await experiment_rows.uncompared(connection, task.task_id)
-    if not uncompared:
-        return
-    baseline = await experiment_rows.baseline(connection, task.task_id)
+        return False
+    baseline, uncompared = await experiment_rows.to_compare(connection, task.task_id)
     if (
         baseline is None
         or baseline.state is not ExperimentState.SUCCEEDED
         or baseline.answers is None
     ):
-        return
+        return False
     compared = []
     for experiment in uncompared:
         if experiment.answers is not None:
             verdict = compare(baseline.ordinal, baseline.answers, experiment.answers, probe)
             slo = replace(experiment.slo or SloVerdict(), quality=verdict)
             compared.append(replace(experiment, slo=slo))
-    await experiment_rows.save(connection, compared)
+    await write_rows(connection, experiments=compared)
+    return bool(compared)

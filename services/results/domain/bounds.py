@@ -38,7 +38,7 @@ class WindowFacts(Struct, frozen=True, kw_only=True):
 
     @property
     def is_kv_cache_full(self) -> bool:
-        """Whether one more request like those that run had no room."""
+        """True if one more request like those that run had no room."""
         used = self.kv_cache_percent or 0.0
         is_full = used >= FULL_KV_PERCENT
         return is_full or bool(self.running and used * (1 + 1 / self.running) >= 100)
@@ -47,19 +47,22 @@ class WindowFacts(Struct, frozen=True, kw_only=True):
 def bounds_of(
     levels: Sequence[LevelResult], facts: Sequence[WindowFacts]
 ) -> list[LevelBound | None]:
-    """Of each level; None where nothing is known of its engine, or no request was completed."""
+    """Return what bounds each level; None where nothing is known of its engine, or no request was
+    completed.
+    """
     pairs = list(zip(levels, facts, strict=True))
-    token_seconds = prefill_token_seconds([level for level, found in pairs if not found.waits])
+    token_seconds = prefill_token_seconds([level for level, facts in pairs if not facts.waits])
     return [
         None
-        if found.running is None or not level.num_completed_requests
-        else bound_of(level, found, token_seconds)
-        for level, found in pairs
+        if facts.running is None or not level.num_completed_requests
+        else bound_of(level, facts, token_seconds)
+        for level, facts in pairs
     ]
 
 
 def prefill_token_seconds(levels: Sequence[LevelResult]) -> float | None:
-    """What a prompt token costs beyond the step that it is part of; None without a level.
+    """Return the seconds that a prompt token costs beyond the step that it is part of; None without
+    a level.
 
     By the request that was answered first of all, on levels in which none wait: its time to the
     first token is a step like those that give one token each, and the prompt.
@@ -73,7 +76,9 @@ def prefill_token_seconds(levels: Sequence[LevelResult]) -> float | None:
 
 
 def bound_of(level: LevelResult, facts: WindowFacts, token_seconds: float | None) -> LevelBound:
-    """What falsifies the rest comes first, then limits, then work."""
+    """Return the bound of one level: what falsifies the rest comes first, then limits, then
+    work.
+    """
     share = None
     if token_seconds is not None:
         share = min(1.0, token_seconds * level.mean_input_throughput_tokens_per_s)
@@ -92,9 +97,9 @@ def _by_client(level: LevelResult) -> LevelBound | None:
     if not any(mark in CLIENT_MARKS for mark in level.marks):
         return None
     lag = 1000 * (level.client_lag_p99_seconds or 0.0)
-    late = 1000 * (level.lateness_p99_seconds or 0.0)
-    own = f"read answers {lag:.1f} ms and sent requests {late:.1f} ms late (p99)"
-    return LevelBound(bound=Bound.CLIENT, evidence=f"the load generator {own}")
+    late_ms = 1000 * (level.lateness_p99_seconds or 0.0)
+    text = f"read answers {lag:.1f} ms and sent requests {late_ms:.1f} ms late (p99)"
+    return LevelBound(bound=Bound.CLIENT, evidence=f"the load generator {text}")
 
 
 def _by_throttling(facts: WindowFacts) -> LevelBound | None:

@@ -7,15 +7,16 @@ from typing import Final
 from services.results.domain.reading import Reading, Span, inside
 
 # Two ticks further apart than this many intervals have at least one missing between them.
-LARGEST_GAP_INTERVALS: Final = 1.5
+MAX_GAP_INTERVALS: Final = 1.5
 
 
-def covered_seconds(
+def coverage_seconds(
     readings: Sequence[Reading],
     spans: Sequence[Span],
     counts: Callable[[Reading], bool] = lambda _: True,
 ) -> float:
-    """How many seconds of the spans the readings of one GPU stand for, or those that `counts`.
+    """Return how many seconds of the spans the readings of one GPU stand for, or those that
+    `counts` accepts.
 
     Between two consecutive ticks everything is covered, to the middle by each; beside a missing
     one, a tick stands for half an interval. Readings around the spans count as neighbours, so that
@@ -39,12 +40,12 @@ def longest_gap_seconds(readings: Sequence[Reading], spans: Sequence[Span]) -> f
 
 
 def missing_ticks(readings: Sequence[Reading], spans: Sequence[Span]) -> int:
-    """How many ticks are missing beside or within the spans, by the numbers of the readings."""
+    """Count missing ticks beside or within the spans, by the numbers of the readings."""
     return sum(
-        max(0, after.sequence - before.sequence - 1)
-        for before, after in pairwise(readings)
-        if before.boot_id == after.boot_id
-        and any(before.at < span.end and after.at > span.start for span in spans)
+        max(0, second.sequence - first.sequence - 1)
+        for first, second in pairwise(readings)
+        if first.boot_id == second.boot_id
+        and any(first.at < span.end and second.at > span.start for span in spans)
     )
 
 
@@ -58,15 +59,17 @@ def _longest_gap(stretches: Sequence[tuple[float, float]], span: Span) -> float:
 
 
 def _stretches(readings: Sequence[Reading]) -> list[tuple[float, float]]:
-    """What each reading stands for: they do not overlap, and are in order."""
+    """Return the stretch of time that each reading stands for: they do not overlap, and are in
+    order.
+    """
     edges = [readings[0].at - readings[0].interval_seconds / 2]
-    for before, after in pairwise(readings):
-        largest_gap = LARGEST_GAP_INTERVALS * max(before.interval_seconds, after.interval_seconds)
-        if after.at - before.at <= largest_gap:
-            middle = (before.at + after.at) / 2
+    for first, second in pairwise(readings):
+        largest_gap = MAX_GAP_INTERVALS * max(first.interval_seconds, second.interval_seconds)
+        if second.at - first.at <= largest_gap:
+            middle = (first.at + second.at) / 2
             edges += [middle, middle]
         else:
-            edges.append(before.at + before.interval_seconds / 2)
-            edges.append(after.at - after.interval_seconds / 2)
+            edges.append(first.at + first.interval_seconds / 2)
+            edges.append(second.at - second.interval_seconds / 2)
     edges.append(readings[-1].at + readings[-1].interval_seconds / 2)
     return list(zip(edges[::2], edges[1::2], strict=True))

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from schemas.results.measurements import CoTenant, GpuDetails, Percentiles
-from services.results.domain.coverage import covered_seconds, longest_gap_seconds
+from services.results.domain.coverage import coverage_seconds, longest_gap_seconds
 from services.results.domain.energy import Energy
 from services.results.domain.reading import Condition, Reading, Span, Tenant
 
@@ -37,14 +37,16 @@ def details_of(
     conditions: Mapping[int, Condition],
     faults: Iterable[Fault],
 ) -> GpuDetails:
-    """Of one device. `readings` are sorted, `within` are those of them inside the spans."""
+    """Return one device's details. `readings` are sorted, `within` are those of them inside the
+    spans.
+    """
 
     def seconds(of_conditions: frozenset[int]) -> float:
-        return covered_seconds(readings, spans, lambda r: r.condition_no in of_conditions)
+        return coverage_seconds(readings, spans, lambda r: r.condition_no in of_conditions)
 
     met = {r.condition_no for r in within if r.condition_no is not None}
-    found = {number: conditions[number] for number in met if number in conditions}
-    reasons = _harmful_reasons(found)
+    met_conditions = {number: conditions[number] for number in met if number in conditions}
+    reasons = _harmful_reasons(met_conditions)
     return GpuDetails(
         coverage_percent=coverage_percent,
         longest_gap_seconds=longest_gap_seconds(readings, spans),
@@ -55,7 +57,7 @@ def details_of(
         energy_wh=energy.watt_hours if energy is not None else None,
         energy_source=energy.source if energy is not None else None,
         throttled_seconds=seconds(frozenset().union(*reasons.values()))
-        if any(condition.throttle_reasons is not None for condition in found.values())
+        if any(condition.throttle_reasons is not None for condition in met_conditions.values())
         else None,
         throttle_reasons={reason: seconds(numbers) for reason, numbers in reasons.items()},
         ecc_corrected=_growth([reading.ecc_corrected for reading in _around(readings, spans)]),
@@ -70,21 +72,21 @@ def details_of(
             CoTenant(
                 seconds=seconds(numbers), reservation_id=tenant.reservation_id, name=tenant.name
             )
-            for tenant, numbers in _others(found, reservation_id).items()
+            for tenant, numbers in _others(met_conditions, reservation_id).items()
         ),
     )
 
 
 def percentiles(values: Iterable[float | None]) -> Percentiles:
-    """Of the known values."""
-    known = sorted(value for value in values if value is not None)
-    if not known:
+    """Return the percentiles of the known values."""
+    known_values = sorted(value for value in values if value is not None)
+    if not known_values:
         return Percentiles()
-    return Percentiles(p50=_quantile(known, 0.5), p95=_quantile(known, 0.95))
+    return Percentiles(p50=_quantile(known_values, 0.5), p95=_quantile(known_values, 0.95))
 
 
 def _quantile(values: Sequence[float], share: float) -> float:
-    """By proportion between the two values around it."""
+    """Interpolate a quantile between the two values around it."""
     position = share * (len(values) - 1)
     below = int(position)
     above = min(below + 1, len(values) - 1)
@@ -104,7 +106,7 @@ def _harmful_reasons(conditions: Mapping[int, Condition]) -> dict[str, frozenset
 def _others(
     conditions: Mapping[int, Condition], reservation_id: UUID | None
 ) -> dict[Tenant, frozenset[int]]:
-    """In which of the conditions the device was in use by others."""
+    """Return the conditions in which others used the device, by tenant."""
     tenants = {tenant for c in conditions.values() for tenant in c.tenants or ()}
     return {
         tenant: frozenset(n for n, c in conditions.items() if tenant in (c.tenants or ()))
@@ -114,17 +116,19 @@ def _others(
 
 
 def _around(readings: Sequence[Reading], spans: Sequence[Span]) -> list[Reading]:
-    """From the last reading before the spans, or the first in them, to the last in them."""
+    """Return the readings from the last one before the spans, or the first in them, to the last in
+    them.
+    """
     if not spans:
         return []
     start, end = spans[0].start, spans[-1].end
-    before = [reading for reading in readings if reading.at < start][-1:]
-    return before + [reading for reading in readings if start <= reading.at <= end]
+    reading_before = [reading for reading in readings if reading.at < start][-1:]
+    return reading_before + [reading for reading in readings if start <= reading.at <= end]
 
 
 def _growth(counts: Iterable[int | None]) -> int | None:
-    """How much a counter grew; one that starts anew grew by nothing at that moment."""
-    known = [count for count in counts if count is not None]
-    if len(known) < 2:
+    """Return how much a counter grew; one that starts anew grew by nothing at that moment."""
+    known_counts = [count for count in counts if count is not None]
+    if len(known_counts) < 2:
         return None
-    return sum(max(0, after - before) for before, after in pairwise(known))
+    return sum(max(0, current - previous) for previous, current in pairwise(known_counts))

@@ -3,9 +3,9 @@
 from typing import Final
 
 from schemas.gpus.device_grant import DeviceGrant, ShareKind
+from schemas.gpus.gpu_request import WHOLE
 from schemas.gpus.kinds import GpuKind
 
-WHOLE: Final = 100  # hundredths of a device
 MIG: Final = "MIG-"  # how drivers begin the uuid of an instance
 
 

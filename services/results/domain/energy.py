@@ -45,16 +45,16 @@ def _joules_by_counter(readings: Sequence[Reading]) -> list[Point]:
 
 def _joules_by_power(readings: Sequence[Reading]) -> list[Point]:
     """Power summed up; the first and last reading stand for half an interval beyond them."""
-    known = [
+    known_points = [
         (r.at, r.power_draw_w, r.interval_seconds) for r in readings if r.power_draw_w is not None
     ]
-    if not known:
+    if not known_points:
         return []
-    first_at, first_w, first_interval = known[0]
-    last_at, last_w, last_interval = known[-1]
+    first_at, first_w, first_interval = known_points[0]
+    last_at, last_w, last_interval = known_points[-1]
     powers = [
         (first_at - first_interval / 2, first_w),
-        *((at, watts) for at, watts, _ in known),
+        *((at, watts) for at, watts, _ in known_points),
         (last_at + last_interval / 2, last_w),
     ]
     areas = ((end - start) * (a + b) / 2 for (start, a), (end, b) in pairwise(powers))
@@ -68,5 +68,5 @@ def _at(points: Sequence[Point], at: float) -> float:
         return points[0][1]
     if position == len(points):
         return points[-1][1]
-    (start, before), (end, after) = points[position - 1], points[position]
-    return before + (after - before) * (at - start) / (end - start)
+    (start, joules_before), (end, joules_after) = points[position - 1], points[position]
+    return joules_before + (joules_after - joules_before) * (at - start) / (end - start)

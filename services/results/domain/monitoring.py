@@ -4,12 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from schemas.base import HOUR_SECONDS
 from schemas.gpus.device_grant import DeviceGrant
+from schemas.gpus.gpu_request import WHOLE
 from schemas.results.measurements import EnergySource, GpuDetails, GpuMonitoring
 from schemas.telemetry.monitoring import GpuStats
-from services.results.domain.coverage import covered_seconds, missing_ticks
+from services.results.domain.coverage import coverage_seconds, missing_ticks
 from services.results.domain.details import Fault, details_of
-from services.results.domain.device_parts import WHOLE, hundredths_of
+from services.results.domain.device_parts import hundredths_of
 from services.results.domain.energy import JOULES_PER_WH, Energy, energy_of
 from services.results.domain.reading import Condition, Reading, Span, inside
 from shared.gpu.prices import price_of
@@ -18,7 +20,6 @@ from shared.gpu.stats import GpuTally
 MEASURING: Final = "measuring"
 WHOLE_RUN: Final = "whole_run"
 TRUSTED_COVERAGE_PERCENT: Final = 95.0
-HOUR_SECONDS: Final = 3600
 DeviceKey = tuple[str, str]
 
 
@@ -46,17 +47,19 @@ def summarize(
     conditions: Mapping[int, Condition] | None = None,
     faults: Sequence[Fault] = (),
 ) -> GpuMonitoring:
-    """What the granted devices did within the spans.
+    """Summarize what the granted devices did within the spans.
 
     `readings` by (node, device uuid), in any order and with duplicates, may include some around the
     spans; only those inside are counted. With several nodes, `sample_count` is the largest node's.
     """
     devices, spans = run.devices, run.spans
-    known = {key: _distinct(found) for key, found in readings.items()}
-    of_device = {_key(device): known.get(_key(device), []) for device in devices}
-    within = {key: inside(found, spans) for key, found in of_device.items()}
+    distinct = {key: _distinct(device_readings) for key, device_readings in readings.items()}
+    of_device = {_key(device): distinct.get(_key(device), []) for device in devices}
+    within = {key: inside(device_readings, spans) for key, device_readings in of_device.items()}
     duration = sum(span.seconds for span in spans)
-    covered = {key: covered_seconds(found, spans) for key, found in of_device.items()}
+    covered = {
+        key: coverage_seconds(device_readings, spans) for key, device_readings in of_device.items()
+    }
     coverage_percent = _percent(sum(covered.values()), duration * len(devices))
     energies = {key: energy_of(of_device[key], spans) if within[key] else None for key in of_device}
     energy = _sum(energies.values())
@@ -75,8 +78,10 @@ def summarize(
         )
         for key in of_device
     }
-    missing = max((missing_ticks(found, spans) for found in of_device.values()), default=0)
-    because = run.devices_unknown or _distrust(details, duration, coverage_percent, missing)
+    missing = max(
+        (missing_ticks(device_readings, spans) for device_readings in of_device.values()), default=0
+    )
+    distrust = run.devices_unknown or _distrust(details, duration, coverage_percent, missing)
     return GpuMonitoring(
         monitoring_duration_seconds=duration,
         sample_count=_ticks(within),
@@ -91,8 +96,8 @@ def summarize(
         cost_per_million_tokens=_cost_per_million_tokens(run, duration),
         longest_gap_seconds=max((d.longest_gap_seconds for d in details.values()), default=0.0),
         missing_ticks=missing,
-        trusted=not because,
-        untrusted_because=because,
+        trusted=not distrust,
+        untrusted_because=distrust,
     )
 
 
@@ -106,7 +111,7 @@ def _names(devices: Sequence[DeviceGrant]) -> dict[DeviceKey, str]:
 
 
 def _distinct(readings: Iterable[Reading]) -> list[Reading]:
-    """Each tick once, sorted by time."""
+    """Return each tick once, sorted by time."""
     return sorted({r.tick: r for r in readings}.values(), key=lambda r: (r.at, r.sequence))
 
 
@@ -117,17 +122,17 @@ def _ticks(within: Mapping[DeviceKey, Sequence[Reading]]) -> int:
     return max((len(of_node) for of_node in ticks.values()), default=0)
 
 
-def _percent(part: float, whole: float) -> float:
-    return min(100.0, 100.0 * part / whole) if whole > 0 else 0.0
+def _percent(part: float, total: float) -> float:
+    return min(100.0, 100.0 * part / total) if total > 0 else 0.0
 
 
 def _sum(energies: Iterable[Energy | None]) -> Energy | None:
-    known = [energy for energy in energies if energy is not None]
-    if not known:
+    known_energies = [energy for energy in energies if energy is not None]
+    if not known_energies:
         return None
-    sources = {energy.source for energy in known}
+    sources = {energy.source for energy in known_energies}
     return Energy(
-        sum(energy.watt_hours for energy in known),
+        sum(energy.watt_hours for energy in known_energies),
         sources.pop() if len(sources) == 1 else EnergySource.MIXED,
     )
 
@@ -139,27 +144,29 @@ def _tokens_per_joule(tokens: float | None, energy: Energy | None) -> float | No
 
 
 def _cost_per_million_tokens(run: Run, duration_seconds: float) -> float | None:
-    """Of the GPUs while they were measured, parts of one by their size."""
+    """Return the cost of the GPUs while they were measured, parts of a GPU by their size; None if a
+    price is unknown.
+    """
     prices = [price_of(device.name, run.prices) for device in run.devices]
-    known = [price for price in prices if price is not None]
-    if not run.output_tokens or not known or len(known) < len(prices):
+    known_prices = [price for price in prices if price is not None]
+    if not run.output_tokens or not known_prices or len(known_prices) < len(prices):
         return None
     parts = [hundredths_of(device) / WHOLE for device in run.devices]
-    an_hour = sum(price * part for price, part in zip(known, parts, strict=True))
+    an_hour = sum(price * part for price, part in zip(known_prices, parts, strict=True))
     return an_hour * duration_seconds / HOUR_SECONDS / run.output_tokens * 1e6
 
 
 def _distrust(
     details: Mapping[str, GpuDetails], duration: float, coverage_percent: float, missing: int
 ) -> str:
-    """Why the numbers cannot be trusted; empty if they can."""
+    """Say why the numbers cannot be trusted; empty if they can."""
     if not details:
         return "no GPUs were granted"
     if not duration:
         return "nothing was measured"
     if coverage_percent >= TRUSTED_COVERAGE_PERCENT:
         return ""
-    silent = [name for name, found in details.items() if not found.coverage_percent]
+    silent = [name for name, device in details.items() if not device.coverage_percent]
     if len(silent) == len(details):
         return f"no sample in {duration:.3g} s"
     worst = max(details, key=lambda name: details[name].longest_gap_seconds)

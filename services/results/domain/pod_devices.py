@@ -18,21 +18,21 @@ class ReportedDevice(NamedTuple):
 def devices_of(
     pod: EnginePod, reported: Iterable[ReportedDevice]
 ) -> tuple[tuple[DeviceGrant, ...], str]:
-    """By index; or none, and why they are not known.
+    """Return a pod's devices by index; or none, and why they are unknown.
 
     `reported` is all of the attempt's time. What a pod has does not change while it lives, but may
     become known device by device: fewer or more than it requested is no answer.
     """
-    own = (pod.namespace, pod.pod, pod.container)
-    seen = list(reported)
-    if not seen:
+    container = (pod.namespace, pod.pod, pod.container)
+    devices = list(reported)
+    if not devices:
         return (), f"no telemetry agent reported from node {pod.node_id}"
-    if all(pods is None for _, pods in seen):
+    if all(pods is None for _, pods in devices):
         return (), f"the agent on node {pod.node_id} could not ask kubelet which pod has which GPU"
     had = {
         device.uuid: device
-        for device, pods in seen
-        if any((each.namespace, each.pod, each.container) == own for each in pods or ())
+        for device, pods in devices
+        if any((user.namespace, user.pod, user.container) == container for user in pods or ())
     }
     if len(had) != pod.gpus:
         return (), (

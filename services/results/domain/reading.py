@@ -21,7 +21,7 @@ class Span(NamedTuple):
         return self.end - self.start
 
     def overlap(self, start: float, end: float) -> float:
-        """How many seconds of `start` to `end` lie in it."""
+        """Return how many seconds from `start` to `end` lie in the span."""
         return max(0.0, min(self.end, end) - max(self.start, start))
 
 
@@ -60,7 +60,7 @@ class Reading(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def tick(self) -> tuple[UUID, int]:
-        """What the readings of one tick of a node have in common."""
+        """The boot and number that all readings of one tick of a node share."""
         return (self.boot_id, self.sequence)
 
 

@@ -11,7 +11,7 @@ MINUTE: Final = timedelta(minutes=1)
 HOUR: Final = timedelta(hours=1)
 SMALLEST_BUCKET: Final = timedelta(milliseconds=1)
 # What fits into one message of the bus with room to spare.
-LARGEST_ANSWER_POINTS: Final = 12_000
+MAX_ANSWER_POINTS: Final = 12_000
 
 
 class Level(Enum):
@@ -59,7 +59,7 @@ def plan(
     kept_from: Mapping[Level, datetime],
     due: Collection[datetime],
 ) -> Plan:
-    """At most `points` buckets, from about `most_rows` rows at most.
+    """Plan at most `points` buckets, from about `most_rows` rows at most.
 
     The coarsest level that still fills half of the points; a coarser one where that would be too
     many rows, or where the finer ones are not stored as long. Minutes that are `due` are read raw.
@@ -100,35 +100,35 @@ def _bucket(origin: datetime, end: datetime, points: int, level: Level) -> timed
 def _pieces(
     level: Level, finest: Level, start: datetime, end: datetime, due: Collection[datetime]
 ) -> Iterator[Piece]:
-    """Whole hours where they may be, whole minutes around them, raw samples for the rest."""
+    """Return whole hours where they may be, whole minutes around them, raw samples for the rest."""
     if level is Level.RAW:
         yield Piece(Level.RAW, start, end)
         return
     at = start
     hours = sorted({start_of(minute, HOUR) for minute in due})
     for hour in (hour for hour in hours if start < hour + HOUR and hour < end):
-        yield from _settled(level, finest, at, hour)
+        yield from _plan_settled(level, finest, at, hour)
         until = min(hour + HOUR, end)
         yield from _of_hour(finest, max(at, hour), until, due)
         at = until
-    yield from _settled(level, finest, at, end)
+    yield from _plan_settled(level, finest, at, end)
 
 
 def _of_hour(
     finest: Level, start: datetime, end: datetime, due: Collection[datetime]
 ) -> Iterator[Piece]:
-    """Of an hour in which minutes are due."""
+    """Yield the pieces of an hour in which minutes are due."""
     at = start
     for minute in sorted(minute for minute in due if start < minute + MINUTE and minute < end):
-        yield from _settled(Level.MINUTE, finest, at, minute)
+        yield from _plan_settled(Level.MINUTE, finest, at, minute)
         until = min(minute + MINUTE, end)
         yield Piece(Level.RAW, max(minute, at), until)
         at = until
-    yield from _settled(Level.MINUTE, finest, at, end)
+    yield from _plan_settled(Level.MINUTE, finest, at, end)
 
 
-def _settled(level: Level, finest: Level, start: datetime, end: datetime) -> Iterator[Piece]:
-    """Where no minute is due."""
+def _plan_settled(level: Level, finest: Level, start: datetime, end: datetime) -> Iterator[Piece]:
+    """Yield the pieces of time in which no minute is due."""
     if start >= end:
         return
     if level is finest or level is Level.RAW:
@@ -137,8 +137,8 @@ def _settled(level: Level, finest: Level, start: datetime, end: datetime) -> Ite
     finer = Level.MINUTE if level is Level.HOUR else Level.RAW
     inner, outer = end_of(start, level.value), start_of(end, level.value)
     if inner >= outer:
-        yield from _settled(finer, finest, start, end)
+        yield from _plan_settled(finer, finest, start, end)
         return
-    yield from _settled(finer, finest, start, inner)
+    yield from _plan_settled(finer, finest, start, inner)
     yield Piece(level, inner, outer)
-    yield from _settled(finer, finest, outer, end)
+    yield from _plan_settled(finer, finest, outer, end)

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Final
 
 # Beyond this many stretches the oldest gaps are given up: what comes for them later is left out.
-MOST_STRETCHES: Final = 1000
+MAX_STRETCHES: Final = 1000
 STRETCHES_LEFT: Final = 500
 
 Stretch = tuple[int, int]  # the first tick and the one behind the last
@@ -19,16 +19,24 @@ def is_in(stretches: Sequence[Stretch], tick: int) -> bool:
 
 
 def stretches_of(ticks: Sequence[int]) -> list[Stretch]:
-    """Of sorted ticks."""
-    firsts = [ticks[0], *(after for before, after in pairwise(ticks) if after != before + 1)]
-    lasts = [*(before for before, after in pairwise(ticks) if after != before + 1), ticks[-1]]
+    """Join sorted ticks into stretches."""
+    firsts = [
+        ticks[0],
+        *(current for previous, current in pairwise(ticks) if current != previous + 1),
+    ]
+    lasts = [
+        *(previous for previous, current in pairwise(ticks) if current != previous + 1),
+        ticks[-1],
+    ]
     return [(first, last + 1) for first, last in zip(firsts, lasts, strict=True)]
 
 
-def given_up_gaps(stretches: Sequence[Stretch]) -> tuple[list[Stretch], int]:
-    """What fills the oldest gaps where there are too many, and how many ticks are missing there."""
-    if len(stretches) <= MOST_STRETCHES:
+def give_up_gaps(stretches: Sequence[Stretch]) -> tuple[list[Stretch], int]:
+    """Fill the oldest gaps where there are too many; return the stretches and how many ticks were
+    missing there.
+    """
+    if len(stretches) <= MAX_STRETCHES:
         return [], 0
     filled = stretches[: len(stretches) - STRETCHES_LEFT]
-    whole = (filled[0][0], filled[-1][1])
-    return [whole], whole[1] - whole[0] - sum(end - first for first, end in filled)
+    oldest = (filled[0][0], filled[-1][1])
+    return [oldest], oldest[1] - oldest[0] - sum(end - first for first, end in filled)

@@ -202,27 +202,27 @@ async def _record_time(
     reservation_id: UUID,
     devices: Iterable[DeviceGrant],
 ) -> None:
-    found = list(devices)
-    await _insert_devices(connection, found)
+    granted = list(devices)
+    await _insert_devices(connection, granted)
     await connection.execute(
         NOTE_TIME.format(column=column),
         reservation_id,
         event.occurred_at,
-        [device.node_id for device in found],
-        [device.uuid for device in found],
+        [device.node_id for device in granted],
+        [device.uuid for device in granted],
     )
 
 
 async def _insert_devices(connection: Connection, devices: Iterable[DeviceGrant]) -> None:
     """Samples show more of them, and what they show replaces this."""
-    found = list(devices)
+    granted = list(devices)
     await connection.execute(
         INSERT_DEVICES,
-        [device.node_id for device in found],
-        [device.uuid for device in found],
-        [device.index for device in found],
-        [device.name for device in found],
-        [device.simulated for device in found],
+        [device.node_id for device in granted],
+        [device.uuid for device in granted],
+        [device.index for device in granted],
+        [device.name for device in granted],
+        [device.simulated for device in granted],
     )
 
 

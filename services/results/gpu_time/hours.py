@@ -28,10 +28,10 @@ from shared.postgres.database import Connection, Database, Row
 
 POLL_SECONDS: Final = 5.0
 # An hour is computed that long after its end; what comes later has it computed again.
-SETTLE: Final = timedelta(seconds=15)
-MOST_NODE_HOURS: Final = 100  # in one transaction
+SETTLE_TIME: Final = timedelta(seconds=15)
+MAX_NODE_HOURS: Final = 100  # in one transaction
 # A device that reports nothing any more counts, as unknown, for that long.
-ABSENT: Final = timedelta(days=7)
+ABSENCE_LIMIT: Final = timedelta(days=7)
 NOBODY: Final = UUID(int=0)  # in place of a reservation, for what is not held
 
 MARK: Final = """
@@ -131,7 +131,9 @@ untold AS MATERIALIZED (
         WHERE minute < end_at AND minute + interval '1 minute' > start_at) AS span
     WHERE EXISTS (
         SELECT FROM pod_holding AS given WHERE given.device_no = span.device_no
-        AND pod_id <> '{UNKNOWN_POD}' AND given.ended_at > hour - interval '{ABSENT.days} days'
+        AND pod_id <> '{UNKNOWN_POD}' AND given.ended_at > hour - interval '{
+    ABSENCE_LIMIT.days
+} days'
         AND given.began_at < hour + interval '1 hour')),
 cut AS (
     SELECT device_no, hour, start_at AS at FROM frame
@@ -324,17 +326,17 @@ class GpuHours:
             await connection.execute(UPDATE_PROGRESS, until)
 
     async def compute_due(self, now: datetime) -> None:
-        """Every marked hour that is over."""
+        """Compute every marked hour that is over."""
         while True:
             async with self.database.transaction() as connection:
                 due = await connection.fetch(
-                    TAKE_DUE, start_of(now - SETTLE, HOUR), MOST_NODE_HOURS
+                    TAKE_DUE, start_of(now - SETTLE_TIME, HOUR), MAX_NODE_HOURS
                 )
                 if not due:
                     return
                 nodes, hours = [row["node_id"] for row in due], [row["hour"] for row in due]
                 await connection.execute(DELETE_HOURS, nodes, hours)
-                frames = await connection.fetch(SELECT_FRAMES, nodes, hours, ABSENT)
+                frames = await connection.fetch(SELECT_FRAMES, nodes, hours, ABSENCE_LIMIT)
                 if frames:
                     await connection.execute(INSERT_HOURS, *_arguments(frames, now))
 
@@ -352,7 +354,7 @@ async def mark(connection: Connection, since: Mapping[str, datetime], until: dat
 async def compute(connection: Connection, hour: datetime, now: datetime) -> Sequence[Row]:
     """An hour that is not over, up to now: rows as they will be stored."""
     nodes = [row["node_id"] for row in await connection.fetch(SELECT_NODES)]
-    frames = await connection.fetch(SELECT_FRAMES, nodes, [hour] * len(nodes), ABSENT)
+    frames = await connection.fetch(SELECT_FRAMES, nodes, [hour] * len(nodes), ABSENCE_LIMIT)
     if not frames:
         return ()
     return await connection.fetch(COMPUTE, *_arguments(frames, now))

@@ -59,7 +59,7 @@ class IdleReports:
     database: Database
 
     async def idle(self, query: GetIdle) -> IdleView:
-        """By namespace and holder."""
+        """Report idle time by namespace and holder."""
         if query.start_at >= query.end_at:
             raise RefusedError(
                 ErrorCode.BAD_REQUEST, "expected an end after the start", path="$.end_at"

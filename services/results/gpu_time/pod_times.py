@@ -113,7 +113,7 @@ async def _add_times(
     connection: Connection,
     holdings: Iterable[tuple[object, int, str, int | None, int | None, Row]],
 ) -> None:
-    times = [(*given, row["since"], row["until"]) for *given, row in holdings if row["since"]]
+    times = [(*columns, row["since"], row["until"]) for *columns, row in holdings if row["since"]]
     if times:
         await connection.execute(ADD_TIMES, *map(list, zip(*times, strict=True)))
 
@@ -122,7 +122,7 @@ def _pods_are_unknown(condition: Condition | None) -> bool:
     return condition is None or condition.pods is None
 
 
-async def forget(connection: Connection, before: datetime) -> None:
+async def forget(connection: Connection, until: datetime) -> None:
     """Delete what only the history of minutes from before then needed."""
     for statement in FORGET:
-        await connection.execute(statement, before)
+        await connection.execute(statement, until)

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from schemas.base import HOUR_US
 from schemas.errors import ErrorCode
 from schemas.executor.attempts import AttemptFinished
 from schemas.results.reports import (
@@ -48,11 +49,10 @@ from shared.logging import log
 from shared.messaging.bus import Bus, Route, query_route
 from shared.postgres.database import Connection, Database, Row
 
-HOUR_US: Final = 3_600_000_000
 MJ_PER_WH: Final = 3_600_000
-MOST_LINES: Final = 200
+MAX_LINES: Final = 200
 LIMITS_SECONDS: Final = 2.0
-MOST_ATTEMPTS: Final = 5_000  # decoded for one answer
+MAX_ATTEMPTS: Final = 5_000  # decoded for one answer
 EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
 UNUSED_MEMORY_PERCENT: Final = 30.0
 IDLE_PERCENT: Final = 50.0
@@ -71,13 +71,15 @@ class Reports:
     bus: Bus
 
     async def usage(self, query: GetUsage) -> UsageView:
-        """Who held GPUs, and the time of all of them."""
+        """Report who held GPUs, and the time of all of them."""
         start, end = _hours_of(query)
         earlier_from = start - min(end - start, start - EARLIEST)
         name = NAME[query.by]
         async with self.database.transaction() as connection:
             hours = await _hours(connection, start, end)
-            held = await connection.fetch(SELECT_HELD.format(name=name), *hours, query.namespace)
+            holdings = await connection.fetch(
+                SELECT_HELD.format(name=name), *hours, query.namespace
+            )
             total = await connection.fetchrow(SELECT_TOTAL, *hours)
             earlier = await connection.fetch(
                 SELECT_HELD.format(name=name),
@@ -85,14 +87,14 @@ class Reports:
                 query.namespace,
             )
         lines: dict[str, UsageLine] = {}
-        for row in held:
+        for row in holdings:
             line = self._line(row)
-            before = lines.get(line.name)
-            lines[line.name] = line if before is None else _sum(before, line)
+            previous = lines.get(line.name)
+            lines[line.name] = line if previous is None else _sum(previous, line)
         for row in earlier:
-            known = lines.get(row["name"]) or _nothing(row["name"])
-            hours_before = known.previous_gpu_hours + _held_hours(row)
-            lines[known.name] = msgspec.structs.replace(known, previous_gpu_hours=hours_before)
+            usage = lines.get(row["name"]) or _nothing(row["name"])
+            hours_before = usage.previous_gpu_hours + _hours_of_holding(row)
+            lines[usage.name] = msgspec.structs.replace(usage, previous_gpu_hours=hours_before)
         limits = await self._limits(query)
         for name in sorted(limits.keys() - lines.keys()):
             lines[name] = _nothing(name)
@@ -115,7 +117,7 @@ class Reports:
         )
 
     async def _limits(self, query: GetUsage) -> dict[str, float]:
-        """What namespaces may hold; none while the scheduler does not answer."""
+        """Return the GPU limits of namespaces; none while the scheduler does not answer."""
         if query.by is not UsageBy.NAMESPACE:
             return {}
         try:
@@ -126,25 +128,25 @@ class Reports:
             log.info("usage_without_limits", error=str(error))
             return {}
         return {
-            each.namespace: each.gpu_limit
-            for each in view.namespaces
-            if each.gpu_limit is not None and query.namespace in {None, each.namespace}
+            namespace.namespace: namespace.gpu_limit
+            for namespace in view.namespaces
+            if namespace.gpu_limit is not None and query.namespace in {None, namespace.namespace}
         }
 
     async def waste(self, query: GetWaste) -> WasteView:
-        """What was held and hardly used."""
+        """Report what was held and hardly used."""
         start, end = _hours_of(query)
         async with self.database.transaction() as connection:
             hours = await _hours(connection, start, end)
             rows = await connection.fetch(SELECT_WASTE, *hours, query.namespace)
-        found = [line for row in rows if (line := self._waste(row)) is not None]
-        found.sort(key=lambda line: (-line.idle_hours, line.reservation_id))
+        lines = [line for row in rows if (line := self._waste(row)) is not None]
+        lines.sort(key=lambda line: (-line.idle_hours, line.reservation_id))
         return WasteView(
-            start_at=start, end_at=end, lines=tuple(found[:MOST_LINES]), currency=self.currency
+            start_at=start, end_at=end, lines=tuple(lines[:MAX_LINES]), currency=self.currency
         )
 
     async def waits(self, query: GetWaits) -> WaitsView:
-        """How long requests waited."""
+        """Report how long requests waited."""
         start, end = _hours_of(query)
         async with self.database.transaction() as connection:
             rows = await connection.fetch(SELECT_WAITS, start, end, query.namespace)
@@ -152,19 +154,19 @@ class Reports:
         return WaitsView(start_at=start, end_at=end, lines=lines)
 
     async def failures(self, query: GetFailures) -> FailuresView:
-        """Why attempts and reservations ended otherwise than planned."""
+        """Report why attempts and reservations ended otherwise than planned."""
         start, end = _hours_of(query)
-        asked = (start, end, query.namespace)
+        arguments = (start, end, query.namespace)
         async with self.database.transaction() as connection:
-            ends = await connection.fetch(SELECT_ENDS, *asked)
-            failed = await connection.fetch(SELECT_FAILED, *asked, MOST_ATTEMPTS)
+            ends = await connection.fetch(SELECT_ENDS, *arguments)
+            failed = await connection.fetch(SELECT_FAILED, *arguments, MAX_ATTEMPTS)
             lines = [FailureLine(of="reservation", **dict(row)) for row in ends]
             lines += await _attempt_failures(connection, failed)
         lines.sort(key=lambda line: (-line.count, line.of, line.reason))
         return FailuresView(start_at=start, end_at=end, lines=tuple(lines))
 
     def _line(self, row: Row) -> UsageLine:
-        hours = _held_hours(row)
+        hours = _hours_of_holding(row)
         return UsageLine(
             name=row["name"],
             gpu_hours=hours,
@@ -177,16 +179,16 @@ class Reports:
         )
 
     def _waste(self, row: Row) -> WasteLine | None:
-        """None if it is none."""
-        known = row["used_us"] + row["idle_us"]
-        idle = 100.0 * row["idle_us"] / known if known else 0.0
+        """Return the line of a wasteful reservation; None for others."""
+        known_us = row["used_us"] + row["idle_us"]
+        idle = 100.0 * row["idle_us"] / known_us if known_us else 0.0
         memory = None if row["memory_share"] is None else 100.0 * row["memory_share"]
-        because = []
+        signs = []
         if idle >= IDLE_PERCENT:
-            because.append("idle")
+            signs.append("idle")
         if memory is not None and memory < UNUSED_MEMORY_PERCENT:
-            because.append("memory")
-        if not because:
+            signs.append("memory")
+        if not signs:
             return None
         return WasteLine(
             reservation_id=row["reservation_id"],
@@ -195,12 +197,12 @@ class Reports:
             pod=row["pod"],
             owner=row["owner"],
             kind=row["kind"],
-            gpu_hours=_held_hours(row),
+            gpu_hours=_hours_of_holding(row),
             idle_hours=row["idle_us"] / HOUR_US,
             idle_percent=idle,
             memory_percent=memory,
             cost=self._cost(row["model"], row["idle_us"] / HOUR_US),
-            because=tuple(because),
+            because=tuple(signs),
         )
 
     def _cost(self, model: str, hours: float) -> float | None:
@@ -237,9 +239,9 @@ def _hours_of(query: ReportQuery) -> tuple[datetime, datetime]:
         ) from error
 
 
-def _held_hours(row: Row) -> float:
-    held: float = row["used_us"] + row["idle_us"] + row["unknown_us"]
-    return held / HOUR_US
+def _hours_of_holding(row: Row) -> float:
+    held_us: float = row["used_us"] + row["idle_us"] + row["unknown_us"]
+    return held_us / HOUR_US
 
 
 def _nothing(name: str) -> UsageLine:
@@ -261,35 +263,35 @@ def _against(line: UsageLine, limit: float | None, seconds: float) -> UsageLine:
     return msgspec.structs.replace(line, gpu_limit=limit, limit_percent=percent)
 
 
-def _sum(one: UsageLine, other: UsageLine) -> UsageLine:
-    """Of different models: a cost that is not known for one is not known for both."""
-    is_priced = one.cost is not None and other.cost is not None
+def _sum(line: UsageLine, other: UsageLine) -> UsageLine:
+    """Add up lines of different models: a cost that is unknown for one is unknown for both."""
+    is_priced = line.cost is not None and other.cost is not None
     return UsageLine(
-        name=one.name,
-        gpu_hours=one.gpu_hours + other.gpu_hours,
-        used_hours=one.used_hours + other.used_hours,
-        idle_hours=one.idle_hours + other.idle_hours,
-        unknown_hours=one.unknown_hours + other.unknown_hours,
-        energy_wh=one.energy_wh + other.energy_wh,
-        cost=(one.cost or 0.0) + (other.cost or 0.0) if is_priced else None,
-        previous_gpu_hours=one.previous_gpu_hours + other.previous_gpu_hours,
+        name=line.name,
+        gpu_hours=line.gpu_hours + other.gpu_hours,
+        used_hours=line.used_hours + other.used_hours,
+        idle_hours=line.idle_hours + other.idle_hours,
+        unknown_hours=line.unknown_hours + other.unknown_hours,
+        energy_wh=line.energy_wh + other.energy_wh,
+        cost=(line.cost or 0.0) + (other.cost or 0.0) if is_priced else None,
+        previous_gpu_hours=line.previous_gpu_hours + other.previous_gpu_hours,
     )
 
 
 async def _attempt_failures(
     connection: Connection, newest_first: Iterable[Row]
 ) -> list[FailureLine]:
-    """By kind. Of what was deleted only the outcome is left."""
-    found: dict[str, FailureLine] = {}
+    """Count failures by kind. Of what was deleted only the outcome is left."""
+    line_by_reason: dict[str, FailureLine] = {}
     for row in newest_first:
         event = _decode_event(row["event"]) if row["event"] else None
         failure = event.failure if event is not None else None
         reason = failure.kind.value if failure is not None else row["outcome"]
-        known = found.get(reason)
-        if known is not None:
-            found[reason] = msgspec.structs.replace(known, count=known.count + 1)
+        previous = line_by_reason.get(reason)
+        if previous is not None:
+            line_by_reason[reason] = msgspec.structs.replace(previous, count=previous.count + 1)
             continue
-        found[reason] = FailureLine(
+        line_by_reason[reason] = FailureLine(
             of="attempt",
             reason=reason,
             count=1,
@@ -297,7 +299,7 @@ async def _attempt_failures(
             message=failure.message if failure is not None else "",
             memory=await trend_of(connection, event) if event is not None else (),
         )
-    return list(found.values())
+    return list(line_by_reason.values())
 
 
 def build_routes(reports: Reports) -> list[Route]:

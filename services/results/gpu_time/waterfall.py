@@ -9,12 +9,14 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
+from schemas.base import HOUR_SECONDS
 from schemas.errors import ErrorCode
 from schemas.executor.attempts import AttemptPhase, PhaseTiming
 from schemas.gpus.device_grant import DeviceGrant
+from schemas.gpus.gpu_request import WHOLE
 from schemas.results.prices import GetGpuPrices, GpuPrices
 from schemas.results.reports import GetWaterfall, WaterfallStep, WaterfallView
-from services.results.domain.device_parts import WHOLE, hundredths_of
+from services.results.domain.device_parts import hundredths_of
 from shared.errors import RefusedError
 from shared.gpu.prices import price_of
 from shared.messaging.bus import Route, query_route
@@ -23,7 +25,6 @@ from shared.postgres.database import Database, Row
 WAITING: Final = "waiting"
 IDLE_HELD: Final = "idle_held"
 STEPS: Final = (WAITING, *(phase.value for phase in AttemptPhase), IDLE_HELD)
-HOUR_SECONDS: Final = 3600
 
 SELECT_EVENTS: Final = """
 SELECT event FROM attempt WHERE (task_id = $1 OR experiment_id = $1) AND event <> ''
@@ -65,15 +66,15 @@ class Steps:
     prices: Mapping[str, float]
     sums: dict[str, _Sum] = field(default_factory=lambda: {step: _Sum() for step in STEPS})
 
-    def add(self, attempt: Attempt, waited_seconds: float, held: Sequence[Row]) -> None:
-        """`held` are its reservation's holdings; none: not known, and nothing was idle."""
+    def add(self, attempt: Attempt, waited_seconds: float, holdings: Sequence[Row]) -> None:
+        """Add an attempt; no `holdings` of its reservation: not known, and nothing was idle."""
         self.sums[WAITING].seconds += waited_seconds
         busy = 0.0
         for phase in attempt.phases:
             busy += phase.duration_seconds
             self._add(phase.phase.value, attempt, [phase.duration_seconds] * len(attempt.devices))
             self.sums[phase.phase.value].seconds += phase.duration_seconds
-        of_device = {(row["node_id"], row["device_uuid"]): row for row in held}
+        of_device = {(row["node_id"], row["device_uuid"]): row for row in holdings}
         idle = []
         for device in attempt.devices:
             row = of_device.get((device.node_id, device.uuid))
@@ -84,15 +85,15 @@ class Steps:
         self.sums[IDLE_HELD].seconds += max(idle, default=0.0)
 
     def _add(self, step: str, attempt: Attempt, seconds: Iterable[float]) -> None:
-        found = self.sums[step]
-        for device, held in zip(attempt.devices, seconds, strict=True):
-            gpu_seconds = held * hundredths_of(device) / WHOLE
+        step_sum = self.sums[step]
+        for device, held_seconds in zip(attempt.devices, seconds, strict=True):
+            gpu_seconds = held_seconds * hundredths_of(device) / WHOLE
             price = price_of(device.name, self.prices)
-            found.gpu_seconds += gpu_seconds
-            if price is None or found.cost is None:
-                found.cost = None
+            step_sum.gpu_seconds += gpu_seconds
+            if price is None or step_sum.cost is None:
+                step_sum.cost = None
             else:
-                found.cost += gpu_seconds * price / HOUR_SECONDS
+                step_sum.cost += gpu_seconds * price / HOUR_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +103,13 @@ class Waterfalls:
     currency: str
 
     async def waterfall(self, query: GetWaterfall) -> WaterfallView:
-        """Of all attempts that have finished."""
+        """Return the GPU time of all attempts that have finished, step by step."""
         async with self.database.transaction() as connection:
             rows = await connection.fetch(SELECT_EVENTS, query.subject_id)
             attempts = [_decode(row["event"]) for row in rows]
             reservations = list({attempt.reservation_id for attempt in attempts})
             waited = await connection.fetch(SELECT_WAITED, reservations)
-            held = await connection.fetch(SELECT_HELD, reservations)
+            holdings = await connection.fetch(SELECT_HELD, reservations)
         if not attempts:
             raise RefusedError(
                 ErrorCode.NOT_FOUND,
@@ -118,8 +119,8 @@ class Waterfalls:
         seconds = {row["reservation_id"]: row["seconds"] for row in waited}
         steps = Steps(self.prices)
         for attempt in attempts:
-            own = [row for row in held if row["reservation_id"] == attempt.reservation_id]
-            steps.add(attempt, seconds.get(attempt.reservation_id, 0.0), own)
+            own_rows = [row for row in holdings if row["reservation_id"] == attempt.reservation_id]
+            steps.add(attempt, seconds.get(attempt.reservation_id, 0.0), own_rows)
         return WaterfallView(
             subject_id=query.subject_id,
             attempts=len(attempts),

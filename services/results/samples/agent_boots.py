@@ -7,7 +7,7 @@ from uuid import UUID
 
 from schemas.telemetry.readings import GpuSampled
 from services.results.domain.rollup import MINUTE, start_of
-from services.results.domain.ticks import Stretch, given_up_gaps, is_in, stretches_of
+from services.results.domain.ticks import Stretch, give_up_gaps, is_in, stretches_of
 from shared.postgres.database import Connection
 
 Key = tuple[str, UUID]
@@ -46,20 +46,20 @@ async def claim(
     arrived: dict[Key, dict[int, GpuSampled]] = {}
     for sample in samples:
         arrived.setdefault((sample.node_id, sample.boot_id), {}).setdefault(sample.sequence, sample)
-    seen = await _lock(connection, sorted(arrived))
+    stored_stretches = await _lock(connection, sorted(arrived))
     fresh: list[GpuSampled] = []
     updates: list[tuple[str, UUID, str, int, str]] = []
-    for (node_id, boot_id), stretches in seen.items():
+    for (node_id, boot_id), stretches in stored_stretches.items():
         ticks = arrived[node_id, boot_id]
         new = [tick for tick in sorted(ticks) if not is_in(stretches, tick)]
         if not new:
             continue
-        found = [ticks[tick] for tick in new]
-        fresh += found
-        stretch, given_up = given_up_gaps(stretches)
+        new_samples = [ticks[tick] for tick in new]
+        fresh += new_samples
+        stretch, given_up = give_up_gaps(stretches)
         minutes = {
             start_of(sample.observed_at, MINUTE)
-            for sample in found
+            for sample in new_samples
             if sample.observed_at.astimezone(UTC).date() >= rolled_up_from
         }
         updates.append(
@@ -77,16 +77,16 @@ async def claim(
 
 
 async def _lock(connection: Connection, keys: Sequence[Key]) -> dict[Key, list[Stretch]]:
-    """What is stored of each boot, which no one else changes until the transaction's end."""
-    found = await _locked(connection, keys)
-    unknown = [key for key in keys if key not in found]
+    """Read and lock the stored stretches of each boot, until the transaction's end."""
+    stored_stretches = await _lock_boots(connection, keys)
+    unknown = [key for key in keys if key not in stored_stretches]
     if unknown:
         await connection.execute(INSERT_BOOTS, *_columns(unknown))
-        found |= await _locked(connection, unknown)
-    return found
+        stored_stretches |= await _lock_boots(connection, unknown)
+    return stored_stretches
 
 
-async def _locked(connection: Connection, keys: Sequence[Key]) -> dict[Key, list[Stretch]]:
+async def _lock_boots(connection: Connection, keys: Sequence[Key]) -> dict[Key, list[Stretch]]:
     rows = await connection.fetch(LOCK_BOOTS, *_columns(keys))
     return {
         (row["node_id"], row["boot_id"]): [(r.lower, r.upper) for r in row["seen"]] for row in rows

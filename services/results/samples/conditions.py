@@ -35,7 +35,9 @@ WHERE node_id = $1 GROUP BY device_no, condition_no
 async def devices_of(
     connection: Connection, event: AttemptFinished
 ) -> tuple[tuple[DeviceGrant, ...], str]:
-    """What an attempt was granted, or else what its pod had; or why that is not known."""
+    """Return the devices that an attempt was granted, or else that its pod had; or why they are
+    unknown.
+    """
     if event.pod is None:
         return event.devices, NO_POD if event.engine.runtime in CLUSTER_RUNTIMES else ""
     rows = await connection.fetch(

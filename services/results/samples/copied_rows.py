@@ -6,7 +6,7 @@ from math import isfinite
 from struct import Struct
 from typing import Final
 
-from schemas.base import LARGEST_INTEGER
+from schemas.base import MAX_INTEGER
 from schemas.telemetry.readings import GpuReading, GpuSampled
 from services.results.domain.rollup import EPOCH
 
@@ -42,7 +42,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def tick_values(sample: GpuSampled) -> bytes:
-    """What each row of a tick begins with."""
+    """Encode the columns with which each row of a tick begins."""
     at = (sample.observed_at - EPOCH) // _MICROSECOND
     boot = sample.boot_id.bytes
     return _TICK.pack(len(COLUMNS), 8, at, 16, boot, 8, sample.sequence, 8, sample.interval_seconds)
@@ -80,4 +80,4 @@ def _float8(value: float | None) -> bytes:
 
 
 def _int8(value: int | None) -> bytes:
-    return _INT8(8, value) if value is not None and value <= LARGEST_INTEGER else _NULL
+    return _INT8(8, value) if value is not None and value <= MAX_INTEGER else _NULL

@@ -53,7 +53,7 @@ class Table(StrEnum):
         return self is Table.HOUR
 
     def first_day(self, day: date) -> date:
-        """Of the partition of a day."""
+        """Return the first day of the partition of a day."""
         return day.replace(day=1) if self.is_monthly else day
 
     def following(self, first: date) -> date:
@@ -69,7 +69,7 @@ class Table(StrEnum):
         return f"{self}_{self.first_day(day):%Y%m%d}"
 
     def first_day_of(self, partition: str) -> date:
-        """By the partition's name."""
+        """Return the first day of a partition, from its name."""
         return datetime.strptime(partition, f"{self}_%Y%m%d").replace(tzinfo=UTC).date()
 
 
@@ -80,7 +80,7 @@ class Partitions:
     database: Database
     table: Table
     retention_days: int
-    known: set[date] = field(default_factory=set)
+    known_days: set[date] = field(default_factory=set)
 
     async def run(self) -> None:
         """Make tomorrow's partition today and drop old ones, until cancelled."""
@@ -100,7 +100,7 @@ class Partitions:
 
     async def make(self, days: Iterable[date]) -> None:
         """The partitions of these days, unless they are known to exist."""
-        missing = sorted({self.table.first_day(day) for day in days} - self.known)
+        missing = sorted({self.table.first_day(day) for day in days} - self.known_days)
         if not missing:
             return
         async with self.database.transaction() as connection:
@@ -115,7 +115,7 @@ class Partitions:
                         name=name, table=self.table, first=first, following=following
                     )
                 )
-        self.known.update(missing)
+        self.known_days.update(missing)
 
     async def drop_old(self) -> None:
         """Drop the partitions whose days all lie further back than the retention."""
@@ -134,7 +134,7 @@ class Partitions:
             except (asyncpg.LockNotAvailableError, UnavailableError) as error:
                 log.warning("partition_kept", partition=name, error=repr(error))
                 continue
-            self.known.discard(first)
+            self.known_days.discard(first)
             log.info("partition_dropped", partition=name)
 
     async def _drop(self, name: str, first: date, following: date) -> bool:

@@ -81,8 +81,8 @@ async def add(
                 minutes.setdefault(key, _Minute(_Values(), _Values())).add(use)
     if minutes:
         rows = [
-            (*key, told.busy, *_columns(told.utilization), *_columns(told.memory))
-            for key, told in minutes.items()
+            (*key, minute.busy, *_columns(minute.utilization), *_columns(minute.memory))
+            for key, minute in minutes.items()
         ]
         await connection.execute(ADD, *map(list, zip(*rows, strict=True)))
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
-from schemas.base import LARGEST_INTEGER
+from schemas.base import MAX_INTEGER
 from schemas.telemetry.readings import GpuPod, GpuProcess, GpuReading, GpuSampled
 from services.results.domain.reading import Condition, Tenant
 from services.results.samples import pod_uses
@@ -36,7 +36,7 @@ INSERT INTO condition (facts) VALUES ($1)
 ON CONFLICT (md5(facts)) DO UPDATE SET used_at = now() RETURNING condition_no
 """
 # Remembered that many and that long; then they are looked up again, and so noted as in use.
-MOST_CONDITIONS: Final = 10_000
+MAX_CONDITIONS: Final = 10_000
 CONDITIONS_SECONDS: Final = 3600.0
 
 CREATE_ARRIVED: Final = """
@@ -51,7 +51,7 @@ ORDER BY device_no, observed_at, boot_id, sequence ON CONFLICT DO NOTHING
 """
 
 FIRST_YEAR: Final = 1970  # a clock before it is broken, as is one so far ahead of ours
-LARGEST_LEAD: Final = timedelta(days=DAYS_AHEAD)
+MAX_LEAD: Final = timedelta(days=DAYS_AHEAD)
 
 DeviceKey = tuple[str, str]
 DeviceRow = tuple[int, str | None, bool, int | None]
@@ -91,7 +91,7 @@ class SampleStore:
 
     async def store(self, batch: list[GpuSampled]) -> None:
         """Store a batch; readings that are there already stay. Raises UnavailableError."""
-        latest = utcnow() + LARGEST_LEAD
+        latest = utcnow() + MAX_LEAD
         samples = [sample for sample in batch if _is_storable(sample, latest)]
         if len(samples) < len(batch):
             log.warning("samples_unstorable", count=len(batch) - len(samples))
@@ -99,19 +99,21 @@ class SampleStore:
             return
         await self.partitions.make({_day(sample) for sample in samples})
         now = asyncio.get_running_loop().time()
-        if len(self._conditions) > MOST_CONDITIONS or now >= self._conditions_until:
+        if len(self._conditions) > MAX_CONDITIONS or now >= self._conditions_until:
             self._conditions.clear()
             self._conditions_until = now + CONDITIONS_SECONDS
         rows: dict[int, bytes] = {}
-        left = samples
-        while left:  # another batch may have cleared conditions
+        unstored = samples
+        while unstored:  # another batch may have cleared conditions
             news = _News()
             rows |= {
-                id(sample): row for sample in left if (row := self._rows(sample, news)) is not None
+                id(sample): row
+                for sample in unstored
+                if (row := self._rows(sample, news)) is not None
             }
             await self._register_devices(news.devices)
             await self._register_conditions(news.conditions)
-            left = [sample for sample in left if id(sample) not in rows]
+            unstored = [sample for sample in unstored if id(sample) not in rows]
         try:
             try:
                 fresh = await self._insert(samples, rows, _copy)
@@ -120,7 +122,7 @@ class SampleStore:
                 fresh = await self._insert(samples, rows, _merge)
         except asyncpg.UndefinedTableError as error:
             # Another instance dropped a partition that this one remembers.
-            self.partitions.known.clear()
+            self.partitions.known_days.clear()
             raise UnavailableError(f"a partition is missing: {error}") from error
         if self.forward is not None:
             self.forward(fresh)
@@ -128,7 +130,9 @@ class SampleStore:
     async def _insert(
         self, samples: list[GpuSampled], rows: Mapping[int, bytes], insert: Insert
     ) -> list[GpuSampled]:
-        """In one transaction with the note that they are stored; those that were not there."""
+        """Insert in one transaction with the note that they are stored; return the samples that
+        were new.
+        """
         async with self.database.transaction() as connection:
             fresh = await claim(connection, samples, self.partitions.oldest_kept())
             of_days: dict[date, list[bytes]] = {}
@@ -152,7 +156,7 @@ class SampleStore:
         async with self.database.transaction() as connection:
             numbers = {
                 key: await connection.fetchval(UPSERT_DEVICE, *key, *_columns_of(row))
-                for key, row in sorted(changed.items(), key=lambda each: each[0])
+                for key, row in sorted(changed.items(), key=lambda item: item[0])
             }
         self._devices.update({key: (number, changed[key]) for key, number in numbers.items()})
 
@@ -161,8 +165,8 @@ class SampleStore:
         if not unknown:
             return
         facts = {
-            found: to_json(condition)
-            for found, gpu in unknown.items()
+            finding: to_json(condition)
+            for finding, gpu in unknown.items()
             if (condition := condition_of(gpu)) is not None
         }
         async with self.database.transaction() as connection:
@@ -170,23 +174,25 @@ class SampleStore:
                 text: await connection.fetchval(UPSERT_CONDITION, text)
                 for text in sorted(set(facts.values()))
             }
-        for found in unknown:
-            self._conditions[found] = numbers[facts[found]] if found in facts else None
+        for finding in unknown:
+            self._conditions[finding] = numbers[facts[finding]] if finding in facts else None
 
     def _rows(self, sample: GpuSampled, news: _News) -> bytes | None:
-        """Of one tick, in the binary form of COPY. None while a number that it needs is unknown."""
+        """Encode one tick's rows in the binary form of COPY. None while a number that they need is
+        unknown.
+        """
         node_id, simulated = sample.node_id, sample.simulated
         devices, conditions = self._devices, self._conditions
         rows = [b""]
         is_complete = True
         for gpu in sample.gpus:
-            device_no, known = devices.get((node_id, gpu.uuid), UNKNOWN_DEVICE)
-            if known != (facts := (gpu.index, gpu.name, simulated, gpu.memory_total_mb)):
+            device_no, known_row = devices.get((node_id, gpu.uuid), UNKNOWN_DEVICE)
+            if known_row != (facts := (gpu.index, gpu.name, simulated, gpu.memory_total_mb)):
                 news.devices[node_id, gpu.uuid] = facts
-                is_complete &= known is not None
-            condition_no = conditions.get(found := _found(gpu), UNKNOWN_CONDITION)
+                is_complete &= known_row is not None
+            condition_no = conditions.get(finding := _finding_of(gpu), UNKNOWN_CONDITION)
             if condition_no == UNKNOWN_CONDITION:
-                news.conditions[found] = gpu
+                news.conditions[finding] = gpu
                 is_complete = False
             rows.append(device_values(device_no, condition_no, gpu))
         return tick_values(sample).join(rows) if is_complete else None
@@ -195,20 +201,20 @@ class SampleStore:
 def _columns_of(row: DeviceRow) -> tuple[int, str, bool, int | None]:
     """Return the columns of a device; what Postgres cannot hold is unknown."""
     index, name, simulated, memory_mb = row
-    is_known = memory_mb is not None and memory_mb <= LARGEST_INTEGER
+    is_known = memory_mb is not None and memory_mb <= MAX_INTEGER
     return index, (name or "").replace("\0", ""), simulated, memory_mb if is_known else None
 
 
-def _found(gpu: GpuReading) -> Found:
+def _finding_of(gpu: GpuReading) -> Found:
     processes = gpu.processes
     if not processes:
         return gpu.throttle_reasons, None if processes is None else (), gpu.pods
-    tenants = tuple([(each.reservation_id, each.name) for each in processes])
+    tenants = tuple([(process.reservation_id, process.name) for process in processes])
     return gpu.throttle_reasons, tenants, gpu.pods
 
 
 def condition_of(gpu: GpuReading) -> Condition | None:
-    """None if nothing of it is known."""
+    """Return the condition of a GPU; None if nothing of it is known."""
     if gpu.throttle_reasons is None and gpu.processes is None and gpu.pods is None:
         return None
     return Condition(gpu.throttle_reasons, _tenants(gpu.processes), gpu.pods)
@@ -225,12 +231,12 @@ def _tenants(processes: tuple[GpuProcess, ...] | None) -> tuple[Tenant, ...] | N
 
 
 def _is_storable(sample: GpuSampled, latest: datetime) -> bool:
-    """Whether Postgres has a place for its identity. The partition of a day that never comes would
+    """Return True if Postgres can store the sample. The partition of a day that never comes would
     never be dropped.
     """
     return (
         math.isfinite(sample.interval_seconds)
-        and sample.sequence < LARGEST_INTEGER
+        and sample.sequence < MAX_INTEGER
         and sample.observed_at.year >= FIRST_YEAR
         and sample.observed_at <= latest
         and all("\0" not in gpu.uuid for gpu in sample.gpus)

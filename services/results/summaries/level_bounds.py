@@ -42,7 +42,7 @@ THERMAL_REASONS: Final = ("sw_thermal_slowdown", "hw_thermal_slowdown")
 async def with_bounds(
     connection: Connection, attempt_id: UUID, benchmark: BenchmarkResult
 ) -> BenchmarkResult:
-    """Its levels with what bounded them, where the engine reported enough for it."""
+    """Add to each level what bounded it, where the engine reported enough for it."""
     levels = benchmark.levels
     rows = await connection.fetch(
         SELECT_FACTS,
@@ -53,5 +53,5 @@ async def with_bounds(
         THERMAL_REASONS,
     )
     bounds = bounds_of(levels, [WindowFacts(**dict(row)) for row in rows])
-    bounded = (replace(each, bound=of) for each, of in zip(levels, bounds, strict=True))
+    bounded = (replace(level, bound=of) for level, of in zip(levels, bounds, strict=True))
     return replace(benchmark, levels=tuple(bounded))

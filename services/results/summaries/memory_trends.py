@@ -27,23 +27,27 @@ GROUP BY device_no ORDER BY node_id, device_index
 
 
 def is_out_of_memory(failure: Failure | None) -> bool:
-    """Whether its kind or what its engine wrote last shows so."""
+    """Return True if its kind or the engine's last output shows a lack of memory."""
     if failure is None:
         return False
     text = "\n".join((failure.message, *failure.log_tail))
     return failure.kind in OUT_OF_MEMORY or any(
-        found.failure.kind in OUT_OF_MEMORY for found in findings(text)
+        finding.failure.kind in OUT_OF_MEMORY for finding in findings(text)
     )
 
 
 def until_of(event: AttemptFinished) -> datetime:
-    """When it began to be taken down; what its GPUs had afterwards does not count."""
+    """Return when the attempt began to be taken down; what its GPUs had afterwards does not
+    count.
+    """
     ends = [timing.started_at for timing in event.phases if timing.phase in ENDING]
     return min(ends, default=event.finished_at)
 
 
 async def trend_of(connection: Connection, event: AttemptFinished) -> tuple[GpuMemoryTrend, ...]:
-    """By node and device; empty where no sample is stored, and for every other failure."""
+    """Return the trend by node and device; empty where no sample is stored, and for every other
+    failure.
+    """
     if not is_out_of_memory(event.failure):
         return ()
     devices, _ = await devices_of(connection, event)

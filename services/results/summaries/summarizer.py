@@ -53,15 +53,15 @@ class Summarizer:
         """Summarize every attempt whose samples are complete or whose time has come."""
         now = asyncio.get_running_loop().time()
         self._failed = {key: at for key, at in self._failed.items() if at > now}
-        tried = set(self._failed)
+        tried_ids = set(self._failed)
         while True:
             pending: Pending | None = None
             try:
                 async with self.database.transaction() as connection:
-                    pending = await summary_rows.next_pending(connection, tried, utcnow())
+                    pending = await summary_rows.next_pending(connection, tried_ids, utcnow())
                     if pending is None:
                         return
-                    tried.add(pending.event.attempt_id)
+                    tried_ids.add(pending.event.attempt_id)
                     await _summarize_if_ready(connection, pending, self.prices)
             except UnavailableError:
                 raise
@@ -76,7 +76,7 @@ class Summarizer:
 async def _summarize_if_ready(
     connection: Connection, pending: Pending, prices: Mapping[str, float]
 ) -> None:
-    passed_at = await summary_rows.passed_at(connection, pending)
+    passed_at = await summary_rows.find_passing(connection, pending)
     if passed_at is None and not pending.due:
         return
     until = max(
@@ -100,7 +100,7 @@ async def _summarize_if_ready(
     )
     if changed:
         drivers = await driver_versions.versions_of(connection, pending.event)
-        await stage(connection, _summarized(pending, monitoring, whole_run, version, drivers))
+        await stage(connection, _summarize(pending, monitoring, whole_run, version, drivers))
         log.info(
             "experiment_summarized",
             experiment_id=str(experiment_id),
@@ -112,14 +112,19 @@ async def _summarize_if_ready(
 async def _compute(
     connection: Connection, pending: Pending, prices: Mapping[str, float]
 ) -> tuple[GpuMonitoring, GpuMonitoring]:
-    """Of the measured windows and of the whole run."""
+    """Summarize the measured windows and the whole run."""
     event = pending.event
     until = max(pending.window_finished_at, event.finished_at) + summary_rows.MARGIN
     devices, unknown = await devices_of(connection, event)
     await summary_rows.copy_samples(connection, pending, devices, until)
     readings, any_simulated = await summary_rows.readings_of(connection, event.attempt_id)
     conditions = await conditions_of(
-        connection, (reading.condition_no for found in readings.values() for reading in found)
+        connection,
+        (
+            reading.condition_no
+            for device_readings in readings.values()
+            for reading in device_readings
+        ),
     )
     faults = await summary_rows.faults_of(connection, pending, until)
 
@@ -135,9 +140,9 @@ async def _compute(
         return monitoring if event.devices else replace(monitoring, devices=devices)
 
     def summaries() -> tuple[GpuMonitoring, GpuMonitoring]:
-        whole = Window(started_at=event.started_at, finished_at=event.finished_at)
+        whole_run = Window(started_at=event.started_at, finished_at=event.finished_at)
         measured = union_of(summary_rows.windows_of(event))
-        return summary_of(MEASURING, measured), summary_of(WHOLE_RUN, union_of([whole]))
+        return summary_of(MEASURING, measured), summary_of(WHOLE_RUN, union_of([whole_run]))
 
     # Hours of samples would hold up everything else of this process.
     return await asyncio.to_thread(summaries)
@@ -147,11 +152,11 @@ def _output_tokens(event: AttemptFinished) -> float | None:
     if event.benchmark is None:
         return None
     counted = [level.stats.num_output_tokens for level in event.benchmark.levels]
-    known = [tokens.sum for tokens in counted if tokens is not None]
-    return sum(known) if known else None
+    known_sums = [tokens.sum for tokens in counted if tokens is not None]
+    return sum(known_sums) if known_sums else None
 
 
-def _summarized(
+def _summarize(
     pending: Pending,
     monitoring: GpuMonitoring,
     whole_run: GpuMonitoring,

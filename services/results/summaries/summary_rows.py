@@ -179,7 +179,11 @@ async def insert_attempt(connection: Connection, event: AttemptFinished, now: da
     )
     if stored is True and event.benchmark is not None:
         columns = [level.requests for level in event.benchmark.levels]
-        rows = [(event.attempt_id, n, _pack(found)) for n, found in enumerate(columns) if found]
+        rows = [
+            (event.attempt_id, n, _pack(level_columns))
+            for n, level_columns in enumerate(columns)
+            if level_columns
+        ]
         await connection.executemany(INSERT_REQUESTS, rows)
     return stored is True
 
@@ -191,7 +195,7 @@ def _without_requests(event: AttemptFinished) -> AttemptFinished:
 
 
 async def attempt_of(connection: Connection, attempt_id: UUID) -> AttemptFinished | None:
-    """None if there is none, or it was deleted."""
+    """Read a finished attempt; None if there is none, or it was deleted."""
     event: bytes | None = await connection.fetchval(SELECT_ATTEMPT, attempt_id)
     return _decode_event(event) if event else None
 
@@ -199,7 +203,7 @@ async def attempt_of(connection: Connection, attempt_id: UUID) -> AttemptFinishe
 async def requests_of(
     connection: Connection, attempt_id: UUID, level: int
 ) -> RequestColumns | None:
-    """Of one of its levels, counted from 0."""
+    """Read the requests of one of its levels, counted from 0."""
     packed: bytes | None = await connection.fetchval(SELECT_REQUESTS, attempt_id, level)
     return _unpack(packed) if packed is not None else None
 
@@ -252,8 +256,8 @@ async def next_pending(
     return msgspec.convert(fields, Pending)
 
 
-async def passed_at(connection: Connection, pending: Pending) -> datetime | None:
-    """When every node had a sample at or after the window's end; None while one has not."""
+async def find_passing(connection: Connection, pending: Pending) -> datetime | None:
+    """Return when every node had a sample at or after the window's end; None while one has not."""
     rows = await connection.fetch(
         SELECT_FOLLOWING,
         list(pending.node_ids),
@@ -345,8 +349,8 @@ async def summary_of(connection: Connection, experiment_id: UUID) -> Summary | N
     return _summary(row) if row is not None else None
 
 
-async def known_summary(connection: Connection, experiment_id: UUID) -> Summary:
-    """As `summary_of`. Raises RefusedError if there is none."""
+async def get_summary(connection: Connection, experiment_id: UUID) -> Summary:
+    """Return the summary as `summary_of` does. Raises RefusedError if there is none."""
     summary = await summary_of(connection, experiment_id)
     if summary is None:
         message = f"experiment {experiment_id} has no measurements"

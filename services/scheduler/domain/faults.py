@@ -1,6 +1,6 @@
 """Which faults take a device out of service, which silence is a loss, and when a loss is over."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -41,21 +41,23 @@ class NodeSilence(Struct, frozen=True, kw_only=True):
 
 
 class Loss(Struct, frozen=True, kw_only=True):
-    """A cordon for a loss: of a device, or with `device_no` None of a whole node.
+    """A cordon for a loss or a restore: of a device, or with `device_no` None of a whole node.
 
-    `is_well`: it is there again, without a fault. `quiet_since`: first seen so since the loss.
+    `is_well`: it is there again, without a fault, and accounted for after a restore. `quiet_since`:
+    first seen so since the loss. `needs_quiet`: it has to stay so for a while.
     """
 
     node_id: NodeId
     device_no: int | None
     is_well: bool
     quiet_since: datetime | None
+    needs_quiet: bool = True
 
 
 class Recovery(Struct, frozen=True, kw_only=True):
     """Losses that seem over from now on, that are not over after all, and that are over."""
 
-    began: tuple[Loss, ...]
+    new_losses: tuple[Loss, ...]
     broken: tuple[Loss, ...]
     over: tuple[Loss, ...]
 
@@ -77,14 +79,14 @@ def faults_of_inventory(event: InventoryReported) -> tuple[Fault, ...]:
     """The faults that an inventory repeats, in case their events were missed."""
     return tuple(
         Fault(
-            event_id=seen.event_id,
+            event_id=fault.event_id,
             device_uuid=device.uuid,
-            reason=_reason(seen),
-            cause=_cause(seen),
+            reason=_reason(fault),
+            cause=_cause(fault),
         )
         for device in event.devices
-        for seen in device.recent_faults
-        if _ends_service(seen)
+        for fault in device.recent_faults
+        if _ends_service(fault)
     )
 
 
@@ -106,17 +108,34 @@ def lost_nodes(
 
 
 def recovery(losses: Sequence[Loss], *, now: datetime, quiet_seconds: float) -> Recovery:
-    """A loss is over once its device or node was well for `quiet_seconds` without a break."""
+    """A loss is over once its device or node was well for `quiet_seconds` without a break; what was
+    restored as soon as it is accounted for.
+    """
 
     def is_over(loss: Loss) -> bool:
         quiet = (now - (loss.quiet_since or now)).total_seconds()
-        return loss.is_well and quiet >= quiet_seconds
+        return loss.is_well and (quiet >= quiet_seconds or not loss.needs_quiet)
 
     return Recovery(
-        began=tuple(x for x in losses if x.is_well and x.quiet_since is None and not is_over(x)),
+        new_losses=tuple(
+            x for x in losses if x.is_well and x.quiet_since is None and not is_over(x)
+        ),
         broken=tuple(x for x in losses if not x.is_well and x.quiet_since is not None),
         over=tuple(x for x in losses if is_over(x)),
     )
+
+
+def is_accounted_for(
+    running: Iterable[UUID] | None, held_ids: Collection[UUID], *, has_executor: bool
+) -> bool:
+    """Return True if all that runs on a node is held in a ledger that was restored.
+
+    `running` are the reservations of which its executor finds something; None: it did not answer.
+    What was granted after the backup is in no ledger, and only the node knows of it.
+    """
+    if running is None:
+        return not has_executor
+    return all(reservation_id in held_ids for reservation_id in running)
 
 
 def cordon_state(
@@ -132,6 +151,8 @@ def cordon_state(
     lifts_at = None
     if cause is CordonCause.MIG:
         until = "its agent has removed it, or refused to"
+    elif cause is CordonCause.RESTORED:
+        until = "its node has reported what runs there, and leases from before the restore are over"
     elif cause not in LOSSES:
         until = "it is uncordoned"
     elif quiet_since is None:
@@ -149,15 +170,15 @@ def cordon_state(
     )
 
 
-def _ends_service(seen: FaultSeen | HealthChanged) -> bool:
-    return seen.change is HealthKind.GPU_LOST or seen.action in OUT_OF_SERVICE
+def _ends_service(fault: FaultSeen | HealthChanged) -> bool:
+    return fault.change is HealthKind.GPU_LOST or fault.action in OUT_OF_SERVICE
 
 
-def _cause(seen: FaultSeen | HealthChanged) -> CordonCause:
-    lasts = seen.action in OUT_OF_SERVICE or seen.change is not HealthKind.GPU_LOST
+def _cause(fault: FaultSeen | HealthChanged) -> CordonCause:
+    lasts = fault.action in OUT_OF_SERVICE or fault.change is not HealthKind.GPU_LOST
     return CordonCause.FAULT if lasts else CordonCause.GPU_LOST
 
 
-def _reason(seen: FaultSeen | HealthChanged) -> str:
-    what = f"XID {seen.xid}" if seen.xid is not None else seen.change.value.replace("_", " ")
-    return f"{what}: {seen.detail}" if seen.detail else what
+def _reason(fault: FaultSeen | HealthChanged) -> str:
+    what = f"XID {fault.xid}" if fault.xid is not None else fault.change.value.replace("_", " ")
+    return f"{what}: {fault.detail}" if fault.detail else what

@@ -73,7 +73,7 @@ class IdleUpdate(Struct, frozen=True, kw_only=True):
     @property
     def changes(self) -> tuple[UUID, ...]:
         """The reservations that something is to be written of."""
-        warned = (each.reservation_id for each in self.warned)
+        warned = (warning.reservation_id for warning in self.warned)
         return (*warned, *self.made_preemptible, *self.released, *self.active)
 
 
@@ -85,52 +85,59 @@ def activities(
     *,
     idle_percent: float,
 ) -> dict[UUID, Activity]:
-    """What every reservation's GPUs did since the last comparison, all of them taken together.
+    """Return what each reservation's GPUs did since the last comparison, all of them together.
 
-    Who shares a device is as busy as the device. An experiment is as busy as its engine, reported
-    by one of its nodes; where none is reported, busy while its executor runs anything of it:
-    loading and warming up use no GPU for long, and have deadlines of their own.
+    A holder that shares a device is as busy as the device. An experiment is as busy as its engine,
+    reported by one of its nodes; where none is reported, busy while its executor runs anything of
+    it: loading and warming up use no GPU for long, and have deadlines of their own.
     """
     holdings = tuple(holdings)
     by_node = {node.node_id: node for node in nodes}
     reported = {
-        held.reservation_id: engines[held.node_id, held.reservation_id]
-        for held in holdings
-        if (held.node_id, held.reservation_id) in engines
+        holding.reservation_id: engines[holding.node_id, holding.reservation_id]
+        for holding in holdings
+        if (holding.node_id, holding.reservation_id) in engines
     }
     of: defaultdict[UUID, set[Activity]] = defaultdict(set)
-    for held in holdings:
-        node = by_node.get(held.node_id)
-        of[held.reservation_id].add(_of_device(held, node, idle_percent))
-        if held.reservation_id in experiments:
-            engine = reported.get(held.reservation_id)
-            of[held.reservation_id].add(engine or _of_experiment(held.reservation_id, node))
+    for holding in holdings:
+        node = by_node.get(holding.node_id)
+        of[holding.reservation_id].add(_of_device(holding, node, idle_percent))
+        if holding.reservation_id in experiments:
+            engine = reported.get(holding.reservation_id)
+            of[holding.reservation_id].add(engine or _of_experiment(holding.reservation_id, node))
     return {
         reservation_id: next(
-            (each for each in (Activity.BUSY, Activity.UNKNOWN) if each in found), Activity.QUIET
+            (
+                strongest
+                for strongest in (Activity.BUSY, Activity.UNKNOWN)
+                if strongest in activities_of
+            ),
+            Activity.QUIET,
         )
-        for reservation_id, found in of.items()
+        for reservation_id, activities_of in of.items()
     }
 
 
-def engine_activity(before: EngineSampled | None, sample: EngineSampled) -> Activity | None:
-    """What an attempt's engine did since the sample `before`; None if it reports no requests.
+def engine_activity(previous: EngineSampled | None, sample: EngineSampled) -> Activity | None:
+    """Return the engine's activity since the `previous` sample; None if it reports no requests.
 
     A request may come and go between two samples, which its tokens show. A phase is progress.
     """
     now = sample.reading
     if now.running is None:
         return None
-    if before is None or before.phase is not sample.phase or now.running or now.waiting:
+    if previous is None or previous.phase is not sample.phase or now.running or now.waiting:
         return Activity.BUSY
     counted = (now.prompt_tokens, now.generation_tokens)
-    is_counting = counted != (before.reading.prompt_tokens, before.reading.generation_tokens)
+    is_counting = counted != (previous.reading.prompt_tokens, previous.reading.generation_tokens)
     return Activity.BUSY if is_counting else Activity.QUIET
 
 
-def _of_device(held: Holding, node: NodeUse | None, idle_percent: float) -> Activity:
+def _of_device(holding: Holding, node: NodeUse | None, idle_percent: float) -> Activity:
     devices = node.devices if node is not None else ()
-    device = next((each for each in devices if each.uuid == held.device_uuid), None)
+    device = next(
+        (candidate for candidate in devices if candidate.uuid == holding.device_uuid), None
+    )
     if device is None or not device.is_read or device.utilization_percent is None:
         return Activity.UNKNOWN
     return Activity.BUSY if device.utilization_percent >= idle_percent else Activity.QUIET
@@ -139,12 +146,12 @@ def _of_device(held: Holding, node: NodeUse | None, idle_percent: float) -> Acti
 def _of_experiment(reservation_id: UUID, node: NodeUse | None) -> Activity:
     if node is None or node.workloads is None:
         return Activity.UNKNOWN
-    runs = any(each.reservation_id == reservation_id for each in node.workloads)
+    runs = any(workload.reservation_id == reservation_id for workload in node.workloads)
     return Activity.BUSY if runs else Activity.QUIET
 
 
 def update_idle(
-    held: Sequence[HeldReservation],
+    reservations: Sequence[HeldReservation],
     activity: Mapping[UUID, Activity],
     quiet_seconds: Mapping[UUID, float],
     *,
@@ -163,22 +170,22 @@ def update_idle(
     made_preemptible: list[UUID] = []
     released: list[UUID] = []
     active: list[UUID] = []
-    for each in held:
-        reservation_id = each.reservation_id
-        is_exempt = each.exempt_until is not None and each.exempt_until > now
-        seen = activity.get(reservation_id, Activity.UNKNOWN)
-        if is_exempt or seen is not Activity.QUIET:
+    for reservation in reservations:
+        reservation_id = reservation.reservation_id
+        is_exempt = reservation.exempt_until is not None and reservation.exempt_until > now
+        activity_now = activity.get(reservation_id, Activity.UNKNOWN)
+        if is_exempt or activity_now is not Activity.QUIET:
             quiet[reservation_id] = 0.0
             # What a leader sees first may be from before its time.
-            is_used = seen is Activity.BUSY and reservation_id in quiet_seconds
-            if each.warned_at is not None and (is_exempt or is_used):
+            is_used = activity_now is Activity.BUSY and reservation_id in quiet_seconds
+            if reservation.warned_at is not None and (is_exempt or is_used):
                 active.append(reservation_id)
             continue
-        before = quiet_seconds.get(reservation_id)
-        seconds = 0.0 if before is None else before + elapsed_seconds
+        seconds_before = quiet_seconds.get(reservation_id)
+        seconds = 0.0 if seconds_before is None else seconds_before + elapsed_seconds
         quiet[reservation_id] = seconds
-        action = policy.action_for(each.namespace)
-        if each.warned_at is None:
+        action = policy.action_for(reservation.namespace)
+        if reservation.warned_at is None:
             if seconds >= policy.window_seconds:
                 acts_at = now + timedelta(seconds=policy.grace_seconds)
                 warned.append(
@@ -192,7 +199,7 @@ def update_idle(
         elif seconds >= policy.window_seconds + policy.grace_seconds:
             if action is IdleAction.RELEASE:
                 released.append(reservation_id)
-            elif action is IdleAction.PREEMPTIBLE and not each.preemptible:
+            elif action is IdleAction.PREEMPTIBLE and not reservation.preemptible:
                 made_preemptible.append(reservation_id)
     return IdleUpdate(
         quiet_seconds=quiet,
@@ -205,14 +212,14 @@ def update_idle(
 
 def idle_sentence(state: ReservationState, idle: Idleness) -> str:
     """A reservation's situation in one sentence."""
-    said = f"{state.value}, but nothing has used its GPUs since {_utc(idle.since_at)}"
+    text = f"{state.value}, but nothing has used its GPUs since {_utc(idle.since_at)}"
     if idle.preemptible:
-        return f"{said}: any request that waits may have them until something does"
+        return f"{text}: any request that waits may have them until something does"
     if idle.acts_at is None:
-        return said
+        return text
     what = "released" if idle.action is IdleAction.RELEASE else "made preemptible"
     return (
-        f"{said}: unless something does, it is {what} from {_utc(idle.acts_at)} on;"
+        f"{text}: unless something does, it is {what} from {_utc(idle.acts_at)} on;"
         " `gpusteward idle exempt` keeps it"
     )
 
@@ -223,12 +230,12 @@ def _utc(moment: datetime) -> str:
 
 def actions_by_namespace(text: str) -> dict[str, IdleAction]:
     """`research=release, ci=preemptible`. Raises ValueError for anything else."""
-    found: dict[str, IdleAction] = {}
-    for part in filter(None, (each.strip() for each in text.split(","))):
+    action_by_namespace: dict[str, IdleAction] = {}
+    for part in filter(None, (item.strip() for item in text.split(","))):
         namespace, _, action = (piece.strip() for piece in part.partition("="))
         if not namespace or action not in set(IdleAction):
             raise ValueError(
                 f"expected NAMESPACE={'|'.join(IdleAction)}, separated by commas; found {part!r}"
             )
-        found[namespace] = IdleAction(action)
-    return found
+        action_by_namespace[namespace] = IdleAction(action)
+    return action_by_namespace

@@ -8,12 +8,12 @@ CLUSTER_LABEL: Final = "gpusteward.io/cluster"  # of an agent on a node of that 
 OperatorLabels = dict[str, str | None]  # None: taken away, though the agent reports it
 
 
-def relabelled(
+def apply_changes(
     agent: Mapping[str, str], operator: Mapping[str, str | None], changes: Mapping[str, str | None]
 ) -> OperatorLabels:
     """The operators' labels after these changes."""
-    after = {**operator, **changes}
-    return {key: value for key, value in after.items() if value is not None or key in agent}
+    merged = {**operator, **changes}
+    return {key: value for key, value in merged.items() if value is not None or key in agent}
 
 
 def effective(agent: Mapping[str, str], operator: Mapping[str, str | None]) -> dict[str, str]:

@@ -5,21 +5,25 @@ idle, which it never does for a grant: nothing is granted here.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from schemas.base import DeviceUuid, NodeId
-from schemas.cluster.node_selection import ClusterGpu, NodeGpuSummary, NodeSelection
+from schemas.cluster.node_selection import (
+    MEMORY_THRESHOLD,
+    UTILIZATION_THRESHOLD,
+    ClusterGpu,
+    NodeGpuSummary,
+    NodeSelection,
+)
 from schemas.telemetry.readings import HealthState
-from services.scheduler.domain.model.fleet import Device, Fleet, Node, ReadingState, used_mb
-
-UTILIZATION_THRESHOLD: Final = 30.0
-MEMORY_THRESHOLD: Final = 50.0
+from services.scheduler.domain.model.fleet import Device, Fleet, Node, ReadingState, sum_used_mb
 
 Temperatures = Mapping[tuple[NodeId, DeviceUuid], float]
 
 
 def cluster_gpu_status(fleet: Fleet, temperatures: Temperatures | None = None) -> list[ClusterGpu]:
-    """Every GPU, by node and index. A stale reading is no metric, and none counts on it either."""
+    """Return every GPU by node and index. A stale reading is no metric, and no GPU with one counts
+    as free.
+    """
     return [
         _cluster_gpu(device, fleet.node(node_id), (temperatures or {}).get((node_id, device.uuid)))
         for node_id, devices in fleet.nodes.items()
@@ -32,8 +36,8 @@ def is_idle(
     utilization_threshold: float = UTILIZATION_THRESHOLD,
     memory_threshold: float = MEMORY_THRESHOLD,
 ) -> bool:
-    """Whether it is allocatable and below both thresholds; a missing metric is not held against it,
-    a stale one is.
+    """Return True if the GPU is allocatable and below both thresholds; a missing metric counts as
+    low, a stale one as high.
 
     A GPU at a threshold is not idle.
     """
@@ -58,16 +62,16 @@ def node_gpu_summaries(
     return {
         name: NodeGpuSummary(
             node_name=name,
-            total_gpus=len(found),
-            allocatable_gpus=sum(gpu.allocatable for gpu in found),
+            total_gpus=len(gpus),
+            allocatable_gpus=sum(gpu.allocatable for gpu in gpus),
             idle_gpu_count=sum(
-                is_idle(gpu, utilization_threshold, memory_threshold) for gpu in found
+                is_idle(gpu, utilization_threshold, memory_threshold) for gpu in gpus
             ),
-            avg_utilization_percent=mean_of_known([gpu.utilization_percent for gpu in found]),
-            avg_memory_usage_percent=mean_of_known([gpu.memory_usage_percent for gpu in found]),
-            has_metrics=any(gpu.has_metrics for gpu in found),
+            avg_utilization_percent=mean_of_known([gpu.utilization_percent for gpu in gpus]),
+            avg_memory_usage_percent=mean_of_known([gpu.memory_usage_percent for gpu in gpus]),
+            has_metrics=any(gpu.has_metrics for gpu in gpus),
         )
-        for name, found in sorted(by_node.items())
+        for name, gpus in sorted(by_node.items())
     }
 
 
@@ -77,18 +81,18 @@ def find_best_node(summaries: Mapping[str, NodeGpuSummary], required_gpus: int) 
     Where no node has enough idle GPUs the ranking is the same; a node that has too few allocatable
     ones is never chosen. None leaves the choice to Kubernetes.
     """
-    able = [each for each in summaries.values() if each.allocatable_gpus >= required_gpus]
+    able = [summary for summary in summaries.values() if summary.allocatable_gpus >= required_gpus]
     if not able:
-        most = max((each.allocatable_gpus for each in summaries.values()), default=0)
+        most = max((summary.allocatable_gpus for summary in summaries.values()), default=0)
         why = f"no node has {required_gpus} allocatable GPUs; the most that one has is {most}"
         return NodeSelection(node_id=None, message=why)
     best = min(
         able,
-        key=lambda each: (
-            each.idle_gpu_count < required_gpus,
-            -each.idle_gpu_count,
-            each.avg_utilization_percent or 0.0,
-            each.node_name,
+        key=lambda summary: (
+            summary.idle_gpu_count < required_gpus,
+            -summary.idle_gpu_count,
+            summary.avg_utilization_percent or 0.0,
+            summary.node_name,
         ),
     )
     return NodeSelection(node_id=best.node_name, message=sentence(best), summary=best)
@@ -97,7 +101,7 @@ def find_best_node(summaries: Mapping[str, NodeGpuSummary], required_gpus: int) 
 def _cluster_gpu(device: Device, node: Node, temperature_c: float | None) -> ClusterGpu:
     reading = device.reading if device.reading_state is ReadingState.FRESH else None
     total = device.total_mb
-    used = used_mb(reading, total)
+    used = sum_used_mb(reading, total)
     return ClusterGpu(
         node_name=device.node_id,
         gpu_index=device.index,
@@ -130,12 +134,12 @@ def _is_allocatable(device: Device) -> bool:
 
 def mean_of_known(values: Sequence[float | None]) -> float | None:
     """Return the mean of the values that are known; None if none is."""
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    known_values = [value for value in values if value is not None]
+    return sum(known_values) / len(known_values) if known_values else None
 
 
 def sentence(best: NodeGpuSummary) -> str:
-    """What the chosen node has."""
+    """Say what the chosen node has."""
     used = best.avg_utilization_percent
     mean = f"mean utilization {used:.1f} %" if used is not None else "no metrics"
     return (

@@ -71,7 +71,7 @@ class Commands:
 
         return handle
 
-    async def fenced(self, connection: Connection, command: Command, reply: Reply) -> None:
+    async def confirm_fence(self, connection: Connection, command: Command, reply: Reply) -> None:
         """A node's reply to a fence: acceptance confirms the stop that its devices wait for."""
         if not isinstance(command, FenceReservation):
             return
@@ -107,12 +107,13 @@ class Commands:
                 f"{node_id} still reports; stop its agent and executor first, and"
                 f" {self.left_seconds:g} s later it can be removed",
             )
-        held = await holding_rows.held_on(connection, node_id, None)
-        if held and not command.end_held:
+        held_devices = await holding_rows.list_held_on(connection, node_id, None)
+        if held_devices and not command.end_held:
             raise RefusedError(
                 ErrorCode.CONFLICT,
-                f"{len(held)} devices of {node_id} are held; removing it ends their reservations,"
-                " and takes the sender's word (`end_held`) that nothing runs there any more",
+                f"{len(held_devices)} devices of {node_id} are held; removing it ends their"
+                " reservations, and takes the sender's word (`end_held`) that nothing runs there"
+                " any more",
             )
         reason = f"node removed: {command.reason}" if command.reason else "node removed"
         cordon = out_of_service.NewCordon(device_uuid=None, reason=reason)
@@ -126,8 +127,8 @@ class Commands:
 
 async def cancel(connection: Connection, command: CancelReservation) -> Accepted:
     """End a reservation in whatever state it is."""
-    found = await reservation_rows.lock_one(connection, command.reservation_id)
-    stored = validation.owned(found, command)
+    reservation = await reservation_rows.lock_one(connection, command.reservation_id)
+    stored = validation.check_owner(reservation, command)
     require_revision(command.expected_revision, stored.revision)
     now = await reservation_rows.database_now(connection)
     ended = await transitions.cancel(connection, stored, now, command.reason)
@@ -157,12 +158,14 @@ async def cordon(connection: Connection, command: Cordon | Uncordon) -> Accepted
 async def _confirm_stopped(
     connection: Connection, node_id: NodeId, device_uuid: DeviceUuid | None, reason: str
 ) -> None:
-    held = await holding_rows.held_on(connection, node_id, device_uuid)
-    numbers = {h.device_no for h in held if h.quarantined and h.device_no is not None}
+    held_devices = await holding_rows.list_held_on(connection, node_id, device_uuid)
+    numbers = {h.device_no for h in held_devices if h.quarantined and h.device_no is not None}
     now = await reservation_rows.database_now(connection)
-    found = await reservation_rows.lock(connection, {h.held_by for h in held if h.quarantined})
-    await transitions.lock_nodes_of(connection, found.values())
-    for stored in found.values():
+    reservation_by_id = await reservation_rows.lock(
+        connection, {h.held_by for h in held_devices if h.quarantined}
+    )
+    await transitions.lock_nodes_of(connection, reservation_by_id.values())
+    for stored in reservation_by_id.values():
         await transitions.free(connection, stored, now, reason, only=numbers)
 
 
@@ -235,22 +238,22 @@ async def set_namespace(connection: Connection, command: SetNamespace) -> Accept
 
 async def exempt(connection: Connection, command: ExemptReservation) -> Accepted:
     """Never find a reservation idle before a time."""
-    found = await reservation_rows.lock_one(connection, command.reservation_id)
-    stored = validation.owned(found, command)
+    reservation = await reservation_rows.lock_one(connection, command.reservation_id)
+    stored = validation.check_owner(reservation, command)
     now = await reservation_rows.database_now(connection)
     validation.check_exemption(stored, command.until_at, now)
-    after = await idle_reservations.exempt(
+    exempted = await idle_reservations.exempt(
         connection, stored, command.reason, command.until_at, now
     )
-    return Accepted(command_id=command.command_id, revision=after.revision)
+    return Accepted(command_id=command.command_id, revision=exempted.revision)
 
 
 def _hundredths(gpus: float, name: str) -> int:
-    found = hundredths(gpus)
-    if found is None:
+    amount = hundredths(gpus)
+    if amount is None:
         message = f"expected at most two decimals, got {gpus:g}"
         raise RefusedError(ErrorCode.BAD_REQUEST, message, path=f"$.{name}")
-    return found
+    return amount
 
 
 async def _node_changed(

@@ -17,7 +17,7 @@ from schemas.cluster.node_selection import (
     NodeSummaries,
     SelectNode,
 )
-from schemas.gpus.gpu_request import ClusterRequest, GpuRequest
+from schemas.gpus.gpu_request import WHOLE, ClusterRequest, GpuRequest
 from schemas.scheduler.namespaces import ListNamespaces, NamespaceList, NamespaceUse
 from schemas.scheduler.views import (
     AllocationMap,
@@ -30,7 +30,7 @@ from schemas.telemetry.readings import Source
 from services.scheduler.domain.clusters.choice import ClusterFleet, selection, thresholds_of
 from services.scheduler.domain.clusters.gpu_status import gpu_status
 from services.scheduler.domain.clusters.node_gpus import Thresholds
-from services.scheduler.domain.model.fleet import WHOLE, Device, Fleet, Host, Node, Part
+from services.scheduler.domain.model.fleet import Device, Fleet, Host, Node, Part
 from services.scheduler.domain.model.inputs import NO_RESERVATION
 from services.scheduler.domain.node_selection import (
     cluster_gpu_status,
@@ -71,12 +71,14 @@ class FleetQueries:
                 await node_rows.check_known(connection, query.node_id)
             nodes = await node_rows.statuses(connection)
             fleet = await self._fleet(connection)
-            devices = [device for there in fleet.nodes.values() for device in there]
+            devices = [
+                device for devices_of_node in fleet.nodes.values() for device in devices_of_node
+            ]
             holders = {device.holder for device in devices if device.holder is not None}
             holders |= {part.holder for device in devices for part in device.parts}
             owners = await holder_rows.owners(connection, holders)
-        after = query.after_node_id
-        wanted = [
+        after_node_id = query.after_node_id
+        allocations = [
             NodeAllocation(
                 node_id=node.node_id,
                 source=node.source,
@@ -90,25 +92,29 @@ class FleetQueries:
                 admitted=node.admitted,
             )
             for node in sorted(nodes, key=lambda node: node.node_id)
-            if query.node_id in (None, node.node_id) and (after is None or node.node_id > after)
+            if query.node_id in (None, node.node_id)
+            and (after_node_id is None or node.node_id > after_node_id)
         ]
-        page = fitting(wanted)
+        page = fitting(allocations)
         return AllocationMap(
             nodes=tuple(page),
-            next_after_node_id=page[-1].node_id if page and len(page) < len(wanted) else None,
+            next_after_node_id=page[-1].node_id if page and len(page) < len(allocations) else None,
         )
 
     async def namespaces(self, query: ListNamespaces) -> NamespaceList:  # noqa: ARG002  # always all
-        """Every namespace that has rules, holds something or waits."""
+        """List every namespace that has rules, holds something or waits."""
         async with self.query_engine.moment() as moment:
             shares = (
-                {e.namespace: moment.engine.used_share(e.namespace) for e in moment.engine.waiting}
+                {
+                    e.namespace: moment.engine.dominant_share(e.namespace)
+                    for e in moment.engine.waiting
+                }
                 if moment.engine.is_contended
                 else {}
             )
         async with self.database.transaction() as connection:
             rows = await quota_rows.uses(connection)
-        found = [
+        uses = [
             NamespaceUse(
                 namespace=row["namespace"],
                 gpus=row["held"] / WHOLE,
@@ -120,17 +126,17 @@ class FleetQueries:
             )
             for row in rows
         ]
-        return NamespaceList(namespaces=tuple(fitting(found)))
+        return NamespaceList(namespaces=tuple(fitting(uses)))
 
     async def cluster_status(self, query: GetClusterStatus) -> ClusterStatus:
-        """Every GPU as node selection sees it, as many whole nodes as fit into a reply."""
-        own, clusters = await self._fleets()
-        found = gpu_status(own, clusters)
-        after = query.after_node_id
+        """Return every GPU as node selection sees it, as many whole nodes as fit into a reply."""
+        agent_gpus, clusters = await self._fleets()
+        merged_gpus = gpu_status(agent_gpus, clusters)
+        after_node_id = query.after_node_id
         by_node = [
             (node_name, tuple(gpus))
-            for node_name, gpus in groupby(found, key=lambda gpu: gpu.node_name)
-            if after is None or node_name > after
+            for node_name, gpus in groupby(merged_gpus, key=lambda gpu: gpu.node_name)
+            if after_node_id is None or node_name > after_node_id
         ]
         page = fitting(by_node)
         return ClusterStatus(
@@ -140,11 +146,13 @@ class FleetQueries:
 
     async def node_summaries(self, query: GetNodeSummaries) -> NodeSummaries:
         """The GPUs summed up by node."""
-        own, clusters = await self._fleets()
+        agent_gpus, clusters = await self._fleets()
         thresholds = Thresholds(query.utilization_threshold, query.memory_threshold)
-        found = clusters.summaries(thresholds)
-        outside = [gpu for gpu in gpu_status(own, clusters) if gpu.cluster_id is None]
-        return NodeSummaries(nodes=dict(sorted((_summaries(outside, thresholds) | found).items())))
+        summary_by_node = clusters.summaries(thresholds)
+        outside = [gpu for gpu in gpu_status(agent_gpus, clusters) if gpu.cluster_id is None]
+        return NodeSummaries(
+            nodes=dict(sorted((_summaries(outside, thresholds) | summary_by_node).items()))
+        )
 
     async def select_node(self, query: SelectNode) -> NodeSelection:
         """The node that a deployment would get now, by the very choice that decides it; without any
@@ -152,11 +160,11 @@ class FleetQueries:
         """
         request = _request_of(query)
         check_wanted(request)
-        own, clusters = await self._fleets()
+        agent_gpus, clusters = await self._fleets()
         if clusters.clusters:
             return selection(clusters.choose(request))
         thresholds = thresholds_of(request.cluster or ClusterRequest())
-        return find_best_node(_summaries(own, thresholds), request.gpus)
+        return find_best_node(_summaries(agent_gpus, thresholds), request.gpus)
 
     def _is_fresh(self, node: NodeStatus) -> bool:
         if node.source is Source.KUBERNETES:
@@ -168,15 +176,15 @@ class FleetQueries:
         async with self.database.transaction() as connection:
             fleet = await self._fleet(connection)
             clusters = await read_fleet(connection, self.clusters)
-        seen = {
+        fresh_devices = {
             node_id: tuple(map(self._with_shared_use, devices))
             for node_id, devices in fleet.nodes.items()
         }
         temperatures = self.reader.readings.temperatures()
-        return cluster_gpu_status(replace(fleet, nodes=seen), temperatures), clusters
+        return cluster_gpu_status(replace(fleet, nodes=fresh_devices), temperatures), clusters
 
     def _with_shared_use(self, device: Device) -> Device:
-        """With what its parts use together: for people, no decision reads it."""
+        """Return the device with the use of all its parts: for people, no decision reads it."""
         newest = self.reader.readings.newest(device.node_id) if device.parts else None
         return device if newest is None else replace(device, reading=newest.gpus.get(device.uuid))
 

@@ -37,9 +37,9 @@ from shared.errors import RefusedError
 from shared.messaging.paging import fitting, page_of, place_at
 from shared.postgres.database import Database
 
-LARGEST_REPLAY: Final = 5_000
-LARGEST_TRIAL: Final = 10_000
-LARGEST_INPUTS_BYTES: Final = 128 * 1024
+MAX_REPLAY: Final = 5_000
+MAX_TRIAL: Final = 10_000
+MAX_INPUTS_BYTES: Final = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +50,34 @@ class HistoryQueries:
     policy: Policy
 
     async def drifts(self, query: ListDrifts) -> DriftList:
-        """Where reserved, running and used disagree."""
-        after = place_at(query.cursor, DriftPlace)
+        """List where reserved, running and used GPUs disagree."""
+        place = place_at(query.cursor, DriftPlace)
         async with self.database.transaction() as connection:
             if query.node_id is not None:
                 await node_rows.check_known(connection, query.node_id)
-            found = await drift_rows.find(
-                connection, query.node_id, ended=query.ended, after=after, limit=query.limit + 1
+            stored_drifts = await drift_rows.find(
+                connection,
+                query.node_id,
+                ended=query.ended,
+                after_place=place,
+                limit=query.limit + 1,
             )
             now = await reservation_rows.database_now(connection)
         page, next_cursor = page_of(
-            [(_drift(each, now), DriftPlace(each.since_at, each.drift_id)) for each in found],
+            [
+                (_drift(stored, now), DriftPlace(stored.since_at, stored.drift_id))
+                for stored in stored_drifts
+            ],
             query.limit,
         )
         return DriftList(drifts=page, next_cursor=next_cursor)
 
     async def decisions(self, query: ListDecisions) -> DecisionList:
-        """What was decided, and on what."""
+        """List decisions and their inputs."""
         async with self.database.transaction() as connection:
-            found = await decision_log.find(connection, query)
-        page = fitting(map(_brief, found))
-        more = len(page) < len(found) or len(found) == query.limit
+            records = await decision_log.find(connection, query)
+        page = fitting(map(_brief, records))
+        more = len(page) < len(records) or len(records) == query.limit
         return DecisionList(
             decisions=tuple(page), next_after_id=page[-1].decision_id if page and more else None
         )
@@ -78,7 +85,7 @@ class HistoryQueries:
     async def replay(self, query: ReplayDecisions) -> Replay:
         """Decide again what was recorded, beside this process's other work."""
         async with self.database.transaction() as connection:
-            wanted = await decision_log.find(
+            first_page = await decision_log.find(
                 connection,
                 ListDecisions(
                     after_id=max(0, (query.from_id or 1) - 1),
@@ -88,24 +95,24 @@ class HistoryQueries:
             )
             records: dict[int, DecisionRecord] = {}
             reached = 0
-            for record in wanted:
-                if len(records) >= LARGEST_REPLAY:
+            for record in first_page:
+                if len(records) >= MAX_REPLAY:
                     break
                 reached = record.decision_id
                 if reached not in records:
-                    found = await decision_log.since_keyframe(connection, reached)
-                    records |= {each.decision_id: each for each in found}
+                    records_after = await decision_log.since_keyframe(connection, reached)
+                    records |= {record.decision_id: record for record in records_after}
             policies = await decision_log.policies(connection, records)
         ordered = [records[decision_id] for decision_id in sorted(records)]
-        repeated = await asyncio.to_thread(_repeated, ordered, policies, self.policy)
-        asked = [each for each in wanted if each.decision_id <= reached]
-        more = len(asked) < len(wanted) or len(wanted) == query.limit
-        return _replay(asked, ordered, repeated, more=more)
+        repeated = await asyncio.to_thread(_replay_again, ordered, policies, self.policy)
+        requested = [record for record in first_page if record.decision_id <= reached]
+        more = len(requested) < len(first_page) or len(first_page) == query.limit
+        return _replay(requested, ordered, repeated, more=more)
 
     async def try_policy(self, query: TryPolicy) -> PolicyTrial:
         """Serve the recorded requests again under two policies, beside this process's work."""
         async with self.database.transaction() as connection:
-            records = await decision_log.since(connection, query.since_at, LARGEST_TRIAL)
+            records = await decision_log.since(connection, query.since_at, MAX_TRIAL)
             if not records:
                 raise RefusedError(
                     ErrorCode.NOT_FOUND, "no decision is recorded yet", path="$.since_at"
@@ -120,11 +127,11 @@ def _trial(
     present: Policy,
     name: TriedPolicy,
 ) -> PolicyTrial:
-    cycles = (_recorded_cycle(record, None) for record in records)
+    cycles = (_cycle_of(record, None) for record in records)
     history = recorded_requests.read_history(cycles, ended_at)
     if history is None:
         raise ValueError("expected records that begin with a keyframe")
-    waits = recorded_requests.recorded_waits(history)
+    waits = recorded_requests.list_waits(history)
     return PolicyTrial(
         policy=name,
         start_at=history.start_at,
@@ -134,39 +141,41 @@ def _trial(
         recorded_p95_seconds=policy_trial.quantile(waits, 0.95),
         present=policy_trial.serve(history, present),
         tried=policy_trial.serve(history, policy_trial.policy_of(name, present)),
-        left_out=recorded_requests.left_out(history),
+        left_out=recorded_requests.list_unknowns(history),
     )
 
 
 def _replay(
-    asked: Sequence[DecisionRecord],
+    requested: Sequence[DecisionRecord],
     records: Sequence[DecisionRecord],
     repeated: Sequence[ReplayedCycle],
     *,
     more: bool,
 ) -> Replay:
-    again = {each.decision_id: each for each in repeated}
+    cycle_by_id = {cycle.decision_id: cycle for cycle in repeated}
     page = fitting(
-        _replayed(each, again[each.decision_id]) for each in asked if each.decision_id in again
+        _replay_view(record, cycle_by_id[record.decision_id])
+        for record in requested
+        if record.decision_id in cycle_by_id
     )
-    more = more or len(page) < sum(each.decision_id in again for each in asked)
+    more = more or len(page) < sum(record.decision_id in cycle_by_id for record in requested)
     return Replay(
         decisions=tuple(page),
         keyframe_id=records[0].decision_id if records else None,
         checked=len(repeated),
-        different=sum(not each.same for each in repeated),
+        different=sum(not cycle.is_same for cycle in repeated),
         next_from_id=page[-1].decision_id + 1 if page and more else None,
     )
 
 
-def _repeated(
+def _replay_again(
     records: Iterable[DecisionRecord], policies: Mapping[int, str], policy: Policy
 ) -> list[ReplayedCycle]:
-    cycles = (_recorded_cycle(record, policies.get(record.decision_id)) for record in records)
+    cycles = (_cycle_of(record, policies.get(record.decision_id)) for record in records)
     return list(replay_cycles(cycles, policy))
 
 
-def _recorded_cycle(record: DecisionRecord, policy: str | None) -> RecordedCycle:
+def _cycle_of(record: DecisionRecord, policy: str | None) -> RecordedCycle:
     return RecordedCycle(
         decision_id=record.decision_id,
         decided_at=record.decided_at,
@@ -177,14 +186,14 @@ def _recorded_cycle(record: DecisionRecord, policy: str | None) -> RecordedCycle
     )
 
 
-def _replayed(record: DecisionRecord, again: ReplayedCycle) -> ReplayedDecision:
+def _replay_view(record: DecisionRecord, cycle: ReplayedCycle) -> ReplayedDecision:
     return ReplayedDecision(
         decision_id=record.decision_id,
         term=record.term,
         decided_at=record.decided_at,
-        same=again.same,
+        same=cycle.is_same,
         recorded=_within(record.outcomes),
-        replayed=None if again.same else _within(msgspec.to_builtins(again.outcomes)),
+        replayed=None if cycle.is_same else _within(msgspec.to_builtins(cycle.outcomes)),
     )
 
 
@@ -193,25 +202,25 @@ def _brief(record: DecisionRecord) -> DecisionRecord:
 
 
 def _within(entries: Any) -> Any:
-    """What the engine was given or has decided; where that is too much, how many of each kind."""
-    if len(msgspec.msgpack.encode(entries)) <= LARGEST_INPUTS_BYTES:
+    """Return the engine's inputs or decisions; where there are too many, their number by kind."""
+    if len(msgspec.msgpack.encode(entries)) <= MAX_INPUTS_BYTES:
         return entries
     return dict(Counter(str(entry.get("type")) for entry in entries))
 
 
 def _drift(stored: StoredDrift, now: datetime) -> Drift:
-    found = stored.finding
+    finding = stored.finding
     end = stored.ended_at or now
     return Drift(
         drift_id=stored.drift_id,
-        drift=found.kind,
-        node_id=found.node_id,
-        device_uuid=found.device_uuid,
-        reservation_id=found.reservation_id,
+        drift=finding.kind,
+        node_id=finding.node_id,
+        device_uuid=finding.device_uuid,
+        reservation_id=finding.reservation_id,
         since_at=stored.since_at,
         age_seconds=max(0.0, (end - stored.since_at).total_seconds()),
-        action=found.action,
-        detail=found.detail,
-        pids=found.pids,
+        action=finding.action,
+        detail=finding.detail,
+        pids=finding.pids,
         ended_at=stored.ended_at,
     )

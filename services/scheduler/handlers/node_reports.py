@@ -17,7 +17,7 @@ from services.scheduler.observations.latest_readings import LatestReadings
 from shared.errors import PermanentError
 from shared.postgres.database import Database
 
-LARGEST_EPOCH: Final = 2**62  # leaves room for more grants than there will be
+MAX_EPOCH: Final = 2**62  # leaves room for more grants than there will be
 
 _HEALTH: Final = {
     HealthKind.GPU_LOST: HealthState.LOST,
@@ -80,8 +80,8 @@ class NodeReports:
 
         Raises PermanentError for one behind which there is no other.
         """
-        if event.largest_epoch > LARGEST_EPOCH:
-            raise PermanentError(f"expected an epoch up to {LARGEST_EPOCH}, got a larger one")
+        if event.largest_epoch > MAX_EPOCH:
+            raise PermanentError(f"expected an epoch up to {MAX_EPOCH}, got a larger one")
         async with self.database.transaction() as connection:
             await node_rows.write_executor_seen(connection, event.executor_id)
             await reservation_rows.raise_epoch(connection, event.largest_epoch)
@@ -93,7 +93,7 @@ class NodeReports:
             await cluster_rows.register(connection, cluster_id, admits=admits)
 
     async def clusters(self) -> Iterable[NodeId]:
-        """Those on record."""
+        """Return the clusters on record."""
         async with self.database.transaction() as connection:
             return await cluster_rows.statuses(connection)
 

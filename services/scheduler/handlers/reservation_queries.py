@@ -41,12 +41,12 @@ from services.scheduler.domain.placement.shares import ShareRules
 from services.scheduler.domain.placement.topology import memory_balance, nearness
 from services.scheduler.handlers.reason_names import (
     NamesOf,
-    find_told,
+    find_visible,
     with_ended_names,
     with_holder_names,
 )
 from services.scheduler.handlers.reservation_status import end_reasons, idleness, notice
-from services.scheduler.intake.validation import ANY_SHARES, check_wanted, known
+from services.scheduler.intake.validation import ANY_SHARES, check_wanted, require
 from services.scheduler.leader.cluster_decisions import read_fleet
 from services.scheduler.leader.query_engine import Moment, QueryEngine
 from services.scheduler.ledger.rows import cluster_rows, holder_rows, node_rows, reservation_rows
@@ -86,48 +86,48 @@ class ReservationQueries:
     share_rules: ShareRules = ANY_SHARES
 
     async def get_reservation(self, query: GetReservation) -> ReservationView:
-        """One reservation as the ledger has it; `explain` has every reason why it waits."""
-        stored = await self._known(query.reservation_id)
-        [named] = await with_ended_names(self.database, [stored], query.names_of)
-        return _view(named, await self._places([stored], REASONS_IN_A_VIEW, query.names_of))
+        """Return one reservation of the ledger; with `explain` every reason why it waits."""
+        stored = await self._get(query.reservation_id)
+        [with_names] = await with_ended_names(self.database, [stored], query.names_of)
+        return _view(with_names, await self._places([stored], REASONS_IN_A_VIEW, query.names_of))
 
     async def list_reservations(self, query: ListReservations) -> ReservationList:
         """Reservations that match, newest first, as many as fit; the first with a few reasons."""
-        after = place_at(query.cursor, ReservationPlace)
+        place = place_at(query.cursor, ReservationPlace)
         async with self.database.transaction() as connection:
-            found = await reservation_rows.find_all(connection, query, after, query.limit + 1)
-        queued = await self._places(found, REASONS_IN_A_LIST, query.names_of)
-        named = await with_ended_names(self.database, found, query.names_of)
+            rows = await reservation_rows.find_all(connection, query, place, query.limit + 1)
+        queued = await self._places(rows, REASONS_IN_A_LIST, query.names_of)
+        with_names = await with_ended_names(self.database, rows, query.names_of)
         page, next_cursor = page_of(
-            [(_view(stored, queued), ReservationPlace(stored.arrival)) for stored in named],
+            [(_view(stored, queued), ReservationPlace(stored.arrival)) for stored in with_names],
             query.limit,
         )
         return ReservationList(reservations=page, next_cursor=next_cursor)
 
     async def explain(self, query: ExplainReservation) -> Explanation:
-        """Every reason why a reservation waits, or why it ended without being served."""
-        if (of_cluster := await self._known(query.reservation_id)).request.cluster is not None:
+        """Return every reason why a reservation waits, or why it ended without being served."""
+        if (of_cluster := await self._get(query.reservation_id)).request.cluster is not None:
             return await self._explain_of_cluster(of_cluster)
         async with self.query_engine.moment() as moment:
-            stored = await self._known(query.reservation_id)
+            stored = await self._get(query.reservation_id)
             entries = moment.engine.in_order(moment.now)
             entry = next((e for e in entries if e.reservation_id == stored.reservation_id), None)
             evaluation = await with_holder_names(
                 self.database,
                 await _evaluation_of(stored, entry, moment),
                 stored.ended_at or moment.now,
-                find_told(stored.namespace, query.names_of),
+                find_visible(stored.namespace, query.names_of),
             )
         waits = stored.state is ReservationState.QUEUED and entry is not None
         position = entries.index(entry) + 1 if waits and entry is not None else None
-        shown, start = abridge(evaluation.reasons), evaluation.expected_start
+        abridged, start = abridge(evaluation.reasons), evaluation.expected_start
         return Explanation(
             reservation_id=stored.reservation_id,
             state=stored.state,
             queue_position=position,
             queue_length=len(entries),
-            reasons=shown.reasons,
-            reasons_left_out=shown.left_out,
+            reasons=abridged.reasons,
+            reasons_left_out=abridged.left_out,
             summary=notice(stored)
             or summary_sentence(
                 stored.state, stored.request, evaluation.reasons, position, len(entries)
@@ -138,16 +138,16 @@ class ReservationQueries:
         )
 
     async def availability(self, query: GetAvailability) -> AvailabilityView:
-        """Whether a request would be granted if it came now, behind all of its priority."""
+        """Return whether a request would be granted if it came now, behind all of its priority."""
         check_wanted(query.request, self.share_rules)
         if query.request.cluster is not None:
             return await self._availability_of_cluster(query.request)
         async with self.query_engine.moment() as moment:
             entry = arriving_request(query.request, moment.now)
             evaluation = await asyncio.to_thread(evaluate, moment.engine, entry, moment.now)
-        told = None if query.namespace is None else find_told(query.namespace, query.names_of)
-        named = await with_holder_names(self.database, evaluation, moment.now, told)
-        return _availability(query.request, named)
+        visible = None if query.namespace is None else find_visible(query.namespace, query.names_of)
+        with_names = await with_holder_names(self.database, evaluation, moment.now, visible)
+        return _availability(query.request, with_names)
 
     async def available_gpus(self, query: ListAvailableGpus) -> AvailableGpus:
         """A node's devices that a request for one of them could get now, best first."""
@@ -159,21 +159,21 @@ class ReservationQueries:
         async with self.database.transaction() as connection:
             await node_rows.check_known(connection, query.node_id)
         async with self.query_engine.moment() as moment:
-            found = await asyncio.to_thread(
+            scored_gpus = await asyncio.to_thread(
                 available, moment.engine, query.node_id, request, moment.now
             )
         return AvailableGpus(
             node_id=query.node_id,
             gpus=tuple(
-                ScoredGpu(index=each.device.index, uuid=each.device.uuid, score=each.score)
-                for each in found
+                ScoredGpu(index=scored.device.index, uuid=scored.device.uuid, score=scored.score)
+                for scored in scored_gpus
             ),
         )
 
     async def what_if(self, query: WhatIf) -> AvailabilityView:
-        """Whether a waiting reservation would be granted now with another request."""
+        """Return whether a waiting reservation would be granted now with another request."""
         check_wanted(query.request, self.share_rules)
-        stored = await self._known(query.reservation_id)
+        stored = await self._get(query.reservation_id)
         if (stored.request.cluster is None) is not (query.request.cluster is None):
             raise RefusedError(
                 ErrorCode.UNSUPPORTED,
@@ -183,7 +183,7 @@ class ReservationQueries:
         if query.request.cluster is not None:
             return await self._availability_of_cluster(query.request)
         async with self.query_engine.moment() as moment:
-            stored = await self._known(query.reservation_id)
+            stored = await self._get(query.reservation_id)
             entry = moment.waiting(stored.reservation_id)
             if stored.state is not ReservationState.QUEUED or entry is None:
                 raise RefusedError(
@@ -195,19 +195,19 @@ class ReservationQueries:
             evaluation = await asyncio.to_thread(
                 evaluate, moment.engine, entry, moment.now, query.request
             )
-        told = find_told(stored.namespace, query.names_of)
-        named = await with_holder_names(self.database, evaluation, moment.now, told)
-        return _availability(query.request, named)
+        visible = find_visible(stored.namespace, query.names_of)
+        with_names = await with_holder_names(self.database, evaluation, moment.now, visible)
+        return _availability(query.request, with_names)
 
     async def estimate(self, query: EstimateRequirements) -> EstimateView:
-        """How many GPUs a task configuration would need."""
+        """Return how many GPUs a task configuration would need."""
         return estimate(query.task_config)
 
     async def _places(
-        self, found: Sequence[Reservation], reasons_shown: int, names_of: NamesOf
+        self, reservations: Sequence[Reservation], reasons_shown: int, names_of: NamesOf
     ) -> Mapping[UUID, QueuePlace]:
         """Places of those of these that are queued, and why the first of them wait."""
-        queued = [r for r in found if r.state is ReservationState.QUEUED]
+        queued = [r for r in reservations if r.state is ReservationState.QUEUED]
         of_clusters = [r for r in queued if r.request.cluster is not None]
         ids = [r.reservation_id for r in queued if r.request.cluster is None]
         places = await self._cluster_places(of_clusters) if of_clusters else {}
@@ -220,38 +220,37 @@ class ReservationQueries:
             }
             with engine.what_if(moment.now) as what_if:
                 explained = {
-                    each: what_if.reasons(entry)
-                    for each in ids[:EXPLAINED_IN_A_LIST]
-                    if (entry := what_if.queued(each)) is not None
+                    id_: what_if.reasons(entry)
+                    for id_ in ids[:EXPLAINED_IN_A_LIST]
+                    if (entry := what_if.find_queued(id_)) is not None
                 }
-        namespaces = {each.reservation_id: each.namespace for each in queued}
-        named: dict[UUID, tuple[tuple[Reason, ...], str]] = {}
+        namespaces = {r.reservation_id: r.namespace for r in queued}
+        reasons_of: dict[UUID, tuple[tuple[Reason, ...], str]] = {}
         async with self.database.transaction() as connection:
-            for each, reasons in explained.items():
+            for id_, reasons in explained.items():
                 of_all = await holder_rows.name_holders(
-                    connection, reasons, moment.now, find_told(namespaces[each], names_of)
+                    connection, reasons, moment.now, find_visible(namespaces[id_], names_of)
                 )
-                shown = abridge(of_all, reasons_shown).reasons
-                named[each] = shown, digest(of_all)
+                reasons_of[id_] = abridge(of_all, reasons_shown).reasons, digest(of_all)
         return places | {
-            each: QueuePlace(order[each], *(named.get(each) or _unexplained(order[each])))
-            for each in ids
-            if each in order
+            id_: QueuePlace(order[id_], *(reasons_of.get(id_) or _position_only(order[id_])))
+            for id_ in ids
+            if id_ in order
         }
 
-    async def _cluster_places(self, found: Sequence[Reservation]) -> dict[UUID, QueuePlace]:
+    async def _cluster_places(self, reservations: Sequence[Reservation]) -> dict[UUID, QueuePlace]:
         """The same of requests for GPUs of clusters, which wait for no other request."""
         async with self.database.transaction() as connection:
             fleet = await read_fleet(connection, self.clusters)
-            queued = await cluster_rows.queued(connection)
+            queued = await cluster_rows.list_queued(connection)
         order = {entry.reservation_id: n for n, entry in enumerate(queued, start=1)}
         return {
-            each.reservation_id: QueuePlace(
-                order.get(each.reservation_id),
-                reasons := _reasons(fleet.choose(each.request)),
+            reservation.reservation_id: QueuePlace(
+                order.get(reservation.reservation_id),
+                reasons := _reasons(fleet.choose(reservation.request)),
                 digest(reasons),
             )
-            for each in found
+            for reservation in reservations
         }
 
     async def _explain_of_cluster(self, stored: Reservation) -> Explanation:
@@ -283,30 +282,30 @@ class ReservationQueries:
     async def _availability_of_cluster(self, request: GpuRequest) -> AvailabilityView:
         async with self.database.transaction() as connection:
             fleet = await read_fleet(connection, self.clusters)
-        found = fleet.choose(request)
-        wanted = request.cluster or ClusterRequest()
+        choice = fleet.choose(request)
+        cluster_request = request.cluster or ClusterRequest()
         nodes = [
             node
             for cluster in fleet.known
-            if wanted.cluster_id in {None, cluster.cluster_id}
+            if cluster_request.cluster_id in {None, cluster.cluster_id}
             for node in cluster.nodes.values()
             if node.gpus
         ]
-        largest_mb = largest_memory_mb(nodes, request, wanted)
-        if isinstance(found, Choice):
-            where = found.placement
+        largest_mb = largest_memory_mb(nodes, request, cluster_request)
+        if isinstance(choice, Choice):
+            where = choice.placement
             message = f"{request_text(request)} of cluster {where.cluster_id}: {where.message}"
             return AvailabilityView(available=True, message=message, largest_memory_mb=largest_mb)
         return AvailabilityView(
             available=False,
-            message=availability_sentence(request, found, ()),
-            reasons=found,
+            message=availability_sentence(request, choice, ()),
+            reasons=choice,
             largest_memory_mb=largest_mb,
         )
 
-    async def _known(self, reservation_id: UUID) -> Reservation:
+    async def _get(self, reservation_id: UUID) -> Reservation:
         async with self.database.transaction() as connection:
-            return known(await reservation_rows.find(connection, reservation_id), reservation_id)
+            return require(await reservation_rows.find(connection, reservation_id), reservation_id)
 
 
 async def _evaluation_of(
@@ -318,8 +317,8 @@ async def _evaluation_of(
     if stored.state is not ReservationState.QUEUED:
         evaluation = Evaluation()
         if stored.state in UNSERVED:
-            asked = arriving_request(stored.request, moment.now, stored.namespace)
-            evaluation = await asyncio.to_thread(evaluate, moment.engine, asked, moment.now)
+            new_entry = arriving_request(stored.request, moment.now, stored.namespace)
+            evaluation = await asyncio.to_thread(evaluate, moment.engine, new_entry, moment.now)
         reasons = stored.reasons or end_reasons(stored)
         return Evaluation(reasons=reasons, suggestion=evaluation.suggestion)
     if entry is None:
@@ -332,7 +331,7 @@ async def _evaluation_of(
 
 
 def _availability(request: GpuRequest, evaluation: Evaluation) -> AvailabilityView:
-    placed, shown = evaluation.placed, abridge(evaluation.reasons)
+    placed, abridged = evaluation.placed, abridge(evaluation.reasons)
     return AvailabilityView(
         available=placed is not None,
         message=availability_sentence(
@@ -342,8 +341,8 @@ def _availability(request: GpuRequest, evaluation: Evaluation) -> AvailabilityVi
             impossible=evaluation.impossible,
         ),
         devices=device_grants(placed) if placed is not None else (),
-        reasons=shown.reasons,
-        reasons_left_out=shown.left_out,
+        reasons=abridged.reasons,
+        reasons_left_out=abridged.left_out,
         expected_start_at=evaluation.expected_start_at,
         suggestion=evaluation.suggestion,
         impossible=evaluation.impossible,
@@ -390,11 +389,11 @@ def _view(stored: Reservation, queued: Mapping[UUID, QueuePlace]) -> Reservation
     )
 
 
-def _unexplained(position: int) -> tuple[tuple[Reason, ...], str]:
+def _position_only(position: int) -> tuple[tuple[Reason, ...], str]:
     """Return what a long list says of those that it does not explain."""
     message = f"it is at {position} in the queue; `gpusteward why` has its reasons"
     return (Reason(code=ReasonCode.BEHIND_IN_QUEUE, message=message),), message
 
 
-def _reasons(found: Choice | tuple[Reason, ...]) -> tuple[Reason, ...]:
-    return () if isinstance(found, Choice) else found
+def _reasons(choice: Choice | tuple[Reason, ...]) -> tuple[Reason, ...]:
+    return () if isinstance(choice, Choice) else choice

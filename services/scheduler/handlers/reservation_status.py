@@ -22,7 +22,7 @@ def idleness(stored: Reservation) -> Idleness | None:
 
 
 def notice(stored: Reservation) -> str:
-    """That a reservation has to give way or is idle, while it still may run."""
+    """Say that a reservation has to give way or is idle, while it still may run."""
     if stored.state not in HELD_ON_LEASE:
         return ""
     if stored.preempting_until is None:
@@ -36,7 +36,7 @@ def notice(stored: Reservation) -> str:
 
 
 def end_reasons(stored: Reservation) -> tuple[Reason, ...]:
-    """Why a reservation is over, or what its devices wait for."""
+    """Say why a reservation is over, or what its devices wait for."""
     if stored.quarantined and stored.cluster is not None:
         cluster_id = stored.cluster.cluster_id
         message = f"cluster {cluster_id} has not confirmed that nothing of it is left"

@@ -33,7 +33,7 @@ from services.scheduler.handlers.fleet_queries import FleetQueries
 from services.scheduler.handlers.history_queries import HistoryQueries
 from services.scheduler.handlers.node_reports import NodeReports
 from services.scheduler.handlers.reservation_queries import ReservationQueries
-from services.scheduler.intake.batcher import LARGEST_BATCH, CommandBatcher
+from services.scheduler.intake.batcher import MAX_BATCH, CommandBatcher
 from shared.messaging.bus import Route, command_route, event_route, query_route
 
 
@@ -46,9 +46,9 @@ def build_routes(
     reports: NodeReports,
 ) -> list[Route]:
     return [
-        command_route(batcher.submit_request, RequestReservation, workers=LARGEST_BATCH),
-        command_route(batcher.submit, RenewReservation, workers=LARGEST_BATCH),
-        command_route(batcher.submit, ReleaseReservation, workers=LARGEST_BATCH),
+        command_route(batcher.submit_request, RequestReservation, workers=MAX_BATCH),
+        command_route(batcher.submit, RenewReservation, workers=MAX_BATCH),
+        command_route(batcher.submit, ReleaseReservation, workers=MAX_BATCH),
         command_route(handlers.once(commands.cancel), CancelReservation),
         command_route(handlers.once(commands.cordon), Cordon),
         command_route(handlers.once(commands.cordon), Uncordon),

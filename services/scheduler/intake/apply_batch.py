@@ -48,19 +48,24 @@ async def apply(
     replies: dict[UUID, Reply] = {}
     released: Sequence[ReleasedDevice] = ()
     requests = [command for command in commands if isinstance(command, RequestReservation)]
-    others = [command for command in commands if not isinstance(command, RequestReservation)]
+    other_commands = [
+        command for command in commands if not isinstance(command, RequestReservation)
+    ]
     if requests:
         replies |= await _request(connection, requests, rules)
-    if others:
+    if other_commands:
         stored = await reservation_rows.lock(
-            connection, [command.reservation_id for command in others]
+            connection, [command.reservation_id for command in other_commands]
         )
         now = await reservation_rows.database_now(connection)
         replies |= await _renew(
-            connection, [c for c in others if isinstance(c, RenewReservation)], stored, now
+            connection, [c for c in other_commands if isinstance(c, RenewReservation)], stored, now
         )
         answers, released = await _release(
-            connection, [c for c in others if isinstance(c, ReleaseReservation)], stored, now
+            connection,
+            [c for c in other_commands if isinstance(c, ReleaseReservation)],
+            stored,
+            now,
         )
         replies |= answers
     return Applied(replies=replies, released=released)
@@ -71,21 +76,21 @@ async def _request(
 ) -> dict[UUID, Reply]:
     replies: dict[UUID, Reply] = {}
     check = partial(validation.check_request, rules=rules)
-    sound = [command for command, _ in _checked(commands, check, replies)]
+    sound = [command for command, _ in _check(commands, check, replies)]
     if not sound:
         return replies
-    queued = await reservation_rows.queued_by_priority(connection)
+    queued = await reservation_rows.count_queued_by_priority(connection)
     inserted = await reservation_rows.insert(connection, sound)
     staged: list[Event] = []
     for command in sound:
         times = inserted.get(command.reservation_id)
         if times is not None:
             position = _next_position(queued, command.request.priority)
-            staged.append(events.queued(command, times, position))
+            staged.append(events.queued_event(command, times, position))
             replies[command.command_id] = Accepted(command_id=command.command_id, revision=1)
     await stage(connection, *staged)
-    known = [command for command in sound if command.reservation_id not in inserted]
-    return replies | await _repeated(connection, known)
+    repeated = [command for command in sound if command.reservation_id not in inserted]
+    return replies | await _answer_repeated(connection, repeated)
 
 
 def _next_position(queued: dict[int, int], priority: int) -> int:
@@ -94,7 +99,7 @@ def _next_position(queued: dict[int, int], priority: int) -> int:
     return sum(count for other, count in queued.items() if other >= priority)
 
 
-async def _repeated(
+async def _answer_repeated(
     connection: Connection, commands: Sequence[RequestReservation]
 ) -> dict[UUID, Reply]:
     """Requests for reservations that exist: the same again is accepted, anything else is not."""
@@ -104,9 +109,11 @@ async def _repeated(
         connection, [command.reservation_id for command in commands]
     )
     replies: dict[UUID, Reply] = {}
-    for command, before in _checked(commands, lambda c: validation.same(stored, c), replies):
+    for command, stored_reservation in _check(
+        commands, lambda c: validation.same(stored, c), replies
+    ):
         replies[command.command_id] = Accepted(
-            command_id=command.command_id, revision=before.revision
+            command_id=command.command_id, revision=stored_reservation.revision
         )
     return replies
 
@@ -120,19 +127,23 @@ async def _renew(
     replies: dict[UUID, Reply] = {}
     renewed: list[Reservation] = []
     staged: list[Event] = []
-    for command, before in _checked(
+    for command, stored_reservation in _check(
         commands, lambda c: validation.renewable(stored, c, now), replies
     ):
-        after = before
-        if command.activate and before.state is ReservationState.GRANTED:
-            after = replace(before, state=ReservationState.ACTIVE, revision=before.revision + 1)
-            staged.append(events.activated(after, now, command.epoch))
-        renewed.append(after)
+        renewed_reservation = stored_reservation
+        if command.activate and stored_reservation.state is ReservationState.GRANTED:
+            renewed_reservation = replace(
+                stored_reservation,
+                state=ReservationState.ACTIVE,
+                revision=stored_reservation.revision + 1,
+            )
+            staged.append(events.activated_event(renewed_reservation, now, command.epoch))
+        renewed.append(renewed_reservation)
         replies[command.command_id] = Accepted(
             command_id=command.command_id,
-            revision=after.revision,
-            lease_ttl_seconds=after.lease_ttl_seconds,
-            epoch=after.epoch,
+            revision=renewed_reservation.revision,
+            lease_ttl_seconds=renewed_reservation.lease_ttl_seconds,
+            epoch=renewed_reservation.epoch,
         )
     if renewed:
         await reservation_rows.write_renewed(connection, renewed)
@@ -150,49 +161,59 @@ async def _release(
     given_back: list[ReleaseReservation] = []
     endings: list[Ending] = []
     slow: list[tuple[ReleaseReservation, Reservation]] = []
-    checked = _checked(commands, lambda c: validation.releasable(stored, c), replies)
-    for command, before in checked:
+    checked = _check(commands, lambda c: validation.releasable(stored, c), replies)
+    for command, stored_reservation in checked:
         # Of a gang each node confirms its own part.
-        if before.state in HELD_ON_LEASE and command.stopped and len(before.node_ids) == 1:
+        if (
+            stored_reservation.state in HELD_ON_LEASE
+            and command.stopped
+            and len(stored_reservation.node_ids) == 1
+        ):
             given_back.append(command)
-            state = transitions.end_of_release(before)
-            endings.append(Ending(stored=before, state=state, reason=command.reason))
+            state = transitions.end_of_release(stored_reservation)
+            endings.append(Ending(stored=stored_reservation, state=state, reason=command.reason))
         else:
-            slow.append((command, before))
+            slow.append((command, stored_reservation))
     if slow:
-        await transitions.lock_nodes_of(connection, (before for _, before in checked))
-    for command, before in slow:
-        after = await _release_slowly(connection, command, before, now)
-        replies[command.command_id] = _released(command, after)
+        await transitions.lock_nodes_of(
+            connection, (stored_reservation for _, stored_reservation in checked)
+        )
+    for command, stored_reservation in slow:
+        released_reservation = await _release_slowly(connection, command, stored_reservation, now)
+        replies[command.command_id] = _reply_to_release(command, released_reservation)
     if not given_back:
         return replies, ()
     ended = await transitions.end_all(connection, endings, now)
-    released = await holding_rows.release(connection, [one.reservation_id for one in ended])
-    if clusters := [one.reservation_id for one in ended if one.cluster is not None]:
+    released = await holding_rows.release(
+        connection, [reservation.reservation_id for reservation in ended]
+    )
+    if clusters := [
+        reservation.reservation_id for reservation in ended if reservation.cluster is not None
+    ]:
         await cluster_rows.release(connection, clusters)
-    if hosts := [one.reservation_id for one in ended if one.holds_host]:
+    if hosts := [reservation.reservation_id for reservation in ended if reservation.holds_host]:
         await holding_rows.release_hosts(connection, hosts)
-    for command, after in zip(given_back, ended, strict=True):
-        replies[command.command_id] = _released(command, after)
+    for command, released_reservation in zip(given_back, ended, strict=True):
+        replies[command.command_id] = _reply_to_release(command, released_reservation)
     return replies, released
 
 
 async def _release_slowly(
-    connection: Connection, command: ReleaseReservation, before: Reservation, now: datetime
+    connection: Connection, command: ReleaseReservation, stored: Reservation, now: datetime
 ) -> Reservation:
-    """What is not simply given back: not confirmed stopped yet, or quarantined already."""
-    if before.state in HELD_ON_LEASE:
-        return await transitions.begin_release(connection, before, command.reason)
-    if command.stopped and before.quarantined and len(before.node_ids) == 1:
-        return await transitions.free(connection, before, now, "its holder confirmed the stop")
-    return before
+    """Release what is not simply given back: not confirmed stopped yet, or already quarantined."""
+    if stored.state in HELD_ON_LEASE:
+        return await transitions.begin_release(connection, stored, command.reason)
+    if command.stopped and stored.quarantined and len(stored.node_ids) == 1:
+        return await transitions.free(connection, stored, now, "its holder confirmed the stop")
+    return stored
 
 
-def _released(command: ReleaseReservation, after: Reservation) -> Accepted:
-    return Accepted(command_id=command.command_id, revision=after.revision, epoch=after.epoch)
+def _reply_to_release(command: ReleaseReservation, released: Reservation) -> Accepted:
+    return Accepted(command_id=command.command_id, revision=released.revision, epoch=released.epoch)
 
 
-def _checked(
+def _check(
     commands: Iterable[C], check: Callable[[C], T], replies: dict[UUID, Reply]
 ) -> list[tuple[C, T]]:
     """The commands that pass, each with what the check returned; the others are refused."""
@@ -201,5 +222,5 @@ def _checked(
         try:
             passed.append((command, check(command)))
         except RefusedError as error:
-            replies[command.command_id] = error.refused(command.command_id)
+            replies[command.command_id] = error.as_refused(command.command_id)
     return passed

@@ -26,7 +26,7 @@ from shared.messaging.idempotency import body_hash, is_final
 from shared.postgres.database import Database
 
 CONCURRENT_BATCHES: Final = 2  # transactions
-LARGEST_BATCH: Final = 64  # commands in one
+MAX_BATCH: Final = 64  # commands in one
 TRIES: Final = 3
 
 
@@ -54,7 +54,9 @@ class CommandBatcher:
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONCURRENT_BATCHES))
 
     async def submit_request(self, command: RequestReservation) -> Reply:
-        """As `submit`; refused where the disk is full, so that renewals still find room."""
+        """Submit as `submit` does; refused where the disk is full, so that renewals still find
+        room.
+        """
         require_room(self.data_dir)
         return await self.submit(command)
 
@@ -74,15 +76,15 @@ class CommandBatcher:
                 self._pending.remove(mine)
 
     def _next_batch(self) -> list[_Pending]:
-        """What is pending; of one reservation or one id only the earliest."""
+        """Return the pending commands; of one reservation or one id only the earliest."""
         batch: list[_Pending] = []
         ids: set[UUID] = set()
-        for one in list(self._pending):
-            own = {one.command.command_id, one.command.reservation_id}
-            if ids.isdisjoint(own) and len(batch) < LARGEST_BATCH:
-                batch.append(one)
-                self._pending.remove(one)
-            ids |= own
+        for item in list(self._pending):
+            item_keys = {item.command.command_id, item.command.reservation_id}
+            if ids.isdisjoint(item_keys) and len(batch) < MAX_BATCH:
+                batch.append(item)
+                self._pending.remove(item)
+            ids |= item_keys
         return batch
 
     async def _apply(self, batch: list[_Pending]) -> None:
@@ -95,32 +97,32 @@ class CommandBatcher:
                 if len(batch) == 1 and not isinstance(error, AppliedElsewhereError):
                     raise
                 log.info("batch_split", commands=len(batch))
-                for one in batch:
-                    await self._apply_alone(one)
+                for item in batch:
+                    await self._apply_alone(item)
         except BaseException as error:
             stopping = UnavailableError("the scheduler is stopping")
-            for one in batch:
-                if not one.reply.done():
-                    one.reply.set_exception(error if isinstance(error, Exception) else stopping)
+            for item in batch:
+                if not item.reply.done():
+                    item.reply.set_exception(error if isinstance(error, Exception) else stopping)
             if not isinstance(error, Exception):
                 raise
 
-    async def _apply_alone(self, one: _Pending) -> None:
-        for left in reversed(range(TRIES)):
+    async def _apply_alone(self, item: _Pending) -> None:
+        for tries_left in reversed(range(TRIES)):
             try:
-                await self._commit([one])
+                await self._commit([item])
                 return
             except AppliedElsewhereError:
-                if not left:
+                if not tries_left:
                     raise
             except UnavailableError:
                 raise
             except Exception as error:  # noqa: BLE001  # one's error is not the others'
-                one.reply.set_exception(error)
+                item.reply.set_exception(error)
                 return
 
     async def _commit(self, batch: list[_Pending]) -> None:
-        commands = [one.command for one in batch]
+        commands = [item.command for item in batch]
         async with self.database.transaction() as connection:
             hashes = {command.command_id: body_hash(command) for command in commands}
             replies = await command_replies.find(connection, hashes)
@@ -133,12 +135,12 @@ class CommandBatcher:
             ]
             applied = await apply_batch.apply(connection, new, self.share_rules)
             await command_replies.insert(connection, applied.replies, hashes)
-            for command, before in recorded:
+            for command, state_before in recorded:
                 reply = applied.replies[command.command_id]
                 if audit is not None and is_final(reply):
-                    await audit.record(connection, command, before, reply)
+                    await audit.record(connection, command, state_before, reply)
         self.on_released(applied.released)
         replies |= applied.replies
-        for one in batch:
-            if not one.reply.done():
-                one.reply.set_result(replies[one.command.command_id])
+        for item in batch:
+            if not item.reply.done():
+                item.reply.set_result(replies[item.command.command_id])

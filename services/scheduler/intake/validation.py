@@ -8,12 +8,13 @@ from uuid import UUID
 
 from schemas.errors import ErrorCode
 from schemas.gpus.gpu_request import (
+    WHOLE,
     ClusterRequest,
     GpuRequest,
     Selector,
     ShareStrategy,
 )
-from schemas.scheduler.idle import LONGEST_EXEMPTION_DAYS, ExemptReservation
+from schemas.scheduler.idle import MAX_EXEMPTION_DAYS, ExemptReservation
 from schemas.scheduler.reservations import (
     OPEN_STATES,
     CancelReservation,
@@ -24,7 +25,6 @@ from schemas.scheduler.reservations import (
 )
 from services.scheduler.domain.clusters.wishes import KEYS as CLUSTER_KEYS
 from services.scheduler.domain.clusters.wishes import restricts
-from services.scheduler.domain.model.fleet import WHOLE
 from services.scheduler.domain.placement.shares import ShareRules, hundredths, unit_hundredths
 from services.scheduler.ledger.rows.reservation_rows import Reservation
 from services.scheduler.ledger.transitions import HELD_ON_LEASE
@@ -33,7 +33,7 @@ from shared.errors import RefusedError
 from shared.gpu.selectors import check_selector, check_text, check_texts
 from shared.messaging.speakers import require_speaker
 
-LONGEST_SECONDS: Final = 366 * 24 * 3600.0
+MAX_SECONDS: Final = 366 * 24 * 3600.0
 
 _DURATIONS: Final = ("wait_timeout_seconds", "expected_duration_seconds")
 _NUMBERS: Final = (
@@ -63,7 +63,7 @@ Stored = Mapping[UUID, Reservation]
 
 
 def check_request(command: RequestReservation, rules: ShareRules = ANY_SHARES) -> None:
-    """That a request can be stored and queued."""
+    """Check that a request can be stored and queued. Raises RefusedError."""
     check_text(command.holder, "$.holder")
     check_wanted(command.request, rules)
     request, namespace = command.request, command.namespace
@@ -76,16 +76,18 @@ def check_request(command: RequestReservation, rules: ShareRules = ANY_SHARES) -
 
 
 def check_wanted(request: GpuRequest, rules: ShareRules = ANY_SHARES) -> None:
-    """That a request means something, whether it is to be reserved or only tried."""
+    """Check that a request means something, whether it is to be reserved or only tried. Raises
+    RefusedError.
+    """
     for name in _NUMBERS:
         value = getattr(request, name)
         if value is not None and not math.isfinite(value):
             raise _bad(f"expected a finite number, got {value}", f"$.request.{name}")
     for name in _DURATIONS:
         seconds = getattr(request, name) or 0
-        if seconds > LONGEST_SECONDS:
+        if seconds > MAX_SECONDS:
             raise _bad(
-                f"expected at most {LONGEST_SECONDS:.0f} s, got {seconds:g}", f"$.request.{name}"
+                f"expected at most {MAX_SECONDS:.0f} s, got {seconds:g}", f"$.request.{name}"
             )
     for name in _TEXTS:
         check_texts(getattr(request, name), f"$.request.{name}")
@@ -98,7 +100,7 @@ def check_wanted(request: GpuRequest, rules: ShareRules = ANY_SHARES) -> None:
 
 
 def _check_shares(request: GpuRequest, rules: ShareRules) -> None:
-    """That an amount is one which can be granted exactly, and nothing beside it excludes it."""
+    """Check that a share can be granted exactly and that nothing beside it excludes it."""
     if request.shares is None:
         _check_unset(request, _ONLY_OF_SHARES, "expected none without `shares`")
         return
@@ -125,7 +127,9 @@ def _check_shares(request: GpuRequest, rules: ShareRules) -> None:
 
 
 def _check_mig(request: GpuRequest) -> None:
-    """That nothing beside a profile excludes it: an instance is exclusive, one for each request."""
+    """Check that nothing beside a MIG profile excludes it: an instance is exclusive, one for each
+    request.
+    """
     if request.mig_profile is None:
         return
     _check_unset(
@@ -134,24 +138,30 @@ def _check_mig(request: GpuRequest) -> None:
 
 
 def _check_unset(request: GpuRequest, unset: Mapping[str, object], message: str) -> None:
-    """That fields have the values which set no condition."""
+    """Check that fields have the values that set no condition."""
     for name, value in unset.items():
         if getattr(request, name) != value:
             raise _bad(message.format(name=name), f"$.request.{name}")
 
 
 def _check_cluster(request: GpuRequest, cluster: ClusterRequest) -> None:
-    """That it needs nothing which Kubernetes would give out and we do not choose."""
-    if request.nodes > 1:
-        raise _bad(f"expected 1 node of a cluster, got {request.nodes}", "$.request.nodes")
+    """Check that the request needs nothing that Kubernetes gives out without our choice."""
+    if request.nodes > 1 and cluster.units is not None:
+        raise _bad("expected whole GPUs on several nodes, got a part of one", "$.request.nodes")
+    if request.nodes > 1 and not cluster.selects_node:
+        raise _bad(
+            "expected 1 node where the cluster's own scheduler is to choose, which does not bind"
+            f" all or none; got {request.nodes}",
+            "$.request.nodes",
+        )
     for name in _NOT_OF_CLUSTERS:
         if getattr(request, name):
             raise _bad("expected none with `cluster`, which names no devices", f"$.request.{name}")
     for path, selector in _selectors(request):
         if selector.key not in CLUSTER_KEYS:
-            known = ", ".join(sorted(CLUSTER_KEYS))
+            keys = ", ".join(sorted(CLUSTER_KEYS))
             raise _bad(
-                f"expected of a cluster, which names no devices, one of {known}; got"
+                f"expected of a cluster, which names no devices, one of {keys}; got"
                 f" {selector.key.value}",
                 path,
             )
@@ -182,54 +192,59 @@ def _selectors(request: GpuRequest) -> Iterator[tuple[str, Selector]]:
 
 def same(stored: Stored, command: RequestReservation) -> Reservation:
     """The reservation that is requested again, as before."""
-    found = stored[command.reservation_id]
-    before = (found.namespace, found.holder, found.request, found.requester)
-    if before != (command.namespace, command.holder, command.request, command.requester):
+    reservation = stored[command.reservation_id]
+    stored_fields = (
+        reservation.namespace,
+        reservation.holder,
+        reservation.request,
+        reservation.requester,
+    )
+    if stored_fields != (command.namespace, command.holder, command.request, command.requester):
         raise RefusedError(
             ErrorCode.CONFLICT,
-            f"reservation {found.reservation_id} was requested before with another body",
+            f"reservation {reservation.reservation_id} was requested before with another body",
             path="$.reservation_id",
         )
-    return found
+    return reservation
 
 
 def renewable(stored: Stored, command: RenewReservation, now: datetime) -> Reservation:
     """The reservation whose lease may be extended."""
-    found = owned(stored.get(command.reservation_id), command)
-    if found.state is ReservationState.QUEUED:
+    reservation = check_owner(stored.get(command.reservation_id), command)
+    if reservation.state is ReservationState.QUEUED:
         raise RefusedError(
-            ErrorCode.CONFLICT, f"reservation {found.reservation_id} is not granted yet"
+            ErrorCode.CONFLICT, f"reservation {reservation.reservation_id} is not granted yet"
         )
-    expired = found.lease_expires_at is None or found.lease_expires_at <= now
-    if found.state not in HELD_ON_LEASE or expired:
-        over = "out of lease" if found.state in HELD_ON_LEASE else found.state.value
+    expired = reservation.lease_expires_at is None or reservation.lease_expires_at <= now
+    if reservation.state not in HELD_ON_LEASE or expired:
+        over = "out of lease" if reservation.state in HELD_ON_LEASE else reservation.state.value
         raise RefusedError(
             ErrorCode.LEASE_LOST,
-            f"reservation {found.reservation_id} is {over}; stop what runs on its GPUs",
+            f"reservation {reservation.reservation_id} is {over}; stop what runs on its GPUs",
         )
-    check_epoch(found, command.epoch)
-    return found
+    check_epoch(reservation, command.epoch)
+    return reservation
 
 
 def releasable(stored: Stored, command: ReleaseReservation) -> Reservation:
     """The reservation that may be given back."""
     check_text(command.reason, "$.reason")
-    found = owned(stored.get(command.reservation_id), command)
-    check_epoch(found, command.epoch)
-    return found
+    reservation = check_owner(stored.get(command.reservation_id), command)
+    check_epoch(reservation, command.epoch)
+    return reservation
 
 
-def owned(
+def check_owner(
     stored: Reservation | None,
     command: RenewReservation | ReleaseReservation | CancelReservation | ExemptReservation,
 ) -> Reservation:
     """The reservation that a command is about: of the speaker's namespace, or granted there."""
-    found = known(stored, command.reservation_id)
-    require_speaker(command.speaker, found.namespace, found.node_ids)
-    return found
+    reservation = require(stored, command.reservation_id)
+    require_speaker(command.speaker, reservation.namespace, reservation.node_ids)
+    return reservation
 
 
-def known(stored: Reservation | None, reservation_id: UUID) -> Reservation:
+def require(stored: Reservation | None, reservation_id: UUID) -> Reservation:
     """The reservation under an id. Raises RefusedError if there is none."""
     if stored is None:
         raise RefusedError(
@@ -239,24 +254,24 @@ def known(stored: Reservation | None, reservation_id: UUID) -> Reservation:
 
 
 def check_exemption(stored: Reservation, until_at: datetime, now: datetime) -> None:
-    """That a reservation which is not over is exempted for a time that comes, and ends."""
+    """Check that the reservation is not over, and that the exemption is in the future and ends."""
     if stored.state not in OPEN_STATES:
         raise RefusedError(
             ErrorCode.CONFLICT,
             f"reservation {stored.reservation_id} is {stored.state.value}",
             path="$.reservation_id",
         )
-    if not now < until_at <= now + timedelta(days=LONGEST_EXEMPTION_DAYS):
+    if not now < until_at <= now + timedelta(days=MAX_EXEMPTION_DAYS):
         raise RefusedError(
             ErrorCode.BAD_REQUEST,
-            f"expected a time within the next {LONGEST_EXEMPTION_DAYS} days, got"
+            f"expected a time within the next {MAX_EXEMPTION_DAYS} days, got"
             f" {until_at.isoformat()}",
             path="$.until_at",
         )
 
 
 def check_epoch(stored: Reservation, epoch: int) -> None:
-    """That the command is about the newest grant."""
+    """Check that the command is about the newest grant."""
     if stored.epoch is None:
         raise RefusedError(
             ErrorCode.CONFLICT,

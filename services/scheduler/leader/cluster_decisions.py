@@ -29,7 +29,7 @@ from shared.logging import log
 from shared.postgres.database import Connection, Database
 from shared.postgres.outbox import stage
 
-MOST_AT_ONCE: Final = 32  # the rest waits for the next transaction, a few milliseconds
+MAX_AT_ONCE: Final = 32  # the rest waits for the next transaction, a few milliseconds
 
 
 async def read_fleet(connection: Connection, views: ClusterViews) -> ClusterFleet:
@@ -37,10 +37,12 @@ async def read_fleet(connection: Connection, views: ClusterViews) -> ClusterFlee
     now = await reservation_rows.database_now(connection)
     statuses = await cluster_rows.statuses(connection)
     holdings = await cluster_rows.open_holdings(connection)
-    known = {each.cluster_id: each for each in views.clusters(now)}
+    cluster_by_id = {cluster.cluster_id: cluster for cluster in views.clusters(now)}
     clusters = [
-        _with_status(known.get(each) or _unheard(each), statuses.get(each))
-        for each in sorted(known.keys() | statuses.keys())
+        _with_status(
+            cluster_by_id.get(cluster_id) or _unheard(cluster_id), statuses.get(cluster_id)
+        )
+        for cluster_id in sorted(cluster_by_id.keys() | statuses.keys())
     ]
     return ClusterFleet(clusters, holdings, now)
 
@@ -60,7 +62,7 @@ class ClusterDecisions:
         """
         async with self.database.transaction() as connection:
             await self.leadership.check(connection)
-            queued = await cluster_rows.queued(connection)
+            queued = await cluster_rows.list_queued(connection)
             fleet = await read_fleet(connection, self.views)
             placed, over = decide_in_turn(queued, fleet)
             if not placed and not over:
@@ -83,29 +85,34 @@ class ClusterDecisions:
         now: datetime,
     ) -> None:
         stored = await reservation_rows.lock(connection, [*placed, *over])
-        for each in (*placed, *over):
-            if each not in stored or stored[each].state is not ReservationState.QUEUED:
-                raise LedgerChanged(f"reservation {each} is not queued any more")
+        for reservation_id in (*placed, *over):
+            if (
+                reservation_id not in stored
+                or stored[reservation_id].state is not ReservationState.QUEUED
+            ):
+                raise LedgerChanged(f"reservation {reservation_id} is not queued any more")
         if placed:
-            places = {each: choice.placement for each, choice in placed.items()}
+            places = {reservation_id: choice.placement for reservation_id, choice in placed.items()}
             epochs = await cluster_rows.grant(connection, places, now)
             await stage(
                 connection,
                 *(
-                    events.granted(stored[each], now, epochs[each], cluster=place)
-                    for each, place in places.items()
+                    events.granted_event(
+                        stored[reservation_id], now, epochs[reservation_id], cluster=place
+                    )
+                    for reservation_id, place in places.items()
                 ),
             )
         await end_all(
             connection,
             [
                 Ending(
-                    stored=stored[each],
+                    stored=stored[reservation_id],
                     state=ReservationState.TIMED_OUT,
                     reason=WAIT_TIMED_OUT,
                     reasons=reasons,
                 )
-                for each, reasons in over.items()
+                for reservation_id, reasons in over.items()
             ],
             now,
         )
@@ -114,23 +121,25 @@ class ClusterDecisions:
 def decide_in_turn(
     queued: list[QueuedRequest], fleet: ClusterFleet
 ) -> tuple[dict[UUID, Choice], dict[UUID, tuple[Reason, ...]]]:
-    """One after another: each sees what those before it have taken."""
+    """Decide the requests one after another: each sees what those before it have taken."""
     placed: dict[UUID, Choice] = {}
     over: dict[UUID, tuple[Reason, ...]] = {}
     for entry in queued:
-        if len(placed) == MOST_AT_ONCE:
+        if len(placed) == MAX_AT_ONCE:
             break
-        found = fleet.choose(entry.request)
-        if isinstance(found, Choice):
-            placed[entry.reservation_id] = found
-            fleet.take(entry.reservation_id, entry.request, found.placement)
+        choice = fleet.choose(entry.request)
+        if isinstance(choice, Choice):
+            placed[entry.reservation_id] = choice
+            fleet.take(entry.reservation_id, entry.request, choice.placement)
         elif entry.wait_deadline_at <= fleet.now:
-            over[entry.reservation_id] = found
+            over[entry.reservation_id] = choice
     return placed, over
 
 
 def _with_status(cluster: Cluster, status: ClusterStatus | None) -> Cluster:
-    """With what operators have set for it; one that is not registered is not known yet."""
+    """Return the cluster with what operators have set for it; an unregistered one is not known
+    yet.
+    """
     cluster_id = cluster.cluster_id
     if status is None:
         return replace(cluster, blocked=cluster.blocked or _unheard(cluster_id).blocked)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -20,13 +21,15 @@ from services.scheduler.ledger.rows import reservation_rows
 from services.scheduler.ledger.rows.holding_rows import ReleasedDevice
 from services.scheduler.ledger.transitions import LedgerChanged
 from services.scheduler.observations.latest_readings import DeviceKey
+from shared.errors import UnavailableError
 from shared.logging import log
 from shared.postgres.database import Database, to_json
-from shared.waiting import wait_for
+from shared.waiting import cancel_and_wait, wait_for
 
 POLL_SECONDS: Final = 1.0  # the longest pause: a wake-up may be lost
 SHORTEST_SECONDS: Final = 0.005  # a moment that has just come is not polled for again and again
 DROPS_IN_A_ROW: Final = 5
+LONGEST_CYCLE_SECONDS: Final = 30.0
 
 
 @dataclass(slots=True)
@@ -47,7 +50,7 @@ class DecisionLoop:
     _changed: set[DeviceKey] = field(default_factory=set)
     _term: int | None = None
     _records: int = 0
-    _hold_at_seconds: float = 0.0
+    _began_at_seconds: float = 0.0
     _drops: int = 0
 
     def __post_init__(self) -> None:
@@ -66,21 +69,34 @@ class DecisionLoop:
 
     async def run(self) -> None:
         """Decide until cancelled. Raises UnavailableError while Postgres is away."""
+        renewing = asyncio.create_task(self._keep_renewing(), name="renew_leadership")
         try:
             while True:
                 self._woken.clear()
+                self._began_at_seconds = asyncio.get_running_loop().time()
                 pause = await self._cycle()
                 if pause > 0:
-                    renewal = self._hold_at_seconds - asyncio.get_running_loop().time()
-                    await wait_for(self._woken, max(SHORTEST_SECONDS, min(pause, renewal)))
+                    await wait_for(self._woken, pause)
         finally:
+            await cancel_and_wait(renewing)
             self._live.discard()
 
+    async def _keep_renewing(self) -> None:
+        """Renew the leadership, also during a long cycle: one that loads a large fleet, or grants
+        much at once. One that hangs loses it.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self.leadership.ttl_seconds / 3)
+            if loop.time() - self._began_at_seconds < LONGEST_CYCLE_SECONDS:
+                with suppress(UnavailableError):  # the cycle finds out for itself
+                    await self.leadership.renew()
+
     async def _cycle(self) -> float:
-        """One cycle; how long to sleep if nothing happens."""
+        """Run one cycle; return how long to sleep if nothing happens."""
         try:
             # 1. Lead, or leave it to the process that does.
-            if not await self._leads():
+            if self.leadership.term is None and not await self.leadership.hold():
                 self._live.discard()
                 return POLL_SECONDS
             return await self._decide()
@@ -93,14 +109,6 @@ class DecisionLoop:
             self._live.discard()
             self._drops += 1
             return 0.0 if self._drops < DROPS_IN_A_ROW else POLL_SECONDS
-
-    async def _leads(self) -> bool:
-        """Renews the leadership when that is due; a standby tries to get it in every cycle."""
-        now = asyncio.get_running_loop().time()
-        if self.leadership.term is None or now >= self._hold_at_seconds:
-            await self.leadership.hold()
-            self._hold_at_seconds = now + self.leadership.ttl_seconds / 3
-        return self.leadership.term is not None
 
     async def _decide(self) -> float:
         live = self._live
@@ -141,7 +149,7 @@ class DecisionLoop:
                 await transitions.finish_preemption(connection, stored[reservation_id], changes.now)
         for what, ids in (("leases_expired", changes.expired), ("preempted", changes.preempted)):
             if ids:
-                log.warning(what, reservation_ids=[str(one) for one in ids])
+                log.warning(what, reservation_ids=[str(reservation_id) for reservation_id in ids])
 
     async def _commit(self, decided: Sequence[Decision], now: datetime) -> None:
         live = self._live
@@ -153,12 +161,12 @@ class DecisionLoop:
                 term=self._term or 0,
                 decided_at=now,
                 keyframe=live.journal.is_keyframe,
-                inputs=live.journal.encoded(),
+                inputs=live.journal.encode(),
                 outcomes=to_json(decided),
                 reservation_ids=[decision.reservation_id for decision in decided],
                 policy=to_json(live.engine.policy) if live.journal.is_keyframe else None,
             )
-        live.committed(decided, xid)
+        live.commit(decided, xid)
         self._records += 1
         is_keyframe_due = self._records % decision_log.KEYFRAME_EVERY == 0
         live.journal.restart(live.engine.state() if is_keyframe_due else ())
@@ -177,5 +185,5 @@ class DecisionLoop:
 
 def _pause(live: LiveEngine, changes: Changes) -> float:
     ends = (live.engine.next_decision_at(changes.now), changes.next_end_at)
-    left = [(at - changes.now).total_seconds() for at in ends if at is not None]
-    return max(SHORTEST_SECONDS, min([POLL_SECONDS, *left]))
+    seconds_left = [(at - changes.now).total_seconds() for at in ends if at is not None]
+    return max(SHORTEST_SECONDS, min([POLL_SECONDS, *seconds_left]))

@@ -59,7 +59,7 @@ class EngineFeed:
     _devices: dict[int, DeviceRow] = field(default_factory=dict)
     _numbers: dict[DeviceKey, int] = field(default_factory=dict)
     _by_node: defaultdict[NodeId, set[int]] = field(default_factory=lambda: defaultdict(set))
-    _given: dict[int, Device] = field(default_factory=dict)
+    _devices_applied: dict[int, Device] = field(default_factory=dict)
     _complete_at: dict[NodeId, float] = field(default_factory=dict)
     _is_fresh: dict[NodeId, bool] = field(default_factory=dict)
     _queued: set[UUID] = field(default_factory=set)
@@ -68,7 +68,9 @@ class EngineFeed:
     _is_complete: bool | None = None
 
     def apply_rows(self, rows: Rows) -> Iterator[Input]:
-        """What is new in rows of the ledger. Leases come before the devices that they free."""
+        """Yield what is new in rows of the ledger. Leases come before the devices that they
+        free.
+        """
         for node in rows.nodes:
             if not node.removed:
                 self._complete_at[node.node_id] = self.reader.complete_at(node)
@@ -93,7 +95,7 @@ class EngineFeed:
                 yield NodeGone(node_id=node.node_id)
 
     def apply_readings(self, changed: Iterable[DeviceKey]) -> Iterator[Input]:
-        """What is new in these devices' readings, and by the silence of nodes."""
+        """Yield what is new in these devices' readings, and by the silence of nodes."""
         numbers = {self._numbers[key] for key in changed if key in self._numbers}
         for node_id, devices in self._by_node.items():
             is_fresh = self.reader.readings.is_fresh(node_id)
@@ -120,18 +122,18 @@ class EngineFeed:
                 self._leased.add(decision.reservation_id)
                 parts = decision.placed.parts
                 for number in decision.placed.numbers:
-                    self._devices[number] = self._devices[number].held_by(
+                    self._devices[number] = self._devices[number].with_holding(
                         decision.reservation_id, parts.get(number)
                     )
-                    self._given.pop(number, None)
+                    self._devices_applied.pop(number, None)
 
     @property
     def awaits_cluster(self) -> bool:
-        """Whether a request for GPUs of a cluster is queued."""
+        """Return True if a request for GPUs of a cluster is queued."""
         return bool(self._of_clusters)
 
     def has_free(self, keys: Iterable[DeviceKey]) -> bool:
-        """Whether one of these devices is held by no reservation."""
+        """Return True if one of these devices is held by no reservation."""
         numbers = (self._numbers[key] for key in keys if key in self._numbers)
         return any(
             self._devices[number].reservation_id is None or self._devices[number].parts
@@ -140,15 +142,15 @@ class EngineFeed:
 
     def _device(self, number: int) -> Iterator[Input]:
         device = self.reader.device(self._devices[number])
-        if self._given.get(number) != device:
-            self._given[number] = device
+        if self._devices_applied.get(number) != device:
+            self._devices_applied[number] = device
             yield DeviceSeen(device=device)
 
     def _forget(self, device: DeviceRow) -> Iterator[Input]:
         number = device.device_no
         if self._devices.pop(number, None) is None:
             return
-        self._given.pop(number, None)
+        self._devices_applied.pop(number, None)
         del self._numbers[device.node_id, device.uuid]
         self._by_node[device.node_id].discard(number)
         yield DeviceGone(number=number)
@@ -161,7 +163,7 @@ class EngineFeed:
             return
         if row.state is ReservationState.QUEUED:
             self._queued.add(reservation_id)
-            yield RequestQueued(entry=queued_from(row))
+            yield RequestQueued(entry=queued_request(row))
             return
         if reservation_id in self._queued:
             self._queued.discard(reservation_id)
@@ -190,7 +192,7 @@ def node_from(row: NodeRow) -> Node:
     )
 
 
-def queued_from(row: ReservationRow) -> QueuedRequest:
+def queued_request(row: ReservationRow) -> QueuedRequest:
     return QueuedRequest(
         reservation_id=row.reservation_id,
         request=row.request,
@@ -203,9 +205,10 @@ def queued_from(row: ReservationRow) -> QueuedRequest:
 
 
 def lease_from(row: ReservationRow) -> Lease:
-    """What a reservation holds, from its row.
+    """Return what a reservation holds, from its row.
 
-    One that is over and waits for its confirmed stop cannot be preempted and ends at no known time.
+    A reservation that is over and waits for its confirmed stop cannot be preempted and ends at no
+    known time.
     """
     is_live = row.state in HELD_ON_LEASE
     seconds = row.request.expected_duration_seconds if is_live else None

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from schemas.scheduler.devices import CordonState
-from services.scheduler.domain.drift.detection import foreign_processes, unlisted_memory_mb
+from services.scheduler.domain.drift.detection import foreign_processes, measure_unlisted_mb
 from services.scheduler.domain.faults import cordon_state
-from services.scheduler.domain.model.fleet import Device, Fleet, ReadingState, used_mb
+from services.scheduler.domain.model.fleet import Device, Fleet, ReadingState, sum_used_mb
 from services.scheduler.ledger import change_feed
 from services.scheduler.ledger.change_feed import DeviceRow, NodeRow
 from services.scheduler.ledger.rows.node_rows import NodeStatus
@@ -48,20 +48,20 @@ class FleetReader:
         )
 
     def complete_at(self, node: NodeRow) -> float:
-        """When a node's inventory is waited for no longer; monotonic."""
+        """Return the monotonic time at which a node's inventory is waited for no longer."""
         if node.inventoried:
             return -math.inf
         return self.clock() + self.grace_seconds - node.known_seconds
 
     def is_complete(self, complete_at: Iterable[float], *, has_devices: bool) -> bool:
-        """Whether what cannot fit on these nodes now never will."""
+        """Return True if what cannot fit on these nodes now never will."""
         now = self.clock()
         if not has_devices and now - self._started_at_seconds < self.grace_seconds:
             return False
         return all(at <= now for at in complete_at)
 
     def cordon(self, row: DeviceRow | NodeStatus) -> CordonState | None:
-        """Why a device or a node is out of service; None if it is not."""
+        """Return why a device or a node is out of service; None if it is in service."""
         if not row.cordoned:
             return None
         return cordon_state(
@@ -87,8 +87,8 @@ class FleetReader:
         foreign = foreign_processes(processes, holders, self.system_processes)
         unlisted_mb = None
         if is_fresh and not holders and not row.simulated:
-            in_use_mb = used_mb(reading, row.memory_total_mb)
-            unlisted_mb = unlisted_memory_mb(processes, in_use_mb, self.idle_memory_mb)
+            in_use_mb = sum_used_mb(reading, row.memory_total_mb)
+            unlisted_mb = measure_unlisted_mb(processes, in_use_mb, self.idle_memory_mb)
         return Device(
             number=row.device_no,
             node_id=row.node_id,

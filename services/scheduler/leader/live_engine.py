@@ -40,7 +40,7 @@ from shared.logging import log
 from shared.postgres.database import Database, to_json
 
 LEARN_SECONDS: Final = 60
-LONGEST_GAP_SECONDS: Final = CHANGES_SECONDS / 3
+MAX_GAP_SECONDS: Final = CHANGES_SECONDS / 3
 
 Key = tuple[type[Input], UUID | NodeId | int | None]
 
@@ -57,14 +57,14 @@ class InputJournal:
 
     def record(self, inputs: Iterable[Input]) -> None:
         """Add inputs that the engine was given."""
-        for one in inputs:
-            key = _key(one)
-            before = self._inputs.pop(key, None)
+        for change in inputs:
+            key = _key(change)
+            change_before = self._inputs.pop(key, None)
             # Came and went between two records: as if it had never been.
-            if not (isinstance(one, RequestEnded) and before is not None):
-                self._inputs[key] = one
+            if not (isinstance(change, RequestEnded) and change_before is not None):
+                self._inputs[key] = change
 
-    def encoded(self) -> str:
+    def encode(self) -> str:
         """The inputs in order, as JSON."""
         return to_json(list(self._inputs.values()))
 
@@ -77,9 +77,10 @@ class InputJournal:
 
 @dataclass(frozen=True, slots=True)
 class _Position:
-    """Up to where the ledger was read: the snapshot, and when by both clocks."""
+    """Up to where the ledger was read, and when by this process's clock."""
 
     snapshot: str
+    timeline: int
     now: datetime
     at_seconds: float
 
@@ -96,7 +97,7 @@ class LiveEngine:
     feed: EngineFeed = field(init=False)
     journal: InputJournal = field(init=False)
     _position: _Position | None = None
-    _own: list[str] = field(default_factory=list)
+    _own_xids: list[str] = field(default_factory=list)
     _learned: int | None = None  # of which minute's begin the engine has the demand
     _used: int | None = None  # the use
 
@@ -105,7 +106,7 @@ class LiveEngine:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the engine is a copy of the ledger."""
+        """True if the engine is a copy of the ledger."""
         return self._position is not None
 
     def discard(self) -> None:
@@ -116,7 +117,8 @@ class LiveEngine:
         """Apply what has changed in the ledger, or load all of it.
 
         All of it is loaded the first time, after `discard`, and when the last call is so long ago,
-        by this process's clock or by the database's, that recorded changes may have been deleted.
+        by this process's clock or by the database's, that recorded changes may have been deleted,
+        or when another server is the primary now.
         Raises UnavailableError while Postgres is away.
         """
         position = self._position or await self._load()
@@ -124,35 +126,35 @@ class LiveEngine:
         if self._is_gap(position, changes):
             log.info("engine_reloading", last_poll_at=position.now)
             changes, rows = await self._read_changes(await self._load())
-        self._own.clear()
+        self._own_xids.clear()
         self._apply(self.feed.apply_rows(rows))
         await self._learn(changes.now)
-        self._position = _Position(changes.snapshot, changes.now, self.clock())
+        self._position = _Position(changes.snapshot, changes.timeline, changes.now, self.clock())
         return changes
 
     def apply_readings(self, changed: Iterable[DeviceKey]) -> None:
         """Apply newer readings of these devices, and the silence of nodes."""
         self._apply(self.feed.apply_readings(changed))
 
-    def committed(self, decisions: Sequence[Decision], xid: str) -> None:
+    def commit(self, decisions: Sequence[Decision], xid: str) -> None:
         """The engine's decisions are in the ledger, by this transaction."""
         self.feed.apply_decisions(decisions)
-        self._own.append(xid)
+        self._own_xids.append(xid)
 
     def _reset(self) -> None:
         self.engine = DecisionEngine(self.policy)
         self.feed = EngineFeed(self.reader)
         self.journal = InputJournal()
-        self._own.clear()
+        self._own_xids.clear()
         self._learned = self._used = None
 
     async def _load(self) -> _Position:
         self.discard()
         async with self.database.transaction() as connection:
-            snapshot, now, rows = await change_feed.read_all(connection)
+            position, rows = await change_feed.read_all(connection)
         self._reset()
         self._apply(self.feed.apply_rows(rows))
-        return _Position(snapshot, now, self.clock())
+        return _Position(position.snapshot, position.timeline, position.now, self.clock())
 
     async def _learn(self, now: datetime) -> None:
         """Give it the demand, and where namespaces contend their use, up to the minute's begin:
@@ -172,21 +174,23 @@ class LiveEngine:
 
     async def _read_changes(self, since: _Position) -> tuple[Changes, Rows]:
         async with self.database.statements() as connection:
-            changes = await change_feed.poll(connection, since.snapshot, self._own)
+            changes = await change_feed.poll(connection, since.snapshot, self._own_xids)
             return changes, await change_feed.read(connection, changes)
 
     def _is_gap(self, since: _Position, changes: Changes) -> bool:
+        if changes.timeline != since.timeline:
+            return True
         seconds = abs((changes.now - since.now).total_seconds())
-        return max(seconds, self.clock() - since.at_seconds) > LONGEST_GAP_SECONDS
+        return max(seconds, self.clock() - since.at_seconds) > MAX_GAP_SECONDS
 
     def _apply(self, inputs: Iterable[Input]) -> None:
-        given = tuple(inputs)
-        self.engine.apply(*given)
-        self.journal.record(given)
+        changes = tuple(inputs)
+        self.engine.apply(*changes)
+        self.journal.record(changes)
 
 
-def _key(one: Input) -> Key:
-    match one:
+def _key(change: Input) -> Key:
+    match change:
         case NodeSeen(node=Node(node_id=node_id)) | NodeGone(node_id=node_id):
             return NodeSeen, node_id
         case DeviceSeen(device=Device(number=number)) | DeviceGone(number=number):
@@ -201,4 +205,4 @@ def _key(one: Input) -> Key:
         case QuotaSet(quota=Quota(namespace=namespace)):
             return QuotaSet, namespace
         case FleetComplete() | DemandSeen() | UseSeen():
-            return type(one), None
+            return type(change), None

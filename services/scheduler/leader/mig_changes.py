@@ -18,7 +18,7 @@ from shared.postgres.commands import send_later
 from shared.postgres.database import Database
 
 POLL_SECONDS: Final = 1.0
-REST: Final = 4  # for each second of work
+PAUSE_RATIO: Final = 4  # for each second of work
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class MigChanges:
         pause = POLL_SECONDS
         while True:
             await asyncio.sleep(pause)
-            began = time.monotonic()
+            started_at = time.monotonic()
             if self.leadership.term is not None:
                 for division in await self._due():
                     await self._request(division)
-            pause = max(POLL_SECONDS, REST * (time.monotonic() - began))
+            pause = max(POLL_SECONDS, PAUSE_RATIO * (time.monotonic() - started_at))
 
     async def _due(self) -> list[Division]:
         async with self.database.statements() as connection:
@@ -58,13 +58,15 @@ class MigChanges:
             fleet = engine.fleet if requests else None
         if fleet is None:
             return []
-        under_way = {each.device_uuid: each.profile for each in recent if each.is_open}
-        refused = {each.device_uuid for each in recent if not each.is_open}
+        under_way = {change.device_uuid: change.profile for change in recent if change.is_open}
+        refused = {change.device_uuid for change in recent if not change.is_open}
         # A third of a second for 800 GPUs and a thousand requests: not in the way of decisions.
         return await asyncio.to_thread(divisions, requests, fleet, under_way, refused)
 
     async def _request(self, division: Division) -> None:
-        """Nothing, if what was decided on is no longer so: it is decided again."""
+        """Send the division, unless what it was decided on has changed: then it is decided
+        again.
+        """
         gpu, layout = division.gpu, division.gpu.mig_layout or MigLayout()
         removed = division.removed_uuids
         try:
@@ -92,7 +94,7 @@ class MigChanges:
                         number=number,
                         profile=division.profile,
                         start=division.start,
-                        remove_starts=tuple(each.start for each in division.remove),
+                        remove_starts=tuple(instance.start for instance in division.remove),
                     ),
                 )
         except LeadershipLost:

@@ -24,9 +24,9 @@ class Moment:
     engine: DecisionEngine
 
     def waiting(self, reservation_id: UUID) -> QueuedRequest | None:
-        """None if the engine knows of no such request that waits."""
+        """Return the waiting request; None if the engine knows no such request that waits."""
         waiting = self.engine.waiting
-        return next((each for each in waiting if each.reservation_id == reservation_id), None)
+        return next((entry for entry in waiting if entry.reservation_id == reservation_id), None)
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ from services.scheduler.ledger import events
 from services.scheduler.ledger.device_cells import FreeCells, Range, multirange
 from services.scheduler.ledger.rows import holder_rows, label_rows, reservation_rows
 from services.scheduler.ledger.rows.reservation_rows import Ending, Reservation
+from services.scheduler.ledger.timeline import draw_epochs
 from services.scheduler.ledger.transitions import LedgerChanged, device_grants, end_all
 from shared.postgres.database import Connection, to_json
 from shared.postgres.outbox import stage
@@ -32,12 +33,12 @@ Stored = Mapping[UUID, Reservation]
 
 # Draws epochs once the devices are locked. Returns no row, and draws none, if a device is out of
 # service, has another MIG profile than decided, or has been put into MIG mode since.
-_LOCK_DEVICES: Final = """
+_LOCK_DEVICES: Final = f"""
 WITH locked AS MATERIALIZED (
     SELECT device_no, mig_profile, cordoned OR removed OR health <> 'ok'
         OR (mig_enabled IS TRUE AND parent_uuid IS NULL) AS blocked
     FROM device WHERE device_no = ANY($1) ORDER BY device_no FOR UPDATE)
-UPDATE epoch SET value = value + $3
+UPDATE epoch SET {draw_epochs("$3")}
 WHERE (SELECT count(*) FROM unnest($1::bigint[], $2::text[]) AS decided (device_no, mig_profile)
     JOIN locked USING (device_no)
     WHERE NOT blocked AND locked.mig_profile IS NOT DISTINCT FROM decided.mig_profile)
@@ -117,9 +118,12 @@ async def _grant(
     for grant in grants:
         _check(stored[grant.reservation_id], ReservationState.QUEUED)
     new_holdings = [(g.reservation_id, n) for g in grants for n in sorted(g.placed.numbers)]
-    chosen = {s.device.number: s.device for g in grants for s in g.placed.devices}
+    device_by_number = {s.device.number: s.device for g in grants for s in g.placed.devices}
     last = await connection.fetchval(
-        _LOCK_DEVICES, list(chosen), [d.mig_profile for d in chosen.values()], len(grants)
+        _LOCK_DEVICES,
+        list(device_by_number),
+        [d.mig_profile for d in device_by_number.values()],
+        len(grants),
     )
     if last is None:
         raise LedgerChanged("a device is not in service any more, or not what it was")
@@ -127,7 +131,7 @@ async def _grant(
     next_epochs = count(last - len(grants) + 1)
     epochs = {grant.reservation_id: next(next_epochs) for grant in grants}
     cells = await _take_cells(connection, grants, new_holdings)
-    taken = [cells[reservation_id].get(number) for reservation_id, number in new_holdings]
+    new_cells = [cells[reservation_id].get(number) for reservation_id, number in new_holdings]
     devices = {g.reservation_id: device_grants(g.placed, cells[g.reservation_id]) for g in grants}
     await connection.execute(
         _GRANT,
@@ -140,13 +144,13 @@ async def _grant(
         [grant.placed.node_id for grant in grants],
         [to_json(devices[grant.reservation_id]) for grant in grants],
         now,
-        [multirange(ranges) if ranges is not None else None for ranges in taken],
+        [multirange(ranges) if ranges is not None else None for ranges in new_cells],
     )
     await _hold_hosts(connection, grants, stored)
     await stage(
         connection,
         *(
-            events.granted(
+            events.granted_event(
                 stored[g.reservation_id], now, epochs[g.reservation_id], devices[g.reservation_id]
             )
             for g in grants
@@ -177,21 +181,21 @@ async def _take_cells(
     The devices are locked. Raises LedgerChanged if others hold too much of a device.
     """
     parts = {grant.reservation_id: grant.placed.parts for grant in grants}
-    divided = {number for each in parts.values() for number in each}
-    cells: dict[UUID, dict[int, list[Range]]] = {each: {} for each in parts}
+    divided = {number for parts_of in parts.values() for number in parts_of}
+    cells: dict[UUID, dict[int, list[Range]]] = {reservation_id: {} for reservation_id in parts}
     if not divided:
         return cells
     free = {number: FreeCells.of_device(number) for number in divided}
     for number, ranges in await connection.fetch(_CELLS_IN_USE, list(divided)):
-        free[number].remove((each.lower, each.upper) for each in ranges)
+        free[number].remove((cell_range.lower, cell_range.upper) for cell_range in ranges)
     for reservation_id, number in new_holdings:
         part = parts[reservation_id].get(number)
         if part is None:
             continue
-        taken = free[number].take(part)
-        if taken is None:
+        cells_taken = free[number].take(part)
+        if cells_taken is None:
             raise LedgerChanged(f"less than {part} hundredths of device {number} are free")
-        cells[reservation_id][number] = taken
+        cells[reservation_id][number] = cells_taken
     return cells
 
 
@@ -216,20 +220,20 @@ async def _end(
 ) -> None:
     endings = []
     for decision in ends:
-        before = stored[decision.reservation_id]
-        _check(before, ReservationState.QUEUED)
+        stored_reservation = stored[decision.reservation_id]
+        _check(stored_reservation, ReservationState.QUEUED)
         timed_out = isinstance(decision, TimeOut)
         # Stored as they are, for those who may be told more; the event is for its namespace.
-        named = await holder_rows.name_holders(
-            connection, decision.reasons, now, {before.namespace}
+        named_reasons = await holder_rows.name_holders(
+            connection, decision.reasons, now, {stored_reservation.namespace}
         )
         endings.append(
             Ending(
-                stored=before,
+                stored=stored_reservation,
                 state=ReservationState.TIMED_OUT if timed_out else ReservationState.REJECTED,
                 reason=WAIT_TIMED_OUT if timed_out else NEVER_FITS,
                 reasons=decision.reasons,
-                told_reasons=named,
+                told_reasons=named_reasons,
             )
         )
     await end_all(connection, endings, now)
@@ -242,11 +246,13 @@ async def _preempt(
         return
     staged: list[Event] = []
     for decision in preempts:
-        before = stored[decision.reservation_id]
-        _check(before, ReservationState.GRANTED, ReservationState.ACTIVE)
-        if before.epoch is None or before.node_id is None:
-            raise LedgerChanged(f"reservation {before.reservation_id} holds nothing")
-        staged.append(events.preempting(before, now, before.epoch, decision))
+        stored_reservation = stored[decision.reservation_id]
+        _check(stored_reservation, ReservationState.GRANTED, ReservationState.ACTIVE)
+        if stored_reservation.epoch is None or stored_reservation.node_id is None:
+            raise LedgerChanged(f"reservation {stored_reservation.reservation_id} holds nothing")
+        staged.append(
+            events.preempting(stored_reservation, now, stored_reservation.epoch, decision)
+        )
     await connection.execute(
         _PREEMPT,
         [decision.reservation_id for decision in preempts],

@@ -13,27 +13,29 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.base import DeviceUuid, NodeId
-from schemas.gpus.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import WHOLE, GpuRequest
 from schemas.gpus.mig import MigLayout
 from schemas.scheduler.devices import CordonCause
 from schemas.scheduler.reservations import ReservationState
 from schemas.telemetry.readings import HealthState, HostFacts
 from services.scheduler.domain.labels import OperatorLabels, effective
-from services.scheduler.domain.model.fleet import WHOLE, Part
+from services.scheduler.domain.model.fleet import Part
 from services.scheduler.domain.model.namespaces import Quota
 from services.scheduler.ledger.rows import quota_rows
+from services.scheduler.ledger.timeline import TIMELINE
 from shared.postgres.database import Connection, Row, from_json
 
 # Triggers write a row into `change` for whatever decisions depend on. `new` are those rows that
 # were not visible in the snapshot $1, but for the transactions $2, whose changes the caller made
 # itself. The rest is what time alone has brought, by the database's clock.
-_POLL: Final = """
+_POLL: Final = f"""
 WITH new AS MATERIALIZED (
     SELECT reservation_id, device_no, node_id, namespace FROM change
     WHERE xid >= pg_snapshot_xmin($1::text::pg_snapshot)
         AND NOT pg_visible_in_snapshot(xid, $1::text::pg_snapshot)
         AND xid <> ALL($2::text[]::xid8[]))
-SELECT pg_current_snapshot()::text AS snapshot, statement_timestamp() AS now,
+SELECT pg_current_snapshot()::text AS snapshot, {TIMELINE} AS timeline,
+    statement_timestamp() AS now,
     ARRAY(SELECT DISTINCT reservation_id FROM new WHERE reservation_id IS NOT NULL)
         AS reservation_ids,
     ARRAY(SELECT DISTINCT device_no FROM new WHERE device_no IS NOT NULL) AS device_nos,
@@ -48,8 +50,9 @@ SELECT pg_current_snapshot()::text AS snapshot, statement_timestamp() AS now,
         AS next_end_at
 """
 _READ_ONE_SNAPSHOT: Final = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-_SNAPSHOT: Final = """
-SELECT pg_current_snapshot()::text AS snapshot, statement_timestamp() AS now
+_POSITION: Final = f"""
+SELECT pg_current_snapshot()::text AS snapshot, {TIMELINE} AS timeline,
+    statement_timestamp() AS now
 """
 _RESERVATIONS: Final = """
 SELECT r.reservation_id, r.namespace, r.state, r.arrival,
@@ -104,10 +107,21 @@ SELECT count(*) FROM gone
 CHANGES_SECONDS: Final = 180.0
 
 
+class Position(Struct, frozen=True, kw_only=True):
+    """Up to where the ledger was read; `now` is the database's. Beyond it, changes can be told only
+    on the same timeline: another gives the same transaction ids again.
+    """
+
+    snapshot: str
+    timeline: int
+    now: datetime
+
+
 class Changes(Struct, frozen=True, kw_only=True):
     """What is new, and what time alone has brought; `now` is the database's."""
 
     snapshot: str
+    timeline: int
     now: datetime
     reservation_ids: list[UUID]
     device_nos: list[int]
@@ -139,7 +153,7 @@ class ReservationRow(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
-        """From `_RESERVATIONS`."""
+        """Make one from a row of `_RESERVATIONS`."""
         is_shared = any(part < WHOLE for part in row["parts"])
         return cls(
             **dict(row)
@@ -188,7 +202,7 @@ class DeviceRow(Struct, frozen=True, kw_only=True):
     quarantined: bool
     parts: tuple[Part, ...] = ()
 
-    def held_by(self, reservation_id: UUID, hundredths: int | None) -> "DeviceRow":
+    def with_holding(self, reservation_id: UUID, hundredths: int | None) -> "DeviceRow":
         """The device with one more holding: a part of it, or None for all."""
         if hundredths is None:
             return replace(self, reservation_id=reservation_id)
@@ -200,15 +214,15 @@ class DeviceRow(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_rows(cls, rows: Iterable[Row]) -> list[Self]:
-        """From `_DEVICES`, which has a row for each holding."""
-        found: dict[int, Self] = {}
+        """Make devices from rows of `_DEVICES`, which has a row for each holding."""
+        device_by_number: dict[int, Self] = {}
         for row in rows:
-            device, before = cls._from_row(row), found.get(row["device_no"])
-            if before is not None:
-                quarantined = before.quarantined or device.quarantined
-                device = replace(device.with_parts(*before.parts), quarantined=quarantined)
-            found[device.device_no] = device
-        return list(found.values())
+            device, device_before = cls._from_row(row), device_by_number.get(row["device_no"])
+            if device_before is not None:
+                quarantined = device_before.quarantined or device.quarantined
+                device = replace(device.with_parts(*device_before.parts), quarantined=quarantined)
+            device_by_number[device.device_no] = device
+        return list(device_by_number.values())
 
     @classmethod
     def _from_row(cls, row: Row) -> Self:
@@ -244,7 +258,7 @@ class NodeRow(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
-        """From `_NODES`."""
+        """Make one from a row of `_NODES`."""
         fields = dict(row)
         host, operator = row["host"], from_json(fields.pop("operator_labels"), OperatorLabels)
         return cls(
@@ -265,9 +279,11 @@ class Rows(Struct, frozen=True, kw_only=True):
     quotas: Sequence[Quota] = ()
 
 
-async def poll(connection: Connection, snapshot: str, own: Sequence[str] = ()) -> Changes:
-    """What transactions other than `own` have changed since the snapshot of an earlier poll."""
-    [row] = await connection.fetch(_POLL, snapshot, list(own))
+async def poll(connection: Connection, snapshot: str, own_xids: Sequence[str] = ()) -> Changes:
+    """Return what transactions other than `own_xids` have changed since the snapshot of an earlier
+    poll.
+    """
+    [row] = await connection.fetch(_POLL, snapshot, list(own_xids))
     return Changes(**dict(row))
 
 
@@ -288,13 +304,13 @@ async def read(connection: Connection, changes: Changes) -> Rows:
     )
 
 
-async def read_all(connection: Connection) -> tuple[str, datetime, Rows]:
-    """Everything that decisions depend on, and the snapshot and time from which changes go on.
+async def read_all(connection: Connection) -> tuple[Position, Rows]:
+    """Read everything that decisions depend on, and the position from which changes go on.
 
     To be called first in its transaction.
     """
     await connection.execute(_READ_ONE_SNAPSHOT)
-    [position] = await connection.fetch(_SNAPSHOT)
+    [position] = await connection.fetch(_POSITION)
     reservations = await connection.fetch(_OPEN_RESERVATIONS)
     rows = Rows(
         reservations=[ReservationRow.from_row(row) for row in reservations],
@@ -302,7 +318,7 @@ async def read_all(connection: Connection) -> tuple[str, datetime, Rows]:
         nodes=await read_nodes(connection),
         quotas=await quota_rows.find_all(connection),
     )
-    return position["snapshot"], position["now"], rows
+    return Position(**dict(position)), rows
 
 
 async def read_devices(connection: Connection) -> list[DeviceRow]:
@@ -310,7 +326,7 @@ async def read_devices(connection: Connection) -> list[DeviceRow]:
 
 
 async def read_nodes(connection: Connection) -> list[NodeRow]:
-    """Every node, in order."""
+    """Return every node, in order."""
     return [NodeRow.from_row(row) for row in await connection.fetch(_ALL_NODES)]
 
 

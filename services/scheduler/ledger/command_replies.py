@@ -9,6 +9,7 @@ from shared.errors import StewardError
 from shared.messaging.codec import decode_reply, encode
 from shared.messaging.idempotency import is_final, replay_or_refuse
 from shared.postgres.database import Connection
+from shared.postgres.replication import await_standby
 
 _FIND: Final = "SELECT command_id, body_hash, reply FROM command WHERE command_id = ANY($1)"
 _INSERT: Final = """
@@ -26,11 +27,14 @@ class AppliedElsewhereError(StewardError):
 
 async def find(connection: Connection, hashes: Mapping[UUID, bytes]) -> dict[UUID, Reply]:
     """Replies to those of these commands that came before; a refusal if it had another body."""
+    rows = await connection.fetch(_FIND, list(hashes))
+    if rows:
+        await await_standby(connection)
     return {
         (i := row["command_id"]): replay_or_refuse(
             i, hashes[i], row["body_hash"], decode_reply(row["reply"])
         )
-        for row in await connection.fetch(_FIND, list(hashes))
+        for row in rows
     }
 
 

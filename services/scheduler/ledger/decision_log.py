@@ -91,7 +91,9 @@ async def find(connection: Connection, query: ListDecisions) -> tuple[DecisionRe
 
 
 async def since_keyframe(connection: Connection, decision_id: int) -> tuple[DecisionRecord, ...]:
-    """What a replay up to this decision needs: the keyframe before it and all that follows."""
+    """Return what a replay up to this decision needs: the keyframe before it and all that
+    follows.
+    """
     rows = await connection.fetch(_SINCE_KEYFRAME, decision_id)
     return tuple(_decision(row) for row in rows)
 

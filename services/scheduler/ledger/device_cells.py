@@ -18,12 +18,12 @@ class FreeCells:
 
     @classmethod
     def of_device(cls, number: int) -> Self:
-        """All of them."""
+        """Return all cells of a device."""
         first = number * CELLS_PER_DEVICE
         return cls([(first, first + CELLS_PER_DEVICE)])
 
-    def remove(self, held: Iterable[Range]) -> None:
-        for lower, upper in held:
+    def remove(self, ranges: Iterable[Range]) -> None:
+        for lower, upper in ranges:
             self.ranges = [
                 piece
                 for begin, end in self.ranges
@@ -34,18 +34,18 @@ class FreeCells:
     def take(self, hundredths: int) -> list[Range] | None:
         """So many of the first ones; None if there are not as many."""
         missing = hundredths * CELLS_PER_HUNDREDTH
-        taken: list[Range] = []
+        ranges: list[Range] = []
         for begin, end in self.ranges:
             size = min(missing, end - begin)
             if size:
-                taken.append((begin, begin + size))
+                ranges.append((begin, begin + size))
             missing -= size
         if missing:
             return None
-        self.remove(taken)
-        return taken
+        self.remove(ranges)
+        return ranges
 
 
 def multirange(ranges: Iterable[Range]) -> str:
-    """As Postgres writes it."""
+    """Write ranges as Postgres does."""
     return "{" + ",".join(f"[{begin},{end})" for begin, end in ranges) + "}"

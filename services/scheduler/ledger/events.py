@@ -57,7 +57,9 @@ def _common(of: Reservation | RequestReservation, revision: int, now: datetime) 
     }
 
 
-def queued(command: RequestReservation, times: QueuedTimes, position: int) -> ReservationQueued:
+def queued_event(
+    command: RequestReservation, times: QueuedTimes, position: int
+) -> ReservationQueued:
     """A request was stored, at this place of the queue."""
     return ReservationQueued(
         **_common(command, 1, times.requested_at),
@@ -67,8 +69,8 @@ def queued(command: RequestReservation, times: QueuedTimes, position: int) -> Re
     )
 
 
-def granted(
-    before: Reservation,
+def granted_event(
+    stored: Reservation,
     now: datetime,
     epoch: int,
     devices: Sequence[DeviceGrant] = (),
@@ -79,98 +81,98 @@ def granted(
     if cluster is not None:
         node_ids = (cluster.cluster_id,)
     return ReservationGranted(
-        **_common(before, before.revision + 1, now),
+        **_common(stored, stored.revision + 1, now),
         epoch=epoch,
         node_id=node_ids[0],
         node_ids=node_ids,
         devices=tuple(devices),
-        lease_ttl_seconds=before.lease_ttl_seconds,
-        waited_seconds=max(0.0, (now - before.requested_at).total_seconds()),
+        lease_ttl_seconds=stored.lease_ttl_seconds,
+        waited_seconds=max(0.0, (now - stored.requested_at).total_seconds()),
         cluster=cluster,
-        forecast_start_at=before.forecast_start_at,
+        forecast_start_at=stored.forecast_start_at,
     )
 
 
-def activated(after: Reservation, now: datetime, epoch: int) -> ReservationActivated:
+def activated_event(stored: Reservation, now: datetime, epoch: int) -> ReservationActivated:
     """The holder has confirmed its start."""
     return ReservationActivated(
-        **_common(after, after.revision, now), epoch=epoch, node_id=after.node_id or ""
+        **_common(stored, stored.revision, now), epoch=epoch, node_id=stored.node_id or ""
     )
 
 
 def preempting(
-    before: Reservation, now: datetime, epoch: int, decision: Preempt
+    stored: Reservation, now: datetime, epoch: int, decision: Preempt
 ) -> ReservationPreempting:
     """The holder has to stop by the decision's `until_at`."""
     return ReservationPreempting(
-        **_common(before, before.revision + 1, now),
+        **_common(stored, stored.revision + 1, now),
         epoch=epoch,
-        node_id=before.node_id or "",
+        node_id=stored.node_id or "",
         grace_seconds=max(0.0, (decision.until_at - now).total_seconds()),
         preempted_for=decision.for_reservation_id,
         cause=decision.cause,
     )
 
 
-def found_idle(after: Reservation, found: Warned, now: datetime) -> ReservationFoundIdle:
-    """Its holder is warned."""
+def idle_event(stored: Reservation, warning: Warned, now: datetime) -> ReservationFoundIdle:
+    """Make the event that warns a holder of its idle reservation."""
     return ReservationFoundIdle(
-        **_common(after, after.revision, now),
-        since_at=found.since_at,
-        action=found.action,
-        acts_at=found.acts_at,
+        **_common(stored, stored.revision, now),
+        since_at=warning.since_at,
+        action=warning.action,
+        acts_at=warning.acts_at,
     )
 
 
 def made_preemptible(
-    after: Reservation, since_at: datetime, now: datetime
+    stored: Reservation, since_at: datetime, now: datetime
 ) -> ReservationMadePreemptible:
-    """It was warned and stayed idle."""
-    return ReservationMadePreemptible(**_common(after, after.revision, now), since_at=since_at)
+    """Say that it was warned and stayed idle."""
+    return ReservationMadePreemptible(**_common(stored, stored.revision, now), since_at=since_at)
 
 
-def found_active(after: Reservation, now: datetime) -> ReservationFoundActive:
-    """Its warning is over."""
-    return ReservationFoundActive(**_common(after, after.revision, now))
+def active_event(stored: Reservation, now: datetime) -> ReservationFoundActive:
+    """Make the event that ends a warning."""
+    return ReservationFoundActive(**_common(stored, stored.revision, now))
 
 
-def exempted(
-    after: Reservation, reason: str, until_at: datetime, now: datetime
+def exempted_event(
+    stored: Reservation, reason: str, until_at: datetime, now: datetime
 ) -> ReservationExempted:
-    """It counts as used until then."""
+    """Say that it counts as used until then."""
     return ReservationExempted(
-        **_common(after, after.revision, now), reason=reason, until_at=until_at
+        **_common(stored, stored.revision, now), reason=reason, until_at=until_at
     )
 
 
-def ended(after: Reservation, now: datetime) -> ReservationEnded:
+def ended_event(stored: Reservation, now: datetime) -> ReservationEnded:
     """The event of its end, of the type that belongs to its state."""
-    event = _END_EVENTS[after.state](
-        **_common(after, after.revision, now),
-        epoch=after.epoch,
-        node_id=after.node_id,
-        devices=after.devices,
-        reason=after.reason,
+    event = _END_EVENTS[stored.state](
+        **_common(stored, stored.revision, now),
+        epoch=stored.epoch,
+        node_id=stored.node_id,
+        devices=stored.devices,
+        reason=stored.reason,
     )
     if isinstance(event, ReservationRejected | ReservationTimedOut):
-        return replace(event, reasons=after.reasons)
+        return replace(event, reasons=stored.reasons)
     return event
 
 
 def drift(event: type[DriftEvent], of: Drift, revision: int, now: datetime) -> DriftEvent:
     """A drift has begun or ended. Made again, it is the same message."""
-    found = of.finding
+    finding = of.finding
     return event(
         message_id=uuid5(of.drift_id, event.__name__),
         occurred_at=now,
         revision=revision,
-        node_id=found.node_id,
-        drift=found.kind,
-        device_uuid=found.device_uuid,
-        reservation_id=found.reservation_id,
-        detail=found.detail,
+        node_id=finding.node_id,
+        drift=finding.kind,
+        device_uuid=finding.device_uuid,
+        reservation_id=finding.reservation_id,
+        detail=finding.detail,
         drift_id=of.drift_id,
         since_at=of.since_at,
-        action=found.action,
-        pids=found.pids,
+        action=finding.action,
+        pids=finding.pids,
     )

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from schemas.scheduler.reservations import held_for_experiment
+from schemas.scheduler.reservations import experiment_of_holder
 from services.scheduler.domain.idle import HeldReservation, Warned
 from services.scheduler.ledger import events
 from services.scheduler.ledger.rows.reservation_rows import Reservation
@@ -23,13 +23,13 @@ WHERE reservation_id = $1
 """
 
 
-async def held(connection: Connection) -> list[HeldReservation]:
-    """Every reservation that holds something on a lease."""
+async def list_held(connection: Connection) -> list[HeldReservation]:
+    """List every reservation that holds something on a lease."""
     return [
         HeldReservation(
             reservation_id=row["reservation_id"],
             namespace=row["namespace"],
-            of_experiment=bool(held_for_experiment(row["holder"])),
+            of_experiment=bool(experiment_of_holder(row["holder"])),
             warned_at=row["idle_warned_at"],
             preemptible=row["idle_preemptible"],
             exempt_until=row["idle_exempt_until"],
@@ -38,28 +38,28 @@ async def held(connection: Connection) -> list[HeldReservation]:
     ]
 
 
-async def warn(connection: Connection, stored: Reservation, found: Warned, now: datetime) -> None:
-    after = replace(
+async def warn(connection: Connection, stored: Reservation, warning: Warned, now: datetime) -> None:
+    warned = replace(
         stored,
         revision=stored.revision + 1,
-        idle_since=found.since_at,
+        idle_since=warning.since_at,
         idle_warned_at=now,
-        idle_action=found.action,
-        idle_acts_at=found.acts_at,
+        idle_action=warning.action,
+        idle_acts_at=warning.acts_at,
     )
-    await _write(connection, after)
-    await stage(connection, events.found_idle(after, found, now))
+    await _write(connection, warned)
+    await stage(connection, events.idle_event(warned, warning, now))
 
 
 async def make_preemptible(connection: Connection, stored: Reservation, now: datetime) -> None:
-    after = replace(stored, revision=stored.revision + 1, idle_preemptible=True)
-    await _write(connection, after)
-    await stage(connection, events.made_preemptible(after, stored.idle_since or now, now))
+    preemptible = replace(stored, revision=stored.revision + 1, idle_preemptible=True)
+    await _write(connection, preemptible)
+    await stage(connection, events.made_preemptible(preemptible, stored.idle_since or now, now))
 
 
 async def clear(connection: Connection, stored: Reservation, now: datetime) -> None:
-    """It is used again, or exempted."""
-    after = replace(
+    """Forget the warning: it is used again, or exempted."""
+    cleared = replace(
         stored,
         revision=stored.revision + 1,
         idle_since=None,
@@ -68,34 +68,34 @@ async def clear(connection: Connection, stored: Reservation, now: datetime) -> N
         idle_acts_at=None,
         idle_preemptible=False,
     )
-    await _write(connection, after)
-    await stage(connection, events.found_active(after, now))
+    await _write(connection, cleared)
+    await stage(connection, events.active_event(cleared, now))
 
 
 async def exempt(
     connection: Connection, stored: Reservation, reason: str, until_at: datetime, now: datetime
 ) -> Reservation:
-    after = replace(
+    exempted = replace(
         stored,
         revision=stored.revision + 1,
         idle_exempt_until=until_at,
         idle_exempt_reason=reason,
     )
-    await _write(connection, after)
-    await stage(connection, events.exempted(after, reason, until_at, now))
-    return after
+    await _write(connection, exempted)
+    await stage(connection, events.exempted_event(exempted, reason, until_at, now))
+    return exempted
 
 
-async def _write(connection: Connection, after: Reservation) -> None:
+async def _write(connection: Connection, stored: Reservation) -> None:
     await connection.execute(
         _WRITE,
-        after.reservation_id,
-        after.revision,
-        after.idle_since,
-        after.idle_warned_at,
-        after.idle_action.value if after.idle_action is not None else None,
-        after.idle_acts_at,
-        after.idle_preemptible,
-        after.idle_exempt_until,
-        after.idle_exempt_reason,
+        stored.reservation_id,
+        stored.revision,
+        stored.idle_since,
+        stored.idle_warned_at,
+        stored.idle_action.value if stored.idle_action is not None else None,
+        stored.idle_acts_at,
+        stored.idle_preemptible,
+        stored.idle_exempt_until,
+        stored.idle_exempt_reason,
     )

@@ -13,13 +13,16 @@ from uuid import UUID
 import asyncpg
 
 from services.scheduler.ledger.session import session
-from shared.errors import StewardError
+from shared.errors import StewardError, UnavailableError
 from shared.ids import new_id
 from shared.logging import log
 from shared.postgres.database import Connection, Database
+from shared.waiting import cancel_and_wait
 
 SUCCESSION_LOCK: Final = 0x67707574
 WATCH_SECONDS: Final = 1.0
+KNOWN_SECONDS: Final = 5.0
+FOR_GOOD_SECONDS: Final = 10 * 365 * 86_400.0
 
 # Takes or renews the row: $1 holds it already, or it has run out, or its holder is known to be gone
 # ($3). Every change of holder, and every gap in a holder's own time, is a new term.
@@ -34,6 +37,10 @@ WHERE EXISTS (SELECT 1 FROM mine) RETURNING term
 """
 _HOLD_WAITING: Final = _HOLD.format(skip="")
 _HOLD_OR_SKIP: Final = _HOLD.format(skip="SKIP LOCKED")
+_RENEW: Final = """
+UPDATE leader SET expires_at = clock_timestamp() + $3 * interval '1 second'
+WHERE holder = $1 AND term = $2 AND expires_at > clock_timestamp() RETURNING term
+"""
 _GIVE_UP: Final = "UPDATE leader SET expires_at = '-infinity' WHERE holder = $1"
 _CHECK: Final = """
 SELECT pg_current_xact_id()::text FROM leader,
@@ -43,6 +50,7 @@ WHERE holder = $1 AND term = $2 AND expires_at > clock_timestamp() FOR UPDATE OF
 """
 _PAUSE: Final = "SELECT 1 FROM leader FOR UPDATE"
 _QUEUE: Final = f"SELECT pg_advisory_lock({SUCCESSION_LOCK})"
+_IS_KNOWN: Final = "SELECT true FROM pg_stat_activity WHERE pid = $1"
 _ALIVE: Final = "SELECT 1"
 
 
@@ -81,6 +89,18 @@ class Leadership:
             log.info("leadership_changed", term=term, leads=term is not None)
             self.term = term
         return term is not None
+
+    async def renew(self) -> None:
+        """Keep the row for another while. One that has run out is not taken: the term is over."""
+        async with self._holding:
+            if self.term is None:
+                return
+            async with self.database.transaction() as connection:
+                renewed = await connection.fetchval(
+                    _RENEW, self.holder, self.term, self.ttl_seconds
+                )
+            if renewed is None:
+                self.term = None
 
     async def give_up(self) -> None:
         """Let another scheduler take over at once; this one leads no more."""
@@ -126,7 +146,7 @@ class Succession:
                 await self._queue(connection)
 
     async def _queue(self, connection: "asyncpg.Connection[Any]") -> None:
-        await connection.execute(_QUEUE, timeout=None)
+        await self._wait_for_lock(connection)
         if not await self.leadership.hold(succeeds=True):
             return
         self.on_succeeded()
@@ -136,6 +156,20 @@ class Succession:
             if self.leadership.term is None:
                 return
             await connection.execute(_ALIVE)
+
+    async def _wait_for_lock(self, connection: "asyncpg.Connection[Any]") -> None:
+        """Wait as long as the primary knows this session: one that hangs or was demoted, and would
+        keep it waiting for good, is left.
+        """
+        waiting = asyncio.ensure_future(connection.execute(_QUEUE, timeout=FOR_GOOD_SECONDS))
+        try:
+            while not (await asyncio.wait({waiting}, timeout=KNOWN_SECONDS))[0]:
+                async with self.leadership.database.statements() as other:
+                    if not await other.fetchval(_IS_KNOWN, connection.get_server_pid()):
+                        raise UnavailableError("another server is the primary")
+            await waiting
+        finally:
+            await cancel_and_wait(waiting)
 
 
 async def pause_decisions(connection: Connection) -> None:

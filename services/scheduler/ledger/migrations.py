@@ -1,4 +1,6 @@
-"""The ledger's tables. A text is a version: texts are only ever appended."""
+"""The ledger's tables. A text is a version: the first is that of release 0.1.0, and texts are only
+ever appended.
+"""
 
 from typing import Final
 
@@ -16,6 +18,11 @@ CREATE TABLE epoch (
     value bigint NOT NULL);
 INSERT INTO epoch (value) VALUES (0);
 
+-- stopped: the agent said that it stops. lost: not heard for so long that its reservations ended;
+-- true until it is heard again, so that one silence is acted on once. removed: forgotten, until it
+-- reports again; the rows stay for what was held there. admitted: something may be granted on it.
+-- operator_labels lie over the agent's; null: taken away, though the agent reports it.
+-- A cordon: who or what set it, and since when. quiet_since: cordoned for a loss, and well since.
 CREATE TABLE node (
     node_id text PRIMARY KEY,
     source text NOT NULL DEFAULT 'none',
@@ -25,8 +32,18 @@ CREATE TABLE node (
     health_revision bigint NOT NULL DEFAULT -1,
     inventory_at timestamptz,
     labels jsonb NOT NULL DEFAULT '{}',
+    operator_labels jsonb NOT NULL DEFAULT '{}',
     host jsonb,
+    admitted boolean NOT NULL DEFAULT false,
+    stopped boolean NOT NULL DEFAULT false,
+    lost boolean NOT NULL DEFAULT false,
+    removed boolean NOT NULL DEFAULT false,
     cordoned boolean NOT NULL DEFAULT false,
+    cordon_cause text NOT NULL DEFAULT 'operator',
+    cordon_reason text NOT NULL DEFAULT '',
+    cordon_set_by text NOT NULL DEFAULT '',
+    cordoned_at timestamptz,
+    quiet_since timestamptz,
     executor_seen_at timestamptz,
     first_seen_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     event_revision bigint NOT NULL DEFAULT 0);
@@ -38,37 +55,96 @@ CREATE TABLE device (
     index int NOT NULL,
     name text NOT NULL,
     memory_total_mb bigint,
+    compute_capability text,
+    numa_node int,
+    -- How near a node's GPUs are: domain/placement/topology.py. Empty until the next inventory.
+    link_groups int[] NOT NULL DEFAULT '{}',
+    mig_enabled boolean,
+    mig_layout jsonb,    -- what a GPU in MIG mode may be divided into
+    mig_profile text,    -- of a MIG instance, as its agent names it
+    parent_uuid text,
     simulated boolean NOT NULL,
+    removed boolean NOT NULL DEFAULT false,
     health text NOT NULL,
     health_detail text,
     cordoned boolean NOT NULL DEFAULT false,
+    cordon_cause text NOT NULL DEFAULT 'operator',
+    cordon_reason text NOT NULL DEFAULT '',
+    cordon_set_by text NOT NULL DEFAULT '',
+    cordoned_at timestamptz,
+    quiet_since timestamptz,
     -- Confirmed releases so far and whose the last was: readings from before it do not count.
     releases bigint NOT NULL DEFAULT 0,
     released_by uuid,
     UNIQUE (node_id, uuid));
+CREATE INDEX device_divisible ON device (node_id) WHERE mig_layout IS NOT NULL;
 
+-- What an agent was asked to change: one at a time, over when its inventory says so. Instances that
+-- are to be removed are cordoned until then.
+CREATE TABLE mig_change (
+    node_id text NOT NULL,
+    device_uuid text NOT NULL,
+    number bigint NOT NULL,
+    profile text NOT NULL,
+    start int NOT NULL,
+    asked_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    over_at timestamptz,
+    refusal text NOT NULL DEFAULT '',
+    PRIMARY KEY (node_id, device_uuid, number));
+CREATE UNIQUE INDEX mig_change_open ON mig_change (node_id, device_uuid) WHERE over_at IS NULL;
+
+-- requester: the person who asked; holder: for what. preempted_by: why it gives way, to priority or
+-- to the guarantee of another namespace. forecast_start_at: when it was expected to start as it
+-- began to wait. Idleness: since when, when its holder was warned, and when something follows
+-- (null: nothing); while idle_preemptible it is preempted as one of the lowest priority.
 CREATE TABLE reservation (
     reservation_id uuid PRIMARY KEY,
     arrival bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
     namespace text NOT NULL,
     holder text NOT NULL,
+    requester text NOT NULL DEFAULT '',
     request jsonb NOT NULL,
+    priority int NOT NULL DEFAULT 0,
     state text NOT NULL,
     revision bigint NOT NULL,
     requested_at timestamptz NOT NULL,
     wait_deadline_at timestamptz NOT NULL,
+    forecast_start_at timestamptz,
     granted_at timestamptz,
     ended_at timestamptz,
     epoch bigint UNIQUE,
     node_id text REFERENCES node,
     devices jsonb NOT NULL DEFAULT '[]',
+    cluster jsonb,
     lease_ttl_seconds float8 NOT NULL,
     lease_expires_at timestamptz,
+    preempting_until timestamptz,
+    preempted_for uuid,
+    preempted_by text NOT NULL DEFAULT 'priority',
+    idle_since timestamptz,
+    idle_warned_at timestamptz,
+    idle_action text,
+    idle_acts_at timestamptz,
+    idle_preemptible boolean NOT NULL DEFAULT false,
+    idle_exempt_until timestamptz,
+    idle_exempt_reason text NOT NULL DEFAULT '',
     reasons jsonb NOT NULL DEFAULT '[]',
     reason text NOT NULL DEFAULT '');
 CREATE INDEX reservation_queued ON reservation (arrival) WHERE state = 'queued';
+CREATE INDEX reservation_waiting ON reservation (priority DESC, arrival) WHERE state = 'queued';
+CREATE INDEX reservation_cluster_queued ON reservation (arrival)
+    WHERE state = 'queued' AND request->>'cluster' IS NOT NULL;
 CREATE INDEX reservation_leased ON reservation (lease_expires_at)
     WHERE lease_expires_at IS NOT NULL;
+CREATE INDEX reservation_preempting ON reservation (preempting_until)
+    WHERE preempting_until IS NOT NULL;
+CREATE INDEX reservation_preempted_for ON reservation (preempted_for)
+    WHERE preempted_for IS NOT NULL;
+CREATE INDEX reservation_ended ON reservation (ended_at) WHERE ended_at IS NOT NULL;
+
+-- What a holding is of its device: the cells say it, 10,000 are a whole one.
+CREATE FUNCTION hundredths_of(int8multirange) RETURNS int LANGUAGE sql IMMUTABLE STRICT AS
+    'SELECT (sum(upper(r) - lower(r)) / 100)::int FROM unnest($1) AS r';
 
 -- A holding is open while released_at is null. Time is no part of the exclusion: a clock that jumps
 -- frees nothing.
@@ -77,6 +153,9 @@ CREATE TABLE holding (
     device_no bigint NOT NULL REFERENCES device,
     epoch bigint NOT NULL,
     cells int8multirange NOT NULL,
+    hundredths int NOT NULL GENERATED ALWAYS AS (
+        CASE WHEN cells = int8multirange(int8range(device_no * 10000, (device_no + 1) * 10000))
+        THEN 100 ELSE hundredths_of(cells) END) STORED,
     granted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     quarantined_at timestamptz,
     released_at timestamptz,
@@ -85,15 +164,47 @@ CREATE TABLE holding (
         AND cells <@ int8multirange(int8range(device_no * 10000, (device_no + 1) * 10000))),
     EXCLUDE USING gist (cells WITH &&) WHERE (released_at IS NULL));
 CREATE INDEX holding_open ON holding (device_no) WHERE released_at IS NULL;
-""",
-    """
-ALTER TABLE device ADD COLUMN compute_capability text, ADD COLUMN numa_node int,
-    ADD COLUMN mig_enabled boolean, ADD COLUMN parent_uuid text,
-    ADD COLUMN cordon_reason text NOT NULL DEFAULT '';
--- stopped: the agent said that it stops. lost: not heard for so long that its reservations ended;
--- true until it is heard again, so that one silence is acted on once.
-ALTER TABLE node ADD COLUMN stopped boolean NOT NULL DEFAULT false,
-    ADD COLUMN lost boolean NOT NULL DEFAULT false;
+
+-- GPUs of a Kubernetes cluster, which is a node without devices: on the node that was chosen, or
+-- where the cluster's own scheduler puts them. Open while released_at is null, as other holdings.
+CREATE TABLE cluster_holding (
+    reservation_id uuid PRIMARY KEY REFERENCES reservation,
+    cluster_id text NOT NULL REFERENCES node,
+    node_name text,
+    resource text,
+    gpus int NOT NULL CHECK (gpus > 0),
+    epoch bigint NOT NULL,
+    granted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    quarantined_at timestamptz,
+    released_at timestamptz);
+CREATE INDEX cluster_holding_open ON cluster_holding (cluster_id) WHERE released_at IS NULL;
+
+-- CPU and memory of a node that are held beside its devices, in thousandths of a CPU and MiB.
+-- The limits are what the node told when the last of it was granted.
+CREATE TABLE node_use (
+    node_id text PRIMARY KEY REFERENCES node,
+    cpu_milli bigint NOT NULL DEFAULT 0,
+    cpu_limit_milli bigint NOT NULL DEFAULT 0,
+    memory_mb bigint NOT NULL DEFAULT 0,
+    memory_limit_mb bigint NOT NULL DEFAULT 0,
+    CHECK (cpu_milli BETWEEN 0 AND cpu_limit_milli),
+    CHECK (memory_mb BETWEEN 0 AND memory_limit_mb));
+CREATE TABLE host_holding (
+    reservation_id uuid NOT NULL REFERENCES reservation,
+    node_id text NOT NULL REFERENCES node,
+    cpu_milli bigint NOT NULL,
+    memory_mb bigint NOT NULL,
+    released_at timestamptz,
+    PRIMARY KEY (reservation_id, node_id));
+
+-- What namespaces may hold, in hundredths of GPUs; null is no limit. Up to `guaranteed` nobody else
+-- may keep a namespace from; `weight` times as much as others it is due.
+CREATE TABLE quota (
+    namespace text PRIMARY KEY,
+    gpu_limit bigint CHECK (gpu_limit >= 0),
+    guaranteed bigint NOT NULL DEFAULT 0 CHECK (guaranteed >= 0),
+    weight int NOT NULL DEFAULT 1 CHECK (weight > 0),
+    revision bigint NOT NULL);
 
 -- Faults that were acted on: told again they change nothing, also after an uncordon.
 CREATE TABLE fault (
@@ -120,41 +231,16 @@ CREATE TABLE drift (
 CREATE UNIQUE INDEX drift_open ON drift (kind, node_id, coalesce(device_uuid, ''),
     coalesce(reservation_id, '00000000-0000-0000-0000-000000000000')) WHERE ended_at IS NULL;
 CREATE INDEX drift_ended ON drift (ended_at) WHERE ended_at IS NOT NULL;
-""",
-    """
-ALTER TABLE reservation ADD COLUMN priority int NOT NULL DEFAULT 0,
-    ADD COLUMN preempting_until timestamptz, ADD COLUMN preempted_for uuid;
-UPDATE reservation SET priority = coalesce((request->>'priority')::int, 0);
-CREATE INDEX reservation_waiting ON reservation (priority DESC, arrival) WHERE state = 'queued';
-CREATE INDEX reservation_preempting ON reservation (preempting_until)
-    WHERE preempting_until IS NOT NULL;
-CREATE INDEX reservation_ended ON reservation (ended_at) WHERE ended_at IS NOT NULL;
-
--- CPU and memory of a node that are held beside its devices, in thousandths of a CPU and MiB.
--- The limits are what the node told when the last of it was granted.
-CREATE TABLE node_use (
-    node_id text PRIMARY KEY REFERENCES node,
-    cpu_milli bigint NOT NULL DEFAULT 0,
-    cpu_limit_milli bigint NOT NULL DEFAULT 0,
-    memory_mb bigint NOT NULL DEFAULT 0,
-    memory_limit_mb bigint NOT NULL DEFAULT 0,
-    CHECK (cpu_milli BETWEEN 0 AND cpu_limit_milli),
-    CHECK (memory_mb BETWEEN 0 AND memory_limit_mb));
-CREATE TABLE host_holding (
-    reservation_id uuid NOT NULL REFERENCES reservation,
-    node_id text NOT NULL REFERENCES node,
-    cpu_milli bigint NOT NULL,
-    memory_mb bigint NOT NULL,
-    released_at timestamptz,
-    PRIMARY KEY (reservation_id, node_id));
 
 -- What was decided, on what. `inputs` and `outcomes` are JSON, kept as text: nobody searches in
--- them, and a leader writes one with every decision.
+-- them, and a leader writes one with every decision. `policy` is the one in force, with a keyframe:
+-- it changes only with a start, which writes one.
 CREATE TABLE decision (
     decision_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     term bigint NOT NULL,
     decided_at timestamptz NOT NULL,
     keyframe boolean NOT NULL,
+    policy text,
     inputs text NOT NULL,
     outcomes text NOT NULL,
     reservation_ids uuid[] NOT NULL);
@@ -168,9 +254,11 @@ CREATE TABLE change (
     changed_at timestamptz NOT NULL DEFAULT now(),
     reservation_id uuid,
     device_no bigint,
-    node_id text);
+    node_id text,
+    namespace text);
 CREATE INDEX change_xid ON change (xid);
 
+-- Wakes the leader with the commit. Not by its own decisions: it knows them already.
 CREATE FUNCTION note_change() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     CASE TG_TABLE_NAME
@@ -184,6 +272,9 @@ BEGIN
         ELSE
             INSERT INTO scheduler.change (node_id) VALUES (NEW.node_id);
     END CASE;
+    IF coalesce(current_setting('gpusteward.is_decision', true), '') <> 'on' THEN
+        PERFORM pg_notify('gpusteward_ledger', '');
+    END IF;
     RETURN NULL;
 END $$;
 CREATE TRIGGER reservation_inserted AFTER INSERT ON reservation
@@ -192,6 +283,8 @@ CREATE TRIGGER reservation_changed AFTER UPDATE ON reservation FOR EACH ROW
     WHEN (OLD.state IS DISTINCT FROM NEW.state
         OR OLD.preempting_until IS DISTINCT FROM NEW.preempting_until)
     EXECUTE FUNCTION note_change();
+CREATE TRIGGER reservation_idle AFTER UPDATE ON reservation FOR EACH ROW
+    WHEN (OLD.idle_preemptible <> NEW.idle_preemptible) EXECUTE FUNCTION note_change();
 CREATE TRIGGER holding_changed AFTER UPDATE ON holding FOR EACH ROW
     WHEN (OLD.quarantined_at IS DISTINCT FROM NEW.quarantined_at
         OR OLD.released_at IS DISTINCT FROM NEW.released_at)
@@ -212,98 +305,7 @@ CREATE TRIGGER node_changed AFTER UPDATE ON node FOR EACH ROW
         IS DISTINCT FROM to_jsonb(NEW) - ARRAY['inventory_at', 'inventory_revision',
             'health_revision', 'executor_seen_at', 'event_revision'])
     EXECUTE FUNCTION note_change();
-""",
-    """
--- The policy that was in force, with a keyframe: it changes only with a start, which writes one.
-ALTER TABLE decision ADD COLUMN policy text;
-""",
-    """
--- Wakes the leader with the commit. Not by its own decisions: it knows them already.
-CREATE OR REPLACE FUNCTION note_change() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-    CASE TG_TABLE_NAME
-        WHEN 'reservation' THEN
-            INSERT INTO scheduler.change (reservation_id) VALUES (NEW.reservation_id);
-        WHEN 'holding' THEN
-            INSERT INTO scheduler.change (reservation_id, device_no)
-            VALUES (NEW.reservation_id, NEW.device_no);
-        WHEN 'device' THEN
-            INSERT INTO scheduler.change (device_no) VALUES (NEW.device_no);
-        ELSE
-            INSERT INTO scheduler.change (node_id) VALUES (NEW.node_id);
-    END CASE;
-    IF coalesce(current_setting('gpusteward.is_decision', true), '') <> 'on' THEN
-        PERFORM pg_notify('gpusteward_ledger', '');
-    END IF;
-    RETURN NULL;
-END $$;
-""",
-    """
--- Who or what set a cordon, and since when. quiet_since: cordoned for a loss and well since then.
-ALTER TABLE device ADD COLUMN cordon_cause text NOT NULL DEFAULT 'operator',
-    ADD COLUMN cordon_set_by text NOT NULL DEFAULT '',
-    ADD COLUMN cordoned_at timestamptz, ADD COLUMN quiet_since timestamptz;
-ALTER TABLE node ADD COLUMN cordon_cause text NOT NULL DEFAULT 'operator',
-    ADD COLUMN cordon_reason text NOT NULL DEFAULT '',
-    ADD COLUMN cordon_set_by text NOT NULL DEFAULT '',
-    ADD COLUMN cordoned_at timestamptz, ADD COLUMN quiet_since timestamptz;
-UPDATE device SET cordon_cause = CASE WHEN cordon_reason LIKE 'gpu lost%' THEN 'gpu_lost'
-    WHEN cordon_reason LIKE 'node lost:%' THEN 'node_lost' ELSE 'fault' END
-WHERE cordoned AND cordon_reason ~ '^(gpu lost|node lost:|XID [0-9]|ecc |row remap )';
-UPDATE node n SET cordon_cause = 'node_lost', cordon_reason = d.cordon_reason
-FROM device d WHERE n.cordoned AND d.node_id = n.node_id AND d.cordon_cause = 'node_lost';
-""",
-    """
--- Over the agent's labels; null: taken away, though the agent reports it.
-ALTER TABLE node ADD COLUMN operator_labels jsonb NOT NULL DEFAULT '{}';
-""",
-    """
--- Forgotten, until it reports again. The rows stay for what was held there.
-ALTER TABLE node ADD COLUMN removed boolean NOT NULL DEFAULT false;
-ALTER TABLE device ADD COLUMN removed boolean NOT NULL DEFAULT false;
-""",
-    """
--- Nothing is granted on a new node before it is admitted; those that are known were granted on.
-ALTER TABLE node ADD COLUMN admitted boolean NOT NULL DEFAULT true;
-ALTER TABLE node ALTER COLUMN admitted SET DEFAULT false;
-""",
-    """
--- GPUs of a Kubernetes cluster, which is a node without devices: on the node that was chosen, or
--- where the cluster's own scheduler puts them. Open while released_at is null, as other holdings.
-ALTER TABLE reservation ADD COLUMN cluster jsonb;
-CREATE TABLE cluster_holding (
-    reservation_id uuid PRIMARY KEY REFERENCES reservation,
-    cluster_id text NOT NULL REFERENCES node,
-    node_name text,
-    resource text,
-    gpus int NOT NULL CHECK (gpus > 0),
-    epoch bigint NOT NULL,
-    granted_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    quarantined_at timestamptz,
-    released_at timestamptz);
-CREATE INDEX cluster_holding_open ON cluster_holding (cluster_id) WHERE released_at IS NULL;
-CREATE INDEX reservation_cluster_queued ON reservation (arrival)
-    WHERE state = 'queued' AND request->>'cluster' IS NOT NULL;
-""",
-    """
--- What a holding is of its device: the cells say it, 10,000 are a whole one.
-CREATE FUNCTION hundredths_of(int8multirange) RETURNS int LANGUAGE sql IMMUTABLE STRICT AS
-    'SELECT (sum(upper(r) - lower(r)) / 100)::int FROM unnest($1) AS r';
-ALTER TABLE holding ADD COLUMN hundredths int NOT NULL GENERATED ALWAYS AS (
-    CASE WHEN cells = int8multirange(int8range(device_no * 10000, (device_no + 1) * 10000))
-    THEN 100 ELSE hundredths_of(cells) END) STORED;
-""",
-    """
--- Of a MIG instance, as its agent names it.
-ALTER TABLE device ADD COLUMN mig_profile text;
-""",
-    """
--- What namespaces may hold, in hundredths of GPUs; null is no limit.
-CREATE TABLE quota (
-    namespace text PRIMARY KEY,
-    gpu_limit bigint CHECK (gpu_limit >= 0),
-    revision bigint NOT NULL);
-ALTER TABLE change ADD COLUMN namespace text;
+
 CREATE FUNCTION note_quota() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO scheduler.change (namespace) VALUES (NEW.namespace);
@@ -313,55 +315,33 @@ END $$;
 CREATE TRIGGER quota_changed AFTER INSERT OR UPDATE ON quota
     FOR EACH ROW EXECUTE FUNCTION note_quota();
 """,
+    # Epochs of another timeline of the database are other ones.
     """
--- Idleness: since when, when its holder was warned, and when something follows (null: nothing).
--- While idle_preemptible a lease is preempted as one of the lowest priority.
-ALTER TABLE reservation ADD COLUMN idle_since timestamptz, ADD COLUMN idle_warned_at timestamptz,
-    ADD COLUMN idle_action text, ADD COLUMN idle_acts_at timestamptz,
-    ADD COLUMN idle_preemptible boolean NOT NULL DEFAULT false,
-    ADD COLUMN idle_exempt_until timestamptz,
-    ADD COLUMN idle_exempt_reason text NOT NULL DEFAULT '';
-CREATE TRIGGER reservation_idle AFTER UPDATE ON reservation FOR EACH ROW
-    WHEN (OLD.idle_preemptible <> NEW.idle_preemptible) EXECUTE FUNCTION note_change();
+ALTER TABLE epoch ADD COLUMN timeline bigint NOT NULL DEFAULT
+    ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int;
 """,
     """
--- Up to what nobody else may keep a namespace from, and how many times as much as others it is due.
-ALTER TABLE quota ADD COLUMN guaranteed bigint NOT NULL DEFAULT 0 CHECK (guaranteed >= 0);
-ALTER TABLE quota ADD COLUMN weight int NOT NULL DEFAULT 1 CHECK (weight > 0);
+-- When this ledger came from a backup, and of when that was. A node that it does not know may run
+-- what was granted after that: it is cordoned as it comes.
+CREATE TABLE restore (
+    restored_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    backup_at timestamptz NOT NULL);
+CREATE FUNCTION cordon_new_node() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM scheduler.restore) THEN
+        NEW.cordoned := true;
+        NEW.cordon_cause := 'restored';
+        NEW.cordon_reason := 'not known to the backup that the platform was restored from';
+        NEW.cordoned_at := clock_timestamp();
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER node_new BEFORE INSERT ON node FOR EACH ROW EXECUTE FUNCTION cordon_new_node();
 """,
+    # A reservation may hold GPUs of several nodes of a cluster, by rank.
     """
--- Why a preempted reservation gives way: to priority, or to the guarantee of another namespace.
-ALTER TABLE reservation ADD COLUMN preempted_by text NOT NULL DEFAULT 'priority';
-CREATE INDEX reservation_preempted_for ON reservation (preempted_for)
-    WHERE preempted_for IS NOT NULL;
-""",
-    """
--- When a request was expected to start as it began to wait; compared with its grant.
-ALTER TABLE reservation ADD COLUMN forecast_start_at timestamptz;
-""",
-    """
--- How near a node's GPUs are: domain/placement/topology.py. Empty until the next inventory.
-ALTER TABLE device ADD COLUMN link_groups int[] NOT NULL DEFAULT '{}';
-""",
-    """
--- What a GPU in MIG mode may be divided into, and what its agent was asked to change: one at a
--- time, over when its inventory says so. Instances that are to be removed are cordoned until then.
-ALTER TABLE device ADD COLUMN mig_layout jsonb;
-CREATE INDEX device_divisible ON device (node_id) WHERE mig_layout IS NOT NULL;
-CREATE TABLE mig_change (
-    node_id text NOT NULL,
-    device_uuid text NOT NULL,
-    number bigint NOT NULL,
-    profile text NOT NULL,
-    start int NOT NULL,
-    asked_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    over_at timestamptz,
-    refusal text NOT NULL DEFAULT '',
-    PRIMARY KEY (node_id, device_uuid, number));
-CREATE UNIQUE INDEX mig_change_open ON mig_change (node_id, device_uuid) WHERE over_at IS NULL;
-""",
-    """
--- The person who asked; the holder says for what.
-ALTER TABLE reservation ADD COLUMN requester text NOT NULL DEFAULT '';
+ALTER TABLE cluster_holding ADD COLUMN rank int NOT NULL DEFAULT 0;
+ALTER TABLE cluster_holding DROP CONSTRAINT cluster_holding_pkey,
+    ADD PRIMARY KEY (reservation_id, rank);
 """,
 )

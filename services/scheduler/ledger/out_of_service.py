@@ -16,7 +16,7 @@ from services.scheduler.domain.faults import Fault, Recovery
 from services.scheduler.ledger import transitions
 from services.scheduler.ledger.leader_election import pause_decisions
 from services.scheduler.ledger.lock_order import lock_nodes
-from services.scheduler.ledger.rows import holding_rows, node_rows, reservation_rows
+from services.scheduler.ledger.rows import holding_rows, loss_rows, node_rows, reservation_rows
 from shared.logging import log
 from shared.postgres.database import Connection
 
@@ -37,10 +37,10 @@ async def handle_faults(
 
     A device that is not known yet is left to its inventory, which repeats the fault.
     """
-    if not await _unhandled(connection, node_id, faults):
+    if not await _find_unhandled(connection, node_id, faults):
         return
     await pause_decisions(connection)
-    for fault in await _unhandled(connection, node_id, faults):
+    for fault in await _find_unhandled(connection, node_id, faults):
         await _lose(connection, node_id, fault.device_uuid, fault.cause, fault.reason)
         await node_rows.add_fault(connection, node_id, boot_id, fault)
 
@@ -60,10 +60,14 @@ async def take_out(
 
     Returns the reservations that ended, and the revision of the last device event.
     """
-    held = await holding_rows.held_on(connection, node_id, cordon.device_uuid)
-    found = await reservation_rows.lock(connection, {h.held_by for h in held if not h.quarantined})
+    held_devices = await holding_rows.list_held_on(connection, node_id, cordon.device_uuid)
+    reservation_by_id = await reservation_rows.lock(
+        connection, {h.held_by for h in held_devices if not h.quarantined}
+    )
     now = await reservation_rows.database_now(connection)
-    live = [stored for stored in found.values() if stored.state in transitions.HELD_ON_LEASE]
+    live = [
+        stored for stored in reservation_by_id.values() if stored.state in transitions.HELD_ON_LEASE
+    ]
     await transitions.lock_nodes_of(connection, live)
     for stored in live:
         ended = await transitions.end(connection, stored, end, now, reason=cordon.reason)
@@ -93,18 +97,27 @@ async def uncordon(
 
 
 async def recover(
-    connection: Connection, found: Recovery, now: datetime, quiet_seconds: float
+    connection: Connection, recovery: Recovery, now: datetime, quiet_seconds: float
 ) -> None:
     """Take back into service what was lost and is well again, and store what may follow."""
-    changed = {loss.node_id for loss in (*found.began, *found.broken, *found.over)}
+    changed = {loss.node_id for loss in (*recovery.new_losses, *recovery.broken, *recovery.over)}
     await lock_nodes(connection, changed)
-    await node_rows.write_quiet(connection, found.began, now)
-    await node_rows.write_quiet(connection, found.broken, None)
-    lifted = await node_rows.lift(connection, found.over)
-    reason = f"well again for {quiet_seconds:g} s"
-    await transitions.stage_device_events(connection, DeviceUncordoned, lifted, None, reason)
-    if lifted:
-        log.info("back_in_service", devices=[f"{one.node_id}/{one.uuid}" for one in lifted])
+    await loss_rows.write_quiet(connection, recovery.new_losses, now)
+    await loss_rows.write_quiet(connection, recovery.broken, None)
+    reasons = {
+        True: f"well again for {quiet_seconds:g} s",
+        False: "all that runs there is accounted for after the restore",
+    }
+    for needs_quiet, reason in reasons.items():
+        ended_losses = [loss for loss in recovery.over if loss.needs_quiet is needs_quiet]
+        lifted = await loss_rows.lift(connection, ended_losses)
+        await transitions.stage_device_events(connection, DeviceUncordoned, lifted, None, reason)
+        if lifted:
+            log.info(
+                "returned_to_service",
+                reason=reason,
+                devices=[f"{holding.node_id}/{holding.uuid}" for holding in lifted],
+            )
 
 
 async def _lose(
@@ -125,14 +138,16 @@ async def _lose(
     )
 
 
-async def _unhandled(
+async def _find_unhandled(
     connection: Connection, node_id: NodeId, faults: Sequence[Fault]
 ) -> list[Fault]:
-    handled = await node_rows.handled_faults(connection, node_id, [f.event_id for f in faults])
-    known = await node_rows.device_uuids(connection, node_id)
+    handled = await node_rows.filter_handled_faults(
+        connection, node_id, [f.event_id for f in faults]
+    )
+    device_uuids = await node_rows.device_uuids(connection, node_id)
     return [
         fault
         for fault in faults
         if fault.event_id not in handled
-        and (fault.device_uuid in known if fault.device_uuid is not None else known)
+        and (fault.device_uuid in device_uuids if fault.device_uuid is not None else device_uuids)
     ]

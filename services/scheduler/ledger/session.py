@@ -2,22 +2,23 @@
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
-import asyncpg
+from shared.postgres.connecting import connect
+from shared.postgres.database import COMMAND_TIMEOUT_SECONDS
+from shared.postgres.outages import OUTSIDE_DOWN, unavailable
 
-from shared.postgres.database import OUTSIDE_DOWN, unavailable
-
-CONNECT_SECONDS: Final = 10.0
+if TYPE_CHECKING:
+    import asyncpg
 
 
 @contextlib.asynccontextmanager
 async def session(dsn: str, name: str) -> AsyncIterator["asyncpg.Connection[Any]"]:
     """A connection of its own. Raises UnavailableError if Postgres is away, also from the block."""
     try:
-        connection = await asyncpg.connect(
+        connection = await connect(
             dsn,
-            timeout=CONNECT_SECONDS,
+            command_timeout=COMMAND_TIMEOUT_SECONDS,
             server_settings={"application_name": f"gpusteward-{name}"},
         )
         try:

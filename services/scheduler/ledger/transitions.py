@@ -15,11 +15,12 @@ from schemas.gpus.device_grant import (
     DeviceShare,
     ShareKind,
 )
+from schemas.gpus.gpu_request import WHOLE
 from schemas.scheduler.devices import DeviceEvent, DeviceFreed, DeviceQuarantined
 from schemas.scheduler.namespaces import PREEMPTION_CAUSES
 from schemas.scheduler.reasons import Reason
 from schemas.scheduler.reservations import LIVE_STATES, ReservationState
-from services.scheduler.domain.model.fleet import WHOLE, Device
+from services.scheduler.domain.model.fleet import Device
 from services.scheduler.domain.placement.placement import Placed, PlacedNode
 from services.scheduler.ledger import events
 from services.scheduler.ledger.device_cells import Range
@@ -34,7 +35,7 @@ from shared.postgres.database import Connection
 from shared.postgres.outbox import stage
 
 NO_CELLS: Final[Mapping[int, Sequence[Range]]] = {}
-LARGEST_REASONS: Final = 1_000  # of the largest fleets, so that an event stays below 1 MiB
+MAX_REASONS: Final = 1_000  # of the largest fleets, so that an event stays below 1 MiB
 HELD_ON_LEASE: Final = frozenset({ReservationState.GRANTED, ReservationState.ACTIVE})
 
 
@@ -69,23 +70,23 @@ async def end_all(
             revision=ending.stored.revision + 1,
             ended_at=now,
             reason=ending.reason,
-            reasons=ending.reasons[:LARGEST_REASONS],
+            reasons=ending.reasons[:MAX_REASONS],
         )
         for ending in endings
     ]
     await reservation_rows.write_ended(connection, ended)
-    told = [
-        one
+    announced = [
+        reservation
         if ending.told_reasons is None
-        else replace(one, reasons=ending.told_reasons[:LARGEST_REASONS])
-        for ending, one in zip(endings, ended, strict=True)
+        else replace(reservation, reasons=ending.told_reasons[:MAX_REASONS])
+        for ending, reservation in zip(endings, ended, strict=True)
     ]
-    await stage(connection, *(events.ended(one, now) for one in told))
+    await stage(connection, *(events.ended_event(reservation, now) for reservation in announced))
     return ended
 
 
 def end_of_release(stored: Reservation) -> ReservationState:
-    """What a reservation that is given back becomes: preempted if it had to give way."""
+    """Return the state of a reservation that is given back: preempted if it had to give way."""
     preempted = stored.preempting_until is not None
     return ReservationState.PREEMPTED if preempted else ReservationState.RELEASED
 
@@ -100,14 +101,16 @@ async def begin_release(connection: Connection, stored: Reservation, reason: str
 
 async def lock_nodes_of(connection: Connection, stored: Iterable[Reservation]) -> None:
     """Before the first of several locked reservations is quarantined or freed."""
-    await lock_nodes(connection, {node_id for one in stored for node_id in one.node_ids})
+    await lock_nodes(
+        connection, {node_id for reservation in stored for node_id in reservation.node_ids}
+    )
 
 
 async def quarantine(connection: Connection, stored: Reservation, reason: str) -> None:
     """Grant the devices to no other, and have their nodes stop whatever runs on them."""
-    held = await holding_rows.quarantine(connection, stored.reservation_id)
-    await stage_device_events(connection, DeviceQuarantined, held, stored, reason)
-    nodes = {one.node_id for one in held}
+    holdings = await holding_rows.quarantine(connection, stored.reservation_id)
+    await stage_device_events(connection, DeviceQuarantined, holdings, stored, reason)
+    nodes = {holding.node_id for holding in holdings}
     if stored.cluster is not None and await cluster_rows.quarantine(
         connection, stored.reservation_id
     ):
@@ -143,16 +146,18 @@ async def free(
         return stored
     if stored.cluster is not None:
         await cluster_rows.release(connection, [stored.reservation_id])
-    held = await holding_rows.held_by(connection, stored.reservation_id)
+    holdings = await holding_rows.list_held_by(connection, stored.reservation_id)
     freed = [
-        h for h in held if (only is None or h.device_no in only) and only_node in (None, h.node_id)
+        h
+        for h in holdings
+        if (only is None or h.device_no in only) and only_node in (None, h.node_id)
     ]
     quarantined = [h for h in freed if h.quarantined]
     await stage_device_events(connection, DeviceFreed, quarantined, stored, reason)
     await holding_rows.release(connection, [stored.reservation_id], [h.device_no for h in freed])
     if stored.holds_host:
         await holding_rows.release_hosts(connection, [stored.reservation_id])
-    if stored.state is ReservationState.RELEASING and len(freed) == len(held):
+    if stored.state is ReservationState.RELEASING and len(freed) == len(holdings):
         state = end_of_release(stored)
         return await end(connection, stored, state, now, reason=stored.reason or reason)
     return stored
@@ -193,25 +198,25 @@ async def finish_preemption(connection: Connection, stored: Reservation, now: da
 async def stage_device_events(
     connection: Connection,
     event: type[DeviceEvent],
-    held: Sequence[OpenHolding],
+    holdings: Sequence[OpenHolding],
     stored: Reservation | None,
     reason: str,
 ) -> int:
-    """One event for each of several devices; the last revision, 0 without any device."""
-    if not held:
+    """Stage one event for each of several devices; return the last revision, 0 without a device."""
+    if not holdings:
         return 0
     now = await reservation_rows.database_now(connection)
     staged: list[Event] = []
     revision = 0
-    for one in sorted(held, key=lambda each: each.node_id):
-        revision = await node_rows.next_revision(connection, one.node_id)
+    for holding in sorted(holdings, key=lambda holding: holding.node_id):
+        revision = await node_rows.next_revision(connection, holding.node_id)
         staged.append(
             event(
                 message_id=new_id(),
                 occurred_at=now,
                 revision=revision,
-                node_id=one.node_id,
-                device_uuid=one.uuid,
+                node_id=holding.node_id,
+                device_uuid=holding.uuid,
                 reservation_id=stored.reservation_id if stored is not None else None,
                 reason=reason,
             )
@@ -252,7 +257,7 @@ def device_grants(
 def _share(
     node: PlacedNode, device: Device, hundredths: int | None, cells: Sequence[Range]
 ) -> DeviceShare | None:
-    """What is granted of a device; None of a whole one."""
+    """Return the share granted of a device; None for a whole one."""
     if hundredths is None:
         return None
     total, is_enforced = device.total_mb, node.share_kind is ShareKind.MPS

@@ -31,6 +31,7 @@ from services.scheduler.domain.clusters.node_gpus import (
     GpuLoad,
     NodeLoad,
 )
+from services.scheduler.domain.clusters.vanished import hold_vanished
 from services.scheduler.domain.model.fleet import Reading
 from services.scheduler.domain.node_selection import mean_of_known
 from services.scheduler.observations.latest_readings import LatestReadings, NodeReading
@@ -109,35 +110,41 @@ class ClusterViews:
                 group.create_task(self._query(await self._to_query.get()))
 
     def is_fresh(self, cluster_id: NodeId) -> bool:
-        """Whether there is a view that may be decided on."""
+        """Return True if there is a view that may be decided on."""
         view = self._views.get(cluster_id)
-        return view is not None and _blocked(cluster_id, view, self.clock()) is None
+        return view is not None and _blocking_reason(cluster_id, view, self.clock()) is None
 
     def in_pods(self, cluster_id: NodeId) -> frozenset[UUID] | None:
         """Reservations of which pods are bound; None while that is not known of a cluster."""
         if (view := self._views.get(cluster_id)) is None:
             return frozenset()
-        if _blocked(cluster_id, view, self.clock()) is not None:
+        if _blocking_reason(cluster_id, view, self.clock()) is not None:
             return None
         nodes = (view.nodes or {}).values()
         return frozenset(
-            held for node in nodes for gpus in node.gpus for held in gpus.by_reservation
+            reservation_id
+            for node in nodes
+            for gpus in node.gpus
+            for reservation_id in gpus.by_reservation
         )
 
     def clusters(self, now: datetime) -> list[Cluster]:
-        """Every cluster known, by id; `now` is compared with when GPUs were read."""
+        """Return every known cluster, by id; `now` is compared with when GPUs were read."""
         seconds = self.clock()
         return [
             Cluster(
                 cluster_id=cluster_id,
-                nodes={name: doubt_units(node, loads[name]) for name, node in nodes.items()},
+                nodes={
+                    name: hold_vanished(doubt_units(node, loads[name]), self._pod_uids(node))
+                    for name, node in nodes.items()
+                },
                 loads=loads,
                 past_use={
                     node.name: mean
                     for node in nodes.values()
                     if (mean := self.readings.past_use.mean(node.node_id)) is not None
                 },
-                blocked=_blocked(cluster_id, view, seconds),
+                blocked=_blocking_reason(cluster_id, view, seconds),
             )
             for cluster_id, view in sorted(self._views.items())
             for nodes in (view.nodes or {},)
@@ -145,10 +152,10 @@ class ClusterViews:
         ]
 
     def _load(self, view: _View, node: ClusterNode, now: datetime) -> NodeLoad:
-        """By the agent on the node, else by what the cluster's own exporters report.
+        """Return the load by the agent on the node, else by the cluster's own exporters.
 
-        Both are replaced and never changed, so that what was summed up of one holds while it is
-        the same object.
+        Both are replaced and never changed, so that what was summed up of one holds while it is the
+        same object.
         """
         reading = self.readings.newest(node.node_id)
         is_fresh = reading is not None and self.readings.is_fresh(node.node_id)
@@ -160,10 +167,17 @@ class ClusterViews:
             is_all = node.readings_source is ReadingsSource.DCGM and indices == list(
                 range(len(indices))
             )
-            return _remembered(view, node.name, node.readings, is_all=is_all)
+            return _remember(view, node.name, node.readings, is_all=is_all)
         if reading is None:
             return NO_METRICS
-        return _remembered(view, node.name, reading, is_all=True) if is_fresh else STALE
+        return _remember(view, node.name, reading, is_all=True) if is_fresh else STALE
+
+    def _pod_uids(self, node: ClusterNode) -> frozenset[str] | None:
+        """Return the pods that an agent on the node has just seen, None if it does not see all."""
+        if not node.vanished or not self.readings.is_fresh(node.node_id):
+            return None
+        reading = self.readings.newest(node.node_id)
+        return reading.pod_uids if reading is not None else None
 
     def _query_soon(self, cluster_id: NodeId, view: _View) -> None:
         if not view.is_queried:
@@ -185,7 +199,7 @@ class ClusterViews:
         view.received_at_seconds = self.clock()
         view.boot_id, view.revision, view.nodes = first.boot_id, first.revision, nodes
         view.is_complete, view.detail = first.is_complete, first.detail
-        pending = [each for each in view.pending if each.boot_id == first.boot_id]
+        pending = [change for change in view.pending if change.boot_id == first.boot_id]
         view.pending.clear()
         log.info("cluster_read", cluster_id=cluster_id, nodes=len(nodes), revision=view.revision)
         for message in pending:
@@ -193,7 +207,7 @@ class ClusterViews:
         self._publish()
 
     async def _read(self, cluster_id: NodeId) -> tuple[ClusterView, dict[str, ClusterNode]]:
-        """All pages, of one revision."""
+        """Read all pages, of one revision."""
         for _ in range(TRIES):
             query = GetCluster(cluster_id=cluster_id)
             first = page = await self.bus.query(query, ClusterView)
@@ -236,7 +250,7 @@ def _is_fresh(view: _View, now: float) -> bool:
     return now - view.received_at_seconds <= FRESH_SECONDS
 
 
-def _blocked(cluster_id: NodeId, view: _View, now: float) -> Reason | None:
+def _blocking_reason(cluster_id: NodeId, view: _View, now: float) -> Reason | None:
     if not _is_fresh(view, now):
         why = f"nothing was heard of it for {now - view.received_at_seconds:.0f} s"
     elif view.nodes is None:
@@ -252,12 +266,12 @@ def _blocked(cluster_id: NodeId, view: _View, now: float) -> Reason | None:
     )
 
 
-def _remembered(
+def _remember(
     view: _View, name: str, of: NodeReading | tuple[ClusterGpuReading, ...], *, is_all: bool
 ) -> NodeLoad:
-    known = view.loads.get(name)
-    if known is not None and known[0] is of:
-        return known[1]
+    cached_load = view.loads.get(name)
+    if cached_load is not None and cached_load[0] is of:
+        return cached_load[1]
     if isinstance(of, NodeReading):
         gpus = [_load_of(gpu, uuid in of.in_pods) for uuid, gpu in of.gpus.items()]
     else:

@@ -22,8 +22,8 @@ class EngineActivities:
 
     def observe(self, sample: EngineSampled) -> None:
         key = (sample.node_id, sample.reservation_id)
-        before, _ = self._newest.get(key, (None, 0.0))
-        activity = engine_activity(before, sample)
+        sample_before, _ = self._newest.get(key, (None, 0.0))
+        activity = engine_activity(sample_before, sample)
         if activity is None:
             return
         self._newest[key] = (sample, self.clock())
@@ -31,7 +31,7 @@ class EngineActivities:
             self._busy.add(key)
 
     def take(self) -> dict[Key, Activity]:
-        """What every engine did since the last call."""
+        """Return each engine's activity since the last call."""
         now = self.clock()
         self._newest = {
             key: (sample, at)

@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -30,7 +30,9 @@ class NodeReading(Struct, frozen=True, kw_only=True):
     """One sample of a node and when it was received, on this process's monotonic clock.
 
     `processes` are those of the devices whose source can list them; `in_pods` those that kubelet
-    gave to containers. `clock_ahead_seconds`: by how much the node's clock was ahead of ours.
+    gave to containers. `pod_uids` are the pods that kubelet or processes name on any device; None
+    where a process's pod, or a device's processes, are unknown. `clock_ahead_seconds`: by how much
+    the node's clock was ahead of ours.
     """
 
     boot_id: UUID
@@ -41,6 +43,7 @@ class NodeReading(Struct, frozen=True, kw_only=True):
     processes: dict[DeviceUuid, tuple[GpuProcess, ...]] = {}
     temperatures_c: dict[DeviceUuid, float] = {}
     in_pods: frozenset[DeviceUuid] = frozenset()
+    pod_uids: frozenset[str] | None = None
     clock_ahead_seconds: float = 0.0
 
 
@@ -68,8 +71,8 @@ class LatestReadings:
 
     def observe(self, sample: GpuSampled) -> frozenset[DeviceKey]:
         """Store a sample if it is newer; the devices whose reading is not what it was."""
-        before = self._nodes.get(sample.node_id)
-        if before is not None and not self._is_newer(before, sample):
+        reading_before = self._nodes.get(sample.node_id)
+        if reading_before is not None and not self._is_newer(reading_before, sample):
             return frozenset()
         now = self.clock()
         newest = NodeReading(
@@ -83,14 +86,19 @@ class LatestReadings:
                 g.uuid: g.temperature_c for g in sample.gpus if g.temperature_c is not None
             },
             in_pods=frozenset(gpu.uuid for gpu in sample.gpus if gpu.pods),
+            pod_uids=_pod_uids(sample.gpus),
             clock_ahead_seconds=(sample.observed_at - self.wall()).total_seconds(),
         )
         self._nodes[sample.node_id] = newest
         self._record_peaks(sample)
         used = mean_of_known([gpu.utilization_percent for gpu in newest.gpus.values()])
         self.past_use.record(sample.node_id, used, now)
-        known = before if before is not None and _is_fresh(before, now) else None
-        changed = _differences(newest, known) | self._confirm_expected(sample.node_id, now)
+        fresh_before = (
+            reading_before
+            if reading_before is not None and _is_fresh(reading_before, now)
+            else None
+        )
+        changed = _differences(newest, fresh_before) | self._confirm_expected(sample.node_id, now)
         keys = frozenset((sample.node_id, uuid) for uuid in changed)
         self._publish(keys)
         return keys
@@ -121,7 +129,7 @@ class LatestReadings:
             self._expected[(node_id, uuid)] = (count, at)
 
     def is_confirmed(self, node_id: NodeId, uuid: DeviceUuid, releases: int) -> bool:
-        """Whether the device's readings are from after its n-th release."""
+        """Return True if the device's readings are from after its n-th release."""
         return releases <= self._confirmed.get((node_id, uuid), 0)
 
     def newest(self, node_id: NodeId) -> NodeReading | None:
@@ -143,10 +151,12 @@ class LatestReadings:
         return ReadingState.FRESH, reading
 
     def processes(self, node_id: NodeId, uuid: DeviceUuid) -> tuple[Process, ...] | None:
-        """What the newest reading shows on a device; None if its source cannot list them."""
+        """Return the processes in a device's newest reading; None if its source cannot list
+        them.
+        """
         node = self._nodes.get(node_id)
-        shown = node.processes.get(uuid) if node is not None else None
-        return tuple(map(_process, shown)) if shown is not None else None
+        processes = node.processes.get(uuid) if node is not None else None
+        return tuple(map(_process, processes)) if processes is not None else None
 
     def clock_ahead_seconds(self, node_id: NodeId) -> float | None:
         """Return by how much the node's clock is ahead of ours; None without a fresh reading."""
@@ -168,12 +178,12 @@ class LatestReadings:
         return self._peaks.pop((node_id, uuid), None)
 
     def is_fresh(self, node_id: NodeId) -> bool:
-        """Whether a sample of the node came recently enough."""
+        """Return True if a sample of the node came recently enough."""
         node = self._nodes.get(node_id)
         return node is not None and _is_fresh(node, self.clock())
 
     def is_read(self, node_id: NodeId, uuid: DeviceUuid | None) -> bool:
-        """Whether a recent sample shows the device, or with None the node."""
+        """Return True if a recent sample shows the device, or with None the node."""
         node = self._nodes.get(node_id)
         return self.is_fresh(node_id) and node is not None and (uuid is None or uuid in node.gpus)
 
@@ -206,13 +216,13 @@ class LatestReadings:
             for on_change in self._subscribers:
                 on_change(changed)
 
-    def _is_newer(self, before: NodeReading, sample: GpuSampled) -> bool:
-        if sample.boot_id == before.boot_id:
-            return sample.sequence > before.sequence
+    def _is_newer(self, reading: NodeReading, sample: GpuSampled) -> bool:
+        if sample.boot_id == reading.boot_id:
+            return sample.sequence > reading.sequence
         boots = self._boots.setdefault(sample.node_id, deque(maxlen=BOOTS_REMEMBERED))
         if sample.boot_id in boots:
             return False
-        boots.append(before.boot_id)
+        boots.append(reading.boot_id)
         return True
 
     def _record_peaks(self, sample: GpuSampled) -> None:
@@ -237,15 +247,15 @@ def _is_fresh(node: NodeReading, now: float) -> bool:
     return now - node.received_at_seconds <= FRESH_INTERVALS * node.interval_seconds
 
 
-def _differences(newest: NodeReading, known: NodeReading | None) -> set[DeviceUuid]:
+def _differences(newest: NodeReading, fresh_before: NodeReading | None) -> set[DeviceUuid]:
     """The devices whose reading could change a decision."""
-    if known is None:
+    if fresh_before is None:
         return set(newest.gpus)
     return {
         uuid
-        for uuid in newest.gpus.keys() | known.gpus.keys()
-        if newest.gpus.get(uuid) != known.gpus.get(uuid)
-        or _pids(newest.processes.get(uuid)) != _pids(known.processes.get(uuid))
+        for uuid in newest.gpus.keys() | fresh_before.gpus.keys()
+        if newest.gpus.get(uuid) != fresh_before.gpus.get(uuid)
+        or _pids(newest.processes.get(uuid)) != _pids(fresh_before.processes.get(uuid))
     }
 
 
@@ -253,12 +263,12 @@ def _pids(processes: tuple[GpuProcess, ...] | None) -> set[int] | None:
     return None if processes is None else {process.pid for process in processes}
 
 
-def _process(shown: GpuProcess) -> Process:
+def _process(process: GpuProcess) -> Process:
     return Process(
-        pid=shown.pid,
-        name=shown.name,
-        memory_used_mb=shown.memory_used_mb,
-        reservation_id=shown.reservation_id,
+        pid=process.pid,
+        name=process.name,
+        memory_used_mb=process.memory_used_mb,
+        reservation_id=process.reservation_id,
     )
 
 
@@ -270,3 +280,16 @@ def _reading(gpu: GpuReading) -> Reading:
         memory_total_mb=gpu.memory_total_mb,
         memory_free_mb=gpu.memory_free_mb,
     )
+
+
+def _pod_uids(gpus: Iterable[GpuReading]) -> frozenset[str] | None:
+    uids: set[str] = set()
+    for gpu in gpus:
+        if gpu.processes is None:
+            return None
+        for process in gpu.processes:
+            if process.pod_uid is None:
+                return None
+            uids.add(process.pod_uid)
+        uids.update(pod.uid for pod in gpu.pods or () if pod.uid)
+    return frozenset(uids)

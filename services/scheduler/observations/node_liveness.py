@@ -49,7 +49,9 @@ class NodeLiveness:
         return self.clock() - max(received_at, since), received_at >= since
 
     def has_reported(self, node_id: NodeId, within_seconds: float, *, agent: bool) -> bool:
-        """Whether a message of a node's executor was received so lately, or of its agent too."""
+        """Return True if a message of a node's executor was received this recently, or also of its
+        agent.
+        """
         never = float("-inf")
         agent_at = self._agents.get(node_id, never) if agent else never
         received_at = max(agent_at, self._executors.get(node_id, never))

@@ -24,16 +24,16 @@ class PastUse:
         """Count a reading that was received at `seconds` on a monotonic clock; None is unknown."""
         if utilization_percent is None:
             return
-        before = self._means.get(node_id)
-        if before is None:
+        mean_before = self._means.get(node_id)
+        if mean_before is None:
             self._means[node_id] = (seconds, utilization_percent)
             return
-        at, mean = before
+        at, mean = mean_before
         lasted = min(max(0.0, seconds - at), self.longest_seconds)
         kept = 0.5 ** (lasted / self.half_life_seconds)
         self._means[node_id] = (seconds, kept * mean + (1.0 - kept) * utilization_percent)
 
     def mean(self, node_id: NodeId) -> float | None:
         """Return the node's mean of late; None where nothing was read."""
-        known = self._means.get(node_id)
-        return known[1] if known is not None else None
+        mean = self._means.get(node_id)
+        return mean[1] if mean is not None else None

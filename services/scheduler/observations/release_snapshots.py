@@ -28,8 +28,8 @@ class CountedDevice(Protocol):
     def released_by(self) -> UUID | None: ...
 
 
-PATIENCE_SECONDS: Final = 0.03  # a node answers within milliseconds
-LONGEST_WAIT_SECONDS: Final = 0.1
+TIMEOUT_SECONDS: Final = 0.03  # a node answers within milliseconds
+MAX_WAIT_SECONDS: Final = 0.1
 
 # Devices of a node that a reservation gave back, each with the count of its releases; and what is
 # done when they are read.
@@ -67,12 +67,12 @@ class ReleaseSnapshots:
             self._releases.put_nowait((node_id, reservation_id, counts, done))
 
     async def wait(self) -> None:
-        """Until what was requested so far is read, 0.1 s at most.
+        """Wait until what was requested so far is read, at most 0.1 s.
 
         A scheduler that does not lead learns of a release by the query after it.
         """
         if self._under_way:
-            await asyncio.wait(set(self._under_way), timeout=LONGEST_WAIT_SECONDS)
+            await asyncio.wait(set(self._under_way), timeout=MAX_WAIT_SECONDS)
 
     async def run(self) -> None:
         """Request until cancelled; a slow node delays no other."""
@@ -96,7 +96,7 @@ class ReleaseSnapshots:
         self, node_id: NodeId, reservation_id: UUID | None, devices: dict[DeviceUuid, int]
     ) -> None:
         loop, unused = asyncio.get_running_loop(), self.readings.confirm_unused
-        impatient = loop.call_later(PATIENCE_SECONDS, unused, node_id, devices)
+        impatient = loop.call_later(TIMEOUT_SECONDS, unused, node_id, devices)
         query = GetSnapshot(node_id=node_id, released_reservation_id=reservation_id)
         try:
             sample = await self.bus.query(query, GpuSampled, timeout_seconds=self.timeout_seconds)

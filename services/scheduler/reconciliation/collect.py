@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -13,11 +13,12 @@ from schemas.base import FRESH_INTERVALS, NodeId
 from schemas.executor.running import ListRunning, RunningAttempts
 from services.scheduler.domain.drift.detection import DeviceUse, Holding, NodeUse, Workload
 from services.scheduler.domain.drift.lifecycle import Limits
-from services.scheduler.domain.faults import Loss
+from services.scheduler.domain.faults import Loss, is_accounted_for
 from services.scheduler.domain.idle import Activity
 from services.scheduler.domain.model.fleet import ReadingState
-from services.scheduler.ledger.rows import holding_rows, node_rows, reservation_rows
-from services.scheduler.ledger.rows.node_rows import KnownDevice, LossRow, NodeStatus
+from services.scheduler.ledger.rows import holding_rows, loss_rows, node_rows, reservation_rows
+from services.scheduler.ledger.rows.loss_rows import LossRow
+from services.scheduler.ledger.rows.node_rows import KnownDevice, NodeStatus
 from services.scheduler.observations.cluster_views import ClusterViews
 from services.scheduler.observations.engine_activities import EngineActivities
 from services.scheduler.observations.latest_readings import LatestReadings
@@ -59,7 +60,7 @@ class Collector:
     engines: EngineActivities
 
     async def query_executors(self, node_ids: Iterable[NodeId]) -> dict[NodeId, RunningAttempts]:
-        """What runs, by the executors that answer."""
+        """Return the running attempts of the executors that answer."""
         limit = asyncio.Semaphore(CONCURRENT_QUERIES)
 
         async def query(node_id: NodeId) -> RunningAttempts | None:
@@ -86,7 +87,7 @@ class Collector:
     async def read(
         self, connection: Connection, running: Mapping[NodeId, RunningAttempts]
     ) -> Collected:
-        """All of it, with what the executors have answered."""
+        """Read everything, together with what the executors have answered."""
         nodes = await node_rows.statuses(connection)
         devices: defaultdict[NodeId, list[KnownDevice]] = defaultdict(list)
         for device in await node_rows.devices(connection):
@@ -96,12 +97,17 @@ class Collector:
             for node in nodes
             if devices[node.node_id] or node.node_id in running
         )
+        holdings = await holding_rows.all_open(connection)
+        accounted_nodes = {node.node_id for node in nodes if _is_accounted(node, running, holdings)}
         return Collected(
-            holdings=await holding_rows.all_open(connection),
+            holdings=holdings,
             nodes=uses,
             epochs=await reservation_rows.epochs(connection, _labels(uses)),
             lost=frozenset(node.node_id for node in nodes if node.lost),
-            losses=tuple(map(self._loss, await node_rows.losses(connection))),
+            losses=tuple(
+                self._restore_loss(row, accounted_nodes) if row.is_restored else self._loss(row)
+                for row in await loss_rows.losses(connection)
+            ),
             engines=self.engines.take(),
         )
 
@@ -139,6 +145,15 @@ class Collector:
             quiet_since=row.quiet_since,
         )
 
+    def _restore_loss(self, row: LossRow, accounted_nodes: Collection[NodeId]) -> Loss:
+        return Loss(
+            node_id=row.node_id,
+            device_no=row.device_no,
+            is_well=row.is_well and row.are_leases_over and row.node_id in accounted_nodes,
+            quiet_since=None,
+            needs_quiet=False,
+        )
+
     def _device(self, device: KnownDevice) -> DeviceUse:
         node_id, uuid = device.node_id, device.uuid
         state, reading = self.readings.find(node_id, uuid, device.releases)
@@ -154,29 +169,40 @@ class Collector:
         )
 
 
+def _is_accounted(
+    node: NodeStatus, running: Mapping[NodeId, RunningAttempts], holdings: Iterable[Holding]
+) -> bool:
+    workloads = _workloads(running.get(node.node_id))
+    own_ids = None if workloads is None else [w.reservation_id for w in workloads if w.is_ours]
+    held_ids = {holding.reservation_id for holding in holdings if not holding.quarantined}
+    return is_accounted_for(own_ids, held_ids, has_executor=node.has_executor)
+
+
 def _workloads(running: RunningAttempts | None) -> tuple[Workload, ...] | None:
-    """None if the executor does not report labels: its own attempts are not everything."""
+    """Return the workloads; None if the executor does not report labels: its own attempts are not
+    everything.
+    """
     if running is None or running.workloads is None:
         return None
     labelled = (
         Workload(
-            reservation_id=each.reservation_id,
-            epoch=each.epoch,
-            pids=each.pids,
-            is_ours=each.ours,
-            node_id=each.node_id,
+            reservation_id=workload.reservation_id,
+            epoch=workload.epoch,
+            pids=workload.pids,
+            is_ours=workload.ours,
+            node_id=workload.node_id,
         )
-        for each in running.workloads
+        for workload in running.workloads
     )
     journaled = (
-        Workload(reservation_id=each.reservation_id, epoch=each.epoch, pids=each.pids)
-        for each in running.attempts
+        Workload(reservation_id=attempt.reservation_id, epoch=attempt.epoch, pids=attempt.pids)
+        for attempt in running.attempts
     )
     return (*labelled, *journaled)
 
 
 def _labels(nodes: Iterable[NodeUse]) -> set[UUID]:
-    """Every reservation that a workload or a process names."""
+    """Return every reservation that a workload or a process names."""
     labels = {w.reservation_id for node in nodes for w in node.workloads or ()}
     return labels | {
         process.reservation_id

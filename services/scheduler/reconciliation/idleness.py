@@ -37,13 +37,17 @@ class IdleWatch:
     async def judge(self, collected: Collected, now: datetime, elapsed_seconds: float) -> None:
         """Compare once, write what follows. Raises LeadershipLost."""
         async with self.database.transaction() as connection:
-            held = await idle_reservations.held(connection)
+            held_reservations = await idle_reservations.list_held(connection)
         update = update_idle(
-            held,
+            held_reservations,
             activities(
                 collected.holdings,
                 collected.nodes,
-                {each.reservation_id for each in held if each.of_experiment},
+                {
+                    reservation.reservation_id
+                    for reservation in held_reservations
+                    if reservation.of_experiment
+                },
                 collected.engines,
                 idle_percent=self.policy.idle_percent,
             ),
@@ -56,7 +60,7 @@ class IdleWatch:
         if update.changes:
             async with self.database.transaction() as connection:
                 await self.leadership.check(connection)
-                await _write(connection, update, held)
+                await _write(connection, update, held_reservations)
 
 
 async def _write(
@@ -65,32 +69,35 @@ async def _write(
     stored = await reservation_rows.lock(connection, update.changes)
     now = await reservation_rows.database_now(connection)
     unchanged = {
-        each.reservation_id: stored[each.reservation_id]
-        for each in decided_on
-        if each.reservation_id in stored and _is_as_decided(stored[each.reservation_id], each)
+        reservation.reservation_id: stored[reservation.reservation_id]
+        for reservation in decided_on
+        if reservation.reservation_id in stored
+        and _is_as_decided(stored[reservation.reservation_id], reservation)
     }
     for warned in update.warned:
-        if (found := unchanged.get(warned.reservation_id)) is not None:
-            await idle_reservations.warn(connection, found, warned, now)
+        if (reservation := unchanged.get(warned.reservation_id)) is not None:
+            await idle_reservations.warn(connection, reservation, warned, now)
             log.warning("reservation_found_idle", reservation_id=str(warned.reservation_id))
     for reservation_id in update.made_preemptible:
-        if (found := unchanged.get(reservation_id)) is not None:
-            await idle_reservations.make_preemptible(connection, found, now)
+        if (reservation := unchanged.get(reservation_id)) is not None:
+            await idle_reservations.make_preemptible(connection, reservation, now)
     for reservation_id in update.active:
-        if (found := unchanged.get(reservation_id)) is not None:
-            await idle_reservations.clear(connection, found, now)
+        if (reservation := unchanged.get(reservation_id)) is not None:
+            await idle_reservations.clear(connection, reservation, now)
     for reservation_id in update.released:
-        if (found := unchanged.get(reservation_id)) is not None:
-            since = found.idle_since or now
+        if (reservation := unchanged.get(reservation_id)) is not None:
+            since = reservation.idle_since or now
             reason = f"released as idle: nothing has used its GPUs since {since:%F %H:%M:%S} UTC"
-            await transitions.begin_release(connection, found, reason)
+            await transitions.begin_release(connection, reservation, reason)
             log.warning("idle_reservation_released", reservation_id=str(reservation_id))
 
 
-def _is_as_decided(stored: Reservation, held: HeldReservation) -> bool:
-    """Whether what was decided on is still so: it lives, and no exemption came in between."""
+def _is_as_decided(stored: Reservation, held_reservation: HeldReservation) -> bool:
+    """Return True if the basis of the decision still holds: the reservation lives and was not
+    exempted since.
+    """
     return (
         stored.state in transitions.HELD_ON_LEASE
-        and stored.idle_warned_at == held.warned_at
-        and stored.idle_exempt_until == held.exempt_until
+        and stored.idle_warned_at == held_reservation.warned_at
+        and stored.idle_exempt_until == held_reservation.exempt_until
     )

@@ -64,11 +64,11 @@ class Reconciler:
         running = await self.collector.query_executors(n.node_id for n in nodes if n.has_executor)
         async with self.database.transaction() as connection:
             collected = await self.collector.read(connection, running)
-            known = await drift_rows.find(connection)
+            open_drifts = await drift_rows.find(connection)
             now = await reservation_rows.database_now(connection)
         try:
             await self._lose_silent(collected)
-            update = self._update(collected, known, now, elapsed_seconds)
+            update = self._update(collected, open_drifts, now, elapsed_seconds)
             await self._apply(collected, update, now)
             await self._recover(collected, now)
             await self.idleness.judge(collected, now, elapsed_seconds)
@@ -76,11 +76,15 @@ class Reconciler:
             log.warning("leadership_lost")
 
     def _update(
-        self, collected: Collected, known: tuple[Drift, ...], now: datetime, elapsed_seconds: float
+        self,
+        collected: Collected,
+        open_drifts: tuple[Drift, ...],
+        now: datetime,
+        elapsed_seconds: float,
     ) -> DriftUpdate:
         limits: Limits = self.collector.limits
         update = update_drifts(
-            known,
+            open_drifts,
             self._suspicions,
             compare_ledgers(
                 collected.holdings, collected.nodes, frozenset(collected.epochs), limits
@@ -88,7 +92,9 @@ class Reconciler:
             now=now,
             elapsed_seconds=elapsed_seconds,
             limits=limits,
-            leases={held.reservation_id: held.lease_ttl_seconds for held in collected.holdings},
+            leases={
+                holding.reservation_id: holding.lease_ttl_seconds for holding in collected.holdings
+            },
         )
         self._suspicions = update.suspicions
         return update
@@ -111,78 +117,84 @@ class Reconciler:
         ):
             async with self.database.transaction() as connection:
                 await self.leadership.check(connection)
-                left = "its agent has stopped, " if node_id in stopped else ""
-                reason = f"node lost: {left}not heard for {self.node_lost_seconds:g} s"
+                stop_text = "its agent has stopped, " if node_id in stopped else ""
+                reason = f"node lost: {stop_text}not heard for {self.node_lost_seconds:g} s"
                 await out_of_service.lose_node(connection, node_id, reason)
 
     async def _recover(self, collected: Collected, now: datetime) -> None:
-        found = recovery(collected.losses, now=now, quiet_seconds=self.quiet_seconds)
-        if found.began or found.broken or found.over:
+        decided = recovery(collected.losses, now=now, quiet_seconds=self.quiet_seconds)
+        if decided.new_losses or decided.broken or decided.over:
             async with self.database.transaction() as connection:
                 await self.leadership.check(connection)
-                await out_of_service.recover(connection, found, now, self.quiet_seconds)
+                await out_of_service.recover(connection, decided, now, self.quiet_seconds)
 
     async def _apply(self, collected: Collected, update: DriftUpdate, now: datetime) -> None:
         acting = [
             drift
-            for drift in (*update.began, *update.lasting)
+            for drift in (*update.new_drifts, *update.lasting)
             if drift.finding.action in {DriftAction.RELEASE, DriftAction.FENCE}
         ]
-        if not (update.began or update.changed or update.ended or acting):
+        if not (update.new_drifts or update.changed or update.ended or acting):
             return
         async with self.database.transaction() as connection:
             await self.leadership.check(connection)
-            await _lock(connection, acting, (*update.began, *update.ended))
+            await _lock(connection, acting, (*update.new_drifts, *update.ended))
             for drift in acting:
                 await _act_on(connection, drift, collected.epochs)
-            began = [drift for drift in update.began if await drift_rows.insert(connection, drift)]
+            new_drifts = [
+                drift for drift in update.new_drifts if await drift_rows.insert(connection, drift)
+            ]
             for drift in update.changed:
                 await drift_rows.update(connection, drift)
             ended = [
                 drift for drift in update.ended if await drift_rows.end(connection, drift, now)
             ]
-            await _stage(connection, DriftDetected, began, now)
+            await _stage(connection, DriftDetected, new_drifts, now)
             await _stage(connection, DriftResolved, ended, now)
             await drift_rows.delete_ended(connection)
-        for drift in began:
+        for drift in new_drifts:
             log.warning("drift_detected", kind=drift.finding.kind, detail=drift.finding.detail)
 
 
 async def _lock(connection: Connection, acting: Iterable[Drift], reported: Iterable[Drift]) -> None:
-    """What acting on drifts and reporting others changes, before the first change."""
+    """Lock what acting on drifts and reporting others changes, before the first change."""
     ids = {drift.finding.reservation_id for drift in acting}
-    stored = await reservation_rows.lock(connection, [one for one in ids if one is not None])
-    nodes = {node_id for one in stored.values() for node_id in one.node_ids}
+    stored = await reservation_rows.lock(
+        connection, [reservation_id for reservation_id in ids if reservation_id is not None]
+    )
+    nodes = {node_id for reservation in stored.values() for node_id in reservation.node_ids}
     await lock_nodes(connection, nodes | {drift.finding.node_id for drift in reported})
 
 
 async def _act_on(connection: Connection, drift: Drift, epochs: Mapping[UUID, int]) -> None:
     """Release a ghost, fence an orphan; done again it changes nothing."""
-    found = drift.finding
-    if found.reservation_id is None:
+    finding = drift.finding
+    if finding.reservation_id is None:
         return
-    if found.action is DriftAction.FENCE:
+    if finding.action is DriftAction.FENCE:
         await send_later(
             connection,
             FenceReservation(
                 command_id=uuid5(drift.drift_id, "fence"),
-                executor_id=found.node_id,
-                reservation_id=found.reservation_id,
-                epoch=epochs.get(found.reservation_id, 1),
+                executor_id=finding.node_id,
+                reservation_id=finding.reservation_id,
+                epoch=epochs.get(finding.reservation_id, 1),
             ),
         )
         return
-    stored = await reservation_rows.lock_one(connection, found.reservation_id)
+    stored = await reservation_rows.lock_one(connection, finding.reservation_id)
     if stored is not None and stored.state in transitions.HELD_ON_LEASE:
         # Fenced before its devices are free: what was to start there may still be on its way.
-        await transitions.begin_release(connection, stored, f"released as a ghost: {found.detail}")
+        await transitions.begin_release(
+            connection, stored, f"released as a ghost: {finding.detail}"
+        )
 
 
 async def _stage(
     connection: Connection, event: type[DriftEvent], drifts: Iterable[Drift], now: datetime
 ) -> None:
     staged: list[Event] = []
-    for drift in sorted(drifts, key=lambda each: each.finding.node_id):
+    for drift in sorted(drifts, key=lambda drift: drift.finding.node_id):
         revision = await node_rows.next_revision(connection, drift.finding.node_id)
         staged.append(events.drift(event, drift, revision, now))
     await stage(connection, *staged)

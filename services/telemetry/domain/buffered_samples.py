@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from schemas.telemetry.readings import Buffered, BufferedMetric
 
 
-def summarized(
+def summarize(
     metric: BufferedMetric,
     values: Sequence[float],
     first_at_us: int,
     last_at_us: int,
     divisor: float = 1.0,
 ) -> Buffered:
-    """At least one value; each is divided by `divisor`."""
+    """Summarize values, at least one; each is divided by `divisor`."""
     return Buffered(
         metric,
         len(values),

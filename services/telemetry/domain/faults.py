@@ -31,7 +31,7 @@ class Fault(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _LastReading:
     reading: GpuReading
     at_seconds: float
     storm_until: float
@@ -46,27 +46,27 @@ class CounterWatch:
 
     def __init__(self, *, storm_per_second: float = ECC_STORM_PER_SECOND) -> None:
         self._storm_per_second = storm_per_second
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _LastReading] = {}
 
     def faults(self, readings: Iterable[GpuReading], at_seconds: float) -> list[Fault]:
         """New since the last call, device by device."""
         return [fault for reading in readings for fault in self._of(reading, at_seconds)]
 
-    def _of(self, after: GpuReading, at_seconds: float) -> list[Fault]:
-        seen = self._seen.get(after.uuid)
-        before = None if seen is None else seen.reading
-        found = _standing_faults(before, after)
-        storm_until = 0.0 if seen is None else seen.storm_until
-        if seen is not None:
-            found += _uncorrected(seen.reading, after)
-            seconds = max(at_seconds - seen.at_seconds, 1.0)
-            grown = _growth(seen.reading.ecc_corrected, after.ecc_corrected)
+    def _of(self, reading: GpuReading, at_seconds: float) -> list[Fault]:
+        seen_before = self._seen.get(reading.uuid)
+        previous = None if seen_before is None else seen_before.reading
+        faults = _standing_faults(previous, reading)
+        storm_until = 0.0 if seen_before is None else seen_before.storm_until
+        if seen_before is not None:
+            faults += _find_uncorrected(seen_before.reading, reading)
+            seconds = max(at_seconds - seen_before.at_seconds, 1.0)
+            grown = _growth(seen_before.reading.ecc_corrected, reading.ecc_corrected)
             if grown > self._storm_per_second * seconds:
                 if at_seconds >= storm_until:
-                    found.append(_storm(after.uuid, grown, seconds))
+                    faults.append(_storm(reading.uuid, grown, seconds))
                 storm_until = at_seconds + STORM_OVER_SECONDS
-        self._seen[after.uuid] = _Seen(after, at_seconds, storm_until)
-        return found
+        self._seen[reading.uuid] = _LastReading(reading, at_seconds, storm_until)
+        return faults
 
 
 def failing(readings: Iterable[GpuReading]) -> dict[str, str]:
@@ -77,21 +77,21 @@ def failing(readings: Iterable[GpuReading]) -> dict[str, str]:
     return {reading.uuid: _REMAP_FAILED for reading in readings if reading.remap_failed}
 
 
-def _growth(before: int | None, after: int | None) -> int:
-    return 0 if before is None or after is None else max(0, after - before)
+def _growth(count_before: int | None, count_now: int | None) -> int:
+    return 0 if count_before is None or count_now is None else max(0, count_now - count_before)
 
 
-def _uncorrected(before: GpuReading, after: GpuReading) -> list[Fault]:
-    grown = _growth(before.ecc_uncorrected, after.ecc_uncorrected)
+def _find_uncorrected(previous: GpuReading, reading: GpuReading) -> list[Fault]:
+    grown = _growth(previous.ecc_uncorrected, reading.ecc_uncorrected)
     if not grown:
         return []
     return [
         Fault(
-            device_uuid=after.uuid,
+            device_uuid=reading.uuid,
             change=HealthKind.ECC_UNCORRECTED,
             action=HealthAction.RESET,
             action_source=f"{_DCGM}, DCGM_FR_VOLATILE_DBE_DETECTED",
-            detail=f"{grown} uncorrectable memory errors more, {after.ecc_uncorrected} in all",
+            detail=f"{grown} uncorrectable memory errors more, {reading.ecc_uncorrected} in all",
         )
     ]
 
@@ -106,27 +106,27 @@ def _storm(uuid: str, grown: int, seconds: float) -> Fault:
     )
 
 
-def _standing_faults(before: GpuReading | None, after: GpuReading) -> list[Fault]:
+def _standing_faults(previous: GpuReading | None, reading: GpuReading) -> list[Fault]:
     """Conditions that hold now and did not, or were not known to, before."""
-    found = []
-    if after.remap_pending and not (before and before.remap_pending):
-        found.append(
+    faults = []
+    if reading.remap_pending and not (previous and previous.remap_pending):
+        faults.append(
             Fault(
-                device_uuid=after.uuid,
+                device_uuid=reading.uuid,
                 change=HealthKind.ROW_REMAP_PENDING,
                 action=HealthAction.RESET,
                 action_source=f"{_DRIVER}, row remapping: it takes effect at the next reset",
                 detail="a row of memory waits to be remapped",
             )
         )
-    if after.remap_failed and not (before and before.remap_failed):
-        found.append(
+    if reading.remap_failed and not (previous and previous.remap_failed):
+        faults.append(
             Fault(
-                device_uuid=after.uuid,
+                device_uuid=reading.uuid,
                 change=HealthKind.ROW_REMAP_FAILED,
                 action=HealthAction.DRAIN,
                 action_source=f"{_DRIVER}, RMA policy; {_DCGM}, DCGM_FR_ROW_REMAP_FAILURE",
                 detail=_REMAP_FAILED,
             )
         )
-    return found
+    return faults

@@ -26,7 +26,7 @@ class NodeHealth:
 
     @property
     def is_readable(self) -> bool:
-        """Whether the source as a whole answers."""
+        """True if the source as a whole answers."""
         return self.hung is None and self.failed is None
 
 
@@ -56,21 +56,21 @@ class Change:
         )
 
 
-def changes_between(before: NodeHealth, after: NodeHealth) -> list[Change]:
+def changes_between(health_before: NodeHealth, health_now: NodeHealth) -> list[Change]:
     """Beginnings before ends."""
-    found = [
-        *_standing(before.failed, after.failed, HealthKind.SOURCE_FAILED),
-        *_standing(before.hung, after.hung, HealthKind.PROBE_HUNG),
-        *_begun(before.lost, after.lost, HealthKind.GPU_LOST),
-        *_begun(before.stuck, after.stuck, HealthKind.PROBE_HUNG),
+    changes = [
+        *_standing(health_before.failed, health_now.failed, HealthKind.SOURCE_FAILED),
+        *_standing(health_before.hung, health_now.hung, HealthKind.PROBE_HUNG),
+        *_began(health_before.lost, health_now.lost, HealthKind.GPU_LOST),
+        *_began(health_before.stuck, health_now.stuck, HealthKind.PROBE_HUNG),
     ]
-    if before.failed is not None and after.failed is None:
-        found.append(Change(HealthKind.SOURCE_RECOVERED))
-    if before.hung is not None and after.hung is None:
-        found.append(Change(HealthKind.PROBE_RECOVERED))
-    found += _ended(before.lost, after.lost, HealthKind.GPU_RECOVERED)
-    found += _ended(before.stuck, after.stuck, HealthKind.PROBE_RECOVERED)
-    return found
+    if health_before.failed is not None and health_now.failed is None:
+        changes.append(Change(HealthKind.SOURCE_RECOVERED))
+    if health_before.hung is not None and health_now.hung is None:
+        changes.append(Change(HealthKind.PROBE_RECOVERED))
+    changes += _over(health_before.lost, health_now.lost, HealthKind.GPU_RECOVERED)
+    changes += _over(health_before.stuck, health_now.stuck, HealthKind.PROBE_RECOVERED)
+    return changes
 
 
 def with_health(facts: DeviceFacts, health: NodeHealth) -> DeviceFacts:
@@ -92,13 +92,23 @@ def _unwell(facts: DeviceFacts, state: HealthState, detail: str) -> DeviceFacts:
     return msgspec.structs.replace(facts, health=state, health_detail=detail)
 
 
-def _begun(before: Mapping[str, str], after: Mapping[str, str], kind: HealthKind) -> list[Change]:
-    return [Change(kind, uuid, detail) for uuid, detail in after.items() if uuid not in before]
+def _began(
+    reasons_before: Mapping[str, str], reasons_now: Mapping[str, str], kind: HealthKind
+) -> list[Change]:
+    return [
+        Change(kind, uuid, detail)
+        for uuid, detail in reasons_now.items()
+        if uuid not in reasons_before
+    ]
 
 
-def _ended(before: Mapping[str, str], after: Mapping[str, str], kind: HealthKind) -> list[Change]:
-    return [Change(kind, uuid) for uuid in before if uuid not in after]
+def _over(
+    reasons_before: Mapping[str, str], reasons_now: Mapping[str, str], kind: HealthKind
+) -> list[Change]:
+    return [Change(kind, uuid) for uuid in reasons_before if uuid not in reasons_now]
 
 
-def _standing(before: str | None, after: str | None, kind: HealthKind) -> list[Change]:
-    return [Change(kind, None, after)] if before is None and after is not None else []
+def _standing(reason_before: str | None, reason_now: str | None, kind: HealthKind) -> list[Change]:
+    return (
+        [Change(kind, None, reason_now)] if reason_before is None and reason_now is not None else []
+    )

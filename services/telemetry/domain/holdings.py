@@ -7,7 +7,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.scheduler.reservations import held_for_experiment
+from schemas.scheduler.reservations import experiment_of_holder
 
 MAX_ENDED: Final = 4096
 
@@ -21,7 +21,7 @@ class Tenant(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, namespace: str, holder: str) -> "Tenant":
         """A reservation's; those of experiments say so in their holder."""
-        return cls(namespace=namespace, experiment=held_for_experiment(holder))
+        return cls(namespace=namespace, experiment=experiment_of_holder(holder))
 
 
 class Holding(Struct, frozen=True, kw_only=True):
@@ -45,12 +45,12 @@ class Holdings:
 
     @property
     def is_known(self) -> bool:
-        """Whether the scheduler has ever reported what is held."""
+        """True once the scheduler has reported what is held."""
         return self._is_known
 
     @property
     def devices(self) -> frozenset[str]:
-        """Every device that some live reservation holds."""
+        """The devices that some live reservation holds."""
         return frozenset[str]().union(*(holding.devices for holding in self._live.values()))
 
     @property

@@ -8,7 +8,7 @@ from schemas.base import LabelKey, LabelValue
 def parse_labels(text: str) -> dict[str, str]:
     """`zone=a,disk=nvme` as a mapping. Raises ValueError with what is wrong."""
     labels: dict[str, str] = {}
-    for part in filter(None, (each.strip() for each in text.split(","))):
+    for part in filter(None, (item.strip() for item in text.split(","))):
         key, _, value = part.partition("=")
         try:
             labels[msgspec.convert(key, LabelKey)] = msgspec.convert(value, LabelValue)

@@ -8,25 +8,27 @@ from services.telemetry.domain.health import Change
 Devices = Mapping[str, DeviceFacts]
 
 
-def mig_changes(before: Devices, after: Devices) -> list[Change]:
-    """One change per whole GPU whose mode or instances are not what they were."""
+def mig_changes(devices_before: Devices, devices_now: Devices) -> list[Change]:
+    """Return one change per whole GPU whose mode or instances differ."""
     return [
-        Change(HealthKind.MIG_CHANGED, uuid, _described(facts, after))
-        for uuid, facts in after.items()
-        if uuid in before
+        Change(HealthKind.MIG_CHANGED, uuid, _describe(facts, devices_now))
+        for uuid, facts in devices_now.items()
+        if uuid in devices_before
         and (
-            facts.mig_enabled != before[uuid].mig_enabled
-            or _instances(uuid, before) != _instances(uuid, after)
+            facts.mig_enabled != devices_before[uuid].mig_enabled
+            or _instances(uuid, devices_before) != _instances(uuid, devices_now)
         )
     ]
 
 
-def removed_instances(before: Devices, after: Devices) -> set[str]:
+def find_removed_instances(devices_before: Devices, devices_now: Devices) -> set[str]:
     """Instances that are gone though their GPU is there: nothing is wrong with those."""
     return {
         uuid
-        for uuid, facts in before.items()
-        if uuid not in after and facts.parent_uuid is not None and facts.parent_uuid in after
+        for uuid, facts in devices_before.items()
+        if uuid not in devices_now
+        and facts.parent_uuid is not None
+        and facts.parent_uuid in devices_now
     }
 
 
@@ -34,7 +36,7 @@ def _instances(parent_uuid: str, devices: Devices) -> frozenset[str]:
     return frozenset(uuid for uuid, facts in devices.items() if facts.parent_uuid == parent_uuid)
 
 
-def _described(facts: DeviceFacts, devices: Devices) -> str:
+def _describe(facts: DeviceFacts, devices: Devices) -> str:
     profiles = sorted(
         device.mig_profile or device.name
         for device in devices.values()

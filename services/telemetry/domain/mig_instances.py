@@ -30,56 +30,62 @@ class MigRecord(Struct, frozen=True, kw_only=True):
         return MadeInstance(instance.profile, instance.start) in self.made
 
     def present(self, layout: MigLayout) -> "MigRecord":
-        """Without what is gone: an instance that is made there next is another one."""
-        there = {MadeInstance(each.profile, each.start) for each in layout.instances}
-        return replace(self, made=tuple(each for each in self.made if each in there))
-
-    def shown_in(self, layout: MigLayout | None) -> MigLayout:
-        """A layout as the driver has it, with what only the agent knows."""
-        known = layout or MigLayout()
+        """Return the record without what is gone: an instance made there next is another one."""
+        present = {MadeInstance(instance.profile, instance.start) for instance in layout.instances}
         return replace(
-            known,
+            self,
+            made=tuple(made_instance for made_instance in self.made if made_instance in present),
+        )
+
+    def merge_into(self, layout: MigLayout | None) -> MigLayout:
+        """A layout as the driver has it, with what only the agent knows."""
+        known_layout = layout or MigLayout()
+        return replace(
+            known_layout,
             change=self.change,
             refusal=self.refusal,
             instances=tuple(
-                replace(each, made_by_agent=self.has_made(each)) for each in known.instances
+                replace(instance, made_by_agent=self.has_made(instance))
+                for instance in known_layout.instances
             ),
         )
 
 
 def overlaps(instance: MigInstance, start: int, size: int) -> bool:
-    """Whether the instance has one of these slices."""
+    """Return True if the instance has one of these slices."""
     return instance.start < start + size and start < instance.start + instance.size
 
 
 def why_not(
     command: ChangeMig, layout: MigLayout, record: MigRecord, in_use: Callable[[MigInstance], str]
 ) -> str:
-    """What keeps the agent from the change; empty if nothing does.
+    """Say what keeps the agent from the change; empty if nothing does.
 
-    What a change that was interrupted has done already is not in its way. `in_use` says by what an
-    instance is.
+    What an interrupted change has done already is not in its way. `in_use` says by what an instance
+    is used.
     """
-    option = next((each for each in layout.options if each.profile == command.profile), None)
+    option = next(
+        (candidate for candidate in layout.options if candidate.profile == command.profile), None
+    )
     if option is None or command.start not in option.starts:
         return f"the driver can make no {command.profile} from slice {command.start} on"
-    leaving = [each for each in layout.instances if each.start in command.remove_starts]
-    for each in leaving:
-        if not record.has_made(each):
-            return f"the {each.profile} at slice {each.start} was not made by the agent"
-        if use := in_use(each):
-            return f"the {each.profile} at slice {each.start} {use}"
+    leaving = [instance for instance in layout.instances if instance.start in command.remove_starts]
+    for instance in leaving:
+        if not record.has_made(instance):
+            return f"the {instance.profile} at slice {instance.start} was not made by the agent"
+        if use := in_use(instance):
+            return f"the {instance.profile} at slice {instance.start} {use}"
     is_repeated = record.pending == command.number
     staying = [
-        each
-        for each in layout.instances
-        if each not in leaving and not (is_repeated and _is_wanted(each, command))
+        instance
+        for instance in layout.instances
+        if instance not in leaving and not (is_repeated and _is_wanted(instance, command))
     ]
     return _no_room(command.start, option, staying)
 
 
 def with_another(
-    there: tuple[MigInstance, ...] | None,
+    instances: tuple[MigInstance, ...] | None,
     options: tuple[MigOption, ...],
     profile: str,
     start: int,
@@ -88,15 +94,15 @@ def with_another(
 
     Raises RefusedError.
     """
-    option = next((each for each in options if each.profile == profile), None)
-    if there is None or option is None or start not in option.starts:
+    option = next((candidate for candidate in options if candidate.profile == profile), None)
+    if instances is None or option is None or start not in option.starts:
         raise RefusedError(ErrorCode.NOT_FOUND, f"no {profile} can be made from slice {start} on")
-    wanted = MigInstance(profile=profile, start=start, size=option.size)
-    if wanted in there:
-        return there
-    if why := _no_room(start, option, list(there)):
+    new_instance = MigInstance(profile=profile, start=start, size=option.size)
+    if new_instance in instances:
+        return instances
+    if why := _no_room(start, option, list(instances)):
         raise RefusedError(ErrorCode.CONFLICT, why)
-    return tuple(sorted((*there, wanted), key=lambda each: each.start))
+    return tuple(sorted((*instances, new_instance), key=lambda instance: instance.start))
 
 
 def _is_wanted(instance: MigInstance, command: ChangeMig) -> bool:
@@ -104,9 +110,9 @@ def _is_wanted(instance: MigInstance, command: ChangeMig) -> bool:
 
 
 def _no_room(start: int, option: MigOption, staying: list[MigInstance]) -> str:
-    for each in staying:
-        if overlaps(each, start, option.size):
-            return f"its slices are those of the {each.profile} at slice {each.start}"
-    if sum(each.profile == option.profile for each in staying) >= option.limit:
+    for instance in staying:
+        if overlaps(instance, start, option.size):
+            return f"its slices are those of the {instance.profile} at slice {instance.start}"
+    if sum(instance.profile == option.profile for instance in staying) >= option.limit:
         return f"there may be {option.limit} {option.profile} at most"
     return ""

@@ -32,8 +32,8 @@ def mig_profile(
     The driver writes the profile into the instance's name. Where it does not, it follows from the
     slices and from the memory, which comes in eighths of the GPU's.
     """
-    if (found := _IN_NAME.search(name or "")) is not None:
-        return found.group(1)
+    if (match := _IN_NAME.search(name or "")) is not None:
+        return match.group(1)
     if not gpu_slices or not memory_mb or not parent_memory_mb:
         return None
     eighths = max(1, round(memory_mb / parent_memory_mb * _EIGHTHS))
@@ -45,7 +45,7 @@ def mig_profile(
 
 
 def usual_options(gpu_memory_mb: int) -> tuple[MigOption, ...]:
-    """What an A100 or H100 of this memory may be divided into."""
+    """Return how an A100 or H100 of this memory may be divided."""
     return tuple(
         MigOption(
             profile=f"{compute}g.{_memory_gb(size, gpu_memory_mb)}gb",

@@ -23,7 +23,7 @@ class MonitoringSession:
 
     query: StartMonitoring
     started_at: datetime
-    began: float
+    started_seconds: float
     ended: float | None = None
     sample_count: int = 0
     missed_before_first: int = 0
@@ -33,11 +33,11 @@ class MonitoringSession:
 
     @property
     def ends(self) -> float:
-        return self.began + self.query.max_seconds
+        return self.started_seconds + self.query.max_seconds
 
     @property
     def is_running(self) -> bool:
-        """Until it is stopped or its time is up."""
+        """Return True until it is stopped or its time is up."""
         return self.ended is None
 
     def observe(self, sample: GpuSampled, now: float) -> None:
@@ -45,7 +45,7 @@ class MonitoringSession:
         interval = self.query.interval_seconds
         if not self.sample_count:
             self._first = now
-            self.missed_before_first = math.floor((now - self.began) / interval)
+            self.missed_before_first = math.floor((now - self.started_seconds) / interval)
         # A tick may come early by half of what lies between the node's samples.
         early = min(sample.interval_seconds, interval) / 2
         slot = math.floor((now - self._first + early) / interval)
@@ -72,16 +72,16 @@ class MonitoringSession:
             monitoring_id=self.query.monitoring_id,
             running=self.is_running,
             started_at=self.started_at,
-            monitoring_duration_seconds=round(end - self.began, 6),
+            monitoring_duration_seconds=round(end - self.started_seconds, 6),
             sample_count=self.sample_count,
-            missed_count=self._missed(end),
+            missed_count=self._count_missed(end),
             gpu_stats=self._stats(),
         )
 
-    def _missed(self, end: float) -> int:
+    def _count_missed(self, end: float) -> int:
         interval = self.query.interval_seconds
         if not self.sample_count:
-            return math.floor((end - self.began) / interval)
+            return math.floor((end - self.started_seconds) / interval)
         # A tick is missed when half an interval has gone by since it was due.
         due = max(self._slot, math.floor((end - self._first) / interval - 0.5))
         return self.missed_before_first + due + 1 - self.sample_count
@@ -108,8 +108,8 @@ class MonitoringSessions:
         Raises RefusedError (conflict) when too many are running.
         """
         self.advance(now)
-        if (known := self._sessions.get(query.monitoring_id)) is not None:
-            return known
+        if (known_session := self._sessions.get(query.monitoring_id)) is not None:
+            return known_session
         if sum(session.is_running for session in self._sessions.values()) >= MAX_RUNNING:
             raise RefusedError(
                 ErrorCode.CONFLICT,

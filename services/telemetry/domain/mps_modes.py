@@ -27,28 +27,28 @@ class MpsSeen(Struct, frozen=True, kw_only=True):
     idle_seconds: float | None = None
 
 
-def mps_action(seen: MpsSeen, settle_seconds: float) -> tuple[MpsAction, str]:
-    """What is due, or with NONE why not; the mode of a device changes only while it is empty.
+def mps_action(state: MpsSeen, settle_seconds: float) -> tuple[MpsAction, str]:
+    """Return the due action, or NONE and why; the mode of a device changes only while it is empty.
 
-    A daemon is stopped `settle_seconds` after the device became empty: until then the node is
-    still known by the label, and a share may be granted by it.
+    A daemon is stopped `settle_seconds` after the device became empty: until then the node is still
+    known by the label, and a share may be granted by it.
     """
-    if seen.is_ours and not _should_run(seen):
-        if seen.idle_seconds is None:
+    if state.is_ours and not _should_run(state):
+        if state.idle_seconds is None:
             return MpsAction.NONE, "the device is in use, or that is unknown"
-        is_due = seen.idle_seconds >= settle_seconds
+        is_due = state.idle_seconds >= settle_seconds
         return (MpsAction.STOP, "") if is_due else (MpsAction.NONE, "the device was in use")
-    if seen.is_ours or not seen.is_wanted:
-        is_mute = seen.is_ours and not seen.is_listening
+    if state.is_ours or not state.is_wanted:
+        is_mute = state.is_ours and not state.is_listening
         return MpsAction.NONE, "its daemon does not listen" if is_mute else ""
-    if seen.is_listening or seen.host_listens:
+    if state.is_listening or state.host_listens:
         return MpsAction.NONE, "an MPS daemon that is not the agent's listens"
-    if seen.mig_enabled is not False:
+    if state.mig_enabled is not False:
         return MpsAction.NONE, "the device is divided into MIG instances, or that is unknown"
-    if seen.idle_seconds is None and not seen.has_died:
+    if state.idle_seconds is None and not state.has_died:
         return MpsAction.NONE, "the device is in use, or that is unknown"
     return MpsAction.START, ""
 
 
-def _should_run(seen: MpsSeen) -> bool:
-    return seen.is_wanted and not seen.mig_enabled
+def _should_run(state: MpsSeen) -> bool:
+    return state.is_wanted and not state.mig_enabled

@@ -69,7 +69,7 @@ class NodeFacts(Struct, frozen=True, kw_only=True):
     share_kind: GpuKind = GpuKind.TIME_SLICE
 
 
-class _Given(NamedTuple):
+class _Allotment(NamedTuple):
     pod: GpuPod
     kind: GpuKind
     memory_mb: int | None
@@ -90,27 +90,29 @@ def pods_of_devices(
     claimed_ids: Mapping[ClaimedDevice, str],
     node: NodeFacts | None = None,
 ) -> dict[str, tuple[GpuPod, ...]]:
-    """By the UUID of each device that some pod has; `claimed_ids` has UUIDs or PCI bus ids.
+    """Return the pods of each device by its UUID; `claimed_ids` has UUIDs or PCI bus ids.
 
     Names that are none of this node's GPUs, as those of network cards, are left out.
     """
     node = node or NodeFacts()
     facts = tuple(devices)
     uuids = _uuids_by_name(facts)
-    instances = frozenset(each.uuid for each in facts if each.parent_uuid is not None)
-    found: dict[str, dict[_Given, float | None]] = {}
+    instances = frozenset(device.uuid for device in facts if device.parent_uuid is not None)
+    uses: dict[str, dict[_Allotment, float | None]] = {}
     for container in containers:
         for name, kind, percent, memory_mb in _parts_of(container, claimed_ids, node):
             if (uuid := uuids.get(_plain(name))) is None:
                 continue
             is_instance = kind is GpuKind.PGPU and uuid in instances
-            key = _Given(container.pod, GpuKind.MIG if is_instance else kind, memory_mb)
-            given = found.setdefault(uuid, {})
-            before = given.get(key, 0.0)
-            given[key] = None if percent is None or before is None else before + percent
+            key = _Allotment(container.pod, GpuKind.MIG if is_instance else kind, memory_mb)
+            uses_of_device = uses.setdefault(uuid, {})
+            percent_before = uses_of_device.get(key, 0.0)
+            uses_of_device[key] = (
+                None if percent is None or percent_before is None else percent_before + percent
+            )
     return {
-        uuid: tuple(sorted(_told(each, percent, node) for each, percent in given.items()))
-        for uuid, given in found.items()
+        uuid: tuple(sorted(_pod(use, percent, node) for use, percent in uses_of_device.items()))
+        for uuid, uses_of_device in uses.items()
     }
 
 
@@ -147,14 +149,14 @@ def _vgpus(pod: GpuPod, units: Mapping[str, int], node: NodeFacts) -> Iterable[_
             yield _Part(index, GpuKind.VGPU, cores, memory * VGPU_MEMORY_UNIT_MB or None)
 
 
-def _told(given: _Given, percent: float | None, node: NodeFacts) -> GpuPod:
-    pod = given.pod
+def _pod(use: _Allotment, percent: float | None, node: NodeFacts) -> GpuPod:
+    pod = use.pod
     facts = node.pods.get((pod.namespace, pod.pod)) or PodFacts(uid="")
     return replace(
         pod,
-        kind=given.kind.value,
+        kind=use.kind.value,
         percent=None if percent is None else min(WHOLE_PERCENT, round(percent)),
-        memory_mb=given.memory_mb,
+        memory_mb=use.memory_mb,
         uid=facts.uid,
         reservation_id=facts.reservation_id,
         owner=facts.owner,
@@ -168,7 +170,9 @@ def device_of(device_id: str) -> str:
 
 def share_counts(ids: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
     """Return how many shares each device has, of all ids that a node can give, by resource."""
-    return Counter((resource, name) for resource, each in ids if (name := device_of(each)) != each)
+    return Counter(
+        (resource, name) for resource, unit_id in ids if (name := device_of(unit_id)) != unit_id
+    )
 
 
 def with_uses(gpu: GpuReading) -> GpuReading:
@@ -191,8 +195,10 @@ def pod_uses(uids: Sequence[str], processes: Sequence[GpuProcess]) -> tuple[PodU
             of_pod[process.pod_uid].append(process)
     is_told = all(_is_elsewhere(process, of_pod.keys()) for process in processes)
     return tuple(
-        PodUse(uid, _memory_mb(own), _utilization(own)) if own or is_told else PodUse(uid)
-        for uid, own in of_pod.items()
+        PodUse(uid, _memory_mb(processes_of_pod), _utilization(processes_of_pod))
+        if processes_of_pod or is_told
+        else PodUse(uid)
+        for uid, processes_of_pod in of_pod.items()
     )
 
 
@@ -203,34 +209,38 @@ def _is_elsewhere(process: GpuProcess, uids: AbstractSet[str]) -> bool:
 
 def _memory_mb(processes: Iterable[GpuProcess]) -> int | None:
     used = [process.memory_used_mb for process in processes]
-    return None if None in used else sum(each for each in used if each is not None)
+    return None if None in used else sum(amount for amount in used if amount is not None)
 
 
 def _utilization(processes: Iterable[GpuProcess]) -> float | None:
     used = [process.utilization_percent for process in processes]
-    return None if None in used else min(100.0, sum(each for each in used if each is not None))
+    return (
+        None
+        if None in used
+        else min(100.0, sum(percent for percent in used if percent is not None))
+    )
 
 
 def _uuids_by_name(devices: Iterable[DeviceFacts]) -> dict[str, str]:
-    found = tuple(devices)
-    indices = {facts.uuid: facts.index for facts in found}
+    device_facts = tuple(devices)
+    indices = {facts.uuid: facts.index for facts in device_facts}
     uuids: dict[str, str] = {}
-    for facts in found:
+    for facts in device_facts:
         if facts.parent_uuid is None:
             uuids[str(facts.index)] = facts.uuid
             if facts.pci_bus_id is not None:
                 uuids[_plain(facts.pci_bus_id)] = facts.uuid
         elif facts.gpu_instance_id is not None and facts.parent_uuid in indices:
             uuids[f"{indices[facts.parent_uuid]}/{facts.gpu_instance_id}"] = facts.uuid
-    return uuids | {facts.uuid.lower(): facts.uuid for facts in found}
+    return uuids | {facts.uuid.lower(): facts.uuid for facts in device_facts}
 
 
 def _plain(name: str) -> str:
-    """One spelling of an index, an instance, a UUID or a PCI bus id."""
+    """Return one spelling of an index, an instance, a UUID or a PCI bus id."""
     if index := _INDEX.fullmatch(name):
         return index[1]
     if instance := _INSTANCE.fullmatch(name):
         return f"{instance[1]}/{instance[2]}"
-    domain, colon, rest = name.lower().partition(":")
+    domain, colon, address = name.lower().partition(":")
     # NVML writes a bus id's domain with eight digits, sysfs and AMD's plugin with four.
-    return f"{domain[-4:]}:{rest}" if colon else domain
+    return f"{domain[-4:]}:{address}" if colon else domain

@@ -8,25 +8,25 @@ from shared.errors import RefusedError
 
 
 def limit_for(facts: DeviceFacts | None, uuid: str, watts: float | None) -> float:
-    """What to set: `watts` if the device allows it, its default for None.
+    """Return the limit to set: `watts` if the device allows it, its default for None.
 
-    `facts` is None for a device that is not there. Raises RefusedError (not_found, unsupported,
-    bad_request with the limits in `details`).
+    `facts` is None for a missing device. Raises RefusedError (not_found, unsupported, bad_request
+    with the limits in `details`).
     """
     if facts is None:
         raise RefusedError(ErrorCode.NOT_FOUND, f"there is no device {uuid}", path="device_uuid")
     lowest, highest = facts.power_limit_min_w, facts.power_limit_max_w
-    wanted = facts.power_limit_default_w if watts is None else watts
-    if wanted is None or lowest is None or highest is None:
+    limit = facts.power_limit_default_w if watts is None else watts
+    if limit is None or lowest is None or highest is None:
         raise RefusedError(ErrorCode.UNSUPPORTED, f"the power of {uuid} cannot be limited")
-    if not lowest <= wanted <= highest:
+    if not lowest <= limit <= highest:
         raise RefusedError(
             ErrorCode.BAD_REQUEST,
-            f"expected {lowest:g} to {highest:g} W for {uuid}, found {wanted:g} W",
+            f"expected {lowest:g} to {highest:g} W for {uuid}, found {limit:g} W",
             path="power_limit_w",
             details={"minimum_w": lowest, "maximum_w": highest},
         )
-    return wanted
+    return limit
 
 
 def check_clock(

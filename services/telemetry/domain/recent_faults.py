@@ -32,7 +32,7 @@ class RecentFaults:
             )
         )
 
-    def added_to(self, facts: DeviceFacts) -> DeviceFacts:
+    def add_to(self, facts: DeviceFacts) -> DeviceFacts:
         if facts.uuid not in self._seen:
             return facts
         return msgspec.structs.replace(facts, recent_faults=tuple(self._seen[facts.uuid]))

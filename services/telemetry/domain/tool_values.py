@@ -39,22 +39,22 @@ def text(value: str) -> str | None:
 def number(value: str) -> float | None:
     """The finite number at the start; a unit may follow after a space."""
     try:
-        found = float(value.partition(" ")[0])
+        parsed = float(value.partition(" ")[0])
     except ValueError:
         return None
-    return found if math.isfinite(found) else None
+    return parsed if math.isfinite(parsed) else None
 
 
 def amount(value: str) -> float | None:
     """A number that is not negative."""
-    found = number(value)
-    return found if found is not None and found >= 0 else None
+    parsed = number(value)
+    return parsed if parsed is not None and parsed >= 0 else None
 
 
 def count(value: str) -> int | None:
     """A whole number, cut off if it was none."""
-    found = amount(value)
-    return None if found is None else int(found)
+    parsed = amount(value)
+    return None if parsed is None else int(parsed)
 
 
 def claim(value: str) -> bool | None:

@@ -167,7 +167,9 @@ _TEXT_LENGTH: Final = 300
 
 
 def advice(xid: int, text: str = "") -> Advice:
-    """What to do about an XID; `text` is what the kernel logged with it, where that is known."""
+    """Return what to do about an XID; `text` is what the kernel logged with it, where that is
+    known.
+    """
     if xid == 154:
         changed_to = text.lower().rpartition(" to ")[2]
         for words, action in _RECOVERY:
@@ -182,14 +184,14 @@ def advice(xid: int, text: str = "") -> Advice:
 
 def xid_fault(uuid: str, xid: int, text: str = "") -> Fault:
     """An XID as the event that it becomes."""
-    found = advice(xid, text)
+    action = advice(xid, text)
     return Fault(
         device_uuid=uuid,
         change=HealthKind.XID,
-        action=found.action,
-        action_source=found.source,
+        action=action.action,
+        action_source=action.source,
         xid=xid,
-        detail=f"XID {xid}: {found.meaning}" + (f" ({text})" if text else ""),
+        detail=f"XID {xid}: {action.meaning}" + (f" ({text})" if text else ""),
     )
 
 
@@ -237,7 +239,7 @@ class KernelSxid(NamedTuple):
 
 
 def parse_kernel_record(record: str) -> KernelXid | KernelSxid | None:
-    """Read one record of /dev/kmsg, or a line of dmesg; None if it tells no error of a GPU.
+    """Read one record of /dev/kmsg, or a line of dmesg; None if it reports no error of a GPU.
 
     A GPU that fell off the bus is XID 79, also where the driver names no number. Of an NVSwitch
     only fatal errors are read.
@@ -276,11 +278,11 @@ class XidDeduplicator:
 
     def is_new(self, uuid: str, xid: int, origin: XidOrigin, at_seconds: float) -> bool:
         """Count it, and return whether no other origin has reported it."""
-        began, counts, reported = self._windows.get((uuid, xid), (at_seconds, {}, 0))
-        if at_seconds - began > self.WINDOW_SECONDS:
-            began, counts, reported = at_seconds, {}, 0
+        started, counts, reported = self._windows.get((uuid, xid), (at_seconds, {}, 0))
+        if at_seconds - started > self.WINDOW_SECONDS:
+            started, counts, reported = at_seconds, {}, 0
         count = counts.get(origin, 0) + 1
         new = reported < count <= self.MAX_PER_WINDOW
         counts = counts | {origin: count}
-        self._windows[uuid, xid] = (began, counts, max(reported, min(count, self.MAX_PER_WINDOW)))
+        self._windows[uuid, xid] = (started, counts, max(reported, min(count, self.MAX_PER_WINDOW)))
         return new

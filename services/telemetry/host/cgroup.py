@@ -23,17 +23,17 @@ def container_of(cgroup: str) -> str | None:
     cgroup namespace hides give nothing.
     """
     for path in _paths(cgroup):
-        found = [match for match in _ID.finditer(path) if _MONITOR not in _before(path, match)]
-        if found:
-            return found[-1].group(1)
+        matches = [match for match in _ID.finditer(path) if _MONITOR not in _before(path, match)]
+        if matches:
+            return matches[-1].group(1)
     return None
 
 
 def pod_of(cgroup: str) -> str | None:
     """The UID of the innermost Kubernetes pod; None outside of pods."""
     for path in _paths(cgroup):
-        if found := _POD.findall(path):
-            return str(found[-1]).replace("_", "-")
+        if matches := _POD.findall(path):
+            return str(matches[-1]).replace("_", "-")
     return None
 
 

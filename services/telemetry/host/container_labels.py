@@ -42,7 +42,7 @@ def engine_socket(environ: Mapping[str, str]) -> str | None:
 
 
 class ContainerLabels:
-    """`request` queues a container, `answered` returns the answers since its last call."""
+    """`request` queues a container, `take_answers` returns the answers since its last call."""
 
     def __init__(self, path: str | None) -> None:
         self._path = path
@@ -65,17 +65,17 @@ class ContainerLabels:
             self._thread = threading.Thread(target=self._run, args=(self._path,), daemon=True)
             self._thread.start()
 
-    def answered(self) -> dict[str, UUID]:
+    def take_answers(self) -> dict[str, UUID]:
         """Containers that belong to a reservation, each returned once."""
-        found: dict[str, UUID] = {}
+        ids: dict[str, UUID] = {}
         while not self._answers.empty():
             container_id, reservation_id = self._answers.get()
-            found[container_id] = reservation_id
-        return found
+            ids[container_id] = reservation_id
+        return ids
 
     @property
     def is_idle(self) -> bool:
-        """Whether every request is answered."""
+        """Return True if every request is answered."""
         return self._request_count == self._done_count
 
     def _run(self, path: str) -> None:
@@ -88,7 +88,9 @@ class ContainerLabels:
 
 
 def reservation_of_container(path: str, container_id: str) -> UUID | None:
-    """None for a container without one, and where the engine does not answer in time."""
+    """Ask the engine for a container's reservation; None without one, and where it does not answer
+    in time.
+    """
     try:
         _, _, body = _get(path, f"/containers/{container_id}/json").partition(b"\r\n\r\n")
         return UUID((_decoder.decode(body).Config.Labels or {})[RESERVATION_LABEL])
@@ -97,7 +99,7 @@ def reservation_of_container(path: str, container_id: str) -> UUID | None:
 
 
 def _get(path: str, resource: str) -> bytes:
-    """By HTTP 1.0, in which an answer ends with its connection.
+    """Request by HTTP 1.0, in which an answer ends with its connection.
 
     http.client would be 4.8 MB more of the NVML child.
     """

@@ -37,12 +37,12 @@ class ProcessTable:
 
     def facts(self, pid: int) -> ProcessFacts:
         """Facts of a process, from the cache where they still hold."""
-        known = self._known.get(pid)
-        if known is not None:
-            facts, descriptor, started = known
+        cached = self._known.get(pid)
+        if cached is not None:
+            facts, descriptor, started = cached
             if descriptor is not None:
                 return facts
-            if started == _started(pid):
+            if started == _start_ticks(pid):
                 return facts
             del self._known[pid]
         return self._read_facts(pid)
@@ -57,18 +57,22 @@ class ProcessTable:
             if pid not in keep or descriptor in ended
         ]:
             self._drop(pid)
-        if answered := self._labels.answered():
+        if answered := self._labels.take_answers():
             self._add_reservations(answered)
 
     def _add_reservations(self, answered: dict[str, UUID]) -> None:
         for pid, (facts, descriptor, started) in self._known.items():
-            found = answered.get(facts.container_id or "")
-            if found is not None and facts.reservation_id is None:
-                self._known[pid] = (facts._replace(reservation_id=found), descriptor, started)
+            reservation_id = answered.get(facts.container_id or "")
+            if reservation_id is not None and facts.reservation_id is None:
+                self._known[pid] = (
+                    facts._replace(reservation_id=reservation_id),
+                    descriptor,
+                    started,
+                )
 
     def _read_facts(self, pid: int) -> ProcessFacts:
         descriptor = _descriptor(pid)
-        started = _started(pid)
+        started = _start_ticks(pid)
         cgroup = (_read(pid, "cgroup") or b"").decode(errors="replace")
         facts = ProcessFacts(_name(pid), container_of(cgroup), _reservation(pid), pod_of(cgroup))
         if facts.reservation_id is None and facts.container_id is not None:
@@ -93,7 +97,7 @@ def _descriptor(pid: int) -> int | None:
         return None
 
 
-def _started(pid: int) -> bytes | None:
+def _start_ticks(pid: int) -> bytes | None:
     """Field 22 of /proc/PID/stat; the name in field 2 may have spaces and brackets in it."""
     fields = (_read(pid, "stat") or b"").rpartition(b")")[2].split()
     return fields[19] if len(fields) > 19 else None

@@ -23,13 +23,12 @@ class CudaLabels:
         self._written: dict[str, str] | None = None
 
     async def run(self) -> None:
-        """Until cancelled."""
         while True:
             await self.write()
             await asyncio.sleep(POLL_SECONDS)
 
     async def write(self) -> None:
-        """Once; a refusal is tried again a minute later."""
+        """Write the labels once; a refusal is tried again a minute later."""
         cuda = self._cuda()
         if cuda is None:
             return

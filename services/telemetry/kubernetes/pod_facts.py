@@ -12,7 +12,6 @@ from typing import Final
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Struct
 
 from schemas.cluster.nodes import GpuSharing
 from schemas.gpus.kinds import GpuKind
@@ -20,6 +19,7 @@ from services.telemetry.domain.pods import PodFacts
 from services.telemetry.kubernetes.resource_slices import ClusterApi, call_api
 from services.telemetry.sources.source import SourceFailedError
 from shared.accelerator_rules.node_labels import SHARING_LABEL
+from shared.kubernetes.objects.common import MetadataDetails, NamedObject, ObjectList
 from shared.labels import RESERVATION_LABEL
 from shared.logging import log
 
@@ -32,29 +32,6 @@ INDEX_DIGITS: Final = 4
 GPU_INDEX: Final = re.compile(r"tencent\.com/predicate-gpu-idx-(\d+)")
 
 PodName = tuple[str, str]
-
-
-class _Owner(Struct, frozen=True):
-    kind: str
-    name: str
-    controller: bool = False
-
-
-class _Metadata(Struct, frozen=True, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    owner_references: tuple[_Owner, ...] = ()
-
-
-class _Object(Struct, frozen=True):
-    metadata: _Metadata
-
-
-class _Objects(Struct, frozen=True):
-    items: tuple[_Object, ...]
 
 
 @dataclass(slots=True)
@@ -102,7 +79,7 @@ class PodFactsSource:
         accept = METADATA.format(kind="PartialObjectMetadata")
         try:
             answer = await call_api(api, f"/api/v1/nodes/{self.node}", headers=accept)
-            labels = msgspec.json.decode(answer, type=_Object).metadata.labels
+            labels = msgspec.json.decode(answer, type=NamedObject).metadata.labels
         except (OSError, SourceFailedError, msgspec.DecodeError) as error:
             log.warning("node_labels_unknown", error=str(error))
             return
@@ -114,7 +91,7 @@ def facts_in(listed: bytes | str) -> dict[PodName, PodFacts]:
     """Decode a list of metadata, by namespace and name. Raises msgspec.DecodeError."""
     return {
         (pod.metadata.namespace, pod.metadata.name): _facts_of(pod.metadata)
-        for pod in msgspec.json.decode(listed, type=_Objects).items
+        for pod in msgspec.json.decode(listed, type=ObjectList[NamedObject]).items
     }
 
 
@@ -123,7 +100,7 @@ def _is_index(text: str) -> bool:
     return text.isdecimal() and len(text) <= INDEX_DIGITS
 
 
-def _facts_of(pod: _Metadata) -> PodFacts:
+def _facts_of(pod: MetadataDetails) -> PodFacts:
     indices = {
         int(match[1]): tuple(int(part) for part in text.split(",") if _is_index(part.strip()))
         for key, text in pod.annotations.items()
@@ -137,7 +114,7 @@ def _facts_of(pod: _Metadata) -> PodFacts:
     )
 
 
-def _owner_of(pod: _Metadata) -> str:
+def _owner_of(pod: MetadataDetails) -> str:
     """Tell who keeps the pod, as Kind/name; of a Deployment's ReplicaSet the Deployment."""
     owner = next((owner for owner in pod.owner_references if owner.controller), None)
     if owner is None:

@@ -12,7 +12,7 @@ from shared.waiting import within
 
 LIST: Final = "/v1.PodResourcesLister/List"
 ALLOCATABLE: Final = "/v1.PodResourcesLister/GetAllocatableResources"
-ANSWER_SECONDS: Final = 3.0
+ANSWER_TIMEOUT_SECONDS: Final = 3.0
 
 T = TypeVar("T")
 
@@ -52,11 +52,12 @@ async def kubelet(socket: Path) -> AsyncIterator[Kubelet]:
 
     async def answer(method: UnaryUnaryMethod[bytes, bytes], read: Callable[[bytes], T]) -> T:
         try:
-            async with within(ANSWER_SECONDS):
+            async with within(ANSWER_TIMEOUT_SECONDS):
                 return read(await method(b""))
         except TimeoutError as error:
             raise UnavailableError(
-                f"expected kubelet at {socket} to answer within {ANSWER_SECONDS:g} s, it did not"
+                f"expected kubelet at {socket} to answer within {ANSWER_TIMEOUT_SECONDS:g} s, "
+                "it did not"
             ) from error
         except (OSError, GRPCError, StreamTerminatedError, ValueError) as error:
             raise UnavailableError(f"kubelet at {socket} does not answer: {error}") from error

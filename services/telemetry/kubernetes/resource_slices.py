@@ -18,48 +18,17 @@ from msgspec import Struct
 from services.telemetry.domain.pods import ClaimedDevice
 from services.telemetry.sources.dcgm.http import http_get
 from services.telemetry.sources.source import SourceFailedError
+from shared.kubernetes.access import SERVICE_ACCOUNT
+from shared.kubernetes.objects.common import ObjectList
+from shared.kubernetes.objects.devices import Device, ResourceSlice
 from shared.logging import log
 
 AGAIN_SECONDS: Final = 60.0
 MISSING_AGAIN_SECONDS: Final = 10.0
-ANSWER_SECONDS: Final = 5.0
-SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+ANSWER_TIMEOUT_SECONDS: Final = 5.0
 VERSIONS: Final = ("v1", "v1beta2", "v1beta1")  # since Kubernetes 1.34, 1.33 and 1.32
 # Names under which a driver publishes what the device is, the surest first.
 ATTRIBUTES: Final = ("uuid", "pciBusID", "pciAddr")
-
-
-class _Value(Struct, frozen=True):
-    string: str = ""
-
-
-class _Basic(Struct, frozen=True):
-    attributes: dict[str, _Value] = {}
-
-
-class _Device(Struct):
-    name: str
-    attributes: dict[str, _Value] = {}
-    basic: _Basic = _Basic()  # what v1beta1 wraps them in
-
-
-class _Pool(Struct):
-    name: str
-    generation: int
-
-
-class _Spec(Struct):
-    driver: str
-    pool: _Pool
-    devices: tuple[_Device, ...] = ()
-
-
-class _Slice(Struct):
-    spec: _Spec
-
-
-class _Slices(Struct):
-    items: tuple[_Slice, ...]
 
 
 class ClusterApi(Struct, frozen=True, kw_only=True):
@@ -105,8 +74,10 @@ class ResourceSlices:
 
 
 def names_in(listed: bytes | str) -> dict[ClaimedDevice, str]:
-    """Of each pool's newest generation. Raises msgspec.DecodeError."""
-    specs = [each.spec for each in msgspec.json.decode(listed, type=_Slices).items]
+    """Return the names of each pool's newest generation. Raises msgspec.DecodeError."""
+    specs = [
+        slice_.spec for slice_ in msgspec.json.decode(listed, type=ObjectList[ResourceSlice]).items
+    ]
     newest: dict[tuple[str, str], int] = {}
     for spec in specs:
         key = spec.driver, spec.pool.name
@@ -116,14 +87,15 @@ def names_in(listed: bytes | str) -> dict[ClaimedDevice, str]:
         for spec in specs
         if spec.pool.generation == newest[spec.driver, spec.pool.name]
         for device in spec.devices
-        if (name := _name(device.attributes | device.basic.attributes))
+        if (name := _name(device))
     }
 
 
-def _name(attributes: Mapping[str, _Value]) -> str:
+def _name(device: Device) -> str:
     """An attribute's own domain, as in resource.kubernetes.io/pciBusID, may be left out."""
+    attributes = device.attributes | (device.basic.attributes if device.basic is not None else {})
     values = {key.rpartition("/")[2]: value.string for key, value in attributes.items()}
-    return next((values[each] for each in ATTRIBUTES if values.get(each)), "")
+    return next((name for attribute in ATTRIBUTES if (name := values.get(attribute))), "")
 
 
 async def call_api(
@@ -134,7 +106,7 @@ async def call_api(
     kind = "" if patch is None else "Content-Type: application/merge-patch+json\r\n"
     return await http_get(
         f"{api.address}{path}",
-        deadline_seconds=ANSWER_SECONDS,
+        deadline_seconds=ANSWER_TIMEOUT_SECONDS,
         headers=f"Authorization: Bearer {api.token_file.read_text().strip()}\r\n{kind}{headers}",
         trusted=trusted,
         patch=patch,

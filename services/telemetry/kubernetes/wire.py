@@ -16,8 +16,10 @@ _FIXED: Final = {1: 8, 5: 4}  # the widths of the other two kinds, in bytes
 
 
 def pods_of(answer: bytes) -> tuple[PodDevices, ...]:
-    """Every container that was given devices. Raises ValueError for what is no such answer."""
-    return tuple(found for pod in _all(answer, 1) for found in _containers(pod))
+    """Decode every container that was given devices. Raises ValueError for what is no such
+    answer.
+    """
+    return tuple(container for pod in _all(answer, 1) for container in _containers(pod))
 
 
 def allocatable_of(answer: bytes) -> tuple[tuple[str, str], ...]:
@@ -36,7 +38,7 @@ def _containers(pod: bytes) -> Iterator[PodDevices]:
     name, namespace = _text(pod, 1), _text(pod, 2)
     for container in _all(pod, 3):
         ids = tuple(_ids(container, 2))
-        given = PodDevices(
+        pod_devices = PodDevices(
             pod=GpuPod(namespace, name, _text(container, 1)),
             device_ids=tuple(device_id for _, device_id in ids),
             resources=tuple(resource for resource, _ in ids),
@@ -46,12 +48,12 @@ def _containers(pod: bytes) -> Iterator[PodDevices]:
                 for device in _all(claim, 4)
             ),
         )
-        if given.device_ids or given.claimed:
-            yield given
+        if pod_devices.device_ids or pod_devices.claimed:
+            yield pod_devices
 
 
 def _text(message: bytes, number: int) -> str:
-    """Of a field that came twice the last counts; one that did not come is empty."""
+    """Decode a text: of a repeated field the last counts; a missing one is empty."""
     return b"".join(list(_all(message, number))[-1:]).decode()
 
 

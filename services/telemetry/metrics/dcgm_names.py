@@ -165,17 +165,17 @@ def labels_of(
     here. `kind` is how the device is handed out, a value of `GpuKind`.
     """
     facts = devices.get(gpu.uuid)
-    whole = facts
+    parent = facts
     if facts is not None and facts.parent_uuid is not None:
-        whole = devices.get(facts.parent_uuid, facts)
-    index = gpu.index if whole is None else whole.index
+        parent = devices.get(facts.parent_uuid, facts)
+    index = gpu.index if parent is None else parent.index
     vendor = "amd" if node.source is Source.AMD else "nvidia"
     labels = {
         "gpu": str(index),
-        "UUID": gpu.uuid if whole is None else whole.uuid,
-        "pci_bus_id": (whole.pci_bus_id if whole else None) or "",
+        "UUID": gpu.uuid if parent is None else parent.uuid,
+        "pci_bus_id": (parent.pci_bus_id if parent else None) or "",
         "device": f"{vendor}{index}",
-        "modelName": (whole.name if whole else gpu.name) or "",
+        "modelName": (parent.name if parent else gpu.name) or "",
         "Hostname": node.hostname,
         "DCGM_FI_DRIVER_VERSION": node.driver_version or "",
         "reservation": "",

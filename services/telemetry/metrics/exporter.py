@@ -41,7 +41,7 @@ class AgentMetrics(Collector):
         ProcessCollector(registry=self._registry)
 
     def text(self) -> bytes:
-        """In Prometheus' text format, version 0.0.4."""
+        """Return the metrics in Prometheus' text format, version 0.0.4."""
         text = generate_latest(self._registry)
         for field in FIELDS:
             if field.kind == "counter":
@@ -84,18 +84,18 @@ class AgentMetrics(Collector):
         yield family
 
     def _own(self) -> Iterator[Metric]:
-        agent, own, hostname = self._agent, self._counters, (self._node().hostname,)
+        agent, own_counters, hostname = self._agent, self._counters, (self._node().hostname,)
         counters: tuple[tuple[str, str, float], ...] = (
-            ("samples", "Readings that succeeded.", own.samples),
-            ("failed_reads", "Readings that failed or hung.", own.failed_reads),
-            ("source_restarts", "Sources replaced.", max(0, own.source_opens - 1)),
+            ("samples", "Readings that succeeded.", own_counters.samples),
+            ("failed_reads", "Readings that failed or hung.", own_counters.failed_reads),
+            ("source_restarts", "Sources replaced.", max(0, own_counters.source_opens - 1)),
         )
         gauges: tuple[tuple[str, str, float], ...] = (
             ("pending_events", "Events the bus has not stored.", self._publisher.pending_count),
             ("sequence", "Number of the newest tick.", agent.sequence),
             ("interval_seconds", "Present sampling interval.", agent.current_interval_seconds),
-            ("loop_lag_seconds", "Lateness of the last tick.", own.loop_lag_seconds),
-            ("loop_lag_max_seconds", "Worst of it so far.", own.largest_loop_lag_seconds),
+            ("loop_lag_seconds", "Lateness of the last tick.", own_counters.loop_lag_seconds),
+            ("loop_lag_max_seconds", "Worst of it so far.", own_counters.largest_loop_lag_seconds),
         )
         for name, text, value in counters:
             counter = CounterMetricFamily(f"{PREFIX}_{name}", text, labels=NODE_LABEL)

@@ -15,9 +15,9 @@ from shared.logging import log
 from shared.waiting import within
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-LARGEST_REQUEST_BYTES: Final = 16 * 1024
+MAX_REQUEST_BYTES: Final = 16 * 1024
 REQUEST_SECONDS: Final = 5.0
-MOST_CONNECTIONS: Final = 32
+MAX_CONNECTIONS: Final = 32
 
 
 class MetricsServer:
@@ -35,7 +35,7 @@ class MetricsServer:
         """Serve until cancelled; return at once where that is not possible."""
         try:
             server = await asyncio.start_server(
-                self._answer, self._host, self._port, limit=LARGEST_REQUEST_BYTES
+                self._answer, self._host, self._port, limit=MAX_REQUEST_BYTES
             )
         except OSError as error:
             log.warning(
@@ -56,7 +56,7 @@ class MetricsServer:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
         try:
-            if self._connections <= MOST_CONNECTIONS:
+            if self._connections <= MAX_CONNECTIONS:
                 async with within(REQUEST_SECONDS):
                     head = await reader.readuntil(b"\r\n\r\n")
                     writer.write(self._response(head))
@@ -69,8 +69,8 @@ class MetricsServer:
                 writer.close()
 
     def _response(self, head: bytes) -> bytes:
-        method, _, rest = head.split(b"\r\n", 1)[0].partition(b" ")
-        path = rest.split(b" ", 1)[0].split(b"?", 1)[0]
+        method, _, target = head.split(b"\r\n", 1)[0].partition(b" ")
+        path = target.split(b" ", 1)[0].split(b"?", 1)[0]
         if not is_known_host(_host(head), self._names):
             return _response(HTTPStatus.FORBIDDEN, b"expected a Host of this agent\n")
         if path != b"/metrics":

@@ -71,7 +71,10 @@ class MigChanges:
             await devices.remove_mig(uuid, start)
         await devices.make_mig(uuid, command.profile, command.start)
         made = MadeInstance(command.profile, command.start)
-        return replace(record, made=(*(each for each in record.made if each != made), made))
+        return replace(
+            record,
+            made=(*(made_instance for made_instance in record.made if made_instance != made), made),
+        )
 
     def _why_not(self, command: ChangeMig, record: MigRecord) -> str:
         if not self.records.is_allowed:
@@ -84,10 +87,12 @@ class MigChanges:
         return why_not(command, facts.mig_layout, record, self._use)
 
     def _facts(self, uuid: str) -> DeviceFacts | None:
-        return next((each for each in self.agent.devices.facts if each.uuid == uuid), None)
+        return next((facts for facts in self.agent.devices.facts if facts.uuid == uuid), None)
 
     def _use(self, instance: MigInstance) -> str:
-        """By what it is used, as the end of a sentence. Raises RefusedError if that is unknown."""
+        """Say by what the instance is used, as the end of a sentence. Raises RefusedError if that
+        is unknown.
+        """
         sample = self.fresh()
         readings = {} if sample is None else {gpu.uuid: gpu for gpu in sample.gpus}
         for uuid in instance.device_uuids:

@@ -33,21 +33,21 @@ class MigRecords:
         self._records = records
 
     async def observe(self, inventory: Inventory) -> Inventory:
-        """With what was made by the agent; what is gone is forgotten."""
-        devices = tuple([await self._observed(facts) for facts in inventory.devices])
+        """Return the inventory with what the agent made; forget what is gone."""
+        devices = tuple([await self._observe(facts) for facts in inventory.devices])
         return replace(inventory, devices=devices)
 
-    async def _observed(self, facts: DeviceFacts) -> DeviceFacts:
+    async def _observe(self, facts: DeviceFacts) -> DeviceFacts:
         record, layout = self._records.get(facts.uuid), facts.mig_layout
         if record is None:
             return facts if self.is_allowed else replace(facts, mig_layout=None)
-        if layout is not None and (left := record.present(layout)) != record:
-            self._records[facts.uuid] = record = left
+        if layout is not None and (remaining := record.present(layout)) != record:
+            self._records[facts.uuid] = record = remaining
             try:
                 await self.save(record)
             except OSError as error:
                 log.error("mig_journal_not_written", path=str(self._path), error=str(error))
-        return replace(facts, mig_layout=record.shown_in(layout if self.is_allowed else None))
+        return replace(facts, mig_layout=record.merge_into(layout if self.is_allowed else None))
 
     def _load(self) -> tuple[MigRecord, ...]:
         try:

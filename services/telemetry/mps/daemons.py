@@ -51,7 +51,7 @@ class MpsDaemons:
 
     @property
     def all_listen(self) -> bool:
-        """Whether every GPU that could be shared has its daemon."""
+        """True if every GPU that could be shared has its daemon."""
         uuids = [facts.uuid for facts in self._devices() if not facts.mig_enabled]
         return (
             self.is_wanted
@@ -76,7 +76,7 @@ class MpsDaemons:
                 watched.idle_since = None
             elif watched.idle_since is None:
                 watched.idle_since = now
-            seen = MpsSeen(
+            state = MpsSeen(
                 is_wanted=self.is_wanted,
                 is_ours=watched.daemon is not None,
                 has_died=watched.has_died,
@@ -85,7 +85,7 @@ class MpsDaemons:
                 mig_enabled=facts.mig_enabled,
                 idle_seconds=None if watched.idle_since is None else now - watched.idle_since,
             )
-            action, why_not = mps_action(seen, self.settle_seconds)
+            action, why_not = mps_action(state, self.settle_seconds)
             if why_not and why_not != watched.logged:
                 log.info("mps_mode_stays", device=facts.uuid, wanted=self.is_wanted, why=why_not)
             watched.logged = why_not

@@ -102,19 +102,19 @@ class PowerLimits:
             await self._restore_due()
 
     async def _cap(self, command: SetPowerLimit, cap: Cap) -> None:
-        before = self._caps.get(cap.key)
-        _require_own(before, command)
+        previous = self._caps.get(cap.key)
+        _require_own(previous, command)
         cap = msgspec.structs.replace(
-            cap, original_w=self._present_w(cap.key) if before is None else before.original_w
+            cap, original_w=self._present_w(cap.key) if previous is None else previous.original_w
         )
         await self._store(cap)
         try:
             replaced_w = await self._drive(cap.key, cap.value)
         except RefusedError as error:
-            await self._undo(cap.key, before, is_unknown=error.code is ErrorCode.UNAVAILABLE)
+            await self._undo(cap.key, previous, is_unknown=error.code is ErrorCode.UNAVAILABLE)
             raise
         self._due.discard(cap.key)
-        if before is None and cap.original_w is None and replaced_w is not None:
+        if previous is None and cap.original_w is None and replaced_w is not None:
             await self._store(msgspec.structs.replace(cap, original_w=replaced_w))
         self._report(cap, cap.value, is_restored=False)
 
@@ -126,15 +126,15 @@ class PowerLimits:
         await self._agent.set_sm_clock(uuid, None if value is None else round(value))
         return None
 
-    async def _undo(self, key: CapKey, before: Cap | None, *, is_unknown: bool) -> None:
+    async def _undo(self, key: CapKey, previous: Cap | None, *, is_unknown: bool) -> None:
         """Drop a cap that the driver did not set; restore one that it may have set."""
         if is_unknown:
             self._due.add(key)
             self._wake.set()
-        elif before is None:
+        elif previous is None:
             await self._drop(key)
         else:
-            await self._store(before)
+            await self._store(previous)
 
     async def _restore_on_request(self, command: SetPowerLimit) -> None:
         uuid = command.device_uuid
@@ -166,7 +166,7 @@ class PowerLimits:
         return not self._left_over
 
     async def _restore_due(self) -> bool:
-        """Whether nothing is left to restore."""
+        """Restore what is due; return True if nothing is left to restore."""
         for key in sorted(self._due):
             try:
                 await self._restore(key)
@@ -216,7 +216,7 @@ class PowerLimits:
 
 
 def _caps_of(command: SetPowerLimit) -> list[Cap]:
-    """What the command sets, each for itself: each has its own owner and its own end."""
+    """Return each cap that the command sets: each has its own owner and its own end."""
     limit = Cap(
         device_uuid=command.device_uuid,
         reservation_id=command.reservation_id,
@@ -230,13 +230,13 @@ def _in_words(setting: Setting, value: float) -> str:
     return f"{value:g} W" if setting is Setting.POWER_LIMIT else f"{value:g} MHz"
 
 
-def _require_own(before: Cap | None, command: SetPowerLimit) -> None:
+def _require_own(current: Cap | None, command: SetPowerLimit) -> None:
     """A reservation must not change what an administrator set. Raises RefusedError."""
-    if before is None or command.reservation_id is None or before.reservation_id is not None:
+    if current is None or command.reservation_id is None or current.reservation_id is not None:
         return
     raise RefusedError(
         ErrorCode.FORBIDDEN,
         f"an administrator has limited {command.device_uuid} to "
-        f"{_in_words(before.key[1], before.value or 0)}",
+        f"{_in_words(current.key[1], current.value or 0)}",
         path="$.reservation_id",
     )

@@ -23,12 +23,12 @@ class AdaptiveDeadline:
         self._fastest_seconds = min(self._fastest_seconds, seconds)
 
     def end_warm_up(self) -> None:
-        """From now on the deadline follows from the recorded runs."""
+        """End the warm-up: from now on the deadline follows from the recorded runs."""
         self.seconds = max(self._deadline_seconds, 2 * self._fastest_seconds)
 
 
 def is_installed(path: str) -> bool:
-    """Whether there is such a program, on PATH or at this place."""
+    """Return True if there is such a program, on PATH or at this place."""
     return shutil.which(path) is not None
 
 

@@ -27,4 +27,4 @@ class NoSource:
         raise no_sm_clock(self.source)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""

@@ -55,7 +55,7 @@ class SourceSelection:
             if failure is not None and not _is_real(kind):
                 break
             try:
-                opened = await _opened(make())
+                opened = await _open(make())
             except SourceAbsentError as error:
                 log.info("source_absent", source=kind, reason=str(error))
                 if self._forced:
@@ -80,7 +80,7 @@ class SourceSelection:
         self._candidates = [item for item in self._candidates if item[0] is kind]
 
 
-async def _opened(source: GpuSource) -> GpuSource:
+async def _open(source: GpuSource) -> GpuSource:
     try:
         await source.open()
     except BaseException:

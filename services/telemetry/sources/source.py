@@ -59,7 +59,7 @@ class GpuSource(Protocol):
 
     @property
     def source(self) -> Source:
-        """What samples name as their origin."""
+        """The origin that samples name."""
         ...
 
     async def open(self) -> None:
@@ -70,7 +70,9 @@ class GpuSource(Protocol):
         ...
 
     async def read(self) -> NodeReading:
-        """One fresh reading. A field that cannot be read is None and takes nothing else with it."""
+        """Take one fresh reading. A field that cannot be read is None and takes nothing else with
+        it.
+        """
         ...
 
     async def set_power_limit(self, uuid: str, watts: float | None) -> float:

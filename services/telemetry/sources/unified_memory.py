@@ -33,22 +33,24 @@ def parse_meminfo(text: str) -> HostMemory | None:
 
 
 def is_unified(name: str | None, memory_total_mb: int | None) -> bool:
-    """Return whether a GPU shares the host's memory: of such a board, and it tells no memory."""
+    """Return whether a GPU shares the host's memory: of such a board, and without memory of its
+    own.
+    """
     return memory_total_mb is None and name is not None and _UNIFIED.search(name) is not None
 
 
 def with_host_memory(
-    reading: NodeReading, known: Mapping[str, DeviceFacts], meminfo: Path = MEMINFO
+    reading: NodeReading, facts_by_uuid: Mapping[str, DeviceFacts], meminfo: Path = MEMINFO
 ) -> NodeReading:
     """Return the reading with the host's memory for GPUs that share it; unknown stays unknown.
 
-    `known` are the devices by uuid: not every source repeats a GPU's name in its readings.
+    The facts are needed because not every source repeats a GPU's name in its readings.
     """
     unified = {
         gpu.uuid
         for gpu in reading.gpus
         if gpu.memory_total_mb is None
-        and (facts := known.get(gpu.uuid)) is not None
+        and (facts := facts_by_uuid.get(gpu.uuid)) is not None
         and is_unified(facts.name, None)
     }
     memory = _read(meminfo) if unified else None

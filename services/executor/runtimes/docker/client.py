@@ -17,11 +17,11 @@ from urllib3.exceptions import HTTPError
 
 from services.executor.runtimes.docker.unix_socket import UnixAdapter
 from services.executor.runtimes.runtime import RuntimeUnavailable
+from shared.paths import DOCKER_SOCKET
 from shared.waiting import within
 
 T = TypeVar("T")
 
-DEFAULT_SOCKET: Final = "/var/run/docker.sock"
 THREADS: Final = 16
 QUICK_SECONDS: Final = 10.0
 # What may have to unpack, mount or wait for the device driver.
@@ -55,7 +55,7 @@ class ContainerEngine:
             raise RuntimeUnavailable(f"Docker did not answer within {seconds:g} s") from None
 
     @contextmanager
-    def connected(self, seconds: float | None) -> Iterator[docker.APIClient]:
+    def connect(self, seconds: float | None) -> Iterator[docker.APIClient]:
         """A connection for a thread. Raises RuntimeUnavailable, also for what breaks it inside."""
         try:
             connection = self._connection()
@@ -72,25 +72,25 @@ class ContainerEngine:
             raise RuntimeUnavailable(f"{connection['base_url']}: {_reason(error)}") from error
 
     def _ask(self, ask: Callable[[docker.APIClient], T], seconds: float) -> T:
-        with self.connected(seconds) as api:
+        with self.connect(seconds) as api:
             return ask(api)
 
     def _open(self, connection: dict[str, Any], seconds: float | None) -> docker.APIClient:
         if self._version is None:
-            with contextlib.closing(_client(connection, ANY_VERSION, QUICK_SECONDS)) as asked:
-                self._version = str(asked.version(api_version=False)["ApiVersion"])
+            with contextlib.closing(_client(connection, ANY_VERSION, QUICK_SECONDS)) as probe:
+                self._version = str(probe.version(api_version=False)["ApiVersion"])
         return _client(connection, self._version, seconds)
 
     def _connection(self) -> dict[str, Any]:
-        found: dict[str, Any] = {**kwargs_from_env()}
+        connection_kwargs: dict[str, Any] = {**kwargs_from_env()}
         if self._docker_host:
-            found["base_url"] = self._docker_host
-        found.setdefault("base_url", f"unix://{DEFAULT_SOCKET}")
-        return found
+            connection_kwargs["base_url"] = self._docker_host
+        connection_kwargs.setdefault("base_url", f"unix://{DOCKER_SOCKET}")
+        return connection_kwargs
 
 
-def found(ask: Callable[[], T]) -> T | None:
-    """What is asked for; None if the engine knows nothing of that name."""
+def ask_or_none(ask: Callable[[], T]) -> T | None:
+    """Return the answer; None if the engine knows nothing of that name."""
     try:
         return ask()
     except NotFound:
@@ -99,11 +99,11 @@ def found(ask: Callable[[], T]) -> T | None:
 
 def inspect(api: docker.APIClient, container_id: str) -> dict[str, Any] | None:
     """The container as the engine describes it; None if there is none."""
-    return found(lambda: dict(api.inspect_container(container_id)))
+    return ask_or_none(lambda: dict(api.inspect_container(container_id)))
 
 
 def text_of(error: APIError) -> str:
-    """What the engine says, without the address it was asked at."""
+    """Return the engine's message, without the address of the request."""
     return str(error.explanation or error)
 
 

@@ -18,7 +18,7 @@ from services.executor.runtimes.docker.client import ContainerEngine, inspect
 from services.executor.runtimes.docker.ending import ContainerEnding
 from services.executor.runtimes.docker.logs import ContainerLogFollower
 from services.executor.runtimes.readiness import LOG_LINES_READ, is_ready, readiness_probe
-from services.executor.runtimes.runtime import LogSink, PortTaken, RuntimeUnavailable
+from services.executor.runtimes.runtime import SIGNALLED, LogSink, PortTaken, RuntimeUnavailable
 from shared.waiting import wait_for
 
 POLL_SECONDS: Final = 0.05
@@ -26,7 +26,6 @@ INSPECT_SECONDS: Final = 1.0
 LAST_LINES_SECONDS: Final = 2.0
 LAST_CHARACTERS: Final = 512 << 10
 LAST_LINES: Final = 4000  # standard error may overtake what was written before it
-SIGNALLED: Final = 128
 # How a container ends that the engine stops when it is itself stopped or comes back.
 STOPPED_BY_ENGINE: Final = frozenset({0, SIGNALLED + 9, SIGNALLED + 15})
 
@@ -53,17 +52,20 @@ class EngineContainer:
     def __post_init__(self) -> None:
         loop = asyncio.get_running_loop()
 
-        def changed() -> None:
+        def notify_change() -> None:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self._changed.set)
 
         self._follower = ContainerLogFollower(
-            engine=self.engine, container_id=self.container_id, log=self.log, on_end=changed
+            engine=self.engine, container_id=self.container_id, log=self.log, on_end=notify_change
         )
         self._following = in_own_thread(self._follower.follow, "container_log")
 
     async def until_ready(self, timeout_seconds: float) -> str:
-        """As the contract says. A connection is no sign: the engine's proxy takes it at once."""
+        """Wait as `RunningEngine.until_ready`.
+
+        An open connection is no sign: the engine's proxy accepts it at once.
+        """
         base_url = f"http://127.0.0.1:{self.port}"
         async with readiness_probe(self.command, self.log, timeout_seconds) as session:
             while not await is_ready(session, f"{base_url}{self.command.readiness_path}"):
@@ -74,7 +76,9 @@ class EngineContainer:
         return base_url
 
     async def until_ended(self) -> Failure:
-        """As the contract says; an engine that restarts, and lets it live, is not its end."""
+        """Wait as `RunningEngine.until_ended`; a restart of Docker that the engine survives is not
+        its end.
+        """
         while True:
             ended = await self._poll(self.ends_when)
             if ended is not None:
@@ -93,7 +97,7 @@ class EngineContainer:
         self._follower.give_up()
 
     async def _poll(self, when: str) -> Failure | None:
-        """Why it has ended; None while it runs, and while Docker does not say."""
+        """Return why it has ended; None while it runs, and while Docker does not say."""
         now = time.monotonic()
         if not self._changed.is_set() and now - self._inspected_at < INSPECT_SECONDS:
             return None

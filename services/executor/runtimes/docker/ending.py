@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final
 
 import docker
@@ -16,16 +17,15 @@ from services.executor.runtimes.docker.client import SLOW_SECONDS, ContainerEngi
 from services.executor.runtimes.docker.spec import label_filters
 from services.executor.runtimes.runtime import RuntimeUnavailable
 from shared.logging import log
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 
 POLL_SECONDS: Final = 0.05
-AGAIN_SECONDS: Final = 0.25
+RETRY_SECONDS: Final = 0.25
 # Meanwhile the kernel is asked to end what runs; a slow engine may take its time.
-ANSWER_SECONDS: Final = 10.0
+ANSWER_TIMEOUT_SECONDS: Final = 10.0
 # After its end, for the engine to remove it.
 REMOVE_SECONDS: Final = 10.0
 COMPLAIN_SECONDS: Final = 5.0
-CONFLICT: Final = 409
 
 
 async def end_labelled(
@@ -56,16 +56,16 @@ async def _end_labelled(
     while True:
         left_seconds = max(0.0, began_at + grace_seconds - time.monotonic())
         try:
-            containers = await engine.call(lambda api: found_ids(api, labels))
+            containers = await engine.call(lambda api: find_ids(api, labels))
         except RuntimeUnavailable:
             if not was_used:
                 return
             await end_workload(label, grace_seconds=left_seconds)
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
             continue
         except APIError as error:
             log.error("containers_unknown", reason=text_of(error))
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
             continue
         if not containers:
             return
@@ -97,19 +97,19 @@ async def _killing_in_time(
         await asyncio.sleep(after_seconds)
         while True:
             await asyncio.to_thread(kill_workload, label, marks)
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
 
     killing = asyncio.create_task(kill(), name="kill_container_in_time")
     try:
         yield
     finally:
-        await cancelled(killing)
+        await cancel_and_wait(killing)
 
 
-def found_ids(api: docker.APIClient, labels: Mapping[str, str]) -> list[str]:
+def find_ids(api: docker.APIClient, labels: Mapping[str, str]) -> list[str]:
     """The containers that carry all of these labels, running or not."""
     listed = api.containers(all=True, filters=label_filters(labels))
-    return [str(each["Id"]) for each in listed]
+    return [str(container["Id"]) for container in listed]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -142,7 +142,7 @@ class ContainerEnding:
         while True:
             try:
                 container = await self.engine.call(
-                    lambda api: inspect(api, self.container_id), seconds=ANSWER_SECONDS
+                    lambda api: inspect(api, self.container_id), seconds=ANSWER_TIMEOUT_SECONDS
                 )
                 if container is None:
                     return True
@@ -156,23 +156,27 @@ class ContainerEnding:
                 return True
             except APIError as error:
                 # 409: it has ended meanwhile, or is being removed already.
-                if error.status_code != CONFLICT:
+                if error.status_code != HTTPStatus.CONFLICT:
                     self._complain(text_of(error))
             if self._ended_at is not None and time.monotonic() - self._ended_at > REMOVE_SECONDS:
                 self._complain("it has ended and cannot be removed")
                 return False
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def _step(self, *, is_running: bool) -> None:
         if not is_running:
             await self.engine.call(self._remove, seconds=SLOW_SECONDS)
             return
         if self._left_seconds <= 0:
-            await self.engine.call(lambda api: self._kill(api, "SIGKILL"), seconds=ANSWER_SECONDS)
+            await self.engine.call(
+                lambda api: self._kill(api, "SIGKILL"), seconds=ANSWER_TIMEOUT_SECONDS
+            )
             self._complain("it outlives SIGKILL")
         elif not self._is_asked:
             self._is_asked = True
-            await self.engine.call(lambda api: self._kill(api, "SIGTERM"), seconds=ANSWER_SECONDS)
+            await self.engine.call(
+                lambda api: self._kill(api, "SIGTERM"), seconds=ANSWER_TIMEOUT_SECONDS
+            )
         await asyncio.sleep(POLL_SECONDS)
 
     @property

@@ -38,7 +38,7 @@ def engine_info(api: docker.APIClient) -> EngineInfo:
 
 
 def images_directory(api: docker.APIClient) -> Path:
-    """Where it keeps its images."""
+    """Return the directory in which Docker keeps its images."""
     return Path(str(api.info()["DockerRootDir"]))
 
 
@@ -50,12 +50,14 @@ def images_room(directory: Path, settings: ExecutorSettings) -> DiskRoom:
 
 
 def _has_cdi(info: dict[str, Any]) -> bool:
-    """Whether a device of NVIDIA has a CDI name; Docker 25 to 27 name only the directories."""
+    """Return whether a device of NVIDIA has a CDI name; Docker 25 to 27 name only the
+    directories.
+    """
     devices = info.get("DiscoveredDevices") or ()
     if any(str(device.get("ID", "")).startswith(_CDI_VENDOR) for device in devices):
         return True
     directories = [Path(directory) for directory in info.get("CDISpecDirs") or ()]
-    return any(_is_of_nvidia(path) for each in directories for path in each.glob("*"))
+    return any(_is_of_nvidia(path) for directory in directories for path in directory.glob("*"))
 
 
 def _is_of_nvidia(specification: Path) -> bool:

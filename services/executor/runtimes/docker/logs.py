@@ -17,14 +17,14 @@ from services.executor.runtimes.runtime import LogSink, RuntimeUnavailable
 from shared.errors import StewardError
 from shared.logging import log as diagnostics
 
-AGAIN_SECONDS: Final = 0.2
+RETRY_SECONDS: Final = 0.2
 # There is no such container, and it is just being removed.
 GONE: Final = frozenset({404, 409})
 # Of each piece: the stream that it was written to, and its length.
 _HEADER: Final = struct.Struct(">BxxxL")
 
 
-class Gone(StewardError):
+class ContainerGone(StewardError):
     """The container is no more."""
 
 
@@ -54,12 +54,12 @@ class ContainerLogFollower:
                         # The stream may have ended with the engine, before the last lines.
                         self._read(follow=False)
                         return
-                except (Gone, NotFound):
+                except (ContainerGone, NotFound):
                     return
                 except (APIError, RuntimeUnavailable) as error:
                     self.on_end()
                     diagnostics.debug("container_log_broken_off", error=str(error))
-                self._is_over.wait(AGAIN_SECONDS)
+                self._is_over.wait(RETRY_SECONDS)
         finally:
             self.on_end()
 
@@ -67,20 +67,20 @@ class ContainerLogFollower:
         self._is_over.set()
 
     def _read(self, *, follow: bool) -> None:
-        """Raises Gone and RuntimeUnavailable. A stream that is torn just ends."""
+        """Raises ContainerGone and RuntimeUnavailable. A stream that is torn just ends."""
         parameters = {"stdout": 1, "stderr": 1, "timestamps": 1, "follow": int(follow)}
         since = self._position.begin()
         if since is not None:
             parameters["since"] = since
         # Without a deadline: a container may be silent for as long as it likes.
-        with self.engine.connected(None if follow else QUICK_SECONDS) as api:
+        with self.engine.connect(None if follow else QUICK_SECONDS) as api:
             path = f"/v{api.api_version}/containers/{self.container_id}/logs"
             # The SDK's own asks twice and forgets the first answer if the second fails.
             with contextlib.closing(
                 api.get(f"{api.base_url}{path}", params=parameters, stream=True, timeout=None)
             ) as response:
                 if response.status_code in GONE:
-                    raise Gone
+                    raise ContainerGone
                 if response.status_code != requests.codes.ok:
                     raise RuntimeUnavailable(f"the engine answered {response.status_code}")
                 for piece in _pieces(response.raw):
@@ -90,12 +90,12 @@ class ContainerLogFollower:
                         self.log.append(new)
 
     def _runs(self) -> bool:
-        with self.engine.connected(QUICK_SECONDS) as api:
+        with self.engine.connect(QUICK_SECONDS) as api:
             return bool(api.inspect_container(self.container_id)["State"]["Running"])
 
 
 def _pieces(stream: Any) -> Iterator[bytes]:
-    """What was written, piece by piece; without one that is incomplete, which comes again."""
+    """Yield what was written, piece by piece, without an incomplete piece, which comes again."""
     try:
         while len(header := stream.read(_HEADER.size)) == _HEADER.size:
             length = _HEADER.unpack(header)[1]

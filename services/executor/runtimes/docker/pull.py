@@ -18,15 +18,20 @@ from docker.types import CancellableStream
 from urllib3.exceptions import ReadTimeoutError
 
 from schemas.executor.attempts import FailureKind
-from services.executor.domain.verdict import AttemptFailed, refused_by_engine
+from services.executor.domain.verdict import AttemptFailed, engine_refusal
 from services.executor.host.own_thread import in_own_thread
-from services.executor.runtimes.docker.client import QUICK_SECONDS, ContainerEngine, found, text_of
+from services.executor.runtimes.docker.client import (
+    QUICK_SECONDS,
+    ContainerEngine,
+    ask_or_none,
+    text_of,
+)
 from services.executor.runtimes.docker.pull_progress import PullProgress, PullRefused
 from services.executor.runtimes.runtime import RuntimeUnavailable
 from shared.logging import log
 from shared.waiting import within
 
-AGAIN_SECONDS: Final = 0.5
+RETRY_SECONDS: Final = 0.5
 # How long the engine may be away, as it is while it restarts.
 AWAY_SECONDS: Final = 30.0
 REPORT_SECONDS: Final = 0.25
@@ -112,7 +117,7 @@ class _Pull:
                 away_since = None
             except (APIError, PullRefused) as error:
                 text = text_of(error) if isinstance(error, APIError) else str(error)
-                raise refused_by_engine(
+                raise engine_refusal(
                     text,
                     f"{self.reference} could not be pulled",
                     otherwise=FailureKind.IMAGE_PULL_FAILED,
@@ -122,7 +127,7 @@ class _Pull:
                 if time.monotonic() - away_since > AWAY_SECONDS:
                     message = f"{self.reference} could not be looked for: {error}"
                     raise AttemptFailed.of(FailureKind.RUNTIME_UNAVAILABLE, message) from error
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
 
     def _pull_once(self) -> Callable[[], None]:
         loop = asyncio.get_running_loop()
@@ -132,7 +137,7 @@ class _Pull:
                 loop.call_soon_threadsafe(self._report)
 
         def pull() -> None:
-            with self.engine.connected(None) as api:
+            with self.engine.connect(None) as api:
                 try:
                     self._follow(api, report)
                 except requests.RequestException as error:
@@ -176,11 +181,11 @@ class _Pull:
 
 def _is_there(reference: str, api: docker.APIClient) -> bool:
     inspect: Any = api.inspect_image
-    return found(lambda: inspect(reference)) is not None
+    return ask_or_none(lambda: inspect(reference)) is not None
 
 
 def _open(api: docker.APIClient, reference: str) -> requests.Response:
-    """As the SDK pulls, but with the response in hand, so that a pull can be broken off."""
+    """Start a pull as the SDK does, but return the response, so that the pull can be aborted."""
     repository, _, tag = reference.rpartition(":")
     registry, _ = resolve_repository_name(repository)
     header = get_config_header(api, registry)

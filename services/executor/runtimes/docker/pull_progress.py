@@ -29,7 +29,7 @@ class Layer:
 
     @property
     def share(self) -> float:
-        """How much of it is done, 0 to 1."""
+        """Return the part that is done, 0 to 1."""
         if self.is_there:
             return 1.0
         if not self.total:
@@ -46,12 +46,12 @@ class PullProgress:
     fraction: float = 0.0
 
     def feed(self, message: Mapping[str, Any]) -> bool:
-        """Whether this has changed anything. Raises PullRefused."""
+        """Take one message of a pull; return whether it changed anything. Raises PullRefused."""
         if "error" in message:
             raise PullRefused(str(message["error"]))
         status, name = str(message.get("status", "")), str(message.get("id", ""))
-        known = status in _THERE | _DOWNLOADED | _ANNOUNCED | {"Downloading", "Extracting"}
-        if not name or not known:
+        is_known = status in _THERE | _DOWNLOADED | _ANNOUNCED | {"Downloading", "Extracting"}
+        if not name or not is_known:
             return False
         _advance(self.layers.setdefault(name, Layer()), status, message.get("progressDetail") or {})
         self.fraction = max(self.fraction, self._fraction())
@@ -59,22 +59,24 @@ class PullProgress:
 
     @property
     def sentence(self) -> str:
-        """For people."""
-        there = sum(layer.is_there for layer in self.layers.values())
-        known = [layer for layer in self.layers.values() if layer.total]
-        total = sum(layer.total or 0 for layer in known) / MEGABYTE
-        done = sum(layer.downloaded for layer in known) / MEGABYTE
+        """Return the progress as a sentence for people."""
+        done_count = sum(layer.is_there for layer in self.layers.values())
+        sized_layers = [layer for layer in self.layers.values() if layer.total]
+        total = sum(layer.total or 0 for layer in sized_layers) / MEGABYTE
+        done = sum(layer.downloaded for layer in sized_layers) / MEGABYTE
         size = f", {done:.0f} of {total:.0f} MB" if total else ""
-        return f"{there} of {len(self.layers)} layers{size}"
+        return f"{done_count} of {len(self.layers)} layers{size}"
 
     def _fraction(self) -> float:
-        """By bytes among the layers whose size is known, by number for the rest."""
-        known = [layer for layer in self.layers.values() if layer.total]
+        """Return the progress by bytes among the layers of known size, by number for the rest."""
+        sized_layers = [layer for layer in self.layers.values() if layer.total]
         unknown = [layer for layer in self.layers.values() if not layer.total]
-        total = sum(layer.total or 0 for layer in known)
-        by_bytes = sum(layer.share * (layer.total or 0) for layer in known) / total if total else 0
+        total = sum(layer.total or 0 for layer in sized_layers)
+        by_bytes = (
+            sum(layer.share * (layer.total or 0) for layer in sized_layers) / total if total else 0
+        )
         by_number = sum(layer.share for layer in unknown)
-        return (by_bytes * len(known) + by_number) / len(self.layers)
+        return (by_bytes * len(sized_layers) + by_number) / len(self.layers)
 
 
 def _advance(layer: Layer, status: str, detail: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ from services.executor.domain.preparation import spares_disk
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.engines.engine_table import SWITCHED_OFF
 from services.executor.engines.engines_file import load_images
-from services.executor.engines.image import ANY_ADDRESS, EngineImage, container_command
+from services.executor.engines.image import EngineImage, container_command
 from services.executor.engines.mounted_model import locate
 from services.executor.host.addresses import free_port
 from services.executor.runtimes.device_shares import check_shares
@@ -36,9 +36,8 @@ from services.executor.runtimes.docker.host import engine_info, images_directory
 from services.executor.runtimes.docker.image_cuda import cuda_of_images
 from services.executor.runtimes.docker.pull import Images
 from services.executor.runtimes.docker.spec import (
-    LOOPBACK,
     Abilities,
-    Made,
+    ContainerParts,
     finding_labels,
     label_filters,
     own_labels,
@@ -48,19 +47,21 @@ from services.executor.runtimes.engine_process import own_variables
 from services.executor.runtimes.runtime import Labels, Launch, RuntimeUnavailable, Workload
 from services.executor.settings import ExecutorSettings
 from shared.disk import DiskRoom
+from shared.engines.launch import ANY_ADDRESS
 from shared.errors import RefusedError
+from shared.host_header import LOOPBACK
 from shared.labels import (
     EPOCH_LABEL,
     EXPERIMENT_LABEL,
     RESERVATION_LABEL,
-    written_epoch,
-    written_id,
+    parse_epoch,
+    parse_id,
 )
 from shared.paths import make_directory
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 
 OFFER_SECONDS: Final = 1.5
-LEAST_CPUS: Final = 0.01  # of Docker itself
+MIN_CPUS: Final = 0.01  # of Docker itself
 WORKLOADS_SECONDS: Final = 5.0
 ROOM_SECONDS: Final = 1.0
 
@@ -85,7 +86,8 @@ class DockerRuntime:
         self._starting: dict[UUID, set[Starting]] = {}
 
     async def offer(self) -> RuntimeOffer:
-        """Every engine with an image; that one cannot be given GPUs is reported, and stops nothing.
+        """Offer every engine with an image; that one cannot be given GPUs is reported and stops
+        nothing.
 
         Whether GPUs can be given shows for certain only when a container asks for one, and
         simulated devices need none.
@@ -93,7 +95,6 @@ class DockerRuntime:
         offer = RuntimeOffer(
             runtime=Runtime.DOCKER,
             engines=(),
-            engine_flags={name: image.engine.task_flags for name, image in self._images.items()},
             model_roots=tuple(map(str, self._settings.model_root_paths)),
             engine_rules={name: image.engine.rules for name, image in self._images.items()},
         )
@@ -115,7 +116,7 @@ class DockerRuntime:
         )
 
     def check(self, command: StartExperiment) -> None:
-        """As the contract says. Reads the model's directory."""
+        """Check as `EngineRuntime.check`; reads the model's directory."""
         self._made(command, command.benchmark.model_name or command.engine.model)
         _check_room(command)
         check_shares(command, self._settings)
@@ -135,7 +136,7 @@ class DockerRuntime:
             while not (await asyncio.wait({pull}, timeout=ROOM_SECONDS))[0]:
                 await self._refuse_narrow(room, is_begun=True)
         finally:
-            await cancelled(pull)
+            await cancel_and_wait(pull)
         pull.result()
         return f"{reference} was pulled"
 
@@ -147,7 +148,9 @@ class DockerRuntime:
         await self._pulled.have(reference, on_progress)
 
     async def start(self, launch: Launch) -> EngineContainer:
-        """As the contract says. If it is cancelled, what is being made is not started any more."""
+        """Start as `EngineRuntime.start`; if it is cancelled, a container being created is not
+        started.
+        """
         starting = Starting(
             engine=self._engine,
             launch=launch,
@@ -170,9 +173,9 @@ class DockerRuntime:
             raise
 
     async def workloads(self) -> tuple[Workload, ...]:
-        """Every container of this installation and node, running or not."""
+        """Return every container of this installation and node, running or not."""
         try:
-            return await self._engine.call(self._listed, seconds=WORKLOADS_SECONDS)
+            return await self._engine.call(self._list_workloads, seconds=WORKLOADS_SECONDS)
         except APIError as error:
             raise RuntimeUnavailable(text_of(error)) from error
         except RuntimeUnavailable:
@@ -183,7 +186,7 @@ class DockerRuntime:
     async def end(self, labels: Labels, *, grace_seconds: float = 0.0) -> None:
         was_used = await asyncio.to_thread(self._was_used)
         # Nothing of another node or installation is ours to end.
-        own = replace(
+        node_labels = replace(
             labels,
             installation_id=self._settings.installation_id,
             node_id=self._settings.node_id,
@@ -194,7 +197,7 @@ class DockerRuntime:
                 starting.is_abandoned = True
             await end_labelled(
                 self._engine,
-                finding_labels(own),
+                finding_labels(node_labels),
                 labels,
                 grace_seconds=grace_seconds,
                 was_used=was_used,
@@ -217,7 +220,9 @@ class DockerRuntime:
         return image.missing()
 
     async def _cuda_of_images(self, engines: Collection[str]) -> dict[str, str]:
-        """Of the images that are there; none where Docker does not answer in time."""
+        """Return the CUDA versions of the images that are there; empty if Docker does not answer in
+        time.
+        """
         repositories = {
             name: (image.repository, image.tag)
             for name, image in self._images.items()
@@ -234,8 +239,8 @@ class DockerRuntime:
         name = engine.engine.lower()
         image = self._images.get(name)
         if image is None:
-            known = ", ".join(self._images)
-            message = f"expected an engine of {known}, got {engine.engine!r}"
+            engine_names = ", ".join(self._images)
+            message = f"expected an engine of {engine_names}, got {engine.engine!r}"
             raise RefusedError(ErrorCode.UNSUPPORTED, message, path="$.base_runtime")
         if (missing := self._missing(image)) is not None:
             message = f"{name} cannot run in a container here: {missing}"
@@ -247,7 +252,7 @@ class DockerRuntime:
         command: StartExperiment,
         served_model_name: str,
         rank_parameters: Mapping[str, Any] | None = None,
-    ) -> Made:
+    ) -> ContainerParts:
         """Raises RefusedError."""
         image = self._image(command.engine)
         reference = image.reference(command.engine.image_tag)
@@ -255,7 +260,7 @@ class DockerRuntime:
         # Ranks on several nodes talk to each other at ports that they choose themselves.
         is_rank = bool(rank_parameters)
         port = free_port() if is_rank else image.port
-        return Made(
+        return ContainerParts(
             image=image,
             reference=reference,
             command=container_command(
@@ -281,15 +286,15 @@ class DockerRuntime:
         if not starting.task.cancelled():
             starting.task.exception()  # retrieved, or asyncio complains that it was not
 
-    def _listed(self, api: docker.APIClient) -> tuple[Workload, ...]:
-        own = own_labels(self._settings.installation_id, self._settings.node_id)
-        listed = api.containers(all=True, filters=label_filters(own))
-        found = (self._workload(api, each) for each in listed)
-        return tuple(each for each in found if each is not None)
+    def _list_workloads(self, api: docker.APIClient) -> tuple[Workload, ...]:
+        filter_labels = own_labels(self._settings.installation_id, self._settings.node_id)
+        listed = api.containers(all=True, filters=label_filters(filter_labels))
+        found_workloads = (self._workload(api, container) for container in listed)
+        return tuple(workload for workload in found_workloads if workload is not None)
 
     def _workload(self, api: docker.APIClient, container: Any) -> Workload | None:
         labels = container.get("Labels") or {}
-        reservation_id = written_id(labels.get(RESERVATION_LABEL))
+        reservation_id = parse_id(labels.get(RESERVATION_LABEL))
         if reservation_id is None:
             return None
         return Workload(
@@ -297,8 +302,8 @@ class DockerRuntime:
                 reservation_id=reservation_id,
                 installation_id=self._settings.installation_id,
                 node_id=self._settings.node_id,
-                epoch=written_epoch(labels.get(EPOCH_LABEL)),
-                experiment_id=written_id(labels.get(EXPERIMENT_LABEL)),
+                epoch=parse_epoch(labels.get(EPOCH_LABEL)),
+                experiment_id=parse_id(labels.get(EXPERIMENT_LABEL)),
             ),
             pids=_pids(api, container["Id"]) if container["State"] == "running" else (),
             container_ids=(container["Id"],),
@@ -324,10 +329,10 @@ class DockerRuntime:
 def _check_room(command: StartExperiment) -> None:
     """Raises RefusedError for more than this host has, which the engine would refuse."""
     cpus = os.cpu_count() or 1
-    if command.cpu_count is not None and not LEAST_CPUS <= command.cpu_count <= cpus:
+    if command.cpu_count is not None and not MIN_CPUS <= command.cpu_count <= cpus:
         raise RefusedError(
             ErrorCode.BAD_REQUEST,
-            f"expected from {LEAST_CPUS:g} to {cpus} CPUs, got {command.cpu_count:g}",
+            f"expected from {MIN_CPUS:g} to {cpus} CPUs, got {command.cpu_count:g}",
             path="$.cpu_count",
         )
     memory_mb = psutil.virtual_memory().total >> 20

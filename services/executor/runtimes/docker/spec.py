@@ -22,7 +22,9 @@ from services.executor.runtimes.engine_process import (
 )
 from services.executor.runtimes.runtime import Labels, Launch
 from services.executor.settings import ExecutorSettings
+from shared.engines.table import PROFILES
 from shared.gpu.shares import share_environment
+from shared.host_header import LOOPBACK
 from shared.labels import (
     ATTEMPT_LABEL,
     EPOCH_LABEL,
@@ -34,8 +36,10 @@ from shared.labels import (
 from shared.mps import is_by_mps, mps_environment
 from shared.visible_devices import is_any_amd
 
-LOOPBACK: Final = "127.0.0.1"
 CACHE_TARGET: Final = "/var/cache/models"
+_MODEL_FOLDERS: Final = {
+    name: folder for p in PROFILES.values() for name, folder in p.model_variables.items()
+}
 STACK_BYTES: Final = 64 << 20
 ULIMITS: Final = [
     {"Name": "memlock", "Soft": -1, "Hard": -1},
@@ -56,7 +60,7 @@ class Abilities(Struct, kw_only=True):
     raises_limits: bool = True
 
 
-class Made(Struct, frozen=True, kw_only=True):
+class ContainerParts(Struct, frozen=True, kw_only=True):
     """What a container is made from, beside its launch.
 
     `listens_on` is the engine's port inside, published as `host_port`; None: Docker chooses.
@@ -80,7 +84,7 @@ class Made(Struct, frozen=True, kw_only=True):
 
 
 def container_settings(
-    launch: Launch, made: Made, abilities: Abilities, settings: ExecutorSettings
+    launch: Launch, made: ContainerParts, abilities: Abilities, settings: ExecutorSettings
 ) -> dict[str, Any]:
     """The whole container. Restarting, removing and privileges are never its own."""
     devices = devices_of(launch)
@@ -89,13 +93,13 @@ def container_settings(
         "Image": made.reference,
         "Cmd": list(made.command.argv),
         "Env": [f"{name}={value}" for name, value in _environment(launch, made, settings).items()],
-        "Labels": written_labels(launch),
+        "Labels": container_labels(launch),
         "HostConfig": {
             **_bounds(launch.command, made.image, settings),
             **_network(made, port),
             "DeviceRequests": device_requests(devices, settings.docker_device_ids),
             **_device_files(made),
-            "Mounts": [_mount(each) for each in _mounts(made, devices, settings)],
+            "Mounts": [_mount(mount) for mount in _mounts(made, devices, settings)],
             # Clients of MPS and its server share memory.
             "IpcMode": "host" if is_by_mps(devices) else "private",
             "CapDrop": ["ALL"],
@@ -120,7 +124,7 @@ def container_settings(
 
 
 def devices_of(launch: Launch) -> tuple[DeviceGrant, ...]:
-    """What is granted of this node, in the order in which a container sees it."""
+    """Return the granted devices of this node, in the order in which a container sees them."""
     granted = (d for d in launch.command.devices if d.node_id == launch.labels.node_id)
     return tuple(sorted(granted, key=lambda device: device.index))
 
@@ -148,7 +152,7 @@ def device_requests(devices: Sequence[DeviceGrant], ids: str) -> list[dict[str, 
     ]
 
 
-def written_labels(launch: Launch) -> dict[str, str]:
+def container_labels(launch: Launch) -> dict[str, str]:
     labels = launch.labels
     written = {
         **attempt_labels(launch),
@@ -159,12 +163,14 @@ def written_labels(launch: Launch) -> dict[str, str]:
 
 
 def attempt_labels(launch: Launch) -> dict[str, str]:
-    """Those by which the containers of one attempt are found."""
+    """Return the labels by which the containers of one attempt are found."""
     return {**finding_labels(launch.labels), ATTEMPT_LABEL: str(launch.command.attempt_id)}
 
 
 def finding_labels(labels: Labels) -> dict[str, str]:
-    """Those that show whose a container is: without all three nothing is ever touched."""
+    """Return the labels that show whose a container is; without all three nothing is ever
+    touched.
+    """
     return {
         **own_labels(labels.installation_id, labels.node_id),
         RESERVATION_LABEL: str(labels.reservation_id),
@@ -172,7 +178,7 @@ def finding_labels(labels: Labels) -> dict[str, str]:
 
 
 def own_labels(installation_id: str, node_id: str) -> dict[str, str]:
-    """What everything of this installation on this node carries."""
+    """Return the labels that all containers of this installation on this node carry."""
     return {INSTALLATION_LABEL: installation_id, NODE_LABEL: node_id}
 
 
@@ -181,7 +187,7 @@ def label_filters(labels: Mapping[str, str]) -> dict[str, list[str]]:
     return {"label": [f"{name}={value}" for name, value in labels.items()]}
 
 
-def _device_files(made: Made) -> dict[str, Any]:
+def _device_files(made: ContainerParts) -> dict[str, Any]:
     """Return the part of HostConfig that opens device files; ROCm numbers those that it has."""
     if not made.device_files:
         return {}
@@ -194,7 +200,9 @@ def _device_files(made: Made) -> dict[str, Any]:
     }
 
 
-def _environment(launch: Launch, made: Made, settings: ExecutorSettings) -> dict[str, str]:
+def _environment(
+    launch: Launch, made: ContainerParts, settings: ExecutorSettings
+) -> dict[str, str]:
     devices = devices_of(launch)
     variables = {
         **past_proxies(made.passed),
@@ -207,7 +215,8 @@ def _environment(launch: Launch, made: Made, settings: ExecutorSettings) -> dict
         "GPUSTEWARD_DEVICES": ",".join(device.uuid for device in devices),
     }
     if settings.model_cache_dir:
-        variables |= {"HF_HOME": CACHE_TARGET, "LLAMA_CACHE": f"{CACHE_TARGET}/llama.cpp"}
+        variables["HF_HOME"] = CACHE_TARGET
+        variables |= {name: f"{CACHE_TARGET}/{folder}" for name, folder in _MODEL_FOLDERS.items()}
     if made.compile_cache is not None:
         variables |= cache_variables(CONTAINER_TARGET)
     variables |= mps_environment(devices, settings.mps_pipe_dir)
@@ -233,7 +242,7 @@ def _bounds(
     }
 
 
-def _network(made: Made, port: str) -> dict[str, Any]:
+def _network(made: ContainerParts, port: str) -> dict[str, Any]:
     if made.on_host_network:
         return {"NetworkMode": "host"}
     host_port = "" if made.host_port is None else str(made.host_port)
@@ -241,7 +250,7 @@ def _network(made: Made, port: str) -> dict[str, Any]:
 
 
 def _mounts(
-    made: Made, devices: Sequence[DeviceGrant], settings: ExecutorSettings
+    made: ContainerParts, devices: Sequence[DeviceGrant], settings: ExecutorSettings
 ) -> Iterable[dict[str, Any]]:
     for mount in (*made.mounts, *made.image.mounts):
         yield {"Source": str(mount.source), "Target": mount.target, "ReadOnly": mount.read_only}

@@ -3,6 +3,7 @@
 import asyncio
 from copy import copy
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,15 +12,20 @@ from docker.errors import APIError
 from msgspec.structs import replace
 
 from schemas.executor.attempts import FailureKind
-from services.executor.domain.verdict import AttemptFailed, is_port_taken, refused_by_engine
+from services.executor.domain.verdict import AttemptFailed, engine_refusal, is_port_taken
 from services.executor.host.engine_user import device_groups
 from services.executor.host.processes import ProcessMark, mark_of
-from services.executor.runtimes.docker.client import SLOW_SECONDS, ContainerEngine, found, text_of
+from services.executor.runtimes.docker.client import (
+    SLOW_SECONDS,
+    ContainerEngine,
+    ask_or_none,
+    text_of,
+)
 from services.executor.runtimes.docker.container import EngineContainer
 from services.executor.runtimes.docker.ending import end_labelled
 from services.executor.runtimes.docker.spec import (
     Abilities,
-    Made,
+    ContainerParts,
     attempt_labels,
     container_settings,
     devices_of,
@@ -33,10 +39,9 @@ TRIES: Final = 5
 NAME_TRIES: Final = 20
 NAME_DIGITS: Final = 12
 BAD_REQUEST: Final = 400
-CONFLICT: Final = 409
 
 
-class Abandoned(StewardError):
+class StartAbandoned(StewardError):
     """The attempt that wanted the container is over."""
 
 
@@ -46,7 +51,7 @@ class Starting:
 
     engine: ContainerEngine
     launch: Launch
-    made: Made
+    made: ContainerParts
     abilities: Abilities
     settings: ExecutorSettings
     is_abandoned: bool = False
@@ -55,15 +60,15 @@ class Starting:
     async def run(self) -> EngineContainer:
         """Make and start it. Raises AttemptFailed; then nothing is left."""
         for _ in range(TRIES):
-            tried = copy(self.abilities)
+            tried_abilities = copy(self.abilities)
             try:
-                return await self._started(tried)
+                return await self._create_and_start(tried_abilities)
             except APIError as error:
                 await self._remove()
-                if not self._can_go_on(text_of(error), tried):
+                if not self._can_go_on(text_of(error), tried_abilities):
                     is_ours = error.status_code == BAD_REQUEST
                     kind = FailureKind.BAD_PARAMETER if is_ours else FailureKind.RUNTIME_UNAVAILABLE
-                    raise refused_by_engine(text_of(error), self._title, otherwise=kind) from error
+                    raise engine_refusal(text_of(error), self._title, otherwise=kind) from error
             except GpuNotUsable as error:
                 raise AttemptFailed.of(FailureKind.GPU_UNAVAILABLE, str(error)) from error
             except RuntimeUnavailable as error:
@@ -72,7 +77,7 @@ class Starting:
                 raise AttemptFailed.of(
                     FailureKind.RUNTIME_UNAVAILABLE, f"{self._title}: {error}"
                 ) from error
-            except Abandoned as error:
+            except StartAbandoned as error:
                 await self._remove()
                 raise AttemptFailed.of(
                     FailureKind.CANCELLED, "stopped before the engine was started"
@@ -84,20 +89,20 @@ class Starting:
     def _title(self) -> str:
         return f"{self.made.command.engine} could not be started from {self.made.reference}"
 
-    def _can_go_on(self, text: str, tried: Abilities) -> bool:
-        """Whether to try again, without what the engine has turned out to lack.
+    def _can_go_on(self, text: str, tried_abilities: Abilities) -> bool:
+        """Return whether to try again, without what the engine has turned out to lack.
 
         What this try was made with counts: others may have found out the same meanwhile.
         """
-        if tried.has_init and "docker-init" in text:
+        if tried_abilities.has_init and "docker-init" in text:
             self.abilities.has_init = False
             return True
-        if tried.raises_limits and "setting rlimit" in text:
+        if tried_abilities.raises_limits and "setting rlimit" in text:
             self.abilities.raises_limits = False
             return True
         return is_port_taken(text)
 
-    async def _started(self, abilities: Abilities) -> EngineContainer:
+    async def _create_and_start(self, abilities: Abilities) -> EngineContainer:
         files = await asyncio.to_thread(amd_device_files, devices_of(self.launch))
         made = replace(
             self.made,
@@ -110,7 +115,7 @@ class Starting:
             lambda api: _create(api, body, self._name), seconds=SLOW_SECONDS
         )
         if self.is_abandoned:
-            raise Abandoned
+            raise StartAbandoned
         await self.engine.call(lambda api: api.start(container_id), seconds=SLOW_SECONDS)
         container = await self.engine.call(lambda api: dict(api.inspect_container(container_id)))
         await self.launch.image_known(await self.engine.call(lambda api: _image(api, container)))
@@ -146,7 +151,8 @@ class Starting:
         return f"gpusteward-{self.launch.command.attempt_id.hex[-NAME_DIGITS:]}"
 
     def _mark(self, pid: int) -> ProcessMark | None:
-        """Of its first process, if that is one of this host that carries our labels.
+        """Return the mark of its first process, if that is one of this host that carries our
+        labels.
 
         Where the engine is on another host, or we are in a container, the number means another.
         """
@@ -165,7 +171,7 @@ class Starting:
 
 def _image(api: docker.APIClient, container: dict[str, Any]) -> str:
     inspect: Any = api.inspect_image
-    return digest_of(container, found(lambda: inspect(container["Image"])) or {})
+    return digest_of(container, ask_or_none(lambda: inspect(container["Image"])) or {})
 
 
 def digest_of(container: dict[str, Any], image: dict[str, Any]) -> str:
@@ -174,8 +180,8 @@ def digest_of(container: dict[str, Any], image: dict[str, Any]) -> str:
     if ":" in repository.rpartition("/")[2]:
         repository = repository.rpartition(":")[0]
     digests = image.get("RepoDigests") or ()
-    own = [each for each in digests if each.startswith(f"{repository}@")]
-    return str(next(iter((*own, *digests)), container["Image"]))
+    own_digests = [digest for digest in digests if digest.startswith(f"{repository}@")]
+    return str(next(iter((*own_digests, *digests)), container["Image"]))
 
 
 def _create(api: docker.APIClient, body: dict[str, Any], name: str) -> str:
@@ -185,6 +191,6 @@ def _create(api: docker.APIClient, body: dict[str, Any], name: str) -> str:
         try:
             return str(create(body, f"{name}-{number}")["Id"])
         except APIError as error:
-            if error.status_code != CONFLICT or number == NAME_TRIES:
+            if error.status_code != HTTPStatus.CONFLICT or number == NAME_TRIES:
                 raise
     raise AssertionError("unreachable")

@@ -11,16 +11,12 @@ from services.executor.domain.verdict import AttemptFailed, failure
 from services.executor.runtimes.kubernetes.kinds import (
     CLAIM_TEMPLATES,
     DEPLOYMENTS,
-    PODS,
     RESOURCE_OF_KIND,
-    SERVICES,
-    Named,
-    NamedList,
     Object,
 )
 from services.executor.settings import ExecutorSettings
 from shared.kubernetes.access import ClusterAccess
-from shared.kubernetes.client import KubernetesClient, decoded
+from shared.kubernetes.client import KubernetesClient, decode
 from shared.kubernetes.errors import (
     CONFLICT,
     FORBIDDEN,
@@ -30,13 +26,15 @@ from shared.kubernetes.errors import (
     KubernetesError,
     KubernetesUnavailable,
 )
+from shared.kubernetes.kinds import PODS, SERVICES
 from shared.kubernetes.names import Resource, label_selector
+from shared.kubernetes.objects.common import NamedObject, ObjectList
 from shared.kubernetes.ome import INFERENCE_SERVICES, SERVING_RUNTIMES
 from shared.labels import EPOCH_LABEL
 
 FIELD_MANAGER: Final = "gpusteward"
-PATIENCE_SECONDS: Final = 30.0
-AGAIN_SECONDS: Final = 0.5
+TIMEOUT_SECONDS: Final = 30.0
+RETRY_SECONDS: Final = 0.5
 # Of each runtime, what makes pods first: whatever else there is goes when no pod is left.
 MAIN_KIND: Final = {Runtime.OME: INFERENCE_SERVICES, Runtime.KUBERNETES: DEPLOYMENTS}
 OTHER_KINDS: Final = {
@@ -46,7 +44,7 @@ OTHER_KINDS: Final = {
 _HINTS: Final = {
     0: "the cluster's API does not answer: check its address in the kubeconfig, and the network",
     FORBIDDEN: "the executor's service account lacks a right, or a policy of the cluster refuses: "
-    "`gpusteward doctor` lists the rights that it needs, compose/kubernetes has the roles",
+    "`gpusteward doctor` lists the rights that it needs, the chart (`gpusteward chart`) has roles",
     NOT_FOUND: "the cluster has no such namespace, or no OME: `kubectl get namespaces` and "
     "`kubectl get crds` tell",
     INTERNAL_ERROR: "a webhook of the cluster does not answer: `kubectl get "
@@ -55,11 +53,11 @@ _HINTS: Final = {
 T = TypeVar("T")
 
 
-class Found(Struct, frozen=True):
+class FoundObject(Struct, frozen=True):
     """An object of ours."""
 
     resource: Resource
-    named: Named
+    item: NamedObject
 
 
 class Cluster:
@@ -73,10 +71,10 @@ class Cluster:
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """All in which engines of this executor may be."""
+        """The namespaces in which engines of this executor may be."""
         settings = self.settings
-        named = [each for entry in entries(settings) for each in entry[1:]]
-        return tuple(dict.fromkeys((settings.cluster_namespace, *named)))
+        visible_namespaces = [namespace for entry in entries(settings) for namespace in entry[1:]]
+        return tuple(dict.fromkeys((settings.cluster_namespace, *visible_namespaces)))
 
     async def read(
         self, resource: Resource, name: str, type_: type[T], *, namespace: str | None = None
@@ -88,10 +86,10 @@ class Cluster:
                 return None
             raise
 
-    async def listed(
+    async def list_objects(
         self, resource: Resource, type_: type[T], labels: Mapping[str, str], namespace: str
     ) -> T:
-        """Of one namespace, by labels; empty where the cluster has no such kind."""
+        """List the objects of one namespace by labels; empty if the cluster has no such kind."""
         path = resource.path(namespace)
         try:
             body = await self.client.call(
@@ -101,23 +99,28 @@ class Cluster:
             if error.code != NOT_FOUND:
                 raise
             body = b"{}"
-        return decoded(body, type_)
+        return decode(body, type_)
 
-    async def found(self, resources: Sequence[Resource], labels: Mapping[str, str]) -> list[Found]:
-        """Everything with these labels, in every namespace of this executor."""
-        places = [(each, namespace) for each in resources for namespace in self.namespaces]
+    async def find(
+        self, resources: Sequence[Resource], labels: Mapping[str, str]
+    ) -> list[FoundObject]:
+        """Return all objects with these labels, in every namespace of this executor."""
+        places = [(resource, namespace) for resource in resources for namespace in self.namespaces]
         lists = await asyncio.gather(
-            *(self.listed(each, NamedList, labels, namespace) for each, namespace in places)
+            *(
+                self.list_objects(resource, ObjectList[NamedObject], labels, namespace)
+                for resource, namespace in places
+            )
         )
         return [
-            Found(resource, named)
+            FoundObject(resource, item)
             for (resource, _), listed in zip(places, lists, strict=True)
-            for named in listed.items
+            for item in listed.items
         ]
 
-    async def found_of(self, kind: Runtime, labels: Mapping[str, str]) -> list[Found]:
-        """All that a runtime makes, pods last."""
-        return await self.found((MAIN_KIND[kind], *OTHER_KINDS[kind], PODS), labels)
+    async def find_of_kind(self, kind: Runtime, labels: Mapping[str, str]) -> list[FoundObject]:
+        """Return all objects that a runtime makes, pods last."""
+        return await self.find((MAIN_KIND[kind], *OTHER_KINDS[kind], PODS), labels)
 
     async def apply(self, made: Object, finding: Mapping[str, str], epoch: int) -> None:
         """Make it, or bring one of the same attempt to this form. Raises AttemptFailed."""
@@ -129,31 +132,33 @@ class Cluster:
 
     async def patiently(self, call: Callable[[], Awaitable[T]], what: str) -> T:
         """Call again while the cluster does not answer, for a while. Raises AttemptFailed."""
-        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        deadline = asyncio.get_running_loop().time() + TIMEOUT_SECONDS
         while True:
             try:
                 return await call()
             except KubernetesError as error:
-                late = asyncio.get_running_loop().time() > deadline
+                is_late = asyncio.get_running_loop().time() > deadline
                 is_passing = isinstance(error, KubernetesUnavailable) or error.code == CONFLICT
-                if late or not is_passing:
+                if is_late or not is_passing:
                     raise refusal(error, what) from error
-                await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(RETRY_SECONDS)
 
     async def _apply_once(
         self, resource: Resource, made: Object, finding: Mapping[str, str], epoch: int
     ) -> None:
         metadata = made["metadata"]
-        there = await self.read(resource, metadata["name"], Named, namespace=metadata["namespace"])
-        if there is not None:
-            _require_ours(there, made, finding, epoch)
+        existing_object = await self.read(
+            resource, metadata["name"], NamedObject, namespace=metadata["namespace"]
+        )
+        if existing_object is not None:
+            _require_ours(existing_object, made, finding, epoch)
             # Refused if it was changed since it was read.
-            metadata = {**metadata, "resourceVersion": there.metadata.resource_version}
+            metadata = {**metadata, "resourceVersion": existing_object.metadata.resource_version}
         await self.client.apply(
             resource,
             {**made, "metadata": metadata},
             field_manager=FIELD_MANAGER,
-            force=there is not None,
+            force=existing_object is not None,
         )
 
     async def close(self) -> None:
@@ -161,31 +166,37 @@ class Cluster:
 
 
 def entries(settings: ExecutorSettings) -> list[tuple[str | None, str]]:
-    """Which namespaces tasks may name: ours, None for any, and the cluster's."""
-    found: list[tuple[str | None, str]] = []
-    for entry in filter(None, (each.strip() for each in settings.cluster_namespaces.split(","))):
-        ours, colon, named = entry.rpartition(":")
-        found.append((ours if colon else None, named))
-    return found
+    """Return which namespaces tasks may name: ours, None for any, and the cluster's."""
+    pairs: list[tuple[str | None, str]] = []
+    for entry in filter(None, (part.strip() for part in settings.cluster_namespaces.split(","))):
+        task_namespace, colon, cluster_namespace = entry.rpartition(":")
+        pairs.append((task_namespace if colon else None, cluster_namespace))
+    return pairs
 
 
-def namespaces_for(settings: ExecutorSettings, ours: str) -> tuple[str, ...]:
-    """Those of the cluster that tasks of our namespace may name."""
-    allowed = [named for whose, named in entries(settings) if whose in {None, ours}]
+def namespaces_for(settings: ExecutorSettings, task_namespace: str) -> tuple[str, ...]:
+    """Return the namespaces of the cluster that tasks of our namespace may name."""
+    allowed = [
+        cluster_namespace
+        for whose, cluster_namespace in entries(settings)
+        if whose in {None, task_namespace}
+    ]
     return tuple(allowed) if entries(settings) else (settings.cluster_namespace,)
 
 
 def refusal(error: KubernetesError, what: str) -> AttemptFailed:
-    """What the cluster's refusal of `what` means for the attempt."""
+    """Return the attempt's failure for the cluster's refusal of `what`."""
     kind, hint = FailureKind.RUNTIME_UNAVAILABLE, _HINTS.get(error.code, "")
     if error.code == UNPROCESSABLE:
         kind = FailureKind.BAD_PARAMETER
     return AttemptFailed(failure(kind, f"the cluster does not take {what}: {error}", hint=hint))
 
 
-def _require_ours(there: Named, made: Object, finding: Mapping[str, str], epoch: int) -> None:
-    labels, title = there.metadata.labels, f"{made['kind']} {_title(made)}"
-    standing = there.metadata.annotations.get(EPOCH_LABEL, "")
+def _require_ours(
+    existing_object: NamedObject, made: Object, finding: Mapping[str, str], epoch: int
+) -> None:
+    labels, title = existing_object.metadata.labels, f"{made['kind']} {_title(made)}"
+    standing = existing_object.metadata.annotations.get(EPOCH_LABEL, "")
     if standing.isdigit() and int(standing) > epoch:
         message = f"{title} has epoch {standing}, this attempt {epoch}: another one holds it now"
         raise AttemptFailed.of(FailureKind.LEASE_LOST, message)

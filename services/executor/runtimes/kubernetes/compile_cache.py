@@ -4,33 +4,21 @@ import sqlite3
 import time
 from dataclasses import dataclass
 
-from msgspec import Struct
-
 from schemas.executor.attempts import StartExperiment
 from services.executor.domain.pod_cache import CacheNode, CacheUse, CacheVolume, PodCache
 from services.executor.journal import pod_caches
 from services.executor.journal.journal import Journal
 from services.executor.runtimes.kubernetes.cluster import Cluster
-from services.executor.runtimes.kubernetes.kinds import CLAIMS, NODES, Metadata, Named
+from services.executor.runtimes.kubernetes.kinds import CLAIMS
 from services.executor.settings import ExecutorSettings
 from shared.errors import UnavailableError
 from shared.kubernetes.errors import FORBIDDEN, KubernetesError
+from shared.kubernetes.kinds import NODES
+from shared.kubernetes.objects.common import NamedObject
+from shared.kubernetes.objects.nodes import NodeDetails
 from shared.logging import log
 
 _DAY_SECONDS = 86_400
-
-
-class _SystemInfo(Struct, frozen=True):
-    boot_id: str = ""
-
-
-class _NodeStatus(Struct, frozen=True, rename="camel"):
-    node_info: _SystemInfo = _SystemInfo()
-
-
-class _Node(Struct, frozen=True):
-    metadata: Metadata
-    status: _NodeStatus = _NodeStatus()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +58,9 @@ class PodCaches:
             now = time.time()
             begun_after = now - self.settings.compile_cache_days * _DAY_SECONDS
             kept = await self.journal.transact(
-                lambda each: pod_caches.take(each, volume, use.key, begun_after=begun_after)
+                lambda connection: pod_caches.take(
+                    connection, volume, use.key, begun_after=begun_after
+                )
             )
         except (KubernetesError, UnavailableError) as error:
             log.warning("compile_cache_unavailable", volume=volume.name, error=str(error))
@@ -79,16 +69,18 @@ class PodCaches:
         return kept or PodCache(volume=volume, key=use.key, directory=new, begun_at=now)
 
     async def release(self, cache: PodCache, image_digest: str, *, is_good: bool) -> None:
-        """Once nothing of its engine runs. Not `is_good`: it is never used again."""
-        left = cache.left_by(image_digest) if is_good else None
+        """Release the cache once nothing of its engine runs; if it is not `is_good`, it is never
+        used again.
+        """
+        kept_cache = cache.keep_for(image_digest) if is_good else None
 
         def record(connection: sqlite3.Connection) -> None:
             if image_digest:
                 pod_caches.forget_others(connection, cache.key, image_digest)
-            if left is not None:
-                pod_caches.leave(connection, left, time.time())
+            if kept_cache is not None:
+                pod_caches.leave(connection, kept_cache, time.time())
 
-        if is_good and left is None:
+        if is_good and kept_cache is None:
             log.warning(
                 "compile_cache_of_two_images",
                 directory=cache.directory,
@@ -101,27 +93,31 @@ class PodCaches:
             log.warning("compile_cache_forgotten", directory=cache.directory, error=str(error))
 
     async def _node(self, name: str) -> CacheNode | None:
-        found = await self.cluster.read(NODES, name, _Node)
-        if found is None:
+        node = await self.cluster.read(NODES, name, NodeDetails)
+        if node is None:
             return None
         return CacheNode(
-            name=name, labels=found.metadata.labels, boot_id=found.status.node_info.boot_id
+            name=name, labels=node.metadata.labels, boot_id=node.status.node_info.boot_id
         )
 
     async def _is_there(self, volume: CacheVolume, pod_namespace: str) -> bool:
-        """Whether pods of the namespace may use it: without its claim a pod is never bound."""
+        """Return whether pods of the namespace may use the volume: without its claim a pod is never
+        bound.
+        """
         if volume.claim is None:
             return True
         try:
-            found = await self.cluster.read(CLAIMS, volume.claim, Named, namespace=pod_namespace)
+            claim = await self.cluster.read(
+                CLAIMS, volume.claim, NamedObject, namespace=pod_namespace
+            )
         except KubernetesError as error:
             if error.code == FORBIDDEN:
                 return True
             raise
-        if found is None:
+        if claim is None:
             log.warning(
                 "compile_cache_unavailable",
                 volume=volume.name,
                 error=f"namespace {pod_namespace} has no PersistentVolumeClaim of this name",
             )
-        return found is not None
+        return claim is not None

@@ -16,22 +16,23 @@ from services.executor.runtimes.kubernetes.cluster import Cluster
 from services.executor.runtimes.kubernetes.compile_cache import PodCaches
 from services.executor.runtimes.kubernetes.effective import differences
 from services.executor.runtimes.kubernetes.ending import ObjectsEnding
-from services.executor.runtimes.kubernetes.kinds import SERVICES, Object, Pod, Service
+from services.executor.runtimes.kubernetes.kinds import Object, Service
 from services.executor.runtimes.kubernetes.logs import PodLogFollower, tail_of
-from services.executor.runtimes.kubernetes.objects import Plan
+from services.executor.runtimes.kubernetes.plan import Plan
 from services.executor.runtimes.kubernetes.sight import Sight, image_of, sight_of
 from services.executor.runtimes.kubernetes.watched import EngineObjects
 from services.executor.runtimes.readiness import LOG_LINES_READ, PROBE_TIMEOUT_SECONDS, is_ready
-from services.executor.runtimes.runtime import Launch
+from services.executor.runtimes.runtime import SIGNALLED, Launch
 from shared.ids import node_token
 from shared.kubernetes.errors import KubernetesError
+from shared.kubernetes.kinds import SERVICES
+from shared.kubernetes.objects.pods import PodDetails
 from shared.kubernetes.ome import ENGINE_CONTAINER
 from shared.labels import RESERVATION_LABEL
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 
 PROBE_AGAIN_SECONDS: Final = 0.5
 LAST_LINES_SECONDS: Final = 3.0
-SIGNALLED: Final = 128
 _HOST_PATH_HINT: Final = (
     "the executor keeps what engines compile in a directory of the node, which the security level "
     "`baseline` of a namespace and policies like it refuse: set "
@@ -69,8 +70,10 @@ class EngineDeployment:
         )
 
     async def until_ready(self, timeout_seconds: float) -> str:
-        """As the contract says. What the cluster says that holds it is reported as it changes, and
-        is the failure when time is over.
+        """Wait as `RunningEngine.until_ready`.
+
+        Reports what the cluster says that holds the pod, as it changes; that is the failure when
+        the time is over.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_seconds
@@ -95,11 +98,18 @@ class EngineDeployment:
                 await self._objects.change(min(pause, left_seconds))
 
     async def until_ended(self) -> Failure:
-        """As the contract says; that the cluster's API does not answer is not its end."""
+        """Wait as `RunningEngine.until_ended`; an API of the cluster that does not answer is not
+        its end.
+        """
         self._objects.follow()
         while not (sight := await self._sight()).is_final:
             await self._objects.change()
         return await self._failure(sight, self.launch.ends_when)
+
+    @property
+    def message(self) -> str:
+        """The cluster's last word on it."""
+        return self._last.message
 
     async def stop(self, grace_seconds: float) -> None:
         await ObjectsEnding(
@@ -108,11 +118,15 @@ class EngineDeployment:
             labels=self.labels,
             grace_seconds=grace_seconds,
         ).run()
+        await self.close()
+
+    async def close(self) -> None:
+        """Look no longer: nothing of it is left."""
         await self._release_cache()
         await self._objects.close()
         await self._last_lines()
         if self._following is not None:
-            await cancelled(self._following)
+            await cancel_and_wait(self._following)
 
     async def _release_cache(self) -> None:
         if self.plan.cache is not None and not self._is_released:
@@ -152,12 +166,12 @@ class EngineDeployment:
         pod = sight.pod
         if pod is None or (sight.is_final and sight.ended is None):
             return sight
-        found = list(differences(pod, self.intended, self.plan.placement.node_name))
+        deviations = list(differences(pod, self.intended, self.plan.placement.node_name))
         if pod.metadata.labels.get(RESERVATION_LABEL) != self.labels[RESERVATION_LABEL]:
-            found.append("labels: those that say whose it is were left out")
-        if not found:
+            deviations.append("labels: those that say whose it is were left out")
+        if not deviations:
             return sight
-        message = f"pod {pod.metadata.name} is not as it was asked for: {'; '.join(found)}"
+        message = f"pod {pod.metadata.name} is not as it was asked for: {'; '.join(deviations)}"
         return Sight(
             message=message,
             kind=FailureKind.PARAMETERS_NOT_APPLIED,
@@ -166,7 +180,7 @@ class EngineDeployment:
         )
 
     async def _url(self, sight: Sight) -> str:
-        """Where it answers; empty while the cluster does not say."""
+        """Return the engine's base URL; empty while the cluster does not say."""
         workload, pod = self._objects.workload, sight.pod
         if workload is None or pod is None:
             return ""
@@ -192,7 +206,7 @@ class EngineDeployment:
         ports = service.spec.ports if service is not None else ()
         return ports[0].node_port if ports else None
 
-    def _engine_pod(self, pod: Pod) -> EnginePod:
+    def _engine_pod(self, pod: PodDetails) -> EnginePod:
         return EnginePod(
             node_id=node_token(pod.spec.node_name),
             namespace=self.plan.namespace,
@@ -201,8 +215,8 @@ class EngineDeployment:
             gpus=self.plan.placement.gpus,
         )
 
-    def _follow(self, pod: Pod) -> None:
-        """Its log, once there is a container that may write one."""
+    def _follow(self, pod: PodDetails) -> None:
+        """Follow the pod's log, once it has a container that may write one."""
         if self._follower is not None or not pod.status.container_statuses:
             return
         self._follower = PodLogFollower(cluster=self.cluster, pod=pod, log=self.launch.log)
@@ -238,7 +252,7 @@ class EngineDeployment:
         )
 
     def _hint(self, sight: Sight) -> str:
-        """What may be why there is no pod; empty where nothing of ours is."""
+        """Return why there may be no pod; empty where nothing of ours exists."""
         cache = self.plan.cache
         is_suspect = sight.pod is None and cache is not None and cache.volume.claim is None
         return _HOST_PATH_HINT if is_suspect else ""

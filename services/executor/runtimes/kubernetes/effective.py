@@ -9,27 +9,28 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final
 
-from services.executor.runtimes.kubernetes.kinds import Container, Object, Pod
+from services.executor.runtimes.kubernetes.kinds import Object
+from shared.kubernetes.objects.pods import ContainerDetails, PodDetails
 from shared.kubernetes.ome import ENGINE_CONTAINER
 
 # OME's own, which its catalogue's runtimes name in their flags, and no engine reads.
 _TOLERATED: Final = frozenset({"MODEL_PATH", "PARALLELISM_SIZE"})
-_SHOWN: Final = 6
+_MAX_DIFFERENCES: Final = 6
 
 
-def differences(pod: Pod, intended: Object, node_name: str | None) -> tuple[str, ...]:
-    """What is otherwise than intended, a sentence each; empty if nothing is.
+def differences(pod: PodDetails, intended: Object, node_name: str | None) -> tuple[str, ...]:
+    """Return the differences from what was intended, a sentence each.
 
     `node_name` is the node that was chosen, None where the cluster chooses.
     """
     container = next((c for c in pod.spec.containers if c.name == intended["name"]), None)
     if container is None:
-        names = ", ".join(each.name for each in pod.spec.containers)
+        names = ", ".join(container.name for container in pod.spec.containers)
         return (f"the pod has no container {ENGINE_CONTAINER!r}, but {names}",)
     bound_to = pod.spec.node_name
     return (
-        *_changed("command", intended.get("command", ()), container.command),
-        *_changed("args", intended["args"], container.args),
+        *_list_changes("command", intended.get("command", ()), container.command),
+        *_list_changes("args", intended["args"], container.args),
         *_environment(intended, container),
         *_image(intended, container),
         *_resources(intended, container),
@@ -41,57 +42,60 @@ def differences(pod: Pod, intended: Object, node_name: str | None) -> tuple[str,
     )
 
 
-def _changed(what: str, intended: Sequence[str], found: Sequence[str]) -> Iterator[str]:
-    if tuple(intended) == tuple(found):
+def _list_changes(what: str, intended: Sequence[str], actual: Sequence[str]) -> Iterator[str]:
+    if tuple(intended) == tuple(actual):
         return
-    steps = SequenceMatcher(None, list(intended), list(found), autojunk=False).get_opcodes()
+    steps = SequenceMatcher(None, list(intended), list(actual), autojunk=False).get_opcodes()
     for number, (how, begin, end, found_begin, found_end) in enumerate(
         step for step in steps if step[0] != "equal"
     ):
-        if number == _SHOWN:
+        if number == _MAX_DIFFERENCES:
             yield f"{what}: and more"
             return
         # The flag before a changed value says which it is.
         flag = intended[begin - 1 : begin] if how == "replace" and begin else ()
-        before = _shown((*flag, *intended[begin:end]))
-        after = _shown((*flag, *found[found_begin:found_end]))
+        intended_text = _format_words((*flag, *intended[begin:end]))
+        actual_text = _format_words((*flag, *actual[found_begin:found_end]))
         if how == "insert":
-            yield f"{what}: {after} was added"
+            yield f"{what}: {actual_text} was added"
         elif how == "delete":
-            yield f"{what}: {before} was left out"
+            yield f"{what}: {intended_text} was left out"
         else:
-            yield f"{what}: {before} became {after}"
+            yield f"{what}: {intended_text} became {actual_text}"
 
 
-def _environment(intended: Object, container: Container) -> Iterator[str]:
-    wanted = {each["name"]: each["value"] for each in intended["env"]}
-    found = {each.name: each for each in container.env}
-    for name, value in wanted.items():
-        variable = found.get(name)
+def _environment(intended: Object, container: ContainerDetails) -> Iterator[str]:
+    intended_values = {variable["name"]: variable["value"] for variable in intended["env"]}
+    actual_variables = {variable.name: variable for variable in container.env}
+    for name, value in intended_values.items():
+        variable = actual_variables.get(name)
         if variable is None:
             yield f"env: {name} was left out"
         elif variable.value_from is not None or variable.value != value:
-            yield f"env: {_shown((f'{name}={value}',))} became {_of(variable.value)}"
+            yield f"env: {_format_words((f'{name}={value}',))} became {_of(variable.value)}"
     yield from (
-        f"env: {name} was added" for name in found if name not in wanted and name not in _TOLERATED
+        f"env: {name} was added"
+        for name in actual_variables
+        if name not in intended_values and name not in _TOLERATED
     )
     if container.env_from:
         yield "env: variables from a ConfigMap or Secret were added"
 
 
-def _image(intended: Object, container: Container) -> Iterator[str]:
+def _image(intended: Object, container: ContainerDetails) -> Iterator[str]:
     """The same under a registry before it, as a mirror's, is the same image."""
-    wanted, found = intended["image"], container.image
-    if found != wanted and not found.endswith(f"/{wanted}"):
-        yield f"image: {wanted} became {found}"
+    intended_image, actual_image = intended["image"], container.image
+    if actual_image != intended_image and not actual_image.endswith(f"/{intended_image}"):
+        yield f"image: {intended_image} became {actual_image}"
 
 
-def _resources(intended: Object, container: Container) -> Iterator[str]:
-    wanted = intended["resources"].get("limits", {})
-    found = container.resources.limits
-    for name in sorted(_devices(wanted) | _devices(found)):
-        if str(wanted.get(name, 0)) != str(found.get(name, 0)):
-            yield f"limits: {name} {wanted.get(name, 0)} became {found.get(name, 0)}"
+def _resources(intended: Object, container: ContainerDetails) -> Iterator[str]:
+    intended_limits = intended["resources"].get("limits", {})
+    actual_limits = container.resources.limits
+    for name in sorted(_devices(intended_limits) | _devices(actual_limits)):
+        intended_count, actual_count = intended_limits.get(name, 0), actual_limits.get(name, 0)
+        if str(intended_count) != str(actual_count):
+            yield f"limits: {name} {intended_count} became {actual_count}"
     claims = len(intended["resources"].get("claims", ()))
     if len(container.resources.claims) != claims:
         yield f"claims: {claims} became {len(container.resources.claims)}"
@@ -102,8 +106,8 @@ def _devices(limits: Object | dict[str, str | int]) -> set[str]:
 
 
 def _of(value: str) -> str:
-    return _shown((value,)) if value else "something else"
+    return _format_words((value,)) if value else "something else"
 
 
-def _shown(words: Sequence[str]) -> str:
+def _format_words(words: Sequence[str]) -> str:
     return shlex.join(words) if words else "nothing"

@@ -7,18 +7,25 @@ from dataclasses import dataclass
 from typing import Final
 
 from schemas.executor.attempts import Runtime
-from services.executor.runtimes.kubernetes.cluster import MAIN_KIND, OTHER_KINDS, Cluster, Found
-from services.executor.runtimes.kubernetes.kinds import NODES, PODS, Named, PodList
-from services.executor.runtimes.kubernetes.watched import Watched
+from services.executor.runtimes.kubernetes.cluster import (
+    MAIN_KIND,
+    OTHER_KINDS,
+    Cluster,
+    FoundObject,
+)
+from services.executor.runtimes.kubernetes.watched import ObjectWatch
 from shared.kubernetes.errors import CONFLICT, NOT_FOUND, KubernetesError
+from shared.kubernetes.kinds import NODES, PODS
 from shared.kubernetes.names import Resource, label_selector
+from shared.kubernetes.objects.common import NamedObject, ObjectList
+from shared.kubernetes.objects.pods import PodDetails
 from shared.logging import log
-from shared.waiting import cancelled, wait_for
+from shared.waiting import cancel_and_wait, wait_for
 
-SOON_SECONDS: Final = 0.2
-AGAIN_SECONDS: Final = 2.0  # a watch reports sooner
+QUICK_POLL_SECONDS: Final = 0.2
+POLL_SECONDS: Final = 2.0  # a watch reports sooner
 COMPLAIN_SECONDS: Final = 5.0
-PATIENCE_SECONDS: Final = 5.0  # with a node that has gone with its pods
+TIMEOUT_SECONDS: Final = 5.0  # with a node that has gone with its pods
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,57 +55,59 @@ class ObjectsEnding:
                     self._complain("it is being removed")
                 except KubernetesError as error:
                     self._complain(str(error))
-                    pause_seconds = AGAIN_SECONDS
+                    pause_seconds = POLL_SECONDS
                 watches = watches or self._watch(changed)
                 await wait_for(changed, pause_seconds)
         finally:
-            await cancelled(*watches)
+            await cancel_and_wait(*watches)
 
     def _watch(self, changed: asyncio.Event) -> "list[asyncio.Task[None]]":
-        """What takes its time to go."""
+        """Watch the objects whose deletion takes time."""
         where = {"labels": label_selector(self.labels)}
         watched = [
-            Watched(
+            ObjectWatch(
                 client=self.cluster.client,
                 resource=resource,
-                type_=Named,
+                type_=NamedObject,
                 where={**where, "namespace": namespace},
                 on_change=changed.set,
             )
             for resource in (MAIN_KIND[self.kind], PODS)
             for namespace in self.cluster.namespaces
         ]
-        return [asyncio.create_task(each.run(), name="watch_ending") for each in watched]
+        return [asyncio.create_task(watch.run(), name="watch_ending") for watch in watched]
 
     async def _step(self) -> float | None:
-        """When to poll again for what is left, if no watch reports it before; None: all is gone."""
-        main = await self._found(MAIN_KIND[self.kind])
-        for each in main:
-            await self._delete(each, foreground=True)
-        pods = await self._found(PODS)
-        for each in pods:
-            await self._delete(each, grace_seconds=round(self.grace_seconds))
-        if pods and time.monotonic() - self._began_at > PATIENCE_SECONDS:
+        """Delete what is left, and return when to poll again if no watch reports it before; None:
+        all is gone.
+        """
+        main = await self._find(MAIN_KIND[self.kind])
+        for main_object in main:
+            await self._delete(main_object, foreground=True)
+        pods = await self._find(PODS)
+        for pod in pods:
+            await self._delete(pod, grace_seconds=round(self.grace_seconds))
+        if pods and time.monotonic() - self._began_at > TIMEOUT_SECONDS:
             await self._forget_lost()
         if main or pods:
-            return AGAIN_SECONDS
-        others = await self.cluster.found(OTHER_KINDS[self.kind], self.labels)
-        for each in others:
-            await self._delete(each)
-        return SOON_SECONDS if others else None
+            return POLL_SECONDS
+        other_objects = await self.cluster.find(OTHER_KINDS[self.kind], self.labels)
+        for other_object in other_objects:
+            await self._delete(other_object)
+        return QUICK_POLL_SECONDS if other_objects else None
 
-    async def _found(self, resource: Resource) -> list[Found]:
-        return await self.cluster.found((resource,), self.labels)
+    async def _find(self, resource: Resource) -> list[FoundObject]:
+        return await self.cluster.find((resource,), self.labels)
 
     async def _delete(
-        self, found: Found, *, foreground: bool = False, grace_seconds: int | None = None
+        self, target: FoundObject, *, foreground: bool = False, grace_seconds: int | None = None
     ) -> None:
-        metadata = found.named.metadata
+        metadata = target.item.metadata
         if metadata.deletion_timestamp is not None:
             return
         try:
             await self.cluster.client.delete(
-                found.resource,
+                target.resource,
                 metadata.name,
                 namespace=metadata.namespace,
                 propagation="Foreground" if foreground else "Background",
@@ -113,9 +122,13 @@ class ObjectsEnding:
     async def _forget_lost(self) -> None:
         """Pods whose node is no more: no kubelet will ever confirm their end."""
         for namespace in self.cluster.namespaces:
-            for pod in (await self.cluster.listed(PODS, PodList, self.labels, namespace)).items:
+            for pod in (
+                await self.cluster.list_objects(
+                    PODS, ObjectList[PodDetails], self.labels, namespace
+                )
+            ).items:
                 node = pod.spec.node_name
-                if not node or await self.cluster.read(NODES, node, Named) is not None:
+                if not node or await self.cluster.read(NODES, node, NamedObject) is not None:
                     continue
                 log.warning("pod_of_lost_node_removed", pod=pod.metadata.name, node=node)
                 await self.cluster.client.delete(

@@ -1,27 +1,25 @@
 """The kinds of objects that are made, read and removed, and what is read of them."""
 
-from datetime import datetime
 from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
+from shared.kubernetes.kinds import SERVICES
 from shared.kubernetes.names import Resource
+from shared.kubernetes.objects.common import ConditionDetails, MetadataDetails
+from shared.kubernetes.objects.pods import ContainerDetails
 from shared.kubernetes.ome import INFERENCE_SERVICES, SERVING_RUNTIMES
 from shared.kubernetes.requirements import KUEUE_VERSION
 
 Object = dict[str, Any]
 OME_GROUP: Final = "ome.io"
 
-PODS: Final = Resource("v1", "pods")
-SERVICES: Final = Resource("v1", "services")
 CLAIMS: Final = Resource("v1", "persistentvolumeclaims")
-NODES: Final = Resource("v1", "nodes", is_namespaced=False)
 DEPLOYMENTS: Final = Resource("apps/v1", "deployments")
 CLAIM_TEMPLATES: Final = Resource("resource.k8s.io/v1", "resourceclaimtemplates")
 DEFINITIONS: Final = Resource(
     "apiextensions.k8s.io/v1", "customresourcedefinitions", is_namespaced=False
 )
-CONFIG_MAPS: Final = Resource("v1", "configmaps")
 WORKLOADS: Final = Resource(KUEUE_VERSION, "workloads")
 
 RESOURCE_OF_KIND: Final = {
@@ -31,124 +29,6 @@ RESOURCE_OF_KIND: Final = {
     "Service": SERVICES,
     "ServingRuntime": SERVING_RUNTIMES,
 }
-
-
-class Owner(Struct, frozen=True, rename="camel"):
-    uid: str = ""
-
-
-class Metadata(Struct, frozen=True, rename="camel"):
-    name: str
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    owner_references: tuple[Owner, ...] = ()
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
-
-
-class Named(Struct, frozen=True):
-    """Any object, as far as its metadata says."""
-
-    metadata: Metadata
-
-
-class NamedList(Struct, frozen=True):
-    items: tuple[Named, ...] = ()
-
-
-class DeviceConfigMap(Struct, frozen=True):
-    """One that defines a custom device."""
-
-    metadata: Metadata
-    data: dict[str, str] = {}
-
-
-class Condition(Struct, frozen=True):
-    type: str
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-
-
-class Waiting(Struct, frozen=True):
-    reason: str = ""
-    message: str = ""
-
-
-class Terminated(Struct, frozen=True, rename="camel"):
-    exit_code: int = 0
-    signal: int = 0
-    reason: str = ""
-    message: str = ""
-
-
-class ContainerState(Struct, frozen=True):
-    waiting: Waiting | None = None
-    running: dict[str, Any] | None = None
-    terminated: Terminated | None = None
-
-
-class ContainerStatus(Struct, frozen=True, rename="camel"):
-    name: str
-    ready: bool = False
-    image_id: str = field(default="", name="imageID")
-    state: ContainerState = ContainerState()
-    last_state: ContainerState = ContainerState()
-
-
-class EnvironmentVariable(Struct, frozen=True, rename="camel"):
-    name: str
-    value: str = ""
-    value_from: dict[str, Any] | None = None
-
-
-class ContainerResources(Struct, frozen=True):
-    limits: dict[str, str | int] = {}
-    claims: tuple[dict[str, Any], ...] = ()
-
-
-class Container(Struct, frozen=True, rename="camel"):
-    name: str
-    image: str = ""
-    command: tuple[str, ...] = ()
-    args: tuple[str, ...] = ()
-    env: tuple[EnvironmentVariable, ...] = ()
-    env_from: tuple[dict[str, Any], ...] = ()
-    resources: ContainerResources = ContainerResources()
-
-
-class SchedulingGate(Struct, frozen=True):
-    name: str
-
-
-class PodSpec(Struct, frozen=True, rename="camel"):
-    containers: tuple[Container, ...] = ()
-    node_name: str = ""
-    scheduling_gates: tuple[SchedulingGate, ...] = ()
-
-
-class PodStatus(Struct, frozen=True, rename="camel"):
-    phase: str = ""
-    reason: str = ""
-    message: str = ""
-    conditions: tuple[Condition, ...] = ()
-    container_statuses: tuple[ContainerStatus, ...] = ()
-    init_container_statuses: tuple[ContainerStatus, ...] = ()
-    host_ip: str = field(name="hostIP", default="")
-    pod_ip: str = field(name="podIP", default="")
-
-
-class Pod(Struct, frozen=True):
-    metadata: Metadata
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
-
-
-class PodList(Struct, frozen=True):
-    items: tuple[Pod, ...] = ()
 
 
 class Address(Struct, frozen=True):
@@ -169,12 +49,12 @@ class ObjectStatus(Struct, frozen=True, rename="camel"):
 
     url: str = ""
     address: Address | None = None
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[ConditionDetails, ...] = ()
     model_status: ModelStatus | None = None
 
 
 class ObjectWithStatus(Struct, frozen=True):
-    metadata: Metadata
+    metadata: MetadataDetails
     status: ObjectStatus = ObjectStatus()
 
 
@@ -198,7 +78,7 @@ class BaseModelSpec(Struct, frozen=True, rename="camel"):
 
 
 class BaseModel(Struct, frozen=True):
-    metadata: Metadata
+    metadata: MetadataDetails
     spec: BaseModelSpec = BaseModelSpec()
 
 
@@ -213,13 +93,13 @@ class EngineConfig(Struct, frozen=True):
 
 
 class ServingRuntimeSpec(Struct, frozen=True, rename="camel"):
-    containers: tuple[Container, ...] = ()
+    containers: tuple[ContainerDetails, ...] = ()
     engine_config: EngineConfig | None = None
     disabled: bool = False
 
 
 class ServingRuntime(Struct, frozen=True):
-    metadata: Metadata
+    metadata: MetadataDetails
     spec: ServingRuntimeSpec = ServingRuntimeSpec()
 
     @property
@@ -230,15 +110,11 @@ class ServingRuntime(Struct, frozen=True):
             return engine.runner
         return next(
             (
-                Runner(image=each.image, command=each.command, args=each.args)
-                for each in self.spec.containers
+                Runner(image=container.image, command=container.command, args=container.args)
+                for container in self.spec.containers
             ),
             None,
         )
-
-
-class ServingRuntimeList(Struct, frozen=True):
-    items: tuple[ServingRuntime, ...] = ()
 
 
 class ServicePort(Struct, frozen=True, rename="camel"):

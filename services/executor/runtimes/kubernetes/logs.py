@@ -7,17 +7,18 @@ from datetime import UTC, datetime
 from typing import Final
 
 from services.executor.runtimes.kubernetes.cluster import Cluster
-from services.executor.runtimes.kubernetes.kinds import PODS, Pod
 from services.executor.runtimes.log_position import LogPosition
 from services.executor.runtimes.runtime import LogSink
 from shared.kubernetes.errors import NOT_FOUND, KubernetesError
+from shared.kubernetes.kinds import PODS
+from shared.kubernetes.objects.pods import PodDetails
 from shared.kubernetes.ome import ENGINE_CONTAINER
 from shared.logging import log as diagnostics
 
-AGAIN_SECONDS: Final = 0.5
+RETRY_SECONDS: Final = 0.5
 TAIL_LINES: Final = 4000
 TAIL_SECONDS: Final = 3.0
-LONGEST_LINE: Final = 64 << 10
+MAX_LINE_BYTES: Final = 64 << 10
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,7 +30,7 @@ class PodLogFollower:
     """
 
     cluster: Cluster
-    pod: Pod
+    pod: PodDetails
     log: LogSink
     is_over: asyncio.Event = field(default_factory=asyncio.Event)
     _position: LogPosition = field(default_factory=LogPosition)
@@ -46,7 +47,7 @@ class PodLogFollower:
                 diagnostics.debug("pod_log_broken_off", error=str(error))
             if was_over:
                 return
-            await asyncio.sleep(AGAIN_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def _read(self, *, follow: bool) -> None:
         parameters = {
@@ -67,7 +68,7 @@ class PodLogFollower:
                     self.log.append(new)
 
 
-async def tail_of(cluster: Cluster, pod: Pod, *, previous: bool) -> str:
+async def tail_of(cluster: Cluster, pod: PodDetails, *, previous: bool) -> str:
     """The end of what its engine wrote; of the container before, if it was started again."""
     path = PODS.path(pod.metadata.namespace, pod.metadata.name, subresource="log")
     parameters = {
@@ -80,12 +81,15 @@ async def tail_of(cluster: Cluster, pod: Pod, *, previous: bool) -> str:
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """With their ends; one that is torn off is left out, and comes again. Long ones in parts."""
-    left = b""
+    """Yield the lines with their ends, long ones in parts.
+
+    A line that is cut off is left out, and comes again.
+    """
+    tail = b""
     async for piece in pieces:
-        *lines, left = (left + piece).split(b"\n")
+        *lines, tail = (tail + piece).split(b"\n")
         for line in lines:
             yield line + b"\n"
-        if len(left) > LONGEST_LINE:
-            yield left
-            left = b""
+        if len(tail) > MAX_LINE_BYTES:
+            yield tail
+            tail = b""

@@ -7,38 +7,40 @@ Pure: the same plan always makes the same objects, so a test sees all of them.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 
-from schemas.cluster.kubernetes import ContainerDevices, KubernetesSpec
+from schemas.cluster.kubernetes import ContainerDevices
 from schemas.cluster.nodes import GpuSupply
-from schemas.executor.attempts import Runtime, StartExperiment
-from schemas.gpus.device_grant import ClusterPlacement
-from services.executor.domain.pod_cache import PodCache
+from schemas.executor.attempts import Runtime
 from services.executor.engines.compile_cache import CONTAINER_TARGET, cache_variables
-from services.executor.engines.engine import EngineCommand
-from services.executor.engines.image import EngineImage
 from services.executor.runtimes.engine_process import label_environment
-from services.executor.runtimes.kubernetes.kinds import OME_GROUP, BaseModelSpec, Object
-from services.executor.runtimes.runtime import Labels, Launch
+from services.executor.runtimes.kubernetes.kinds import OME_GROUP, Object
+from services.executor.runtimes.kubernetes.plan import (
+    LEADER_PORT,
+    RANKS,
+    Plan,
+    finding_labels,
+    rank_name,
+    workload_name,
+)
+from services.executor.runtimes.runtime import Launch
 from services.executor.settings import ExecutorSettings
-from shared.accelerator_rules.advice import advised_environment
+from shared.accelerator_rules.advice import advise_environment
 from shared.accelerator_rules.cuda_versions import image_cuda, runtime_cuda
 from shared.accelerator_rules.device_policies import devices_of
 from shared.accelerator_rules.modes import DEVICE_CLASS, GPU_RESOURCE
-from shared.accelerator_rules.node_labels import cuda_terms, whole_gpu_expressions
-from shared.kubernetes.names import label_value
-from shared.kubernetes.ome import ENGINE_CONTAINER, HOSTNAME_LABEL, OME_VERSION
+from shared.accelerator_rules.node_labels import HOSTNAME_LABEL, cuda_terms, whole_gpu_expressions
+from shared.kubernetes.ome import ENGINE_CONTAINER, OME_VERSION
 from shared.labels import (
     ATTEMPT_LABEL,
     EPOCH_LABEL,
     EXPERIMENT_LABEL,
-    INSTALLATION_LABEL,
-    NODE_LABEL,
-    RESERVATION_LABEL,
-    RUNTIME_LABEL,
+    RANK_LABEL,
 )
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+KAI: Final = "kai-scheduler"
+KAI_QUEUE_LABEL: Final = "kai.scheduler/queue"
 MODEL_VOLUME: Final = "model"
 COMPILED_VOLUME: Final = "compiled"
 SHARED_MEMORY: Final = "shared-memory"
@@ -48,54 +50,16 @@ PROBE_SECONDS: Final = 5
 TOLERATIONS: Final = ({"key": GPU_RESOURCE, "operator": "Exists"},)
 
 
-class NamedModel(Struct, frozen=True, kw_only=True):
-    """A model that OME knows."""
-
-    name: str
-    kind: str
-    spec: BaseModelSpec
-
-
-class Plan(Struct, frozen=True, kw_only=True):
-    """What the objects are made from, beside the launch. `command` is complete."""
-
-    kind: Runtime
-    namespace: str
-    image: EngineImage
-    reference: str
-    command: EngineCommand
-    names: KubernetesSpec
-    placement: ClusterPlacement
-    model: NamedModel | None = None
-    cache: PodCache | None = None
-
-
-def workload_name(command: StartExperiment) -> str:
-    """Of all objects of one attempt, with room for what controllers append."""
-    return f"gpusteward-{command.attempt_id.hex}"
-
-
-def own_labels(settings: ExecutorSettings, kind: Runtime) -> dict[str, str]:
-    """What everything of this installation and executor carries."""
-    return {
-        INSTALLATION_LABEL: label_value(settings.installation_id),
-        NODE_LABEL: label_value(settings.node_id),
-        RUNTIME_LABEL: kind.value,
-    }
-
-
-def finding_labels(settings: ExecutorSettings, kind: Runtime, labels: Labels) -> dict[str, str]:
-    """Those that show whose an object is: without all of them nothing is ever touched."""
-    return {**own_labels(settings, kind), RESERVATION_LABEL: str(labels.reservation_id)}
-
-
 def objects_of(launch: Launch, plan: Plan, settings: ExecutorSettings) -> tuple[Object, ...]:
-    """All of them, in the order in which they are made; the last one makes the pod."""
+    """Return all objects in the order in which they are made; the last one makes the pod."""
     make = _Maker(launch, plan, settings)
     template = (make.claim_template(),) if make.has_claims else ()
     if plan.kind is Runtime.OME:
         return (*template, make.serving_runtime(), make.inference_service())
-    return (*template, make.service(), make.deployment())
+    if plan.rank:
+        return (make.deployment(),)
+    meeting = (make.meeting_service(),) if plan.size > 1 else ()
+    return (*template, make.service(), *meeting, make.deployment())
 
 
 def engine_container(launch: Launch, plan: Plan, settings: ExecutorSettings) -> Object:
@@ -144,9 +108,19 @@ class _Maker:
             spec["type"] = "NodePort"
         return self._object("v1", "Service", spec)
 
+    def meeting_service(self) -> Object:
+        """Return the name of rank 0's pod, which the others look for before it is ready."""
+        spec = {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": self._labels,
+            "ports": [{"name": "ranks", "port": LEADER_PORT, "targetPort": LEADER_PORT}],
+        }
+        return self._object("v1", "Service", spec, name=f"{self._name}{RANKS}")
+
     def deployment(self) -> Object:
         pod = {
-            "metadata": {"labels": self._labels, "annotations": self._annotations},
+            "metadata": {"labels": self._pod_labels, "annotations": self._annotations},
             "spec": {
                 "containers": [self.container()],
                 **self._pod_parts(),
@@ -162,14 +136,17 @@ class _Maker:
             "selector": {"matchLabels": self._labels},
             "template": pod,
         }
-        return self._object("apps/v1", "Deployment", spec, labels=self._queue)
+        name = rank_name(self._launch.command, self._plan.rank)
+        return self._object("apps/v1", "Deployment", spec, labels=self._queue, name=name)
 
     def serving_runtime(self) -> Object:
-        """With the complete command: what a catalogue's runtime would add is unknown."""
+        """Return the ServingRuntime with the complete command, as a catalogue's additions are
+        unknown.
+        """
         spec: dict[str, Any] = {
             "engineConfig": {
                 **self._replicas,
-                "labels": self._labels,
+                "labels": self._pod_labels,
                 "annotations": self._annotations,
                 "runner": self.container(),
                 **self._pod_parts(),
@@ -184,7 +161,7 @@ class _Maker:
             "runtime": {"name": self._name, "kind": "ServingRuntime", "apiGroup": OME_GROUP},
             "engine": {
                 **self._replicas,
-                "labels": self._labels,
+                "labels": self._pod_labels,
                 "annotations": self._annotations,
                 **self._placement_parts(),
             },
@@ -206,7 +183,7 @@ class _Maker:
         made: Object = {
             "name": ENGINE_CONTAINER,
             "image": plan.reference,
-            "args": [literal(each) for each in plan.command.argv],
+            "args": [literal(argument) for argument in plan.command.argv],
             "env": [
                 {"name": name, "value": literal(value)}
                 for name, value in self._environment().items()
@@ -228,7 +205,9 @@ class _Maker:
             },
         }
         if plan.image.entrypoint is not None:
-            made["command"] = [literal(each) for each in plan.image.entrypoint]
+            made["command"] = [literal(word) for word in plan.image.entrypoint]
+        if plan.rank:  # it answers no HTTP
+            del made["readinessProbe"]
         return made
 
     def _object(
@@ -239,12 +218,13 @@ class _Maker:
         *,
         labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
+        name: str | None = None,
     ) -> Object:
         return {
             "apiVersion": api_version,
             "kind": kind,
             "metadata": {
-                "name": self._name,
+                "name": name or self._name,
                 "namespace": self._plan.namespace,
                 "labels": {**self._labels, **(labels or {})},
                 "annotations": {**self._annotations, **(annotations or {})},
@@ -260,8 +240,15 @@ class _Maker:
             ATTEMPT_LABEL: self._launch.command.attempt_id,
             EPOCH_LABEL: labels.epoch or 0,
             EXPERIMENT_LABEL: labels.experiment_id,
+            RANK_LABEL: self._plan.rank if self._plan.size > 1 else None,
         }
         return {name: str(value) for name, value in written.items() if value is not None}
+
+    @property
+    def _pod_labels(self) -> dict[str, str]:
+        """KAI reads a pod's queue from the pod, Kueue that of what makes it."""
+        is_kai = self._settings.cluster_scheduler == KAI
+        return {**self._labels, **(self._queue if is_kai else {})}
 
     @property
     def _annotations(self) -> dict[str, str]:
@@ -270,7 +257,8 @@ class _Maker:
     @property
     def _queue(self) -> dict[str, str]:
         queue = self._settings.cluster_queue
-        return {QUEUE_LABEL: queue} if queue else {}
+        label = KAI_QUEUE_LABEL if self._settings.cluster_scheduler == KAI else QUEUE_LABEL
+        return {label: queue} if queue else {}
 
     @property
     def _replicas(self) -> dict[str, int]:
@@ -282,20 +270,20 @@ class _Maker:
         model = self._plan.model
         if model is None or model.spec.model_format is None or model.spec.model_framework is None:
             return None
-        given = {
+        fields = {
             "modelFormat": to_builtins(model.spec.model_format),
             "modelFramework": to_builtins(model.spec.model_framework),
             "modelArchitecture": model.spec.model_architecture,
             "quantization": model.spec.quantization,
             "autoSelect": False,
         }
-        return {name: value for name, value in given.items() if value is not None}
+        return {name: value for name, value in fields.items() if value is not None}
 
     def _environment(self) -> dict[str, str]:
         return {
             "PYTHONUNBUFFERED": "1",
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-            **advised_environment(self._plan.reference, self._plan.placement.resource or ""),
+            **advise_environment(self._plan.reference, self._plan.placement.resource or ""),
             **self._plan.command.env,
             **(cache_variables(CONTAINER_TARGET) if self._plan.cache is not None else {}),
             **label_environment(self._launch.labels),
@@ -304,7 +292,7 @@ class _Maker:
 
     def _resources(self) -> Object:
         command = self._launch.command
-        given = self._plan.names.container.resources
+        container_resources = self._plan.names.container.resources
         bounds: dict[str, str] = {}
         if (cpus := command.cpu_count or self._settings.engine_cpus) > 0:
             bounds["cpu"] = f"{round(cpus * 1000)}m"
@@ -312,8 +300,8 @@ class _Maker:
             bounds["memory"] = f"{memory_mb}Mi"
         devices = self._devices()
         made: Object = {
-            "requests": {**bounds, **given.requests, **_counts(devices.requests)},
-            "limits": {**bounds, **given.limits, **_counts(devices.limits)},
+            "requests": {**bounds, **container_resources.requests, **_counts(devices.requests)},
+            "limits": {**bounds, **container_resources.limits, **_counts(devices.limits)},
         }
         if self.has_claims:
             made["claims"] = [{"name": CLAIM_NAME}]
@@ -336,7 +324,7 @@ class _Maker:
         return mounts
 
     def _pod_parts(self) -> Object:
-        """Of the pod, what does not say where it runs."""
+        """Return the fields of the pod that do not say where it runs."""
         shm_mb = self._plan.image.shm_mb or self._settings.container_shm_mb
         volumes: list[Object] = [
             {"name": SHARED_MEMORY, "emptyDir": {"medium": "Memory", "sizeLimit": f"{shm_mb}Mi"}}
@@ -353,12 +341,14 @@ class _Maker:
             "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
             "volumes": volumes,
         }
+        if self._settings.cluster_scheduler:
+            made["schedulerName"] = self._settings.cluster_scheduler
         if self.has_claims:
             made["resourceClaims"] = [{"name": CLAIM_NAME, "resourceClaimTemplateName": self._name}]
         return made
 
     def _placement_parts(self) -> Object:
-        made: Object = {"tolerations": [dict(each) for each in TOLERATIONS]}
+        made: Object = {"tolerations": [dict(toleration) for toleration in TOLERATIONS]}
         if terms := self._node_terms():
             required = "requiredDuringSchedulingIgnoredDuringExecution"
             made["affinity"] = {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}}
@@ -369,14 +359,16 @@ class _Maker:
         driver serves the image.
         """
         if (hostname := self._plan.placement.hostname) is not None:
-            chosen = {"key": HOSTNAME_LABEL, "operator": "In", "values": [hostname]}
-            return [{"matchExpressions": [chosen]}]
-        whole = self._whole_gpus()
+            host_expression = {"key": HOSTNAME_LABEL, "operator": "In", "values": [hostname]}
+            return [{"matchExpressions": [host_expression]}]
+        gpu_expressions = self._whole_gpus()
         cuda = image_cuda(self._plan.reference, (), {})
         if cuda is None or not self._settings.cluster_cuda_labels:
-            return [{"matchExpressions": whole}] if whole else []
+            return [{"matchExpressions": gpu_expressions}] if gpu_expressions else []
         terms = cuda_terms(runtime_cuda(cuda))
-        return [{"matchExpressions": [*each["matchExpressions"], *whole]} for each in terms]
+        return [
+            {"matchExpressions": [*term["matchExpressions"], *gpu_expressions]} for term in terms
+        ]
 
     def _whole_gpus(self) -> list[Object]:
         placement = self._plan.placement

@@ -11,18 +11,14 @@ from schemas.executor.attempts import Runtime
 from schemas.gpus.checks import ResourceDefinition
 from services.executor.engines.image import EngineImage
 from services.executor.runtimes.kubernetes.cluster import Cluster
-from services.executor.runtimes.kubernetes.kinds import (
-    CONFIG_MAPS,
-    DEFINITIONS,
-    OME_GROUP,
-    DeviceConfigMap,
-    ServingRuntimeList,
-)
+from services.executor.runtimes.kubernetes.kinds import DEFINITIONS, OME_GROUP, ServingRuntime
 from services.executor.runtimes.kubernetes.references import engine_of_runner
 from shared.accelerator_rules.device_config import DEVICE_DEFINITIONS, definitions_in
 from shared.accelerator_rules.device_config import NAMESPACE as DEVICES_NAMESPACE
-from shared.kubernetes.client import decoded
+from shared.kubernetes.client import decode
 from shared.kubernetes.errors import FORBIDDEN, NOT_FOUND, KubernetesError
+from shared.kubernetes.kinds import CONFIG_MAPS
+from shared.kubernetes.objects.common import ConfigMap, ObjectList
 from shared.kubernetes.ome import (
     CLUSTER_RUNTIMES,
     INFERENCE_SERVICES,
@@ -59,7 +55,7 @@ CLUSTER_RIGHTS: Final[Mapping[Runtime, tuple[Right, ...]]] = {
 }
 
 
-class Seen(Struct, frozen=True, kw_only=True):
+class PreflightResult(Struct, frozen=True, kw_only=True):
     """`says` is what is missing, in sentences; `is_unable`: without it no engine can run."""
 
     says: str = ""
@@ -69,12 +65,12 @@ class Seen(Struct, frozen=True, kw_only=True):
     devices: tuple[ResourceDefinition, ...] = ()
 
 
-class _Served(Struct):
+class _ServedResource(Struct):
     name: str
 
 
 class _ServedList(Struct):
-    resources: tuple[_Served, ...] = ()
+    resources: tuple[_ServedResource, ...] = ()
 
 
 @dataclass(slots=True)
@@ -83,37 +79,37 @@ class Preflight:
 
     cluster: Cluster
     images: Mapping[str, EngineImage]
-    _seen: dict[Runtime, tuple[float, Seen]] = field(default_factory=dict)
+    _results: dict[Runtime, tuple[float, PreflightResult]] = field(default_factory=dict)
     _running: "dict[Runtime, asyncio.Task[None]]" = field(default_factory=dict)
 
-    async def inspect(self, kind: Runtime) -> Seen:
+    async def inspect(self, kind: Runtime) -> PreflightResult:
         """Within 2 s; never raises."""
         now = asyncio.get_running_loop().time()
-        known = self._seen.get(kind)
-        if known is None or now - known[0] > FRESH_SECONDS:
+        last_result = self._results.get(kind)
+        if last_result is None or now - last_result[0] > FRESH_SECONDS:
             inspecting = self._running.get(kind)
             if inspecting is None or inspecting.done():
                 inspecting = asyncio.create_task(self._inspect(kind), name="inspect_cluster")
                 self._running[kind] = inspecting
             await asyncio.wait({inspecting}, timeout=OFFER_SECONDS)
-            known = self._seen.get(kind)
-        if known is None:
-            return Seen(says="the cluster has not answered yet", is_unable=True)
-        return known[1]
+            last_result = self._results.get(kind)
+        if last_result is None:
+            return PreflightResult(says="the cluster has not answered yet", is_unable=True)
+        return last_result[1]
 
     async def _inspect(self, kind: Runtime) -> None:
         try:
             async with within(INSPECT_SECONDS):
-                seen = await self._seen_of(kind)
+                result = await self._inspect_kind(kind)
         except (KubernetesError, TimeoutError) as error:
-            seen = Seen(
+            result = PreflightResult(
                 says=f"the cluster's API does not answer: {str(error) or 'too slow'}; check its "
                 "address in the kubeconfig (GPUSTEWARD_KUBECONFIG)",
                 is_unable=True,
             )
-        self._seen[kind] = (asyncio.get_running_loop().time(), seen)
+        self._results[kind] = (asyncio.get_running_loop().time(), result)
 
-    async def _seen_of(self, kind: Runtime) -> Seen:
+    async def _inspect_kind(self, kind: Runtime) -> PreflightResult:
         version = await self.cluster.client.version()
         unable = list(_too_old(version))
         runtimes: dict[str, str] = {}
@@ -130,7 +126,7 @@ class Preflight:
             unable += await self._missing_rights(kind)
         if kind is Runtime.OME and not unable:
             runtimes = await self._serving_runtimes()
-        return Seen(
+        return PreflightResult(
             says="; ".join((*unable, *notes)),
             is_unable=bool(unable),
             version=f"Kubernetes {version}",
@@ -145,11 +141,13 @@ class Preflight:
             if error.code == NOT_FOUND:
                 return False
             raise
-        served = {each.name for each in decoded(body, _ServedList).resources}
+        served = {resource.name for resource in decode(body, _ServedList).resources}
         return {INFERENCE_SERVICES.plural, SERVING_RUNTIMES.plural} <= served
 
     async def _unknown_fields(self) -> list[str]:
-        """Of ours; none where the definitions may not be read."""
+        """Return the fields of ours that the cluster does not know; empty if it hides its
+        definitions.
+        """
         notes: list[str] = []
         for plural, fields in OUR_FIELDS.items():
             name = f"{plural}.{OME_GROUP}"
@@ -170,21 +168,23 @@ class Preflight:
 
     async def _missing_rights(self, kind: Runtime) -> list[str]:
         settings = self.cluster.settings
-        asked: list[tuple[Right, str | None]] = [
+        required_rights: list[tuple[Right, str | None]] = [
             (right, namespace) for namespace in self.cluster.namespaces for right in RIGHTS[kind]
         ]
-        asked += [(right, None) for right in CLUSTER_RIGHTS[kind]]
-        wanted = [(verb, right, namespace) for right, namespace in asked for verb in right.verbs]
+        required_rights += [(right, None) for right in CLUSTER_RIGHTS[kind]]
+        checks = [
+            (verb, right, namespace) for right, namespace in required_rights for verb in right.verbs
+        ]
         answers = await asyncio.gather(
             *(
                 self.cluster.client.may(
                     verb, right.resource, namespace=namespace, subresource=right.subresource
                 )
-                for verb, right, namespace in wanted
+                for verb, right, namespace in checks
             )
         )
         missing: dict[str, list[str]] = {}
-        for (verb, right, namespace), answer in zip(wanted, answers, strict=True):
+        for (verb, right, namespace), answer in zip(checks, answers, strict=True):
             if not answer.is_allowed:
                 where = f" in namespace {namespace}" if namespace is not None else ""
                 missing.setdefault(f"{right.place}{where}", []).append(verb)
@@ -192,18 +192,18 @@ class Preflight:
             return []
         rights = ", ".join(f"{'/'.join(verbs)} {what}" for what, verbs in missing.items())
         sentence = (
-            f"executor {settings.node_id} may not {rights}: bind the roles of compose/kubernetes "
-            "to its service account"
+            f"executor {settings.node_id} may not {rights}: bind the roles of the chart "
+            "(`gpusteward chart`) to its service account"
         )
         return [sentence]
 
     async def _devices(self) -> tuple[ResourceDefinition, ...]:
         """Custom ones that the cluster defines; none where their ConfigMaps may not be read."""
         try:
-            found, _ = await list_objects(
+            config_maps, _ = await list_objects(
                 self.cluster.client,
                 CONFIG_MAPS,
-                DeviceConfigMap,
+                ConfigMap,
                 namespace=DEVICES_NAMESPACE,
                 labels=DEVICE_DEFINITIONS,
             )
@@ -211,17 +211,17 @@ class Preflight:
             if error.code in {FORBIDDEN, NOT_FOUND}:
                 return ()
             raise
-        return definitions_in(to_builtins(each) for each in found)
+        return definitions_in(to_builtins(config_map) for config_map in config_maps)
 
     async def _serving_runtimes(self) -> dict[str, str]:
         body = await self.cluster.client.call("GET", CLUSTER_RUNTIMES.path())
-        found: dict[str, str] = {}
-        for each in decoded(body, ServingRuntimeList).items:
-            runner = None if each.spec.disabled else each.runner
+        runtimes: dict[str, str] = {}
+        for serving_runtime in decode(body, ObjectList[ServingRuntime]).items:
+            runner = None if serving_runtime.spec.disabled else serving_runtime.runner
             engine = None if runner is None else engine_of_runner(runner, self.images)
             if engine is not None:
-                found[each.metadata.name] = engine
-        return found
+                runtimes[serving_runtime.metadata.name] = engine
+        return runtimes
 
 
 def _too_old(version: str) -> Iterator[str]:

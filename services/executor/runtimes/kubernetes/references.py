@@ -1,6 +1,5 @@
 """What a task names in the cluster, looked up: its model, its claim, its serving runtime."""
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,26 +10,22 @@ from schemas.executor.attempts import FailureKind, StartExperiment
 from services.executor.domain.verdict import AttemptFailed
 from services.executor.engines.image import EngineImage
 from services.executor.runtimes.kubernetes.cluster import Cluster
-from services.executor.runtimes.kubernetes.kinds import (
-    CLAIMS,
-    BaseModel,
-    Named,
-    Runner,
-    ServingRuntime,
-)
-from services.executor.runtimes.kubernetes.objects import NamedModel
+from services.executor.runtimes.kubernetes.kinds import CLAIMS, BaseModel, Runner, ServingRuntime
+from services.executor.runtimes.kubernetes.plan import NamedModel
+from shared.engines.table import PROFILES
 from shared.kubernetes.errors import FORBIDDEN, KubernetesError
+from shared.kubernetes.objects.common import NamedObject
 from shared.kubernetes.ome import BASE_MODELS, CLUSTER_MODELS, CLUSTER_RUNTIMES
 
 OME_MOUNT_PATH: Final = "/mnt/models"  # of models in a volume claim, as OME mounts them
 _PROGRAMS: Final = {
-    "sglang": re.compile(r"sglang"),
-    "vllm": re.compile(r"vllm"),
-    "llamacpp": re.compile(r"llama[.-]?cpp|llama-server"),
+    name: profile.runtime_pattern
+    for name, profile in PROFILES.items()
+    if profile.runtime_pattern is not None
 }
 
 
-class Resolved(Struct, frozen=True, kw_only=True):
+class ResolvedNames(Struct, frozen=True, kw_only=True):
     """`model_path` is what the engine is to load, `reference` its image."""
 
     model_path: str
@@ -44,7 +39,7 @@ async def resolve(
     image: EngineImage,
     images: Mapping[str, EngineImage],
     namespace: str,
-) -> Resolved:
+) -> ResolvedNames:
     """Raises AttemptFailed with what is not there and what to do about it."""
     names = command.engine.kubernetes or KubernetesSpec()
 
@@ -61,11 +56,11 @@ async def resolve(
         path = names.claim.mount_path
     elif model is not None:
         path = _path_of(model)
-    return Resolved(model_path=path, reference=reference, model=model)
+    return ResolvedNames(model_path=path, reference=reference, model=model)
 
 
 def engine_of_runner(runner: Runner, images: Mapping[str, EngineImage]) -> str | None:
-    """Which of our engines it is, by its image, else by its program."""
+    """Return which of our engines it is, by its image, else by its program."""
     repository = without_tag(runner.image)
     for name, image in images.items():
         if image.repository is not None and repository.endswith(image.repository):
@@ -86,26 +81,26 @@ def without_tag(reference: str) -> str:
 
 
 async def _model(cluster: Cluster, name: str | None, namespace: str) -> NamedModel | None:
-    """As OME looks for it: in the namespace, then in the cluster."""
+    """Find a model as OME does: in the namespace, then in the cluster."""
     if name is None:
         return None
     kind = "BaseModel"
-    found = await cluster.read(BASE_MODELS, name, BaseModel, namespace=namespace)
-    if found is None:
+    model = await cluster.read(BASE_MODELS, name, BaseModel, namespace=namespace)
+    if model is None:
         kind = "ClusterBaseModel"
-        found = await cluster.read(CLUSTER_MODELS, name, BaseModel)
-    if found is None:
+        model = await cluster.read(CLUSTER_MODELS, name, BaseModel)
+    if model is None:
         raise AttemptFailed.of(
             FailureKind.MODEL_MISSING,
             f"the cluster has neither a BaseModel {name} in namespace {namespace} nor a "
             f"ClusterBaseModel {name}: `kubectl get clusterbasemodels` lists those there are, "
             "OME's documentation has ready ones to apply",
         )
-    if found.spec.disabled:
+    if model.spec.disabled:
         raise AttemptFailed.of(
             FailureKind.MODEL_MISSING, f"{kind} {name} is disabled (spec.disabled)"
         )
-    return NamedModel(name=name, kind=kind, spec=found.spec)
+    return NamedModel(name=name, kind=kind, spec=model.spec)
 
 
 def _path_of(model: NamedModel) -> str:
@@ -122,12 +117,12 @@ def _path_of(model: NamedModel) -> str:
 
 async def _require_claim(cluster: Cluster, name: str, namespace: str) -> None:
     try:
-        found = await cluster.read(CLAIMS, name, Named, namespace=namespace)
+        claim = await cluster.read(CLAIMS, name, NamedObject, namespace=namespace)
     except KubernetesError as error:
         if error.code == FORBIDDEN:
             return  # its absence shows when the pod cannot be scheduled
         raise
-    if found is None:
+    if claim is None:
         raise AttemptFailed.of(
             FailureKind.MODEL_MISSING,
             f"namespace {namespace} has no PersistentVolumeClaim {name}: "
@@ -145,15 +140,15 @@ async def _reference(
     tag = command.engine.image_tag
     if name is None:
         return image.reference(tag)
-    found = await cluster.read(CLUSTER_RUNTIMES, name, ServingRuntime)
-    if found is None:
+    serving_runtime = await cluster.read(CLUSTER_RUNTIMES, name, ServingRuntime)
+    if serving_runtime is None:
         raise AttemptFailed.of(
             FailureKind.ENGINE_MISSING,
             f"the cluster has no ClusterServingRuntime {name}: `kubectl get "
             "clusterservingruntimes` lists those there are, OME's documentation has ready ones "
             "to apply",
         )
-    runner = found.runner
+    runner = serving_runtime.runner
     if runner is None or not runner.image:
         raise AttemptFailed.of(
             FailureKind.ENGINE_MISSING, f"ClusterServingRuntime {name} has no engine with an image"

@@ -1,10 +1,11 @@
 """Engines in a cluster, as an attempt sees them: of OME, or as Deployments of our own."""
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 from uuid import UUID
 
-from schemas.cluster.kubernetes import KubernetesSpec
+from schemas.cluster.kubernetes import EnginePod, KubernetesSpec
 from schemas.errors import ErrorCode
 from schemas.executor.attempts import EngineSpec, Runtime, RuntimeOffer, StartExperiment
 from services.executor.domain.verdict import AttemptFailed
@@ -15,29 +16,32 @@ from services.executor.runtimes.kubernetes.cluster import Cluster, namespaces_fo
 from services.executor.runtimes.kubernetes.compile_cache import PodCaches
 from services.executor.runtimes.kubernetes.deployment import EngineDeployment
 from services.executor.runtimes.kubernetes.ending import ObjectsEnding
-from services.executor.runtimes.kubernetes.kinds import PODS
-from services.executor.runtimes.kubernetes.objects import (
+from services.executor.runtimes.kubernetes.objects import engine_container, objects_of
+from services.executor.runtimes.kubernetes.plan import (
+    LEADER_PORT,
     Plan,
-    engine_container,
     finding_labels,
-    objects_of,
+    leader_address,
     own_labels,
-    workload_name,
+    rank_name,
 )
 from services.executor.runtimes.kubernetes.preflight import Preflight
-from services.executor.runtimes.kubernetes.references import Resolved, resolve
+from services.executor.runtimes.kubernetes.ranks import EngineRanks, RankLog, places_of
+from services.executor.runtimes.kubernetes.references import ResolvedNames, resolve
 from services.executor.runtimes.runtime import Labels, Launch, RuntimeUnavailable, Workload
 from services.executor.settings import ExecutorSettings
 from shared.accelerator_rules.cuda_versions import image_cuda
 from shared.errors import RefusedError
 from shared.kubernetes.errors import FORBIDDEN, KubernetesError
+from shared.kubernetes.kinds import PODS
 from shared.labels import (
     ATTEMPT_LABEL,
     EPOCH_LABEL,
     EXPERIMENT_LABEL,
+    RANK_LABEL,
     RESERVATION_LABEL,
-    written_epoch,
-    written_id,
+    parse_epoch,
+    parse_id,
 )
 from shared.waiting import within
 
@@ -69,31 +73,34 @@ class KubernetesRuntime:
         self._unmade: set[UUID] = set()
 
     async def offer(self) -> RuntimeOffer:
-        """Every engine with an image, unless the cluster lacks something that all of them need."""
-        seen = await self._preflight.inspect(self.kind)
+        """Offer every engine with an image, unless the cluster lacks something that all of them
+        need.
+        """
+        result = await self._preflight.inspect(self.kind)
         reasons = {name: self._missing(image) for name, image in self._images.items()}
         missing = {name: reason for name, reason in reasons.items() if reason is not None}
-        if seen.says:
-            missing[self.kind.value] = seen.says
-        able = () if seen.is_unable else self._images
+        if result.says:
+            missing[self.kind.value] = result.says
+        able = () if result.is_unable else self._images
         return RuntimeOffer(
             runtime=self.kind,
             engines=tuple(name for name in able if reasons[name] is None),
             missing=missing,
-            version=seen.version,
+            version=result.version,
             engine_rules={name: image.engine.rules for name, image in self._images.items()},
-            serving_runtimes=seen.serving_runtimes,
-            devices=seen.devices,
+            serving_runtimes=result.serving_runtimes,
+            devices=result.devices,
             image_cuda=self._cuda_of_tags(),
         )
 
     def _cuda_of_tags(self) -> dict[str, str]:
-        """By engine, of those whose usual tag names it: the images cannot be read here."""
-        found = {name: image_cuda(image.tag, (), {}) for name, image in self._images.items()}
-        return {name: cuda for name, cuda in found.items() if cuda is not None}
+        """Return the CUDA versions of engines by their usual tags, as the images cannot be read
+        here.
+        """
+        versions = {name: image_cuda(image.tag, (), {}) for name, image in self._images.items()}
+        return {name: cuda for name, cuda in versions.items() if cuda is not None}
 
     def check(self, command: StartExperiment) -> None:
-        """As the contract says."""
         names = command.engine.kubernetes or KubernetesSpec()
         allowed = namespaces_for(self._settings, command.namespace)
         if names.namespace is not None and names.namespace not in allowed:
@@ -117,16 +124,26 @@ class KubernetesRuntime:
             )
         image = self._image(command)
         image.reference(command.engine.image_tag)
+        if command.cluster.other_nodes:
+            self._check_ranks(image)
         made = self._command(image, command, command.engine.model, command.engine.model)
-        if self.kind is Runtime.OME and any(TEMPLATE in each for each in made.argv):
+        if self.kind is Runtime.OME and any(TEMPLATE in argument for argument in made.argv):
             raise RefusedError(
                 ErrorCode.BAD_REQUEST,
                 f"expected parameters without {TEMPLATE!r}, which OME takes for a template",
                 path="$.parameters",
             )
 
+    def _check_ranks(self, image: EngineImage) -> None:
+        if self.kind is Runtime.OME:
+            message = "expected one node: engines over several are of runtime 'kubernetes'"
+            raise RefusedError(ErrorCode.UNSUPPORTED, message, path="$.cluster.other_nodes")
+        if image.engine.rank_flags is None:
+            message = f"{image.engine.name} serves on one node only: it knows no ranks"
+            raise RefusedError(ErrorCode.UNSUPPORTED, message, path="$.base_runtime")
+
     async def prepare(self, _: EngineSpec) -> str:
-        """Nothing: images are the business of a cluster's nodes."""
+        """Do nothing: on clusters kubelet pulls images."""
         return ""
 
     async def fetch(
@@ -135,29 +152,12 @@ class KubernetesRuntime:
         """Look up what the task names; nodes pull images when they get a pod."""
         on_progress(0.0, "looking up what the task names in the cluster")
         self._unmade.add(command.reservation_id)
-        await self._resolved(command)
+        await self._resolve(command)
 
-    async def start(self, launch: Launch) -> EngineDeployment:
-        """As the contract says."""
+    async def start(self, launch: Launch) -> EngineDeployment | EngineRanks:
         command = launch.command
-        image = self._image(command)
         self._unmade.add(command.reservation_id)
-        resolved = await self._resolved(command)
-        placement = command.cluster
-        if placement is None:
-            raise RuntimeError("a start without a place, which `check` refuses")
-        namespace = self._namespace(command)
-        plan = Plan(
-            kind=self.kind,
-            namespace=namespace,
-            image=image,
-            reference=resolved.reference,
-            command=self._command(image, command, resolved.model_path, launch.served_model_name),
-            names=command.engine.kubernetes or KubernetesSpec(),
-            placement=placement,
-            model=resolved.model,
-            cache=await self._caches.take(command, namespace, resolved.reference),
-        )
+        plans = await self._plans(launch)
         finding = {
             **finding_labels(self._settings, self.kind, launch.labels),
             ATTEMPT_LABEL: str(command.attempt_id),
@@ -166,40 +166,94 @@ class KubernetesRuntime:
         }
         # Nothing is made that could not be found again.
         await self._cluster.patiently(
-            lambda: self._cluster.found_of(self.kind, finding), "a look at what is there"
+            lambda: self._cluster.find_of_kind(self.kind, finding), "a look at what is there"
         )
         self._unmade.discard(command.reservation_id)
         try:
-            for made in objects_of(launch, plan, self._settings):
-                await self._cluster.apply(made, finding, launch.labels.epoch or 0)
+            for plan in plans:
+                for made in objects_of(launch, plan, self._settings):
+                    await self._cluster.apply(made, finding, launch.labels.epoch or 0)
         except AttemptFailed:
             await self._ending(finding).run()
             raise
+        ranks = [self._deployment(launch, plan, finding) for plan in plans]
+        return ranks[0] if len(ranks) == 1 else EngineRanks(ranks=ranks, labels=finding)
+
+    async def _plans(self, launch: Launch) -> list[Plan]:
+        """Return what is to be made for each rank: of most engines there is one."""
+        command = launch.command
+        image = self._image(command)
+        resolved = await self._resolve(command)
+        if command.cluster is None:
+            raise RuntimeError("a start without a place, which `check` refuses")
+        namespace = self._namespace(command)
+        places = places_of(command.cluster)
+        cache = None
+        if len(places) == 1:
+            cache = await self._caches.take(command, namespace, resolved.reference)
+        return [
+            Plan(
+                kind=self.kind,
+                namespace=namespace,
+                image=image,
+                reference=resolved.reference,
+                command=self._command(
+                    image,
+                    command,
+                    resolved.model_path,
+                    launch.served_model_name,
+                    rank_parameters=_rank_parameters(image, command, namespace, rank, len(places)),
+                ),
+                names=command.engine.kubernetes or KubernetesSpec(),
+                placement=place,
+                model=resolved.model,
+                cache=cache,
+                rank=rank,
+                size=len(places),
+            )
+            for rank, place in enumerate(places)
+        ]
+
+    def _deployment(
+        self, launch: Launch, plan: Plan, finding: Mapping[str, str]
+    ) -> EngineDeployment:
+        labels = dict(finding)
+        if plan.size > 1:
+            labels[RANK_LABEL] = str(plan.rank)
+        if plan.rank:
+            # What it waits for is told of rank 0 alone, whose pod is the attempt's.
+            launch = replace(
+                launch,
+                log=RankLog(launch.log, plan.rank),
+                report=_ignore,
+                bound=_ignore_fact,
+                image_known=_ignore_fact,
+            )
         return EngineDeployment(
             cluster=self._cluster,
             caches=self._caches,
             launch=launch,
             plan=plan,
-            name=workload_name(command),
-            labels=finding,
+            name=rank_name(launch.command, plan.rank),
+            labels=labels,
             intended=engine_container(launch, plan, self._settings),
         )
 
     async def workloads(self) -> tuple[Workload, ...]:
-        """Everything of this installation and executor, one for each reservation."""
+        """Return all workloads of this installation and executor, one for each reservation."""
         try:
             async with within(WORKLOADS_SECONDS):
-                found = await self._cluster.found_of(
+                cluster_objects = await self._cluster.find_of_kind(
                     self.kind, own_labels(self._settings, self.kind)
                 )
         except (KubernetesError, TimeoutError) as error:
             raise RuntimeUnavailable(f"the cluster does not say what runs: {error}") from error
         together: dict[UUID, list[tuple[dict[str, str], str]]] = {}
-        for each in found:
-            labels = each.named.metadata.labels
-            reservation_id = written_id(labels.get(RESERVATION_LABEL))
+        for found_object in cluster_objects:
+            labels = found_object.item.metadata.labels
+            reservation_id = parse_id(labels.get(RESERVATION_LABEL))
             if reservation_id is not None:
-                pod = each.named.metadata.name if each.resource is PODS else ""
+                pod = found_object.item.metadata.name if found_object.resource is PODS else ""
                 together.setdefault(reservation_id, []).append((labels, pod))
         return tuple(
             self._workload(reservation_id, objects) for reservation_id, objects in together.items()
@@ -219,7 +273,7 @@ class KubernetesRuntime:
 
     async def _is_shut(self) -> bool:
         try:
-            await self._cluster.found_of(self.kind, own_labels(self._settings, self.kind))
+            await self._cluster.find_of_kind(self.kind, own_labels(self._settings, self.kind))
         except KubernetesError as error:
             return error.code == FORBIDDEN
         return False
@@ -234,8 +288,8 @@ class KubernetesRuntime:
                 reservation_id=reservation_id,
                 installation_id=self._settings.installation_id,
                 node_id=self._settings.node_id,
-                epoch=written_epoch(labels.get(EPOCH_LABEL)),
-                experiment_id=written_id(labels.get(EXPERIMENT_LABEL)),
+                epoch=parse_epoch(labels.get(EPOCH_LABEL)),
+                experiment_id=parse_id(labels.get(EXPERIMENT_LABEL)),
             ),
             container_ids=pods,
             is_running=bool(pods),
@@ -266,13 +320,22 @@ class KubernetesRuntime:
         return default if default in allowed or not allowed else allowed[0]
 
     def _command(
-        self, image: EngineImage, command: StartExperiment, model: str, served_model_name: str
+        self,
+        image: EngineImage,
+        command: StartExperiment,
+        model: str,
+        served_model_name: str,
+        rank_parameters: Mapping[str, Any] | None = None,
     ) -> EngineCommand:
         return container_command(
-            image, model, command.engine.parameters, served_model_name=served_model_name
+            image,
+            model,
+            command.engine.parameters,
+            served_model_name=served_model_name,
+            rank_parameters=rank_parameters,
         )
 
-    async def _resolved(self, command: StartExperiment) -> Resolved:
+    async def _resolve(self, command: StartExperiment) -> ResolvedNames:
         return await resolve(
             self._cluster,
             command,
@@ -280,3 +343,21 @@ class KubernetesRuntime:
             self._images,
             self._namespace(command),
         )
+
+
+def _rank_parameters(
+    image: EngineImage, command: StartExperiment, namespace: str, rank: int, size: int
+) -> Mapping[str, Any] | None:
+    """Return the engine's flags for its rank; None where it has none."""
+    flags = image.engine.rank_flags
+    if size == 1 or flags is None:
+        return None
+    return flags(rank, size, leader_address(command, namespace), LEADER_PORT)
+
+
+def _ignore(_: str) -> None:
+    """Tell nobody."""
+
+
+async def _ignore_fact(_: EnginePod | str) -> None:
+    """Record nothing."""

@@ -6,14 +6,9 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.executor.attempts import FailureKind
-from services.executor.runtimes.kubernetes.kinds import (
-    ContainerStatus,
-    ObjectWithStatus,
-    Pod,
-    Terminated,
-    Waiting,
-)
+from services.executor.runtimes.kubernetes.kinds import ObjectWithStatus
 from shared.failures import recognise
+from shared.kubernetes.objects.pods import ContainerStatus, PodDetails, Terminated, Waiting
 from shared.kubernetes.ome import ENGINE_CONTAINER
 
 _PULL_FAILURES: Final = frozenset(
@@ -43,14 +38,14 @@ class Sight(Struct, frozen=True, kw_only=True):
     kind: FailureKind = FailureKind.READINESS_TIMEOUT
     is_final: bool = False
     is_ready: bool = False
-    pod: Pod | None = None
+    pod: PodDetails | None = None
     ended: Terminated | None = None
     has_restarted: bool = False
 
 
 def sight_of(
     workload: ObjectWithStatus | None,
-    pods: Collection[Pod],
+    pods: Collection[PodDetails],
     *,
     admission: str = "",
     first_uid: str | None = None,
@@ -77,15 +72,22 @@ def sight_of(
     return _of_pod(pod, workload, admission)
 
 
-def image_of(pod: Pod) -> str:
+def image_of(pod: PodDetails) -> str:
     """The digest that its engine's container runs; empty until there is one."""
     statuses = pod.status.container_statuses
-    image_id = next((each.image_id for each in statuses if each.name == ENGINE_CONTAINER), "")
+    image_id = next(
+        (
+            container_status.image_id
+            for container_status in statuses
+            if container_status.name == ENGINE_CONTAINER
+        ),
+        "",
+    )
     return image_id.removeprefix("docker-pullable://").removeprefix("docker://")
 
 
-def _newest(pods: Collection[Pod]) -> Pod | None:
-    staying = [each for each in pods if each.metadata.deletion_timestamp is None]
+def _newest(pods: Collection[PodDetails]) -> PodDetails | None:
+    staying = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
     return max(
         staying or pods,
         key=lambda pod: (str(pod.metadata.creation_timestamp), pod.metadata.name),
@@ -102,23 +104,29 @@ def _without_pod(workload: ObjectWithStatus, admission: str) -> Sight:
         if failed.reason in _MODEL_FAILURES:
             kind = FailureKind.MODEL_MISSING
         return Sight(message=f"OME: {failed.reason}: {failed.message}".strip(": "), kind=kind)
-    held = _conditions(workload)
-    message = "; ".join(each for each in (admission, held) if each) or "no pod has been made of it"
-    if any(each in held for each in _FINAL_REFUSALS):
+    condition_text = _conditions(workload)
+    message = (
+        "; ".join(text for text in (admission, condition_text) if text)
+        or "no pod has been made of it"
+    )
+    if any(refusal in condition_text for refusal in _FINAL_REFUSALS):
         return Sight(message=message, kind=FailureKind.RUNTIME_UNAVAILABLE, is_final=True)
     return Sight(message=message, kind=FailureKind.UNSCHEDULABLE)
 
 
 def _conditions(workload: ObjectWithStatus) -> str:
-    """Those that say why nothing happens; ReplicaFailure alone is bad when it is true."""
+    """Return the conditions that say why nothing happens; only ReplicaFailure is bad when it is
+    true.
+    """
     return "; ".join(
-        f"{each.type}: {each.reason}: {each.message}".replace(": :", ":").strip(": ")
-        for each in workload.status.conditions
-        if (each.status == "True") == (each.type == "ReplicaFailure") and each.message
+        f"{condition.type}: {condition.reason}: {condition.message}".replace(": :", ":").strip(": ")
+        for condition in workload.status.conditions
+        if (condition.status == "True") == (condition.type == "ReplicaFailure")
+        and condition.message
     )
 
 
-def _of_pod(pod: Pod, workload: ObjectWithStatus, admission: str) -> Sight:
+def _of_pod(pod: PodDetails, workload: ObjectWithStatus, admission: str) -> Sight:
     name = f"pod {pod.metadata.name}"
     status = pod.status
     if pod.metadata.deletion_timestamp is not None:
@@ -138,29 +146,35 @@ def _of_pod(pod: Pod, workload: ObjectWithStatus, admission: str) -> Sight:
             has_restarted=engine.state.terminated is None,
         )
     if status.phase == "Failed":
-        return _failed(pod, name)
+        return _failure_sight(pod, name)
     if not pod.spec.node_name:
         return _unbound(pod, name, admission)
-    for each in (*status.init_container_statuses, *status.container_statuses):
-        if each.state.waiting is not None and each.state.waiting.reason not in _ORDINARY_WAITS:
-            return _waiting(pod, name, each.state.waiting)
+    for container_status in (*status.init_container_statuses, *status.container_statuses):
+        if (
+            container_status.state.waiting is not None
+            and container_status.state.waiting.reason not in _ORDINARY_WAITS
+        ):
+            return _waiting(pod, name, container_status.state.waiting)
     if engine is not None and engine.state.running is not None:
         if engine.ready:
             return Sight(message=f"{name} is ready", is_ready=True, pod=pod)
         return Sight(message=f"{name} runs on {pod.spec.node_name} and loads", pod=pod)
-    held = _conditions(workload) if status.phase == "Running" else ""
+    condition_text = _conditions(workload) if status.phase == "Running" else ""
     return Sight(
-        message=f"{name} is being started on {pod.spec.node_name}{f': {held}' if held else ''}",
+        message=f"{name} is being started on {pod.spec.node_name}"
+        + (f": {condition_text}" if condition_text else ""),
         pod=pod,
     )
 
 
 def _end_of(engine: ContainerStatus) -> Terminated | None:
-    """One that was started again has ended too: whatever runs now has not been waited for."""
+    """Return the end of an engine, also of one that was restarted: nobody waited for the new
+    process.
+    """
     return engine.state.terminated or engine.last_state.terminated
 
 
-def _failed(pod: Pod, name: str) -> Sight:
+def _failure_sight(pod: PodDetails, name: str) -> Sight:
     reason = pod.status.reason
     kind = FailureKind.RUNTIME_UNAVAILABLE
     if reason == "UnexpectedAdmissionError":  # a device plugin that has no such device any more
@@ -173,7 +187,7 @@ def _failed(pod: Pod, name: str) -> Sight:
     return Sight(message=message, kind=kind, is_final=True, pod=pod)
 
 
-def _unbound(pod: Pod, name: str, admission: str) -> Sight:
+def _unbound(pod: PodDetails, name: str, admission: str) -> Sight:
     if gates := [gate.name for gate in pod.spec.scheduling_gates]:
         why = f": {admission}" if admission else ""
         message = f"{name} is held back by {', '.join(gates)}{why}"
@@ -185,14 +199,14 @@ def _unbound(pod: Pod, name: str, admission: str) -> Sight:
     return Sight(message=message, kind=FailureKind.UNSCHEDULABLE, pod=pod)
 
 
-def _waiting(pod: Pod, name: str, waiting: Waiting) -> Sight:
+def _waiting(pod: PodDetails, name: str, waiting: Waiting) -> Sight:
     text = f"{waiting.reason}: {waiting.message}".strip(": ")
     message = f"{name} on {pod.spec.node_name}: {text}"
     if waiting.reason not in _PULL_FAILURES:
         return Sight(message=message, kind=FailureKind.RUNTIME_UNAVAILABLE, pod=pod)
-    known = recognise(text)
+    known_failure = recognise(text)
     is_missing = waiting.reason in _NEVER_PULLED or (
-        known is not None and known.kind is FailureKind.IMAGE_MISSING
+        known_failure is not None and known_failure.kind is FailureKind.IMAGE_MISSING
     )
     return Sight(
         message=message,

@@ -7,16 +7,11 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from schemas.base import HOUR_SECONDS
 from schemas.errors import ErrorCode
 from schemas.results.prices import GpuPrices
-from schemas.task.task_file import (
-    DeploymentMode,
-    GpuPreferences,
-    OptimizationSpec,
-    StopReason,
-    TaskFile,
-)
-from services.orchestrator.domain.plan.executor_offers import CLUSTER_MODES
+from schemas.task.task_file import DeploymentMode, GpuPreferences, OptimizationSpec, StopReason
+from services.orchestrator.domain.installation.offers import CLUSTER_MODES
 from shared.errors import RefusedError
 from shared.gpu.prices import price_of
 
@@ -25,7 +20,6 @@ SPENT: Final = {
     StopReason.MAX_GPU_HOURS: "the task has used up its GPU-hours",
     StopReason.MAX_COST: "the task has used up its max_cost",
 }
-HOUR_SECONDS: Final = 3600
 
 
 class HeldGpus(Struct, frozen=True, kw_only=True):
@@ -35,57 +29,60 @@ class HeldGpus(Struct, frozen=True, kw_only=True):
     gpu_seconds: float
 
 
-def with_priced_gpus(task: TaskFile, prices: GpuPrices | None) -> tuple[TaskFile, tuple[str, ...]]:
-    """The task on GPUs with a price alone, with notes, if it has a `max_cost`.
+def keep_priced_gpus(
+    gpus: GpuPreferences | None, max_cost: float | None, prices: GpuPrices | None
+) -> tuple[GpuPreferences | None, tuple[str, ...]]:
+    """Return a task's preferences for GPUs with a price alone, with notes, if it has a `max_cost`.
 
     Raises RefusedError where no price is known of what it requests.
     """
-    most = task.optimization.max_cost
-    if most is None or prices is None:
-        return task, ()
+    if max_cost is None or prices is None:
+        return gpus, ()
     if not prices.hourly:
-        raise _refused(f"a price of GPUs, {SETTING} has none")
-    known = ", ".join(f"{name}={price:g}" for name, price in prices.hourly.items())
-    wanted = task.gpus or GpuPreferences()
-    unpriced = [name for name in wanted.models if price_of(name, prices.hourly) is None]
+        raise _cost_refusal(f"a price of GPUs, {SETTING} has none")
+    prices_text = ", ".join(f"{name}={price:g}" for name, price in prices.hourly.items())
+    gpu_preferences = gpus or GpuPreferences()
+    unpriced = [name for name in gpu_preferences.models if price_of(name, prices.hourly) is None]
     if unpriced:
-        raise _refused(f"GPUs with a price, {', '.join(unpriced)} has none in {SETTING} ({known})")
-    models = wanted.models or tuple(prices.hourly)
-    found = [price_of(name, prices.hourly) or 0.0 for name in models]
-    dearest, cheapest = max(found), min(found)
-    hours = "any number of" if not cheapest else f"{most / cheapest:.3g}"
+        raise _cost_refusal(
+            f"GPUs with a price, {', '.join(unpriced)} has none in {SETTING} ({prices_text})"
+        )
+    models = gpu_preferences.models or tuple(prices.hourly)
+    model_prices = [price_of(name, prices.hourly) or 0.0 for name in models]
+    dearest, cheapest = max(model_prices), min(model_prices)
+    hours = "any number of" if not cheapest else f"{max_cost / cheapest:.3g}"
     if dearest != cheapest:
-        hours = f"{most / dearest:.3g} to {hours}"
+        hours = f"{max_cost / dearest:.3g} to {hours}"
     note = (
-        f"max_cost: {most:g} {prices.currency} are {hours} GPU-hours of {', '.join(models)}; "
+        f"max_cost: {max_cost:g} {prices.currency} are {hours} GPU-hours of {', '.join(models)}; "
         "GPUs without a price are not taken"
     )
-    return replace(task, gpus=replace(wanted, models=models)), (note,)
+    return replace(gpu_preferences, models=models), (note,)
 
 
 def refuse_cost_of_clusters(spec: OptimizationSpec, mode: DeploymentMode) -> None:
     """A cluster does not report which devices an experiment has had. Raises RefusedError."""
     if spec.max_cost is not None and mode in CLUSTER_MODES:
-        raise _refused(f"no max_cost in mode {mode.value!r}, whose GPUs have no known price")
+        raise _cost_refusal(f"no max_cost in mode {mode.value!r}, whose GPUs have no known price")
 
 
-def cost_of(held: Sequence[HeldGpus], hourly: Mapping[str, float]) -> float:
+def cost_of(holds: Sequence[HeldGpus], hourly: Mapping[str, float]) -> float:
     """A model without a price, which no task requested, counts as the dearest."""
     dearest = max(hourly.values(), default=0.0)
     total = 0.0
-    for each in held:
-        found = [price_of(model, hourly) for model in each.models]
-        prices = [dearest if price is None else price for price in found] or [dearest]
-        total += each.gpu_seconds / HOUR_SECONDS * math.fsum(prices) / len(prices)
+    for hold in holds:
+        model_prices = [price_of(model, hourly) for model in hold.models]
+        prices = [dearest if price is None else price for price in model_prices] or [dearest]
+        total += hold.gpu_seconds / HOUR_SECONDS * math.fsum(prices) / len(prices)
     return total
 
 
-def known_cost(held: Sequence[HeldGpus], hourly: Mapping[str, float]) -> float | None:
+def find_cost(holds: Sequence[HeldGpus], hourly: Mapping[str, float]) -> float | None:
     """Return what these have cost; None where a GPU of theirs has no price, or is not known."""
-    models = [model for each in held for model in each.models]
-    if any(price_of(model, hourly) is None for model in models) or not all(e.models for e in held):
+    models = [model for hold in holds for model in hold.models]
+    if any(price_of(model, hourly) is None for model in models) or not all(e.models for e in holds):
         return None
-    return cost_of(held, hourly)
+    return cost_of(holds, hourly)
 
 
 class AttemptTimes(Struct, frozen=True, kw_only=True):
@@ -112,14 +109,14 @@ def seconds_left(times: AttemptTimes, unstarted: int, parallel: int) -> float | 
 
 
 def spent_budget(
-    spec: OptimizationSpec, prices: GpuPrices | None, held: Sequence[HeldGpus]
+    spec: OptimizationSpec, prices: GpuPrices | None, holds: Sequence[HeldGpus]
 ) -> tuple[StopReason, str] | None:
-    """Which budget is used up, with a sentence; None: none is."""
-    hours = math.fsum(each.gpu_seconds for each in held) / HOUR_SECONDS
+    """Return the budget that is used up, with a sentence; None if none is."""
+    hours = math.fsum(hold.gpu_seconds for hold in holds) / HOUR_SECONDS
     if spec.max_gpu_hours is not None and hours >= spec.max_gpu_hours:
         text = f"the task has used up its {spec.max_gpu_hours:g} GPU-hours"
         return StopReason.MAX_GPU_HOURS, text
-    if spec.max_cost is None or prices is None or cost_of(held, prices.hourly) < spec.max_cost:
+    if spec.max_cost is None or prices is None or cost_of(holds, prices.hourly) < spec.max_cost:
         return None
     return (
         StopReason.MAX_COST,
@@ -127,5 +124,5 @@ def spent_budget(
     )
 
 
-def _refused(what: str) -> RefusedError:
+def _cost_refusal(what: str) -> RefusedError:
     return RefusedError(ErrorCode.BAD_REQUEST, f"expected {what}", path="$.optimization.max_cost")

@@ -5,27 +5,26 @@ from typing import Final
 
 from schemas.results.measurements import GpuDetails, GpuMonitoring
 
-MOST_SHARE: Final = 0.05  # of the measured time that may be throttled, or shared with others
+# Of the measured time, which may be throttled, or shared with others.
+MAX_DISTURBED_SHARE: Final = 0.05
 # At its power limit a GPU does what it always does under this load.
-_USUAL: Final = frozenset({"sw_power_cap"})
+_NORMAL_REASONS: Final = frozenset({"sw_power_cap"})
 _OF_LOCKED_CLOCK: Final = "applications_clocks_setting"
 
 
-def throttled_because(
-    monitoring: GpuMonitoring, *, is_clock_locked: bool = False
-) -> tuple[str, ...]:
+def find_throttling(monitoring: GpuMonitoring, *, is_clock_locked: bool = False) -> tuple[str, ...]:
     """Return what slowed its GPUs down for longer than a moment: without it, it may be faster.
 
     A configuration that works its GPUs harder is throttled more, so this sets no run aside. A clock
     that its task has locked is what was asked for.
     """
-    usual = _USUAL | {_OF_LOCKED_CLOCK} if is_clock_locked else _USUAL
-    most_seconds = MOST_SHARE * monitoring.monitoring_duration_seconds
+    normal_reasons = _NORMAL_REASONS | {_OF_LOCKED_CLOCK} if is_clock_locked else _NORMAL_REASONS
+    most_seconds = MAX_DISTURBED_SHARE * monitoring.monitoring_duration_seconds
     return tuple(
         f"GPU {name}: throttled by {reason} for {seconds:.0f} s"
         for name, details in monitoring.gpu_details.items()
         for reason, seconds in details.throttle_reasons.items()
-        if reason not in usual and seconds > most_seconds
+        if reason not in normal_reasons and seconds > most_seconds
     )
 
 
@@ -34,11 +33,11 @@ def of_gpus(monitoring: GpuMonitoring, *, is_shared: bool) -> tuple[str, ...]:
 
     `is_shared`: it has shares, so others may be beside it.
     """
-    found = [] if monitoring.trusted is not False else [monitoring.untrusted_because]
-    most = MOST_SHARE * monitoring.monitoring_duration_seconds
+    reasons = [] if monitoring.trusted is not False else [monitoring.untrusted_because]
+    most = MAX_DISTURBED_SHARE * monitoring.monitoring_duration_seconds
     for name, details in monitoring.gpu_details.items():
-        found += [f"GPU {name}: {what}" for what in _of_gpu(details, most, is_shared=is_shared)]
-    return tuple(found)
+        reasons += [f"GPU {name}: {what}" for what in _of_gpu(details, most, is_shared=is_shared)]
+    return tuple(reasons)
 
 
 def _of_gpu(details: GpuDetails, most_seconds: float, *, is_shared: bool) -> Iterator[str]:

@@ -11,20 +11,20 @@ from schemas.scheduler.reservations import CancelReservation
 from services.orchestrator.domain.records import Attempt, Decision, Experiment, Task, command_id
 from shared.failures import RULES
 
-LONGEST: Final = timedelta(days=3650)
+MAX_TIMEOUT: Final = timedelta(days=3650)
 ENOUGH_HOLDS: Final = 3
-LONGEST_STATED: Final = timedelta(days=365)  # the scheduler refuses to store much more
+MAX_STATED_HOLD: Final = timedelta(days=365)  # the scheduler refuses to store much more
 
 
-def longest_hold_seconds(task: Task, grace: timedelta) -> float | None:
-    """How long after its grant an attempt may still hold its GPUs; None if that is beyond a year.
+def longest_hold_seconds(timeout_seconds: float, grace: timedelta) -> float | None:
+    """Return how long after its grant an attempt may hold its GPUs; None if beyond a year.
 
     Loading the model and all levels are within the task's timeout. `grace`, after which the stop is
     sent from here, is for the way to the executor and for its teardown. An attempt that takes still
     longer still holds its GPUs: the scheduler only stops counting on its end.
     """
-    seconds = task.file.optimization.timeout_per_iteration + grace.total_seconds()
-    return seconds if seconds <= LONGEST_STATED.total_seconds() else None
+    seconds = timeout_seconds + grace.total_seconds()
+    return seconds if seconds <= MAX_STATED_HOLD.total_seconds() else None
 
 
 class PastHolds(Struct, frozen=True, kw_only=True):
@@ -32,32 +32,39 @@ class PastHolds(Struct, frozen=True, kw_only=True):
     those alike in model, engine and number of GPUs.
     """
 
-    same: tuple[float, ...] = ()
-    alike: tuple[float, ...] = ()
+    same_seconds: tuple[float, ...] = ()
+    similar_seconds: tuple[float, ...] = ()
 
 
-def expected_hold_seconds(past: PastHolds, longest: float | None) -> float | None:
+def expect_hold_seconds(past: PastHolds, longest: float | None) -> float | None:
     """The longest of past holds, where there are enough of them; else, and at most, `longest`.
 
     Too long an expectation only leaves GPUs to fewer short requests; too short a one promises them
     to requests that then wait longer than was forecast.
     """
-    known = next((each for each in (past.same, past.alike) if len(each) >= ENOUGH_HOLDS), None)
-    if known is None:
+    seconds = next(
+        (
+            holds
+            for holds in (past.same_seconds, past.similar_seconds)
+            if len(holds) >= ENOUGH_HOLDS
+        ),
+        None,
+    )
+    if seconds is None:
         return longest
-    return max(known) if longest is None else min(max(known), longest)
+    return max(seconds) if longest is None else min(max(seconds), longest)
 
 
 def with_deadline(task: Task, attempt: Attempt, now: datetime) -> Attempt:
     """The attempt that an executor has taken over, with the time by which it should have ended."""
     if attempt.deadline_at is not None:
         return attempt
-    seconds = min(task.file.optimization.timeout_per_iteration, LONGEST.total_seconds())
+    seconds = min(task.file.optimization.timeout_per_iteration, MAX_TIMEOUT.total_seconds())
     return replace(attempt, deadline_at=now + timedelta(seconds=seconds))
 
 
 def is_overdue(attempt: Attempt, now: datetime, grace: timedelta) -> bool:
-    """Whether the executor has let pass both its own deadline and `grace` to tear down."""
+    """Return whether the executor has let pass both its own deadline and `grace` to tear down."""
     return (
         attempt.closed_at is None
         and attempt.deadline_at is not None

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.orchestrator.views import PlannedExperiment
 from schemas.task.task_file import GpuPreferences, MemorySource
-from services.orchestrator.domain.plan.memory_rule import requested_mb
+from services.orchestrator.domain.plan.memory_rule import request_mb
 from services.orchestrator.domain.records import Experiment
 from shared.gpu.model_names import matches_model
-from shared.gpu.sizing import hyphenated, memory_per_gpu_mb
+from shared.gpu.sizing import hyphenate, memory_per_gpu_mb
 
 MARGIN_PERCENT: Final = 10  # a peak between two samples is not seen
 FILLED: Final = 0.8  # of a GPU: an engine that takes what there is does not show what it needs
@@ -52,33 +52,39 @@ class LearnedMemory(Struct, frozen=True, kw_only=True):
     runs: int
 
 
-def learned_memory(
+def learn_memory(
     past: Sequence[PastRun], parameters: Mapping[str, Any], gpu_models: Sequence[str] = ()
 ) -> LearnedMemory | None:
     """The least that was enough on a model of GPU, of runs with the same parameters as far as these
     matter. None where there were none, and for engines that take a part of the GPU, not what they
     need.
     """
-    wanted = _that_matter(parameters)
-    if wanted.keys() & _TAKE_A_PART:
+    relevant = _that_matter(parameters)
+    if relevant.keys() & _TAKE_A_PART:
         return None
-    alike: dict[str, list[PastRun]] = {}
+    runs_by_model: dict[str, list[PastRun]] = {}
     for run in past:
-        if _that_matter(run.parameters) == wanted and matches_model(run.gpu_model, gpu_models):
-            alike.setdefault(run.gpu_model, []).append(run)
-    if any(_fills(run) for runs in alike.values() for run in runs):
+        if _that_matter(run.parameters) == relevant and matches_model(run.gpu_model, gpu_models):
+            runs_by_model.setdefault(run.gpu_model, []).append(run)
+    if any(_fills(run) for runs in runs_by_model.values() for run in runs):
         return None
-    return min(map(_learned, alike.values()), key=lambda one: one.min_memory_mb, default=None)
+    return min(
+        map(_learn_from, runs_by_model.values()),
+        key=lambda learned_memory: learned_memory.min_memory_mb,
+        default=None,
+    )
 
 
-def is_learned(request: GpuRequest, wanted: GpuPreferences | None) -> bool:
-    """Whether past experiments decide the requested memory. A MIG instance has what it has."""
-    return not _is_given(request, wanted) and request.mig_profile is None
+def is_learned(request: GpuRequest, gpus: GpuPreferences | None) -> bool:
+    """Return whether past experiments decide the requested memory. A MIG instance has what it
+    has.
+    """
+    return not _is_given(request, gpus) and request.mig_profile is None
 
 
 def with_memory(
     planned: E,
-    wanted: GpuPreferences | None,
+    gpus: GpuPreferences | None,
     past: Sequence[PastRun],
     largest_mb: int | None = None,
 ) -> tuple[E, LearnedMemory | None]:
@@ -87,50 +93,52 @@ def with_memory(
     Where none was learned, as estimated, at most what the largest GPU has.
     """
     request, engine = planned.request, planned.engine
-    if _is_given(request, wanted):
+    if _is_given(request, gpus):
         return replace(planned, memory_source=MemorySource.TASK), None
     learned = None
-    if is_learned(request, wanted):
-        learned = learned_memory(past, engine.parameters, request.gpu_models)
+    if is_learned(request, gpus):
+        learned = learn_memory(past, engine.parameters, request.gpu_models)
     if learned is not None:
         memory_mb, source = learned.min_memory_mb, MemorySource.HISTORY
     else:
         estimate = planned.memory_estimate
-        memory_mb = estimated_mb(planned, largest_mb)
+        memory_mb = estimate_request_mb(planned, largest_mb)
         source = estimate.source if estimate is not None else MemorySource.MODEL_NAME
-    asked = replace(request, min_memory_mb=memory_mb)
-    return replace(planned, request=asked, memory_source=source), learned
+    gpu_request = replace(request, min_memory_mb=memory_mb)
+    return replace(planned, request=gpu_request, memory_source=source), learned
 
 
-def estimated_mb(planned: PlannedExperiment | Experiment, largest_mb: int | None = None) -> int:
+def estimate_request_mb(
+    planned: PlannedExperiment | Experiment, largest_mb: int | None = None
+) -> int:
     """Return what is asked of each GPU where nothing was learned."""
     estimate = planned.memory_estimate
     if estimate is not None:
-        return requested_mb(estimate, largest_mb)
+        return request_mb(estimate, largest_mb)
     return memory_per_gpu_mb(planned.engine.model)  # of an older release, or a MIG instance
 
 
-def learned_note(learned: Collection[LearnedMemory], estimated_mb: int) -> str:
+def note_learned_memory(learned: Collection[LearnedMemory], estimated_mb: int) -> str:
     """Return a plan's note on the experiments for which memory is learned, which are some; without
     these it would be estimated, `estimated_mb` at most.
     """
-    least = min(each.min_memory_mb for each in learned)
-    most = max(learned, key=lambda each: each.min_memory_mb)
-    asked = f"{least} to {most.min_memory_mb}" if least < most.min_memory_mb else f"{least}"
+    least = min(learned_memory.min_memory_mb for learned_memory in learned)
+    most = max(learned, key=lambda learned_memory: learned_memory.min_memory_mb)
+    amount = f"{least} to {most.min_memory_mb}" if least < most.min_memory_mb else f"{least}"
     return (
-        f"{asked} MB of each GPU are asked for, as past experiments like {len(learned)} of these"
+        f"{amount} MB of each GPU are asked for, as past experiments like {len(learned)} of these"
         f" had at most {most.peak_memory_mb} MB of {most.gpu_model} in use; estimated it would be"
         f" {estimated_mb} MB"
     )
 
 
-def _is_given(request: GpuRequest, wanted: GpuPreferences | None) -> bool:
-    is_by_task = wanted is not None and wanted.min_memory_mb is not None
+def _is_given(request: GpuRequest, gpus: GpuPreferences | None) -> bool:
+    is_by_task = gpus is not None and gpus.min_memory_mb is not None
     return request.min_memory_mb is None or is_by_task
 
 
 def _that_matter(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    spelled = {hyphenated(name): value for name, value in parameters.items()}
+    spelled = {hyphenate(name): value for name, value in parameters.items()}
     return {name: value for name, value in spelled.items() if name not in _WITHOUT_EFFECT}
 
 
@@ -138,7 +146,7 @@ def _fills(run: PastRun) -> bool:
     return run.peak_memory_mb >= FILLED * run.memory_total_mb
 
 
-def _learned(runs: Sequence[PastRun]) -> LearnedMemory:
+def _learn_from(runs: Sequence[PastRun]) -> LearnedMemory:
     peak = max(run.peak_memory_mb for run in runs)
     return LearnedMemory(
         min_memory_mb=math.ceil(peak * (100 + MARGIN_PERCENT) / 100),

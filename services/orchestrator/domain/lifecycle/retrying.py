@@ -38,21 +38,21 @@ class NextStep(Struct, frozen=True, kw_only=True):
 def next_step(
     task: Task, experiment: Experiment, attempt: Attempt, rules: Rules = RULES
 ) -> NextStep:
-    """What follows from an attempt that failed or was interrupted.
+    """Decide what follows from an attempt that failed or was interrupted.
 
-    An interruption is not the experiment's fault, so that it is repeated; a failure is as often
-    as the rule of its kind allows. `max_attempts` of the task bounds both together, but for what an
+    An interruption is not the experiment's fault, so that it is repeated; a failure is as often as
+    the rule of its kind allows. `max_attempts` of the task bounds both together, but for what an
     executor that was stopped in order cut off, and a task that is being cancelled repeats nothing.
     """
-    counted = _counted(experiment, attempt)
+    counted = _count_attempt(experiment, attempt)
     message = attempt.failure.message if attempt.failure is not None else ""
     if not _may_pass(counted, attempt, rules):
-        return NextStep(experiment=counted, step=Step.FAIL, reason=_given_up(counted, message))
+        return NextStep(experiment=counted, step=Step.FAIL, reason=_give_up_text(counted, message))
     if task.cancel_requested:
         reason = task.cancel_reason or "cancelled"
         return NextStep(experiment=counted, step=Step.CANCEL, reason=reason)
     if counted.attempts_spent >= task.file.optimization.max_attempts:
-        return NextStep(experiment=counted, step=Step.FAIL, reason=_given_up(counted, message))
+        return NextStep(experiment=counted, step=Step.FAIL, reason=_give_up_text(counted, message))
     return NextStep(
         experiment=_elsewhere(counted, attempt, rules),
         step=Step.REPEAT,
@@ -61,15 +61,16 @@ def next_step(
 
 
 def nodes_to_request(experiment: Experiment, nodes: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of `nodes` that the next attempt may run on: all, if too few are left to choose from.
+    """Return the nodes that the next attempt may run on: all, if too few are left to choose from.
+    all, if too few are left to choose from.
 
     Without any present ones, those that were requested before.
     """
-    known = nodes or tuple(
+    nodes_known = nodes or tuple(
         dict.fromkeys((*experiment.request.node_ids, *experiment.avoided_node_ids))
     )
-    others = tuple(node for node in known if node not in experiment.avoided_node_ids)
-    return others if len(others) >= experiment.request.nodes else known
+    other_nodes = tuple(node for node in nodes_known if node not in experiment.avoided_node_ids)
+    return other_nodes if len(other_nodes) >= experiment.request.nodes else nodes_known
 
 
 def anywhere_again(experiment: Experiment) -> Experiment | None:
@@ -82,7 +83,7 @@ def anywhere_again(experiment: Experiment) -> Experiment | None:
     return replace(experiment, request=request, avoided_node_ids=())
 
 
-def _counted(experiment: Experiment, attempt: Attempt) -> Experiment:
+def _count_attempt(experiment: Experiment, attempt: Attempt) -> Experiment:
     if attempt.outcome is AttemptOutcome.INTERRUPTED:
         return replace(
             experiment,
@@ -94,7 +95,7 @@ def _counted(experiment: Experiment, attempt: Attempt) -> Experiment:
     return replace(experiment, failed_attempts={**failed, kind: failed.get(kind, 0) + 1})
 
 
-def uncounted(experiment: Experiment, attempt: Attempt) -> Experiment:
+def free_interruption(experiment: Experiment, attempt: Attempt) -> Experiment:
     """The experiment whose interrupted attempt turns out to have been preempted."""
     if attempt.outcome is not AttemptOutcome.INTERRUPTED or _is_free(attempt):
         return experiment
@@ -102,7 +103,7 @@ def uncounted(experiment: Experiment, attempt: Attempt) -> Experiment:
 
 
 def _is_free(attempt: Attempt) -> bool:
-    """Whether its interruption costs none of `max_attempts`."""
+    """Return whether its interruption costs none of `max_attempts`."""
     return attempt.executor_stopped or attempt.is_preempted
 
 
@@ -123,16 +124,21 @@ def _elsewhere(experiment: Experiment, attempt: Attempt, rules: Rules) -> Experi
     if failure is None or not rules[failure.kind].elsewhere:
         return experiment
     is_of_node = failure.kind not in _OF_THE_WHOLE_CLUSTER
-    if place is not None and place.node_name and is_of_node and (wanted := request.cluster):
-        names = tuple(dict.fromkeys((*wanted.avoided_node_names, place.node_name)))
-        elsewhere = replace(wanted, avoided_node_names=names)
+    if (
+        place is not None
+        and place.node_name
+        and is_of_node
+        and (cluster_request := request.cluster)
+    ):
+        names = tuple(dict.fromkeys((*cluster_request.avoided_node_names, place.node_name)))
+        elsewhere = replace(cluster_request, avoided_node_names=names)
         return replace(experiment, request=replace(request, cluster=elsewhere))
     nodes = attempt.node_ids or ((attempt.executor_id,) if attempt.executor_id else ())
     avoided = tuple(dict.fromkeys((*experiment.avoided_node_ids, *nodes)))
     return replace(experiment, avoided_node_ids=avoided)
 
 
-def _given_up(experiment: Experiment, message: str) -> str:
+def _give_up_text(experiment: Experiment, message: str) -> str:
     interrupted, failed = experiment.interrupted_attempts, experiment.failures_counted
     if failed == 1 and not interrupted:
         return message or "the attempt failed"

@@ -21,12 +21,12 @@ from schemas.results.measurements import GpuMonitoring
 from schemas.task.benchmark import BenchmarkMetrics, LevelResult
 from schemas.task.slo import SloVerdict
 from schemas.task.trust import ScoreError
-from services.orchestrator.domain.lifecycle.contamination import of_gpus, throttled_because
+from services.orchestrator.domain.lifecycle.contamination import find_throttling, of_gpus
 from services.orchestrator.domain.lifecycle.deadlines import as_timed_out, with_deadline
 from services.orchestrator.domain.lifecycle.retrying import Step, next_step
 from services.orchestrator.domain.lifecycle.run_setting import run_setting
 from services.orchestrator.domain.lifecycle.score_error import (
-    added_error,
+    add_errors,
     score_error,
     without_client_failure,
 )
@@ -45,10 +45,10 @@ from services.orchestrator.domain.records import (
     end,
     fields_of,
 )
-from shared.benchmarks.levels.level_choice import compared_levels
+from shared.benchmarks.levels.level_choice import select_compared_levels
 from shared.benchmarks.verdicts.constraints import check_constraints, max_goodput, parse_constraints
 from shared.benchmarks.verdicts.ranking import score
-from shared.benchmarks.verdicts.slo import penalized, slo_verdict
+from shared.benchmarks.verdicts.slo import penalize, slo_verdict
 from shared.failures import RULES
 
 
@@ -88,15 +88,15 @@ def on_attempt_seen(
     now: datetime,
 ) -> Decision:
     """The executor has the attempt under way."""
-    seen = replace(
+    observed = replace(
         with_deadline(task, attempt, now),
         is_accepted=True,
         phase=phase or attempt.phase,
         started_at=attempt.started_at or started_at,
     )
     if experiment.state is not ExperimentState.STARTING:
-        return Decision(experiment=experiment, attempt=seen)
-    return _running(experiment, seen, now)
+        return Decision(experiment=experiment, attempt=observed)
+    return _running(experiment, observed, now)
 
 
 def on_attempt_missing(task: Task, experiment: Experiment, attempt: Attempt) -> Decision | None:
@@ -116,8 +116,9 @@ def on_attempt_missing(task: Task, experiment: Experiment, attempt: Attempt) -> 
 def on_stop_confirmed(
     task: Task, experiment: Experiment, attempt: Attempt, reason: str, now: datetime
 ) -> Decision | None:
-    """Its node or an administrator confirmed that nothing of the attempt runs, and the executor
-    that knows how it ended does not answer: its node is lost, and it was interrupted.
+    """End an attempt of which nothing runs, as its node or an administrator confirmed.
+
+    The executor that knows how it ended does not answer: its node is lost, and it was interrupted.
     """
     if attempt.closed_at is not None or not attempt.reservation_ended:
         return None
@@ -185,7 +186,7 @@ def on_summary(
     attempt = replace(attempt, peak_memory_mb=peak_memory_mb)
     if attempt.outcome is not AttemptOutcome.SUCCEEDED:
         return Decision(experiment=measured, attempt=attempt)
-    return _succeed(task, measured, attempt, now)
+    return _end_succeeded(task, measured, attempt, now)
 
 
 def stop(experiment: Experiment, attempt: Attempt, reason: str) -> Decision:
@@ -224,17 +225,17 @@ def _on_finished(
     run = replace(experiment.run, image_digest=event.image_digest or "")
     experiment = replace(experiment, run=run)
     if event.benchmark is not None:
-        levels = compared_levels(event.benchmark)
+        levels = select_compared_levels(event.benchmark)
         # The summary may have come before and told of throttled GPUs.
-        run = replace(run, error=added_error(run.error, score_error(task.file, event.benchmark)))
+        run = replace(run, error=add_errors(run.error, score_error(task.file, event.benchmark)))
         experiment = replace(
             experiment, run=run, slo=_judge(task, levels), answers=event.benchmark.quality
         )
     if experiment.state is not ExperimentState.STARTING:
         return _after_outcome(task, experiment, finished, now)
-    begun = _running(experiment, finished, now)
-    decision = _after_outcome(task, begun.experiment, finished, now)
-    return replace(decision, events=(*begun.events, *decision.events))
+    running = _running(experiment, finished, now)
+    decision = _after_outcome(task, running.experiment, finished, now)
+    return replace(decision, events=(*running.events, *decision.events))
 
 
 def _with_disturbances(
@@ -242,10 +243,10 @@ def _with_disturbances(
 ) -> Experiment:
     """Return the experiment with what happened on its GPUs while it was measured."""
     run = experiment.run
-    throttled = throttled_because(monitoring, is_clock_locked=experiment.sm_clock_mhz is not None)
+    throttled = find_throttling(monitoring, is_clock_locked=experiment.sm_clock_mhz is not None)
     if throttled:
         error = ScoreError(better_share=None, because=throttled, may_meet=True)
-        run = replace(run, error=added_error(run.error, error))
+        run = replace(run, error=add_errors(run.error, error))
     contaminated = (*run.contaminated, *of_gpus(monitoring, is_shared=is_shared))
     return replace(experiment, run=replace(run, contaminated=contaminated))
 
@@ -256,7 +257,7 @@ def _after_outcome(task: Task, experiment: Experiment, attempt: Attempt, now: da
     match attempt.outcome:
         case AttemptOutcome.SUCCEEDED:
             if experiment.summary_attempt_id == attempt.attempt_id:
-                return _succeed(task, experiment, attempt, now)
+                return _end_succeeded(task, experiment, attempt, now)
             return Decision(experiment=experiment, attempt=attempt)
         case AttemptOutcome.CANCELLED:
             reason = task.cancel_reason or message or "cancelled"
@@ -289,18 +290,18 @@ def _repeat(experiment: Experiment, attempt: Attempt, reason: str, now: datetime
 
 
 def _judge(task: Task, levels: Sequence[LevelResult]) -> SloVerdict | None:
-    """How the measured levels compare to the task's objectives; None if it has none."""
+    """Compare the measured levels to the task's objectives; None if it has none."""
     slo, text = task.file.slo, task.file.optimization.constraints
     if slo is None and not text:
         return None
     verdict = SloVerdict()
     if slo is not None:
         verdict = without_client_failure(slo, levels, slo_verdict(slo, levels))
-    asked = parse_constraints(text)
+    constraints = parse_constraints(text)
     return replace(
         verdict,
-        constraints=check_constraints(asked, levels),
-        max_goodput=max_goodput(asked, levels) if asked else None,
+        constraints=check_constraints(constraints, levels),
+        max_goodput=max_goodput(constraints, levels) if constraints else None,
     )
 
 
@@ -312,7 +313,7 @@ def _with_goodput(metrics: BenchmarkMetrics, slo: SloVerdict | None) -> Benchmar
     return replace(metrics, max_goodput_per_gpu=slo.max_goodput / gpus)
 
 
-def _succeed(task: Task, experiment: Experiment, attempt: Attempt, now: datetime) -> Decision:
+def _end_succeeded(task: Task, experiment: Experiment, attempt: Attempt, now: datetime) -> Decision:
     objective = task.file.optimization.objective
     metrics = _with_goodput(experiment.metrics or BenchmarkMetrics(), experiment.slo)
     experiment = replace(experiment, metrics=metrics)
@@ -321,7 +322,7 @@ def _succeed(task: Task, experiment: Experiment, attempt: Attempt, now: datetime
         missed = Ended(state=ExperimentState.FAILED, reason=experiment.slo.failed_because)
         return end(experiment, missed, now, attempt)
     if experiment.slo is not None and value is not None:
-        value = penalized(objective, value, experiment.slo.penalty)
+        value = penalize(objective, value, experiment.slo.penalty)
     ended = Ended(state=ExperimentState.SUCCEEDED, objective_score=value)
     return end(experiment, ended, now, attempt)
 

@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from schemas.gpus.device_grant import ClusterPlacement, DeviceGrant
-from schemas.gpus.gpu_request import GpuModel, GpuRequest
+from schemas.gpus.gpu_request import GpuModel
 from services.orchestrator.domain.records import Task
 from shared.gpu.model_names import memory_size, model_of_instance
 
@@ -29,23 +27,8 @@ def model_of(
     )
 
 
-def largest_gpu_mb(task: Task) -> int | None:
-    """Return the memory of the largest GPU that the task may take: of the model that it is bound to
-    by its first grant.
-    """
-    bound = task.gpu_model
-    if bound is not None and bound.memory_total_mb is not None:
-        return bound.memory_total_mb
-    return task.largest_gpu_mb
-
-
 def is_other_model(pinned: GpuModel | None, granted: GpuModel) -> bool:
     if pinned is None or pinned.name != granted.name:
         return pinned is not None
     sizes_mb = [pinned.memory_total_mb, granted.memory_total_mb]
     return len({memory_size(size_mb) for size_mb in sizes_mb if size_mb is not None}) > 1
-
-
-def on_same_model(request: GpuRequest, task: Task) -> GpuRequest:
-    """Return the request for GPUs like those that the task has had."""
-    return replace(request, same_model=task.gpu_model)

@@ -16,11 +16,12 @@ from schemas.task.benchmark import (
     LevelMark,
     LevelResult,
 )
+from schemas.task.objectives import Objective
 from schemas.task.slo import SloSpec, SloVerdict
-from schemas.task.task_file import Objective, TaskFile
+from schemas.task.task_file import TaskFile
 from schemas.task.trust import ScoreError
 from shared.benchmarks.levels.engine_share import fastest_level, is_only_short, slowest_level
-from shared.benchmarks.levels.level_choice import compared_levels
+from shared.benchmarks.levels.level_choice import select_compared_levels
 from shared.benchmarks.levels.level_text import load_text
 from shared.benchmarks.metrics import aggregate
 from shared.benchmarks.verdicts.constraints import (
@@ -29,27 +30,23 @@ from shared.benchmarks.verdicts.constraints import (
     worst_excess,
 )
 from shared.benchmarks.verdicts.ranking import score
-from shared.benchmarks.verdicts.slo import penalized, slo_verdict
+from shared.benchmarks.verdicts.slo import penalize, slo_verdict
 
-TOLD_FROM: Final = 0.01  # of the score, from which on the load generator's part is named
-# By single requests, or by a search of the load: what the generator did to them is not known.
-_OF_REQUESTS: Final = frozenset({Objective.MAXIMIZE_GOODPUT, Objective.MAXIMIZE_LOAD})
+NAMED_FROM_SHARE: Final = 0.01  # of the score, from which on the load generator's part is named
 _BY_CLIENT: Final = frozenset({LevelMark.CLIENT_LIMITED, LevelMark.SENT_LATE})
-# Made of the throughput and of what the GPUs drew or cost meanwhile.
-_BY_THROUGHPUT: Final = frozenset({Objective.MAXIMIZE_TOKENS_PER_JOULE, Objective.MINIMIZE_COST})
 
 
 def score_error(file: TaskFile, benchmark: BenchmarkResult) -> ScoreError | None:
     """Return how far the score of a benchmark may be off, the widest of the task's objectives; None
     where nothing is known to be off.
     """
-    levels = [replace(level, requests=None) for level in compared_levels(benchmark)]
+    levels = [replace(level, requests=None) for level in select_compared_levels(benchmark)]
     rate = benchmark.metrics.max_error_rate
     max_error_rate = MAX_ERROR_RATE if rate is None else rate
     better: float | None = 0.0
     worse: float | None = 0.0
     for objective in file.optimization.goals:
-        if objective in _OF_REQUESTS:
+        if objective.traits.counts_requests:
             marks = {mark for level in benchmark.levels for mark in level.marks}
             if marks & _BY_CLIENT:
                 better = worse = None
@@ -69,7 +66,7 @@ def score_error(file: TaskFile, benchmark: BenchmarkResult) -> ScoreError | None
     )
 
 
-def added_error(error: ScoreError | None, other: ScoreError | None) -> ScoreError | None:
+def add_errors(error: ScoreError | None, other: ScoreError | None) -> ScoreError | None:
     """Return what both together allow for; None: neither is known."""
     if error is None or other is None:
         return error or other
@@ -100,18 +97,18 @@ def _shares(
 ) -> tuple[float, float]:
     """Return by what share of it the score may be better and worse."""
 
-    def scored(change: Callable[[LevelResult], LevelResult]) -> float:
+    def score_with(change: Callable[[LevelResult], LevelResult]) -> float:
         changed = [change(level) for level in levels]
         value = _score(objective, aggregate(changed, max_error_rate))
         if slo is None or not value:
             return value
-        return penalized(objective, value, slo_verdict(slo, changed).penalty)
+        return penalize(objective, value, slo_verdict(slo, changed).penalty)
 
-    measured = scored(lambda level: level)
+    measured = score_with(lambda level: level)
     if not measured:
         return 0.0, 0.0
     sign = 1 if objective.is_maximized else -1
-    fastest, slowest = scored(fastest_level), scored(slowest_level)
+    fastest, slowest = score_with(fastest_level), score_with(slowest_level)
     return (
         max(0.0, sign * (fastest / measured - 1)),
         max(0.0, -sign * (slowest / measured - 1)),
@@ -120,7 +117,7 @@ def _shares(
 
 def _score(objective: Objective, metrics: BenchmarkMetrics) -> float:
     """Return the objective's measure as far as the load generator tells it; 0 is unknown."""
-    if objective not in _BY_THROUGHPUT:
+    if not objective.traits.divides_throughput:
         return score(objective, metrics) or 0.0
     throughput = metrics.mean_output_throughput or 0.0
     return throughput if objective.is_maximized or not throughput else 1 / throughput
@@ -128,15 +125,17 @@ def _score(objective: Objective, metrics: BenchmarkMetrics) -> float:
 
 def _may_meet(file: TaskFile, levels: Sequence[LevelResult]) -> bool:
     """Return whether the fastest engine that the figures allow meets the task's constraints."""
-    asked = parse_constraints(file.optimization.constraints)
-    return not worst_excess(check_constraints(asked, [fastest_level(level) for level in levels]))
+    constraints = parse_constraints(file.optimization.constraints)
+    return not worst_excess(
+        check_constraints(constraints, [fastest_level(level) for level in levels])
+    )
 
 
 def _causes(levels: Sequence[LevelResult], better_share: float | None) -> Iterator[str]:
     """Yield what made the score uncertain, for people; the load generator only where it matters."""
     if better_share is None:
         yield "the load generator was the limit"
-    elif better_share >= TOLD_FROM:
+    elif better_share >= NAMED_FROM_SHARE:
         yield "the load generator's own time"
     for level in levels:
         if LevelMark.SENT_LATE in level.marks:

@@ -52,7 +52,7 @@ def failure_of_refusal(refused: Refused) -> Failure:
 def _kind(refused: Refused) -> FailureKind:
     path = refused.path or ""
     if refused.code is ErrorCode.UNSUPPORTED or path.startswith("$.model"):
-        lacking = next((kind for field, kind in _LACKING if path.startswith(field)), None)
-        if lacking is not None:
-            return lacking
+        failure_kind = next((kind for field, kind in _LACKING if path.startswith(field)), None)
+        if failure_kind is not None:
+            return failure_kind
     return _KIND_OF_CODE.get(refused.code, FailureKind.INTERNAL)

@@ -42,7 +42,7 @@ class TaskFields(TypedDict):
 
 def accept(task: Task, *, experiments: int, cut: int, now: datetime) -> TaskDecision:
     """A new task is stored."""
-    accepted = _changed(task, TaskState.ACCEPTED)
+    accepted = _change_state(task, TaskState.ACCEPTED)
     event = TaskAccepted(**_fields(accepted, now), experiments=experiments, cut=cut)
     return TaskDecision(task=accepted, events=(event,))
 
@@ -51,7 +51,7 @@ def start(task: Task, now: datetime) -> TaskDecision | None:
     """The first experiment requests GPUs."""
     if task.state is not TaskState.ACCEPTED:
         return None
-    started = replace(_changed(task, TaskState.RUNNING), started_at=now)
+    started = replace(_change_state(task, TaskState.RUNNING), started_at=now)
     return TaskDecision(task=started, events=(TaskStarted(**_fields(started, now)),))
 
 
@@ -60,7 +60,7 @@ def pause(task: Task, now: datetime) -> TaskDecision | None:
     _require_unfinished(task)
     if task.state is TaskState.PAUSED:
         return None
-    paused = _changed(task, TaskState.PAUSED)
+    paused = _change_state(task, TaskState.PAUSED)
     return TaskDecision(task=paused, events=(TaskPaused(**_fields(paused, now)),))
 
 
@@ -69,7 +69,7 @@ def resume(task: Task, now: datetime) -> TaskDecision | None:
     _require_unfinished(task)
     if task.state is not TaskState.PAUSED:
         return None
-    resumed = _changed(task, TaskState.RUNNING)
+    resumed = _change_state(task, TaskState.RUNNING)
     return TaskDecision(task=resumed, events=(TaskResumed(**_fields(resumed, now)),))
 
 
@@ -90,10 +90,10 @@ def finish(task: Task, tally: Tally, best: UUID | None, now: datetime) -> TaskDe
     succeeded = tally.get(ExperimentState.SUCCEEDED, 0)
     failed = tally.get(ExperimentState.FAILED, 0)
     if task.cancel_requested:
-        ended = _ended(task, TaskState.CANCELLED, task.cancel_reason, now)
+        ended = _end_task(task, TaskState.CANCELLED, task.cancel_reason, now)
         event: Event = TaskCancelled(**_fields(ended, now), reason=ended.reason)
     elif succeeded:
-        ended = replace(_ended(task, TaskState.COMPLETED, "", now), best_experiment_id=best)
+        ended = replace(_end_task(task, TaskState.COMPLETED, "", now), best_experiment_id=best)
         event = TaskCompleted(
             **_fields(ended, now),
             best_experiment_id=best,
@@ -103,7 +103,7 @@ def finish(task: Task, tally: Tally, best: UUID | None, now: datetime) -> TaskDe
         )
     else:
         reason = f"none of {sum(tally.values())} experiments succeeded"
-        ended = _ended(task, TaskState.FAILED, reason, now)
+        ended = _end_task(task, TaskState.FAILED, reason, now)
         event = TaskFailed(**_fields(ended, now), reason=reason, stop_reason=task.stop_reason)
     return TaskDecision(task=ended, events=(event,))
 
@@ -111,7 +111,7 @@ def finish(task: Task, tally: Tally, best: UUID | None, now: datetime) -> TaskDe
 def delete(task: Task, *, experiments: int, now: datetime) -> TaskDeleted:
     """The task is forgotten. Raises RefusedError while something of it may run."""
     require_finished(task)
-    deleted = _changed(task, task.state)
+    deleted = _change_state(task, task.state)
     return TaskDeleted(**_fields(deleted, now), experiments=experiments)
 
 
@@ -133,12 +133,12 @@ def _require_unfinished(task: Task) -> None:
         )
 
 
-def _changed(task: Task, state: TaskState) -> Task:
+def _change_state(task: Task, state: TaskState) -> Task:
     return replace(task, state=state, revision=task.revision + 1)
 
 
-def _ended(task: Task, state: TaskState, reason: str, now: datetime) -> Task:
-    return replace(_changed(task, state), reason=reason, finished_at=now)
+def _end_task(task: Task, state: TaskState, reason: str, now: datetime) -> Task:
+    return replace(_change_state(task, state), reason=reason, finished_at=now)
 
 
 def _fields(task: Task, now: datetime) -> TaskFields:

@@ -20,8 +20,7 @@ from schemas.scheduler.reservations import (
     ReservationState,
     experiment_holder,
 )
-from schemas.task.benchmark import BenchmarkTool
-from services.orchestrator.domain.lifecycle.retrying import anywhere_again, uncounted
+from services.orchestrator.domain.lifecycle.retrying import anywhere_again, free_interruption
 from services.orchestrator.domain.lifecycle.same_model import is_other_model, model_of
 from services.orchestrator.domain.plan.benchmark_plan import benchmark_spec
 from services.orchestrator.domain.records import (
@@ -113,26 +112,26 @@ def on_grant(
     """A granted attempt is started; a grant of a closed attempt is given back."""
     if grant.revision <= attempt.reservation_revision:
         return None
-    seen = replace(attempt, reservation_revision=grant.revision)
+    observed = replace(attempt, reservation_revision=grant.revision)
     if attempt.closed_at is not None:
         release = give_back(attempt.reservation_id, grant.epoch, "granted after it was withdrawn")
-        return Decision(experiment=experiment, attempt=seen, commands=(release,))
+        return Decision(experiment=experiment, attempt=observed, commands=(release,))
     if attempt.executor_id is not None:
-        return Decision(experiment=experiment, attempt=seen)
+        return Decision(experiment=experiment, attempt=observed)
     model = model_of(task, grant.devices, grant.cluster)
     if model is not None and is_other_model(task.gpu_model, model):
         # It was requested before the first grant said which model.
         release = give_back(attempt.reservation_id, grant.epoch, "not the model of its task's GPUs")
-        closed = replace(seen, closed_at=now)
+        closed = replace(observed, closed_at=now)
         return Decision(experiment=_pending(experiment), attempt=closed, commands=(release,))
     granted = replace(
-        seen,
+        observed,
         executor_id=grant.executor_id,
         epoch=grant.epoch,
         lease_ttl_seconds=grant.lease_ttl_seconds,
         devices=grant.devices,
         cluster=grant.cluster,
-        benchmark_tool=_tool(task),
+        benchmark_tool=task.benchmark_tool,
     )
     starting = replace(experiment, state=ExperimentState.STARTING, revision=experiment.revision + 1)
     event = ExperimentStarting(
@@ -175,7 +174,7 @@ def on_reservation_end(
     )
     if attempt.closed_at is not None or attempt.executor_id is not None:
         if is_preempted:
-            experiment = uncounted(experiment, attempt)
+            experiment = free_interruption(experiment, attempt)
         return Decision(experiment=experiment, attempt=ended)
     closed = replace(ended, closed_at=now)
     # Granted and gone before its grant was received: no start was sent, so it may be repeated.
@@ -234,6 +233,8 @@ def start_of(task: Task, experiment: Experiment, attempt: Attempt) -> tuple[Star
     """The start of a granted attempt, the same however often it is sent; none before its grant."""
     if attempt.executor_id is None or attempt.epoch is None or attempt.lease_ttl_seconds is None:
         return ()
+    if attempt.benchmark_tool is None:
+        return ()
     start = StartExperiment(
         command_id=command_id(attempt.attempt_id, StartExperiment),
         executor_id=attempt.executor_id,
@@ -248,10 +249,7 @@ def start_of(task: Task, experiment: Experiment, attempt: Attempt) -> tuple[Star
         devices=attempt.devices,
         cluster=attempt.cluster,
         engine=experiment.engine,
-        # A start from before tools were chosen is repeated as it was sent.
-        benchmark=benchmark_spec(
-            task.file, attempt.benchmark_tool or task.file.benchmark.tool, experiment.run
-        ),
+        benchmark=benchmark_spec(task.file, attempt.benchmark_tool, experiment.run),
         timeout_seconds=task.file.optimization.timeout_per_iteration,
         cpu_count=experiment.request.cpu_count or None,
         host_memory_mb=experiment.request.host_memory_mb or None,
@@ -259,14 +257,6 @@ def start_of(task: Task, experiment: Experiment, attempt: Attempt) -> tuple[Star
         sm_clock_mhz=experiment.sm_clock_mhz,
     )
     return (start,)
-
-
-def _tool(task: Task) -> BenchmarkTool:
-    """The task's tool; for one that never chose, what all its earlier attempts had."""
-    if task.benchmark_tool is not None:
-        return task.benchmark_tool
-    wanted = task.file.benchmark.tool
-    return BenchmarkTool.BUILTIN if wanted is BenchmarkTool.AUTO else wanted
 
 
 def _pending(experiment: Experiment) -> Experiment:

@@ -11,7 +11,7 @@ from schemas.orchestrator.experiments import WaitingStart
 from services.orchestrator.domain.records import Attempt, Experiment
 
 # An image or a model for each that waits would fill a disk.
-MOST_STARTS: Final = 3
+MAX_STARTS: Final = 3
 # Where the node is not known, all that are allowed prepare, if they are as few.
 FEW_NODES: Final = 4
 OF_HOSTS: Final = frozenset({Runtime.DOCKER, Runtime.PROCESS})
@@ -49,19 +49,21 @@ class WaitingExperiment(Struct, frozen=True, kw_only=True):
 def starts_by_node(
     waiting: Iterable[WaitingExperiment], present: Iterable[NodeId]
 ) -> dict[NodeId, tuple[WaitingStart, ...]]:
-    """For each node that is present the next few, in the order of the queue; of those that need the
-    same image and model the first. `waiting` is in the order of those without a position.
+    """Return the next few starts for each node that is present, in the order of the queue.
+
+    Of those that need the same image and model the first counts. `waiting` is in the order of those
+    without a position.
     """
-    found: dict[NodeId, list[WaitingStart]] = {node_id: [] for node_id in present}
-    for each in sorted(waiting, key=_place):
-        start = each.start
+    starts_by_node_id: dict[NodeId, list[WaitingStart]] = {node_id: [] for node_id in present}
+    for experiment in sorted(waiting, key=_place):
+        start = experiment.start
         if start.engine.runtime not in OF_HOSTS:
             continue
-        for node_id in each.likely_node_ids:
-            starts = found.get(node_id, [])
-            if len(starts) < MOST_STARTS and start.engine not in (one.engine for one in starts):
+        for node_id in experiment.likely_node_ids:
+            starts = starts_by_node_id.get(node_id, [])
+            if len(starts) < MAX_STARTS and start.engine not in (other.engine for other in starts):
                 starts.append(start)
-    return {node_id: tuple(starts) for node_id, starts in found.items()}
+    return {node_id: tuple(starts) for node_id, starts in starts_by_node_id.items()}
 
 
 def _place(waiting: WaitingExperiment) -> tuple[bool, int]:

@@ -2,9 +2,11 @@
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from schemas.errors import ErrorCode
 from schemas.task.benchmark import BenchmarkSpec, BenchmarkTool
-from schemas.task.task_file import BenchmarkConfig, Objective, TaskFile
+from schemas.task.task_file import BenchmarkConfig, OptimizationSpec, TaskFile
 from schemas.task.trust import RunInfo, RunRole
 from services.orchestrator.domain.plan.quality import quality_probe
 from shared.benchmarks.tools.spec_check import (
@@ -16,13 +18,20 @@ from shared.benchmarks.tools.spec_check import (
 from shared.benchmarks.traffic import DATASET
 from shared.errors import RefusedError
 
-FEWEST_REQUESTS: Final = 8
+MIN_REQUESTS: Final = 8
 WHOLE_RUN: Final = RunInfo()
 
 
 def benchmark_spec(task: TaskFile, tool: BenchmarkTool, run: RunInfo = WHOLE_RUN) -> BenchmarkSpec:
-    """The task's benchmark in the executor's terms, with `tool`: minutes become seconds."""
-    config = task.benchmark
+    """Return the task's benchmark as executors are given it, with `tool`."""
+    load = _load_spec(task.benchmark, task.optimization.constraints, tool, run)
+    return load if run.role is RunRole.SCREEN else replace(load, quality=quality_probe(task))
+
+
+def _load_spec(
+    config: BenchmarkConfig, constraints: str, tool: BenchmarkTool, run: RunInfo = WHOLE_RUN
+) -> BenchmarkSpec:
+    """Return the benchmark without its quality probe; minutes become seconds."""
     return BenchmarkSpec(
         task=config.task,
         model_name=config.model_name,
@@ -41,14 +50,13 @@ def benchmark_spec(task: TaskFile, tool: BenchmarkTool, run: RunInfo = WHOLE_RUN
         turns=config.turns,
         think_seconds=config.think_seconds,
         load_search=config.load_search,
-        constraints=task.optimization.constraints if config.load_search is not None else "",
+        constraints=constraints if config.load_search is not None else "",
         seed=run.seed,
-        quality=quality_probe(task) if run.role is not RunRole.SCREEN else None,
     )
 
 
-def wanted_tool(config: BenchmarkConfig) -> BenchmarkTool:
-    """The task's; for `auto` the one that can, where not every tool can."""
+def choose_wanted_tool(config: BenchmarkConfig) -> BenchmarkTool:
+    """Return the task's; for `auto` the one that can, where not every tool can."""
     if config.tool is not BenchmarkTool.AUTO:
         return config.tool
     if beyond_genai_bench(config):
@@ -56,12 +64,12 @@ def wanted_tool(config: BenchmarkConfig) -> BenchmarkTool:
     return BenchmarkTool.GENAI_BENCH if DATASET in config.traffic_scenarios else config.tool
 
 
-def refuse_bad_benchmark(task: TaskFile) -> None:
-    """Raises RefusedError for a benchmark that no tool could run, or not the requested one:
+def refuse_bad_benchmark(config: BenchmarkConfig, search: OptimizationSpec) -> None:
+    """Raise RefusedError for a benchmark that no tool could run, or not the requested one:
     every executor would refuse every experiment of it.
     """
-    _refuse_bad_load_search(task)
-    config, tool = task.benchmark, wanted_tool(task.benchmark)
+    _refuse_bad_load_search(config, search)
+    tool = choose_wanted_tool(config)
     if config.task != TEXT_TO_TEXT:
         raise RefusedError(
             ErrorCode.UNSUPPORTED,
@@ -69,18 +77,18 @@ def refuse_bad_benchmark(task: TaskFile) -> None:
             path="$.benchmark.task",
         )
     check = check_genai_bench if tool is BenchmarkTool.GENAI_BENCH else check_generated
-    check(benchmark_spec(task, tool))
+    check(_load_spec(config, search.constraints, tool))
 
 
-def _refuse_bad_load_search(task: TaskFile) -> None:
-    is_searched = task.benchmark.load_search is not None
-    if is_searched is not (task.optimization.objective is Objective.MAXIMIZE_LOAD):
+def _refuse_bad_load_search(config: BenchmarkConfig, search: OptimizationSpec) -> None:
+    is_searched = config.load_search is not None
+    if is_searched is not search.objective.traits.needs_load_search:
         raise RefusedError(
             ErrorCode.BAD_REQUEST,
             "expected the objective 'maximize_load' and benchmark.load_search together, got one",
             path="$.optimization.objective",
         )
-    if is_searched and task.benchmark.tool is BenchmarkTool.GENAI_BENCH:
+    if is_searched and config.tool is BenchmarkTool.GENAI_BENCH:
         raise RefusedError(
             ErrorCode.BAD_REQUEST,
             "expected 'builtin', 'aiperf' or 'auto', as genai-bench cannot search a load",
@@ -89,6 +97,6 @@ def _refuse_bad_load_search(task: TaskFile) -> None:
 
 
 def _requests(config: BenchmarkConfig, divisor: int) -> int:
-    """Of a level; few of them keep its greatest concurrency busy."""
+    """Return the requests of a level: enough to keep its greatest concurrency busy."""
     most = config.max_requests_per_iteration
-    return min(most, max(-(-most // divisor), max(config.num_concurrency), FEWEST_REQUESTS))
+    return min(most, max(-(-most // divisor), max(config.num_concurrency), MIN_REQUESTS))

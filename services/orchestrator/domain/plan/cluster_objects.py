@@ -1,7 +1,7 @@
 """What a task names in a Kubernetes cluster, from its task file."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -16,8 +16,7 @@ from schemas.cluster.kubernetes import (
 )
 from schemas.errors import ErrorCode
 from schemas.task.task_file import DeploymentMode, PresetConfig, TaskFile
-from services.orchestrator.domain.plan.engines import engine_of
-from services.orchestrator.domain.plan.executor_offers import CLUSTER_MODES, Offer
+from services.orchestrator.domain.installation.installation import Installation
 from shared.errors import RefusedError
 from shared.problems import explain_validation_error
 
@@ -27,54 +26,39 @@ _BASE_MODEL: Final = "clusterbasemodel_config"
 
 
 def kubernetes_spec(
-    task: TaskFile, mode: DeploymentMode, known: Sequence[str]
-) -> KubernetesSpec | None:
-    """What the task names, None in other modes. Raises RefusedError by the field.
+    task: TaskFile, mode: DeploymentMode, installation: Installation
+) -> KubernetesSpec:
+    """Return what the task names in a cluster. Raises RefusedError by the field.
 
     A preset stands for the cluster's object of that name: nothing of that kind is created.
     """
-    if mode not in CLUSTER_MODES:
-        return None
     if mode is DeploymentMode.KUBERNETES:
         _refuse_ome_blocks(task)
     if (block := task.clusterbasemodel_config) is not None and block.config_overrides:
-        raise _refused(
+        raise _refusal(
             f"$.{_BASE_MODEL}.config_overrides",
             "a task changes no model of the cluster: name another ClusterBaseModel",
         )
-    claim = _claim(task)
+    claim, is_ome = _claim(task), mode is DeploymentMode.OME
     return KubernetesSpec(
         namespace=_matching(
             task.model.namespace, NAMESPACE_PATTERN, NAMESPACE_FORM, "$.model.namespace"
         ),
-        base_model=_base_model(task) if mode is DeploymentMode.OME and claim is None else None,
+        base_model=_base_model(task) if is_ome and claim is None else None,
         claim=claim,
-        serving_runtime=serving_runtime(task, known) if mode is DeploymentMode.OME else None,
+        serving_runtime=_serving_runtime(task, installation) if is_ome else None,
         container=_container(task.clusterservingruntime_config),
     )
 
 
-def serving_runtime(task: TaskFile, known: Sequence[str]) -> str | None:
-    """The ClusterServingRuntime that the task names: in its block, or as a `base_runtime` that is
-    none of the `known` engines.
+def _serving_runtime(task: TaskFile, installation: Installation) -> str | None:
+    """Return the ClusterServingRuntime that the task names: in its block, or as a `base_runtime`
+    that is no engine here.
     """
-    named = _named(task.clusterservingruntime_config, _SERVING_RUNTIME)
-    if named is not None or engine_of(task.base_runtime, known) is not None:
-        return named
+    name = _name_of(task.clusterservingruntime_config, _SERVING_RUNTIME)
+    if name is not None or installation.find_engine(task.base_runtime) is not None:
+        return name
     return _object_name(task.base_runtime, "$.base_runtime")
-
-
-def engine_of_runtime(name: str | None, offers: Sequence[Offer]) -> str | None:
-    """The engine of the ClusterServingRuntime, as executors of clusters report."""
-    return next(
-        (
-            runtime.serving_runtimes[name]
-            for offer in offers
-            for runtime in offer.in_mode(DeploymentMode.OME)
-            if name in runtime.serving_runtimes
-        ),
-        None,
-    )
 
 
 def _refuse_ome_blocks(task: TaskFile) -> None:
@@ -84,7 +68,7 @@ def _refuse_ome_blocks(task: TaskFile) -> None:
     }
     for name, block in blocks.items():
         if block is not None:
-            raise _refused(f"$.{name}", "mode 'kubernetes' is without OME: use mode 'ome'")
+            raise _refusal(f"$.{name}", "mode 'kubernetes' is without OME: use mode 'ome'")
 
 
 def _claim(task: TaskFile) -> VolumeClaim | None:
@@ -92,30 +76,30 @@ def _claim(task: TaskFile) -> VolumeClaim | None:
     if storage is None or storage.type == "hf":
         return None
     if storage.type == "hostpath":
-        raise _refused(
+        raise _refusal(
             "$.storage.type", "a cluster's pods get no path of a host: use a volume claim ('pvc')"
         )
-    given = {
+    fields = {
         "name": storage.pvc_name,
         "subpath": storage.pvc_subpath or "",
         "mount_path": storage.mount_path or DEFAULT_MOUNT_PATH,
     }
     try:
-        return msgspec.convert(given, VolumeClaim)
+        return msgspec.convert(fields, VolumeClaim)
     except msgspec.ValidationError as error:
-        path, sentence = _explained(error, VolumeClaim, given)
+        path, sentence = _explain(error, VolumeClaim, fields)
         field = {"name": "pvc_name", "subpath": "pvc_subpath"}.get(path[1:], path[1:])
-        raise _refused(f"$.storage.{field}", sentence) from error
+        raise _refusal(f"$.storage.{field}", sentence) from error
 
 
 def _base_model(task: TaskFile) -> str | None:
-    """None: the model is a hub's, which the engine fetches itself."""
-    named = _named(task.clusterbasemodel_config, _BASE_MODEL)
+    """Return the cluster's model; None: the model is a hub's, which the engine fetches itself."""
+    name = _name_of(task.clusterbasemodel_config, _BASE_MODEL)
     model = task.model.id_or_path
-    return named or (model if re.search(OBJECT_NAME_PATTERN, model) else None)
+    return name or (model if re.search(OBJECT_NAME_PATTERN, model) else None)
 
 
-def _named(block: PresetConfig | None, path: str) -> str | None:
+def _name_of(block: PresetConfig | None, path: str) -> str | None:
     if block is None:
         return None
     if block.name is not None:
@@ -126,25 +110,25 @@ def _named(block: PresetConfig | None, path: str) -> str | None:
 
 
 def _container(block: PresetConfig | None) -> ContainerOverrides:
-    given: dict[str, Any] = block.config_overrides if block is not None else {}
+    overrides: dict[str, Any] = block.config_overrides if block is not None else {}
     try:
-        return msgspec.convert(given, ContainerOverrides)
+        return msgspec.convert(overrides, ContainerOverrides)
     except msgspec.ValidationError as error:
-        path, sentence = _explained(error, ContainerOverrides, given)
-        raise _refused(f"$.{_SERVING_RUNTIME}.config_overrides{path}", sentence) from error
+        path, sentence = _explain(error, ContainerOverrides, overrides)
+        raise _refusal(f"$.{_SERVING_RUNTIME}.config_overrides{path}", sentence) from error
 
 
-def _explained(
-    error: msgspec.ValidationError, type_: type[msgspec.Struct], given: Mapping[str, Any]
+def _explain(
+    error: msgspec.ValidationError, type_: type[msgspec.Struct], content: Mapping[str, Any]
 ) -> tuple[str, str]:
-    """Where below `given`, such as `.name`, and what is wrong there."""
-    path, sentence = explain_validation_error(error, type_, msgspec.json.encode(given))
+    """Return the place below `content`, such as `.name`, and what is wrong there."""
+    path, sentence = explain_validation_error(error, type_, msgspec.json.encode(content))
     return (path or "$").removeprefix("$"), sentence
 
 
 def _object_name(name: str, path: str) -> str:
     if re.search(OBJECT_NAME_PATTERN, name) is None:
-        raise _refused(
+        raise _refusal(
             path, f"expected the name of a cluster's object ({OBJECT_NAME_FORM}), got {name!r}"
         )
     return name
@@ -152,9 +136,9 @@ def _object_name(name: str, path: str) -> str:
 
 def _matching(text: str | None, pattern: str, form: str, path: str) -> str | None:
     if text is not None and re.search(pattern, text) is None:
-        raise _refused(path, f"expected {form}, got {text!r}")
+        raise _refusal(path, f"expected {form}, got {text!r}")
     return text
 
 
-def _refused(path: str, message: str) -> RefusedError:
+def _refusal(path: str, message: str) -> RefusedError:
     return RefusedError(ErrorCode.BAD_REQUEST, message, path=path)

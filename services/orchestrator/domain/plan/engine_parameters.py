@@ -4,25 +4,28 @@ from typing import Any
 
 from schemas.errors import ErrorCode
 from schemas.executor.engine_rules import EngineRules
-from services.orchestrator.domain.plan.engines import fields_taken
-from services.orchestrator.domain.plan.expansion import Point
-from services.orchestrator.domain.plan.requirements_check import Missing, missing_field
-from shared.engine_parameters.check import check_parameters
+from services.orchestrator.domain.configurations import Point
+from services.orchestrator.domain.installation.missing import Missing, missing_field
+from services.orchestrator.domain.plan.engine_fields import translate_fields
+from shared.engines.check import check_parameters
 from shared.errors import RefusedError
-from shared.gpu.sizing import degree_named, hyphenated
+from shared.gpu.sizing import degree_named, hyphenate
 
 
 def engine_parameters(
     engine: str, rules: EngineRules, point: Point, quantized_by: str | None
 ) -> tuple[dict[str, Any], list[Missing], list[str]]:
-    """With what the engine cannot take, and notes. Raises RefusedError for a bad parameter."""
+    """Return the engine's parameters, what the engine cannot take, and notes.
+
+    Raises RefusedError for a bad parameter.
+    """
     parameters: dict[str, Any] = {}
     unknown: list[Missing] = []
     notes: list[str] = []
     for block, fields in (("quant_config", point.quant), ("parallel_config", point.parallel)):
-        taken = fields_taken(rules, block, fields)
-        for flag, value in taken.parameters.items():
-            name = _given_as(flag, point.parameters)
+        accepted = translate_fields(rules, block, fields)
+        for flag, value in accepted.parameters.items():
+            name = _find_own_spelling(flag, point.parameters)
             if quantized_by is not None and (flag, value) == ("quantization", "fp8"):
                 notes.append(
                     f"{block}: no {flag} {value}, the model is quantized by {quantized_by}"
@@ -31,33 +34,33 @@ def engine_parameters(
                 parameters[flag] = value
             else:
                 notes.append(f"parameters.{name} takes the place of {flag!r} of {block}")
-        unknown += [missing_field(engine, block, *each) for each in taken.unknown]
-        notes += taken.notes
-    given = _in_the_engines_words(rules, point.parameters)
-    check_parameters(engine, rules, given)
-    return {**parameters, **given}, unknown, notes
+        unknown += [missing_field(engine, block, *refusal) for refusal in accepted.unknown]
+        notes += accepted.notes
+    own_parameters = _in_the_engines_words(rules, point.parameters)
+    check_parameters(engine, rules, own_parameters)
+    return {**parameters, **own_parameters}, unknown, notes
 
 
 def _in_the_engines_words(rules: EngineRules, parameters: dict[str, Any]) -> dict[str, Any]:
     """Degrees of parallelism have many spellings, of which an engine knows its own."""
-    given: dict[str, Any] = {}
+    by_spelling: dict[str, Any] = {}
     for name, value in parameters.items():
         rule = rules.task_fields.get(degree_named(name) or "")
-        flag = rule.flag if rule is not None and rule.flag is not None else hyphenated(name)
-        spelling = name if flag == hyphenated(name) else flag
-        if spelling in given:
+        flag = rule.flag if rule is not None and rule.flag is not None else hyphenate(name)
+        spelling = name if flag == hyphenate(name) else flag
+        if spelling in by_spelling:
             raise RefusedError(
                 ErrorCode.BAD_REQUEST,
                 f"{name!r} is given twice, in two spellings",
                 path=f"$.parameters.{name}",
             )
-        given[spelling] = value
-    return given
+        by_spelling[spelling] = value
+    return by_spelling
 
 
-def _given_as(flag: str, parameters: dict[str, Any]) -> str | None:
+def _find_own_spelling(flag: str, parameters: dict[str, Any]) -> str | None:
     """The parameter by which the user sets the same himself."""
     meaning = degree_named(flag) or flag
     return next(
-        (name for name in parameters if meaning in {degree_named(name), hyphenated(name)}), None
+        (name for name in parameters if meaning in {degree_named(name), hyphenate(name)}), None
     )

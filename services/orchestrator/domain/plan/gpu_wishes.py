@@ -18,21 +18,23 @@ _OF_SINGLE_GPUS: Final = frozenset(
 _OF_WHOLE_GPUS: Final = ("shares", "mig_profile", "vgpu_cores")
 
 
-def check_wishes(wanted: GpuPreferences, *, is_in_cluster: bool) -> None:
+def check_wishes(preferences: GpuPreferences, *, is_in_cluster: bool) -> None:
     """Raise RefusedError for a wish that means nothing there."""
     for name in _NOT_OF_CLUSTERS if is_in_cluster else ():
-        if getattr(wanted, name):
-            raise _refused(
+        if getattr(preferences, name):
+            raise _wish_refusal(
                 f"expected no {name} in a cluster, which gives out its GPUs itself: "
                 "`nodes` and `models` choose among its nodes",
                 name,
             )
     for setting, name in itertools.product(_SET_ON_GPUS, _OF_WHOLE_GPUS):
-        if getattr(wanted, setting) is not None and getattr(wanted, name) is not None:
-            raise _refused(f"expected no {setting} with {name}: it is set on a whole GPU", setting)
-    for place, selector in enumerate(wanted.require):
+        if getattr(preferences, setting) is not None and getattr(preferences, name) is not None:
+            raise _wish_refusal(
+                f"expected no {setting} with {name}: it is set on a whole GPU", setting
+            )
+    for place, selector in enumerate(preferences.require):
         _check(selector, f"$.gpus.require[{place}]", is_in_cluster=is_in_cluster)
-    for place, preference in enumerate(wanted.prefer):
+    for place, preference in enumerate(preferences.prefer):
         path = f"$.gpus.prefer[{place}].selector"
         _check(preference.selector, path, is_in_cluster=is_in_cluster)
 
@@ -48,5 +50,5 @@ def _check(selector: Selector, path: str, *, is_in_cluster: bool) -> None:
         )
 
 
-def _refused(message: str, name: str) -> RefusedError:
+def _wish_refusal(message: str, name: str) -> RefusedError:
     return RefusedError(ErrorCode.BAD_REQUEST, message, path=f"$.gpus.{name}")

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from schemas.executor.model_shape import ModelShape
 from schemas.orchestrator.views import MemoryEstimate, PlannedExperiment
 from schemas.task.task_file import BenchmarkConfig, MemorySource
-from services.orchestrator.domain.plan.expansion import Point
+from services.orchestrator.domain.configurations import Point
 from services.orchestrator.domain.plan.sizing import degrees_of
 from shared.benchmarks.traffic import UnsupportedTraffic, parse_scenario
 from shared.gpu.model_memory import (
@@ -20,7 +20,7 @@ from shared.gpu.model_memory import (
     parameters_named,
     values_cached,
 )
-from shared.gpu.sizing import hyphenated, memory_per_gpu_mb
+from shared.gpu.sizing import hyphenate, memory_per_gpu_mb
 
 USABLE: Final = 0.95  # of a GPU's memory: its driver keeps some
 UNKNOWN_TOKENS: Final = 4096  # of a request, where its scenario does not tell
@@ -62,12 +62,12 @@ def estimate_memory(
     `shape` and `precisions` are of the model's config.json, `tokens` those of the longest request,
     where no flag says how long a sequence may be. Without a known size it is the documented one.
     """
-    named = parameters_named(model)
-    parameters = float(shape.weights) if shape is not None else named
+    named_parameters = parameters_named(model)
+    parameters = float(shape.weights) if shape is not None else named_parameters
     if parameters is None:
         return MemoryEstimate(memory_mb=memory_per_gpu_mb(model), source=MemorySource.DEFAULT)
-    values = {hyphenated(name): value for name, value in flags.items()}
-    divisor, degrees = _divided_by(point, values)
+    values = {hyphenate(name): value for name, value in flags.items()}
+    divisor, degrees = _count_sharing_gpus(point, values)
     rule = ModelMemory(
         parameters=parameters,
         bytes_each=_weight_bytes(model, values, precisions),
@@ -80,7 +80,7 @@ def estimate_memory(
     return MemoryEstimate(memory_mb=rule.memory_mb, source=source, terms=rule.in_words(degrees))
 
 
-def requested_mb(estimate: MemoryEstimate, largest_mb: int | None) -> int:
+def request_mb(estimate: MemoryEstimate, largest_mb: int | None) -> int:
     """Return the memory to ask for: the estimate, or what the largest GPU there is can give."""
     return min(estimate.memory_mb, usable_mb(largest_mb) or estimate.memory_mb)
 
@@ -89,7 +89,7 @@ def usable_mb(largest_mb: int | None) -> int | None:
     return None if largest_mb is None else int(largest_mb * USABLE)
 
 
-def fitted(planned: PlannedExperiment, largest_mb: int | None) -> PlannedExperiment:
+def fit_request(planned: PlannedExperiment, largest_mb: int | None) -> PlannedExperiment:
     """Return the experiment with a request that the largest GPU can serve, as far as memory goes.
 
     What the task itself asks for stays.
@@ -97,8 +97,8 @@ def fitted(planned: PlannedExperiment, largest_mb: int | None) -> PlannedExperim
     estimate = planned.memory_estimate
     if estimate is None or estimate.memory_mb != planned.request.min_memory_mb:
         return planned
-    asked = replace(planned.request, min_memory_mb=requested_mb(estimate, largest_mb))
-    return replace(planned, request=asked)
+    request = replace(planned.request, min_memory_mb=request_mb(estimate, largest_mb))
+    return replace(planned, request=request)
 
 
 def memory_warnings(
@@ -108,7 +108,11 @@ def memory_warnings(
 
     `planned` are as estimated, not yet fitted.
     """
-    estimates = [each.memory_estimate for each in planned if each.memory_estimate is not None]
+    estimates = [
+        experiment.memory_estimate
+        for experiment in planned
+        if experiment.memory_estimate is not None
+    ]
     if not estimates:
         return
     if estimates[0].source is MemorySource.DEFAULT:
@@ -119,7 +123,7 @@ def memory_warnings(
             )
         return
     room_mb = usable_mb(largest_mb)
-    too_large = sum(room_mb is not None and each.memory_mb > room_mb for each in estimates)
+    too_large = sum(room_mb is not None and estimate.memory_mb > room_mb for estimate in estimates)
     if too_large:
         which = "no configuration fits" if too_large == len(estimates) else "not all of them fit"
         yield (
@@ -133,11 +137,12 @@ def memory_terms(planned: Sequence[PlannedExperiment]) -> Iterator[str]:
     """Say how the memory of each GPU was estimated, with the terms of the largest estimate."""
     estimates = sorted(
         (
-            each.memory_estimate
-            for each in planned
-            if each.memory_estimate is not None and each.memory_source is not MemorySource.HISTORY
+            experiment.memory_estimate
+            for experiment in planned
+            if experiment.memory_estimate is not None
+            and experiment.memory_source is not MemorySource.HISTORY
         ),
-        key=lambda each: each.memory_mb,
+        key=lambda estimate: estimate.memory_mb,
     )
     if not estimates or not estimates[-1].terms:
         return
@@ -149,7 +154,7 @@ def memory_terms(planned: Sequence[PlannedExperiment]) -> Iterator[str]:
     )
 
 
-def _divided_by(point: Point, flags: Mapping[str, Any]) -> tuple[int, str]:
+def _count_sharing_gpus(point: Point, flags: Mapping[str, Any]) -> tuple[int, str]:
     """Return how many GPUs share each weight's place, and the degrees that say so."""
     degrees = dict.fromkeys(("tp", "pp", "dp"), 1)
     for kind, value in degrees_of(point):
@@ -164,7 +169,9 @@ def _divided_by(point: Point, flags: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def _weight_bytes(model: str, flags: Mapping[str, Any], precisions: Sequence[str]) -> float:
-    """Of a quantization by flag, by config.json, by name; else of the data type, else 2."""
+    """Return the bytes of a weight: by a quantization (flag, config.json, name), else by data
+    type.
+    """
     quantized = (str(flags.get("quantization") or ""), *precisions, model_name(model))
     for text in quantized:
         size = bytes_named(text)
@@ -176,5 +183,5 @@ def _weight_bytes(model: str, flags: Mapping[str, Any], precisions: Sequence[str
 def _length(flags: Mapping[str, Any]) -> int | None:
     """Return the longest sequence that a flag allows; None where none says it in plain tokens."""
     values = [flags.get(name) for name in _LENGTH_FLAGS]
-    lengths = [each for each in values if isinstance(each, int) and not isinstance(each, bool)]
-    return max((each for each in lengths if each > 0), default=None)
+    lengths = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
+    return max((length for length in lengths if length > 0), default=None)

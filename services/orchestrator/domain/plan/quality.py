@@ -1,12 +1,14 @@
 """Which tasks have their experiments' answers compared."""
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from schemas.task.quality import QualityProbe
 from schemas.task.task_file import TaskFile
-from services.orchestrator.domain.plan.expansion import CONFIGURATIONS, Axis, search_axes
-from shared.gpu.sizing import hyphenated
+from services.orchestrator.domain.configurations import CONFIGURATIONS, Axis
+from services.orchestrator.domain.plan.expansion import find_axes
+from shared.gpu.sizing import hyphenate
 
 # What changes the arithmetic of an answer, in the flags' names: weights, KV cache, attention,
 # expert kernels, drafted tokens; the last is of the simulated engine.
@@ -18,18 +20,18 @@ _ALTERING: Final = re.compile(
 
 
 def quality_probe(task: TaskFile) -> QualityProbe | None:
-    """The task's, else the usual one if it varies what may change answers."""
-    wanted = task.benchmark.quality
-    if wanted is None:
-        wanted = QualityProbe() if altering_axes(task) else None
-    return None if wanted is None or wanted.is_off else wanted
+    """Return the task's, else the usual one if it varies what may change answers."""
+    probe = task.benchmark.quality
+    if probe is None:
+        probe = QualityProbe() if altering_axes(find_axes(task)) else None
+    return None if probe is None or probe.is_off else probe
 
 
-def altering_axes(task: TaskFile) -> list[str]:
-    """What varies in the task and may change answers, by name."""
+def altering_axes(axes: Iterable[Axis]) -> list[str]:
+    """Return the names of what varies in a task and may change answers."""
     return [
         name if axis.block == "parameters" else f"{axis.block}.{name}"
-        for axis in search_axes(task)
+        for axis in axes
         for name, values in axis.columns().items()
         if (len(set(values)) > 1 or axis.span is not None) and _alters(axis, name)
     ]
@@ -38,4 +40,4 @@ def altering_axes(task: TaskFile) -> list[str]:
 def _alters(axis: Axis, name: str) -> bool:
     if axis.block not in {"parameters", CONFIGURATIONS}:
         return axis.block == "quant_config"
-    return _ALTERING.search(hyphenated(name)) is not None
+    return _ALTERING.search(hyphenate(name)) is not None

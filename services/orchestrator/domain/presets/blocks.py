@@ -7,7 +7,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
-from services.orchestrator.domain.plan.expansion import Point
+from services.orchestrator.domain.configurations import Point
 from shared.errors import RefusedError
 from shared.gpu.sizing import SPELLINGS
 
@@ -39,25 +39,25 @@ _QUANTIZED: Final = re.compile(
 
 
 def quantization_named(model: str) -> str | None:
-    """What it is quantized by, according to a model's name."""
-    found = _QUANTIZED.search(model.lower().replace("_", "-"))
-    return found.group(1) if found else None
+    """Return what the model is quantized by, according to its name."""
+    match = _QUANTIZED.search(model.lower().replace("_", "-"))
+    return match.group(1) if match else None
 
 
 def without_presets(point: Point, known_fields: Collection[str]) -> tuple[Point, list[str]]:
-    """With the fields of its presets, under those that are given beside them, and notes.
+    """Return the point with the fields of its presets, under those given beside them, and notes.
 
     Of a preset what no field of the engine takes is left out, but for degrees of parallelism, which
     would change how many GPUs it means. Raises RefusedError for an unknown preset.
     """
-    quant, left_of_quant = _expanded("quant_config", QUANT_PRESETS, point.quant, known_fields)
-    parallel, left_of_parallel = _expanded(
+    quant, left_of_quant = _expand_block("quant_config", QUANT_PRESETS, point.quant, known_fields)
+    parallel, left_of_parallel = _expand_block(
         "parallel_config", PARALLEL_PRESETS, point.parallel, known_fields
     )
     return replace(point, quant=quant, parallel=parallel), [*left_of_quant, *left_of_parallel]
 
 
-def _expanded(
+def _expand_block(
     block: str,
     presets: Mapping[str, Mapping[str, Any]],
     fields: Mapping[str, Any],
@@ -72,12 +72,12 @@ def _expanded(
             f"expected a preset of {', '.join(presets)}, got {name!r}",
             path=f"$.{block}.preset",
         )
-    given = {field: value for field, value in fields.items() if field != "preset"}
-    taken: dict[str, Any] = {}
+    own_fields = {field: value for field, value in fields.items() if field != "preset"}
+    flags: dict[str, Any] = {}
     notes = []
     for field, value in presets[name].items():
         if field in SPELLINGS or field in known_fields or value == "auto":
-            taken[field] = value
-        elif field not in given:
+            flags[field] = value
+        elif field not in own_fields:
             notes.append(f"{block}.preset {name!r} without {field}: the engine has no flag for it")
-    return taken | given, notes
+    return flags | own_fields, notes

@@ -10,11 +10,11 @@ from schemas.errors import ErrorCode
 from schemas.orchestrator.presets import MergedPresets, PresetConflict, PresetView
 from schemas.task.parameters import ContinuousRange, IntegerRange, ParameterValues
 from schemas.task.task_file import PresetMerge, TaskFile
-from services.orchestrator.domain.plan.expansion import MOST_VALUES
+from services.orchestrator.domain.configurations import MAX_VALUES
 from shared.errors import RefusedError
 from shared.task_files.configurations import meaning_of
 
-MOST_PARAMETERS: Final = 64  # of a task
+MAX_PARAMETERS: Final = 64  # of a task
 
 
 class _Given(Struct, frozen=True):
@@ -32,28 +32,28 @@ def merge(presets: Sequence[PresetView], how: PresetMerge, path: str) -> MergedP
     for values that cannot be merged so, and where nothing is left.
     """
     engine = _one_engine(presets, path)
-    given: dict[str, list[_Given]] = {}
+    by_meaning: dict[str, list[_Given]] = {}
     for preset in presets:
         for name, values in preset.parameters.items():
-            given.setdefault(meaning_of(name), []).append(_Given(preset.name, name, values))
+            by_meaning.setdefault(meaning_of(name), []).append(_Given(preset.name, name, values))
     parameters: dict[str, ParameterValues] = {}
     conflicts = []
-    for meaning, own in given.items():
-        if how is PresetMerge.INTERSECTION and len(own) < len(presets):
+    for meaning, givens in by_meaning.items():
+        if how is PresetMerge.INTERSECTION and len(givens) < len(presets):
             continue
-        name = own[0].name
-        parameters[name] = _merged(own, how, path)
-        if any(_values(each.values) != _values(own[0].values) for each in own):
+        name = givens[0].name
+        parameters[name] = _merge_values(givens, how, path)
+        if any(_values(value.values) != _values(givens[0].values) for value in givens):
             conflicts.append(
                 PresetConflict(
                     parameter=name,
-                    presets=tuple(each.preset for each in own),
-                    outcome=_outcome(meaning, own, how),
+                    presets=tuple(value.preset for value in givens),
+                    outcome=_outcome(meaning, givens, how),
                 )
             )
     if not parameters:
         names = ", ".join(preset.name for preset in presets)
-        raise _refused(f"expected presets with a parameter in common, got {names}", path)
+        raise _preset_refusal(f"expected presets with a parameter in common, got {names}", path)
     return MergedPresets(
         parameters=parameters,
         engine=engine,
@@ -69,67 +69,76 @@ def with_parameters_of(task: TaskFile, merged: MergedPresets) -> tuple[TaskFile,
 
     What the task gives itself goes before theirs, in whichever spelling.
     """
-    own = {meaning_of(name): ("parameters", name) for name in task.parameters}
+    places = {meaning_of(name): ("parameters", name) for name in task.parameters}
     if task.configurations is not None:
-        own |= {meaning_of(name): ("configurations", name) for name in task.configurations[0]}
-    taken = {n: values for n, values in merged.parameters.items() if meaning_of(n) not in own}
-    notes = [_taken_note(merged, taken)]
-    notes += [f"presets: {each.outcome}" for each in merged.conflicts if each.parameter in taken]
+        places |= {meaning_of(name): ("configurations", name) for name in task.configurations[0]}
+    added = {n: values for n, values in merged.parameters.items() if meaning_of(n) not in places}
+    notes = [_note_taken(merged, added)]
     notes += [
-        f"{'.'.join(own[meaning_of(name)])} takes the place of {name!r} of the presets"
-        for name in merged.parameters
-        if name not in taken
+        f"presets: {conflict.outcome}"
+        for conflict in merged.conflicts
+        if conflict.parameter in added
     ]
-    parameters = {**taken, **task.parameters}
-    if len(parameters) > MOST_PARAMETERS:
-        message = f"expected at most {MOST_PARAMETERS} parameters together, got {len(parameters)}"
-        raise _refused(message, "$.presets")
+    notes += [
+        f"{'.'.join(places[meaning_of(name)])} takes the place of {name!r} of the presets"
+        for name in merged.parameters
+        if name not in added
+    ]
+    parameters = {**added, **task.parameters}
+    if len(parameters) > MAX_PARAMETERS:
+        message = f"expected at most {MAX_PARAMETERS} parameters together, got {len(parameters)}"
+        raise _preset_refusal(message, "$.presets")
     changed = replace(task, parameters=parameters, presets=(), preset_merge=PresetMerge.LAST_WINS)
     return changed, notes
 
 
-def _taken_note(merged: MergedPresets, taken: Mapping[str, object]) -> str:
+def _note_taken(merged: MergedPresets, parameters: Mapping[str, object]) -> str:
     of = ", ".join(
         f"{name!r} of this release" if not revision else f"{name!r} (revision {revision})"
         for name, revision in zip(merged.presets, merged.revisions, strict=True)
     )
-    return f"presets {of}: {', '.join(taken) or 'no parameter that the task does not give itself'}"
+    names = ", ".join(parameters) or "no parameter that the task does not give itself"
+    return f"presets {of}: {names}"
 
 
 def _one_engine(presets: Sequence[PresetView], path: str) -> str | None:
     engines = {preset.engine: preset.name for preset in presets if preset.engine is not None}
     if len(engines) > 1:
-        found = ", ".join(f"{name!r} is of {engine}" for engine, name in engines.items())
-        raise _refused(f"expected presets of one engine: {found}", path)
+        engines_text = ", ".join(f"{name!r} is of {engine}" for engine, name in engines.items())
+        raise _preset_refusal(f"expected presets of one engine: {engines_text}", path)
     return next(iter(engines), None)
 
 
-def _merged(own: Sequence[_Given], how: PresetMerge, path: str) -> ParameterValues:
-    last = own[-1].values
-    if how is PresetMerge.LAST_WINS or all(_values(e.values) == _values(last) for e in own):
+def _merge_values(givens: Sequence[_Given], how: PresetMerge, path: str) -> ParameterValues:
+    last = givens[-1].values
+    if how is PresetMerge.LAST_WINS or all(_values(e.values) == _values(last) for e in givens):
         return last
-    lists = [_values(each.values) for each in own]
+    lists = [_values(value.values) for value in givens]
     if how is PresetMerge.UNION:
-        if any(isinstance(each, IntegerRange | ContinuousRange) for each in lists):
-            raise _refused(f"expected lists of values to unite, {own[0].name} has a range", path)
+        if any(isinstance(value_list, IntegerRange | ContinuousRange) for value_list in lists):
+            raise _preset_refusal(
+                f"expected lists of values to unite, {givens[0].name} has a range", path
+            )
         united = _distinct(value for values in lists for value in values)
-        if len(united) > MOST_VALUES:
-            message = f"expected at most {MOST_VALUES} values of {own[0].name}, got {len(united)}"
-            raise _refused(message, path)
+        if len(united) > MAX_VALUES:
+            message = f"expected at most {MAX_VALUES} values of {givens[0].name}, got {len(united)}"
+            raise _preset_refusal(message, path)
         return united
-    return _in_common(own, lists, path)
+    return _in_common(givens, lists, path)
 
 
-def _in_common(own: Sequence[_Given], lists: Sequence[Any], path: str) -> ParameterValues:
-    """Of the first list what all others have; a list may meet a range."""
-    first = next((each for each in lists if isinstance(each, tuple)), None)
+def _in_common(values: Sequence[_Given], lists: Sequence[Any], path: str) -> ParameterValues:
+    """Return the values of the first list that all others have; a list may meet a range."""
+    first = next((value_list for value_list in lists if isinstance(value_list, tuple)), None)
     if first is None:
-        raise _refused(f"expected a list of values of {own[0].name}, found ranges alone", path)
-    left = _distinct(v for v in first if all(_has(each, v) for each in lists))
-    if not left:
-        names = ", ".join(each.preset for each in own)
-        raise _refused(f"presets {names} have no value of {own[0].name} in common", path)
-    return left
+        raise _preset_refusal(
+            f"expected a list of values of {values[0].name}, found ranges alone", path
+        )
+    common = _distinct(v for v in first if all(_has(value_list, v) for value_list in lists))
+    if not common:
+        names = ", ".join(value.preset for value in values)
+        raise _preset_refusal(f"presets {names} have no value of {values[0].name} in common", path)
+    return common
 
 
 def _has(values: Any, value: Any) -> bool:
@@ -140,14 +149,14 @@ def _has(values: Any, value: Any) -> bool:
         case ContinuousRange(low=low, high=high):
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             return is_number and low <= value <= high
-    return any(type(each) is type(value) and each == value for each in values)
+    return any(type(item) is type(value) and item == value for item in values)
 
 
-def _outcome(meaning: str, own: Sequence[_Given], how: PresetMerge) -> str:
-    names = ", ".join(repr(each.preset) for each in own)
+def _outcome(meaning: str, values: Sequence[_Given], how: PresetMerge) -> str:
+    names = ", ".join(repr(value.preset) for value in values)
     match how:
         case PresetMerge.LAST_WINS:
-            return f"{meaning} is that of {own[-1].preset!r}, of {names}"
+            return f"{meaning} is that of {values[-1].preset!r}, of {names}"
         case PresetMerge.UNION:
             return f"{meaning} has all values of {names}"
         case PresetMerge.INTERSECTION:
@@ -165,5 +174,5 @@ def _distinct(values: Any) -> tuple[Any, ...]:
     return tuple({(type(value), value): value for value in values}.values())
 
 
-def _refused(message: str, path: str) -> RefusedError:
+def _preset_refusal(message: str, path: str) -> RefusedError:
     return RefusedError(ErrorCode.BAD_REQUEST, message, path=path)

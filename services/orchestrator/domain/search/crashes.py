@@ -23,15 +23,17 @@ CRASHES: Final = (
     FailureKind.TIMEOUT,
 )
 _STEPS: Final = 150
-_RATE: Final = 1.0
-_PULL: Final = 0.02  # towards "this parameter does not matter"
+_LEARNING_RATE: Final = 1.0
+_REGULARIZATION: Final = 0.02  # towards "this parameter does not matter"
 
 Predict = Callable[[Place], bool]
 
 
 def crash_predictor(space: Space, history: Sequence[Trial]) -> Predict:
-    """Whether a place would probably crash, by a logistic regression for each kind of failure that
-    came at least 3 times, on the places that failed so and those that were measured.
+    """Return a test whether a place would probably crash.
+
+    It is a logistic regression for each kind of failure that came at least 3 times, on the places
+    that failed so and those that were measured.
     """
     counts = Counter(trial.failure for trial in history if trial.place is not None)
     models = [_fit(space, history, kind) for kind in CRASHES if counts[kind] >= LEARNED_AFTER]
@@ -52,13 +54,13 @@ def _fit(space: Space, history: Sequence[Trial], kind: FailureKind) -> Predict:
     share = {True: 0.5 / crashed, False: 0.5 / (len(samples) - crashed)}
     weights = [0.0] * len(samples[0][0])
     for _ in range(_STEPS):
-        gradient = [_PULL * weight for weight in weights]
+        gradient = [_REGULARIZATION * weight for weight in weights]
         gradient[0] = 0.0
         for features, has_crashed in samples:
             error = (_probability(weights, features) - has_crashed) * share[has_crashed]
             for number, feature in enumerate(features):
                 gradient[number] += error * feature
-        weights = [w - _RATE * slope for w, slope in zip(weights, gradient, strict=True)]
+        weights = [w - _LEARNING_RATE * slope for w, slope in zip(weights, gradient, strict=True)]
     return lambda place: _probability(weights, _features(space, place)) > 0.5
 
 
@@ -72,10 +74,10 @@ def _features(space: Space, place: Place) -> list[float]:
 
     What has one value only distinguishes no places.
     """
-    found = [1.0]
+    features = [1.0]
     for dimension, at in zip(space.dimensions, place, strict=True):
-        found += _of_dimension(dimension, at)
-    return found
+        features += _of_dimension(dimension, at)
+    return features
 
 
 def _of_dimension(dimension: Dimension, at: float) -> list[float]:

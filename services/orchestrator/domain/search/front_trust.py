@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from schemas.task.task_file import Objective
+from schemas.task.objectives import Objective
 from schemas.task.trust import FrontMember, GoalStanding
 from services.orchestrator.domain.search.repeated_runs import (
     Configuration,
@@ -16,53 +16,65 @@ from services.orchestrator.domain.search.repeated_runs import (
 from shared.benchmarks.verdicts.pareto import front
 
 MEMBER_RUNS: Final = 2
-MOST_MEMBERS: Final = 6  # of a larger front, spread evenly by the first objective
+MAX_FRONT_MEMBERS: Final = 6  # of a larger front, spread evenly by the first objective
 
 
 def front_members(compared: Iterable[Configuration]) -> list[Configuration]:
-    """By the means of their runs, the best by the first objective first; none of one objective."""
-    measured = [each for each in compared if _has_goals(each)]
-    found = [measured[number] for number in front([_means(each) for each in measured])]
-    if len(found) <= MOST_MEMBERS:
-        return found
-    last = len(found) - 1
-    return [found[round(at * last / (MOST_MEMBERS - 1))] for at in range(MOST_MEMBERS)]
+    """Return the Pareto front by the means of runs, the best by the first objective first.
+
+    A task of one objective has none.
+    """
+    measured = [configuration for configuration in compared if _has_goals(configuration)]
+    members = [
+        measured[number] for number in front([_means(configuration) for configuration in measured])
+    ]
+    if len(members) <= MAX_FRONT_MEMBERS:
+        return members
+    last = len(members) - 1
+    return [members[round(at * last / (MAX_FRONT_MEMBERS - 1))] for at in range(MAX_FRONT_MEMBERS)]
 
 
 def missing_runs(compared: Iterable[Configuration]) -> list[Configuration]:
     """Members that are still to be repeated, those with the fewest runs first."""
     few = [
-        each
-        for each in front_members(compared)
-        if len(each.clean) < MEMBER_RUNS and each.made < MEMBER_RUNS + 2
+        configuration
+        for configuration in front_members(compared)
+        if len(configuration.clean) < MEMBER_RUNS and configuration.made < MEMBER_RUNS + 2
     ]
-    return sorted(few, key=lambda each: (len(each.clean), each.ordinal))
+    return sorted(few, key=lambda configuration: (len(configuration.clean), configuration.ordinal))
 
 
 def unbeaten(
     candidates: Iterable[Configuration], compared: Iterable[Configuration]
 ) -> list[Configuration]:
-    """Those before which no other is by more than chance in one objective, but where they are
-    before that one in another; none of one objective.
-    """
-    of_goals = [each for each in candidates if _has_goals(each)]
-    repeated = [each for each in compared if _has_goals(each)]
-    count = len(_means(of_goals[0])) if of_goals else 0
-    noises = [noise_of([_by_goal(each, number) for each in repeated]) for number in range(count)]
+    """Return the candidates that no other dominates by more than chance.
 
-    def is_before(one: Configuration, other: Configuration) -> bool:
+    A task of one objective has none.
+    """
+    of_goals = [candidate for candidate in candidates if _has_goals(candidate)]
+    repeated = [configuration for configuration in compared if _has_goals(configuration)]
+    count = len(_means(of_goals[0])) if of_goals else 0
+    noises = [
+        noise_of([_by_goal(configuration, number) for configuration in repeated])
+        for number in range(count)
+    ]
+
+    def is_before(first: Configuration, other: Configuration) -> bool:
         return any(
             noise is not None
-            and _means(other)[number] - _means(one)[number]
-            > abs(_means(one)[number])
-            * noise.margin(_by_goal(one, number), _by_goal(other, number))
+            and _means(other)[number] - _means(first)[number]
+            > abs(_means(first)[number])
+            * noise.margin(_by_goal(first, number), _by_goal(other, number))
             for number, noise in enumerate(noises)
         )
 
     return [
-        each
-        for each in of_goals
-        if not any(is_before(other, each) and not is_before(each, other) for other in of_goals)
+        configuration
+        for configuration in of_goals
+        if not any(
+            is_before(other, configuration) and not is_before(configuration, other)
+            for other in of_goals
+        )
     ]
 
 
@@ -73,28 +85,36 @@ def front_verdict(
     standings: list[list[GoalStanding]] = [[] for _ in members]
     equal = [[True] * len(members) for _ in members]
     for number, goal in enumerate(goals if members else ()):
-        own = [_by_goal(each, number) for each in members]
-        noise = noise_of([_by_goal(each, number) for each in compared if _has_goals(each)])
-        best = min(own, key=lambda each: _means(each)[number])
-        for at, each in enumerate(own):
-            gap = behind(goal, best, each)
+        configurations = [_by_goal(member, number) for member in members]
+        noise = noise_of(
+            [
+                _by_goal(configuration, number)
+                for configuration in compared
+                if _has_goals(configuration)
+            ]
+        )
+        best = min(configurations, key=lambda configuration: _means(configuration)[number])
+        for at, configuration in enumerate(configurations):
+            gap = behind(goal, best, configuration)
             standings[at].append(
                 GoalStanding(
                     objective=goal.value,
-                    mean=each.mean,
+                    mean=configuration.mean,
                     behind_percent=100 * gap,
                     noise_floor_percent=100 * noise.floor() if noise is not None else None,
-                    is_within_noise=None if noise is None else gap <= noise.margin(best, each),
+                    is_within_noise=None
+                    if noise is None
+                    else gap <= noise.margin(best, configuration),
                 )
             )
-            for other, rival in enumerate(own):
+            for other, rival in enumerate(configurations):
                 equal[at][other] &= noise is not None and abs(
-                    behind(goal, each, rival)
-                ) <= noise.margin(each, rival)
+                    behind(goal, configuration, rival)
+                ) <= noise.margin(configuration, rival)
     return tuple(
         FrontMember(
-            ordinal=each.ordinal,
-            runs=len(each.counted),
+            ordinal=configuration.ordinal,
+            runs=len(configuration.counted),
             goals=tuple(standings[at]),
             ties=tuple(
                 other.ordinal
@@ -102,7 +122,7 @@ def front_verdict(
                 if number != at and equal[at][number]
             ),
         )
-        for at, each in enumerate(members)
+        for at, configuration in enumerate(members)
     )
 
 
@@ -112,7 +132,7 @@ def _has_goals(configuration: Configuration) -> bool:
 
 def _means(configuration: Configuration) -> tuple[float, ...]:
     goals = [run.goals for run in configuration.counted]
-    return tuple(math.fsum(own) / len(own) for own in zip(*goals, strict=True))
+    return tuple(math.fsum(values) / len(values) for values in zip(*goals, strict=True))
 
 
 def _by_goal(configuration: Configuration, number: int) -> Configuration:

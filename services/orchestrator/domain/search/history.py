@@ -8,14 +8,14 @@ from msgspec.structs import replace
 
 from schemas.executor.attempts import FailureKind
 from schemas.orchestrator.experiments import FINISHED_EXPERIMENT_STATES, ExperimentState
-from schemas.task.task_file import Objective
+from schemas.task.objectives import Objective
 from schemas.task.trust import RunInfo
 from services.orchestrator.domain.search.space import Place, Space
 from shared.benchmarks.verdicts.ranking import Scored, by_fronts, rank
 from shared.benchmarks.verdicts.run_settings import other_settings
 
 
-class Past(Struct, frozen=True, kw_only=True):
+class RunRecord(Struct, frozen=True, kw_only=True):
     """An experiment of the task. `scored`: it succeeded."""
 
     ordinal: int
@@ -43,7 +43,7 @@ class Trial(Struct, frozen=True, kw_only=True):
     divisor: int = 1
 
 
-def with_settings_compared(past: Sequence[Past]) -> list[Past]:
+def with_settings_compared(past: Sequence[RunRecord]) -> list[RunRecord]:
     """Return the runs, those on another setting than most contaminated by it: only a run of the
     same configuration on the usual setting says something against the others.
     """
@@ -58,39 +58,39 @@ def with_settings_compared(past: Sequence[Past]) -> list[Past]:
     ]
 
 
-def trials_of(goals: Sequence[Objective], space: Space, past: Sequence[Past]) -> list[Trial]:
-    """In order of their ordinals. With several goals a configuration stands by how many fronts of
-    others are before it, then by the first.
+def trials_of(goals: Sequence[Objective], space: Space, past: Sequence[RunRecord]) -> list[Trial]:
+    """Return the trials in order of their ordinals. With several goals a configuration stands by
+    how many fronts of others are before it, then by the first.
     """
-    found = [
+    trials = [
         trial
-        for divisor in {each.run.request_divisor for each in past}
+        for divisor in {run.run.request_divisor for run in past}
         for trial in _trials_of(
-            goals, space, [each for each in past if each.run.request_divisor == divisor]
+            goals, space, [run for run in past if run.run.request_divisor == divisor]
         )
     ]
-    return sorted(found, key=lambda trial: trial.ordinal)
+    return sorted(trials, key=lambda trial: trial.ordinal)
 
 
-def _trials_of(goals: Sequence[Objective], space: Space, past: Sequence[Past]) -> list[Trial]:
-    ranking = rank(goals[0], [each.scored for each in past if each.scored is not None])
+def _trials_of(goals: Sequence[Objective], space: Space, past: Sequence[RunRecord]) -> list[Trial]:
+    ranking = rank(goals[0], [run.scored for run in past if run.scored is not None])
     ranked = by_fronts(ranking.ranked) if len(goals) > 1 else ranking.ranked
     ordered = (*ranked, *ranking.unranked)
     standings = {scored.ordinal: standing for standing, scored in enumerate(ordered)}
 
-    def standing(each: Past) -> int | None:
-        is_failed = each.state is ExperimentState.FAILED
-        return len(ordered) if is_failed else standings.get(each.ordinal)
+    def standing(run: RunRecord) -> int | None:
+        is_failed = run.state is ExperimentState.FAILED
+        return len(ordered) if is_failed else standings.get(run.ordinal)
 
     return [
         Trial(
-            ordinal=each.ordinal,
-            place=space.place(each.parameters),
-            standing=standing(each),
-            failure=each.failure,
-            is_open=each.state not in FINISHED_EXPERIMENT_STATES,
-            has_failed=each.state is ExperimentState.FAILED,
-            divisor=each.run.request_divisor,
+            ordinal=run.ordinal,
+            place=space.place(run.parameters),
+            standing=standing(run),
+            failure=run.failure,
+            is_open=run.state not in FINISHED_EXPERIMENT_STATES,
+            has_failed=run.state is ExperimentState.FAILED,
+            divisor=run.run.request_divisor,
         )
-        for each in past
+        for run in past
     ]

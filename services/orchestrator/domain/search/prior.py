@@ -11,15 +11,16 @@ from msgspec import Struct
 
 from schemas.executor.model_shape import ModelShape
 from schemas.task.benchmark import BenchmarkMetrics
-from schemas.task.task_file import Objective, TaskFile
-from services.orchestrator.domain.plan.expansion import Point
+from schemas.task.objectives import Objective
+from schemas.task.task_file import TaskFile
+from services.orchestrator.domain.configurations import Point
 from services.orchestrator.domain.search.space import Place, Space
 from shared.benchmarks.verdicts.ranking import score
 from shared.gpu.gpu_speeds import SPEEDS, GpuSpeed, speed_of
 from shared.gpu.model_memory import USUAL_BYTES, bytes_named
-from shared.gpu.sizing import degree_named, hyphenated
+from shared.gpu.sizing import degree_named, hyphenate
 
-USUAL_GPU: Final = SPEEDS[4]  # H100
+DEFAULT_GPU: Final = SPEEDS[4]  # H100
 _COUNTED: Final = 2_000  # configurations of which the best predicted is chosen
 _USABLE: Final = 0.9  # of a GPU's memory
 _ALL_REDUCE_SECONDS: Final = 1e-5  # between GPUs, twice a layer
@@ -42,13 +43,13 @@ class Prior(Struct, frozen=True, kw_only=True):
         """The smaller the better; None: it does not fit. What no score is predicted of goes by a
         GPU's output per second.
         """
-        found = [predict(self, point, load) for load in self.loads]
-        if not all(each.fits for each in found):
+        predictions = [predict(self, point, load) for load in self.loads]
+        if not all(prediction.fits for prediction in predictions):
             return None
-        known = predicted_score(self, point)
-        if known is None:
-            return -max(each.output_per_second for each in found)
-        return -known if self.objective.is_maximized else known
+        predicted = predict_score(self, point)
+        if predicted is None:
+            return -max(prediction.output_per_second for prediction in predictions)
+        return -predicted if self.objective.is_maximized else predicted
 
 
 class Predicted(Struct, frozen=True, kw_only=True):
@@ -65,14 +66,18 @@ class Predicted(Struct, frozen=True, kw_only=True):
 def make_prior(
     task: TaskFile, shape: ModelShape | None, sizes: tuple[float, float] | None
 ) -> tuple[Prior | None, str]:
-    """With a note. `sizes` are a request's input and output tokens; None: not known."""
+    """Return the prior with a note. `sizes` are a request's input and output tokens; None: not
+    known.
+    """
     if shape is None:
         return None, "prior: no executor has the model's config.json, so none is used"
     if sizes is None or task.benchmark.arrivals or task.benchmark.turns > 1:
         return None, "prior: requests of unknown size, or that come by time, so none is used"
-    named = [speed for name in (task.gpus.models if task.gpus else ()) if (speed := speed_of(name))]
-    gpu = named[0] if named else USUAL_GPU
-    why = "" if named else ", as the task names no GPU model that is known"
+    speeds = [
+        speed for name in (task.gpus.models if task.gpus else ()) if (speed := speed_of(name))
+    ]
+    gpu = speeds[0] if speeds else DEFAULT_GPU
+    why = "" if speeds else ", as the task names no GPU model that is known"
     prior = Prior(
         shape=shape,
         gpu=gpu,
@@ -85,24 +90,27 @@ def make_prior(
     return prior, f"prior: roofline of {billions:.3g} billion weights on {gpu.model}{why}"
 
 
-def predicted_score(prior: Prior, point: Point) -> float | None:
-    """By the task's objective; None for what a roofline does not predict, as joules."""
-    found = [predict(prior, point, load) for load in prior.loads]
-    if not all(each.fits for each in found):
+def predict_score(prior: Prior, point: Point) -> float | None:
+    """Predict the task's objective; None for what a roofline does not predict, such as joules."""
+    predictions = [predict(prior, point, load) for load in prior.loads]
+    if not all(prediction.fits for prediction in predictions):
         return None
     return score(
         prior.objective,
         BenchmarkMetrics(
-            mean_e2e_latency=math.fsum(each.e2e for each in found) / len(found),
-            mean_ttft=math.fsum(each.ttft for each in found) / len(found),
-            mean_tpot=math.fsum(each.tpot for each in found) / len(found),
-            max_total_throughput_per_gpu=max(each.tokens_per_second for each in found),
+            mean_e2e_latency=math.fsum(prediction.e2e for prediction in predictions)
+            / len(predictions),
+            mean_ttft=math.fsum(prediction.ttft for prediction in predictions) / len(predictions),
+            mean_tpot=math.fsum(prediction.tpot for prediction in predictions) / len(predictions),
+            max_total_throughput_per_gpu=max(
+                prediction.tokens_per_second for prediction in predictions
+            ),
         ),
     )
 
 
 def predict(prior: Prior, point: Point, load: int) -> Predicted:
-    """Of `load` requests at once, per GPU where it is a rate."""
+    """Predict one load: `load` requests at once, rates per GPU."""
     flags = _flags(point)
     tp, pp, dp = (_number(flags, kind, 1) for kind in ("tp", "pp", "dp"))
     shape, gpu, part = prior.shape, prior.gpu, tp * pp
@@ -135,20 +143,23 @@ def predict(prior: Prior, point: Point, load: int) -> Predicted:
 def best_predicted(
     prior: Prior, space: Space, random: Random, is_wanted: Callable[[Place], bool]
 ) -> Place | None:
-    """Of all, or of as many drawn from a large space; None: nothing fits or is wanted."""
+    """Return the best predicted place, of all or of as many drawn from a large space.
+
+    None: nothing fits or is wanted.
+    """
     if space.size is not None and space.size <= _COUNTED:
         places = list(space.places())
     else:
         places = [space.draw(random) for _ in range(_COUNTED)]
     orders = [(prior.order(space.point(place)), place) for place in places]
-    foreseen = sorted((order, place) for order, place in orders if order is not None)
-    return next((place for _, place in foreseen if is_wanted(place)), None)
+    predicted = sorted((order, place) for order, place in orders if order is not None)
+    return next((place for _, place in predicted if is_wanted(place)), None)
 
 
 def _flags(point: Point) -> dict[str, Any]:
-    """By their usual names, of the typed blocks as of the parameters, which go first."""
+    """Return flags by their usual names, of typed blocks and parameters, which go first."""
     return {
-        degree_named(name) or hyphenated(name): value
+        degree_named(name) or hyphenate(name): value
         for block in (point.quant, point.parallel, point.parameters)
         for name, value in block.items()
     }

@@ -7,9 +7,9 @@ from typing import Final
 from msgspec import Struct
 
 from schemas.orchestrator.experiments import FINISHED_EXPERIMENT_STATES
-from schemas.task.task_file import Objective
+from schemas.task.objectives import Objective
 from schemas.task.trust import RunInfo, RunRole
-from services.orchestrator.domain.search.history import Past
+from services.orchestrator.domain.search.history import RunRecord
 from shared.benchmarks.verdicts.ranking import Scored
 
 # Of a configuration's own variance against that of all, as so many further runs.
@@ -27,8 +27,8 @@ class Configuration(Struct, frozen=True, kw_only=True):
     `ScoreError`; None: by any amount.
     """
 
-    first: Past
-    measured: tuple[Past, ...]
+    first: RunRecord
+    measured: tuple[RunRecord, ...]
     counted: tuple[Scored, ...]
     made: int
     is_reliable: bool
@@ -77,32 +77,32 @@ class Noise(Struct, frozen=True, kw_only=True):
     def t(self) -> float:
         return _T[self.freedom - 1] if self.freedom <= len(_T) else _T_MANY
 
-    def error(self, one: Configuration, other: Configuration) -> float:
-        """By how much two means of equal configurations may differ, as a share."""
-        return self.t * math.sqrt(sum(self._variance(c) / len(c.scores) for c in (one, other)))
+    def error(self, first: Configuration, other: Configuration) -> float:
+        """Return by how much two means of equal configurations may differ, as a share."""
+        return self.t * math.sqrt(sum(self._variance(c) / len(c.scores) for c in (first, other)))
 
-    def margin(self, one: Configuration, other: Configuration) -> float:
-        """By how much chance and measuring together may part them, as a share."""
-        return self.error(one, other) + slack(one, other)
+    def margin(self, first: Configuration, other: Configuration) -> float:
+        """Return by how much chance and measuring together may part them, as a share."""
+        return self.error(first, other) + slack(first, other)
 
     def floor(self) -> float:
         return self.t * math.sqrt(2 * self.variance)
 
-    def _variance(self, one: Configuration) -> float:
+    def _variance(self, configuration: Configuration) -> float:
         prior = _PRIOR * self.variance
-        return (one.squares + prior) / (len(one.scores) - 1 + _PRIOR)
+        return (configuration.squares + prior) / (len(configuration.scores) - 1 + _PRIOR)
 
 
-def configurations_of(past: Sequence[Past]) -> list[Configuration]:
-    runs: dict[int, list[Past]] = {}
+def configurations_of(past: Sequence[RunRecord]) -> list[Configuration]:
+    runs: dict[int, list[RunRecord]] = {}
     for run in past:
         is_measured = run.run.role in {RunRole.SEARCH, RunRole.REPEAT}
         if is_measured and run.state in FINISHED_EXPERIMENT_STATES:
             runs.setdefault(run.run.repeats or run.ordinal, []).append(run)
-    return [_configuration(own) for own in runs.values()]
+    return [_configuration(own_runs) for own_runs in runs.values()]
 
 
-def _configuration(runs: Sequence[Past]) -> Configuration:
+def _configuration(runs: Sequence[RunRecord]) -> Configuration:
     measured = [run for run in runs if run.scored is not None and run.scored.score is not None]
     undisturbed = [run for run in measured if not run.run.contaminated]
     counted = [run for run in undisturbed if _is_bounded(run.run)] or undisturbed or measured
@@ -134,24 +134,24 @@ def _doubts(run: RunInfo) -> tuple[str, ...]:
 
 
 def _mean(shares: Sequence[float | None]) -> float | None:
-    known = [share for share in shares if share is not None]
-    if len(known) < len(shares):
+    shares_known = [share for share in shares if share is not None]
+    if len(shares_known) < len(shares):
         return None
-    return math.fsum(known) / len(known) if known else 0.0
+    return math.fsum(shares_known) / len(shares_known) if shares_known else 0.0
 
 
 def noise_of(compared: Iterable[Configuration]) -> Noise | None:
-    """Of those that were measured; None where none was measured twice."""
+    """Return the noise of the measured configurations; None where none was measured twice."""
     measured = list(compared)
-    freedom = sum(len(each.scores) - 1 for each in measured)
+    freedom = sum(len(configuration.scores) - 1 for configuration in measured)
     if not freedom:
         return None
-    squares = math.fsum(each.squares for each in measured)
+    squares = math.fsum(configuration.squares for configuration in measured)
     return Noise(variance=squares / freedom, freedom=freedom)
 
 
 def behind(objective: Objective, leader: Configuration, other: Configuration) -> float:
-    """As a share of the leader's mean; less than 0: it is before it."""
+    """Return the gap as a share of the leader's mean; less than 0: `other` is better."""
     return _gap(objective, leader.mean, other.mean)
 
 
@@ -172,13 +172,15 @@ def slack(leader: Configuration, other: Configuration) -> float:
     return other.better_share * ratio + leader.worse_share
 
 
-def is_better(objective: Objective, one: Configuration, other: Configuration, noise: Noise) -> bool:
+def is_better(
+    objective: Objective, first: Configuration, other: Configuration, noise: Noise
+) -> bool:
     """Return whether the one is better by more than chance and measuring can explain.
 
     What was set aside has to agree on which is the better one: marks of single runs may leave the
     order of two configurations undecided, and never turn it round.
     """
     return (
-        behind(objective, one, other) > noise.margin(one, other)
-        and _gap(objective, one.measured_mean, other.measured_mean) >= 0
+        behind(objective, first, other) > noise.margin(first, other)
+        and _gap(objective, first.measured_mean, other.measured_mean) >= 0
     )

@@ -9,12 +9,12 @@ from typing import Any, Final
 from msgspec import Struct
 
 from schemas.task.parameters import ContinuousRange
-from services.orchestrator.domain.plan.expansion import CONFIGURATIONS, Axis, Point, Row, point_of
+from services.orchestrator.domain.configurations import CONFIGURATIONS, Axis, Point, Row, point_of
 
 Place = tuple[int | float, ...]
 
 _DRAWS: Final = 200
-_LARGEST_COUNTED: Final = 20_000
+_MAX_COUNTED: Final = 20_000
 
 
 class Dimension(Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class Dimension(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """As `Point.shown` has it."""
+        """Return the name as `Point.show` has it."""
         axis = self.axis
         is_alone = axis.block in {"parameters", CONFIGURATIONS}
         return axis.name if is_alone else f"{axis.block}.{axis.name}"
@@ -39,21 +39,21 @@ class Dimension(Struct, frozen=True, kw_only=True):
         return self.values[int(at)] if self.continuous is None else at
 
     def at(self, value: Any) -> int | float | None:
-        """Where `value` is; None if it is none of this dimension's."""
+        """Return the place of `value`; None if it is none of this dimension's."""
         if (span := self.continuous) is not None:
             is_within = isinstance(value, int | float) and span.low <= value <= span.high
             return float(value) if is_within else None
         if isinstance(self.values, range):
             is_one = isinstance(value, int) and value in self.values
             return self.values.index(value) if is_one else None
-        return next((n for n, own in enumerate(self.values) if _same(own, value)), None)
+        return next((n for n, item in enumerate(self.values) if _same(item, value)), None)
 
-    def at_shown(self, shown: Mapping[str, Any]) -> int | float | None:
+    def at_shown(self, parameters: Mapping[str, Any]) -> int | float | None:
         """Return where a configuration is that `Point.shown` wrote; None if it is not here."""
         if self.axis.block == CONFIGURATIONS:
             rows = enumerate(self.values)
-            return next((number for number, row in rows if _has_row(shown, row)), None)
-        return self.at(shown[self.name]) if self.name in shown else None
+            return next((number for number, row in rows if _has_row(parameters, row)), None)
+        return self.at(parameters[self.name]) if self.name in parameters else None
 
     def draw(self, random: Random) -> int | float:
         if (span := self.continuous) is None:
@@ -68,31 +68,31 @@ class Space(Struct, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int | None:
-        """How many configurations there are; None: more than can be counted."""
-        if any(each.continuous is not None for each in self.dimensions):
+        """Count the configurations; None: more than can be counted."""
+        if any(dimension.continuous is not None for dimension in self.dimensions):
             return None
-        return math.prod(len(each.values) for each in self.dimensions)
+        return math.prod(len(dimension.values) for dimension in self.dimensions)
 
     def point(self, place: Place) -> Point:
         pairs = zip(self.dimensions, place, strict=True)
         return point_of([(dimension.axis, dimension.value(at)) for dimension, at in pairs])
 
-    def place(self, shown: Mapping[str, Any]) -> Place | None:
-        """Where a configuration is that `Point.shown` wrote; None if it is not in this space."""
-        places = [each.at_shown(shown) for each in self.dimensions]
-        known = tuple(at for at in places if at is not None)
-        return known if len(known) == len(places) else None
+    def place(self, parameters: Mapping[str, Any]) -> Place | None:
+        """Return the place of a configuration that `Point.show` wrote; None if it is not here."""
+        places = [dimension.at_shown(parameters) for dimension in self.dimensions]
+        known_places = tuple(at for at in places if at is not None)
+        return known_places if len(known_places) == len(places) else None
 
     def draw(self, random: Random) -> Place:
-        return tuple(each.draw(random) for each in self.dimensions)
+        return tuple(dimension.draw(random) for dimension in self.dimensions)
 
     def places(self) -> Iterator[Place]:
-        """All of a space that can be counted, in the order of a grid."""
-        return itertools.product(*(range(len(each.values)) for each in self.dimensions))
+        """Yield all places of a space that can be counted, in the order of a grid."""
+        return itertools.product(*(range(len(dimension.values)) for dimension in self.dimensions))
 
     def single_values(self) -> Iterator[Point]:
         """Few configurations that together have every value; of a continuous range both ends."""
-        firsts = [_ends(each)[0] for each in self.dimensions]
+        firsts = [_ends(dimension)[0] for dimension in self.dimensions]
         yield self.point(tuple(firsts))
         for number, dimension in enumerate(self.dimensions):
             for at in _ends(dimension)[1:]:
@@ -101,23 +101,23 @@ class Space(Struct, frozen=True, kw_only=True):
 
 def middle(space: Space) -> Place:
     """The middle of what is ordered, the first of what is not."""
-    return tuple(_middle(each) for each in space.dimensions)
+    return tuple(_middle(dimension) for dimension in space.dimensions)
 
 
 def draw_new(space: Space, random: Random, is_new: Callable[[Place], bool]) -> Place | None:
-    """None if nothing new is left, or is too rare to be found."""
+    """Draw a new place; None if nothing new is left, or is too rare to be found."""
     for _ in range(_DRAWS):
         place = space.draw(random)
         if is_new(place):
             return place
-    if space.size is None or space.size > _LARGEST_COUNTED:
+    if space.size is None or space.size > _MAX_COUNTED:
         return None
-    left = [place for place in space.places() if is_new(place)]
-    return random.choice(left) if left else None
+    new_places = [place for place in space.places() if is_new(place)]
+    return random.choice(new_places) if new_places else None
 
 
 def space_of(axes: Sequence[Axis]) -> Space:
-    """Each value once; numbers in ascending order."""
+    """Return the space of the axes: each value once, numbers in ascending order."""
     return Space(dimensions=tuple(_dimension(axis) for axis in axes if axis.values or axis.span))
 
 
@@ -160,9 +160,9 @@ def _identity(value: Any) -> Any:
     return tuple(map(_identity, value)) if isinstance(value, tuple) else (type(value), value)
 
 
-def _has_row(shown: Mapping[str, Any], row: Row) -> bool:
-    return all(name in shown and _same(shown[name], value) for name, value in row)
+def _has_row(parameters: Mapping[str, Any], row: Row) -> bool:
+    return all(name in parameters and _same(parameters[name], value) for name, value in row)
 
 
-def _same(one: Any, other: Any) -> bool:
-    return type(one) is type(other) and bool(one == other)
+def _same(first: Any, other: Any) -> bool:
+    return type(first) is type(other) and bool(first == other)

@@ -11,7 +11,7 @@ from services.orchestrator.domain.search.space import Dimension, Place, Space, r
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
-_ASKED: Final = 24
+_MAX_SUGGESTIONS: Final = 24
 
 
 def load() -> None:
@@ -60,11 +60,11 @@ def suggest(
             for place, standing in history
         ]
     )
-    for _ in range(_ASKED):
+    for _ in range(_MAX_SUGGESTIONS):
         # One that is asked for and never told counts as running: the next lies elsewhere.
-        asked = study.ask(distributions).params
+        suggestion = study.ask(distributions).params
         place = tuple(
-            _placed(dimension, asked.get(str(number), 0))
+            _place_number(dimension, suggestion.get(str(number), 0))
             for number, dimension in enumerate(space.dimensions)
         )
         if is_new(place):
@@ -82,6 +82,6 @@ def _distribution(dimension: Dimension) -> "BaseDistribution":
     return CategoricalDistribution(range(len(dimension.values)))
 
 
-def _placed(dimension: Dimension, asked: float) -> int | float:
+def _place_number(dimension: Dimension, number: float) -> int | float:
     span = dimension.continuous
-    return int(asked) if span is None else readable(asked, span)
+    return int(number) if span is None else readable(number, span)

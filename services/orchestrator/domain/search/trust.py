@@ -11,15 +11,15 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.task.task_file import Objective
+from schemas.task.objectives import Objective
 from schemas.task.trust import RunRole, SetAside, TrustedConfiguration, TrustVerdict
 from services.orchestrator.domain.search.front_trust import (
-    MOST_MEMBERS,
+    MAX_FRONT_MEMBERS,
     front_verdict,
     missing_runs,
     unbeaten,
 )
-from services.orchestrator.domain.search.history import Past
+from services.orchestrator.domain.search.history import RunRecord
 from services.orchestrator.domain.search.repeated_runs import (
     Configuration,
     Noise,
@@ -33,12 +33,12 @@ from shared.benchmarks.verdicts.ranking import Scored, rank
 
 BASELINE_RUNS: Final = 3
 LEADER_RUNS: Final = 2  # at least, so that none wins by one lucky run
-MOST_RUNS: Final = 5
+MAX_RUNS: Final = 5
 LEADERS: Final = 4
-FEWEST_REPEATS: Final = 10  # of all configurations together, and half as many as those
+MIN_REPEATS: Final = 10  # of all configurations together, and half as many as those
 REPLAYS: Final = 3
-TRIED_AGAIN: Final = 3  # configurations, before a disturbance counts as one that stays
-MOST_CHECKS: Final = FEWEST_REPEATS + REPLAYS
+REPEATED_BEFORE_LASTING: Final = 3  # configurations, before a disturbance counts as one that stays
+MAX_CHECKS: Final = MIN_REPEATS + REPLAYS
 
 
 class Check(Struct, frozen=True, kw_only=True):
@@ -52,76 +52,86 @@ class Check(Struct, frozen=True, kw_only=True):
     seed: int = 0
 
 
-def next_checks(objective: Objective, past: Sequence[Past], most: int) -> list[Check]:
+def next_checks(objective: Objective, past: Sequence[RunRecord], most: int) -> list[Check]:
     """Up to `most` runs that are to be added next; none if it is known what can be.
 
     Called where nothing is under way: the runs of one call do not know of each other's results.
     """
     configurations = configurations_of(past)
-    again = [
-        _repeat(each, "its only run was disturbed")
-        for each in configurations
-        if not each.clean and each.made == 1 and each.first.scored is not None
+    disturbed = [
+        _repeat(configuration, "its only run was disturbed")
+        for configuration in configurations
+        if not configuration.clean
+        and configuration.made == 1
+        and configuration.first.scored is not None
     ]
     is_lasting = _is_disturbance_lasting(configurations)
-    if again and not is_lasting:
-        return again[:most]
-    compared = _compared(objective, configurations)
-    if not compared or (is_lasting and not any(each.clean for each in compared)):
+    if disturbed and not is_lasting:
+        return disturbed[:most]
+    compared = _rank_comparable(objective, configurations)
+    if not compared or (is_lasting and not any(configuration.clean for configuration in compared)):
         return []
-    added = sum(each.run.role is RunRole.REPEAT for each in past)
-    if added < max(FEWEST_REPEATS, len(configurations) // 2):
+    added = sum(run.run.role is RunRole.REPEAT for run in past)
+    if added < max(MIN_REPEATS, len(configurations) // 2):
         checks = _baseline_runs(configurations, compared) or _race(objective, compared)
         if checks:
             return checks[:most]
-    if added < max(FEWEST_REPEATS, len(configurations) // 2) + MOST_MEMBERS:
+    if added < max(MIN_REPEATS, len(configurations) // 2) + MAX_FRONT_MEMBERS:
         members = missing_runs(compared)
         if members:
-            return [_repeat(each, "none beats it in all objectives") for each in members][:most]
+            return [_repeat(member, "none beats it in all objectives") for member in members][:most]
     return _replays(objective, past, configurations)[:most]
 
 
 def checks_at_most(configurations: int, goals: int) -> int:
     """Return how many runs `next_checks` may add, beside those in place of disturbed ones."""
-    members = MOST_MEMBERS if goals > 1 else 0
-    return max(FEWEST_REPEATS, configurations // 2) + members + REPLAYS
+    members = MAX_FRONT_MEMBERS if goals > 1 else 0
+    return max(MIN_REPEATS, configurations // 2) + members + REPLAYS
 
 
 def verdict(
     objective: Objective,
-    past: Sequence[Past],
+    past: Sequence[RunRecord],
     incomplete_because: str = "",
     goals: Sequence[Objective] = (),
 ) -> TrustVerdict:
-    """By the runs so far. `goals` are of a task with several objectives."""
+    """Judge the runs so far. `goals` are of a task with several objectives."""
     configurations = configurations_of(past)
     aside = tuple(
-        SetAside(ordinal=each.ordinal, reason="; ".join(each.run.contaminated))
-        for each in past
-        if each.run.contaminated
+        SetAside(ordinal=run.ordinal, reason="; ".join(run.run.contaminated))
+        for run in past
+        if run.run.contaminated
     )
-    compared = _compared(objective, configurations)
+    compared = _rank_comparable(objective, configurations)
     if not compared:
         return TrustVerdict(set_aside=aside, incomplete_because=incomplete_because)
     noise = noise_of(compared)
     winner, tied = _winner(objective, configurations, compared, noise)
-    filtered = _filtered(configurations, compared)
+    filtered = _find_filtered(configurations, compared)
     best = (winner, *tied)
     order = (
         *(
-            _standing(objective, best, each, noise, is_filtered=False)
-            for each in (winner, *(each for each in compared if each is not winner))
+            _standing(objective, best, configuration, noise, is_filtered=False)
+            for configuration in (
+                winner,
+                *(configuration for configuration in compared if configuration is not winner),
+            )
         ),
-        *(_standing(objective, best, each, noise, is_filtered=True) for each in filtered),
+        *(
+            _standing(objective, best, configuration, noise, is_filtered=True)
+            for configuration in filtered
+        ),
     )
-    replays = _replayed(past, winner)
-    scores = [each.score for each in replays if each.score is not None]
+    replays = _find_replays(past, winner)
+    scores = [replay.score for replay in replays if replay.score is not None]
     worst = min if objective.is_maximized else max
     return TrustVerdict(
         winner=winner.ordinal,
         noise_floor_percent=100 * noise.floor() if noise is not None else None,
-        ties=tuple(sorted(each.ordinal for each in tied if each is not winner)),
-        repeated=tuple(each for each in order if each.runs > 1),
+        ties=tuple(
+            sorted(configuration.ordinal for configuration in tied if configuration is not winner)
+        ),
+        repeated=tuple(configuration for configuration in order if configuration.runs > 1),
         set_aside=aside,
         replays=len(scores),
         worst_score=worst(scores) if scores else None,
@@ -133,53 +143,63 @@ def verdict(
 
 
 def _is_disturbance_lasting(configurations: Iterable[Configuration]) -> bool:
-    """Whether repeating what was disturbed has given nothing yet: it would not for the rest."""
-    again = [each for each in configurations if each.made > 1 and _is_disturbed(each.first)]
-    return len(again) >= TRIED_AGAIN and not any(each.clean for each in again)
+    """Return whether repeating disturbed runs has given nothing yet: it would not for the rest."""
+    repeated = [
+        configuration
+        for configuration in configurations
+        if configuration.made > 1 and _is_disturbed(configuration.first)
+    ]
+    return len(repeated) >= REPEATED_BEFORE_LASTING and not any(
+        configuration.clean for configuration in repeated
+    )
 
 
-def _is_disturbed(run: Past) -> bool:
+def _is_disturbed(run: RunRecord) -> bool:
     return not configurations_of([run])[0].clean
 
 
-def _compared(objective: Objective, configurations: Iterable[Configuration]) -> list[Configuration]:
-    """Those that meet the constraints and served the same loads, in every run; best first."""
+def _rank_comparable(
+    objective: Objective, configurations: Iterable[Configuration]
+) -> list[Configuration]:
+    """Return the configurations that meet the constraints and served the same loads, best first."""
     by_ordinal = {
-        each.ordinal: each for each in configurations if each.counted and each.is_reliable
+        configuration.ordinal: configuration
+        for configuration in configurations
+        if configuration.counted and configuration.is_reliable
     }
     ranking = rank(
         objective,
         [
             Scored(
-                experiment_id=each.counted[0].experiment_id,
-                ordinal=each.ordinal,
-                score=each.mean,
-                failed_levels=max((run.failed_levels for run in each.counted), key=len),
-                excess=max(run.excess for run in each.counted),
+                experiment_id=configuration.counted[0].experiment_id,
+                ordinal=configuration.ordinal,
+                score=configuration.mean,
+                failed_levels=max((run.failed_levels for run in configuration.counted), key=len),
+                excess=max(run.excess for run in configuration.counted),
             )
-            for each in by_ordinal.values()
+            for configuration in by_ordinal.values()
         ],
     )
-    return [by_ordinal[each.ordinal] for each in ranking.ranked if not each.excess]
+    return [by_ordinal[scored.ordinal] for scored in ranking.ranked if not scored.excess]
 
 
-def _filtered(
+def _find_filtered(
     configurations: Iterable[Configuration], compared: Sequence[Configuration]
 ) -> list[Configuration]:
     """Return those that are not compared only for what measuring may have done to them: levels that
     were set aside, or constraints that the engine alone may meet.
     """
-    known = {each.ordinal for each in compared}
+    ordinals = {configuration.ordinal for configuration in compared}
     return [
-        each
-        for each in configurations
-        if each.ordinal not in known
-        and each.counted
-        and each.is_reliable
+        configuration
+        for configuration in configurations
+        if configuration.ordinal not in ordinals
+        and configuration.counted
+        and configuration.is_reliable
         and all(
-            (not run.excess or _may_meet(each, run))
+            (not run.excess or _may_meet(configuration, run))
             and all(level.set_aside is not None for level in run.failed_levels)
-            for run in each.counted
+            for run in configuration.counted
         )
     ]
 
@@ -208,7 +228,7 @@ def _standing(
     if is_filtered:
         undecided_because = f"it may meet what it missed: {'; '.join(other.doubts)}"
     elif other not in best and noise is not None:
-        undecided_because = _undecided_because(objective, best, other, noise)
+        undecided_because = _why_undecided(objective, best, other, noise)
     elif other not in best and math.isinf(slack(best[0], other)):
         undecided_because = "; ".join(other.doubts)
     return TrustedConfiguration(
@@ -221,11 +241,11 @@ def _standing(
     )
 
 
-def _undecided_because(
+def _why_undecided(
     objective: Objective, best: Sequence[Configuration], other: Configuration, noise: Noise
 ) -> str:
     """Return why it is not decided that the winner or a tie is better; empty: one of them is."""
-    if any(is_better(objective, one, other, noise) for one in best):
+    if any(is_better(objective, configuration, other, noise) for configuration in best):
         return ""
     winner = best[0]
     doubts = "; ".join(dict.fromkeys((*other.doubts, *_own_doubts(winner))))
@@ -252,9 +272,9 @@ def _improvement_percent(
 ) -> float | None:
     """Return by how much another one may be better at most; None: by an unknown amount."""
     shares = [
-        noise.margin(winner, each) - behind(objective, winner, each)
-        for each in compared
-        if noise is not None and each is not winner
+        noise.margin(winner, configuration) - behind(objective, winner, configuration)
+        for configuration in compared
+        if noise is not None and configuration is not winner
     ]
     if not shares or math.isinf(max(shares)):
         return None
@@ -265,7 +285,7 @@ def _baseline_runs(
     configurations: Sequence[Configuration], compared: Sequence[Configuration]
 ) -> list[Check]:
     """The baseline is the first configuration; where that cannot be measured, the leader."""
-    first = min(configurations, key=lambda each: each.ordinal)
+    first = min(configurations, key=lambda configuration: configuration.ordinal)
     base = first if first in compared and first.clean else _leader(compared)
     missing = min(BASELINE_RUNS - len(base.clean), BASELINE_RUNS + 2 - base.made)
     return [_repeat(base, "the noise between equal runs")] * missing
@@ -277,20 +297,26 @@ def _race(objective: Objective, compared: Sequence[Configuration]) -> list[Check
         return []
     leader = _leader(compared)
     rivals = [
-        each
-        for each in compared
-        if each is not leader
-        and each.clean
-        and behind(objective, leader, each) <= noise.error(leader, each)
+        configuration
+        for configuration in compared
+        if configuration is not leader
+        and configuration.clean
+        and behind(objective, leader, configuration) <= noise.error(leader, configuration)
     ][: LEADERS - 1]
-    least = LEADER_RUNS if not rivals else MOST_RUNS
-    wanted = [
-        each for each in (leader, *rivals) if len(each.clean) < least and each.made < least + 2
+    least = LEADER_RUNS if not rivals else MAX_RUNS
+    candidates = [
+        configuration
+        for configuration in (leader, *rivals)
+        if len(configuration.clean) < least and configuration.made < least + 2
     ]
-    if rivals and not any(each in wanted for each in rivals):
+    if rivals and not any(rival in candidates for rival in rivals):
         return []
-    fewest = sorted(wanted, key=lambda each: (len(each.clean), each.ordinal))
-    return [_repeat(each, "a leader within the noise of another") for each in fewest]
+    fewest = sorted(
+        candidates, key=lambda configuration: (len(configuration.clean), configuration.ordinal)
+    )
+    return [
+        _repeat(configuration, "a leader within the noise of another") for configuration in fewest
+    ]
 
 
 def _winner(
@@ -303,35 +329,35 @@ def _winner(
     leader = _leader(compared)
     if noise is None:
         return leader, [leader]
-    base = min(configurations, key=lambda each: each.ordinal).first.parameters
+    base = min(configurations, key=lambda configuration: configuration.ordinal).first.parameters
     tied = [
-        each
-        for each in compared
-        if each is leader
+        configuration
+        for configuration in compared
+        if configuration is leader
         or (
-            len(each.clean) >= LEADER_RUNS
-            and abs(behind(objective, leader, each)) <= noise.error(leader, each)
+            len(configuration.clean) >= LEADER_RUNS
+            and abs(behind(objective, leader, configuration)) <= noise.error(leader, configuration)
         )
     ]
     # Of several objectives the others decide first between those that are equal by the first one.
-    chosen = unbeaten(tied, compared) or tied
-    return min(chosen, key=lambda each: _changes(base, each.first.parameters)), tied
+    candidates = unbeaten(tied, compared) or tied
+    return min(
+        candidates, key=lambda configuration: _changes(base, configuration.first.parameters)
+    ), tied
 
 
 def _leader(compared: Sequence[Configuration]) -> Configuration:
     """Return the best of those that are known to be no worse than measured, where there are any."""
-    sound = (each for each in compared if each.worse_share is not None)
+    sound = (configuration for configuration in compared if configuration.worse_share is not None)
     return next(sound, compared[0])
 
 
 def _replays(
-    objective: Objective, past: Sequence[Past], configurations: Sequence[Configuration]
+    objective: Objective, past: Sequence[RunRecord], configurations: Sequence[Configuration]
 ) -> list[Check]:
-    compared = _compared(objective, configurations)
+    compared = _rank_comparable(objective, configurations)
     winner, _ = _winner(objective, configurations, compared, noise_of(compared))
-    done = sum(
-        each.run.role is RunRole.REPLAY and each.run.repeats == winner.ordinal for each in past
-    )
+    done = sum(run.run.role is RunRole.REPLAY and run.run.repeats == winner.ordinal for run in past)
     return [
         Check(
             repeats=winner.ordinal,
@@ -343,14 +369,14 @@ def _replays(
     ]
 
 
-def _replayed(past: Sequence[Past], winner: Configuration) -> list[Scored]:
+def _find_replays(past: Sequence[RunRecord], winner: Configuration) -> list[Scored]:
     return [
-        each.scored
-        for each in past
-        if each.run.role is RunRole.REPLAY
-        and each.run.repeats == winner.ordinal
-        and each.scored is not None
-        and not each.run.contaminated
+        run.scored
+        for run in past
+        if run.run.role is RunRole.REPLAY
+        and run.run.repeats == winner.ordinal
+        and run.scored is not None
+        and not run.run.contaminated
     ]
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from schemas.base import NodeId
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.reasons import Reason, Suggestion
-from services.scheduler.domain.advice.expected_start import ExpectedStart, expected_start
+from services.scheduler.domain.advice.expected_start import ExpectedStart, forecast_start
 from services.scheduler.domain.advice.suggestions import TRIALS, suggest
 from services.scheduler.domain.model.fleet import Fleet
 from services.scheduler.domain.model.inputs import QueuedRequest, arriving_request
@@ -52,28 +52,29 @@ def available(
 def evaluate(
     engine: DecisionEngine, entry: QueuedRequest, now: datetime, request: GpuRequest | None = None
 ) -> Evaluation:
-    """Whether it would be granted now, in the place where it waits or, as a newcomer, would wait.
+    """Return whether the request would be granted now, in the place where it waits or, as a
+    newcomer, would wait.
 
     With a `request` as if that were its request. Nothing else may use the engine meanwhile.
     """
-    asked = entry if request is None else replace(entry, request=request)
+    request_entry = entry if request is None else replace(entry, request=request)
     with engine.what_if(now) as what_if:
-        placed = what_if.place(asked)
+        placed = what_if.place(request_entry)
         if placed is not None:
             return Evaluation(placed=placed)
-        never = what_if.impossible_reasons(asked)
-        reasons = never or what_if.blocking_reasons(asked)
+        never = what_if.impossible_reasons(request_entry)
+        reasons = never or what_if.blocking_reasons(request_entry)
         suggestion = suggest(
-            asked.request,
-            lambda changed: what_if.can_place(replace(asked, request=changed)),
-            trials=TRIALS if asked.request.nodes <= MANY_NODES else TRIALS // 4,
+            request_entry.request,
+            lambda changed: what_if.can_place(replace(request_entry, request=changed)),
+            trials=TRIALS if request_entry.request.nodes <= MANY_NODES else TRIALS // 4,
         )
     return Evaluation(
         reasons=reasons,
         suggestion=suggestion,
-        expected_start=expected_start(engine, asked, now),
+        expected_start=forecast_start(engine, request_entry, now),
         impossible=bool(never),
-        largest_memory_mb=largest_memory_mb(engine.fleet, asked.request) if never else None,
+        largest_memory_mb=largest_memory_mb(engine.fleet, request_entry.request) if never else None,
     )
 
 

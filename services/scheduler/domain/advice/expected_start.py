@@ -39,10 +39,10 @@ class ExpectedStart(Struct, frozen=True):
     node_ids: tuple[NodeId, ...]
 
 
-def expected_start(
+def forecast_start(
     engine: DecisionEngine, entry: QueuedRequest, now: datetime, *, moments: int = MAX_MOMENTS
 ) -> ExpectedStart | None:
-    """Its grant if every lease ended when expected.
+    """Forecast the grant, if every lease ended when expected.
 
     Simulated on a copy of the engine. A request that waits already stays at its position, however
     long it may wait. A lease without a known end, or past it, never ends here: None if the request
@@ -69,7 +69,10 @@ class _Future:
             for change in self._state
             if isinstance(change, DeviceSeen)
         }
-        self._requests = {each.reservation_id: each.request for each in (*engine.waiting, entry)}
+        self._requests = {
+            waiting_entry.reservation_id: waiting_entry.request
+            for waiting_entry in (*engine.waiting, entry)
+        }
         self._numbers: dict[UUID, tuple[int, ...]] = {}
         self._ends: list[tuple[datetime, UUID]] = []
         self._over = 0
@@ -78,9 +81,17 @@ class _Future:
                 self._expect(change.lease)
 
     def could_ever_start(self) -> bool:
-        """Whether it would be granted if it were alone and every lease with a known end over."""
+        """Return True if the request would be granted if it were alone and every lease with a known
+        end over.
+        """
         alone = DecisionEngine(self._policy)
-        alone.apply(*(one for one in self._state if not isinstance(one, RequestQueued)))
+        alone.apply(
+            *(
+                entry_input
+                for entry_input in self._state
+                if not isinstance(entry_input, RequestQueued)
+            )
+        )
         alone.apply(*(change for _, over in self._ends for change in self._end(over)))
         with alone.what_if(self._now) as what_if:
             entry = arriving_request(self._entry.request, self._now, self._entry.namespace)
@@ -93,8 +104,10 @@ class _Future:
         at = self._now
         for _ in range(moments):
             decisions = engine.decide(at, explain=False)
-            wanted = self._entry.reservation_id
-            about_it = [one for one in decisions if one.reservation_id == wanted]
+            reservation_id = self._entry.reservation_id
+            about_it = [
+                decision for decision in decisions if decision.reservation_id == reservation_id
+            ]
             match about_it:
                 case [Grant(placed=placed), *_]:
                     return ExpectedStart(at, placed.node_ids)
@@ -105,7 +118,7 @@ class _Future:
             if following is None:
                 return None
             at = following
-            engine.apply(*self._ended_by(at))
+            engine.apply(*self._end_leases(at))
         return None
 
     def _next(self, engine: DecisionEngine, at: datetime, together: int) -> datetime | None:
@@ -136,7 +149,7 @@ class _Future:
                 case _:
                     pass
 
-    def _ended_by(self, at: datetime) -> Iterator[Input]:
+    def _end_leases(self, at: datetime) -> Iterator[Input]:
         while self._ends and self._ends[0][0] <= at:
             _, reservation_id = heapq.heappop(self._ends)
             self._over += 1

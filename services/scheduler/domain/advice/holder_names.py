@@ -9,12 +9,12 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
+from schemas.base import SHORT_ID_CHARACTERS
+from schemas.scheduler.namespaces import ANOTHER_NAMESPACE
 from schemas.scheduler.reasons import Reason
 from schemas.scheduler.reservations import holder_name
 
-SHORT_ID_CHARACTERS: Final = 12
 _MENTION: Final = re.compile(r"\breservation ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")
-ANOTHER_NAMESPACE: Final = "another namespace"
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
@@ -28,41 +28,49 @@ class Holder(Struct, frozen=True, kw_only=True):
     expected_end_at: datetime | None = None
 
 
-def mentioned(reasons: Iterable[Reason]) -> set[UUID]:
+def find_ids(reasons: Iterable[Reason]) -> set[UUID]:
     """The reservations that the sentences name by their ids."""
-    return {UUID(found) for reason in reasons for found in _MENTION.findall(reason.message)}
+    return {
+        UUID(identifier) for reason in reasons for identifier in _MENTION.findall(reason.message)
+    }
 
 
 def with_names(
     reasons: Sequence[Reason],
     holders: Mapping[UUID, Holder],
     now: datetime,
-    told: Collection[str] | None = None,
+    visible_namespaces: Collection[str] | None = None,
 ) -> tuple[Reason, ...]:
     """The reasons with each reservation of a known holder called by that and its time.
 
-    `told` are the namespaces whose holders are named; None: all.
+    `visible_namespaces` are those whose holders are named; None: all.
     """
 
-    def named(found: re.Match[str]) -> str:
-        holder = holders.get(UUID(found[1]))
-        if holder is not None and told is not None and holder.namespace not in told:
+    def describe(match: re.Match[str]) -> str:
+        holder = holders.get(UUID(match[1]))
+        if (
+            holder is not None
+            and visible_namespaces is not None
+            and holder.namespace not in visible_namespaces
+        ):
             holder = replace(holder, holder=ANOTHER_NAMESPACE)
-        return found[0] if holder is None else _described(found[1], holder, now)
+        return match[0] if holder is None else _describe(match[1], holder, now)
 
-    return tuple(replace(reason, message=_MENTION.sub(named, reason.message)) for reason in reasons)
+    return tuple(
+        replace(reason, message=_MENTION.sub(describe, reason.message)) for reason in reasons
+    )
 
 
-def _described(identifier: str, holder: Holder, now: datetime) -> str:
+def _describe(identifier: str, holder: Holder, now: datetime) -> str:
     """`exec/ada (reservation 0123456789ab, for 12 min, about 3 min more)`."""
-    known = [f"reservation {identifier[-SHORT_ID_CHARACTERS:]}"]
+    facts = [f"reservation {identifier[-SHORT_ID_CHARACTERS:]}"]
     if holder.granted_at is None:
-        known.append(f"queued for {_duration(now - holder.requested_at)}")
+        facts.append(f"queued for {_duration(now - holder.requested_at)}")
     else:
-        known.append(f"for {_duration(now - holder.granted_at)}")
+        facts.append(f"for {_duration(now - holder.granted_at)}")
         if holder.expected_end_at is not None and holder.expected_end_at > now:
-            known.append(f"about {_duration(holder.expected_end_at - now)} more")
-    return f"{holder_name(holder.holder) or 'somebody'} ({', '.join(known)})"
+            facts.append(f"about {_duration(holder.expected_end_at - now)} more")
+    return f"{holder_name(holder.holder) or 'somebody'} ({', '.join(facts)})"
 
 
 def _duration(span: timedelta) -> str:

@@ -12,15 +12,16 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
 from math import exp, log
-from typing import Final
 from uuid import UUID
 
 from msgspec.structs import replace
 
+from schemas.base import HOUR_SECONDS
+from schemas.gpus.gpu_request import WHOLE
 from schemas.scheduler.policy import NamespaceOutcome, PolicyOutcome, TriedPolicy
 from services.scheduler.domain.advice.recorded_requests import History
 from services.scheduler.domain.model.demand import DemandClass
-from services.scheduler.domain.model.fleet import WHOLE, Device
+from services.scheduler.domain.model.fleet import Device
 from services.scheduler.domain.model.inputs import (
     DemandSeen,
     DeviceGone,
@@ -40,8 +41,6 @@ from services.scheduler.domain.placement.density import class_of, demand_of
 from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.domain.queue.decision_engine import DecisionEngine
 
-HOUR_SECONDS: Final = 3600
-
 
 def serve(history: History, policy: Policy) -> PolicyOutcome:
     """The history under a policy."""
@@ -49,7 +48,7 @@ def serve(history: History, policy: Policy) -> PolicyOutcome:
 
 
 @dataclass(slots=True)
-class _Held:
+class _TrialHolding:
     numbers: tuple[int, ...]
     amount: Held
     namespace: str
@@ -66,8 +65,8 @@ class _Trial:
         self._engine = DecisionEngine(policy)
         self._events: list[tuple[datetime, int, Input]] = []
         self._order = count()
-        self._demands = {each.entry.reservation_id: each for each in history.demands}
-        self._held: dict[UUID, _Held] = {}
+        self._demands = {demand.entry.reservation_id: demand for demand in history.demands}
+        self._held: dict[UUID, _TrialHolding] = {}
         self._devices: dict[int, Device] = {}
         self._waits: dict[UUID, float] = {}
         self._gpu_seconds: defaultdict[str, float] = defaultdict(float)
@@ -98,45 +97,45 @@ class _Trial:
             while self._events and self._events[0][0] <= now:
                 self._apply(heapq.heappop(self._events)[2], now)
             if self._engine.is_contended:
-                self._engine.apply(UseSeen(use=self._use.seen()))
+                self._engine.apply(UseSeen(use=self._use.use_at()))
             self._decide(now)
             due = self._engine.next_decision_at(now)
             upcoming = [self._events[0][0]] if self._events else []
             upcoming += [due] if due is not None and due > now else []
             now = min(upcoming, default=None)
         self._meter.count_until(end_at, self._held.values(), self._devices)
-        for held in self._held.values():
-            self._end(held, end_at)
+        for holding in self._held.values():
+            self._end(holding, end_at)
         return self._outcome()
 
-    def _push(self, at: datetime, one: Input) -> None:
-        heapq.heappush(self._events, (at, next(self._order), one))
+    def _push(self, at: datetime, change: Input) -> None:
+        heapq.heappush(self._events, (at, next(self._order), change))
 
-    def _apply(self, one: Input, now: datetime) -> None:
-        match one:
+    def _apply(self, change: Input, now: datetime) -> None:
+        match change:
             case DeviceSeen(device=device):
                 self._devices[device.number] = device
             case DeviceGone(number=number):
                 self._devices.pop(number, None)
             case NodeGone(node_id=node_id):
-                gone = [n for n, each in self._devices.items() if each.node_id == node_id]
+                gone = [n for n, device in self._devices.items() if device.node_id == node_id]
                 for number in gone:
                     del self._devices[number]
             case LeaseHeld(lease=lease):
-                self._held[lease.reservation_id] = _Held(
+                self._held[lease.reservation_id] = _TrialHolding(
                     lease.numbers, lease.held, lease.namespace, now
                 )
             case LeaseEnded(reservation_id=reservation_id):
-                held = self._held.pop(reservation_id, None)
-                if held is None:
+                holding = self._held.pop(reservation_id, None)
+                if holding is None:
                     return
-                self._end(held, now)
+                self._end(holding, now)
             case RequestQueued(entry=entry) if self._engine.policy.density:
                 self._classes[class_of(entry.request)] += 1
                 self._engine.apply(DemandSeen(demand=demand_of(self._classes)))
             case _:
                 pass
-        self._engine.apply(one)
+        self._engine.apply(change)
 
     def _decide(self, now: datetime) -> None:
         for decision in self._engine.decide(now, explain=False):
@@ -151,7 +150,7 @@ class _Trial:
                         parts=tuple(placed.parts.values()),
                         granted_at=now,
                     )
-                    self._held[reservation_id] = _Held(
+                    self._held[reservation_id] = _TrialHolding(
                         lease.numbers, lease.held, demand.entry.namespace, now
                     )
                     seconds = demand.held_seconds
@@ -169,18 +168,22 @@ class _Trial:
                 ):
                     self._over.add(reservation_id)
 
-    def _end(self, held: _Held, now: datetime) -> None:
-        seconds = max(0.0, (now - held.since).total_seconds())
-        self._gpu_seconds[held.namespace] += seconds * held.hundredths / WHOLE
+    def _end(self, holding: _TrialHolding, now: datetime) -> None:
+        seconds = max(0.0, (now - holding.since).total_seconds())
+        self._gpu_seconds[holding.namespace] += seconds * holding.hundredths / WHOLE
 
     def _outcome(self) -> PolicyOutcome:
-        waits = [self._waits[each] for each in self._demands if each in self._waits]
-        withdrawn = {one for one, each in self._demands.items() if each.withdrawn_at is not None}
-        left = self._demands.keys() - self._waits.keys() - self._over - withdrawn
+        waits = [self._waits[demand_id] for demand_id in self._demands if demand_id in self._waits]
+        withdrawn = {
+            demand_id
+            for demand_id, demand in self._demands.items()
+            if demand.withdrawn_at is not None
+        }
+        never_granted = self._demands.keys() - self._waits.keys() - self._over - withdrawn
         return PolicyOutcome(
             requests=len(self._demands),
             granted=len(waits),
-            waiting=len(left),
+            waiting=len(never_granted),
             preempted=self._preempted,
             p50_seconds=quantile(waits, 0.5),
             p95_seconds=quantile(waits, 0.95),
@@ -194,7 +197,9 @@ class _Trial:
         for reservation_id, demand in self._demands.items():
             ids[demand.entry.namespace].append(reservation_id)
         for namespace in sorted(ids.keys() | self._gpu_seconds.keys()):
-            waits = [self._waits[each] for each in ids[namespace] if each in self._waits]
+            waits = [
+                self._waits[demand_id] for demand_id in ids[namespace] if demand_id in self._waits
+            ]
             yield NamespaceOutcome(
                 namespace=namespace or None,
                 requests=len(ids[namespace]),
@@ -213,29 +218,31 @@ class _DecayedUse:
     decay_seconds: float
     by_namespace: dict[str, tuple[float, float, float]] = field(default_factory=dict)
 
-    def count_until(self, now: datetime, held: Iterable[_Held]) -> None:
+    def count_until(self, now: datetime, holdings: Iterable[_TrialHolding]) -> None:
         kept = exp(-(now - self.at).total_seconds() / self.decay_seconds)
         self.at = now
-        found = {
-            name: (kept * one, kept * two, kept * three)
-            for name, (one, two, three) in self.by_namespace.items()
+        decayed = {
+            name: (kept * hundredths, kept * two, kept * three)
+            for name, (hundredths, two, three) in self.by_namespace.items()
         }
         gained = (1 - kept) * self.decay_seconds
-        for each in held:
-            one, two, three = found.get(each.namespace, (0.0, 0.0, 0.0))
-            found[each.namespace] = (
-                one + gained * each.amount.hundredths,
-                two + gained * each.amount.cpu_milli,
-                three + gained * each.amount.memory_mb,
+        for holding in holdings:
+            hundredths, two, three = decayed.get(holding.namespace, (0.0, 0.0, 0.0))
+            decayed[holding.namespace] = (
+                hundredths + gained * holding.amount.hundredths,
+                two + gained * holding.amount.cpu_milli,
+                three + gained * holding.amount.memory_mb,
             )
-        self.by_namespace = found
+        self.by_namespace = decayed
 
-    def seen(self) -> Use:
+    def use_at(self) -> Use:
         return Use(
             window_seconds=max(1, round(self.decay_seconds)),
             by_namespace={
-                name: Held(hundredths=round(one), cpu_milli=round(two), memory_mb=round(three))
-                for name, (one, two, three) in self.by_namespace.items()
+                name: Held(
+                    hundredths=round(hundredths), cpu_milli=round(two), memory_mb=round(three)
+                )
+                for name, (hundredths, two, three) in self.by_namespace.items()
             },
         )
 
@@ -245,12 +252,12 @@ class _Meter:
     """Sums GPU time as it passes."""
 
     at: datetime
-    held: float = 0.0
+    held_hundredths: float = 0.0
     fleet: float = 0.0
     opened: float = 0.0
 
     def count_until(
-        self, now: datetime, held: Iterable[_Held], devices: Mapping[int, Device]
+        self, now: datetime, holdings: Iterable[_TrialHolding], devices: Mapping[int, Device]
     ) -> None:
         seconds = (now - self.at).total_seconds()
         self.at = now
@@ -258,19 +265,19 @@ class _Meter:
         for device in devices.values():
             sizes[device.node_id] += 1
         opened: set[str] = set()
-        for each in held:
-            self.held += seconds * each.hundredths / WHOLE
-            opened |= {devices[n].node_id for n in each.numbers if n in devices}
+        for holding in holdings:
+            self.held_hundredths += seconds * holding.hundredths / WHOLE
+            opened |= {devices[n].node_id for n in holding.numbers if n in devices}
         self.fleet += seconds * len(devices)
         self.opened += seconds * sum(sizes[node_id] for node_id in opened)
 
     @property
     def used(self) -> float:
-        return self.held / self.fleet if self.fleet else 0.0
+        return self.held_hundredths / self.fleet if self.fleet else 0.0
 
     @property
     def packed(self) -> float:
-        return self.held / self.opened if self.opened else 0.0
+        return self.held_hundredths / self.opened if self.opened else 0.0
 
 
 def quantile(values: Iterable[float], q: float) -> float | None:

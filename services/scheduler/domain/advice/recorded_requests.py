@@ -57,7 +57,7 @@ class History(Struct, frozen=True, kw_only=True):
 def read_history(
     cycles: Iterable[RecordedCycle], ended_at: Mapping[UUID, datetime]
 ) -> History | None:
-    """From the first keyframe on; None without one.
+    """Read the history from the first keyframe on; None without one.
 
     `ended_at` is when reservations ended: a record only shows that one had, by the next decision.
     """
@@ -87,8 +87,8 @@ class _Reader:
         self.now = cycle.decided_at
         if cycle.keyframe:
             self._end_what_is_gone(cycle.inputs)
-        for one in cycle.inputs:
-            self._input(one)
+        for change in cycle.inputs:
+            self._input(change)
         for decision in cycle.outcomes:
             match decision:
                 case Grant(reservation_id=reservation_id):
@@ -112,19 +112,19 @@ class _Reader:
                 (lease, self.initial_seconds.get(reservation_id))
                 for reservation_id, lease in self.initial.items()
             ),
-            demands=tuple(sorted(self.demands.values(), key=lambda each: each.entry.arrival)),
+            demands=tuple(sorted(self.demands.values(), key=lambda demand: demand.entry.arrival)),
         )
 
-    def _input(self, one: Input) -> None:
-        match one:
+    def _input(self, change: Input) -> None:
+        match change:
             case RequestQueued(entry=entry):
-                self._queued(entry)
+                self._queue(entry)
             case RequestEnded(reservation_id=reservation_id):
                 self._withdrawn(reservation_id)
             case LeaseHeld(lease=lease):
-                self._held(lease)
+                self._hold(lease)
             case LeaseEnded(reservation_id=reservation_id):
-                self._ended(reservation_id)
+                self._end(reservation_id)
             case DeviceSeen(device=device):
                 # What is on a device follows from the policy; that it is out of service does not.
                 idle = replace(
@@ -136,9 +136,9 @@ class _Reader:
             case DemandSeen() | UseSeen():
                 pass  # learned anew from what the tried policy does
             case _:
-                self.changes.append((self.now, one))
+                self.changes.append((self.now, change))
 
-    def _queued(self, entry: QueuedRequest) -> None:
+    def _queue(self, entry: QueuedRequest) -> None:
         if entry.reservation_id in self.demands or self.start_at is None:
             return
         at = min(max(entry.queued_at, self.start_at), self.now)
@@ -151,7 +151,7 @@ class _Reader:
                 demand, withdrawn_at=self._end_of(reservation_id)
             )
 
-    def _held(self, lease: Lease) -> None:
+    def _hold(self, lease: Lease) -> None:
         if lease.reservation_id in self.held_at:
             return
         self.held_at[lease.reservation_id] = self.now
@@ -160,7 +160,7 @@ class _Reader:
                 lease, preempting_until=None, preempting_for=None
             )
 
-    def _ended(self, reservation_id: UUID) -> None:
+    def _end(self, reservation_id: UUID) -> None:
         since = self.held_at.get(reservation_id)
         if since is None:
             return
@@ -175,34 +175,38 @@ class _Reader:
         return min(self.ended_at.get(reservation_id, self.now), self.now)
 
     def _end_what_is_gone(self, state: Iterable[Input]) -> None:
-        """What ended while no scheduler recorded is missing in the state of the next."""
-        there = {one.lease.reservation_id for one in state if isinstance(one, LeaseHeld)}
-        for reservation_id in self.held_at.keys() - there:
-            self._ended(reservation_id)
-        numbers = {one.device.number for one in state if isinstance(one, DeviceSeen)}
+        """End what is missing in the next scheduler's state: it ended while no scheduler
+        recorded.
+        """
+        live_ids = {
+            change.lease.reservation_id for change in state if isinstance(change, LeaseHeld)
+        }
+        for reservation_id in self.held_at.keys() - live_ids:
+            self._end(reservation_id)
+        numbers = {change.device.number for change in state if isinstance(change, DeviceSeen)}
         for number in self.devices.keys() - numbers:
             del self.devices[number]
             self.changes.append((self.now, DeviceGone(number=number)))
 
 
-def recorded_waits(history: History) -> list[float]:
-    """Of the requests that were granted."""
-    waits = (each.recorded_wait_seconds for each in history.demands)
+def list_waits(history: History) -> list[float]:
+    """List the waits of the requests that were granted, in seconds."""
+    waits = (demand.recorded_wait_seconds for demand in history.demands)
     return [seconds for seconds in waits if seconds is not None]
 
 
-def left_out(history: History) -> tuple[str, ...]:
-    """What a trial on this history knows nothing of, for people."""
-    endless = sum(each.held_seconds is None for each in history.demands)
-    found = [
+def list_unknowns(history: History) -> tuple[str, ...]:
+    """Say what a trial on this history cannot know, a sentence each."""
+    endless = sum(demand.held_seconds is None for demand in history.demands)
+    unknowns = [
         "requests for GPUs of Kubernetes clusters, which are not recorded",
         "what else used GPUs: a free one counts as idle",
         "what a preempted holder does next: it does not come back",
         "what namespaces had used before it begins",
     ]
     if endless:
-        found.append(
+        unknowns.append(
             f"when {endless} of {len(history.demands)} requests would have ended: they hold as long"
             " as they expected, or to the end"
         )
-    return tuple(found)
+    return tuple(unknowns)

@@ -29,12 +29,12 @@ class ReplayedCycle(Struct, frozen=True, kw_only=True):
     """A recorded cycle decided again. `outcomes` are those of now."""
 
     decision_id: int
-    same: bool
+    is_same: bool
     outcomes: tuple[Decision, ...]
 
 
 def replay_cycles(cycles: Iterable[RecordedCycle], policy: Policy) -> Iterator[ReplayedCycle]:
-    """Each cycle decided again, in their order, from the first keyframe on.
+    """Decide each cycle again, in their order, from the first keyframe on.
 
     `policy` is for keyframes recorded without one. After a difference the state is another one, so
     nothing more is compared before the next keyframe.
@@ -47,7 +47,7 @@ def replay_cycles(cycles: Iterable[RecordedCycle], policy: Policy) -> Iterator[R
             continue
         engine.apply(*cycle.inputs)
         outcomes = engine.decide(cycle.decided_at)
-        same = outcomes == cycle.outcomes
-        yield ReplayedCycle(decision_id=cycle.decision_id, same=same, outcomes=outcomes)
-        if not same:
+        is_same = outcomes == cycle.outcomes
+        yield ReplayedCycle(decision_id=cycle.decision_id, is_same=is_same, outcomes=outcomes)
+        if not is_same:
             engine = None

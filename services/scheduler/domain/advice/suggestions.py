@@ -14,13 +14,12 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from schemas.gpus.gpu_request import GpuRequest, Selector
+from schemas.gpus.gpu_request import WHOLE, GpuRequest, Selector
 from schemas.scheduler.reasons import ChangeKind, Suggestion
-from services.scheduler.domain.model.fleet import WHOLE
 from services.scheduler.domain.placement.gpu_models import needs_one_model
 from services.scheduler.domain.placement.reasons import many
 from services.scheduler.domain.placement.selectors import describe
-from services.scheduler.domain.placement.shares import requested_hundredths
+from services.scheduler.domain.placement.shares import hundredths_of
 from shared.accelerator_rules.compute_capability import capability
 from shared.accelerator_rules.precision import ANY, hint_for
 
@@ -29,7 +28,7 @@ WouldGrant = Callable[[GpuRequest], bool]
 TRIALS: Final = 400
 FITTED_PER_SIZE: Final = 16
 MORE_THAN_ANY_GPU_MB: Final = 1 << 20
-LONGEST_SECONDS: Final = 30 * 24 * 3600
+MAX_SECONDS: Final = 30 * 24 * 3600
 SHORTEST_SECONDS: Final = 60
 HIGHEST_PRIORITY: Final = 1000
 WHOLE_SHARE: Final = 1.0
@@ -44,7 +43,7 @@ class Concession(Struct, frozen=True, eq=False):
 
     kind: ChangeKind
     steps: int
-    after: Callable[[GpuRequest, int], GpuRequest]
+    change: Callable[[GpuRequest, int], GpuRequest]
     share: Callable[[int], float]
     says: Callable[[int], str]
 
@@ -75,21 +74,26 @@ class Trials:
 def suggest(
     request: GpuRequest, would_grant: WouldGrant, *, trials: int = TRIALS
 ) -> Suggestion | None:
-    """None if nothing that the request can give up would help, or if it is granted as it is.
+    """Return a change of the request with which it would be granted now.
 
+    Returns None if nothing that the request can give up would help, or if it is granted as it is.
     `would_grant` is called at most `trials` times. With so many ways that not every combination can
     be tried, a suggestion of several changes is one of which none can be left out.
     """
     holds = Trials(would_grant, trials)
     concessions = list(_concessions(request))
-    if holds(request) or not holds(_applied(request, _most(concessions))):
+    if holds(request) or not holds(_apply(request, _most(concessions))):
         return None
     enough = _irreducible(request, concessions, holds)
     for size in range(1, len(enough)):
-        if found := _combinations(request, concessions, size, holds, trials // 2):
-            return _smallest(request, found, holds)
-    alike = _combinations(request, concessions, len(enough), holds, trials // 2)
-    return _smallest(request, [enough, *(each for each in alike if each != enough)], holds)
+        if combinations_found := _combinations(request, concessions, size, holds, trials // 2):
+            return _smallest(request, combinations_found, holds)
+    same_size = _combinations(request, concessions, len(enough), holds, trials // 2)
+    return _smallest(
+        request,
+        [enough, *(combination for combination in same_size if combination != enough)],
+        holds,
+    )
 
 
 def _combinations(
@@ -97,9 +101,9 @@ def _combinations(
 ) -> list[tuple[Concession, ...]]:
     """So many ways that are enough together, as far as trials go beyond those to be `spared`."""
     return [
-        chosen
-        for chosen in combinations(concessions, size)
-        if holds.left > spared and holds(_applied(request, _most(chosen)))
+        combination
+        for combination in combinations(concessions, size)
+        if holds.left > spared and holds(_apply(request, _most(combination)))
     ]
 
 
@@ -107,8 +111,8 @@ def _most(concessions: Iterable[Concession]) -> Steps:
     return {concession: concession.steps for concession in concessions}
 
 
-def _applied(request: GpuRequest, steps: Steps) -> GpuRequest:
-    return reduce(lambda so_far, step: step[0].after(so_far, step[1]), steps.items(), request)
+def _apply(request: GpuRequest, steps: Steps) -> GpuRequest:
+    return reduce(lambda so_far, step: step[0].change(so_far, step[1]), steps.items(), request)
 
 
 def _irreducible(
@@ -117,35 +121,37 @@ def _irreducible(
     """Ways that are enough together and of which none can be left out."""
     needed = list(concessions)
     for concession in reversed(list(needed)):
-        without = [each for each in needed if each is not concession]
-        if without and holds(_applied(request, _most(without))):
+        without = [remaining for remaining in needed if remaining is not concession]
+        if without and holds(_apply(request, _most(without))):
             needed = without
     return tuple(needed)
 
 
 def _smallest(
-    request: GpuRequest, found: list[tuple[Concession, ...]], holds: Trials
+    request: GpuRequest, options: list[tuple[Concession, ...]], holds: Trials
 ) -> Suggestion:
-    fitted = [_fitted(request, chosen, holds) for chosen in found[:FITTED_PER_SIZE]]
+    fitted = [_reduce(request, combination, holds) for combination in options[:FITTED_PER_SIZE]]
     best = min(
         fitted, key=lambda steps: sum(concession.share(k) for concession, k in steps.items())
     )
-    said = " and ".join(concession.says(k) for concession, k in best.items())
+    concessions_text = " and ".join(concession.says(k) for concession, k in best.items())
     return Suggestion(
         changes=tuple(concession.kind for concession in best),
-        request=_applied(request, best),
-        message=f"{said}: then it is granted now",
+        request=_apply(request, best),
+        message=f"{concessions_text}: then it is granted now",
     )
 
 
-def _fitted(request: GpuRequest, concessions: tuple[Concession, ...], holds: Trials) -> Steps:
-    """As few steps of each way as are enough; all of them together are known to be."""
+def _reduce(request: GpuRequest, concessions: tuple[Concession, ...], holds: Trials) -> Steps:
+    """Return the fewest steps of each concession that suffice; all of them together are known
+    to.
+    """
     steps = dict(_most(concessions))
     for concession in concessions:
         low, high = 0, steps[concession]
         while high - low > 1:
             middle = (low + high) // 2
-            if holds(_applied(request, {**steps, concession: middle})):
+            if holds(_apply(request, {**steps, concession: middle})):
                 high = middle
             else:
                 low = middle
@@ -154,7 +160,7 @@ def _fitted(request: GpuRequest, concessions: tuple[Concession, ...], holds: Tri
 
 
 def _concessions(request: GpuRequest) -> Iterator[Concession]:
-    """Every way that this request has, in the order in which they are preferred."""
+    """Yield every concession that the request can make, the preferred ones first."""
     yield from _duration(request)
     yield from _utilization(request)
     yield from _memory(request)
@@ -163,13 +169,13 @@ def _concessions(request: GpuRequest) -> Iterator[Concession]:
     if request.balanced_memory:
         yield _flag(
             ChangeKind.UNBALANCED_MEMORY,
-            lambda asked: replace(asked, balanced_memory=False),
+            lambda request_before: replace(request_before, balanced_memory=False),
             "do without balanced memory",
         )
     if needs_one_model(request):
         yield _flag(
             ChangeKind.MIXED_MODELS,
-            lambda asked: replace(asked, mixed_models=True),
+            lambda request_before: replace(request_before, mixed_models=True),
             "accept GPUs of several models together",
         )
     yield from _selectors(request)
@@ -177,7 +183,7 @@ def _concessions(request: GpuRequest) -> Iterator[Concession]:
         yield Concession(
             ChangeKind.HIGHER_PRIORITY,
             HIGHEST_PRIORITY - request.priority,
-            lambda asked, k: replace(asked, priority=request.priority + k),
+            lambda request_before, k: replace(request_before, priority=request.priority + k),
             lambda k: PRIORITY_SHARE + k / HIGHEST_PRIORITY,
             lambda k: f"raise the priority from {request.priority} to {request.priority + k}",
         )
@@ -185,14 +191,16 @@ def _concessions(request: GpuRequest) -> Iterator[Concession]:
 
 def _duration(request: GpuRequest) -> Iterator[Concession]:
     stated = request.expected_duration_seconds
-    longest = math.ceil(stated) if stated is not None else LONGEST_SECONDS + 1
+    longest = math.ceil(stated) if stated is not None else MAX_SECONDS + 1
     if longest <= SHORTEST_SECONDS:
         return
     instead = f" instead of {stated:g} s" if stated is not None else ""
     yield Concession(
         ChangeKind.SHORTER_DURATION,
         longest - SHORTEST_SECONDS,
-        lambda asked, k: replace(asked, expected_duration_seconds=float(longest - k)),
+        lambda request_before, k: replace(
+            request_before, expected_duration_seconds=float(longest - k)
+        ),
         lambda k: k / longest,
         lambda k: f"tell that it takes no longer than {longest - k} s{instead}",
     )
@@ -205,7 +213,9 @@ def _utilization(request: GpuRequest) -> Iterator[Concession]:
         yield Concession(
             ChangeKind.HIGHER_UTILIZATION_LIMIT,
             100 - base,
-            lambda asked, k: replace(asked, max_utilization_percent=float(base + k)),
+            lambda request_before, k: replace(
+                request_before, max_utilization_percent=float(base + k)
+            ),
             lambda k: k / 100,
             lambda k: f"accept GPUs that others use to {base + k} % instead of {limit:g} %",
         )
@@ -218,13 +228,13 @@ def _memory(request: GpuRequest) -> Iterator[Concession]:
     top = asked_mb if asked_mb is not None else MORE_THAN_ANY_GPU_MB
     if top == 0:
         return
-    before = f"{asked_mb} MB" if asked_mb is not None else "half of a GPU's memory"
+    present_limit = f"{asked_mb} MB" if asked_mb is not None else "half of a GPU's memory"
     yield Concession(
         ChangeKind.LESS_MEMORY,
         top,
-        lambda asked, k: replace(asked, min_memory_mb=top - k),
+        lambda request_before, k: replace(request_before, min_memory_mb=top - k),
         lambda k: k / top if asked_mb is not None else 0.5,
-        lambda k: f"ask for {top - k} MB of free memory per GPU instead of {before}",
+        lambda k: f"ask for {top - k} MB of free memory per GPU instead of {present_limit}",
     )
 
 
@@ -235,7 +245,7 @@ def _host(request: GpuRequest) -> Iterator[Concession]:
         yield Concession(
             ChangeKind.LESS_CPU,
             most,
-            lambda asked, k: replace(asked, cpu_count=float(most - k) or None),
+            lambda request_before, k: replace(request_before, cpu_count=float(most - k) or None),
             lambda k: k / most,
             lambda k: f"ask for {most - k} CPUs of a node instead of {cpus:g}",
         )
@@ -243,7 +253,7 @@ def _host(request: GpuRequest) -> Iterator[Concession]:
         yield Concession(
             ChangeKind.LESS_HOST_MEMORY,
             memory_mb,
-            lambda asked, k: replace(asked, host_memory_mb=memory_mb - k or None),
+            lambda request_before, k: replace(request_before, host_memory_mb=memory_mb - k or None),
             lambda k: k / memory_mb,
             lambda k: f"ask for {memory_mb - k} MB of a node's memory instead of {memory_mb} MB",
         )
@@ -252,14 +262,16 @@ def _host(request: GpuRequest) -> Iterator[Concession]:
 def _count(request: GpuRequest) -> Iterator[Concession]:
     gpus, nodes = request.gpus, request.nodes
     if request.shares is not None:
-        asked_for = requested_hundredths(request)
+        asked_for = hundredths_of(request)
         step = math.gcd(asked_for, WHOLE)  # of any quantum a multiple
         most = asked_for // step - 1
         if most:
             yield Concession(
                 ChangeKind.FEWER_SHARES,
                 most,
-                lambda asked, k: replace(asked, shares=(most + 1 - k) * step / WHOLE),
+                lambda request_before, k: replace(
+                    request_before, shares=(most + 1 - k) * step / WHOLE
+                ),
                 lambda k: k / most,
                 lambda k: (
                     f"ask for {(most + 1 - k) * step / WHOLE:.2f} of the GPUs instead of"
@@ -271,7 +283,7 @@ def _count(request: GpuRequest) -> Iterator[Concession]:
         yield Concession(
             ChangeKind.FEWER_NODES,
             nodes - 1,
-            lambda asked, k: replace(asked, nodes=nodes - k),
+            lambda request_before, k: replace(request_before, nodes=nodes - k),
             lambda k: k / nodes,
             lambda k: f"ask for {many(nodes - k, 'node')} instead of {nodes}",
         )
@@ -280,7 +292,7 @@ def _count(request: GpuRequest) -> Iterator[Concession]:
         yield Concession(
             ChangeKind.FEWER_GPUS,
             gpus - 1,
-            lambda asked, k: replace(asked, gpus=gpus - k),
+            lambda request_before, k: replace(request_before, gpus=gpus - k),
             lambda k: k / gpus,
             lambda k: f"ask for {many(gpus - k, 'GPU')}{of_each} instead of {gpus}",
         )
@@ -296,8 +308,8 @@ def _selectors(request: GpuRequest) -> Iterator[Concession]:
         yield dropped(lambda r: replace(r, device_uuids=()), f"{insist} {len(uuids)} devices")
     if models:
         yield dropped(lambda r: replace(r, gpu_models=()), f"{insist} models {', '.join(models)}")
-    if (same := request.same_model) is not None:
-        yield dropped(lambda r: replace(r, same_model=None), f"{insist} model {same.name}")
+    if (model := request.same_model) is not None:
+        yield dropped(lambda r: replace(r, same_model=None), f"{insist} model {model.name}")
     if request.min_compute_capability is not None:
         yield dropped(
             lambda r: replace(r, min_compute_capability=None),
@@ -309,14 +321,14 @@ def _selectors(request: GpuRequest) -> Iterator[Concession]:
 
 
 def _without(selector: Selector, request: GpuRequest) -> GpuRequest:
-    return replace(request, require=tuple(each for each in request.require if each != selector))
+    return replace(request, require=tuple(kept for kept in request.require if kept != selector))
 
 
 def _flag(kind: ChangeKind, change: Callable[[GpuRequest], GpuRequest], says: str) -> Concession:
     return Concession(
         kind,
         1,
-        lambda asked, k: change(asked) if k else asked,
+        lambda request_before, k: change(request_before) if k else request_before,
         lambda k: WHOLE_SHARE * k,
         lambda _: says,
     )

@@ -18,7 +18,7 @@ from shared.accelerator_rules.node_labels import (
 _TOLD: Final = 2  # nodes in a sentence
 
 
-def divided_gpus(
+def find_divided_gpus(
     node: ClusterNode, resource: str | None = None, *, in_parts: bool = False
 ) -> NodeGpus | None:
     """Return what the node counts under this name although it is not what a request for whole GPUs,
@@ -66,20 +66,20 @@ def _is_overcounted(gpus: NodeGpus, boards: int) -> bool:
     return gpus.resource == GPU_RESOURCE and is_meant(gpus) and gpus.allocatable >= 2 * boards
 
 
-def divided_words(nodes: Iterable[ClusterNode], resource: str | None, *, in_parts: bool) -> str:
+def division_text(nodes: Iterable[ClusterNode], resource: str | None, *, in_parts: bool) -> str:
     """Return `; NODE: what says that its GPUs are divided` of the first nodes, or nothing."""
     notes = [
         f"{node.name}: {gpus.note}"
         for node in sorted(nodes, key=lambda node: node.name)
-        if (gpus := divided_gpus(node, resource, in_parts=in_parts)) is not None
+        if (gpus := find_divided_gpus(node, resource, in_parts=in_parts)) is not None
     ]
-    told, untold = notes[:_TOLD], len(notes) - _TOLD
+    listed_notes, untold = notes[:_TOLD], len(notes) - _TOLD
     if untold > 0:
-        told.append(f"and {untold} more {'node' if untold == 1 else 'nodes'}")
-    return "".join(f"; {text}" for text in told)
+        listed_notes.append(f"and {untold} more {'node' if untold == 1 else 'nodes'}")
+    return "".join(f"; {text}" for text in listed_notes)
 
 
-def avoided_hostnames(nodes: Iterable[ClusterNode], resource: str | None) -> tuple[str, ...]:
+def list_avoided_hostnames(nodes: Iterable[ClusterNode], resource: str | None) -> tuple[str, ...]:
     """Return nodes that Kubernetes would take a unit of for a whole GPU, and whose labels do not
     keep our pods off.
     """
@@ -89,7 +89,7 @@ def avoided_hostnames(nodes: Iterable[ClusterNode], resource: str | None) -> tup
             node.hostname
             for node in nodes
             if node.hostname is not None
-            and divided_gpus(node, resource) is not None
+            and find_divided_gpus(node, resource) is not None
             and not (
                 resource == GPU_RESOURCE
                 and any(is_divided(node.labels, key) for key in DIVIDING_LABELS)

@@ -9,32 +9,32 @@ from schemas.base import NodeId
 from schemas.cluster.node_selection import ClusterGpu
 from schemas.cluster.nodes import ClusterNode, NodeGpus
 from services.scheduler.domain.clusters.choice import Cluster, ClusterFleet
-from services.scheduler.domain.clusters.divided import divided_gpus
+from services.scheduler.domain.clusters.divided import find_divided_gpus
 from services.scheduler.domain.clusters.node_gpus import NO_METRICS, Thresholds, gpus_of, is_meant
 
 _ANY = Thresholds(100.0, 100.0)
 
 
-def gpu_status(own: Sequence[ClusterGpu], fleet: ClusterFleet) -> list[ClusterGpu]:
-    """By node and index; `own` are those that agents report, by the ids of their nodes.
+def gpu_status(agent_gpus: Sequence[ClusterGpu], fleet: ClusterFleet) -> list[ClusterGpu]:
+    """Merge GPUs by node and index; those that agents report have the ids of their nodes.
 
     A node of a cluster is listed once, by its name there, from whichever source it was read.
     """
     read: defaultdict[NodeId, list[ClusterGpu]] = defaultdict(list)
-    for gpu in own:
+    for gpu in agent_gpus:
         read[gpu.node_name].append(gpu)
-    found: list[ClusterGpu] = []
+    merged_gpus: list[ClusterGpu] = []
     for cluster in fleet.known:
         for node in cluster.nodes.values():
-            gpus = gpus_of(node, None) or divided_gpus(node)
+            gpus = gpus_of(node, None) or find_divided_gpus(node)
             by_agent = read.pop(node.node_id, [])
             if gpus is not None:
                 is_whole = is_meant(gpus)
                 free = fleet.free_gpus(cluster, node, gpus, _ANY).free if is_whole else 0
-                found += _of_node(cluster, node, gpus, by_agent, free)
-    found += (gpu for gpus in read.values() for gpu in gpus)
+                merged_gpus += _of_node(cluster, node, gpus, by_agent, free)
+    merged_gpus += (gpu for gpus in read.values() for gpu in gpus)
     return sorted(
-        found,
+        merged_gpus,
         key=lambda gpu: (gpu.node_name, gpu.gpu_index, gpu.gpu_uuid or gpu.cluster_id or ""),
     )
 
@@ -48,15 +48,15 @@ def _of_node(
 ) -> list[ClusterGpu]:
     """Kubernetes counts its free GPUs and names none: taken for free are the least used."""
     is_stale = cluster.loads.get(node.name, NO_METRICS).is_stale
-    shown = {gpu.gpu_index: gpu for gpu in by_agent if gpu.has_metrics}
-    if not shown and not is_stale:
-        shown = {gpu.gpu_index: gpu for gpu in _exported(node, gpus)}
-    unread = (index for index in range(gpus.capacity) if index not in shown)
-    missing = max(0, gpus.capacity - len(shown))
+    readings = {gpu.gpu_index: gpu for gpu in by_agent if gpu.has_metrics}
+    if not readings and not is_stale:
+        readings = {gpu.gpu_index: gpu for gpu in _list_exported(node, gpus)}
+    unread = (index for index in range(gpus.capacity) if index not in readings)
+    missing = max(0, gpus.capacity - len(readings))
     for index, _ in zip(unread, range(missing), strict=False):
-        shown[index] = _blank(node, gpus, index)
+        readings[index] = _blank(node, gpus, index)
     least_used = sorted(
-        shown.values(),
+        readings.values(),
         key=lambda gpu: (gpu.memory_usage_percent or 0.0, gpu.utilization_percent or 0.0),
     )
     return [
@@ -72,7 +72,7 @@ def _of_node(
     ]
 
 
-def _exported(node: ClusterNode, gpus: NodeGpus) -> Iterable[ClusterGpu]:
+def _list_exported(node: ClusterNode, gpus: NodeGpus) -> Iterable[ClusterGpu]:
     for gpu in node.readings:
         used, total = gpu.memory_used_mb, gpu.memory_total_mb
         yield replace(

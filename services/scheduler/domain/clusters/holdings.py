@@ -51,17 +51,18 @@ class HeldOfNodes:
         place = (holding.cluster_id, holding.node_name, holding.resource)
         unbound = _unbound_gpus(holding, node)
         is_settling = holding.granted_at > self._settled_by
-        before = self.gpus(place)
+        gpus_before = self.gpus(place)
         self._gpus[place] = InFlight(
-            before.unbound + unbound, before.unsettled + (holding.gpus if is_settling else unbound)
+            gpus_before.unbound + unbound,
+            gpus_before.unsettled + (holding.gpus if is_settling else unbound),
         )
         if not unbound:  # its pod is there, and counted with all that it asks for
             return
-        part, others = holding.part, self.parts(place)
+        part, parts = holding.part, self.parts(place)
         if part is None:
-            self._parts[place] = others._replace(whole=others.whole + unbound)
+            self._parts[place] = parts._replace(whole_gpus=parts.whole_gpus + unbound)
         else:
-            self._parts[place] = others.with_part(part, unbound)
+            self._parts[place] = parts.with_part(part, unbound)
         self._host[place[:2]] = add_amounts(self.host(*place[:2]), holding.host)
 
     def gpus(self, place: Place) -> InFlight:

@@ -26,17 +26,19 @@ def host_needs(request: GpuRequest) -> HostAmounts:
 
 def free_host(node: ClusterNode, promised: HostAmounts) -> HostAmounts | None:
     """Return what bound pods and promised ones leave of a node; None where that is not known."""
-    has, asked = node.allocatable_host, node.requested_host
+    has, requested = node.allocatable_host, node.requested_host
     if has is None:
         return None
     return HostAmounts(
-        cpu_milli=max(0, has.cpu_milli - asked.cpu_milli - promised.cpu_milli),
-        memory_mb=max(0, has.memory_mb - asked.memory_mb - promised.memory_mb),
+        cpu_milli=max(0, has.cpu_milli - requested.cpu_milli - promised.cpu_milli),
+        memory_mb=max(0, has.memory_mb - requested.memory_mb - promised.memory_mb),
         ephemeral_storage_mb=max(
             0,
-            has.ephemeral_storage_mb - asked.ephemeral_storage_mb - promised.ephemeral_storage_mb,
+            has.ephemeral_storage_mb
+            - requested.ephemeral_storage_mb
+            - promised.ephemeral_storage_mb,
         ),
-        pods=max(0, has.pods - asked.pods - promised.pods),
+        pods=max(0, has.pods - requested.pods - promised.pods),
     )
 
 
@@ -45,18 +47,18 @@ def has_room(node: ClusterNode, promised: HostAmounts, needs: HostAmounts) -> bo
 
     A node that tells none of an amount, as an older kubelet does of storage, is not held to it.
     """
-    has, asked = node.allocatable_host, node.requested_host
+    has, requested = node.allocatable_host, node.requested_host
     if has is None:
         return True
     return (
-        _fits(has.cpu_milli, asked.cpu_milli + promised.cpu_milli, needs.cpu_milli)
-        and _fits(has.memory_mb, asked.memory_mb + promised.memory_mb, needs.memory_mb)
+        _fits(has.cpu_milli, requested.cpu_milli + promised.cpu_milli, needs.cpu_milli)
+        and _fits(has.memory_mb, requested.memory_mb + promised.memory_mb, needs.memory_mb)
         and _fits(
             has.ephemeral_storage_mb,
-            asked.ephemeral_storage_mb + promised.ephemeral_storage_mb,
+            requested.ephemeral_storage_mb + promised.ephemeral_storage_mb,
             needs.ephemeral_storage_mb,
         )
-        and _fits(has.pods, asked.pods + promised.pods, needs.pods)
+        and _fits(has.pods, requested.pods + promised.pods, needs.pods)
     )
 
 
@@ -72,10 +74,10 @@ def add_amounts(first: HostAmounts, second: HostAmounts) -> HostAmounts:
 
 def room_words(needs: HostAmounts) -> str:
     """Return ` with room for 8 CPUs and 64000 MB of memory`; "" where nothing is asked for."""
-    asked = list(_words(needs))
-    if not asked:
+    needs_words = list(_words(needs))
+    if not needs_words:
         return ""
-    return f" with room for {' and '.join(', '.join(asked).rsplit(', ', 1))}"
+    return f" with room for {' and '.join(', '.join(needs_words).rsplit(', ', 1))}"
 
 
 def _words(needs: HostAmounts) -> Iterator[str]:
@@ -88,5 +90,5 @@ def _words(needs: HostAmounts) -> Iterator[str]:
         yield f"{needs.ephemeral_storage_mb} MB of ephemeral storage"
 
 
-def _fits(has: int, taken: int, needed: int) -> bool:
-    return not needed or not has or has - taken >= needed
+def _fits(has: int, in_use: int, needed: int) -> bool:
+    return not needed or not has or has - in_use >= needed

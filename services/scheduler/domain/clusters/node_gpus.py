@@ -57,15 +57,15 @@ class NodeLoad(Struct, frozen=True, kw_only=True):
 
     def busy(self, thresholds: Thresholds) -> int:
         """GPUs that are not idle: those of pods, and those at a threshold."""
-        if (known := self._busy.get(thresholds)) is None:
+        if (count := self._busy.get(thresholds)) is None:
             most_used, most_full = thresholds
-            known = self._busy[thresholds] = sum(
+            count = self._busy[thresholds] = sum(
                 is_in_pod
                 or (used is not None and used >= most_used)
                 or (full is not None and full >= most_full)
                 for used, full, is_in_pod in self.gpus
             )
-        return known
+        return count
 
 
 NO_METRICS: Final = NodeLoad()
@@ -90,7 +90,7 @@ class FreeGpus(NamedTuple):
 
 
 def takes_pods(node: ClusterNode) -> bool:
-    """Whether Kubernetes would bind a pod of ours there, which tolerates NVIDIA's taint alone."""
+    """Return True if Kubernetes would bind our pods there, which tolerate NVIDIA's taint alone."""
     if node.is_cordoned or not node.is_ready:
         return False
     return not node.taints or not any(
@@ -108,10 +108,10 @@ def gpus_of(node: ClusterNode, resource: str | None, *, in_parts: bool = False) 
         only = node.gpus[0]
         return only if only.resource in WHOLE_GPUS and is_meant(only) else None
     if resource is not None:
-        named = next((each for each in node.gpus if each.resource == resource), None)
-        return named if named is not None and is_meant(named, in_parts=in_parts) else None
-    whole = [each for each in node.gpus if each.resource in WHOLE_GPUS and is_meant(each)]
-    return max(whole, key=lambda each: each.allocatable - each.requested, default=None)
+        match = next((gpus for gpus in node.gpus if gpus.resource == resource), None)
+        return match if match is not None and is_meant(match, in_parts=in_parts) else None
+    whole_gpus = [gpus for gpus in node.gpus if gpus.resource in WHOLE_GPUS and is_meant(gpus)]
+    return max(whole_gpus, key=lambda gpus: gpus.allocatable - gpus.requested, default=None)
 
 
 def is_meant(gpus: NodeGpus, *, in_parts: bool = False) -> bool:
@@ -126,7 +126,7 @@ def is_meant(gpus: NodeGpus, *, in_parts: bool = False) -> bool:
 def free_gpus_of(
     gpus: NodeGpus, load: NodeLoad, in_flight: InFlight, thresholds: Thresholds
 ) -> FreeGpus:
-    """What is left of a node that takes pods.
+    """Return the free GPUs of a node that takes pods.
 
     A GPU without metrics counts as idle, one with stale ones does not. Which GPUs a pod will get is
     Kubernetes' choice, so every one that is promised is taken off the idle ones.
@@ -134,8 +134,8 @@ def free_gpus_of(
     free = gpus.allocatable - gpus.requested - in_flight.unbound
     if load.is_stale or free <= 0:
         return FreeGpus(max(0, free), 0)
-    known = len(load.gpus)
-    idle = max(known, gpus.capacity) - load.busy(thresholds) - in_flight.unsettled
+    metered = len(load.gpus)
+    idle = max(metered, gpus.capacity) - load.busy(thresholds) - in_flight.unsettled
     return FreeGpus(free, max(0, min(free, idle)))
 
 

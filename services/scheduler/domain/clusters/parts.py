@@ -20,13 +20,13 @@ class PartNeed(NamedTuple):
 
 class PartsInFlight(NamedTuple):
     """What reservations hold that pods do not ask for yet: units of parts on as many `gpus` at
-    most, the `largest` part among them, and `whole` GPUs.
+    most, the `largest` part among them, and `whole_gpus`.
     """
 
     units: int = 0
     memory_units: int = 0
     gpus: int = 0
-    whole: int = 0
+    whole_gpus: int = 0
     largest: int = 0
 
     def with_part(self, part: PartNeed, gpus: int) -> "PartsInFlight":
@@ -35,7 +35,7 @@ class PartsInFlight(NamedTuple):
             units=self.units + part.units,
             memory_units=self.memory_units + part.memory_units,
             gpus=self.gpus + gpus,
-            whole=self.whole,
+            whole_gpus=self.whole_gpus,
             largest=max(self.largest, part.units),
         )
 
@@ -71,39 +71,41 @@ def parts_free(gpus: NodeGpus, need: PartNeed, promised: PartsInFlight) -> int:
         slices = gpus.allocatable_units - gpus.requested_units - promised.units
         return max(0, slices // need.units)
     per_gpu, memory_per_gpu = gpus.units_per_gpu, _memory_per_gpu(gpus)
-    divisible = gpus.allocatable - gpus.whole_requested - promised.whole
+    divisible = gpus.allocatable - gpus.whole_requested - promised.whole_gpus
     if need.units > per_gpu or divisible <= 0:
         return 0
     touching = gpus.requested - gpus.whole_requested + promised.gpus
     touched = min(divisible, touching)
-    held = gpus.requested_units - gpus.whole_requested * per_gpu + promised.units
-    if touching >= divisible and not _leaves_promised(divisible, per_gpu, held, need, promised):
+    held_units = gpus.requested_units - gpus.whole_requested * per_gpu + promised.units
+    if touching >= divisible and not _leaves_promised(
+        divisible, per_gpu, held_units, need, promised
+    ):
         return 0
     on_each = min(per_gpu // need.units, _times(memory_per_gpu, need.memory_units))
     memory_left = None
     if memory_per_gpu is not None:
         held_memory = gpus.requested_memory_units + promised.memory_units
         memory_left = touched * memory_per_gpu - held_memory
-    on_touched = _on_touched(touched, touched * per_gpu - held, memory_left, need)
+    on_touched = _on_touched(touched, touched * per_gpu - held_units, memory_left, need)
     untouched = divisible - touched
     return untouched * on_each + on_touched
 
 
 def _leaves_promised(
-    divisible: int, per_gpu: int, held: int, need: PartNeed, promised: PartsInFlight
+    divisible: int, per_gpu: int, held_units: int, need: PartNeed, promised: PartsInFlight
 ) -> bool:
     """Tell whether what is promised still fits if a further part comes before it and no GPU is
     sure to be untouched: no whole one, no part with memory of its own on one of several, and the
     largest part where all GPUs together have so much that one has to have enough.
     """
-    if promised.whole:
+    if promised.whole_gpus:
         return False
     if divisible == 1 or not promised.gpus:
         return True
-    others = held + need.units - promised.largest
+    other_units = held_units + need.units - promised.largest
     return (
         not promised.memory_units
-        and -(-(divisible * per_gpu - others) // divisible) >= promised.largest
+        and -(-(divisible * per_gpu - other_units) // divisible) >= promised.largest
     )
 
 

@@ -14,7 +14,11 @@ from schemas.gpus.gpu_request import (
     SelectorOperator,
 )
 from services.scheduler.domain.placement.selectors import compare
-from shared.accelerator_rules.compute_capability import capability, capability_by_name, spelled
+from shared.accelerator_rules.compute_capability import (
+    capability,
+    capability_by_name,
+    capability_text,
+)
 from shared.gpu.model_names import matches_model
 from shared.gpu.selectors import version
 
@@ -31,34 +35,34 @@ KEYS: Final = frozenset(
 DRIVER_AT_LEAST: Final = (SelectorKey.CUDA_DRIVER_VERSION, SelectorOperator.AT_LEAST)
 
 
-def restricts(request: GpuRequest, wanted: ClusterRequest) -> bool:
+def restricts(request: GpuRequest, target: ClusterRequest) -> bool:
     """Tell whether the request says which nodes may be taken, so that Kubernetes is not to choose
     among all of them. A driver's CUDA does not: an image that states it is bound to labels.
     """
-    return bool(wanted.node_names or request.gpu_models or request.same_model) or any(
-        (each.key, each.operator) != DRIVER_AT_LEAST for each in request.require
+    return bool(target.node_names or request.gpu_models or request.same_model) or any(
+        (selector.key, selector.operator) != DRIVER_AT_LEAST for selector in request.require
     )
 
 
-def has_wishes(request: GpuRequest, wanted: ClusterRequest) -> bool:
+def has_wishes(request: GpuRequest, target: ClusterRequest) -> bool:
     """Tell whether `suits` could exclude any node."""
     return any(
         (
-            *(wanted.node_names, wanted.avoided_node_names),
+            *(target.node_names, target.avoided_node_names),
             *(request.gpu_models, request.min_memory_mb, request.min_compute_capability),
             *(request.require, request.same_model),
         )
     )
 
 
-def suits(node: ClusterNode, request: GpuRequest, wanted: ClusterRequest) -> bool:
+def suits(node: ClusterNode, request: GpuRequest, target: ClusterRequest) -> bool:
     """Tell whether the request may have this node. Of its GPUs, what is unknown excludes no node
     but the requested model and what `require` names.
     """
-    names = wanted.node_names
+    names = target.node_names
     if names and node.name not in names and node.node_id not in names:
         return False
-    if node.name in wanted.avoided_node_names:
+    if node.name in target.avoided_node_names:
         return False
     model = node.gpu_model or ""
     if request.gpu_models and not matches_model(model, request.gpu_models):
@@ -76,14 +80,14 @@ def suits(node: ClusterNode, request: GpuRequest, wanted: ClusterRequest) -> boo
 
 
 def largest_memory_mb(
-    nodes: Iterable[ClusterNode], request: GpuRequest, wanted: ClusterRequest
+    nodes: Iterable[ClusterNode], request: GpuRequest, target: ClusterRequest
 ) -> int | None:
     """Return the largest GPU memory of a node that the request may have, but for its memory.
 
     None: there is none, or the memory of one is unknown, which excludes it from nothing.
     """
     of_any_size = replace(request, min_memory_mb=None)
-    sizes_mb = [node.gpu_memory_mb for node in nodes if suits(node, of_any_size, wanted)]
+    sizes_mb = [node.gpu_memory_mb for node in nodes if suits(node, of_any_size, target)]
     known_mb = [size_mb for size_mb in sizes_mb if size_mb is not None]
     return max(known_mb, default=None) if len(known_mb) == len(sizes_mb) else None
 
@@ -119,8 +123,8 @@ def _value(selector: Selector, node: ClusterNode) -> str | None:
         case SelectorKey.GPU_MODEL:
             return node.gpu_model
         case SelectorKey.COMPUTE_CAPABILITY:
-            found = capability_by_name(node.gpu_model or "")
-            return spelled(found) if found is not None else None
+            model_capability = capability_by_name(node.gpu_model or "")
+            return capability_text(model_capability) if model_capability is not None else None
         case SelectorKey.CUDA_DRIVER_VERSION:
             return node.cuda_driver_version
         case SelectorKey.LABEL:

@@ -103,7 +103,7 @@ def foreign_processes(
     )
 
 
-def unlisted_memory_mb(
+def measure_unlisted_mb(
     processes: Iterable[Process] | None, used_mb: int | None, idle_mb: int
 ) -> int | None:
     """Return the memory in use on a device without a holder that its unlisted processes may have.
@@ -124,39 +124,38 @@ def system_names(names: Iterable[str]) -> frozenset[str]:
 def compare_ledgers(
     holdings: Sequence[Holding],
     nodes: Sequence[NodeUse],
-    known: frozenset[UUID],
+    ledger_ids: frozenset[UUID],
     limits: Limits,
 ) -> Comparison:
-    """Every disagreement of this moment.
+    """Compare the ledgers; return every disagreement of this moment.
 
-    `known` are those reservations, of all that something is labelled with, that the ledger has or
-    had.
+    `ledger_ids` are the reservations named by a label that the ledger has or had.
     """
     by_device: dict[tuple[NodeId, DeviceUuid | None], list[Holding]] = defaultdict(list)
     by_node: HeldByNode = defaultdict(dict)
     for holding in holdings:
         by_device[holding.node_id, holding.device_uuid].append(holding)
         by_node[holding.node_id][holding.reservation_id] = holding
-    found: list[Finding] = []
+    findings: list[Finding] = []
     blind: set[DriftKey] = set()
     for node in nodes:
-        found += _of_agent(node, limits)
+        findings += _of_agent(node, limits)
         blind |= {(kind, node.node_id, None, None) for kind in _unknown_of_agent(node)}
         if node.workloads is None:
             blind.add((DriftKind.ORPHAN_WORKLOAD, node.node_id, None, None))
-        left_behind = known - by_node[node.node_id].keys()
-        found += _orphans(node, by_node, known)
+        left_behind = ledger_ids - by_node[node.node_id].keys()
+        findings += _orphans(node, by_node, ledger_ids)
         for device in node.devices:
             if not device.is_read:
                 blind |= {(k, node.node_id, device.uuid, None) for k in _BY_READING}
                 continue
-            held = by_device.get((node.node_id, device.uuid), [])
-            if held and device.utilization_percent is None:
+            device_holdings = by_device.get((node.node_id, device.uuid), [])
+            if device_holdings and device.utilization_percent is None:
                 blind.add((DriftKind.UNDERUSE, node.node_id, device.uuid, None))
-            found += _squatters(node, device, held, left_behind, limits)
-            found += _underuse(node, device, held, limits)
+            findings += _squatters(node, device, device_holdings, left_behind, limits)
+            findings += _underuse(node, device, device_holdings, limits)
     ghosts, unseen = _ghosts(holdings, {node.node_id: node for node in nodes}, limits)
-    return Comparison(found=(*found, *ghosts), blind=frozenset(blind | unseen))
+    return Comparison(findings=(*findings, *ghosts), blind=frozenset(blind | unseen))
 
 
 def _of_agent(node: NodeUse, limits: Limits) -> Iterator[Finding]:
@@ -189,17 +188,17 @@ def _unknown_of_agent(node: NodeUse) -> Iterator[DriftKind]:
         yield DriftKind.CLOCK_SKEW
 
 
-def _orphans(node: NodeUse, by_node: HeldByNode, known: frozenset[UUID]) -> Iterator[Finding]:
-    pids, epochs = _labelled(node, by_node, known)
+def _orphans(node: NodeUse, by_node: HeldByNode, ledger_ids: frozenset[UUID]) -> Iterator[Finding]:
+    pids, epochs = _find_labelled(node, by_node, ledger_ids)
     for reservation_id in sorted(pids):
-        held = by_node[node.node_id].get(reservation_id)
+        holding = by_node[node.node_id].get(reservation_id)
         epoch = epochs.get(reservation_id)
-        if held is None:
+        if holding is None:
             why = "runs here under a reservation that holds nothing on this node"
-        elif held.quarantined:
+        elif holding.quarantined:
             why = "still runs here though its reservation is over"
-        elif epoch is not None and epoch < held.epoch:
-            why = f"runs here under epoch {epoch}, its reservation has {held.epoch}"
+        elif epoch is not None and epoch < holding.epoch:
+            why = f"runs here under epoch {epoch}, its reservation has {holding.epoch}"
         else:
             continue
         yield Finding(
@@ -212,26 +211,26 @@ def _orphans(node: NodeUse, by_node: HeldByNode, known: frozenset[UUID]) -> Iter
         )
 
 
-def _labelled(
-    node: NodeUse, by_node: HeldByNode, known: frozenset[UUID]
+def _find_labelled(
+    node: NodeUse, by_node: HeldByNode, ledger_ids: frozenset[UUID]
 ) -> tuple[dict[UUID, set[int]], dict[UUID, int]]:
-    """What runs on a node under which reservation, by its executor and by telemetry; epochs.
+    """Return which reservation runs on a node by its executor and by telemetry, and the epochs.
 
-    Left out is what names another node on which its reservation holds something.
+    Labels that name another node on which the reservation holds something are left out.
     """
     pids: defaultdict[UUID, set[int]] = defaultdict(set)
     epochs: dict[UUID, int] = {}
     for workload in node.workloads or ():
-        named = workload.node_id or node.node_id
-        if named != node.node_id and workload.reservation_id in by_node[named]:
+        node_id = workload.node_id or node.node_id
+        if node_id != node.node_id and workload.reservation_id in by_node[node_id]:
             continue
-        if workload.is_ours or workload.reservation_id in known:
+        if workload.is_ours or workload.reservation_id in ledger_ids:
             pids[workload.reservation_id].update(workload.pids)
             if workload.epoch is not None:
                 epochs[workload.reservation_id] = workload.epoch
     read = (device.processes or () for device in node.devices if device.is_read)
     for process in chain.from_iterable(read):
-        if process.reservation_id is not None and process.reservation_id in known:
+        if process.reservation_id is not None and process.reservation_id in ledger_ids:
             pids[process.reservation_id].add(process.pid)
     return pids, epochs
 
@@ -239,11 +238,11 @@ def _labelled(
 def _squatters(
     node: NodeUse,
     device: DeviceUse,
-    held: Sequence[Holding],
+    holdings: Sequence[Holding],
     left_behind: frozenset[UUID],
     limits: Limits,
 ) -> Iterator[Finding]:
-    holders = {each.reservation_id for each in held}
+    holders = {holding.reservation_id for holding in holdings}
     foreign = [
         process
         for process in foreign_processes(device.processes, holders, limits.system_processes)
@@ -264,19 +263,19 @@ def _squatters(
 
 
 def _underuse(
-    node: NodeUse, device: DeviceUse, held: Sequence[Holding], limits: Limits
+    node: NodeUse, device: DeviceUse, holdings: Sequence[Holding], limits: Limits
 ) -> Iterator[Finding]:
-    """All that share a device have the same finding: what each uses is not known."""
+    """Yield the same finding for all holders that share a device: the use of each is unknown."""
     used = device.utilization_percent
     if used is None or used >= limits.idle_percent:
         return
-    for each in held:
-        if not each.quarantined:
+    for holding in holdings:
+        if not holding.quarantined:
             yield Finding(
                 kind=DriftKind.UNDERUSE,
                 node_id=node.node_id,
                 device_uuid=device.uuid,
-                reservation_id=each.reservation_id,
+                reservation_id=holding.reservation_id,
                 action=DriftAction.NONE,
                 detail=f"{device.name} is held and stays below {limits.idle_percent:g} %"
                 " utilization",
@@ -290,39 +289,41 @@ def _ghosts(
     parts: defaultdict[UUID, list[Holding]] = defaultdict(list)
     for holding in holdings:
         parts[holding.reservation_id].append(holding)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     blind: set[DriftKey] = set()
-    for reservation_id, held in parts.items():
-        if any(part.quarantined for part in held):
+    for reservation_id, held_parts in parts.items():
+        if any(part.quarantined for part in held_parts):
             continue
-        in_use = [_is_in_use(part, nodes.get(part.node_id), limits) for part in held]
-        node_id = min(part.node_id for part in held)
+        in_use = [_is_in_use(part, nodes.get(part.node_id), limits) for part in held_parts]
+        node_id = min(part.node_id for part in held_parts)
         if not any(in_use) and None in in_use:
             blind.add((DriftKind.GHOST_RESERVATION, node_id, None, reservation_id))
         elif not any(in_use):
-            found.append(
+            findings.append(
                 Finding(
                     kind=DriftKind.GHOST_RESERVATION,
                     node_id=node_id,
                     reservation_id=reservation_id,
                     action=DriftAction.RELEASE,
-                    detail=f"nothing runs under it on its {len(held)} GPUs"
-                    if held[0].device_uuid is not None
+                    detail=f"nothing runs under it on its {len(held_parts)} GPUs"
+                    if held_parts[0].device_uuid is not None
                     else f"nothing runs under it in cluster {node_id}",
                 )
             )
-    return found, blind
+    return findings, blind
 
 
-def _is_in_use(held: Holding, node: NodeUse | None, limits: Limits) -> bool | None:
-    """Whether anything of its holder runs on a device; None if unknown."""
+def _is_in_use(holding: Holding, node: NodeUse | None, limits: Limits) -> bool | None:
+    """Return True if anything of the holder runs on a device; None if unknown."""
     if node is None or node.workloads is None:
         return None
-    if any(workload.reservation_id == held.reservation_id for workload in node.workloads):
+    if any(workload.reservation_id == holding.reservation_id for workload in node.workloads):
         return True
-    if held.device_uuid is None:
-        return held.reservation_id in node.in_pods if node.in_pods is not None else None
-    device = next((each for each in node.devices if each.uuid == held.device_uuid), None)
+    if holding.device_uuid is None:
+        return holding.reservation_id in node.in_pods if node.in_pods is not None else None
+    device = next(
+        (candidate for candidate in node.devices if candidate.uuid == holding.device_uuid), None
+    )
     if device is None or not device.is_read:
         return None
     if device.processes is not None:

@@ -69,11 +69,11 @@ class Comparison(Struct, frozen=True, kw_only=True):
     In `blind` a device or a reservation that is None stands for all of them.
     """
 
-    found: tuple[Finding, ...]
+    findings: tuple[Finding, ...]
     blind: frozenset[DriftKey] = frozenset()
 
     def sees(self, key: DriftKey) -> bool:
-        """Whether an absent finding about this is a resolved one."""
+        """Return True if a missing finding about this key means that the drift is resolved."""
         kind, node_id, device_uuid, reservation_id = key
         return self.blind.isdisjoint(
             {
@@ -94,7 +94,7 @@ class Suspicion(Struct, frozen=True, kw_only=True):
 class DriftUpdate(Struct, frozen=True, kw_only=True):
     """How drifts went on: began, changed their finding, still last (changed or not), ended."""
 
-    began: tuple[Drift, ...] = ()
+    new_drifts: tuple[Drift, ...] = ()
     changed: tuple[Drift, ...] = ()
     lasting: tuple[Drift, ...] = ()
     ended: tuple[Drift, ...] = ()
@@ -116,36 +116,38 @@ def update_drifts(
     `elapsed_seconds` were watched since the last one. `leases` are the live reservations' lease
     times.
     """
-    found = {finding.key: finding for finding in comparison.found}
-    known = {drift.finding.key: drift for drift in open_drifts}
+    finding_by_key = {finding.key: finding for finding in comparison.findings}
+    drift_by_key = {drift.finding.key: drift for drift in open_drifts}
     lasting = [
-        replace(drift, finding=found.get(key, drift.finding))
-        for key, drift in known.items()
-        if key in found or not comparison.sees(key)
+        replace(drift, finding=finding_by_key.get(key, drift.finding))
+        for key, drift in drift_by_key.items()
+        if key in finding_by_key or not comparison.sees(key)
     ]
-    began: list[Drift] = []
+    new_drifts: list[Drift] = []
     watched: dict[DriftKey, Suspicion] = {}
-    for key, finding in found.items():
-        if key in known:
+    for key, finding in finding_by_key.items():
+        if key in drift_by_key:
             continue
-        before = suspicions.get(key)
-        since_at = before.since_at if before is not None else now
-        seconds = before.seconds + elapsed_seconds if before is not None else 0.0
+        suspicion = suspicions.get(key)
+        since_at = suspicion.since_at if suspicion is not None else now
+        seconds = suspicion.seconds + elapsed_seconds if suspicion is not None else 0.0
         if seconds >= _grace(finding, limits, leases):
-            began.append(
+            new_drifts.append(
                 Drift(drift_id=_drift_id(key, since_at), since_at=since_at, finding=finding)
             )
         else:
             watched[key] = Suspicion(since_at=since_at, seconds=seconds)
-    unseen = {k: s for k, s in suspicions.items() if k not in found and not comparison.sees(k)}
+    unseen = {
+        k: s for k, s in suspicions.items() if k not in finding_by_key and not comparison.sees(k)
+    }
     return DriftUpdate(
-        began=tuple(began),
-        changed=tuple(drift for drift in lasting if drift != known[drift.finding.key]),
+        new_drifts=tuple(new_drifts),
+        changed=tuple(drift for drift in lasting if drift != drift_by_key[drift.finding.key]),
         lasting=tuple(lasting),
         ended=tuple(
             replace(drift, ended_at=now)
-            for key, drift in known.items()
-            if key not in found and comparison.sees(key)
+            for key, drift in drift_by_key.items()
+            if key not in finding_by_key and comparison.sees(key)
         ),
         suspicions=watched | unseen,
     )

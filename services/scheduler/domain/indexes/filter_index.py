@@ -60,15 +60,15 @@ class FilterIndex:
     def usable_devices(self, view: NodeView) -> Usable:
         """The same, and of each model."""
         key: object = view.identity if self.is_specific else view.kind
-        found = self._usable.get(key)
-        if found is None:
+        usable = self._usable.get(key)
+        if usable is None:
             positions = tuple(
                 position
                 for position, device in enumerate(view.devices)
                 if can_ever_serve(device, self._request, view.node)
             )
-            found = self._usable[key] = Usable.of(view.devices, positions)
-        return found
+            usable = self._usable[key] = Usable.of(view.devices, positions)
+        return usable
 
     def node_index(self, views: NodeViews) -> NodeIndex:
         """The nodes with devices that it lets through now; catches up with changes first."""
@@ -102,16 +102,16 @@ class FilterIndex:
 
     def shareable(self, view: NodeView, weights: Weights) -> tuple[Chosen, int]:
         """The node's devices of which shares may be taken now, and how much they have free."""
-        known = self._shareable.get(view.node_id)
-        if known is None or known[0] is not view:
-            found = tuple(
+        cached = self._shareable.get(view.node_id)
+        if cached is None or cached[0] is not view:
+            scored_devices = tuple(
                 Scored(device, score(device, weights))
                 for device in map(view.devices.__getitem__, self.usable(view))
                 if is_eligible(device, self._request, view.node)
             )
-            free = sum(scored.device.free_hundredths for scored in found)
-            known = self._shareable[view.node_id] = view, found, free
-        return known[1], known[2]
+            free = sum(scored.device.free_hundredths for scored in scored_devices)
+            cached = self._shareable[view.node_id] = view, scored_devices, free
+        return cached[1], cached[2]
 
     def ready(self, view: NodeView) -> Chosen:
         """The node's devices that it lets through now, best first."""
@@ -123,9 +123,9 @@ class FilterIndex:
         limit, needed = self.filter.max_utilization_percent, self.filter.min_memory_mb
         every = len(usable) == len(view.devices)
         return tuple(
-            found.scored
-            for found in view.open
-            if found.used_percent <= limit
-            and found.free_mb >= (needed if needed is not None else found.half_mb)
-            and (every or found.position in usable)
+            available.scored
+            for available in view.open
+            if available.used_percent <= limit
+            and available.free_mb >= (needed if needed is not None else available.half_mb)
+            and (every or available.position in usable)
         )

@@ -45,7 +45,7 @@ Choose = Callable[["IndexEntry", Chosen], Chosen | None]
 class Best(NamedTuple):
     """What a node has for a number of GPUs where nothing is reserved."""
 
-    chosen: Chosen
+    devices: Chosen
     closeness: Closeness
     loss: float  # the scores, smallest first
 
@@ -70,29 +70,29 @@ class IndexEntry:
         self._of_models: dict[Model, IndexEntry] | None = None
 
     def of(self, model: Model | None) -> "IndexEntry | None":
-        """Its devices of one model alone; all of them with None."""
+        """Return the entry of one model's devices alone; of all devices with None."""
         if model is None:
             return self
         if len(self.models) == 1:
             return self if model in self.models else None
         if self._of_models is None:
             self._of_models = {
-                each: IndexEntry(self.view, ready, _alone(each, self.models), self.serial)
-                for each, ready in by_model(self.ready).items()
+                model: IndexEntry(self.view, ready, _alone(model, self.models), self.serial)
+                for model, ready in by_model(self.ready).items()
             }
         return self._of_models.get(model)
 
     def best(self, gpus: int) -> Best:
-        """Of at least so many that are ready."""
-        found = self._best.get(gpus)
-        if found is None:
-            chosen = nearest(self.ready, gpus, self.view.topology) or ()
-            found = self._best[gpus] = self.judge(chosen)
-        return found
+        """Return the best of the rooms with at least this many ready devices."""
+        best = self._best.get(gpus)
+        if best is None:
+            devices = nearest(self.ready, gpus, self.view.topology) or ()
+            best = self._best[gpus] = self.judge(devices)
+        return best
 
-    def judge(self, chosen: Chosen) -> Best:
-        closeness = self.view.topology.closeness([scored.device for scored in chosen])
-        return Best(chosen, closeness, -total_score(chosen))
+    def judge(self, devices: Chosen) -> Best:
+        closeness = self.view.topology.closeness([scored.device for scored in devices])
+        return Best(devices, closeness, -total_score(devices))
 
 
 def _alone(model: Model, models: Mapping[Model, Positions]) -> Usable:
@@ -117,6 +117,12 @@ class _Tier:
         self.usable = usable
         self.heap: list[Bound] = []
 
+    def put(self, usable: int, bound: Bound) -> None:
+        """Add a node with so many usable devices."""
+        if usable < self.usable:
+            self.usable = usable
+        heapq.heappush(self.heap, bound)
+
 
 class _Ranking:
     """All nodes with so many GPUs ready, of one model or any, in tiers for each placement."""
@@ -132,8 +138,8 @@ class _Ranking:
         for entry in entries:
             self.put(entry)
 
-    def put(self, whole: IndexEntry) -> None:
-        entry = whole if self._model is None else whole.of(self._model)
+    def put(self, whole_entry: IndexEntry) -> None:
+        entry = whole_entry if self._model is None else whole_entry.of(self._model)
         if entry is None or len(entry.ready) < self._gpus:
             return
         _, (distance, fit), loss = entry.best(self._gpus)
@@ -143,9 +149,12 @@ class _Ranking:
             tier = self._tiers[distance, fill] = _Tier(entry.usable)
             for placement, order in self.orders.items():
                 insort(order, ((distance, *fill_order(fill, placement)), tier))
-        tier.usable = min(tier.usable, entry.usable)
-        heapq.heappush(tier.heap, (fit, loss, entry.view.node_id, entry.serial, entry))
+        tier.put(entry.usable, (fit, loss, entry.view.node_id, entry.serial, entry))
         self.size += 1
+
+    def count_dropped(self, entries: int) -> None:
+        """Note that so many replaced entries have left their heaps."""
+        self.size -= entries
 
 
 class _Search(NamedTuple):
@@ -171,11 +180,11 @@ class NodeIndex:
 
     def put(self, node_id: NodeId, entry: IndexEntry | None) -> None:
         """Replace a node's entry; None if none of its devices can be taken."""
-        before = self.entries.pop(node_id, None)
+        entry_before = self.entries.pop(node_id, None)
         if entry is None:
             return
         self.entries[node_id] = entry
-        if before is None or before.models is not entry.models:
+        if entry_before is None or entry_before.models is not entry.models:
             self._models.update(entry.models)
         longest = 2 * len(self.entries) + SPARE_ENTRIES
         for model in (None, *entry.models):
@@ -196,7 +205,7 @@ class NodeIndex:
         """The best nodes, as many as requested; fewer if there are not so many.
 
         `choose_on` picks the devices of one node, or None; it would be None for every node with
-        `reserved_size` usable devices or more. With a `cost`, what costs least is best.
+        `whole_node_size` usable devices or more. With a `cost`, what costs least is best.
         """
         search = _Search(request, choose_on, reserved_size, cost)
         if not needs_one_model(request):
@@ -215,14 +224,14 @@ class NodeIndex:
             (
                 preference(
                     self.entries[node_id].view.fill,
-                    chosen,
+                    devices,
                     search.request.placement,
-                    self.entries[node_id].judge(chosen).closeness,
+                    self.entries[node_id].judge(devices).closeness,
                     cost(node_id),
                 ),
                 node_id,
             )
-            for node_id, chosen in option
+            for node_id, devices in option
         ]
 
     def _find(self, search: _Search, model: Model | None) -> list[tuple[NodeId, Chosen]]:
@@ -239,7 +248,9 @@ class NodeIndex:
     def _entries_of(self, model: Model | None) -> Iterable[tuple[NodeId, IndexEntry]]:
         if model is None:
             return self.entries.items()
-        entries = ((node_id, whole.of(model)) for node_id, whole in self.entries.items())
+        entries = (
+            (node_id, whole_entry.of(model)) for node_id, whole_entry in self.entries.items()
+        )
         return ((node_id, entry) for node_id, entry in entries if entry is not None)
 
     def _find_ranked(
@@ -249,40 +260,46 @@ class NodeIndex:
         the node waits in `lesser` under its real place until no better one can follow.
         """
         request, choose_on, reserved_size, _ = search
-        gpus, wanted = request.gpus, request.nodes
-        found: list[tuple[NodeId, Chosen]] = []
+        gpus, nodes_wanted = request.gpus, request.nodes
+        choices: list[tuple[NodeId, Chosen]] = []
         lesser: list[tuple[Order, Fit, float, NodeId, Chosen]] = []
         for order, tier in ranking.orders[request.placement]:
             heap = tier.heap
             if not heap or tier.usable >= reserved_size:
                 continue
             inspected: list[Bound] = []
-            while heap and len(found) < wanted:
+            dropped = 0
+            while heap and len(choices) < nodes_wanted:
                 fit, loss, node_id, _, entry = heap[0]
                 if lesser and lesser[0][:4] < (order, fit, loss, node_id):
-                    *_, node_id, chosen = heapq.heappop(lesser)
-                    found.append((node_id, chosen))
+                    *_, node_id, lesser_devices = heapq.heappop(lesser)
+                    choices.append((node_id, lesser_devices))
                     continue
                 bound = heapq.heappop(heap)
-                whole = self.entries.get(node_id)
-                if whole is not entry and (whole is None or whole.of(model) is not entry):
-                    ranking.size -= 1
+                whole_entry = self.entries.get(node_id)
+                if whole_entry is not entry and (
+                    whole_entry is None or whole_entry.of(model) is not entry
+                ):
+                    dropped += 1
                     continue
                 inspected.append(bound)
-                if (given := choose_on(entry, entry.ready)) is None:
+                if (devices := choose_on(entry, entry.ready)) is None:
                     continue
                 best = entry.best(gpus)
-                if given is not best.chosen and (real := entry.judge(given))[1:] != best[1:]:
+                if devices is not best.devices and (real := entry.judge(devices))[1:] != best[1:]:
                     distance, real_fit = real.closeness
                     at = (distance, *order[1:])
-                    heapq.heappush(lesser, (at, real_fit, real.loss, node_id, given))
+                    heapq.heappush(lesser, (at, real_fit, real.loss, node_id, devices))
                 else:
-                    found.append((node_id, given))
+                    choices.append((node_id, devices))
             for bound in inspected:
                 heapq.heappush(heap, bound)
-            if len(found) == wanted:
-                return found
-        return found + [each[-2:] for each in heapq.nsmallest(wanted - len(found), lesser)]
+            ranking.count_dropped(dropped)
+            if len(choices) == nodes_wanted:
+                return choices
+        return choices + [
+            order[-2:] for order in heapq.nsmallest(nodes_wanted - len(choices), lesser)
+        ]
 
     def _find_cheapest(
         self, search: _Search, cost: Cost, model: Model | None
@@ -295,20 +312,25 @@ class NodeIndex:
             if len(entry.ready) >= gpus:
                 _, (distance, fit), loss = entry.best(gpus)
                 ranked.append((distance, cost(node_id), entry.view.fill, fit, loss, node_id, entry))
+        if ranked and request.nodes == 1:  # nearly always the first, which costs half of a heap
+            *_, node_id, entry = min(ranked)
+            devices = choose_on(entry, entry.ready)
+            if devices is not None and entry.judge(devices)[1:] == entry.best(gpus)[1:]:
+                return [(node_id, devices)]
         heapq.heapify(ranked)
-        found: list[tuple[NodeId, Chosen]] = []
-        while ranked and len(found) < request.nodes:
+        choices: list[tuple[NodeId, Chosen]] = []
+        while ranked and len(choices) < request.nodes:
             bound = heapq.heappop(ranked)
             distance, price, fill, fit, loss, node_id, entry = bound
-            if (given := choose_on(entry, entry.ready)) is None:
+            if (devices := choose_on(entry, entry.ready)) is None:
                 continue
-            real = entry.judge(given)
+            real = entry.judge(devices)
             if real[1:] == (Closeness(distance, fit), loss):
-                found.append((node_id, given))
+                choices.append((node_id, devices))
             else:  # reservations leave less than its best devices: it waits for its turn
                 distance, fit = real.closeness
                 heapq.heappush(ranked, (distance, price, fill, fit, real.loss, node_id, entry))
-        return found
+        return choices
 
     def _find_preferred(self, search: _Search, model: Model | None) -> list[tuple[NodeId, Chosen]]:
         request, choose_on, _, cost = search
@@ -321,11 +343,11 @@ class NodeIndex:
                 Scored(s.device, s.score, preference_weight(s.device, request, view.node))
                 for s in entry.ready
             )
-            chosen = choose_on(entry, preferred)
-            if chosen is not None:
-                closeness = entry.judge(chosen).closeness
+            devices = choose_on(entry, preferred)
+            if devices is not None:
+                closeness = entry.judge(devices).closeness
                 price = (cost or no_cost)(node_id)
-                order = preference(view.fill, chosen, request.placement, closeness, price)
-                ranked.append((order, node_id, chosen))
-        best = heapq.nsmallest(request.nodes, ranked, key=lambda found: found[:2])
-        return [(node_id, chosen) for _, node_id, chosen in best]
+                order = preference(view.fill, devices, request.placement, closeness, price)
+                ranked.append((order, node_id, devices))
+        best = heapq.nsmallest(request.nodes, ranked, key=lambda ranked_choice: ranked_choice[:2])
+        return [(node_id, devices) for _, node_id, devices in best]

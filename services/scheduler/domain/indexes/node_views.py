@@ -1,6 +1,6 @@
 """A node as searches see it: what is the same for every request is computed once per state."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from schemas.base import DeviceUuid, NodeId
@@ -30,6 +30,14 @@ class AvailableDevice(NamedTuple):
     half_mb: float
 
 
+class _Numbers(dict[Traits, int]):
+    """Traits in the order in which they were first asked for: a new one gets the next number."""
+
+    def __missing__(self, traits: Traits) -> int:
+        number = self[traits] = len(self)
+        return number
+
+
 class NodeView:
     """One state of a node, immutable: a change makes a new one.
 
@@ -37,34 +45,43 @@ class NodeView:
     `kind` numbers them. `fill` sorts fuller nodes first. A capacity that is None is unknown.
     """
 
-    def __init__(self, state: State, node_id: NodeId, weights: Weights) -> None:
-        self.kind = 0
+    def __init__(
+        self, state: State, node_id: NodeId, weights: Weights, kinds: Mapping[Traits, int]
+    ) -> None:
         host, devices = state.host(node_id), state.devices_on(node_id)
         node = host.node
         self.node_id = node_id
         self.node = node
         self.devices = devices
         self.traits: Traits = (node.cuda_driver_version, *map(_traits, devices))
+        self.kind = kinds[self.traits]
         self.fill = fill_of(devices)
         self.topology = Topology.of(devices)
         self.open = _open(devices, node, weights)
         cpus, memory = node.cpu_count, node.memory_total_mb
-        self.cpu_free = cpus - host.held.cpu_count if cpus is not None else None
-        self.memory_free_mb = memory - host.held.memory_mb if memory is not None else None
+        self.cpu_free = cpus - host.held_resources.cpu_count if cpus is not None else None
+        self.memory_free_mb = memory - host.held_resources.memory_mb if memory is not None else None
         self.room = Room.of(devices, host)
-        self.costs: dict[DemandClass, float] = {}  # of whole GPUs, by
+        self.costs: dict[DemandClass, float] = {}  # of whole GPUs, by the density
         self.costs_by: Density | None = None
 
     @property
     def identity(self) -> Traits:
-        """Equal only for the same node with the same devices and labels."""
+        """Return a key, equal only for the same node with the same devices and labels."""
         uuids = tuple(device.uuid for device in self.devices)
         return self.node_id, self.traits, uuids, tuple(sorted(self.node.labels.items()))
 
-    def has_host_resources(self, asked: HostResources, host_reserved: HostResources) -> bool:
-        """Whether CPUs and memory suffice beside what is reserved."""
-        return _suffices(self.cpu_free, host_reserved.cpu_count, asked.cpu_count) and _suffices(
-            self.memory_free_mb, host_reserved.memory_mb, asked.memory_mb
+    def remember_cost(self, density: Density, demand: DemandClass) -> float:
+        """Put the density's cost of a demand for whole GPUs into `costs`, and return it."""
+        if self.costs_by is not density:
+            self.costs, self.costs_by = {}, density
+        cost = self.costs[demand] = density.cost(self.room, demand)
+        return cost
+
+    def has_host_resources(self, needs: HostResources, host_reserved: HostResources) -> bool:
+        """Return True if CPUs and memory suffice beside what is reserved."""
+        return _suffices(self.cpu_free, host_reserved.cpu_count, needs.cpu_count) and _suffices(
+            self.memory_free_mb, host_reserved.memory_mb, needs.memory_mb
         )
 
 
@@ -85,7 +102,7 @@ class NodeViews:
         self.remade: set[NodeId] = set()
         self._state = state
         self._weights = weights
-        self._numbers: dict[Traits, int] = {}
+        self._numbers = _Numbers()
         self._places: dict[DeviceUuid, set[NodeId]] = {}  # where a device is or once was
 
     @property
@@ -116,8 +133,8 @@ class NodeViews:
 
     def candidates(self, filter_: Filter) -> Iterable[NodeView]:
         """Nodes that the filter may let through, by the nodes and uuids that it names."""
-        names = _named(filter_, SelectorKey.NODE, filter_.node_ids)
-        uuids = _named(filter_, SelectorKey.GPU_UUID, filter_.device_uuids)
+        names = _list_accepted(filter_, SelectorKey.NODE, filter_.node_ids)
+        uuids = _list_accepted(filter_, SelectorKey.GPU_UUID, filter_.device_uuids)
         if uuids is not None:
             places = {place for uuid in uuids for place in self._places.get(uuid, ())}
             names = places if names is None else names & places
@@ -130,21 +147,19 @@ class NodeViews:
             self.nodes.pop(node_id, None)
             self.remade.add(node_id)
             return
-        before = self.nodes.get(node_id)
-        view = self.nodes[node_id] = NodeView(self._state, node_id, self._weights)
-        kind = self._numbers.get(view.traits)
-        if kind is None:
-            kind = self._numbers[view.traits] = len(self._numbers)
-            self.kinds[kind] = view
-        view.kind = kind
-        if before is None or not _is_same_node(before, view):
+        view_before = self.nodes.get(node_id)
+        view = NodeView(self._state, node_id, self._weights, self._numbers)
+        self.nodes[node_id] = view
+        if view.kind not in self.kinds:
+            self.kinds[view.kind] = view
+        if view_before is None or not _is_same_node(view_before, view):
             self.remade.add(node_id)
             for device in view.devices:
                 self._places.setdefault(device.uuid, set()).add(node_id)
 
 
 def is_in_service(device: Device, node: Node) -> bool:
-    """Whether nothing but a holder or its use prevents a grant of the device."""
+    """True if only a holder or its use prevents a grant of the device."""
     return not (
         node.lost
         or not node.admitted
@@ -157,7 +172,7 @@ def is_in_service(device: Device, node: Node) -> bool:
     )
 
 
-def _named(filter_: Filter, key: SelectorKey, names: tuple[str, ...]) -> set[str] | None:
+def _list_accepted(filter_: Filter, key: SelectorKey, names: tuple[str, ...]) -> set[str] | None:
     """The only values that the filter accepts for a key; None if it accepts any."""
     accepted = [names] if names else []
     accepted += [
@@ -168,16 +183,16 @@ def _named(filter_: Filter, key: SelectorKey, names: tuple[str, ...]) -> set[str
     return set.intersection(*map(set, accepted)) if accepted else None
 
 
-def _is_same_node(one: NodeView, other: NodeView) -> bool:
+def _is_same_node(view: NodeView, other: NodeView) -> bool:
     return (
-        one.kind == other.kind
-        and (one.node is other.node or one.node == other.node)
-        and all(a.uuid == b.uuid for a, b in zip(one.devices, other.devices, strict=True))
+        view.kind == other.kind
+        and (view.node is other.node or view.node == other.node)
+        and all(a.uuid == b.uuid for a, b in zip(view.devices, other.devices, strict=True))
     )
 
 
-def _suffices(free: float | None, host_reserved: float, asked: float) -> bool:
-    return not asked or (free is not None and free - host_reserved >= asked)
+def _suffices(free: float | None, host_reserved: float, needed: float) -> bool:
+    return not needed or (free is not None and free - host_reserved >= needed)
 
 
 def _traits(device: Device) -> Traits:
@@ -202,7 +217,7 @@ def _makes(device: Device) -> Traits:
 
 
 def _open(devices: tuple[Device, ...], node: Node, weights: Weights) -> tuple[AvailableDevice, ...]:
-    found = []
+    available_devices = []
     for position, device in enumerate(devices):
         reading, total = device.reading, device.total_mb
         if (
@@ -217,5 +232,5 @@ def _open(devices: tuple[Device, ...], node: Node, weights: Weights) -> tuple[Av
         ):
             scored = Scored(device, score(device, weights))
             half = total * DEFAULT_FREE_SHARE
-            found.append(AvailableDevice(position, scored, used, free, half))
-    return tuple(sorted(found, key=lambda available: quality(available.scored)))
+            available_devices.append(AvailableDevice(position, scored, used, free, half))
+    return tuple(sorted(available_devices, key=lambda available: quality(available.scored)))

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.base import DeviceUuid, NodeId
-from schemas.gpus.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import WHOLE, GpuRequest
 from schemas.gpus.mig import MigLayout
 from schemas.scheduler.devices import CordonState
 from schemas.telemetry.readings import HealthState
@@ -33,7 +33,7 @@ class Reading(Struct, frozen=True, kw_only=True, gc=False):
     memory_free_mb: int | None
 
 
-def used_mb(reading: Reading | None, total_mb: int | None) -> int | None:
+def sum_used_mb(reading: Reading | None, total_mb: int | None) -> int | None:
     """Return the memory in use; None if a part of the sum is unknown."""
     if reading is None or reading.memory_free_mb is None or total_mb is None:
         return None
@@ -63,7 +63,7 @@ class HostResources(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, request: GpuRequest) -> Self:
-        """What the request holds of each of its nodes apart from GPUs."""
+        """Return what the request holds of each of its nodes besides GPUs."""
         return cls(cpu_count=request.cpu_count or 0.0, memory_mb=request.host_memory_mb or 0)
 
     @classmethod
@@ -88,10 +88,7 @@ class Host(Struct, frozen=True, kw_only=True):
     """A node, and the host resources that leases hold of it."""
 
     node: Node
-    held: HostResources = NO_HOST_RESOURCES
-
-
-WHOLE: Final = 100  # a device in hundredths
+    held_resources: HostResources = NO_HOST_RESOURCES
 
 
 class Part(Struct, frozen=True):
@@ -140,7 +137,7 @@ class Device(Struct, frozen=True, kw_only=True):
 
     @property
     def free_hundredths(self) -> int:
-        """What no lease holds of it."""
+        """The hundredths that no lease holds."""
         if self.parts:
             return WHOLE - sum(part.hundredths for part in self.parts)
         return 0 if self.holder is not None else WHOLE
@@ -198,5 +195,5 @@ class Fleet(Struct, frozen=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no node has any device."""
+        """True if no node has a device."""
         return not any(self.nodes.values())

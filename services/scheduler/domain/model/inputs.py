@@ -10,9 +10,9 @@ from uuid import UUID
 from msgspec import Struct, field
 
 from schemas.base import NodeId
-from schemas.gpus.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import WHOLE, GpuRequest
 from services.scheduler.domain.model.demand import Demand
-from services.scheduler.domain.model.fleet import WHOLE, Device, Node
+from services.scheduler.domain.model.fleet import Device, Node
 from services.scheduler.domain.model.namespaces import Held, Quota, Use
 
 LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -70,23 +70,23 @@ class Lease(Struct, frozen=True, kw_only=True):
 
     @property
     def hundredths(self) -> int:
-        """What it holds of GPUs."""
+        """The hundredths of GPUs that the lease holds."""
         return sum(self.parts) if self.parts else WHOLE * len(self.numbers)
 
     @property
     def cpu_milli(self) -> int:
-        """What it holds of its nodes' processors."""
+        """The CPUs that it holds on all its nodes, in thousandths."""
         cpu_count = self.request.cpu_count
         return round(cpu_count * CPU_PARTS) * self.request.nodes if cpu_count else 0
 
     @property
     def memory_mb(self) -> int:
-        """What it holds of its nodes' memory."""
+        """The memory that it holds on all its nodes, in MB."""
         return (self.request.host_memory_mb or 0) * self.request.nodes
 
     @property
     def held(self) -> Held:
-        """What it holds of everything."""
+        """The sum of what it holds."""
         return Held(hundredths=self.hundredths, cpu_milli=self.cpu_milli, memory_mb=self.memory_mb)
 
 

@@ -4,15 +4,16 @@ import heapq
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import repeat
+from operator import attrgetter
 from typing import Final, assert_never
 from uuid import UUID
 
 from msgspec.structs import replace
 
 from schemas.base import NodeId
+from schemas.gpus.gpu_request import WHOLE
 from services.scheduler.domain.model.demand import Demand
 from services.scheduler.domain.model.fleet import (
-    WHOLE,
     Device,
     Fleet,
     Host,
@@ -39,6 +40,7 @@ from services.scheduler.domain.model.inputs import (
     RequestQueued,
     UseSeen,
 )
+from services.scheduler.domain.model.inverses import inverses_of
 from services.scheduler.domain.model.namespaces import NO_QUOTA, NO_USE, NOTHING, Held, Quota
 
 SPARE_ENDS: Final = 64  # outdated ones that there may be beside as many as are current
@@ -68,7 +70,9 @@ class State:
         self._held_by: dict[str, list[int]] = {}  # by namespace
         self._host_capacity: tuple[int, int] | None = None  # until a node changes
         self.touched: set[NodeId] = set()
-        self.undo: list[Input] | None = None  # in a what-if: the last inverse takes back first
+        self.changes = 0  # that were applied
+        self.is_recording = False  # of inverses, for a what-if to take changes back
+        self._inverses: list[Input] = []
         self._ends: list[tuple[datetime, UUID]] = []
         self._overdue: set[UUID] = set()
         self._numbers: dict[NodeId, set[int]] = {}
@@ -78,9 +82,20 @@ class State:
         self._hosts: dict[NodeId, Host] = {}
         self._leases_on: dict[NodeId, list[Lease]] = {}
 
+    def record_inverses(self) -> None:
+        """Record the inverse of each change from now on."""
+        self._inverses, self.is_recording = [], True
+
+    def take_inverses(self) -> list[Input]:
+        """Stop recording; return the inverses, of which the last is to be applied first."""
+        inverses, self._inverses, self.is_recording = self._inverses, [], False
+        return inverses
+
     def apply(self, change: Input) -> None:  # noqa: C901  # one case per input
         """Apply one change; in a what-if its inverse is recorded first."""
-        self._record_inverse(change)
+        self.changes += 1
+        if self.is_recording:
+            self._inverses += inverses_of(change, self.queue, self.leases)
         match change:
             case NodeSeen(node=node):
                 self.nodes[node.node_id] = node
@@ -102,7 +117,7 @@ class State:
                 self._end(reservation_id)
             case QuotaSet(quota=quota):
                 self.quotas[quota.namespace] = quota
-                self.has_guarantees = any(each.guaranteed for each in self.quotas.values())
+                self.has_guarantees = any(quota.guaranteed for quota in self.quotas.values())
             case FleetComplete(complete=complete):
                 self.complete = complete
             case DemandSeen(demand=demand):
@@ -111,31 +126,6 @@ class State:
                 self.use = use
             case _:
                 assert_never(change)
-
-    def _record_inverse(self, change: Input) -> None:
-        if self.undo is None:
-            return
-        match change:
-            case (
-                RequestQueued(entry=QueuedRequest(reservation_id=reservation_id))
-                | LeaseHeld(lease=Lease(reservation_id=reservation_id))
-                | RequestEnded(reservation_id=reservation_id)
-            ):
-                pass
-            case _:
-                raise RuntimeError(f"expected a decision in a what-if, found {change}")
-        entry, lease = self.queue.get(reservation_id), self.leases.get(reservation_id)
-        self.undo.append(
-            RequestQueued(entry=entry)
-            if entry is not None
-            else RequestEnded(reservation_id=reservation_id)
-        )
-        if isinstance(change, LeaseHeld):
-            self.undo.append(
-                LeaseHeld(lease=lease)
-                if lease is not None
-                else LeaseEnded(reservation_id=reservation_id)
-            )
 
     def inputs(self) -> Iterator[Input]:
         """The inputs from which an empty state becomes this one."""
@@ -160,21 +150,21 @@ class State:
         quota = self.quotas.get(namespace)
         if quota is None or quota.limit is None:
             return None
-        return quota if self.held(namespace).hundredths + hundredths > quota.limit else None
+        return quota if self.held_by(namespace).hundredths + hundredths > quota.limit else None
 
-    def held(self, namespace: str) -> Held:
-        """What its leases hold."""
-        held = self._held_by.get(namespace)
-        if held is None:
+    def held_by(self, namespace: str) -> Held:
+        """Return what the namespace's leases hold."""
+        amounts = self._held_by.get(namespace)
+        if amounts is None:
             return NOTHING
-        return Held(hundredths=held[0], cpu_milli=held[1], memory_mb=held[2])
+        return Held(hundredths=amounts[0], cpu_milli=amounts[1], memory_mb=amounts[2])
 
     def quota(self, namespace: str) -> Quota:
-        """What it may hold; unless set no limit, no guarantee, weight 1."""
+        """Return the namespace's quota; unless set: no limit, no guarantee, weight 1."""
         return self.quotas.get(namespace, NO_QUOTA)
 
     def capacity(self) -> Held:
-        """All GPUs and hosts that are known."""
+        """The sum of all known GPUs and hosts."""
         if self._host_capacity is None:
             nodes = self.nodes.values()
             self._host_capacity = (
@@ -186,20 +176,20 @@ class State:
 
     def devices_on(self, node_id: NodeId) -> tuple[Device, ...]:
         """A node's devices, in order of their index."""
-        found = self._devices_on.get(node_id)
-        if found is None:
+        node_devices = self._devices_on.get(node_id)
+        if node_devices is None:
             devices = (self.devices[number] for number in self._numbers.get(node_id, ()))
-            found = self._devices_on[node_id] = by_index(devices)
-        return found
+            node_devices = self._devices_on[node_id] = by_index(devices)
+        return node_devices
 
     def host(self, node_id: NodeId) -> Host:
         """A node and what leases hold of it beside GPUs."""
-        found = self._hosts.get(node_id)
-        if found is None:
+        host = self._hosts.get(node_id)
+        if host is None:
             node = self.nodes.get(node_id) or Node(node_id=node_id)
-            held = HostResources.sum(HostResources.of(o.request) for o in self.leases_on(node_id))
-            found = self._hosts[node_id] = Host(node=node, held=held)
-        return found
+            in_use = HostResources.sum(HostResources.of(o.request) for o in self.leases_on(node_id))
+            host = self._hosts[node_id] = Host(node=node, held_resources=in_use)
+        return host
 
     def fleet(self) -> Fleet:
         return Fleet(
@@ -209,35 +199,38 @@ class State:
         )
 
     def free_at(self, number: int) -> datetime | None:
-        """When all leases on a held device are expected to have ended; None if unknown."""
+        """Return when all leases on a held device are expected to have ended; None if unknown."""
         holder = self._held.get(number)
         if holder is not None:
             return self.end_of(self.leases[holder])
-        ends = [self.end_of(self.leases[each]) for each in self._shared.get(number, ())]
-        known = [end for end in ends if end is not None]
-        return max(known) if known and len(known) == len(ends) else None
+        ends = [
+            self.end_of(self.leases[reservation_id])
+            for reservation_id in self._shared.get(number, ())
+        ]
+        known_ends = [end for end in ends if end is not None]
+        return max(known_ends) if known_ends and len(known_ends) == len(ends) else None
 
     def leases_on(self, node_id: NodeId) -> list[Lease]:
         """Leases that hold devices of a node, in order of their ids."""
-        found = self._leases_on.get(node_id)
-        if found is None:
-            held, shared, numbers = self._held, self._shared, self._numbers.get(node_id, ())
-            ids = {held[number] for number in numbers if number in held}
+        leases = self._leases_on.get(node_id)
+        if leases is None:
+            holder_ids, shared, numbers = self._held, self._shared, self._numbers.get(node_id, ())
+            ids = {holder_ids[number] for number in numbers if number in holder_ids}
             if shared:
                 ids.update(*(shared[number] for number in numbers if number in shared))
-            found = self._leases_on[node_id] = [
-                self.leases[each] for each in sorted(ids, key=lambda each: each.int)
+            leases = self._leases_on[node_id] = [
+                self.leases[reservation_id] for reservation_id in sorted(ids, key=attrgetter("int"))
             ]
-        return found
+        return leases
 
     def nodes_of(self, lease: Lease) -> set[NodeId]:
         """Nodes of a lease's devices, as far as they are known."""
         return {self.devices[n].node_id for n in lease.numbers if n in self.devices}
 
     def end_of(self, lease: Lease) -> datetime | None:
-        """When a lease is expected to end; None if unknown.
+        """Return when a lease is expected to end; None if unknown.
 
-        One that has outlived its expectation may end any time or never, and so may one that is
+        A lease that has outlived its expectation may end any time or never, and so may one that is
         being preempted.
         """
         if lease.preempting_until is not None or lease.reservation_id in self._overdue:
@@ -256,14 +249,14 @@ class State:
 
     def next_end(self, now: datetime) -> datetime | None:
         """The next moment at which a lease is to end, by itself or by preemption."""
-        ends = [self.leases[each].preempting_until for each in self.preempting]
+        ends = [self.leases[reservation_id].preempting_until for reservation_id in self.preempting]
         while self._ends and not self._is_current(*self._ends[0]):
             heapq.heappop(self._ends)
         ends += [end for end, _ in self._ends[:1]]
         return min((end for end in ends if end is not None and end > now), default=None)
 
     def _trim_ends(self) -> None:
-        """Each update of a lease pushes its end again; bounded, as outdated ends are skipped."""
+        """Drop outdated ends: each update of a lease pushes its end again."""
         if len(self._ends) > 2 * len(self.leases) + SPARE_ENDS:
             self._ends = [
                 (lease.expected_end_at, lease.reservation_id)
@@ -283,8 +276,8 @@ class State:
         self._leases_on.pop(node_id, None)
 
     def _put_device(self, device: Device) -> None:
-        before = self.devices.get(device.number)
-        if before is not None and before.node_id != device.node_id:
+        device_before = self.devices.get(device.number)
+        if device_before is not None and device_before.node_id != device.node_id:
             self._remove(device.number)
         holder, parts = self._held.get(device.number), self._parts(device.number)
         if parts:
@@ -313,8 +306,9 @@ class State:
         self._touch(node_id)
 
     def _hold(self, lease: Lease) -> None:
-        before = self.leases.get(lease.reservation_id)
-        if before is not None and (before.numbers, before.parts) != (lease.numbers, lease.parts):
+        previous = self.leases.get(lease.reservation_id)
+        places = lease.numbers, lease.parts
+        if previous is not None and (previous.numbers, previous.parts) != places:
             self._end(lease.reservation_id)
         if lease.reservation_id not in self.leases:
             self._count_held(lease, 1)
@@ -323,10 +317,10 @@ class State:
         if lease.expected_end_at is not None:
             heapq.heappush(self._ends, (lease.expected_end_at, lease.reservation_id))
             self._trim_ends()
-        self._drop_preemptible(before or lease)
+        self._drop_preemptible(previous or lease)
         if lease.request.preemptible and lease.preempting_until is None:
-            alike = self.preemptible.setdefault(lease.request.priority, {})
-            alike[lease.reservation_id] = None
+            same_priority = self.preemptible.setdefault(lease.request.priority, {})
+            same_priority[lease.reservation_id] = None
         if lease.preempting_until is not None:
             self.preempting.add(lease.reservation_id)
         else:
@@ -362,22 +356,25 @@ class State:
                 self._set_holder(number, device.holder if device.quarantined else None)
 
     def _count_held(self, lease: Lease, sign: int) -> None:
-        held = self._held_by.setdefault(lease.namespace, [0, 0, 0])
-        held[0] += sign * lease.hundredths
-        held[1] += sign * lease.cpu_milli
-        held[2] += sign * lease.memory_mb
+        amounts = self._held_by.setdefault(lease.namespace, [0, 0, 0])
+        amounts[0] += sign * lease.hundredths
+        amounts[1] += sign * lease.cpu_milli
+        amounts[2] += sign * lease.memory_mb
 
     def _drop_preemptible(self, lease: Lease) -> None:
-        alike = self.preemptible.get(lease.request.priority, {})
-        alike.pop(lease.reservation_id, None)
-        if not alike:
+        same_priority = self.preemptible.get(lease.request.priority, {})
+        same_priority.pop(lease.reservation_id, None)
+        if not same_priority:
             self.preemptible.pop(lease.request.priority, None)
 
     def _parts(self, number: int) -> tuple[Part, ...]:
         shared = self._shared.get(number)
         if not shared:
             return ()
-        return tuple(Part(each, shared[each]) for each in sorted(shared, key=lambda each: each.int))
+        return tuple(
+            Part(reservation_id, shared[reservation_id])
+            for reservation_id in sorted(shared, key=attrgetter("int"))
+        )
 
     def _set_holder(self, number: int, holder: UUID | None) -> None:
         """The holder of the whole device; of a shared one by its leases."""

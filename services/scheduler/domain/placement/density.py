@@ -13,11 +13,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from schemas.gpus.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import WHOLE, GpuRequest
 from schemas.telemetry.readings import HealthState
 from services.scheduler.domain.model.demand import Demand, DemandClass
-from services.scheduler.domain.model.fleet import WHOLE, Device, Host
-from services.scheduler.domain.placement.shares import requested_hundredths
+from services.scheduler.domain.model.fleet import Device, Host
+from services.scheduler.domain.placement.shares import hundredths_of
 from shared.gpu.model_names import matches_model
 
 MAX_CLASSES: Final = 64
@@ -40,10 +40,10 @@ PRIOR: Final = (
 
 
 def class_of(request: GpuRequest) -> DemandClass:
-    """What the request takes of each of its nodes; parts of several GPUs count as whole."""
-    asked = requested_hundredths(request) if request.shares is not None else request.gpus * WHOLE
+    """Return what the request takes of each of its nodes; parts of several GPUs count as whole."""
+    hundredths = hundredths_of(request) if request.shares is not None else request.gpus * WHOLE
     return DemandClass(
-        hundredths=asked if asked < WHOLE else -(-asked // WHOLE) * WHOLE,
+        hundredths=hundredths if hundredths < WHOLE else -(-hundredths // WHOLE) * WHOLE,
         cpu_milli=_milli(request.cpu_count or 0.0),
         memory_mb=request.host_memory_mb or 0,
         gpu_models=request.gpu_models,
@@ -52,10 +52,10 @@ def class_of(request: GpuRequest) -> DemandClass:
 
 def demand_of(counts: Mapping[DemandClass, int]) -> Demand:
     """The most frequent classes with their weights; each of the prior counts once more."""
-    asked = dict.fromkeys(PRIOR, 1)
-    for each, count in counts.items():
-        asked[each] = asked.get(each, 0) + count
-    often = sorted(asked.items(), key=lambda item: (-item[1], item[0]))[:MAX_CLASSES]
+    weight_by_class = dict.fromkeys(PRIOR, 1)
+    for demand_class, count in counts.items():
+        weight_by_class[demand_class] = weight_by_class.get(demand_class, 0) + count
+    often = sorted(weight_by_class.items(), key=lambda item: (-item[1], item[0]))[:MAX_CLASSES]
     return Demand(classes=tuple((c, round(WEIGHT_OF_ONE * n**FLATTENING)) for c, n in often))
 
 
@@ -70,27 +70,27 @@ class Room(Struct, frozen=True):
     @classmethod
     def of(cls, devices: Sequence[Device], host: Host) -> "Room":
         """A node's, without GPUs that are out of service."""
-        node, held = host.node, host.held
+        node, held_resources = host.node, host.held_resources
         usable = [d for d in devices if not d.cordoned and d.health is HealthState.OK]
         cpus, memory = node.cpu_count, node.memory_total_mb
         return cls(
             tuple(sorted(device.free_hundredths for device in usable)),
-            _milli(cpus - held.cpu_count) if cpus is not None else UNKNOWN,
-            memory - held.memory_mb if memory is not None else UNKNOWN,
+            _milli(cpus - held_resources.cpu_count) if cpus is not None else UNKNOWN,
+            memory - held_resources.memory_mb if memory is not None else UNKNOWN,
             tuple(sorted({device.name for device in usable})),
         )
 
-    def without(self, asked: DemandClass, parts: Iterable[tuple[int, int]] = ()) -> "Room":
+    def without(self, demand: DemandClass, parts: Iterable[tuple[int, int]] = ()) -> "Room":
         """After a grant of whole GPUs, or of `parts`: of so much free, so much taken."""
         free = list(self.free)
-        for before, part in parts or [(WHOLE, WHOLE)] * (asked.hundredths // WHOLE):
-            if before in free:
-                free.remove(before)
-                free.append(before - part)
+        for free_before, part in parts or [(WHOLE, WHOLE)] * (demand.hundredths // WHOLE):
+            if free_before in free:
+                free.remove(free_before)
+                free.append(free_before - part)
         return Room(
             tuple(sorted(free)),
-            self.cpu_milli - asked.cpu_milli,
-            self.memory_mb - asked.memory_mb,
+            self.cpu_milli - demand.cpu_milli,
+            self.memory_mb - demand.memory_mb,
             self.models,
         )
 
@@ -112,45 +112,45 @@ class Density:
         return hash(self._classes)
 
     def cost(
-        self, room: Room, asked: DemandClass, parts: tuple[tuple[int, int], ...] = ()
+        self, room: Room, demand: DemandClass, parts: tuple[tuple[int, int], ...] = ()
     ) -> float:
-        """How many fewer requests of the demand fit on average after this grant."""
-        key = (room.free, room.cpu_milli, room.memory_mb, room.models, asked, parts)
-        found = self._cost.get(key)
-        if found is None:
-            lost = self.worth(room) - self.worth(room.without(asked, parts))
+        """Return how many fewer requests of the demand fit on average after this grant."""
+        key = (room.free, room.cpu_milli, room.memory_mb, room.models, demand, parts)
+        cost = self._cost.get(key)
+        if cost is None:
+            lost = self.value(room) - self.value(room.without(demand, parts))
             if len(self._cost) >= MAX_KNOWN:
                 self._cost.clear()
-            found = self._cost[key] = round(lost / ROUNDED_TO / self._total) * ROUNDED_TO
-        return found
+            cost = self._cost[key] = round(lost / ROUNDED_TO / self._total) * ROUNDED_TO
+        return cost
 
-    def worth(self, room: Room) -> float:
+    def value(self, room: Room) -> float:
         """Weighted requests that fit."""
         key = (room.free, room.cpu_milli, room.memory_mb, room.models)
-        found = self._worth.get(key)
-        if found is None:
+        value = self._worth.get(key)
+        if value is None:
             if len(self._worth) >= MAX_KNOWN:
                 self._worth.clear()
-            found = self._worth[key] = self._sum(room)
-        return found
+            value = self._worth[key] = self._sum(room)
+        return value
 
     def _sum(self, room: Room) -> float:
         cpu_milli, memory_mb, total = room.cpu_milli, room.memory_mb, 0.0
-        whole = room.free.count(WHOLE)
+        whole_count = room.free.count(WHOLE)
         broken = [free for free in room.free if 0 < free < WHOLE]
-        if not whole and not broken:
+        if not whole_count and not broken:
             return 0.0
         for size, cpu, memory, weight in self._suiting_on(room.models):
             if cpu > cpu_milli or memory > memory_mb:
                 continue
             if size < WHOLE:
-                often, reached = whole * (WHOLE // size), whole * WHOLE
+                often, reached = whole_count * (WHOLE // size), whole_count * WHOLE
                 for free in broken:
                     if free >= size:
                         often += free // size
                         reached += free
             else:
-                often, reached = whole * WHOLE // size, whole * WHOLE
+                often, reached = whole_count * WHOLE // size, whole_count * WHOLE
             if often:
                 by_cpu = cpu_milli // cpu if cpu else often
                 by_memory = memory_mb // memory if memory else often
@@ -158,14 +158,14 @@ class Density:
         return total / 2
 
     def _suiting_on(self, models: tuple[str, ...]) -> list[tuple[int, int, int, int]]:
-        found = self._suiting.get(models)
-        if found is None:
-            found = self._suiting[models] = [
-                (each.hundredths, each.cpu_milli, each.memory_mb, weight)
-                for each, weight in self._classes
-                if any(matches_model(name, each.gpu_models) for name in models)
+        suiting = self._suiting.get(models)
+        if suiting is None:
+            suiting = self._suiting[models] = [
+                (demand_class.hundredths, demand_class.cpu_milli, demand_class.memory_mb, weight)
+                for demand_class, weight in self._classes
+                if any(matches_model(name, demand_class.gpu_models) for name in models)
             ]
-        return found
+        return suiting
 
 
 def _milli(cpus: float) -> int:

@@ -25,7 +25,8 @@ Rank = tuple[int, Closeness, float]
 
 
 def choose(candidates: Chosen, request: GpuRequest, topology: Topology = FLAT) -> Chosen | None:
-    """As many of a node's eligible devices as requested, or None. `candidates` are best first.
+    """Choose as many of a node's eligible devices as requested; None if too few. `candidates` are
+    best first.
 
     Of all sets the one with the least `rank`, which depends on the set alone. So among fewer
     candidates there is never a better one; `NodeIndex` relies on that.
@@ -33,16 +34,16 @@ def choose(candidates: Chosen, request: GpuRequest, topology: Topology = FLAT) -
     if not request.balanced_memory:
         return nearest(candidates, request.gpus, topology)
     sets = (
-        nearest(_balanced_below(ceiling_mb, candidates), request.gpus, topology)
+        nearest(_balance_below(ceiling_mb, candidates), request.gpus, topology)
         for ceiling_mb in dict.fromkeys(map(free_mb, candidates))
     )
-    found = (each for each in sets if each is not None)
-    return min(found, key=lambda chosen: rank(chosen, topology), default=None)
+    choices = (choice for choice in sets if choice is not None)
+    return min(choices, key=lambda choice: rank(choice, topology), default=None)
 
 
 def nearest(candidates: Chosen, gpus: int, topology: Topology) -> Chosen | None:
-    """What is preferred first, then GPUs near to each other, in the group with the fewest free,
-    then those that score best.
+    """Choose preferred devices first, then near ones in the group with the fewest free, then the
+    best scored.
     """
     if len(candidates) < gpus:
         return None
@@ -51,42 +52,42 @@ def nearest(candidates: Chosen, gpus: int, topology: Topology) -> Chosen | None:
         return top
     preferred = sum(scored.preferred for scored in top)
     options = _singles(candidates) if gpus == 1 else _of_groups(candidates, gpus, topology)
-    liked = (each for each in options if sum(s.preferred for s in each) == preferred)
-    return min((top, *liked), key=lambda chosen: rank(chosen, topology))
+    liked = (option for option in options if sum(s.preferred for s in option) == preferred)
+    return min((top, *liked), key=lambda choice: rank(choice, topology))
 
 
-def rank(chosen: Chosen, topology: Topology) -> Rank:
-    """Smallest first."""
-    preferred, total = worth(chosen)
-    return -preferred, topology.closeness([scored.device for scored in chosen]), -total
+def rank(devices: Chosen, topology: Topology) -> Rank:
+    """Return a sort key, smallest first."""
+    preferred, total = value_of(devices)
+    return -preferred, topology.closeness([scored.device for scored in devices]), -total
 
 
-def best_first(found: Iterable[Scored]) -> Chosen:
+def best_first(candidates: Iterable[Scored]) -> Chosen:
     """Preferred ones first, then by score."""
-    return tuple(sorted(found, key=quality))
+    return tuple(sorted(candidates, key=quality))
 
 
 def quality(scored: Scored) -> tuple[int, float, int, int]:
-    """Smallest first."""
+    """Return a sort key, smallest first."""
     return -scored.preferred, -scored.score, scored.device.index, scored.device.number
 
 
-def worth(chosen: Iterable[Scored]) -> tuple[int, float]:
-    """How much is liked of a group, and its scores; larger is better."""
-    group = tuple(chosen)
+def value_of(devices: Iterable[Scored]) -> tuple[int, float]:
+    """Return how many preferences a group meets, and its scores; larger is better."""
+    group = tuple(devices)
     return sum(s.preferred for s in group), total_score(group)
 
 
-def total_score(chosen: Iterable[Scored]) -> float:
+def total_score(devices: Iterable[Scored]) -> float:
     """Added one by one; `sum` rounds otherwise from Python 3.12 on."""
     total = 0.0
-    for scored in chosen:
+    for scored in devices:
         total += scored.score
     return total
 
 
 def is_balanced(free_mb: int, largest_mb: int) -> bool:
-    """Whether a device is balanced with one that has `largest_mb` free."""
+    """True if a device is balanced with one that has `largest_mb` free."""
     return BALANCED_SHARE * largest_mb <= free_mb <= largest_mb
 
 
@@ -96,7 +97,7 @@ def free_mb(scored: Scored) -> int:
     return reading.memory_free_mb or 0 if reading is not None else 0
 
 
-def _balanced_below(ceiling_mb: int, candidates: Chosen) -> Chosen:
+def _balance_below(ceiling_mb: int, candidates: Chosen) -> Chosen:
     return tuple(s for s in candidates if is_balanced(free_mb(s), ceiling_mb))
 
 
@@ -107,6 +108,6 @@ def _singles(candidates: Chosen) -> Iterable[Chosen]:
 def _of_groups(candidates: Chosen, gpus: int, topology: Topology) -> Iterable[Chosen]:
     """The best of each group that has enough."""
     for group in topology.groups:
-        there = tuple(s for s in candidates if group.members >> s.device.index & 1)
-        if len(there) >= gpus:
-            yield there[:gpus]
+        members = tuple(s for s in candidates if group.members >> s.device.index & 1)
+        if len(members) >= gpus:
+            yield members[:gpus]

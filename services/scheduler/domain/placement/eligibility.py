@@ -5,13 +5,12 @@ from datetime import UTC
 from typing import Final
 
 from schemas.gpus.device_grant import ShareKind
-from schemas.gpus.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import WHOLE, GpuRequest
 from schemas.scheduler.devices import CordonCause, DeviceState
 from schemas.scheduler.reasons import EXCLUDED_BY_REQUEST, REASON_MEANINGS, Reason, ReasonCode
 from schemas.telemetry.readings import HealthState
 from services.scheduler.domain.model.fleet import (
     NO_HOST_RESOURCES,
-    WHOLE,
     Device,
     Host,
     HostResources,
@@ -21,15 +20,15 @@ from services.scheduler.domain.model.fleet import (
 from services.scheduler.domain.placement.gpu_models import is_same_model, model_of
 from services.scheduler.domain.placement.mig_options import to_be_made
 from services.scheduler.domain.placement.selectors import describe, mismatch
-from services.scheduler.domain.placement.shares import least_free, requested_hundredths
+from services.scheduler.domain.placement.shares import hundredths_of, least_free
 from shared.accelerator_rules.compute_capability import (
     capability,
     capability_by_name,
+    capability_text,
     has_capability,
-    spelled,
 )
 from shared.accelerator_rules.precision import hint_for
-from shared.gpu.free_memory import needed_free_mb
+from shared.gpu.free_memory import min_free_mb
 from shared.gpu.model_names import matches_model
 from shared.gpu.shares import MPS_LABEL, MPS_OF_EACH_GPU, MPS_OF_HOST
 
@@ -46,6 +45,7 @@ _SETTERS: Final = {
     CordonCause.GPU_LOST: "the GPU's loss",
     CordonCause.NODE_LOST: "the node's silence",
     CordonCause.MIG: "the scheduler",
+    CordonCause.RESTORED: "a restore",
 }
 _PLAIN: Final = {
     ReasonCode.CORDONED: "is cordoned",
@@ -65,32 +65,32 @@ _PLAIN: Final = {
 
 
 def share_kind(device: Device, node: Node) -> ShareKind:
-    """What enforces the shares of the device's holders."""
+    """Return what enforces the shares of the device's holders."""
     is_mps = node.labels.get(MPS_LABEL) in {MPS_OF_HOST, MPS_OF_EACH_GPU} and not device.simulated
     return ShareKind.MPS if is_mps else ShareKind.COOPERATIVE
 
 
 def is_of_one_gpu(node: Node) -> bool:
-    """Whether parts of several GPUs of the node have no MPS daemon in common."""
+    """True if parts of several GPUs of the node have no MPS daemon in common."""
     return node.labels.get(MPS_LABEL) == MPS_OF_EACH_GPU
 
 
 def can_ever_serve(device: Device, request: GpuRequest, node: Node) -> bool:
-    """Whether the device matches what does not change: its identity, model, total memory, node.
+    """True if what never changes matches: the device's identity, model and total memory, its node.
 
-    Of a GPU that may be divided: whether the instance would.
+    For a GPU that may be divided: whether the instance would match.
     """
     device = to_be_made(device, request) or device
     return next(_mismatches(device, request, node), None) is None
 
 
 def is_eligible(device: Device, request: GpuRequest, node: Node) -> bool:
-    """Whether the device may be granted to this request now, apart from the queue."""
+    """True if the device may be granted to this request now, apart from the queue."""
     return next(blocks(device, request, node), None) is None
 
 
 def blocks(device: Device, request: GpuRequest, node: Node) -> Iterator[ReasonCode]:
-    """Every reason why this device does not serve this request now; each code once.
+    """Yield every reason why this device does not serve this request now; each code once.
 
     A held device's reading shows its holder's use, so only that of a free one counts.
     """
@@ -125,7 +125,9 @@ def _use_blocks(device: Device, request: GpuRequest) -> Iterator[ReasonCode]:
 
 
 def _share_blocks(device: Device, request: GpuRequest) -> Iterator[ReasonCode]:
-    """Of a device that others share: its reading shows their use, so only its age counts."""
+    """Yield what blocks a shared device: its reading shows the holders' use, so only its age
+    counts.
+    """
     if device.reading_state is not ReadingState.FRESH:
         yield _READING_REASONS[device.reading_state]
     if device.free_hundredths < least_free(request):
@@ -133,7 +135,7 @@ def _share_blocks(device: Device, request: GpuRequest) -> Iterator[ReasonCode]:
 
 
 def state_of(device: Device, node: Node) -> DeviceState:
-    """What may be had of the device now, by the rule of grants; a quarantine outweighs the rest."""
+    """Return the device's state by the rules of grants; a quarantine outweighs the rest."""
     if device.quarantined:
         return DeviceState.QUARANTINED
     if device.holder is not None:
@@ -145,7 +147,8 @@ def state_of(device: Device, node: Node) -> DeviceState:
 
 
 def state_reasons(device: Device, node: Node) -> tuple[Reason, ...]:
-    """Why the device would not be granted to a request without conditions, other than its holder.
+    """Return why the device would not be granted to a request without conditions, other than its
+    holder.
 
     The sentences leave out their subject, the device.
     """
@@ -167,23 +170,23 @@ def _for_itself(device: Device) -> GpuRequest:
 def host_blocks(
     host: Host, request: GpuRequest, host_reserved: HostResources
 ) -> Iterator[ReasonCode]:
-    """Why the node's CPUs and memory do not suffice beside what is held and reserved.
+    """Yield why the node's CPUs and memory do not suffice beside what is held and reserved.
 
     An unknown capacity suffices for no request that needs any.
     """
-    node, held = host.node, host.held.plus(host_reserved)
+    node, in_use = host.node, host.held_resources.plus(host_reserved)
     if request.cpu_count and (
-        node.cpu_count is None or node.cpu_count - held.cpu_count < request.cpu_count
+        node.cpu_count is None or node.cpu_count - in_use.cpu_count < request.cpu_count
     ):
         yield ReasonCode.INSUFFICIENT_CPU
     if request.host_memory_mb:
         total = node.memory_total_mb
-        if total is None or total - held.memory_mb < request.host_memory_mb:
+        if total is None or total - in_use.memory_mb < request.host_memory_mb:
             yield ReasonCode.INSUFFICIENT_HOST_MEMORY
 
 
 def is_large_enough(node: Node, request: GpuRequest) -> bool:
-    """Whether the node would have the CPUs and memory if nothing of it were held."""
+    """True if the node would have the CPUs and memory if nothing of it were held."""
     return next(host_blocks(Host(node=node), request, NO_HOST_RESOURCES), None) is None
 
 
@@ -205,17 +208,17 @@ def host_reason(
     host_reserved: HostResources = NO_HOST_RESOURCES,
 ) -> Reason:
     """A node's reason for a code of `host_blocks`."""
-    node, held = host.node, host.held.plus(host_reserved)
+    node, in_use = host.node, host.held_resources.plus(host_reserved)
     if code is ReasonCode.INSUFFICIENT_CPU:
-        what, asked = "CPUs", f"{request.cpu_count or 0:g}"
-        free = f"{node.cpu_count - held.cpu_count:g}" if node.cpu_count is not None else None
+        what, needs_text = "CPUs", f"{request.cpu_count or 0:g}"
+        free = f"{node.cpu_count - in_use.cpu_count:g}" if node.cpu_count is not None else None
     else:
-        what, asked = "MB of host memory", str(request.host_memory_mb or 0)
+        what, needs_text = "MB of host memory", str(request.host_memory_mb or 0)
         total = node.memory_total_mb
-        free = str(total - held.memory_mb) if total is not None else None
+        free = str(total - in_use.memory_mb) if total is not None else None
     has = f"has {free} {what} free" if free is not None else f"reports no {what}"
     return Reason(
-        code=code, message=f"{node.node_id} {has}, {asked} are needed", node_id=node.node_id
+        code=code, message=f"{node.node_id} {has}, {needs_text} are needed", node_id=node.node_id
     )
 
 
@@ -253,7 +256,7 @@ def _kind_mismatches(device: Device, request: GpuRequest, node: Node) -> Iterato
         return
     if device.parent_uuid is not None:
         yield ReasonCode.NOT_DIVISIBLE
-    if is_of_one_gpu(node) and requested_hundredths(request) > WHOLE:
+    if is_of_one_gpu(node) and hundredths_of(request) > WHOLE:
         yield ReasonCode.MPS_PER_GPU
     if request.enforced_shares and share_kind(device, node) is ShareKind.COOPERATIVE:
         yield ReasonCode.SHARES_NOT_ENFORCED
@@ -263,10 +266,10 @@ def _capability_mismatch(device: Device, request: GpuRequest) -> ReasonCode | No
     needed = capability(request.min_compute_capability)
     if needed is None or not has_capability(device.name):
         return None
-    found = capability(device.compute_capability) or capability_by_name(device.name)
-    if found is None:
+    device_capability = capability(device.compute_capability) or capability_by_name(device.name)
+    if device_capability is None:
         return ReasonCode.SELECTOR_UNKNOWN
-    return ReasonCode.COMPUTE_CAPABILITY_MISMATCH if found < needed else None
+    return ReasonCode.COMPUTE_CAPABILITY_MISMATCH if device_capability < needed else None
 
 
 def _foreign_use(device: Device, request: GpuRequest) -> Iterator[ReasonCode]:
@@ -278,7 +281,7 @@ def _foreign_use(device: Device, request: GpuRequest) -> Iterator[ReasonCode]:
         yield ReasonCode.UTILIZATION_UNKNOWN
     elif reading.utilization_percent > request.max_utilization_percent:
         yield ReasonCode.UTILIZATION_ABOVE_LIMIT
-    needed = needed_free_mb(request.min_memory_mb, device.total_mb)
+    needed = min_free_mb(request.min_memory_mb, device.total_mb)
     if reading is None or reading.memory_free_mb is None or device.total_mb is None:
         yield ReasonCode.MEMORY_UNKNOWN
     elif needed is not None and reading.memory_free_mb < needed:
@@ -296,7 +299,7 @@ def _process_predicate(code: ReasonCode, device: Device) -> str:
 
 
 def _predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node) -> str:
-    """What the device is or lacks, as the rest of a sentence that names it."""
+    """Say what the device is or lacks, as the rest of a sentence that names it."""
     if code in _PLAIN:
         why = _cordon_text(device) if code is ReasonCode.CORDONED else ""
         return f"{_PLAIN[code]}: {why}" if why else _PLAIN[code]
@@ -315,10 +318,10 @@ def _predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node
             f"is {reading.utilization_percent:.0f} % utilized by others, {limit:.0f} % is the limit"
         )
     if code is ReasonCode.INSUFFICIENT_FREE_MEMORY and reading is not None:
-        needed = needed_free_mb(request.min_memory_mb, device.total_mb) or 0
+        needed = min_free_mb(request.min_memory_mb, device.total_mb) or 0
         return f"has {reading.memory_free_mb} MB free, {needed:.0f} MB are needed"
     if code in (ReasonCode.HELD, ReasonCode.INSUFFICIENT_SHARES, ReasonCode.MIG_NOT_MADE):
-        return _held_predicate(code, device, request)
+        return _predicate_of_held(code, device, request)
     if code is ReasonCode.QUARANTINED:
         return f"is quarantined until reservation {device.holder} is confirmed stopped"
     return _health_predicate(device) if code is ReasonCode.UNHEALTHY else REASON_MEANINGS[code]
@@ -329,7 +332,7 @@ def _health_predicate(device: Device) -> str:
     return f"is {device.health.value}{detail}"
 
 
-def _held_predicate(code: ReasonCode, device: Device, request: GpuRequest) -> str:
+def _predicate_of_held(code: ReasonCode, device: Device, request: GpuRequest) -> str:
     if code is ReasonCode.INSUFFICIENT_SHARES:
         free, needed = device.free_hundredths / WHOLE, least_free(request) / WHOLE
         return f"is shared and has {free:.2f} free, {needed:.2f} is the least to take"
@@ -337,8 +340,8 @@ def _held_predicate(code: ReasonCode, device: Device, request: GpuRequest) -> st
         refusal = device.mig_layout.refusal if device.mig_layout is not None else ""
         refused = f"; its last change was refused: {refusal}" if refusal else ""
         return f"has no {request.mig_profile}, its agent makes one once it has room{refused}"
-    others = len(device.parts) - 1
-    beside = f" and {others} more" if others > 0 else ""
+    sharer_count = len(device.parts) - 1
+    beside = f" and {sharer_count} more" if sharer_count > 0 else ""
     return f"is held by reservation {device.holder}{beside}"
 
 
@@ -355,21 +358,25 @@ def _cordon_text(device: Device) -> str:
 def _mismatch_predicate(code: ReasonCode, device: Device, request: GpuRequest, node: Node) -> str:
     if code is ReasonCode.MIG_PROFILE_MISMATCH:
         kind = f"MIG instance ({device.mig_profile})" if device.parent_uuid else "whole GPU"
-        asked = f"an instance {request.mig_profile}" if request.mig_profile else "a whole GPU"
-        return f"is a {kind}, not {asked}"
+        unit_text = f"an instance {request.mig_profile}" if request.mig_profile else "a whole GPU"
+        return f"is a {kind}, not {unit_text}"
     if code is ReasonCode.INSUFFICIENT_TOTAL_MEMORY:
         return f"has {device.total_mb} MB in all, {request.min_memory_mb} MB are needed"
     needed = capability(request.min_compute_capability)
     if needed is not None and _capability_mismatch(device, request) is code:
-        found = capability(device.compute_capability) or capability_by_name(device.name)
-        has = f"has compute capability {spelled(found)}" if found else "tells no compute capability"
-        return f"({device.name}) {has}, {spelled(needed)} is needed{hint_for(needed)}"
+        device_capability = capability(device.compute_capability) or capability_by_name(device.name)
+        has = (
+            f"has compute capability {capability_text(device_capability)}"
+            if device_capability
+            else "does not report its compute capability"
+        )
+        return f"({device.name}) {has}, {capability_text(needed)} is needed{hint_for(needed)}"
     failed = [s for s in request.require if mismatch(s, device, node) is code]
     if code is ReasonCode.CUDA_DRIVER_MISMATCH and failed:
-        asked = "; ".join(describe(selector) for selector in failed)
+        unit_text = "; ".join(describe(selector) for selector in failed)
         return (
             f"is on a node whose driver serves CUDA {node.cuda_driver_version}, which is not"
-            f" {asked}: update its driver, or take an image of an older CUDA"
+            f" {unit_text}: update its driver, or take an image of an older CUDA"
         )
     if failed:
         verb = "does not report" if code is ReasonCode.SELECTOR_UNKNOWN else "does not match"
@@ -378,6 +385,6 @@ def _mismatch_predicate(code: ReasonCode, device: Device, request: GpuRequest, n
         return f"is not on any of the nodes asked for ({', '.join(request.node_ids)})"
     if code is ReasonCode.UUID_MISMATCH:
         return f"({device.uuid}) is none of the devices asked for"
-    if not is_same_model(device, request) and (wanted := request.same_model) is not None:
-        return f"is a {model_of(device)}, not a {wanted.name}, with which it is to be compared"
+    if not is_same_model(device, request) and (model := request.same_model) is not None:
+        return f"is a {model_of(device)}, not a {model.name}, with which it is to be compared"
     return f"is a {device.name}, not any of {', '.join(request.gpu_models)}"

@@ -115,9 +115,11 @@ def count_alike(able: Iterable[Iterable[Model]]) -> int:
     for models in able:
         for model in models:
             counts[model] = counts.get(model, 0) + 1
-    return max((count + _unsized(counts, model) for model, count in counts.items()), default=0)
+    return max(
+        (count + _count_unsized(counts, model) for model, count in counts.items()), default=0
+    )
 
 
-def _unsized(counts: Mapping[Model, int], model: Model) -> int:
+def _count_unsized(counts: Mapping[Model, int], model: Model) -> int:
     """Count the nodes whose devices may be of that size too, as theirs is not known."""
     return counts.get(Model(model.name, UNKNOWN_SIZE), 0) if model.size != UNKNOWN_SIZE else 0

@@ -19,7 +19,7 @@ from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, Device, Fle
 from services.scheduler.domain.placement.eligibility import blocks, host_blocks
 from services.scheduler.domain.placement.request_shape import Shape, shape_of
 
-MOST_AT_ONCE: Final = 32
+MAX_AT_ONCE: Final = 32
 
 # What a first reading ends; until then no other request needs one made.
 _SOON: Final = frozenset(
@@ -43,7 +43,7 @@ class Division(Struct, frozen=True, kw_only=True):
 
     @property
     def removed_uuids(self) -> frozenset[DeviceUuid]:
-        return frozenset(uuid for each in self.remove for uuid in each.device_uuids)
+        return frozenset(uuid for instance in self.remove for uuid in instance.device_uuids)
 
 
 def divisions(
@@ -52,11 +52,11 @@ def divisions(
     under_way: Mapping[DeviceUuid, str],
     refused: Collection[DeviceUuid] = (),
 ) -> list[Division]:
-    """What is to be made now for these requests, in the order in which they are served.
+    """Return the divisions to make now for these requests, in the order in which they are served.
 
     `under_way` are GPUs that are being changed, with the profile that they get; `refused` those
     that have just refused. A GPU is changed by one division at a time, and of many divisions the
-    first `MOST_AT_ONCE` are decided.
+    first `MAX_AT_ONCE` are decided.
     """
     coming = list(under_way.items())
     changing = {*under_way, *refused}
@@ -70,11 +70,13 @@ def divisions(
     decided: list[Division] = []
     hopeless: set[Shape] = set()  # what is possible only becomes less
     for request in missing:
-        if len(decided) == MOST_AT_ONCE:
+        if len(decided) == MAX_AT_ONCE:
             break
         if (shape := shape_of(request)) in hopeless:
             continue
-        expected = next((each for each in coming if _is_for(gpus, fleet, request, *each)), None)
+        expected = next(
+            (change for change in coming if _is_for(gpus, fleet, request, *change)), None
+        )
         if expected is not None:
             coming.remove(expected)
             continue
@@ -100,16 +102,17 @@ def _missing(
     missing: list[GpuRequest] = []
     spared: set[DeviceUuid] = set()
     for request in requests:
-        there = free.get(request.mig_profile or "", [])
+        candidates = free.get(request.mig_profile or "", [])
         node_of = fleet.node
-        found = next(
-            (d for d in there if _SOON.issuperset(blocks(d, request, node_of(d.node_id)))), None
+        suitable_device = next(
+            (d for d in candidates if _SOON.issuperset(blocks(d, request, node_of(d.node_id)))),
+            None,
         )
-        if found is None:
+        if suitable_device is None:
             missing.append(request)
         else:
-            there.remove(found)
-            spared.add(found.uuid)
+            candidates.remove(suitable_device)
+            spared.add(suitable_device.uuid)
     return missing, spared
 
 
@@ -137,12 +140,14 @@ def _possible(
             continue
         if next(host_blocks(fleet.host(node_id), request, NO_HOST_RESOURCES), None) is not None:
             continue
-        devices = {each.uuid: each for each in fleet.nodes[node_id]}
-        leaving = {each for each in layout.instances if _may_leave(each, devices, spared)}
-        option = next(each for each in layout.options if each.profile == request.mig_profile)
-        if any(each.profile == option.profile for each in leaving):
+        devices = {device.uuid: device for device in fleet.nodes[node_id]}
+        leaving = {
+            instance for instance in layout.instances if _may_leave(instance, devices, spared)
+        }
+        option = next(option for option in layout.options if option.profile == request.mig_profile)
+        if any(instance.profile == option.profile for instance in leaving):
             continue  # one is there and does not serve it, so that a second would not either
-        if sum(each.profile == option.profile for each in layout.instances) >= option.limit:
+        if sum(instance.profile == option.profile for instance in layout.instances) >= option.limit:
             continue
         for start in option.starts:
             removed = tuple(e for e in layout.instances if _overlaps(e, start, option.size))
@@ -153,7 +158,7 @@ def _possible(
 def _may_leave(
     instance: MigInstance, devices: Mapping[DeviceUuid, Device], spared: set[DeviceUuid]
 ) -> bool:
-    """Whether the agent made it and nothing uses it; what is not known is used."""
+    """True if the agent made the instance and nothing uses it; what is unknown counts as used."""
     return instance.made_by_agent and all(
         uuid not in spared
         and (device := devices.get(uuid)) is not None
@@ -170,10 +175,10 @@ def _cost(division: Division) -> tuple[int, int, NodeId, int, int]:
     """Least first: what is removed, then the room that others lose by it."""
     layout = division.gpu.mig_layout or MigLayout()
     staying = tuple((e.start, e.size) for e in layout.instances if e not in division.remove)
-    size = next(each.size for each in layout.options if each.profile == division.profile)
+    size = next(option.size for option in layout.options if option.profile == division.profile)
     with_it = (*staying, (division.start, size))
     return (
-        sum(each.size for each in division.remove),
+        sum(instance.size for instance in division.remove),
         _room(layout.options, staying) - _room(layout.options, with_it),
         division.gpu.node_id,
         division.gpu.index,
@@ -182,13 +187,13 @@ def _cost(division: Division) -> tuple[int, int, NodeId, int, int]:
 
 
 @lru_cache(maxsize=4096)
-def _room(options: tuple[MigOption, ...], taken: tuple[tuple[int, int], ...]) -> int:
+def _room(options: tuple[MigOption, ...], occupied: tuple[tuple[int, int], ...]) -> int:
     """The slices of all that could be made instead of each other."""
     return sum(
         option.size
         for option in options
         for start in option.starts
-        if not any(at < start + option.size and start < at + size for at, size in taken)
+        if not any(at < start + option.size and start < at + size for at, size in occupied)
     )
 
 

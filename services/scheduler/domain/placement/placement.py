@@ -15,10 +15,9 @@ from msgspec import Struct
 
 from schemas.base import NodeId
 from schemas.gpus.device_grant import ShareKind
-from schemas.gpus.gpu_request import GpuRequest, Placement
+from schemas.gpus.gpu_request import WHOLE, GpuRequest, Placement
 from services.scheduler.domain.model.fleet import (
     NO_HOST_RESOURCES,
-    WHOLE,
     Device,
     Fleet,
     HostResources,
@@ -33,7 +32,7 @@ from services.scheduler.domain.placement.device_choice import (
     free_mb,
     is_balanced,
     quality,
-    worth,
+    value_of,
 )
 from services.scheduler.domain.placement.eligibility import (
     host_blocks,
@@ -46,7 +45,7 @@ from services.scheduler.domain.placement.selectors import mismatch
 from services.scheduler.domain.placement.shares import (
     SharesRefused,
     divide_for,
-    requested_hundredths,
+    hundredths_of,
 )
 from services.scheduler.domain.placement.topology import Closeness, Fit, Topology
 from shared.gpu.scoring import MEMORY_WEIGHT, UTILIZATION_WEIGHT, availability_score
@@ -77,14 +76,14 @@ class PlacementContext(Struct, frozen=True, kw_only=True):
     density: Density | None = None
 
     def cost_of(self, request: GpuRequest) -> "Cost":
-        """What places cost the demand; nothing where it does not decide."""
+        """Return what places cost the demand; 0 under policies that do not count costs."""
         if self.density is None or request.placement is not Placement.PACK:
             return no_cost
-        density, asked = self.density, class_of(request)
+        density, demand = self.density, class_of(request)
 
         def cost(node_id: NodeId, parts: Taken = ()) -> float:
             room = Room.of(self.fleet.nodes[node_id], self.fleet.host(node_id))
-            return density.cost(room, asked, parts)
+            return density.cost(room, demand, parts)
 
         return cost
 
@@ -103,7 +102,7 @@ class Cost(Protocol):
 
 
 def no_cost(node_id: NodeId, parts: Taken = ()) -> float:  # noqa: ARG001  # one of several costs
-    """Without the `density` policy no place costs more than another."""
+    """Return 0: without the `density` policy no place costs more than another."""
     return 0.0
 
 
@@ -125,7 +124,7 @@ class Placed(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def on(cls, nodes: Iterable[tuple[NodeId, tuple[Scored, ...]]]) -> Self:
-        return cls(nodes=tuple(PlacedNode(node_id=n, devices=chosen) for n, chosen in nodes))
+        return cls(nodes=tuple(PlacedNode(node_id=n, devices=devices) for n, devices in nodes))
 
     @property
     def has_balanced_memory(self) -> bool:
@@ -138,7 +137,7 @@ class Placed(Struct, frozen=True, kw_only=True):
 
     @property
     def node_ids(self) -> tuple[NodeId, ...]:
-        """All nodes; more than one is a gang."""
+        """The ids of the nodes; more than one is a gang."""
         return tuple(node.node_id for node in self.nodes)
 
     @property
@@ -167,14 +166,14 @@ def score(device: Device, weights: Weights) -> float:
     reading = device.reading
     if reading is None:
         return 0.0
-    found = availability_score(
+    score = availability_score(
         reading.utilization_percent,
         reading.memory_free_mb,
         device.total_mb,
         memory_weight=weights.memory,
         utilization_weight=weights.utilization,
     )
-    return found if found is not None else 0.0
+    return score if score is not None else 0.0
 
 
 def preference_weight(device: Device, request: GpuRequest, node: Node) -> int:
@@ -189,22 +188,22 @@ def preference_weight(device: Device, request: GpuRequest, node: Node) -> int:
 def place(context: PlacementContext, request: GpuRequest) -> Placed | None:
     """The devices to grant now, or None if there is no place for all of them."""
     if request.shares is not None:
-        there = {
+        devices_by_node = {
             node_id: eligible(context, devices, request)
             for node_id, devices in context.fleet.nodes.items()
             if has_host_resources(context, node_id, request)
         }
         return place_shares(
-            there,
+            devices_by_node,
             request,
             context.share_quantum,
             context.fleet.node,
             context.cost_of(request),
         )
     candidates = {
-        node_id: found
+        node_id: eligible_devices
         for node_id, devices in context.fleet.nodes.items()
-        if len(found := eligible(context, devices, request)) >= request.gpus
+        if len(eligible_devices := eligible(context, devices, request)) >= request.gpus
         and has_host_resources(context, node_id, request)
     }
     return place_among(context.fleet.nodes, candidates, request, context.cost_of(request))
@@ -223,25 +222,25 @@ def place_shares(
     on the node with the least free, and `spread` takes the node with the most.
     """
     best: tuple[tuple[int, float, int, int, float, NodeId], PlacedNode] | None = None
-    asked = requested_hundredths(request)
+    hundredths = hundredths_of(request)
     packs = request.placement is Placement.PACK
-    for node_id, found in _share_groups(candidates, request):
-        declared = sorted(found, key=_declared)
+    for node_id, candidates_on in _share_groups(candidates, request):
+        declared = sorted(candidates_on, key=_wishes_rank)
         free = [scored.device.free_hundredths for scored in declared]
-        if (room := sum(free)) < asked:
+        if (room := sum(free)) < hundredths:
             continue
         node = node_of(node_id)
         divided = divide_for(request, free, quantum, of_one_device=is_of_one_gpu(node))
         if isinstance(divided, SharesRefused):
             continue
-        taken = [(s, part) for s, part in zip(declared, divided, strict=True) if part]
-        taken.sort(key=lambda each: quality(each[0]))
-        devices, parts = (tuple(column) for column in zip(*taken, strict=True))
-        preferred, total = worth(devices)
+        taken_parts = [(s, part) for s, part in zip(declared, divided, strict=True) if part]
+        taken_parts.sort(key=lambda item: quality(item[0]))
+        devices, parts = (tuple(column) for column in zip(*taken_parts, strict=True))
+        preferred, total = value_of(devices)
         opened = sum(scored.device.holder is None for scored in devices)
         fullness = (opened, room) if packs else (0, -room)
-        given = tuple(sorted((s.device.free_hundredths, part) for s, part in taken))
-        order = (-preferred, cost(node_id, given), *fullness, -total, node_id)
+        sizes = tuple(sorted((s.device.free_hundredths, part) for s, part in taken_parts))
+        order = (-preferred, cost(node_id, sizes), *fullness, -total, node_id)
         if best is None or order < best[0]:
             kind = share_kind(devices[0].device, node)
             best = (
@@ -253,14 +252,16 @@ def place_shares(
 
 def _share_groups(candidates: Candidates, request: GpuRequest) -> Iterator[tuple[NodeId, Chosen]]:
     """The devices of a node that shares may be of together."""
-    for node_id, found in candidates.items():
+    for node_id, devices in candidates.items():
         if request.mixed_models:
-            yield node_id, found
+            yield node_id, devices
         else:
-            yield from ((node_id, alike) for _, alike in sorted(by_model(found).items()))
+            yield from (
+                (node_id, same_model) for _, same_model in sorted(by_model(devices).items())
+            )
 
 
-def _declared(scored: Scored) -> tuple[int, int]:
+def _wishes_rank(scored: Scored) -> tuple[int, int]:
     return scored.device.index, scored.device.number
 
 
@@ -274,15 +275,15 @@ def place_among(
     if not needs_one_model(request):
         return _place_group(nodes, candidates, request, cost)
     groups: dict[Model, dict[NodeId, Chosen]] = {}
-    for node_id, there in candidates.items():
-        for model, alike in by_model(there).items():
-            groups.setdefault(model, {})[node_id] = alike
-    found = [
+    for node_id, devices in candidates.items():
+        for model, same_model in by_model(devices).items():
+            groups.setdefault(model, {})[node_id] = same_model
+    options = [
         placed
         for model in sorted(groups)
         if (placed := _place_group(nodes, groups[model], request, cost)) is not None
     ]
-    return min(found, key=lambda placed: _orders(nodes, placed, request, cost), default=None)
+    return min(options, key=lambda placed: _orders(nodes, placed, request, cost), default=None)
 
 
 def _orders(
@@ -293,12 +294,12 @@ def _orders(
 
 
 def _order(
-    nodes: Nodes, node_id: NodeId, chosen: Chosen, request: GpuRequest, cost: Cost
+    nodes: Nodes, node_id: NodeId, devices: Chosen, request: GpuRequest, cost: Cost
 ) -> Preference:
     topology = Topology.of(nodes[node_id])
-    closeness = topology.closeness([scored.device for scored in chosen])
+    closeness = topology.closeness([scored.device for scored in devices])
     fill = fill_of(nodes[node_id])
-    return preference(fill, chosen, request.placement, closeness, cost(node_id))
+    return preference(fill, devices, request.placement, closeness, cost(node_id))
 
 
 def _place_group(
@@ -312,7 +313,7 @@ def _place_group(
 
 
 def has_host_resources(context: PlacementContext, node_id: NodeId, request: GpuRequest) -> bool:
-    """Whether the node has the CPUs and memory that are requested beside GPUs."""
+    """True if the node has the CPUs and memory that are requested besides GPUs."""
     host_reserved = context.host_reserved.get(node_id, NO_HOST_RESOURCES)
     return next(host_blocks(context.fleet.host(node_id), request, host_reserved), None) is None
 
@@ -324,67 +325,69 @@ def eligible(
     if not devices:
         return ()
     node = context.fleet.node(devices[0].node_id)
-    found = (
+    scored_devices = (
         Scored(device, score(device, context.weights), preference_weight(device, request, node))
         for device in devices
         if device.number not in context.optimistic
         and device.number not in context.promised
         and is_eligible(device, request, node)
     )
-    return best_first(found)
+    return best_first(scored_devices)
 
 
 def fill_of(devices: Sequence[Device]) -> Fill:
     """Sorts fuller nodes first."""
-    held = sum(1 for device in devices if device.holder is not None)
-    return -held / len(devices), len(devices) - held
+    held_count = sum(1 for device in devices if device.holder is not None)
+    return -held_count / len(devices), len(devices) - held_count
 
 
 def preference(
-    fill: Fill, chosen: Chosen, placement: Placement, closeness: Closeness, cost: float = 0.0
+    fill: Fill, devices: Chosen, placement: Placement, closeness: Closeness, cost: float = 0.0
 ) -> Preference:
-    """Smallest first: preferred devices, those near to each other, what costs least, the fuller
+    """Return a sort key, smallest first.
+
+    Preferred devices come first, then those near to each other, then what costs least, the fuller
     node for `pack`, the emptier for `spread`, what breaks the least, then the scores.
     """
-    preferred, total = worth(chosen)
+    preferred, total = value_of(devices)
     distance, fit = closeness
     return -preferred, distance, cost, *fill_order(fill, placement), fit, -total
 
 
 def fill_order(fill: Fill, placement: Placement) -> Fill:
-    """Smallest first."""
+    """Return a sort key, smallest first."""
     return fill if placement is Placement.PACK else (-fill[0], -fill[1])
 
 
 def _place(nodes: Nodes, candidates: Candidates, request: GpuRequest, cost: Cost) -> Placed | None:
-    found: list[tuple[Preference, NodeId, Chosen]] = []
-    for node_id, there in candidates.items():
-        chosen = choose(there, request, Topology.of(nodes[node_id]))
-        if chosen is not None:
-            found.append((_order(nodes, node_id, chosen, request, cost), node_id, chosen))
-    if len(found) < request.nodes:
+    options: list[tuple[Preference, NodeId, Chosen]] = []
+    for node_id, candidates_on in candidates.items():
+        devices = choose(candidates_on, request, Topology.of(nodes[node_id]))
+        if devices is not None:
+            options.append((_order(nodes, node_id, devices, request, cost), node_id, devices))
+    if len(options) < request.nodes:
         return None
-    best = heapq.nsmallest(request.nodes, found, key=lambda each: each[:2])
-    return Placed.on((node_id, chosen) for _, node_id, chosen in best)
+    best = heapq.nsmallest(request.nodes, options, key=lambda option: option[:2])
+    return Placed.on((node_id, devices) for _, node_id, devices in best)
 
 
 def _place_balanced_gang(
     nodes: Nodes, candidates: Candidates, request: GpuRequest, cost: Cost
 ) -> Placed | None:
     """The best place over several nodes in which no device has much less memory free."""
-    found = (
+    placements = (
         placed
         for below in _windows(candidates)
         if (placed := _place(nodes, below, request, cost)) is not None
     )
-    return max(found, key=lambda placed: worth(placed.devices), default=None)
+    return max(placements, key=lambda placed: value_of(placed.devices), default=None)
 
 
 def _windows(candidates: Candidates) -> Iterator[dict[NodeId, tuple[Scored, ...]]]:
     """The candidates within the balanced share below each amount of free memory, largest first."""
-    ceilings = {free_mb(scored) for found in candidates.values() for scored in found}
+    ceilings = {free_mb(scored) for devices in candidates.values() for scored in devices}
     for ceiling in sorted(ceilings, reverse=True):
         yield {
-            node_id: tuple(s for s in found if is_balanced(free_mb(s), ceiling))
-            for node_id, found in candidates.items()
+            node_id: tuple(s for s in devices if is_balanced(free_mb(s), ceiling))
+            for node_id, devices in candidates.items()
         }

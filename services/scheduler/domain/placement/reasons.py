@@ -8,11 +8,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.base import NodeId
-from schemas.gpus.gpu_request import GpuRequest
-from schemas.scheduler.reason_groups import LONGEST_DIGEST, digest
+from schemas.gpus.gpu_request import WHOLE, GpuRequest
+from schemas.scheduler.reason_groups import MAX_DIGEST, digest
 from schemas.scheduler.reasons import EXCLUDED_BY_REQUEST, Reason, ReasonCode
 from schemas.scheduler.reservations import ReservationState
-from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, WHOLE, Device, Fleet, Host
+from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, Device, Fleet, Host
 from services.scheduler.domain.model.namespaces import Quota
 from services.scheduler.domain.placement.device_choice import BALANCED_SHARE, Chosen, choose
 from services.scheduler.domain.placement.eligibility import (
@@ -37,7 +37,7 @@ from shared.gpu.model_names import matches_model
 
 MAX_REASONS: Final = 500
 REASONS_PER_CODE: Final = 10
-LONGEST_MESSAGE: Final = 400
+MAX_MESSAGE: Final = 400
 LISTED_MODELS: Final = 4
 NEVER_FITS: Final = "can never fit on this fleet"
 WAIT_TIMED_OUT: Final = "its wait timeout passed"
@@ -56,7 +56,7 @@ class AbridgedReasons(Struct, frozen=True):
 
 
 def impossible_reasons(fleet: Fleet, request: GpuRequest) -> tuple[Reason, ...]:
-    """Why this fleet can never serve the request; empty if it may some day.
+    """Return why this fleet can never serve the request; empty if it may some day.
 
     An incomplete fleet rules nothing out.
     """
@@ -67,9 +67,9 @@ def impossible_reasons(fleet: Fleet, request: GpuRequest) -> tuple[Reason, ...]:
     usable = {node_id: _usable(fleet, node_id, request) for node_id in fleet.nodes}
     needed = devices_needed(request)
     able = {
-        node_id: each.models_with(needed)
-        for node_id, each in usable.items()
-        if len(each.positions) >= needed and is_large_enough(fleet.node(node_id), request)
+        node_id: usable_on_node.models_with(needed)
+        for node_id, usable_on_node in usable.items()
+        if len(usable_on_node.positions) >= needed and is_large_enough(fleet.node(node_id), request)
     }
     if needs_one_model(request):
         if count_alike(able.values()) >= request.nodes:
@@ -80,7 +80,8 @@ def impossible_reasons(fleet: Fleet, request: GpuRequest) -> tuple[Reason, ...]:
 
 
 def blocking_reasons(context: PlacementContext, request: GpuRequest) -> tuple[Reason, ...]:
-    """Every reason, device by device and node by node; empty exactly if `place` finds devices.
+    """Return every reason, device by device and node by node; empty exactly if `place` finds
+    devices.
 
     Scans the fleet: each device has its own reason, while an index knows only those that suit.
     """
@@ -97,15 +98,17 @@ def blocking_reasons(context: PlacementContext, request: GpuRequest) -> tuple[Re
         free = eligible(context, devices, request)
         of_node = list(_node_reasons(context, node_id, free, request))
         if request.nodes > 1 and not of_node:
-            able.append([m for m, alike in by_model(free).items() if choose(alike, request)])
+            able.append(
+                [m for m, same_model in by_model(free).items() if choose(same_model, request)]
+            )
         reasons += of_node
     if request.nodes > 1:
         reasons.append(_gang_reason(request, able))
     return tuple(reasons)
 
 
-def over_quota(quota: Quota, held: int, asked_for: int) -> Reason:
-    """Why the namespace may not hold so much more: now, or however little it holds."""
+def over_quota(quota: Quota, held_hundredths: int, asked_for: int) -> Reason:
+    """Say why the namespace may not hold that much more: now, or however little it holds."""
     limit = quota.limit or 0
     which, most = f"namespace {quota.namespace}", f"{limit / WHOLE:g}"
     if asked_for > limit:
@@ -116,30 +119,30 @@ def over_quota(quota: Quota, held: int, asked_for: int) -> Reason:
         )
     return Reason(
         code=ReasonCode.OVER_QUOTA,
-        message=f"{which} holds {held / WHOLE:g} of the {most} GPUs that it may hold; this needs"
-        f" {asked_for / WHOLE:g} more",
+        message=f"{which} holds {held_hundredths / WHOLE:g} of the {most} GPUs that it may hold;"
+        f" this needs {asked_for / WHOLE:g} more",
     )
 
 
 def abridge(reasons: Sequence[Reason], limit: int = MAX_REASONS) -> AbridgedReasons:
-    """As many reasons as fit into an answer, in their order, some of every code among them.
+    """Return as many reasons as fit into an answer, in their order, with some of every code.
 
     What the request itself excludes comes last: it explains least why a request waits.
     """
     reasons = sorted(reasons, key=lambda reason: reason.code in EXCLUDED_BY_REQUEST)
     if len(reasons) <= limit:
-        return AbridgedReasons(tuple(map(_shortened, reasons)), {})
-    seen: Counter[ReasonCode] = Counter()
-    chosen: set[int] = set()
+        return AbridgedReasons(tuple(map(_shorten, reasons)), {})
+    code_counts: Counter[ReasonCode] = Counter()
+    kept_positions: set[int] = set()
     for n, reason in enumerate(reasons):
-        seen[reason.code] += 1
-        if seen[reason.code] <= REASONS_PER_CODE:
-            chosen.add(n)
-    others = (n for n in range(len(reasons)) if n not in chosen)
-    chosen.update(next(others) for _ in range(limit - len(chosen)))
-    shown = [reasons[n] for n in sorted(chosen)]
-    left = seen - Counter(reason.code for reason in shown)
-    return AbridgedReasons(tuple(map(_shortened, shown)), dict(left))
+        code_counts[reason.code] += 1
+        if code_counts[reason.code] <= REASONS_PER_CODE:
+            kept_positions.add(n)
+    rest_positions = (n for n in range(len(reasons)) if n not in kept_positions)
+    kept_positions.update(next(rest_positions) for _ in range(limit - len(kept_positions)))
+    kept = [reasons[n] for n in sorted(kept_positions)]
+    omitted = code_counts - Counter(reason.code for reason in kept)
+    return AbridgedReasons(tuple(map(_shorten, kept)), dict(omitted))
 
 
 def availability_sentence(
@@ -154,9 +157,9 @@ def availability_sentence(
     `reasons` are those of `impossible_reasons` if it is `impossible`.
     """
     if not reasons:
-        return f"{request_text(request)} available on {_listed(node_ids)}"
+        return f"{request_text(request)} available on {_list_nodes(node_ids)}"
     if impossible:
-        first = _shortened(reasons[0], LONGEST_DIGEST)
+        first = _shorten(reasons[0], MAX_DIGEST)
         return f"{request_text(request)} {NEVER_FITS}: {first.message}"
     return f"{request_text(request)} not available: {digest(reasons)}"
 
@@ -175,7 +178,7 @@ def summary_sentence(
 
 
 def request_text(request: GpuRequest) -> str:
-    """As part of a sentence."""
+    """Return the request as part of a sentence."""
     if request.shares is not None:
         return f"{request.shares:.2f} of the GPUs of a node"
     gpus = many(request.gpus, "GPU")
@@ -199,9 +202,9 @@ def _impossible(
     able: Mapping[NodeId, Iterable[Model]],
 ) -> Iterator[Reason]:
     large = len(able)
-    counts = {node_id: len(each.positions) for node_id, each in usable.items()}
+    counts = {node_id: len(usable_on_node.positions) for node_id, usable_on_node in usable.items()}
     largest = max(counts, key=lambda node_id: counts[node_id])
-    excluded = list(_excluded(fleet, request))
+    excluded = list(_exclusions(fleet, request))
     if counts[largest] < devices_needed(request):
         yield Reason(
             code=ReasonCode.EXCEEDS_LARGEST_NODE,
@@ -213,9 +216,9 @@ def _impossible(
             node_id=largest if counts[largest] else None,
         )
     elif large >= request.nodes:
-        alike = count_alike(able.values())
-        most = f"no more than {many(alike, 'node')}" if alike else "no node"
-        yield _mixed_reason(request, f"{most} will ever have that")
+        most_alike = count_alike(able.values())
+        most = f"no more than {many(most_alike, 'node')}" if most_alike else "no node"
+        yield _mixture_reason(request, f"{most} will ever have that")
     elif request.nodes > 1:
         yield Reason(
             code=ReasonCode.TOO_FEW_NODES,
@@ -224,7 +227,7 @@ def _impossible(
     yield from excluded
 
 
-def _excluded(fleet: Fleet, request: GpuRequest) -> Iterator[Reason]:
+def _exclusions(fleet: Fleet, request: GpuRequest) -> Iterator[Reason]:
     """Return what the request itself excludes of devices, and nodes that are too small for it."""
     for node_id, devices in fleet.nodes.items():
         host = Host(node=fleet.node(node_id))
@@ -239,8 +242,9 @@ def _excluded(fleet: Fleet, request: GpuRequest) -> Iterator[Reason]:
 
 def _what_there_is(fleet: Fleet, request: GpuRequest, excluded: Sequence[Reason]) -> str:
     """Return what the fleet has instead of the nodes or models that nothing in it is."""
-    if request.node_ids and not any(each in fleet.nodes for each in request.node_ids):
-        return f"there is no node {_listed(request.node_ids)}, but {_listed(tuple(fleet.nodes))}"
+    if request.node_ids and not any(node_id in fleet.nodes for node_id in request.node_ids):
+        fleet_nodes = _list_nodes(tuple(fleet.nodes))
+        return f"there is no node {_list_nodes(request.node_ids)}, but {fleet_nodes}"
     gpus = [
         device for devices in fleet.nodes.values() for device in devices if not device.parent_uuid
     ]
@@ -270,10 +274,10 @@ def _device_reasons(
         if (number in context.optimistic or number in context.promised) and can_ever_serve(
             device, request, node
         ):
-            yield _reserved_reason(context, device)
+            yield _reservation_reason(context, device)
 
 
-def _reserved_reason(context: PlacementContext, device: Device) -> Reason:
+def _reservation_reason(context: PlacementContext, device: Device) -> Reason:
     """A device reserved for an earlier request, to start any time or before this one would end."""
     ahead = context.optimistic.get(device.number)
     code = ReasonCode.BEHIND_IN_QUEUE if ahead is not None else ReasonCode.KEPT_FOR_EARLIER
@@ -302,14 +306,14 @@ def _node_reasons(
             message=f"{node_id} has {len(free)} of {many(request.gpus, 'GPU')} asked for",
             node_id=node_id,
         )
-    elif all(len(alike) < request.gpus for _, alike in groups):
-        has = ", ".join(f"{len(alike)} {model}" for model, alike in groups)
+    elif all(len(same_model) < request.gpus for _, same_model in groups):
+        has = ", ".join(f"{len(same_model)} {model}" for model, same_model in groups)
         yield Reason(
             code=ReasonCode.MIXED_MODELS,
             message=f"{node_id} has {has}, and {many(request.gpus, 'GPU')} {_OF_ONE_MODEL}",
             node_id=node_id,
         )
-    elif all(choose(alike, request) is None for _, alike in groups):
+    elif all(choose(same_model, request) is None for _, same_model in groups):
         yield Reason(
             code=ReasonCode.MEMORY_UNBALANCED,
             message=f"{node_id} has no {many(request.gpus, 'GPU')} {_UNBALANCED}",
@@ -325,7 +329,7 @@ def _share_reasons(
     context: PlacementContext, node_id: NodeId, free: Chosen, request: GpuRequest
 ) -> Iterator[Reason]:
     groups = [free] if request.mixed_models else by_model(free).values()
-    parts = ([scored.device.free_hundredths for scored in alike] for alike in groups)
+    parts = ([scored.device.free_hundredths for scored in same_model] for same_model in groups)
     amounts = max(parts, key=sum, default=[])
     is_of_one = is_of_one_gpu(context.fleet.node(node_id))
     refused = divide_for(request, amounts, context.share_quantum, of_one_device=is_of_one)
@@ -348,8 +352,8 @@ def _gang_reason(request: GpuRequest, able: Sequence[Iterable[Model]]) -> Reason
             message=f"{many(len(able), 'node')} of {request.nodes} asked for can be had together"
             " now",
         )
-    if needs_one_model(request) and (alike := count_alike(able)) < request.nodes:
-        return _mixed_reason(request, f"{many(alike, 'node')} with the same can be had now")
+    if needs_one_model(request) and (most_alike := count_alike(able)) < request.nodes:
+        return _mixture_reason(request, f"{many(most_alike, 'node')} with the same can be had now")
     gpus = many(request.gpus, "GPU")
     return Reason(
         code=ReasonCode.MEMORY_UNBALANCED,
@@ -357,22 +361,22 @@ def _gang_reason(request: GpuRequest, able: Sequence[Iterable[Model]]) -> Reason
     )
 
 
-def _mixed_reason(request: GpuRequest, has: str) -> Reason:
+def _mixture_reason(request: GpuRequest, has: str) -> Reason:
     return Reason(
         code=ReasonCode.MIXED_MODELS,
         message=f"{request_text(request)} {_OF_ONE_MODEL}, and {has}",
     )
 
 
-def _shortened(reason: Reason, longest: int = LONGEST_MESSAGE) -> Reason:
+def _shorten(reason: Reason, longest: int = MAX_MESSAGE) -> Reason:
     if len(reason.message) <= longest:
         return reason
     return replace(reason, message=f"{reason.message[: longest - 1]}…")
 
 
-def _listed(node_ids: Sequence[NodeId]) -> str:
-    shown = ", ".join(node_ids[:8])
-    return shown if len(node_ids) <= 8 else f"{shown} and {len(node_ids) - 8} more nodes"
+def _list_nodes(node_ids: Sequence[NodeId]) -> str:
+    listed = ", ".join(node_ids[:8])
+    return listed if len(node_ids) <= 8 else f"{listed} and {len(node_ids) - 8} more nodes"
 
 
 _OF_ONE_MODEL: Final = "are to be of one model and memory size"

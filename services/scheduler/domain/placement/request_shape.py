@@ -4,13 +4,13 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from schemas.gpus.gpu_request import GpuModel, GpuRequest, Selector, ShareStrategy
-from services.scheduler.domain.model.fleet import WHOLE, HostResources
+from schemas.gpus.gpu_request import WHOLE, GpuModel, GpuRequest, Selector, ShareStrategy
+from services.scheduler.domain.model.fleet import HostResources
 from services.scheduler.domain.placement.gpu_models import Size, needs_one_model
 from services.scheduler.domain.placement.shares import (
     devices_needed,
+    hundredths_of,
     least_free,
-    requested_hundredths,
     unit_hundredths,
 )
 
@@ -64,7 +64,7 @@ class Shape(Struct, frozen=True, kw_only=True, cache_hash=True):
 
     @property
     def size(self) -> Size:
-        """What it needs of each node by itself."""
+        """The size that it needs of each node."""
         return Size(self.gpus, self.one_model and self.gpus > 1)
 
 
@@ -78,7 +78,7 @@ class RankedRequest(Struct, frozen=True, kw_only=True):
 
 
 def shape_of(request: GpuRequest) -> Shape:
-    """What of the request decides where it fits."""
+    """Return the part of the request that decides where it fits."""
     return Shape(
         filter=Filter(
             min_memory_mb=request.min_memory_mb,
@@ -91,7 +91,7 @@ def shape_of(request: GpuRequest) -> Shape:
             of_shares=request.shares is not None,
             enforced_shares=request.enforced_shares,
             least_free=least_free(request) if request.shares is not None else 0,
-            exceeds_one=requested_hundredths(request) > WHOLE,
+            exceeds_one=hundredths_of(request) > WHOLE,
             mig_profile=request.mig_profile,
             same_model=request.same_model,
         ),
@@ -106,7 +106,7 @@ def shape_of(request: GpuRequest) -> Shape:
 
 def _share_shape(request: GpuRequest) -> ShareShape:
     return ShareShape(
-        hundredths=requested_hundredths(request),
+        hundredths=hundredths_of(request),
         strategy=request.share_strategy,
         unfragmented=request.unfragmented,
         unit=unit_hundredths(request),

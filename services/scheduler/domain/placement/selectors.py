@@ -22,7 +22,7 @@ _VERSIONS: Final = frozenset({SelectorKey.COMPUTE_CAPABILITY, SelectorKey.CUDA_D
 
 
 def mismatch(selector: Selector, device: Device, node: Node) -> ReasonCode | None:
-    """Why the selector does not match, None if it does.
+    """Return why the selector does not match; None if it does.
 
     A node that lacks a label is not in any values of it: `not_in` matches it, as in Kubernetes. A
     property that is not known is `selector_unknown`, by every operator.
@@ -50,7 +50,7 @@ def describe(selector: Selector) -> str:
 
 
 def _matches(selector: Selector, value: str) -> bool | None:
-    """None if versions are to be compared and one of them is none."""
+    """Return True if the value matches; None if a version is to be compared and is unreadable."""
     match selector.operator:
         case SelectorOperator.EXISTS:
             return True
@@ -59,11 +59,11 @@ def _matches(selector: Selector, value: str) -> bool | None:
         case SelectorOperator.NOT_IN:
             return not _is_in(selector, value)
         case SelectorOperator.AT_LEAST | SelectorOperator.AT_MOST:
-            found, limit = version(value), version(selector.values[0]) if selector.values else None
-            if found is None or limit is None:
+            actual, limit = version(value), version(selector.values[0]) if selector.values else None
+            if actual is None or limit is None:
                 return None
             at_least = selector.operator is SelectorOperator.AT_LEAST
-            return found >= limit if at_least else found <= limit
+            return actual >= limit if at_least else actual <= limit
 
 
 def _value(selector: Selector, device: Device, node: Node) -> str | None:
@@ -89,6 +89,6 @@ def _value(selector: Selector, device: Device, node: Node) -> str | None:
 def _is_in(selector: Selector, value: str) -> bool:
     if selector.key is SelectorKey.GPU_MODEL:
         return bool(selector.values) and matches_model(value, selector.values)
-    if selector.key in _VERSIONS and (found := version(value)) is not None:
-        return any(version(wanted) == found for wanted in selector.values)
+    if selector.key in _VERSIONS and (actual := version(value)) is not None:
+        return any(version(expected) == actual for expected in selector.values)
     return value in selector.values

@@ -10,8 +10,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from schemas.gpus.gpu_request import GpuRequest, ShareStrategy
-from services.scheduler.domain.model.fleet import WHOLE
+from schemas.gpus.gpu_request import WHOLE, GpuRequest, ShareStrategy
 
 
 class ShareRules(Struct, frozen=True, kw_only=True):
@@ -38,27 +37,25 @@ Parts = tuple[int, ...]  # one for each device, 0 of one that is left out
 
 def hundredths(shares: float) -> int | None:
     """The amount if it has at most two decimals, else None: 1.2 is 120, exactly."""
-    found = round(shares * WHOLE)
-    return found if found / WHOLE == shares else None
+    amount = round(shares * WHOLE)
+    return amount if amount / WHOLE == shares else None
 
 
-def requested_hundredths(request: GpuRequest) -> int:
-    """What is requested, 0 without shares."""
+def hundredths_of(request: GpuRequest) -> int:
+    """Return the requested hundredths; 0 without shares."""
     return math.ceil(round((request.shares or 0) * WHOLE, 6))
 
 
 def total_hundredths(request: GpuRequest) -> int:
-    """What the request holds once it is granted."""
+    """Return the hundredths that the request holds once it is granted."""
     if request.shares is not None:
-        return requested_hundredths(request)
+        return hundredths_of(request)
     return request.gpus * request.nodes * WHOLE
 
 
 def devices_needed(request: GpuRequest) -> int:
-    """On how many devices of each node the request fits if they are free."""
-    return (
-        -(-requested_hundredths(request) // WHOLE) if request.shares is not None else request.gpus
-    )
+    """Return on how many devices of each node the request fits if they are free."""
+    return -(-hundredths_of(request) // WHOLE) if request.shares is not None else request.gpus
 
 
 def unit_hundredths(request: GpuRequest) -> int | None:
@@ -67,7 +64,7 @@ def unit_hundredths(request: GpuRequest) -> int | None:
 
 
 def least_free(request: GpuRequest) -> int:
-    """What a device has to have free, at least, to be taken at all."""
+    """Return the least hundredths that a device must have free to be taken at all."""
     return max(1, math.ceil(round(request.min_free_shares * WHOLE, 6)))
 
 
@@ -75,12 +72,12 @@ def divide_for(
     request: GpuRequest, free: Sequence[int], quantum: int, *, of_one_device: bool = False
 ) -> Parts | SharesRefused:
     """The request's parts of a node's devices; by single hundredths if the quantum has changed."""
-    asked = requested_hundredths(request)
+    total = hundredths_of(request)
     unit = unit_hundredths(request)
-    smallest = 1 if asked % quantum else quantum
+    smallest = 1 if total % quantum else quantum
     return divide(
         free,
-        asked,
+        total,
         quantum=smallest if unit is None else unit,
         strategy=request.share_strategy,
         unfragmented=request.unfragmented or of_one_device,
@@ -90,7 +87,7 @@ def divide_for(
 
 def divide(
     free: Sequence[int],
-    asked: int,
+    total: int,
     *,
     quantum: int = 1,
     strategy: ShareStrategy = ShareStrategy.EVENLY,
@@ -106,53 +103,53 @@ def divide(
     before it takes a second of any. Raises ValueError for an amount that is negative or no multiple
     of the quantum.
     """
-    if asked < 0 or asked % quantum:
-        raise ValueError(f"expected a multiple of {quantum}, got {asked}")
+    if total < 0 or total % quantum:
+        raise ValueError(f"expected a multiple of {quantum}, got {total}")
     usable = {
         place: amount - amount % quantum
         for place, amount in enumerate(free)
         if amount >= max(least_free, quantum)
     }
-    if sum(usable.values()) < asked:
+    if sum(usable.values()) < total:
         return SharesRefused.INSUFFICIENT
     order = sorted(usable, key=lambda place: -usable[place])  # ties as declared
     if strategy is ShareStrategy.FILL:
-        parts = _fill(usable, order, asked)
+        parts = _fill(usable, order, total)
     elif counted:
-        parts = _level(usable, order, asked, quantum)
+        parts = _level(usable, order, total, quantum)
     else:
-        parts = _evenly(usable, order, asked, quantum)
-    if unfragmented and _is_fragmented([part for part in parts.values() if part], asked, quantum):
+        parts = _evenly(usable, order, total, quantum)
+    if unfragmented and _is_fragmented([part for part in parts.values() if part], total, quantum):
         return SharesRefused.FRAGMENTED
     return tuple(parts.get(place, 0) for place in range(len(free)))
 
 
-def _is_fragmented(parts: Sequence[int], asked: int, quantum: int) -> bool:
-    if asked <= WHOLE:
+def _is_fragmented(parts: Sequence[int], total: int, quantum: int) -> bool:
+    if total <= WHOLE:
         return len(parts) > 1
     return max(parts) - min(parts) > quantum
 
 
-def _fill(usable: dict[int, int], order: Sequence[int], asked: int) -> dict[int, int]:
+def _fill(usable: dict[int, int], order: Sequence[int], total: int) -> dict[int, int]:
     parts = {}
     for place in order:
-        parts[place] = min(asked, usable[place])
-        asked -= parts[place]
+        parts[place] = min(total, usable[place])
+        total -= parts[place]
     return parts
 
 
 def _evenly(
-    usable: dict[int, int], order: Sequence[int], asked: int, quantum: int
+    usable: dict[int, int], order: Sequence[int], total: int, quantum: int
 ) -> dict[int, int]:
     """Over the fewest devices, as evenly as can be, and then where the least is left over."""
-    if not asked:
+    if not total:
         return {}
     # The most free are as many as any that can hold it, and none are more even.
-    held, count = 0, 0
-    while held < asked:
-        held += usable[order[count]]
+    held_hundredths, count = 0, 0
+    while held_hundredths < total:
+        held_hundredths += usable[order[count]]
         count += 1
-    parts = _level(usable, order[:count], asked, quantum)
+    parts = _level(usable, order[:count], total, quantum)
     sizes = sorted(parts.values(), reverse=True)
     if sizes[0] - sizes[-1] > quantum:
         return parts
@@ -162,15 +159,17 @@ def _evenly(
     fitting: list[int] = []
     for size in sizes:
         fitting.append(next(p for p in least_first if usable[p] >= size and p not in fitting))
-    return _level(usable, [place for place in order if place in fitting], asked, quantum)
+    return _level(usable, [place for place in order if place in fitting], total, quantum)
 
 
 def _level(
-    usable: dict[int, int], chosen: Sequence[int], asked: int, quantum: int
+    usable: dict[int, int], places: Sequence[int], total: int, quantum: int
 ) -> dict[int, int]:
-    """Equal parts; a device that has less gives all of it. What is odd goes to the first ones."""
+    """Split into equal parts; a device that has less gives all of it, the first ones take the
+    remainder.
+    """
     parts = {}
-    for left, place in zip(range(len(chosen), 0, -1), reversed(chosen), strict=True):
-        parts[place] = min(usable[place], asked // quantum // left * quantum)
-        asked -= parts[place]
+    for count_left, place in zip(range(len(places), 0, -1), reversed(places), strict=True):
+        parts[place] = min(usable[place], total // quantum // count_left * quantum)
+        total -= parts[place]
     return parts

@@ -38,15 +38,17 @@ def link_groups(
     for uuid, gpu in gpus.items():
         if gpu.numa_node is not None:
             joined.append((FAR - 1, of_numa.setdefault(gpu.numa_node, uuid), uuid))
-    known = {uuid for _, *pair in joined for uuid in pair}
+    linked = {uuid for _, *pair in joined for uuid in pair}
     group = {uuid: gpu.index for uuid, gpu in gpus.items()}
-    found: dict[DeviceUuid, Groups] = dict.fromkeys(known, ())
+    groups_by_device: dict[DeviceUuid, Groups] = dict.fromkeys(linked, ())
     for level in range(FAR):
         for first_uuid, second_uuid in ((a, b) for at, a, b in joined if at == level):
             low, high = sorted((group[first_uuid], group[second_uuid]))
             group = {uuid: low if name == high else name for uuid, name in group.items()}
-        found = {uuid: (*groups, group[uuid]) for uuid, groups in found.items()}
-    return found
+        groups_by_device = {
+            uuid: (*groups, group[uuid]) for uuid, groups in groups_by_device.items()
+        }
+    return groups_by_device
 
 
 class _Group(NamedTuple):
@@ -81,7 +83,7 @@ class Topology:
 
     @classmethod
     def of(cls, devices: Sequence[Device]) -> Self | "Topology":
-        """From all devices of a node."""
+        """Build the topology of all devices of a node."""
         layout = tuple((d.index, d.link_groups) for d in devices if d.link_groups)
         groups = _groups(layout) if layout else ()
         if not groups:
@@ -94,7 +96,7 @@ class Topology:
         return cls(groups, free)
 
     def closeness(self, devices: Sequence[Device]) -> Closeness:
-        """By the smallest group that has all of these."""
+        """Return the closeness of the smallest group that contains all of these devices."""
         members = members_of(devices)
         for group in self.groups:
             if members & group.members == members:
@@ -102,9 +104,9 @@ class Topology:
         return ALONE if len(devices) == 1 else APART
 
     def closeness_in(self, group: _Group, gpus: int) -> Closeness:
-        """Of so many GPUs that lie in this group and in none within it."""
+        """Return the closeness of this many GPUs that lie in this group and in none within it."""
         level = 0 if gpus == 1 else group.level
-        fit = (level, *((self._free & each).bit_count() for each in group.around))
+        fit = (level, *((self._free & around).bit_count() for around in group.around))
         return Closeness(_distance(level), fit)
 
 
@@ -115,10 +117,10 @@ APART: Final = Closeness(2, (FAR,))
 
 def members_of(devices: Iterable[Device]) -> int:
     """Their indices as bits."""
-    found = 0
+    members = 0
     for device in devices:
-        found |= 1 << device.index
-    return found
+        members |= 1 << device.index
+    return members
 
 
 def nearness(devices: Sequence[DeviceGrant]) -> LinkKind | None:
@@ -131,8 +133,10 @@ def nearness(devices: Sequence[DeviceGrant]) -> LinkKind | None:
         return None
     farthest = 0
     for groups in several:
-        same = (level for level, names in enumerate(zip(*groups, strict=True)) if len({*names}) < 2)
-        farthest = max(farthest, next(same, FAR))
+        shared_levels = (
+            level for level, names in enumerate(zip(*groups, strict=True)) if len({*names}) < 2
+        )
+        farthest = max(farthest, next(shared_levels, FAR))
     return (*_KINDS, LinkKind.SYS)[farthest]
 
 
@@ -141,10 +145,10 @@ def memory_balance(devices: Sequence[DeviceGrant]) -> float | None:
     shares, or if one is unknown.
     """
     free = [device.memory_free_mb for device in devices if device.share is None]
-    known = [each for each in free if each is not None]
-    if len(known) < max(2, len(devices)) or not max(known):
+    known_free = [free_mb for free_mb in free if free_mb is not None]
+    if len(known_free) < max(2, len(devices)) or not max(known_free):
         return None
-    return round(min(known) / max(known), 3)
+    return round(min(known_free) / max(known_free), 3)
 
 
 def _distance(level: int) -> int:
@@ -163,8 +167,8 @@ def _groups(layout: tuple[tuple[int, Groups], ...]) -> tuple[_Group, ...]:
     nearest: dict[int, int] = {}
     for level, name in sorted(members):
         nearest.setdefault(members[level, name], level)
-    several = [(level, each) for each, level in nearest.items() if each.bit_count() > 1]
+    several = [(level, members) for members, level in nearest.items() if members.bit_count() > 1]
     return tuple(
-        _Group(level, each, tuple(other for _, other in several if other & each == each))
-        for level, each in several
+        _Group(level, members, tuple(other for _, other in several if other & members == members))
+        for level, members in several
     )

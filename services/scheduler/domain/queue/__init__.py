@@ -1,4 +1,4 @@
 """In which order requests are granted, incrementally.
 
-What may be touched here: docs/scheduler.md, "What may be touched where".
+What may be touched here: docs/explanation/scheduler.md, "What may be touched where".
 """

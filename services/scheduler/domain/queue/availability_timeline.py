@@ -45,11 +45,11 @@ class NodeTimeline(NamedTuple):
     of_models: "Mapping[Model, NodeTimeline]"
 
     def of(self, model: Model | None) -> "NodeTimeline | None":
-        """Its devices of one model alone; all of them with None."""
+        """Return the timeline of one model's devices alone; of all devices with None."""
         return self if model is None else self.of_models.get(model)
 
     def begin(self, gpus: int, *, promised: bool) -> datetime | None:
-        """When it has so many devices; None if it does not."""
+        """Return when the node has this many devices; None if it never does."""
         available = self.promised if promised else self.optimistic
         return available[gpus - 1].at if len(available) >= gpus else None
 
@@ -96,18 +96,18 @@ class AvailabilityTimeline:
         Reads a heap as far as needed, and puts back what is current.
         """
         heap = self._heap((gpus, model, promised))
-        seen: list[Soonest] = []
+        earliest: list[Soonest] = []
 
         def read() -> Iterator[Soonest]:
             while heap:
                 soonest = heapq.heappop(heap)
                 timeline = self.nodes.get(soonest[1])
                 if timeline is not None and timeline.serial == soonest[2]:
-                    seen.append(soonest)
+                    earliest.append(soonest)
                     yield soonest
 
         yield read()
-        for soonest in seen:
+        for soonest in earliest:
             heapq.heappush(heap, soonest)
 
     def _heap(self, key: HeapKey) -> list[Soonest]:
@@ -122,11 +122,11 @@ class AvailabilityTimeline:
         return heap
 
     def _put(self, node_id: NodeId, view: NodeView | None) -> None:
-        before = self.nodes.pop(node_id, None)
+        timeline_before = self.nodes.pop(node_id, None)
         timeline = None
         if view is not None and self._filter_index.usable(view):
             timeline = self.nodes[node_id] = self._timeline(view)
-        models_before = before.of_models.keys() if before is not None else set()
+        models_before = timeline_before.of_models.keys() if timeline_before is not None else set()
         models = timeline.of_models.keys() if timeline is not None else set()
         if models_before != models:
             self._count(models_before, -1)
@@ -147,7 +147,7 @@ class AvailabilityTimeline:
     def _timeline(self, view: NodeView) -> NodeTimeline:
         promised = [Availability(FREE_ALREADY, s) for s in self._filter_index.ready(view)]
         optimistic = promised.copy()
-        for device in held_usable(view, self._filter_index):
+        for device in usable_held(view, self._filter_index):
             end = self._state.free_at(device.number)
             scored = Scored(device, 0.0)
             if end is not None:
@@ -171,8 +171,8 @@ class AvailabilityTimeline:
         for model in models:
             of_models[model] = NodeTimeline(
                 view,
-                [each for each in promised if _is(model, each)],
-                [each for each in optimistic if _is(model, each)],
+                [availability for availability in promised if _is(model, availability)],
+                [availability for availability in optimistic if _is(model, availability)],
                 releases,
                 self._serial,
                 {},
@@ -182,23 +182,23 @@ class AvailabilityTimeline:
 
 def _begin(timeline: NodeTimeline, key: HeapKey) -> datetime | None:
     gpus, model, promised = key
-    alike = timeline.of(model)
-    return alike.begin(gpus, promised=promised) if alike is not None else None
+    model_timeline = timeline.of(model)
+    return model_timeline.begin(gpus, promised=promised) if model_timeline is not None else None
 
 
 def _is(model: Model, available: Availability) -> bool:
     return model_of(available.scored.device) == model
 
 
-def held_usable(view: NodeView, filter_index: FilterIndex) -> Iterator[Device]:
+def usable_held(view: NodeView, filter_index: FilterIndex) -> Iterator[Device]:
     """The node's held devices that will suit once their leases have ended."""
-    asked = filter_index.filter.min_memory_mb
+    min_memory_mb = filter_index.filter.min_memory_mb
     for position in filter_index.usable(view):
         device = view.devices[position]
         total = device.total_mb
         if device.holder is None or total is None or not is_in_service(device, view.node):
             continue
-        if asked is None or asked <= total:  # half of it is free once it is idle
+        if min_memory_mb is None or min_memory_mb <= total:  # half of it is free once it is idle
             yield device
 
 

@@ -49,12 +49,12 @@ class BackfillForecast:
         self._timelines: dict[FilterIndex, AvailabilityTimeline] = {}
 
     def reservation_for(self, group: WaitingGroup) -> BackfillReservation:
-        """What to reserve for the first request of a group that has to wait.
+        """Return what to reserve for the first request of a group that has to wait.
 
         The devices on which it starts by promised ends, until then; and on nodes where it could
-        start earlier if leases without a known end ended, everything that it could use. All that it
-        could ever use if too little is promised, for gangs with balanced memory, as free memory
-        cannot be foreseen, and for shares.
+        start earlier if leases without a known end ended, everything that it could use. If too
+        little is promised, everything that it could ever use: for gangs with balanced memory, as
+        free memory cannot be foreseen, and for shares.
         """
         shape, filter_index = group.shape, group.filter_index
         if shape.shares is not None or (shape.balanced and shape.nodes > 1):
@@ -75,7 +75,7 @@ class BackfillForecast:
         if len(optimistic) > MAX_OPTIMISTIC_NODES:
             return BackfillReservation(too_many_nodes=True)
         by_node: dict[NodeId, tuple[NodeReservation, ...]] = {
-            node_id: (replace(reservation, until=_reserved_until(at, shadow_time)),)
+            node_id: (replace(reservation, until=_reserve_until(at, shadow_time)),)
             for at, node_id, reservation in promises
         }
         for model, at, node_id in optimistic:
@@ -90,7 +90,7 @@ class BackfillForecast:
         return BackfillReservation(shadow_time=shadow_time, by_node=by_node)
 
     def may_change(self, group: WaitingGroup, view: NodeView) -> bool:
-        """Whether a node's new state may change what is reserved for the group elsewhere.
+        """Return True if a node's new state may change what is reserved for the group elsewhere.
 
         It does not if it could not serve the group before the shadow time, not even at best: then
         it is neither among the soonest promised nodes nor among the optimistic ones. At the shadow
@@ -101,10 +101,12 @@ class BackfillForecast:
         backfill, gpus = group.backfill, group.shape.gpus
         if backfill is None or backfill.too_many_nodes or group.shape.nodes > 1:
             return True
-        whole = self._timeline_of(group.filter_index).nodes.get(view.node_id)
-        if whole is None:
+        node_timeline = self._timeline_of(group.filter_index).nodes.get(view.node_id)
+        if node_timeline is None:
             return False
-        for timeline in whole.of_models.values() if group.shape.one_model else (whole,):
+        for timeline in (
+            node_timeline.of_models.values() if group.shape.one_model else (node_timeline,)
+        ):
             at = timeline.begin(gpus, promised=False)
             if at is None:
                 continue
@@ -155,19 +157,21 @@ class BackfillForecast:
                     for at, node_id, _ in islice(nodes, shape.nodes)
                 ]
             exact: list[Promise] = []
-            found: list[Promise] = []
+            promises: list[Promise] = []
             for at, node_id, _ in nodes:
                 while exact and exact[0][:2] < (at, node_id):
-                    found.append(heapq.heappop(exact))
-                    if len(found) == shape.nodes:
-                        return found
+                    promises.append(heapq.heappop(exact))
+                    if len(promises) == shape.nodes:
+                        return promises
                 promise = self._promise(_of(timeline, node_id, model), group)
                 if promise is not None:
                     heapq.heappush(exact, promise)
-        return found + heapq.nsmallest(shape.nodes - len(found), exact, key=lambda p: p[:2])
+        return promises + heapq.nsmallest(shape.nodes - len(promises), exact, key=lambda p: p[:2])
 
     def _promise(self, timeline: NodeTimeline, group: WaitingGroup) -> Promise | None:
-        """When the node can serve its part of the request, with host resources and balance."""
+        """Return when the node can serve its part of the request, with host resources and
+        balance.
+        """
         shape, view = group.shape, timeline.view
         first = timeline.begin(shape.gpus, promised=True)
         if first is None:
@@ -177,37 +181,39 @@ class BackfillForecast:
             reserved = NO_HOST_RESOURCES.minus(released)
             if not view.has_host_resources(shape.host_resources, reserved):
                 continue
-            there = [available for available in timeline.promised if available.at <= at]
-            chosen = self._choose(there, group.request)
-            if chosen is not None:
+            available_then = [available for available in timeline.promised if available.at <= at]
+            choice = self._choose(available_then, group.request)
+            if choice is not None:
                 return (
                     at,
                     view.node_id,
-                    _node_reservation(chosen, _beyond(shape.host_resources, released), at),
+                    _node_reservation(choice, _beyond(shape.host_resources, released), at),
                 )
         return None
 
     def _choose(
-        self, there: Sequence[Availability], request: GpuRequest
+        self, availabilities: Sequence[Availability], request: GpuRequest
     ) -> Sequence[Availability] | None:
         if not request.balanced_memory:
-            return there[: request.gpus]
+            return availabilities[: request.gpus]
         idle = tuple(
             self.as_idle(available.scored.device)
             if available.at != FREE_ALREADY
             else available.scored
-            for available in there
+            for available in availabilities
         )
-        chosen = choose(idle, request)
-        if chosen is None:
+        devices = choose(idle, request)
+        if devices is None:
             return None
-        numbers = {scored.device.number for scored in chosen}
-        return [available for available in there if available.scored.device.number in numbers]
+        numbers = {scored.device.number for scored in devices}
+        return [
+            available for available in availabilities if available.scored.device.number in numbers
+        ]
 
 
 def _of(timeline: AvailabilityTimeline, node_id: NodeId, model: Model | None) -> NodeTimeline:
-    whole = timeline.nodes[node_id]
-    return whole if model is None else whole.of_models[model]
+    node_timeline = timeline.nodes[node_id]
+    return node_timeline if model is None else node_timeline.of_models[model]
 
 
 def _optimistic_nodes(
@@ -225,7 +231,7 @@ def _optimistic_nodes(
     return [(max(at, together), node_id) for at, node_id in optimistic]
 
 
-def _reserved_until(at: datetime, shadow_time: datetime) -> datetime:
+def _reserve_until(at: datetime, shadow_time: datetime) -> datetime:
     """A gang's node that is free before the last ones has to stay before them: if it came at the
     shadow time too, another might be chosen instead, and reservations would change with each grant.
     """
@@ -233,16 +239,18 @@ def _reserved_until(at: datetime, shadow_time: datetime) -> datetime:
 
 
 def _node_reservation(
-    chosen: Sequence[Availability], host_resources: HostResources, until: datetime
+    availabilities: Sequence[Availability], host_resources: HostResources, until: datetime
 ) -> NodeReservation:
     return NodeReservation(
-        numbers=frozenset(available.scored.device.number for available in chosen),
+        numbers=frozenset(available.scored.device.number for available in availabilities),
         host_resources=host_resources,
         until=until,
     )
 
 
 def _beyond(host_resources: HostResources, released: HostResources) -> HostResources:
-    """What of it the released resources do not cover."""
-    rest = host_resources.minus(released)
-    return HostResources(cpu_count=max(0.0, rest.cpu_count), memory_mb=max(0, rest.memory_mb))
+    """Return the part of the host resources that the released ones do not cover."""
+    uncovered = host_resources.minus(released)
+    return HostResources(
+        cpu_count=max(0.0, uncovered.cpu_count), memory_mb=max(0, uncovered.memory_mb)
+    )

@@ -23,7 +23,7 @@ class Deadlines:
         heapq.heappush(self._heap, (entry.wait_deadline_at, entry.reservation_id))
         if len(self._heap) > 2 * len(self._queue) + SPARE_DEADLINES:
             waiting = self._queue.values()
-            self._heap = [(each.wait_deadline_at, each.reservation_id) for each in waiting]
+            self._heap = [(entry.wait_deadline_at, entry.reservation_id) for entry in waiting]
             heapq.heapify(self._heap)
 
     @property

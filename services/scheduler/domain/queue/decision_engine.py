@@ -9,7 +9,7 @@ from services.scheduler.domain.model.inputs import Input, QueuedRequest
 from services.scheduler.domain.model.state import State
 from services.scheduler.domain.placement.decisions import Decision
 from services.scheduler.domain.placement.policy import Policy
-from services.scheduler.domain.queue.fairness import UNIT, used_share
+from services.scheduler.domain.queue.fairness import UNIT, dominant_share
 from services.scheduler.domain.queue.scheduling_cycle import SchedulingCycle
 from services.scheduler.domain.queue.what_if import WhatIfSimulation
 
@@ -33,7 +33,9 @@ class DecisionEngine:
             self._cycle.apply(change)
 
     def decide(self, now: datetime, *, explain: bool = True) -> tuple[Decision, ...]:
-        """Everything that can be decided now; time-outs have reasons only with `explain`."""
+        """Return every decision that can be made now; time-outs have reasons only with
+        `explain`.
+        """
         self._check_no_what_if()
         return tuple(self._cycle.decide(now, explain=explain))
 
@@ -44,10 +46,11 @@ class DecisionEngine:
 
     @contextmanager
     def what_if(self, now: datetime) -> Iterator[WhatIfSimulation]:
-        """What requests would get now. The only way to try one; the engine is restored in any case.
+        """Yield a simulation of what requests would get now, the only way to try one.
 
-        Nothing else may use the engine in the block. Works on the live state because a copy costs
-        0.1 s and more until its first answer, this less than a millisecond (docs/performance.md).
+        The engine is restored in any case. Nothing else may use it in the block. Works on the live
+        state because a copy costs 0.1 s and more until its first answer, this less than a
+        millisecond (docs/explanation/performance.md).
         After an error of the engine itself its indexes are not to be trusted: discard it.
         """
         self._check_no_what_if()
@@ -64,17 +67,17 @@ class DecisionEngine:
 
     @property
     def queue_length(self) -> int:
-        """How many requests wait."""
+        """The number of requests that wait."""
         self._check_no_what_if()
         return len(self._state.queue)
 
     @property
     def waiting(self) -> tuple[QueuedRequest, ...]:
-        """Everything that waits, in the order in which it is served."""
+        """The waiting requests, in the order in which they are served."""
         return self.in_order()
 
     def in_order(self, now: datetime | None = None) -> tuple[QueuedRequest, ...]:
-        """Everything that waits, in its order then, or as of the latest decision."""
+        """Return all requests that wait, in their order at `now`, or as of the latest decision."""
         self._check_no_what_if()
         self._cycle.put_in_order(now)
         return tuple(self._cycle.waiting.in_order())
@@ -84,12 +87,14 @@ class DecisionEngine:
 
     @property
     def is_contended(self) -> bool:
-        """Whether requests of several namespaces wait, so that turns count."""
+        """True if requests of several namespaces wait, so that turns count."""
         return self._cycle.waiting.has_rivals()
 
-    def used_share(self, namespace: str) -> float:
-        """What turns go by: the dominant share of what it holds and held, over its weight."""
-        return used_share(self._state, namespace) / UNIT
+    def dominant_share(self, namespace: str) -> float:
+        """Return the number that decides turns: the dominant share of what it holds and held, over
+        its weight.
+        """
+        return dominant_share(self._state, namespace) / UNIT
 
     def next_decision_at(self, now: datetime) -> datetime | None:
         """The earliest moment at which time alone may change a decision; None if none does.
@@ -101,5 +106,5 @@ class DecisionEngine:
         return self._cycle.next_at(now)
 
     def _check_no_what_if(self) -> None:
-        if self._state.undo is not None:
+        if self._state.is_recording:
             raise RuntimeError("expected no open what-if, found one: the engine is not as it was")

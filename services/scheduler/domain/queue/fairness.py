@@ -12,7 +12,7 @@ from services.scheduler.domain.model.state import State
 UNIT: Final = 1_000_000  # of all there is, held now or all the time of late, at weight 1
 _USED_BITS: Final = 36
 _LEVEL_BITS: Final = 20
-_MOST_USED: Final = (1 << _USED_BITS) - 1
+_MAX_USED: Final = (1 << _USED_BITS) - 1
 _LAST_LEVEL: Final = (1 << _LEVEL_BITS) - 1
 
 
@@ -41,7 +41,7 @@ class Levels(Struct, frozen=True):
 
 
 def next_tick(aging_seconds: float, now: datetime) -> datetime | None:
-    """When `Levels` are others again; None if never."""
+    """Return when `Levels` change next; None if never."""
     point = timedelta(seconds=aging_seconds)
     return LONG_AGO + ((now - LONG_AGO) // point + 1) * point if point else None
 
@@ -52,9 +52,9 @@ def standing(state: State, namespace: str, hundredths: int) -> int:
     First what is within guarantees, then who has used least. Requests without a namespace are last.
     """
     if not namespace:
-        return (int(state.has_guarantees) << (_USED_BITS + _LEVEL_BITS)) + _MOST_USED
+        return (int(state.has_guarantees) << (_USED_BITS + _LEVEL_BITS)) + _MAX_USED
     borrows = state.has_guarantees and not is_guaranteed(state, namespace, hundredths)
-    used = min(_MOST_USED, used_share(state, namespace))
+    used = min(_MAX_USED, dominant_share(state, namespace))
     return (int(borrows) << (_USED_BITS + _LEVEL_BITS)) + used
 
 
@@ -63,28 +63,30 @@ def turn(standing: int, levels: Levels | None, aged_priority: int) -> int:
     return standing + (levels.behind(aged_priority) << _USED_BITS if levels is not None else 0)
 
 
-def used_share(state: State, namespace: str) -> int:
+def dominant_share(state: State, namespace: str) -> int:
     """The dominant share of what it holds and what it held of late, over its weight."""
-    capacity, held = state.capacity(), state.held(namespace)
+    capacity, held_now = state.capacity(), state.held_by(namespace)
     used, window = state.use.by_namespace.get(namespace, NOTHING), state.use.window_seconds
     divisor = window * state.quota(namespace).weight
     return max(
-        (now * window + before) * UNIT // (there_is * divisor) if there_is else 0
-        for now, before, there_is in (
-            (held.hundredths, used.hundredths, capacity.hundredths),
-            (held.cpu_milli, used.cpu_milli, capacity.cpu_milli),
-            (held.memory_mb, used.memory_mb, capacity.memory_mb),
+        (now * window + held_before) * UNIT // (there_is * divisor) if there_is else 0
+        for now, held_before, there_is in (
+            (held_now.hundredths, used.hundredths, capacity.hundredths),
+            (held_now.cpu_milli, used.cpu_milli, capacity.cpu_milli),
+            (held_now.memory_mb, used.memory_mb, capacity.memory_mb),
         )
     )
 
 
 def is_guaranteed(state: State, namespace: str, hundredths: int) -> bool:
-    """Whether it may hold so much more without borrowing."""
-    return state.held(namespace).hundredths + hundredths <= state.quota(namespace).guaranteed
+    """True if the namespace may hold this much more without borrowing."""
+    return state.held_by(namespace).hundredths + hundredths <= state.quota(namespace).guaranteed
 
 
-def borrowed(state: State, namespace: str) -> int:
+def count_borrowed(state: State, namespace: str) -> int:
     """Hundredths that it holds above its guarantee, but for what it has to give back."""
-    leaving = (state.leases[each] for each in state.preempting)
+    leaving = (state.leases[reservation_id] for reservation_id in state.preempting)
     leaving_hundredths = sum(lease.hundredths for lease in leaving if lease.namespace == namespace)
-    return state.held(namespace).hundredths - leaving_hundredths - state.quota(namespace).guaranteed
+    return (
+        state.held_by(namespace).hundredths - leaving_hundredths - state.quota(namespace).guaranteed
+    )

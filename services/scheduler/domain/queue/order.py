@@ -13,7 +13,9 @@ from services.scheduler.domain.placement.request_shape import (
 
 
 def seniority_of(entry: QueuedRequest, aging_seconds: float) -> Seniority:
-    """Its order in its namespace: all requests age alike, so that it never changes with time."""
+    """Return the request's order in its namespace: all requests age alike, so it never changes with
+    time.
+    """
     priority, number = entry.request.priority, entry.reservation_id.int
     microsecond = timedelta.resolution
     point = timedelta(seconds=aging_seconds) // microsecond
@@ -22,7 +24,7 @@ def seniority_of(entry: QueuedRequest, aging_seconds: float) -> Seniority:
     return (entry.queued_at - LONG_AGO) // microsecond - priority * point, entry.arrival, number
 
 
-def ranked_request(request: GpuRequest, rank: Rank, now: datetime) -> RankedRequest:
+def rank_request(request: GpuRequest, rank: Rank, now: datetime) -> RankedRequest:
     """The request at that rank; `ends_at` if it began now."""
     seconds = request.expected_duration_seconds
     return RankedRequest(
@@ -34,13 +36,13 @@ def ranked_request(request: GpuRequest, rank: Rank, now: datetime) -> RankedRequ
 
 
 def later(now: datetime, seconds: float) -> datetime:
-    """At most the end of the calendar."""
+    """Add seconds, up to the end of the calendar."""
     end = datetime.max.replace(tzinfo=now.tzinfo)
     return now + timedelta(seconds=seconds) if seconds < (end - now).total_seconds() else end
 
 
 def is_shorter(entry: QueuedRequest, other: QueuedRequest) -> bool:
-    """Whether it is expected to take less time."""
+    """True if the request is expected to take less time."""
     mine = entry.request.expected_duration_seconds
-    theirs = other.request.expected_duration_seconds
-    return mine is not None and (theirs is None or mine < theirs)
+    other_seconds = other.request.expected_duration_seconds
+    return mine is not None and (other_seconds is None or mine < other_seconds)

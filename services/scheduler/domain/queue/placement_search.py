@@ -59,12 +59,12 @@ class PlacementSearch:
 
     def filter_index(self, filter_: Filter, request: GpuRequest) -> FilterIndex:
         """The index of the filter; the same object as long as a request with it waits."""
-        found = self._filter_indexes.get(filter_)
-        if found is None:
+        filter_index = self._filter_indexes.get(filter_)
+        if filter_index is None:
             if len(self._filter_indexes) >= MAX_FILTER_INDEXES + 2 * len(self._waiting.by_filter):
                 self._forget()
-            found = self._filter_indexes[filter_] = FilterIndex(filter_, request)
-        return found
+            filter_index = self._filter_indexes[filter_] = FilterIndex(filter_, request)
+        return filter_index
 
     def place(self, ranked: RankedRequest) -> Placed | None:
         """The devices to grant now, or None if there is no place for all of them."""
@@ -72,21 +72,23 @@ class PlacementSearch:
         filter_index = self.filter_index(shape.filter, request)
         if shape.shares is not None:
             return self._place_shares(ranked, filter_index)
-        reserved_size = self._waiting.reserved_size(ranked, filter_index)
+        reserved_size = self._waiting.whole_node_size(ranked, filter_index)
         if reserved_size <= shape.gpus and (shape.one_model or shape.gpus == 1):
             return None
         index = self._index(filter_index)
         cost = self._cost_of(request)
-        found = index.find(request, self._chooser(ranked, reserved_size), reserved_size, cost)
-        if len(found) < shape.nodes:
+        choices = index.find(request, self._chooser(ranked, reserved_size), reserved_size, cost)
+        if len(choices) < shape.nodes:
             return None
-        placed = Placed.on(found)
+        placed = Placed.on(choices)
         if shape.balanced and shape.nodes > 1 and not placed.has_balanced_memory:
             return self._place_balanced(ranked, index)
         return placed
 
     def can_ever_fit(self, shape: Shape, request: GpuRequest) -> bool:
-        """Whether the fleet could serve the request if nothing of it were held or out of order."""
+        """Return True if the fleet could serve the request if nothing of it were held or out of
+        order.
+        """
         filter_index, able = self.filter_index(shape.filter, request), []
         for view in self._views.candidates(shape.filter):
             usable = filter_index.usable_devices(view)
@@ -97,7 +99,7 @@ class PlacementSearch:
             able.append(usable)
         if not shape.one_model:
             return len(able) >= shape.nodes
-        return count_alike(each.models_with(shape.gpus) for each in able) >= shape.nodes
+        return count_alike(usable.models_with(shape.gpus) for usable in able) >= shape.nodes
 
     def context(self, ranked: RankedRequest) -> PlacementContext:
         """The same reservations as plain data, for `placement.place` and explanations."""
@@ -105,11 +107,15 @@ class PlacementSearch:
         reserved: dict[int, UUID] = {}
         host_reserved: dict[NodeId, HostResources] = {}
         for node_id, view in self._views.nodes.items():
-            held_back = self._waiting.reserved_on(view, ranked.rank, ranked.ends_at)
-            for each in sorted(held_back, key=lambda reserved: reserved.group.backfill_rank):
-                whose = each.group.head.reservation_id
-                for number in each.numbers:
-                    (optimistic if each.optimistic else reserved).setdefault(number, whose)
+            held_back = self._waiting.reservations_on(view, ranked.rank, ranked.ends_at)
+            for reserved_devices in sorted(
+                held_back, key=lambda reserved: reserved.group.backfill_rank
+            ):
+                whose = reserved_devices.group.head.reservation_id
+                for number in reserved_devices.numbers:
+                    (optimistic if reserved_devices.optimistic else reserved).setdefault(
+                        number, whose
+                    )
             host_reserved[node_id] = self._host_reserved(view, ranked)
         return PlacementContext(
             fleet=self._state.fleet(),
@@ -124,22 +130,22 @@ class PlacementSearch:
     def _place_shares(self, ranked: RankedRequest, filter_index: FilterIndex) -> Placed | None:
         """Inspects every node with enough free; its devices are known until it changes."""
         request, shape = ranked.request, ranked.shape
-        asked = shape.shares.hundredths if shape.shares is not None else 0
+        hundredths = shape.shares.hundredths if shape.shares is not None else 0
         candidates: dict[NodeId, Chosen] = {}
         for view in self._views.candidates(shape.filter):
-            found, free = filter_index.shareable(view, self._policy.weights)
-            if free < asked or not view.has_host_resources(
+            shareable, free = filter_index.shareable(view, self._policy.weights)
+            if free < hundredths or not view.has_host_resources(
                 shape.host_resources, self._host_reserved(view, ranked)
             ):
                 continue
             if self._waiting.has_reserved_on(view):
-                found = self._unreserved(found, view, ranked)
+                shareable = self._without_reserved(shareable, view, ranked)
             if request.prefer:
-                found = tuple(
+                shareable = tuple(
                     Scored(s.device, s.score, preference_weight(s.device, request, view.node))
-                    for s in found
+                    for s in shareable
                 )
-            candidates[view.node_id] = found
+            candidates[view.node_id] = shareable
         return place_shares(
             candidates,
             request,
@@ -159,20 +165,18 @@ class PlacementSearch:
         density = self._density_now()
         if density is None or request.placement is not Placement.PACK:
             return None
-        asked, views = class_of(request), self._views.nodes
+        demand, views = class_of(request), self._views.nodes
 
-        def cost(node_id: NodeId, parts: Taken = ()) -> float:
+        def cost_on(node_id: NodeId, parts: Taken = ()) -> float:
             view = views[node_id]
             if parts:
-                return density.cost(view.room, asked, parts)
-            if view.costs_by is not density:
-                view.costs, view.costs_by = {}, density
-            found = view.costs.get(asked)
-            if found is None:
-                found = view.costs[asked] = density.cost(view.room, asked)
-            return found
+                return density.cost(view.room, demand, parts)
+            # Asked for hundreds of nodes a decision: what is remembered needs no second call.
+            if view.costs_by is density and (cost := view.costs.get(demand)) is not None:
+                return cost
+            return view.remember_cost(density, demand)
 
-        return cost
+        return cost_on
 
     def _chooser(self, ranked: RankedRequest, reserved_size: int) -> Choose:
         waiting, shape, request = self._waiting, ranked.shape, ranked.request
@@ -186,7 +190,7 @@ class PlacementSearch:
             ):
                 return None
             if waiting.has_reserved_on(view):
-                ready = self._unreserved(ready, view, ranked)
+                ready = self._without_reserved(ready, view, ranked)
                 if len(ready) < gpus:
                     return None
                 if asks_room and not view.has_host_resources(
@@ -194,14 +198,18 @@ class PlacementSearch:
                 ):
                     return None
             if ready is entry.ready and not shape.balanced:
-                return entry.best(gpus).chosen
+                return entry.best(gpus).devices
             return choose(ready, request, view.topology)
 
         return choose_on
 
-    def _unreserved(self, ready: Chosen, view: NodeView, ranked: RankedRequest) -> Chosen:
-        taken = self._waiting.reserved_numbers(view, ranked.rank, ranked.ends_at)
-        return tuple(s for s in ready if s.device.number not in taken) if taken else ready
+    def _without_reserved(self, ready: Chosen, view: NodeView, ranked: RankedRequest) -> Chosen:
+        reserved_numbers = self._waiting.device_numbers_reserved(view, ranked.rank, ranked.ends_at)
+        return (
+            tuple(s for s in ready if s.device.number not in reserved_numbers)
+            if reserved_numbers
+            else ready
+        )
 
     def _host_reserved(self, view: NodeView, ranked: RankedRequest) -> HostResources:
         if not self._waiting.has_reserved_on(view):
@@ -213,7 +221,7 @@ class PlacementSearch:
         candidates: dict[NodeId, Chosen] = {}
         for node_id, entry in index.entries.items():
             view = entry.view
-            free = self._unreserved(entry.ready, view, ranked)
+            free = self._without_reserved(entry.ready, view, ranked)
             if len(free) >= ranked.shape.gpus and view.has_host_resources(
                 ranked.shape.host_resources, self._host_reserved(view, ranked)
             ):

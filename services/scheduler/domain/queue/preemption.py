@@ -24,9 +24,9 @@ from services.scheduler.domain.placement.device_choice import Scored, best_first
 from services.scheduler.domain.placement.gpu_models import Model, model_of
 from services.scheduler.domain.placement.request_shape import RankedRequest
 from services.scheduler.domain.placement.shares import total_hundredths
-from services.scheduler.domain.queue.availability_timeline import held_usable
+from services.scheduler.domain.queue.availability_timeline import usable_held
 from services.scheduler.domain.queue.backfill import BackfillForecast
-from services.scheduler.domain.queue.fairness import borrowed, is_guaranteed
+from services.scheduler.domain.queue.fairness import count_borrowed, is_guaranteed
 from services.scheduler.domain.queue.waiting_group import WaitingGroup
 from services.scheduler.domain.queue.waiting_groups import WaitingGroups
 
@@ -86,19 +86,19 @@ class Preemption:
         filter_index, head = group.filter_index, group.head
         preemptible = self._preemptible(request.priority)
         if self.may_reclaim(head):
-            preemptible |= self._borrowed(head.namespace)
+            preemptible |= self._find_borrowed(head.namespace)
         if not preemptible:
             return ()
         views = self._views.nodes
         if request.nodes == 1:
-            held = {n for lease in preemptible.values() for n in self._state.nodes_of(lease)}
-            among = [views[node_id] for node_id in sorted(held) if node_id in views]
+            node_ids = {n for lease in preemptible.values() for n in self._state.nodes_of(lease)}
+            among = [views[node_id] for node_id in sorted(node_ids) if node_id in views]
         else:
             among = list(self._views.candidates(filter_index.filter))
         models: set[Model] = set()
         if ranked.shape.one_model:
             models.update(*(filter_index.usable_devices(view).by_model for view in among))
-        found = []
+        preemption_options = []
         for model in sorted(models) if ranked.shape.one_model else (None,):
             options = [
                 option
@@ -107,12 +107,14 @@ class Preemption:
             ]
             victims = self._gather(options, request.nodes, head.namespace)
             if victims is not None:
-                found.append(victims)
-        fewest = min(found, key=lambda victims: (len(victims), _ages(victims)), default=())
+                preemption_options.append(victims)
+        fewest = min(
+            preemption_options, key=lambda victims: (len(victims), _ages(victims)), default=()
+        )
         return tuple(sorted(fewest, key=lambda lease: lease.reservation_id))
 
     def _gather(
-        self, options: Sequence[PreemptionOption], wanted: int, namespace: str
+        self, options: Sequence[PreemptionOption], count: int, namespace: str
     ) -> tuple[Lease, ...] | None:
         """The victims on as many nodes as are wanted, the cheapest first; None if there are not
         so many.
@@ -121,12 +123,12 @@ class Preemption:
         nodes = 0
         for option in sorted(options, key=lambda option: option.cost):
             more = victims | {lease.reservation_id: lease for lease in option.victims}
-            if nodes < wanted and self._leaves_guarantees(more.values(), namespace):
+            if nodes < count and self._leaves_guarantees(more.values(), namespace):
                 victims, nodes = more, nodes + 1
-        return tuple(victims.values()) if nodes == wanted else None
+        return tuple(victims.values()) if nodes == count else None
 
     def may_find(self, group: WaitingGroup, view: NodeView) -> bool:
-        """Whether a lease on the node could be preempted for the group's first request."""
+        """Return True if a lease on the node could be preempted for the group's first request."""
         priority = group.head.request.priority
         return any(
             lease.preempting_until is None
@@ -138,21 +140,23 @@ class Preemption:
         )
 
     def may_reclaim(self, entry: QueuedRequest) -> bool:
-        """Whether it is within its namespace's guarantee, and nothing was taken back for it yet."""
-        asked = total_hundredths(entry.request)
+        """Return True if the request is within its namespace's guarantee, and nothing was taken
+        back for it yet.
+        """
+        hundredths = total_hundredths(entry.request)
         return (
             self._state.has_guarantees
             and not entry.has_reclaimed
-            and is_guaranteed(self._state, entry.namespace, asked)
+            and is_guaranteed(self._state, entry.namespace, hundredths)
         )
 
-    def _borrowed(self, namespace: str) -> dict[object, Lease]:
+    def _find_borrowed(self, namespace: str) -> dict[object, Lease]:
         """Leases of other namespaces that hold more than they are guaranteed."""
         leases = self._state.leases
         borrowing = {
             name
             for name in {lease.namespace for lease in leases.values()} - {namespace}
-            if borrowed(self._state, name) > 0
+            if count_borrowed(self._state, name) > 0
         }
         return {
             reservation_id: lease
@@ -161,15 +165,15 @@ class Preemption:
         }
 
     def _leaves_guarantees(self, victims: Iterable[Lease], namespace: str) -> bool:
-        """Whether each other namespace still holds what it is guaranteed."""
+        """Return True if each other namespace still holds what it is guaranteed."""
         if not self._state.has_guarantees:
             return True
-        taken: Counter[str] = Counter()
+        taken_by_namespace: Counter[str] = Counter()
         for lease in victims:
-            taken[lease.namespace] += lease.hundredths
+            taken_by_namespace[lease.namespace] += lease.hundredths
         return all(
-            name == namespace or amount <= borrowed(self._state, name)
-            for name, amount in taken.items()
+            name == namespace or amount <= count_borrowed(self._state, name)
+            for name, amount in taken_by_namespace.items()
         )
 
     def _preemptible(self, priority: int) -> dict[object, Lease]:
@@ -194,11 +198,15 @@ class Preemption:
         if model is not None and model not in filter_index.usable_devices(view).by_model:
             return None
         freed: dict[object, list[Scored]] = {}
-        taken = self._waiting.reserved_numbers(view, ranked.rank, None)
-        free = [s for s in filter_index.ready(view) if s.device.number not in taken]
-        for device in held_usable(view, filter_index):
+        reserved_numbers = self._waiting.device_numbers_reserved(view, ranked.rank, None)
+        free = [s for s in filter_index.ready(view) if s.device.number not in reserved_numbers]
+        for device in usable_held(view, filter_index):
             is_shared = len(device.parts) > 1  # by several leases, of which one end frees a part
-            if device.holder in preemptible and device.number not in taken and not is_shared:
+            if (
+                device.holder in preemptible
+                and device.number not in reserved_numbers
+                and not is_shared
+            ):
                 idle = self._forecast.as_idle(device)
                 freed.setdefault(device.holder, []).append(idle)
         leases = sorted(
@@ -209,18 +217,20 @@ class Preemption:
             ),
             key=lambda lease: (_age(lease), lease.reservation_id),
         )
-        before = self._waiting.host_reserved(view, ranked.rank, None)
+        reserved_resources = self._waiting.host_reserved(view, ranked.rank, None)
 
         def suffices(victims: Sequence[Lease]) -> bool:
             devices = list(free)
             for lease in victims:
                 devices += freed.get(lease.reservation_id, [])
             if model is not None:
-                devices = [each for each in devices if model_of(each.device) == model]
+                devices = [device for device in devices if model_of(device.device) == model]
             released = HostResources.sum(HostResources.of(lease.request) for lease in victims)
             return (
                 len(devices) >= ranked.shape.gpus
-                and view.has_host_resources(ranked.shape.host_resources, before.minus(released))
+                and view.has_host_resources(
+                    ranked.shape.host_resources, reserved_resources.minus(released)
+                )
                 and choose(best_first(devices), ranked.request) is not None
             )
 
@@ -244,7 +254,7 @@ def _choices(
 
 
 def _cause(victim: Lease, entry: QueuedRequest) -> PreemptionCause:
-    """Whether the victim would give way to the priority alone."""
+    """Return the cause: priority alone, or a guarantee that is taken back."""
     request = victim.request
     outranked = request.preemptible and request.priority < entry.request.priority
     return PreemptionCause.PRIORITY if outranked else PreemptionCause.GUARANTEE

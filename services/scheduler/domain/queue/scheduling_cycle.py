@@ -30,10 +30,11 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from schemas.gpus.gpu_request import WHOLE
 from schemas.scheduler.namespaces import PreemptionCause
 from schemas.scheduler.reasons import Reason, ReasonCode
 from services.scheduler.domain.indexes.node_views import NodeView, NodeViews
-from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES, WHOLE
+from services.scheduler.domain.model.fleet import NO_HOST_RESOURCES
 from services.scheduler.domain.model.inputs import (
     FleetComplete,
     Input,
@@ -64,7 +65,7 @@ from services.scheduler.domain.placement.request_shape import Rank, RankedReques
 from services.scheduler.domain.placement.shares import total_hundredths
 from services.scheduler.domain.queue.backfill import BackfillForecast
 from services.scheduler.domain.queue.deadlines import Deadlines
-from services.scheduler.domain.queue.order import is_shorter, later, ranked_request, seniority_of
+from services.scheduler.domain.queue.order import is_shorter, later, rank_request, seniority_of
 from services.scheduler.domain.queue.placement_search import PlacementSearch
 from services.scheduler.domain.queue.preemption import Preemption
 from services.scheduler.domain.queue.turn_order import TurnOrder
@@ -92,7 +93,6 @@ class SchedulingCycle:
         self._fleet_generation = 0  # grows when what can ever fit may have changed
 
     def apply(self, change: Input) -> None:
-        self.order.outdated = True
         match change:
             case RequestQueued(entry=entry):
                 self._dequeue(entry.reservation_id)
@@ -145,20 +145,22 @@ class SchedulingCycle:
         """Move groups of namespaces whose turn has changed, as if they had left and come again."""
         for group, standing, levels in self.order.moves(now):
             self._set_backfill(group, None)
-            group.standing, group.levels = standing, levels
+            group.move(standing, levels)
             self._worklist.add(group)
 
     def is_overdue(self, now: datetime) -> bool:
-        """Whether a request has waited past its deadline."""
+        """Return True if a request has waited past its deadline."""
         at = self._deadlines.next_at
         return at is not None and at <= now
 
-    def ranked(self, entry: QueuedRequest, now: datetime) -> RankedRequest:
+    def rank(self, entry: QueuedRequest, now: datetime) -> RankedRequest:
         """The request with the rank that it has, or would have in the queue."""
-        return ranked_request(entry.request, self.order.rank(entry), now)
+        return rank_request(entry.request, self.order.rank(entry), now)
 
     def next_at(self, now: datetime) -> datetime | None:
-        """When time alone may next change a decision; None while nothing waits or can change."""
+        """Return when time alone may next change a decision; None while nothing waits or can
+        change.
+        """
         if not len(self.waiting):
             return None
         ends = self._deadlines.next_at, self._state.next_end(now)
@@ -166,11 +168,11 @@ class SchedulingCycle:
         return min((at for at in moments if at is not None), default=None)
 
     def quota_reason(self, entry: QueuedRequest) -> Reason | None:
-        """Why the quota forbids the request, now or for ever; None if it does not."""
-        asked = total_hundredths(entry.request)
-        quota = self._state.over_limit(entry.namespace, asked)
+        """Return why the quota forbids the request, now or for ever; None if it does not."""
+        hundredths = total_hundredths(entry.request)
+        quota = self._state.over_limit(entry.namespace, hundredths)
         return (
-            over_quota(quota, self._state.held(entry.namespace).hundredths, asked)
+            over_quota(quota, self._state.held_by(entry.namespace).hundredths, hundredths)
             if quota
             else None
         )
@@ -190,10 +192,10 @@ class SchedulingCycle:
         self._deadlines.add(entry)
 
     def _dequeue(self, reservation_id: UUID) -> None:
-        found = self.waiting.places.get(reservation_id)
-        if found is None:
+        place = self.waiting.places.get(reservation_id)
+        if place is None:
             return
-        seniority, group = found
+        seniority, group = place
         if seniority == group.entries[0][0]:
             self._set_backfill(group, None)
         self.waiting.remove(reservation_id)
@@ -204,12 +206,14 @@ class SchedulingCycle:
         """A preempted lease changed: its preemptor may have to preempt another lease."""
         lease = self._state.leases.get(reservation_id)
         if lease is not None and lease.preempting_for is not None:
-            found = self.waiting.places.get(lease.preempting_for)
-            if found is not None:
-                self._worklist.add(found[1])
+            place = self.waiting.places.get(lease.preempting_for)
+            if place is not None:
+                self._worklist.add(place[1])
 
     def _recheck_namespace(self, namespace: str) -> None:
-        """What the namespace holds changed, and so what its quota leaves and others may reclaim."""
+        """Look again at a namespace whose holdings changed: what its quota leaves and what others
+        may reclaim.
+        """
         quota = self._state.quotas.get(namespace)
         if self._state.has_guarantees:
             self._worklist.add(*self.waiting.groups.values())
@@ -222,10 +226,10 @@ class SchedulingCycle:
         Groups behind it on the nodes of the old and of the new reservation go on the worklist: what
         they may take there has changed. A reservation does not bind the groups before its own.
         """
-        before, rank = group.backfill, group.backfill_rank
-        if backfill == before:
+        reservation_before, rank = group.backfill, group.backfill_rank
+        if backfill == reservation_before:
             return
-        self._worklist.add(*self.waiting.groups_behind(before, group, rank))
+        self._worklist.add(*self.waiting.groups_behind(reservation_before, group, rank))
         self.waiting.set_backfill(group, backfill)
         self._worklist.add(*self.waiting.groups_behind(backfill, group, group.backfill_rank))
 
@@ -247,13 +251,17 @@ class SchedulingCycle:
                     self._worklist.add(*concerned)
 
     def _fleet_decides(self, group: WaitingGroup) -> bool:
-        """Whether a changed fleet may reject the group, or end its reservation of all devices."""
+        """Return True if a changed fleet may reject the group, or end its reservation of all
+        devices.
+        """
         return not self._fits(group) or (
             group.backfill is not None and group.backfill.too_many_nodes
         )
 
     def _concerns(self, view: NodeView, group: WaitingGroup) -> bool:
-        """Whether a node's new state may give a waiting group a place, a backfill or a victim."""
+        """Return True if a node's new state may give a waiting group a place, a backfill or a
+        victim.
+        """
         shape = group.shape
         return (
             shape.nodes > 1
@@ -284,7 +292,7 @@ class SchedulingCycle:
         if entry is None:
             self._worklist.add_next(group, rank, shorter_than)
             return
-        ranked = ranked_request(entry.request, rank, now)
+        ranked = rank_request(entry.request, rank, now)
         placed = self.search.place(ranked)
         if placed is not None:
             yield self._grant(entry, ranked, placed, now)
@@ -331,14 +339,14 @@ class SchedulingCycle:
         until = later(now, self._policy.preemption_grace_seconds)
         if backfill.shadow_time is not None and backfill.shadow_time <= until:
             return
-        found = self._preemption.decisions(ranked, group, until)
-        for decision in found:
+        preempts = self._preemption.decisions(ranked, group, until)
+        for decision in preempts:
             lease = leases[decision.reservation_id]
             waits_for = decision.for_reservation_id
             preempted = replace(lease, preempting_until=until, preempting_for=waits_for)
             self._state.apply(LeaseHeld(lease=preempted))
             yield decision
-        if any(each.cause is PreemptionCause.GUARANTEE for each in found):
+        if any(preempt.cause is PreemptionCause.GUARANTEE for preempt in preempts):
             self.apply(RequestQueued(entry=replace(head, has_reclaimed=True)))
         self._refresh()
 
@@ -358,29 +366,31 @@ class SchedulingCycle:
         reasons: dict[tuple[WaitingGroup, float | None], tuple[Reason, ...]] = {}
         waited = []
         for rank, reservation_id in overdue:
-            found = self.waiting.places.get(reservation_id)
-            if found is None:
+            place = self.waiting.places.get(reservation_id)
+            if place is None:
                 continue
             request = self._state.queue[reservation_id].request
-            alike = (found[1], request.expected_duration_seconds)
-            over = self._over_quota(found[1])
+            equivalents = (place[1], request.expected_duration_seconds)
+            over = self._over_quota(place[1])
             if not explain:
-                reasons[alike] = ()
+                reasons[equivalents] = ()
             elif over is not None:
-                reasons[alike] = (over,)
-            elif alike not in reasons:
-                context = self.search.context(ranked_request(request, rank, now))
-                reasons[alike] = blocking_reasons(context, request)
-            waited.append((reservation_id, reasons[alike]))
+                reasons[equivalents] = (over,)
+            elif equivalents not in reasons:
+                context = self.search.context(rank_request(request, rank, now))
+                reasons[equivalents] = blocking_reasons(context, request)
+            waited.append((reservation_id, reasons[equivalents]))
         for reservation_id, why in waited:
             self.apply(RequestEnded(reservation_id=reservation_id))
             yield TimeOut(reservation_id=reservation_id, reasons=why)
 
     def _fits(self, group: WaitingGroup) -> bool:
-        """Whether the fleet may serve the group some day; checked once per fleet generation."""
+        """Return True if the fleet may serve the group some day; checked once per fleet
+        generation.
+        """
         if not self._state.complete or group.fits_in_generation == self._fleet_generation:
             return True
         if not self.search.can_ever_fit(group.shape, group.request):
             return False
-        group.fits_in_generation = self._fleet_generation
+        group.mark_fitting(self._fleet_generation)
         return True

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Final
 
 from services.scheduler.domain.model.inputs import LONG_AGO, QueuedRequest
 from services.scheduler.domain.model.state import State
@@ -12,16 +13,18 @@ from services.scheduler.domain.queue.order import seniority_of
 from services.scheduler.domain.queue.waiting_group import WaitingGroup
 from services.scheduler.domain.queue.waiting_groups import WaitingGroups
 
+BEFORE_ALL: Final = -1  # changes of a state: turns are to be worked out
+
 
 class TurnOrder:
     """Standings and levels as of the latest call of `moves`.
 
     Turns change with what is held, used and there, with the priorities that wait, and with ticks:
-    whatever changes the state makes it `outdated`. With one namespace alone all turns are alike.
+    whatever changes the state outdates it. With one namespace alone all turns are alike.
     """
 
     def __init__(self, state: State, waiting: WaitingGroups, aging_seconds: float) -> None:
-        self.outdated = False
+        self._changes = state.changes  # of the state, when turns were worked out
         self._state = state
         self._waiting = waiting
         self._aging_seconds = aging_seconds
@@ -30,15 +33,14 @@ class TurnOrder:
 
     def moves(self, now: datetime | None) -> Iterator[tuple[WaitingGroup, int, Levels | None]]:
         """Groups that have to move, to where; each to be moved before the next. None: no later."""
+        waiting, is_outdated = self._waiting, self._changes != self._state.changes
         if now is not None and now != self._now:
-            self._now, self.outdated = now, True
-        waiting = self._waiting
-        if not self.outdated or not (waiting.is_contended or waiting.has_rivals()):
+            self._now, self._changes, is_outdated = now, BEFORE_ALL, True
+        if not is_outdated or not (waiting.is_contended or waiting.has_rivals()):
             return
-        self.outdated = False
-        waiting.is_contended = waiting.has_rivals()
+        self._changes = self._state.changes
         self._levels = None
-        if waiting.is_contended and len(waiting.priorities) > 1:
+        if waiting.update_contention() and len(waiting.priorities) > 1:
             self._levels = Levels.of(max(waiting.priorities), self._aging_seconds, self._now)
         for namespace, groups in waiting.by_namespace.items():
             for group in groups.values():
@@ -47,7 +49,7 @@ class TurnOrder:
                     yield group, its_standing, self._levels
 
     def rank(self, entry: QueuedRequest) -> Rank:
-        """What a request has or would have."""
+        """Return the rank that a request has or would have."""
         seniority = seniority_of(entry, self._aging_seconds)
         if not self._waiting.is_contended:
             return 0, *seniority
@@ -55,7 +57,7 @@ class TurnOrder:
         return turn(its_standing, self._levels, seniority[0]), *seniority
 
     def next_tick(self, now: datetime) -> datetime | None:
-        """When time alone may change turns."""
+        """Return when time alone may change turns."""
         return next_tick(self._aging_seconds, now) if self._levels is not None else None
 
     def _standing(self, namespace: str, hundredths: int) -> int:

@@ -64,6 +64,20 @@ class WaitingGroup:
         self.backfill: BackfillReservation | None = None
         self.backfill_rank: Rank = (0, 0, 0, 0)  # of the first request when `backfill` was made
 
+    def move(self, standing: int, levels: Levels | None) -> None:
+        """Give the group another turn; it has no reservation meanwhile."""
+        self.standing, self.levels = standing, levels
+
+    def reserve(self, backfill: BackfillReservation | None) -> None:
+        """Set the reservation of the first request; `WaitingGroups.set_backfill` alone calls it."""
+        self.backfill = backfill
+        if backfill is not None:
+            self.backfill_rank = self.rank
+
+    def mark_fitting(self, generation: int) -> None:
+        """Remember that the fleet of this generation may serve the group some day."""
+        self.fits_in_generation = generation
+
     @property
     def rank(self) -> Rank:
         """The first request's."""
@@ -78,8 +92,8 @@ class WaitingGroup:
         """The place in the queue of one of its requests."""
         return turn(self.standing, self.levels, seniority[0]), *seniority
 
-    def ranked(self) -> Iterator[tuple[Rank, QueuedRequest]]:
-        """Its requests with their ranks, in order."""
+    def rank_entries(self) -> Iterator[tuple[Rank, QueuedRequest]]:
+        """Yield the group's requests with their ranks, in order."""
         return ((self.rank_of(seniority), entry) for seniority, entry in self.entries)
 
     @property
@@ -93,9 +107,9 @@ class WaitingGroup:
             return None
         return self.entries[place][1]
 
-    def next_shorter(self, after: Rank, seconds: float) -> Rank | None:
+    def next_shorter(self, rank: Rank, seconds: float) -> Rank | None:
         """The first request behind that rank that is expected to take less than that."""
-        begin = bisect_right(self.entries, after[1:], key=itemgetter(0))
+        begin = bisect_right(self.entries, rank[1:], key=itemgetter(0))
         for seniority, entry in islice(self.entries, begin, None):
             expected = entry.request.expected_duration_seconds
             if expected is not None and expected < seconds:

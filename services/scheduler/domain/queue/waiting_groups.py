@@ -69,12 +69,19 @@ class WaitingGroups:
         return len(self._seniorities)
 
     def has_rivals(self) -> bool:
-        """Whether more than one namespace waits; requests without one do not count."""
+        """True if more than one namespace waits; requests without one do not count."""
         return len(self.by_namespace) - ("" in self.by_namespace) > 1
 
+    def update_contention(self) -> bool:
+        """Note whether groups rank by more than seniority from now on, and return it."""
+        self.is_contended = self.has_rivals()
+        return self.is_contended
+
     def in_order(self) -> Iterator[QueuedRequest]:
-        """All requests, first in rank first."""
-        merged = heapq.merge(*(group.ranked() for group in self.groups.values()), key=itemgetter(0))
+        """Yield all requests, first in rank first."""
+        merged = heapq.merge(
+            *(group.rank_entries() for group in self.groups.values()), key=itemgetter(0)
+        )
         return (entry for _, entry in merged)
 
     def add(
@@ -98,10 +105,10 @@ class WaitingGroups:
 
     def remove(self, reservation_id: UUID) -> WaitingGroup | None:
         """Remove a request; its group, without a reservation if it was the first, maybe empty."""
-        found = self.places.pop(reservation_id, None)
-        if found is None:
+        removed_place = self.places.pop(reservation_id, None)
+        if removed_place is None:
             return None
-        seniority, group = found
+        seniority, group = removed_place
         del self._seniorities[bisect_left(self._seniorities, seniority)]
         place = bisect_left(group.entries, seniority, key=itemgetter(0))
         priority = group.entries.pop(place)[1].request.priority
@@ -112,17 +119,17 @@ class WaitingGroups:
             self.set_backfill(group, None)
         if not group.entries:
             del self.groups[group.shape, group.namespace]
-            theirs = self.by_namespace[group.namespace]
-            del theirs[group.shape]
-            if not theirs:
+            groups = self.by_namespace[group.namespace]
+            del groups[group.shape]
+            if not groups:
                 del self.by_namespace[group.namespace]
             self._unregister(group)
         return group
 
     def set_backfill(self, group: WaitingGroup, backfill: BackfillReservation | None) -> None:
         """Reserve this for the group, in place of what was."""
-        before, shape = group.backfill, group.shape
-        if before is not None and before.shadow_time is None:
+        reservation_before, shape = group.backfill, group.shape
+        if reservation_before is not None and reservation_before.shadow_time is None:
             by_size = self._untimed[group.filter_index]
             untimed = by_size[shape.size]
             del untimed[bisect_left(untimed, group.backfill_rank, key=itemgetter(0))]
@@ -130,16 +137,15 @@ class WaitingGroups:
                 del by_size[shape.size]
             if not by_size:
                 del self._untimed[group.filter_index]
-        elif before is not None:
-            for node_id in before.by_node:
+        elif reservation_before is not None:
+            for node_id in reservation_before.by_node:
                 by_node = self._timed[node_id]
                 del by_node[group]
                 if not by_node:
                     del self._timed[node_id]
-        group.backfill = backfill
+        group.reserve(backfill)
         if backfill is None:
             return
-        group.backfill_rank = group.rank
         if backfill.shadow_time is None:
             untimed = self._untimed.setdefault(group.filter_index, {}).setdefault(shape.size, [])
             insort(untimed, (group.backfill_rank, group), key=itemgetter(0))
@@ -181,11 +187,11 @@ class WaitingGroups:
         """Groups that have a reservation with a shadow time on the node, also if it is gone."""
         return self._timed.get(node_id, ())
 
-    def reserved_on(
+    def reservations_on(
         self, view: NodeView, rank: Rank, ends_at: datetime | None
     ) -> Iterator[Reserved]:
-        """What groups before this rank reserve of the node against a request ending then."""
-        for group, reservation in self._timed_before(view, rank, ends_at):
+        """Yield what groups before this rank reserve of the node against a request ending then."""
+        for group, reservation in self._find_timed(view, rank, ends_at):
             yield Reserved(group, reservation.numbers, reservation.optimistic)
         for filter_index in self.filters_on(view):
             untimed = self._untimed.get(filter_index)
@@ -203,14 +209,16 @@ class WaitingGroups:
                 numbers = [view.devices[position].number for position in positions]
                 yield Reserved(group, numbers, optimistic=True)
 
-    def reserved_numbers(self, view: NodeView, rank: Rank, ends_at: datetime | None) -> set[int]:
-        """The devices of `reserved_on`."""
-        reserved = self.reserved_on(view, rank, ends_at)
-        return {number for each in reserved for number in each.numbers}
+    def device_numbers_reserved(
+        self, view: NodeView, rank: Rank, ends_at: datetime | None
+    ) -> set[int]:
+        """The devices of `reservations_on`."""
+        reserved = self.reservations_on(view, rank, ends_at)
+        return {number for reservation in reserved for number in reservation.numbers}
 
-    def reserved_size(self, ranked: RankedRequest, filter_index: FilterIndex) -> int:
-        """From how many usable devices of each model a node is reserved whole by earlier groups of
-        the filter.
+    def whole_node_size(self, ranked: RankedRequest, filter_index: FilterIndex) -> int:
+        """Return from how many usable devices of each model a node is reserved whole by earlier
+        groups of the filter.
 
         They are those without a shadow time; the search skips such nodes without inspecting them.
         """
@@ -238,14 +246,14 @@ class WaitingGroups:
                 yield from (other for other in groups.values() if other.last_rank > rank)
 
     def has_reserved_on(self, view: NodeView) -> bool:
-        """Whether anything may be reserved on the node."""
+        """Return True if anything may be reserved on the node."""
         return bool(self._untimed) or view.node_id in self._timed
 
     def host_reserved(self, view: NodeView, rank: Rank, ends_at: datetime | None) -> HostResources:
         """The most that one group before this rank reserves of the node's free host resources."""
         reserved = [NO_HOST_RESOURCES]
         reserved += [
-            reservation.host_resources for _, reservation in self._timed_before(view, rank, ends_at)
+            reservation.host_resources for _, reservation in self._find_timed(view, rank, ends_at)
         ]
         reserved += [
             group.shape.host_resources
@@ -263,18 +271,18 @@ class WaitingGroups:
 
     def _sharing(self, filter_index: FilterIndex) -> set[FilterIndex]:
         """Filters that use a node which this one uses too."""
-        found: set[FilterIndex] = set()
+        sharing_indexes: set[FilterIndex] = set()
         for node_id, filter_indexes in self._by_node.items():
             view = self._views.nodes.get(node_id)
             if filter_indexes and view is not None and filter_index.usable(view):
-                found.update(self.filters_on(view))
+                sharing_indexes.update(self.filters_on(view))
         if not filter_index.is_specific:
             for kind, filter_indexes in self._by_kind.items():
                 if filter_index.usable(self._views.kinds[kind]):
-                    found.update(filter_indexes)
-        return found
+                    sharing_indexes.update(filter_indexes)
+        return sharing_indexes
 
-    def _timed_before(
+    def _find_timed(
         self, view: NodeView, rank: Rank, ends_at: datetime | None
     ) -> Iterator[tuple[WaitingGroup, NodeReservation]]:
         for group, by_node in self._timed.get(view.node_id, _NONE).items():

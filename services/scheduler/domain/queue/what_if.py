@@ -31,43 +31,48 @@ class WhatIfSimulation:
         self._waits = set(cycle.waiting.by_namespace)
         self._reached: Rank | None = None
         self._without: UUID | None = None
-        state.undo = []
+        state.record_inverses()
 
-    def queued(self, reservation_id: UUID) -> QueuedRequest | None:
+    def find_queued(self, reservation_id: UUID) -> QueuedRequest | None:
         """A request that waits, whatever the simulation decided about it."""
         return self._queue.get(reservation_id)
 
     def place(self, entry: QueuedRequest) -> Placed | None:
-        """Where it would be placed; one that waits as if this were its request."""
+        """Return where the request would be placed; a waiting one as if this were its request."""
         placed = self._search(entry)
         if placed is None and self._cycle.is_overdue(self._now):
             return self._place_by_deciding(entry)
         return placed
 
     def can_place(self, entry: QueuedRequest) -> bool:
-        """Whether `place` finds a place, without what time-outs of others would free: for trials.
+        """Return True if `place` finds a place, without what time-outs of others would free: for
+        trials.
 
         Never where `place` finds none.
         """
         return self._search(entry) is not None
 
     def context(self, entry: QueuedRequest) -> PlacementContext:
-        """What `can_place` judges by."""
+        """Return the context by which `can_place` judges."""
         return self._cycle.search.context(self._reach(entry))
 
     def reasons(self, entry: QueuedRequest) -> tuple[Reason, ...]:
-        """Every reason why `place` finds none; empty if it finds one."""
+        """Return every reason why `place` finds none; empty if it finds one."""
         return self.impossible_reasons(entry) or self.blocking_reasons(entry)
 
     def impossible_reasons(self, entry: QueuedRequest) -> tuple[Reason, ...]:
-        """Why it is rejected, not queued; empty if this fleet may serve it some day."""
-        found = impossible_reasons(self._state.fleet(), entry.request)
+        """Return why the request is rejected instead of queued; empty if this fleet may serve it
+        some day.
+        """
+        reasons = impossible_reasons(self._state.fleet(), entry.request)
         over = self._cycle.quota_reason(entry)
         is_too_much = over is not None and over.code is ReasonCode.EXCEEDS_QUOTA
-        return (over,) if is_too_much and over is not None and not found else found
+        return (over,) if is_too_much and over is not None and not reasons else reasons
 
     def blocking_reasons(self, entry: QueuedRequest) -> tuple[Reason, ...]:
-        """Why what the fleet may serve some day is not placed now; empty if it is."""
+        """Return why a request that the fleet may serve some day is not placed now; empty if it
+        is.
+        """
         if self.place(entry) is not None:
             return ()
         reached = self._reach(entry)
@@ -81,7 +86,7 @@ class WhatIfSimulation:
     def close(self) -> None:
         """Restore the state and every index."""
         self._rewind()
-        self._state.undo = None
+        self._state.take_inverses()
 
     def _search(self, entry: QueuedRequest) -> Placed | None:
         if self._is_contended(entry):
@@ -90,14 +95,15 @@ class WhatIfSimulation:
         return None if self._cycle.quota_reason(entry) else self._cycle.search.place(reached)
 
     def _is_contended(self, entry: QueuedRequest) -> bool:
-        """Whether turns of namespaces count; what is decided behind it may then be why it is."""
+        """Return True if turns of namespaces count; what is decided behind the request may then be
+        the cause.
+        """
         return len((self._waits | {entry.namespace}) - {""}) > 1
 
     def _rewind(self) -> None:
-        undo, self._state.undo = self._state.undo or [], None
-        for change in reversed(undo):
+        for change in reversed(self._state.take_inverses()):
             self._cycle.apply(change)
-        self._state.undo = []
+        self._state.record_inverses()
 
     def _forget(self) -> None:
         """Rewind, also for the next question."""
@@ -115,8 +121,8 @@ class WhatIfSimulation:
             self._cycle.apply(RequestQueued(entry=entry))
             self._reached = LAST
             deque(self._cycle.decide_before(entry, self._now), maxlen=0)
-            return self._cycle.ranked(entry, self._now)
-        rank, waiting = self._cycle.order.rank(entry), self.queued(entry.reservation_id)
+            return self._cycle.rank(entry, self._now)
+        rank, waiting = self._cycle.order.rank(entry), self.find_queued(entry.reservation_id)
         is_before = waiting is not None and self._cycle.order.rank(waiting) < rank
         without = entry.reservation_id if is_before else None
         if without != self._without or (self._reached is not None and rank < self._reached):
@@ -125,7 +131,7 @@ class WhatIfSimulation:
             self._cycle.apply(RequestEnded(reservation_id=without))
         self._reached, self._without = rank, without
         deque(self._cycle.decide_before(entry, self._now), maxlen=0)
-        return self._cycle.ranked(entry, self._now)
+        return self._cycle.rank(entry, self._now)
 
     def _place_by_deciding(self, entry: QueuedRequest) -> Placed | None:
         """A whole cycle with the request in the queue: time-outs may free what it needs."""
@@ -133,5 +139,7 @@ class WhatIfSimulation:
         self._cycle.apply(RequestQueued(entry=entry))
         decisions = tuple(self._cycle.decide(self._now, explain=False))
         self._rewind()
-        mine = (each for each in decisions if each.reservation_id == entry.reservation_id)
-        return next((each.placed for each in mine if isinstance(each, Grant)), None)
+        mine = (
+            decision for decision in decisions if decision.reservation_id == entry.reservation_id
+        )
+        return next((decision.placed for decision in mine if isinstance(decision, Grant)), None)

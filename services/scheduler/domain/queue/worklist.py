@@ -54,17 +54,17 @@ class Worklist:
         else:
             self._push(group, rank, 0.0)
 
-    def add_next(self, group: WaitingGroup, after: Rank, shorter_than: float) -> None:
+    def add_next(self, group: WaitingGroup, rank: Rank, shorter_than: float) -> None:
         """Evaluate the group's next request that is shorter than this, unless it starts over."""
         if group in self._items:
             return
-        following = group.next_shorter(after, shorter_than)
+        following = group.next_shorter(rank, shorter_than)
         if following is not None:
             self._push(group, following, shorter_than)
 
-    def pop(self, before: Rank) -> WorkItem | None:
+    def pop(self, limit: Rank) -> WorkItem | None:
         """The first item, taken off, if it is before that rank."""
-        while self._heap and self._heap[0].rank < before:
+        while self._heap and self._heap[0].rank < limit:
             item = heapq.heappop(self._heap)
             group = item.group
             if self._items.get(group) is not item:

@@ -14,6 +14,7 @@ from services.scheduler.domain.clusters.holdings import ClusterHolding
 from services.scheduler.domain.clusters.host_room import host_needs
 from services.scheduler.domain.clusters.parts import part_of
 from services.scheduler.domain.model.inputs import QueuedRequest
+from services.scheduler.ledger.timeline import draw_epochs
 from shared.postgres.database import Connection, from_json, to_json
 
 # The source of a cluster's row is not one of an agent's, so that none is taken for the other.
@@ -39,17 +40,17 @@ SELECT h.reservation_id, h.cluster_id, h.node_name, h.resource, h.gpus, h.grante
     r.request::text AS request
 FROM cluster_holding h JOIN reservation r USING (reservation_id) WHERE h.released_at IS NULL
 """
-_DRAW_EPOCHS: Final = "UPDATE epoch SET value = value + $1 RETURNING value"
+_DRAW_EPOCHS: Final = f"UPDATE epoch SET {draw_epochs('$1')} RETURNING value"
+_HOLD: Final = """
+INSERT INTO cluster_holding (reservation_id, rank, cluster_id, node_name, resource, gpus, epoch)
+SELECT * FROM unnest($1::uuid[], $2::int[], $3::text[], $4::text[], $5::text[], $6::int[],
+    $7::bigint[])
+"""
 _GRANT: Final = """
-WITH held AS (
-    INSERT INTO cluster_holding (reservation_id, cluster_id, node_name, resource, gpus, epoch)
-    SELECT reservation_id, cluster_id, node_name, resource, gpus, epoch
-    FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::int[], $6::bigint[])
-        AS new (reservation_id, cluster_id, node_name, resource, gpus, epoch))
-UPDATE reservation r SET state = 'granted', revision = r.revision + 1, granted_at = $8,
+UPDATE reservation r SET state = 'granted', revision = r.revision + 1, granted_at = $5,
     epoch = new.epoch, node_id = new.cluster_id, cluster = new.cluster::jsonb, reasons = '[]',
     lease_expires_at = clock_timestamp() + r.lease_ttl_seconds * interval '1 second'
-FROM unnest($1::uuid[], $2::text[], $6::bigint[], $7::text[])
+FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::text[])
     AS new (reservation_id, cluster_id, epoch, cluster)
 WHERE r.reservation_id = new.reservation_id
 """
@@ -83,7 +84,7 @@ async def statuses(connection: Connection) -> dict[NodeId, ClusterStatus]:
     return {row["node_id"]: ClusterStatus(**dict(row)) for row in rows}
 
 
-async def queued(connection: Connection) -> list[QueuedRequest]:
+async def list_queued(connection: Connection) -> list[QueuedRequest]:
     """Requests for GPUs of clusters, in the order in which they are served."""
     return [
         QueuedRequest(**dict(row) | {"request": from_json(row["request"], GpuRequest)})
@@ -92,7 +93,7 @@ async def queued(connection: Connection) -> list[QueuedRequest]:
 
 
 async def open_holdings(connection: Connection) -> list[ClusterHolding]:
-    """Everything that is not given back, quarantined or not."""
+    """List everything that is not given back, quarantined or not."""
     return [
         ClusterHolding(**row, host=host_needs(request), part=part_of(request))
         for row in map(dict, await connection.fetch(_OPEN))
@@ -106,16 +107,29 @@ async def grant(
     """Open the holdings and begin the leases; the epochs."""
     last = await connection.fetchval(_DRAW_EPOCHS, len(placed))
     epochs = dict(zip(placed, range(last - len(placed) + 1, last + 1), strict=True))
-    places = list(placed.values())
+    held_nodes = [
+        (reservation_id, rank, place, node_name)
+        for reservation_id, place in placed.items()
+        for rank, node_name in enumerate(
+            (place.node_name, *(node.node_name for node in place.other_nodes))
+        )
+    ]
+    await connection.execute(
+        _HOLD,
+        [reservation_id for reservation_id, *_ in held_nodes],
+        [rank for _, rank, *_ in held_nodes],
+        [place.cluster_id for _, _, place, _ in held_nodes],
+        [node_name for *_, node_name in held_nodes],
+        [place.resource for _, _, place, _ in held_nodes],
+        [place.gpus for _, _, place, _ in held_nodes],
+        [epochs[reservation_id] for reservation_id, *_ in held_nodes],
+    )
     await connection.execute(
         _GRANT,
         list(epochs),
-        [place.cluster_id for place in places],
-        [place.node_name for place in places],
-        [place.resource for place in places],
-        [place.gpus for place in places],
+        [place.cluster_id for place in placed.values()],
         list(epochs.values()),
-        [to_json(place) for place in places],
+        [to_json(place) for place in placed.values()],
         now,
     )
     return epochs

@@ -46,29 +46,29 @@ async def find(
     node_id: NodeId | None = None,
     *,
     ended: bool = False,
-    after: DriftPlace | None = None,
+    after_place: DriftPlace | None = None,
     limit: int | None = None,
 ) -> tuple[Drift, ...]:
     """Open drifts of a node or of all, oldest first; with `ended` also those of the last day."""
-    place = astuple(after) if after is not None else (None, None)
+    place = astuple(after_place) if after_place is not None else (None, None)
     rows = await connection.fetch(_LIST, node_id, ended, ENDED_DAYS, *place, limit)
     return tuple(map(_drift, rows))
 
 
 async def insert(connection: Connection, drift: Drift) -> bool:
     """Store a drift that has begun; False if it is known."""
-    found = drift.finding
+    finding = drift.finding
     inserted = await connection.fetchval(
         _INSERT,
         drift.drift_id,
-        found.kind.value,
-        found.node_id,
-        found.device_uuid,
-        found.reservation_id,
+        finding.kind.value,
+        finding.node_id,
+        finding.device_uuid,
+        finding.reservation_id,
         drift.since_at,
-        found.action.value,
-        found.detail,
-        list(found.pids),
+        finding.action.value,
+        finding.detail,
+        list(finding.pids),
     )
     return bool(inserted)
 

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from schemas.scheduler.reasons import Reason
-from services.scheduler.domain.advice.holder_names import Holder, mentioned, with_names
+from services.scheduler.domain.advice.holder_names import Holder, find_ids, with_names
 from shared.postgres.database import Connection
 
 _OWNERS: Final = """
@@ -41,12 +41,12 @@ async def name_holders(
     connection: Connection,
     reasons: Sequence[Reason],
     now: datetime,
-    told: Collection[str] | None,
+    visible_namespaces: Collection[str] | None,
 ) -> tuple[Reason, ...]:
     """The reasons with the reservations in them called by their holders and times, as
     `with_names` does.
     """
-    ids = mentioned(reasons)
+    ids = find_ids(reasons)
     rows = await connection.fetch(_HOLDERS, list(ids)) if ids else ()
     holders = {
         row["reservation_id"]: Holder(
@@ -58,4 +58,4 @@ async def name_holders(
         )
         for row in rows
     }
-    return with_names(reasons, holders, now, told)
+    return with_names(reasons, holders, now, visible_namespaces)

@@ -1,6 +1,6 @@
 """Rows of holdings, of devices and of hosts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from schemas.base import DeviceUuid, NodeId
 from services.scheduler.domain.drift.detection import Holding
-from shared.postgres.database import Connection
+from shared.postgres.database import Connection, Row
 
 _QUARANTINE: Final = """
 UPDATE holding h SET quarantined_at = clock_timestamp() FROM device d
@@ -106,8 +106,7 @@ class ReleasedDevice(Struct, frozen=True, kw_only=True):
 
 async def quarantine(connection: Connection, reservation_id: UUID) -> list[OpenHolding]:
     """Mark what a reservation holds as waiting for its confirmed stop; what was not so before."""
-    rows = await connection.fetch(_QUARANTINE, reservation_id)
-    return sorted((OpenHolding(**dict(row)) for row in rows), key=lambda held: held.device_no)
+    return by_number(await connection.fetch(_QUARANTINE, reservation_id))
 
 
 async def release(
@@ -123,12 +122,12 @@ async def release_hosts(connection: Connection, ids: Sequence[UUID]) -> None:
     await connection.execute(_RELEASE_HOSTS, list(ids))
 
 
-async def held_by(connection: Connection, reservation_id: UUID) -> list[OpenHolding]:
+async def list_held_by(connection: Connection, reservation_id: UUID) -> list[OpenHolding]:
     rows = await connection.fetch(_OPEN_HOLDINGS, reservation_id)
     return [OpenHolding(**dict(row)) for row in rows]
 
 
-async def held_on(
+async def list_held_on(
     connection: Connection, node_id: NodeId, device_uuid: DeviceUuid | None
 ) -> list[HeldDevice]:
     """Open holdings of a device, or of a whole node or cluster."""
@@ -137,5 +136,10 @@ async def held_on(
 
 
 async def all_open(connection: Connection) -> tuple[Holding, ...]:
-    """Every open holding. One of a reservation that is not live counts as quarantined."""
+    """List open holdings. One of a reservation that is not live counts as quarantined."""
     return tuple(Holding(**dict(row)) for row in await connection.fetch(_ALL_HOLDINGS))
+
+
+def by_number(rows: Iterable[Row]) -> list[OpenHolding]:
+    """Make holdings of rows that are in any order."""
+    return sorted((OpenHolding(**dict(row)) for row in rows), key=lambda holding: holding.device_no)

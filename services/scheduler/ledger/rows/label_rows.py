@@ -5,7 +5,7 @@ from typing import Final
 
 from schemas.base import NodeId
 from schemas.errors import ErrorCode
-from services.scheduler.domain.labels import OperatorLabels, effective, relabelled
+from services.scheduler.domain.labels import OperatorLabels, apply_changes, effective
 from shared.errors import RefusedError
 from shared.gpu.shares import MPS_LABEL
 from shared.near_words import unknown_node
@@ -29,7 +29,7 @@ _SET_LABELS: Final = "UPDATE node SET operator_labels = $2 WHERE node_id = $1"
 
 
 async def has_shares(connection: Connection, node_id: NodeId) -> bool:
-    """Whether a part of a GPU of the node is held."""
+    """Return True if a part of a GPU of the node is held."""
     return bool(await connection.fetchval(_HAS_SHARES, node_id))
 
 
@@ -61,6 +61,6 @@ async def write_labels(
     if row is None:
         raise await no_such_node(connection, node_id)
     agent = from_json(row["labels"], dict[str, str])
-    operator = relabelled(agent, from_json(row["operator_labels"], OperatorLabels), changes)
+    operator = apply_changes(agent, from_json(row["operator_labels"], OperatorLabels), changes)
     await connection.execute(_SET_LABELS, node_id, to_json(operator))
     return effective(agent, operator)

@@ -82,7 +82,9 @@ async def lock(
     layout: MigLayout,
     removed: frozenset[DeviceUuid],
 ) -> bool:
-    """Whether a GPU and instances of it are as they were decided on; nothing is granted of them."""
+    """Lock a GPU and its instances; return True if they are as decided on. Nothing is granted of
+    them meanwhile.
+    """
     await lock_nodes(connection, [node_id])
     unchanged = await connection.fetchval(
         _LOCK_DEVICES, node_id, device_uuid, sorted(removed), to_json(layout)
@@ -94,11 +96,11 @@ async def insert(
     connection: Connection,
     node_id: NodeId,
     device_uuid: DeviceUuid,
-    seen: int,
+    last_number: int,
     place: tuple[str, int],
 ) -> int:
-    """The number of the new change: of what, from where. `seen` is the agent's last one."""
-    return int(await connection.fetchval(_INSERT, node_id, device_uuid, seen, *place))
+    """Return the number of the new change; `last_number` is the agent's last one."""
+    return int(await connection.fetchval(_INSERT, node_id, device_uuid, last_number, *place))
 
 
 async def finish(connection: Connection, event: InventoryReported) -> list[OpenHolding]:

@@ -1,6 +1,6 @@
 """Rows of nodes and their devices."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -11,14 +11,14 @@ from schemas.base import DeviceUuid, NodeId
 from schemas.errors import ErrorCode
 from schemas.scheduler.devices import LOSSES, CordonCause
 from schemas.telemetry.readings import DeviceFacts, HealthState, InventoryReported, Source
-from services.scheduler.domain.faults import Fault, Loss
+from services.scheduler.domain.faults import Fault
 from services.scheduler.domain.labels import CLUSTER_LABEL
 from services.scheduler.domain.placement.topology import link_groups
 from services.scheduler.ledger.lock_order import lock_nodes
-from services.scheduler.ledger.rows.holding_rows import OpenHolding
+from services.scheduler.ledger.rows.holding_rows import OpenHolding, by_number
 from services.scheduler.ledger.rows.label_rows import LABELS_REPORTED, no_such_node
 from shared.errors import RefusedError
-from shared.postgres.database import Connection, Row, to_json
+from shared.postgres.database import Connection, to_json
 
 BOOTS_REMEMBERED: Final = 16
 _LOSS_CAUSES: Final = sorted(cause.value for cause in LOSSES)
@@ -88,12 +88,12 @@ _ADMIT: Final = "UPDATE node SET admitted = true WHERE node_id = $1"
 _IS_LOST: Final = "SELECT lost FROM node WHERE node_id = $1"
 _HAS_STOPPED: Final = "SELECT stopped FROM node WHERE node_id = $1"
 _LOSE: Final = "UPDATE node SET lost = true WHERE node_id = $1"
-# A cordon for a loss, which lifts itself, replaces none that has to be lifted.
+# A cordon for a loss, which lifts itself, replaces none that has to be lifted, nor a restore's.
 _CORDON: Final = """
 SET cordoned = true, cordon_cause = $2, cordon_reason = $3, cordon_set_by = $4,
     cordoned_at = clock_timestamp(), quiet_since = NULL
 WHERE node_id = $1 AND (NOT cordoned
-    OR (cordon_cause = ANY($5) AND $2 <> ALL($5))
+    OR (cordon_cause = ANY($5 || '{restored}'::text[]) AND $2 <> ALL($5))
     OR ($3 <> '' AND $3 <> cordon_reason AND ($2 <> ALL($5) OR cordon_cause = ANY($5))))
 """
 _CORDON_NODE: Final = f"UPDATE node {_CORDON}"
@@ -105,43 +105,24 @@ _BREAK_QUIET: Final = """
 UPDATE device SET quiet_since = NULL
 WHERE node_id = $1 AND ($2::text IS NULL OR uuid = $2) AND quiet_since IS NOT NULL
 """
-_IN_SERVICE: Final = """
+IN_SERVICE: Final = """
 SET cordoned = false, cordon_cause = 'operator', cordon_reason = '', cordon_set_by = '',
     cordoned_at = NULL, quiet_since = NULL
 """
-_UNCORDON_NODE: Final = f"UPDATE node {_IN_SERVICE} WHERE node_id = $1"
+_UNCORDON_NODE: Final = f"UPDATE node {IN_SERVICE} WHERE node_id = $1"
 _UNCORDON_DEVICES: Final = f"""
-UPDATE device {_IN_SERVICE} WHERE node_id = $1 AND ($2::text IS NULL OR uuid = $2) AND cordoned
+UPDATE device {IN_SERVICE} WHERE node_id = $1 AND ($2::text IS NULL OR uuid = $2) AND cordoned
     AND cordon_cause <> 'mig'
 RETURNING device_no, node_id, uuid, false AS quarantined
 """
-_LOSSES: Final = """
-SELECT d.node_id, d.uuid, d.device_no, d.health = 'ok' AND NOT n.lost AS is_well, d.quiet_since
-FROM device d JOIN node n USING (node_id) WHERE d.cordoned AND d.cordon_cause = ANY($1)
-UNION ALL
-SELECT node_id, NULL, NULL, NOT lost, quiet_since
-FROM node WHERE cordoned AND cordon_cause = ANY($1)
-"""
-_QUIET_DEVICES: Final = "UPDATE device SET quiet_since = $2 WHERE device_no = ANY($1)"
-_QUIET_NODES: Final = "UPDATE node SET quiet_since = $2 WHERE node_id = ANY($1)"
-# What was lost again meanwhile, or cordoned for more than the loss, stays out of service.
-_LIFT_DEVICES: Final = f"""
-UPDATE device {_IN_SERVICE}
-WHERE device_no = ANY($1) AND cordoned AND cordon_cause = ANY($2) AND health = 'ok'
-RETURNING device_no, node_id, uuid, false AS quarantined
-"""
-_LIFT_NODES: Final = f"""
-UPDATE node {_IN_SERVICE}
-WHERE node_id = ANY($1) AND cordoned AND cordon_cause = ANY($2) AND NOT lost
-"""
 # What identifies a report stays, so that one from before changes nothing.
 _REMOVE_NODE: Final = f"""
-UPDATE node {_IN_SERVICE}, removed = true, admitted = false, lost = false, stopped = false,
+UPDATE node {IN_SERVICE}, removed = true, admitted = false, lost = false, stopped = false,
     source = 'none', labels = '{{}}', operator_labels = '{{}}', host = NULL, inventory_at = NULL,
     executor_seen_at = NULL
 WHERE node_id = $1
 """
-_REMOVE_DEVICES: Final = f"UPDATE device {_IN_SERVICE}, removed = true WHERE node_id = $1"
+_REMOVE_DEVICES: Final = f"UPDATE device {IN_SERVICE}, removed = true WHERE node_id = $1"
 _HANDLED_FAULTS: Final = "SELECT event_id FROM fault WHERE node_id = $1 AND event_id = ANY($2)"
 _ADD_FAULT: Final = """
 INSERT INTO fault (node_id, event_id, boot_id, device_uuid, reason) VALUES ($1, $2, $3, $4, $5)
@@ -173,16 +154,6 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
     is_in_cluster: bool = False
 
 
-class LossRow(Struct, frozen=True, kw_only=True):
-    """A cordon for a loss, of a device or with None of a node; `is_well` by what was reported."""
-
-    node_id: NodeId
-    uuid: DeviceUuid | None
-    device_no: int | None
-    is_well: bool
-    quiet_since: datetime | None
-
-
 class KnownDevice(Struct, frozen=True, kw_only=True):
     """A device as its node has reported it; `releases` counts its confirmed releases."""
 
@@ -194,7 +165,7 @@ class KnownDevice(Struct, frozen=True, kw_only=True):
 
 
 async def statuses(connection: Connection) -> list[NodeStatus]:
-    """Every node, in order."""
+    """Return every node's status, in order."""
     rows = await connection.fetch(_STATUS, CLUSTER_LABEL)
     return [
         NodeStatus(
@@ -249,7 +220,7 @@ async def write_inventory(
     )
     if not is_newer:
         return []
-    ordered = sorted(event.devices, key=lambda each: each.uuid)
+    ordered = sorted(event.devices, key=lambda facts: facts.uuid)
     groups = link_groups(event.devices, event.links)
     rows = [
         await _upsert(connection, event.node_id, device, groups.get(device.uuid, ()))
@@ -257,7 +228,7 @@ async def write_inventory(
     ]
     await connection.execute(_LOSE_OTHERS, event.node_id, [device.uuid for device in event.devices])
     await connection.execute(_DELETE_FAULTS, event.node_id, event.boot_id, FAULT_DAYS)
-    return [held for held, is_new_cordoned in rows if is_new_cordoned]
+    return [holding for holding, is_new_cordoned in rows if is_new_cordoned]
 
 
 async def write_health_revision(
@@ -289,12 +260,12 @@ async def write_admitted(connection: Connection, node_id: NodeId) -> None:
 
 
 async def is_lost(connection: Connection, node_id: NodeId) -> bool:
-    """Whether the node's silence has been acted on and lasts."""
+    """Return True if the node's silence has been acted on and lasts."""
     return bool(await connection.fetchval(_IS_LOST, node_id))
 
 
 async def has_stopped(connection: Connection, node_id: NodeId) -> bool:
-    """Whether its agent has reported that it stops."""
+    """Return True if its agent has reported that it stops."""
     return bool(await connection.fetchval(_HAS_STOPPED, node_id))
 
 
@@ -318,7 +289,7 @@ async def write_cordon(
         await connection.execute(_CORDON_NODE, *values)
     rows = await connection.fetch(_CORDON_DEVICES, *values, device_uuid)
     await connection.execute(_BREAK_QUIET, node_id, device_uuid)
-    return _by_number(rows)
+    return by_number(rows)
 
 
 async def write_uncordon(
@@ -328,28 +299,7 @@ async def write_uncordon(
     await lock_nodes(connection, [node_id])
     if device_uuid is None:
         await connection.execute(_UNCORDON_NODE, node_id)
-    return _by_number(await connection.fetch(_UNCORDON_DEVICES, node_id, device_uuid))
-
-
-async def losses(connection: Connection) -> list[LossRow]:
-    """Devices and nodes that are cordoned for a loss."""
-    return [LossRow(**dict(row)) for row in await connection.fetch(_LOSSES, _LOSS_CAUSES)]
-
-
-async def write_quiet(
-    connection: Connection, of: Sequence[Loss], quiet_since: datetime | None
-) -> None:
-    """Store since when these are well; None: they are not, after all."""
-    numbers, node_ids = _numbers_and_nodes(of)
-    await connection.execute(_QUIET_DEVICES, numbers, quiet_since)
-    await connection.execute(_QUIET_NODES, node_ids, quiet_since)
-
-
-async def lift(connection: Connection, over: Sequence[Loss]) -> list[OpenHolding]:
-    """Take back into service what these losses cordoned; the devices among it."""
-    numbers, node_ids = _numbers_and_nodes(over)
-    await connection.execute(_LIFT_NODES, node_ids, _LOSS_CAUSES)
-    return _by_number(await connection.fetch(_LIFT_DEVICES, numbers, _LOSS_CAUSES))
+    return by_number(await connection.fetch(_UNCORDON_DEVICES, node_id, device_uuid))
 
 
 async def remove(connection: Connection, node_id: NodeId) -> None:
@@ -359,10 +309,10 @@ async def remove(connection: Connection, node_id: NodeId) -> None:
     await connection.execute(_REMOVE_DEVICES, node_id)
 
 
-async def handled_faults(
+async def filter_handled_faults(
     connection: Connection, node_id: NodeId, event_ids: Iterable[UUID]
 ) -> set[UUID]:
-    """Those of these faults that were acted on."""
+    """Return the faults among these that were acted on."""
     rows = await connection.fetch(_HANDLED_FAULTS, node_id, list(event_ids))
     return {row["event_id"] for row in rows}
 
@@ -371,15 +321,6 @@ async def add_fault(connection: Connection, node_id: NodeId, boot_id: UUID, faul
     await connection.execute(
         _ADD_FAULT, node_id, fault.event_id, boot_id, fault.device_uuid, fault.reason
     )
-
-
-def _by_number(rows: Iterable[Row]) -> list[OpenHolding]:
-    return sorted((OpenHolding(**dict(row)) for row in rows), key=lambda one: one.device_no)
-
-
-def _numbers_and_nodes(of: Sequence[Loss]) -> tuple[list[int], list[NodeId]]:
-    numbers = sorted(loss.device_no for loss in of if loss.device_no is not None)
-    return numbers, sorted(loss.node_id for loss in of if loss.device_no is None)
 
 
 async def _upsert(

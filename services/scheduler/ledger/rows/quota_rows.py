@@ -51,7 +51,9 @@ async def write(connection: Connection, quota: Quota) -> int:
 
 
 async def uses(connection: Connection) -> Sequence[Row]:
-    """Every namespace that has a quota, holds or waits: with its `held` hundredths, `queued`."""
+    """List every namespace that has a quota, holds or waits: with its `held` hundredths,
+    `queued`.
+    """
     return await connection.fetch(_USES)
 
 

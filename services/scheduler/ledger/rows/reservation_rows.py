@@ -161,7 +161,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
 
     @property
     def holds_host(self) -> bool:
-        """Whether it holds CPUs or memory of nodes beside devices."""
+        """True if it holds CPUs or memory of nodes besides devices."""
         return bool(self.request.cpu_count or self.request.host_memory_mb)
 
     @property
@@ -173,7 +173,7 @@ class Reservation(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_row(cls, row: Row, *, quarantined: bool) -> Self:
-        """From `_COLUMNS`."""
+        """Make one from a row of `_COLUMNS`."""
         plain = {name: row[name] for name in cls.__struct_fields__ if name != "quarantined"}
         return cls(
             **plain
@@ -234,7 +234,7 @@ async def find(connection: Connection, reservation_id: UUID) -> Reservation | No
 
 
 async def find_all(
-    connection: Connection, query: ListReservations, after: ReservationPlace | None, limit: int
+    connection: Connection, query: ListReservations, place: ReservationPlace | None, limit: int
 ) -> list[Reservation]:
     """Reservations that match, newest first."""
     rows = await connection.fetch(
@@ -243,7 +243,7 @@ async def find_all(
         query.namespace,
         query.node_id,
         limit,
-        after.arrival if after is not None else None,
+        place.arrival if place is not None else None,
     )
     return [Reservation.from_row(row, quarantined=row["quarantined"]) for row in rows]
 
@@ -304,9 +304,9 @@ async def write_renewed(connection: Connection, renewed: Sequence[Reservation]) 
     """Store state and revision of reservations, and begin their leases anew."""
     await connection.execute(
         _RENEW,
-        [one.reservation_id for one in renewed],
-        [one.state.value for one in renewed],
-        [one.revision for one in renewed],
+        [reservation.reservation_id for reservation in renewed],
+        [reservation.state.value for reservation in renewed],
+        [reservation.revision for reservation in renewed],
     )
 
 
@@ -319,22 +319,22 @@ async def write_ended(connection: Connection, ended: Sequence[Reservation]) -> N
     """Store how reservations have ended."""
     await connection.execute(
         _END,
-        [one.reservation_id for one in ended],
-        [one.state.value for one in ended],
-        [one.revision for one in ended],
-        [one.ended_at for one in ended],
-        [one.reason for one in ended],
-        [to_json(one.reasons) for one in ended],
+        [reservation.reservation_id for reservation in ended],
+        [reservation.state.value for reservation in ended],
+        [reservation.revision for reservation in ended],
+        [reservation.ended_at for reservation in ended],
+        [reservation.reason for reservation in ended],
+        [to_json(reservation.reasons) for reservation in ended],
     )
 
 
-async def queued_by_priority(connection: Connection) -> dict[int, int]:
-    """How many requests are queued, by priority."""
+async def count_queued_by_priority(connection: Connection) -> dict[int, int]:
+    """Count queued requests by priority."""
     rows = await connection.fetch(_QUEUED_BY_PRIORITY)
     return {row["priority"]: row["queued"] for row in rows}
 
 
-async def audited_state(connection: Connection, command: Command) -> dict[str, Any] | None:
+async def audit_state(connection: Connection, command: Command) -> dict[str, Any] | None:
     """Return what the audit log keeps of the reservation that a command names; None: of none."""
     reservation_id = getattr(command, "reservation_id", None)
     if reservation_id is None:
@@ -350,7 +350,7 @@ async def epochs(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, int]
 
 
 async def ends(connection: Connection, since: datetime) -> dict[UUID, datetime]:
-    """When reservations ended that did since a time."""
+    """Return the end of each reservation that ended since a time."""
     return {row["reservation_id"]: row["ended_at"] for row in await connection.fetch(_ENDS, since)}
 
 

@@ -35,7 +35,9 @@ FROM decayed GROUP BY namespace ORDER BY namespace
 
 
 async def learn(connection: Connection, until: datetime, half_life_seconds: float) -> Use:
-    """What each namespace has held until a moment, half of it forgotten in every half-life."""
+    """Return what each namespace has held until a moment, half of it forgotten in every
+    half-life.
+    """
     decay_seconds = half_life_seconds / log(2)
     rows = await connection.fetch(_USED, until, HALF_LIVES * half_life_seconds, decay_seconds)
     return Use(

@@ -21,7 +21,7 @@ from services.telemetry.sources.amd.values import (
 
 LISTS: Final = ("gpu_data", "gpus")
 _NONE: Final = "no running process"
-LONGEST_UUID: Final = 120  # of 128 that a device may have, with a partition's number behind it
+MAX_UUID: Final = 120  # of 128 that a device may have, with a partition's number behind it
 _SOCKET_POWER: Final = (
     "power.socket_power",
     "power.current_socket_power",
@@ -37,18 +37,18 @@ def uuids_by_index(listed: Any) -> dict[int, str]:
 
     Older releases give all partitions of a GPU its one uuid: each has its number behind it then.
     """
-    found: dict[int, str] = {}
+    uuids: dict[int, str] = {}
     partitions: dict[int, int] = {}
     for entry in entries(listed, *LISTS):
         index, uuid = count(entry.get("gpu")), text(entry.get("uuid")) or text(entry.get("bdf"))
-        if index is not None and uuid is not None and len(uuid) <= LONGEST_UUID:
-            found.setdefault(index, uuid)
+        if index is not None and uuid is not None and len(uuid) <= MAX_UUID:
+            uuids.setdefault(index, uuid)
             partition = count(entry.get("partition_id"))
             partitions.setdefault(index, index if partition is None else partition)
-    times = Counter(found.values())
+    times = Counter(uuids.values())
     return {
         index: uuid if times[uuid] == 1 else f"{uuid}-{partitions[index]}"
-        for index, uuid in found.items()
+        for index, uuid in uuids.items()
     }
 
 
@@ -62,12 +62,12 @@ def device_facts(listed: Any, static: Any) -> tuple[DeviceFacts, ...]:
 
 
 def driver_version(static: Any) -> str | None:
-    """Of the first GPU that has one."""
-    found = (
+    """Return the driver version of the first GPU that has one."""
+    versions = (
         text(at(entry, "driver.version", "driver.driver_version"))
         for entry in entries(static, *LISTS)
     )
-    return next((version for version in found if version), None)
+    return next((version for version in versions if version), None)
 
 
 def indices(document: Any) -> set[int]:
@@ -82,16 +82,16 @@ def readings(
 
     `limits` are power limits of `amd-smi static`, for releases whose metrics have none.
     """
-    found = _by_index(metric)
+    metrics = _by_index(metric)
     return tuple(
         _reading(entry, facts[index], limits.get(index))
-        for index, entry in sorted(found.items())
+        for index, entry in sorted(metrics.items())
         if index in facts
     )
 
 
 def power_limits(static: Any) -> dict[int, float]:
-    """What the power is limited to, by index."""
+    """Return the power limits in watts, by index."""
     limits = {
         index: amount(
             at(
@@ -127,12 +127,12 @@ def processes(document: Any) -> dict[int, tuple[GpuProcess, ...]] | None:
 
 
 def _by_index(document: Any) -> dict[int, Mapping[str, Any]]:
-    found: dict[int, Mapping[str, Any]] = {}
+    entry_by_index: dict[int, Mapping[str, Any]] = {}
     for entry in entries(document, *LISTS):
         index = count(entry.get("gpu"))
         if index is not None:
-            found.setdefault(index, entry)
-    return found
+            entry_by_index.setdefault(index, entry)
+    return entry_by_index
 
 
 def _process(info: Mapping[str, Any]) -> GpuProcess | None:
@@ -212,8 +212,8 @@ def _reading(
 
 def _generation(speed: Any) -> int | None:
     """The PCIe generation of a speed in GT/s."""
-    found = amount(speed)
-    return None if found is None else _GENERATIONS.get(found)
+    rate = amount(speed)
+    return None if rate is None else _GENERATIONS.get(rate)
 
 
 def _throttle(status: Any) -> tuple[str, ...] | None:

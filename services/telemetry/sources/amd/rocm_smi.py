@@ -43,20 +43,20 @@ def readings(document: Any) -> tuple[GpuReading, ...]:
 
 def driver_version(document: Any) -> str | None:
     system = document.get("system") if isinstance(document, Mapping) else None
-    return text(at(_named(system), "driver version")) if isinstance(system, Mapping) else None
+    return text(at(_card_of(system), "driver version")) if isinstance(system, Mapping) else None
 
 
 def _cards(document: Any) -> Iterator[tuple[int, _Card]]:
-    found = {
-        int(match[1]): _named(values)
+    cards = {
+        int(match[1]): _card_of(values)
         for name, values in (document.items() if isinstance(document, Mapping) else ())
         if (match := _CARD.match(name)) and isinstance(values, Mapping)
     }
-    for index in sorted(found):
-        yield index, found[index]
+    for index in sorted(cards):
+        yield index, cards[index]
 
 
-def _named(values: Mapping[str, Any]) -> _Card:
+def _card_of(values: Mapping[str, Any]) -> _Card:
     return {name.lower().rstrip(":"): value for name, value in values.items()}
 
 

@@ -22,7 +22,7 @@ from services.telemetry.sources.source import (
 )
 from shared.logging import log
 from shared.processes.command import CommandOutput
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 
 PROCESS_PAUSE_SECONDS: Final = 30.0
 _DOCUMENT = re.compile(r"^\s*[\[{]", re.MULTILINE)
@@ -55,7 +55,7 @@ class AmdSource:
         self._process_table = ProcessTable()
 
     async def open(self) -> None:
-        """Absent without either program, or where it works and sees no device."""
+        """Open the source; absent without either program, or where it works and sees no device."""
         self._uses_amd_smi = is_installed(self._amd_smi_path)
         if not self._uses_amd_smi and not is_installed(self._rocm_smi_path):
             raise SourceAbsentError(
@@ -82,14 +82,16 @@ class AmdSource:
         try:
             gpus = await self._metrics()
         except BaseException:
-            await cancelled(listing)
+            await cancel_and_wait(listing)
             raise
         processes = await listing
         if processes is None:
             return NodeReading(gpus=gpus)
-        found = with_details(self._process_table, processes)
+        details = with_details(self._process_table, processes)
         return NodeReading(
-            gpus=tuple(msgspec.structs.replace(gpu, processes=found.get(gpu.index)) for gpu in gpus)
+            gpus=tuple(
+                msgspec.structs.replace(gpu, processes=details.get(gpu.index)) for gpu in gpus
+            )
         )
 
     async def set_power_limit(self, uuid: str, watts: float | None) -> float:  # noqa: ARG002  # as the port has it
@@ -100,7 +102,7 @@ class AmdSource:
         raise no_sm_clock(self.source)
 
     async def close(self) -> None:
-        """Nothing runs between readings."""
+        """Do nothing: nothing runs between readings."""
         self._process_table.forget_ended(())
 
     async def _enumerate(self) -> None:
@@ -125,7 +127,7 @@ class AmdSource:
         }
 
     async def _find_links(self, uuids: Mapping[int, str]) -> None:
-        """Once for the same GPUs; while they are unknown, so is what is near."""
+        """Find links once for the same GPUs; until then it is unknown which are near."""
         self._links, self._numa_nodes, self._linked = (), {}, {}
         try:
             if self._uses_amd_smi:
@@ -149,18 +151,20 @@ class AmdSource:
         return gpus
 
     async def _processes(self) -> Mapping[int, tuple[GpuProcess, ...]] | None:
-        """None where they cannot be listed, which is tried again after half a minute."""
+        """Return the processes; None where they cannot be listed, which is tried again after half a
+        minute.
+        """
         now = asyncio.get_running_loop().time()
         if now < self._no_processes_until:
             return None
         try:
-            found = amd_smi.processes(await self._amd("process"))
+            processes = amd_smi.processes(await self._amd("process"))
         except SourceFailedError as error:
             log.warning("amd_processes_unknown", reason=str(error))
-            found = None
-        if found is None:
+            processes = None
+        if processes is None:
             self._no_processes_until = now + PROCESS_PAUSE_SECONDS
-        return found
+        return processes
 
     async def _amd(self, command: str) -> Any:
         return await self._document(self._amd_smi_path, command, "--json")
@@ -173,10 +177,10 @@ class AmdSource:
         started_at = loop.time()
         output = await run_program(path, *arguments, deadline_seconds=self._deadline.seconds)
         self._deadline.record_run(loop.time() - started_at)
-        return _decoded(output, path)
+        return _decode(output, path)
 
 
-def _decoded(output: CommandOutput, path: str) -> Any:
+def _decode(output: CommandOutput, path: str) -> Any:
     """The JSON of an output; lines of warnings may come before it."""
     for start in _DOCUMENT.finditer(output.stdout):
         try:

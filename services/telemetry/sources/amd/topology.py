@@ -21,7 +21,7 @@ _CARD = re.compile(r"card(\d+)")
 
 
 def amd_smi_links(document: Any, uuids: Mapping[int, str]) -> tuple[GpuLink, ...]:
-    """Each pair of GPUs with xGMI between them; of one that is disabled nothing."""
+    """Return each pair of GPUs with xGMI between them; a disabled link is left out."""
     pairs = []
     for entry in entries(document, *LISTS):
         index, links = count(entry.get("gpu")), entry.get("links")
@@ -41,19 +41,19 @@ def _older_links(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def rocm_smi_links(document: Any, uuids: Mapping[int, str]) -> tuple[GpuLink, ...]:
-    """Each pair of cards with xGMI between them."""
+    """Return each pair of cards with xGMI between them."""
     system = document.get("system") if isinstance(document, Mapping) else None
-    found = [
+    pairs = [
         (int(match[1]), int(match[2]))
         for name, kind in (system.items() if isinstance(system, Mapping) else ())
         if (match := _LINK_TYPE.match(name.lower())) is not None and text(kind) == _XGMI
     ]
-    return _links(found, uuids)
+    return _links(pairs, uuids)
 
 
 def rocm_smi_numa_nodes(document: Any) -> dict[int, int]:
-    """By number of the card."""
-    found: dict[int, int] = {}
+    """Return the NUMA node of each card by its number."""
+    nodes: dict[int, int] = {}
     for name, card in document.items() if isinstance(document, Mapping) else ():
         if (match := _CARD.fullmatch(name)) is None or not isinstance(card, Mapping):
             continue
@@ -61,20 +61,20 @@ def rocm_smi_numa_nodes(document: Any) -> dict[int, int]:
             at({key.lower(): value for key, value in card.items()}, "(topology) numa node")
         )
         if node is not None:
-            found[int(match[1])] = node
-    return found
+            nodes[int(match[1])] = node
+    return nodes
 
 
 def _links(
     pairs: Iterable[tuple[int | None, int | None]], uuids: Mapping[int, str]
 ) -> tuple[GpuLink, ...]:
-    known = {
+    known_pairs = {
         (min(first, second), max(first, second))
         for first, second in pairs
         if first is not None and second is not None and first != second
     }
     return tuple(
         GpuLink(first_uuid=uuids[first], second_uuid=uuids[second], kind=LinkKind.NVLINK)
-        for first, second in sorted(known)
+        for first, second in sorted(known_pairs)
         if first in uuids and second in uuids
     )

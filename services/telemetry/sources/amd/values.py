@@ -14,19 +14,19 @@ _MIB: Final = {"b": 1 / (1 << 20), "kb": 1 / 1024, "mb": 1.0, "gb": 1024.0, "tb"
 
 
 def at(node: Any, *paths: str) -> Any:
-    """What is found under the first of several dotted paths that has a value; None for `N/A`."""
+    """Return the value at the first of several dotted paths that has one; None for `N/A`."""
     for path in paths:
-        found = node
+        value = node
         for name in path.split("."):
-            found = found.get(name) if isinstance(found, Mapping) else None
-        if _is_known(found):
-            return found
+            value = value.get(name) if isinstance(value, Mapping) else None
+        if _is_known(value):
+            return value
     return None
 
 
 def amount(value: Any) -> float | None:
     """A number that is not negative."""
-    number, _ = _measured(value)
+    number, _ = _number_and_unit(value)
     return number if number is not None and number >= 0 else None
 
 
@@ -44,8 +44,8 @@ def clock_mhz(value: Any) -> int | None:
 
 def memory_mb(value: Any, unit: str = "mb") -> int | None:
     """MiB of a size with its unit, or in `unit`."""
-    number, found = _measured(value)
-    factor = _MIB.get((found or unit).lower().replace("ib", "b"))
+    number, unit_text = _number_and_unit(value)
+    factor = _MIB.get((unit_text or unit).lower().replace("ib", "b"))
     return None if number is None or number < 0 or factor is None else int(number * factor)
 
 
@@ -68,15 +68,15 @@ def _is_known(value: Any) -> bool:
     return value is not None and not (isinstance(value, str) and known_text(value) is None)
 
 
-def _measured(value: Any) -> tuple[float | None, str | None]:
+def _number_and_unit(value: Any) -> tuple[float | None, str | None]:
     """A number and its unit, as far as it has one."""
     if isinstance(value, Mapping):
-        number, unit = _measured(value.get("value"))
-        named = value.get("unit")
-        return number, named if isinstance(named, str) and named else unit
+        number, unit = _number_and_unit(value.get("value"))
+        unit_value = value.get("unit")
+        return number, unit_value if isinstance(unit_value, str) and unit_value else unit
     if isinstance(value, bool):
         return None, None
     if isinstance(value, int | float):
         return (float(value), None) if math.isfinite(value) else (None, None)
-    found = _NUMBER.match(value) if isinstance(value, str) else None
-    return (float(found[1]), found[2] or None) if found else (None, None)
+    match = _NUMBER.match(value) if isinstance(value, str) else None
+    return (float(match[1]), match[2] or None) if match else (None, None)

@@ -78,7 +78,7 @@ class _Entity(Struct):
 
 
 def parse_page(samples: Iterable[Sample]) -> DcgmPage:
-    """Every GPU that the page names.
+    """Parse every GPU that the page names.
 
     Of two values for one field, as pods that share a GPU give, the first counts.
     """
@@ -102,16 +102,20 @@ def parse_page(samples: Iterable[Sample]) -> DcgmPage:
     indices = _indices(ordered, first_instance)
     cut = {entity.uuid for entity in ordered if entity.instance is not None}
     return DcgmPage(
-        devices=tuple(_facts(one, indices[place], cut) for place, one in enumerate(ordered)),
-        readings=tuple(_reading(one, indices[place]) for place, one in enumerate(ordered)),
+        devices=tuple(_facts(entity, indices[place], cut) for place, entity in enumerate(ordered)),
+        readings=tuple(_reading(entity, indices[place]) for place, entity in enumerate(ordered)),
         driver_version=next(
-            (one.labels[key] for one in ordered if (key := "DCGM_FI_DRIVER_VERSION") in one.labels),
+            (
+                entity.labels[key]
+                for entity in ordered
+                if (key := "DCGM_FI_DRIVER_VERSION") in entity.labels
+            ),
             None,
         ),
         xid_gauges={
-            one.uuid: int(one.values[XID_GAUGE])
-            for one in ordered
-            if one.instance is None and XID_GAUGE in one.values
+            entity.uuid: int(entity.values[XID_GAUGE])
+            for entity in ordered
+            if entity.instance is None and XID_GAUGE in entity.values
         },
         xid_counts=counts,
     )
@@ -122,15 +126,15 @@ def _store(
 ) -> None:
     """Store a value with its instance, or with the whole GPU where it is the GPU's."""
     instance = count(sample.labels.get("GPU_I_ID", ""))
-    whole = entities.get((uuid, None))
-    if whole is None:
-        whole = entities[uuid, None] = _Entity(uuid, number, None, sample.labels, {})
+    gpu = entities.get((uuid, None))
+    if gpu is None:
+        gpu = entities[uuid, None] = _Entity(uuid, number, None, sample.labels, {})
     if instance is None:
-        entity = whole
+        entity = gpu
     else:
         if (uuid, instance) not in entities:
             entities[uuid, instance] = _Entity(uuid, number, instance, sample.labels, {})
-        entity = whole if _is_board(sample.name) else entities[uuid, instance]
+        entity = gpu if _is_board(sample.name) else entities[uuid, instance]
     if not is_blank(sample.value):
         entity.values.setdefault(sample.name, sample.value)
 
@@ -164,7 +168,7 @@ def _name(entity: _Entity) -> str | None:
     return f"{model} MIG {profile}" if model and profile and entity.instance is not None else model
 
 
-def _mapped(entity: _Entity, names: Mapping[str, tuple[str, type]]) -> dict[str, Any]:
+def _map(entity: _Entity, names: Mapping[str, tuple[str, type]]) -> dict[str, Any]:
     if entity.instance is not None:
         return {}
     return {
@@ -193,12 +197,12 @@ def _reading(entity: _Entity, index: int) -> GpuReading:
         throttle_reasons=None if throttle is None else throttle_reasons(int(throttle)),
         retired_pages=None if single is None or double is None else int(single + double),
         retired_pages_pending=None if pending is None else pending > 0,
-        **_mapped(entity, _BOARD),
+        **_map(entity, _BOARD),
     )
 
 
 def _facts(entity: _Entity, index: int, cut: Collection[str]) -> DeviceFacts:
-    """Whether a GPU without instances is in MIG mode is unknown."""
+    """Return the facts; for a GPU without instances it is unknown whether it is in MIG mode."""
     is_instance = entity.instance is not None
     capability = entity.values.get("DCGM_FI_DEV_CUDA_COMPUTE_CAPABILITY")
     return DeviceFacts(
@@ -214,5 +218,5 @@ def _facts(entity: _Entity, index: int, cut: Collection[str]) -> DeviceFacts:
         mig_profile=entity.labels.get("GPU_I_PROFILE") if is_instance else None,
         gpu_instance_id=entity.instance,
         mig_enabled=True if entity.uuid in cut and not is_instance else None,
-        **_mapped(entity, _FACTS),
+        **_map(entity, _FACTS),
     )

@@ -33,7 +33,7 @@ class DcgmSource:
         self._deadline_seconds = deadline_seconds
 
     async def open(self) -> None:
-        """Absent where the exporter works and knows no GPU."""
+        """Open the source; absent where the exporter works and knows no GPU."""
         page = await self._scrape()
         if not page.devices:
             raise SourceAbsentError(f"{self._url} names no GPU")
@@ -44,7 +44,7 @@ class DcgmSource:
         return Inventory(devices=page.devices, driver_version=page.driver_version)
 
     async def read(self) -> NodeReading:
-        """One page. No XID is reported twice."""
+        """Read one page. No XID is reported twice."""
         page = await self._scrape()
         return NodeReading(gpus=page.readings, faults=tuple(self._xids.faults(page)))
 

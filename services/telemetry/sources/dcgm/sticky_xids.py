@@ -20,9 +20,9 @@ class StickyXids:
         self._counts: Mapping[tuple[str, int], int] | None = None
 
     def faults(self, page: DcgmPage) -> list[Fault]:
-        before = page.xid_counts if self._counts is None else self._counts
-        counted = {uuid for uuid, _ in (*page.xid_counts, *before)}
-        new = [key for key, number in page.xid_counts.items() if number > before.get(key, 0)]
+        counts_before = page.xid_counts if self._counts is None else self._counts
+        counted = {uuid for uuid, _ in (*page.xid_counts, *counts_before)}
+        new = [key for key, number in page.xid_counts.items() if number > counts_before.get(key, 0)]
         new += [
             (uuid, xid)
             for uuid, xid in page.xid_gauges.items()

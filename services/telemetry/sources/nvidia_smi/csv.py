@@ -84,10 +84,10 @@ class SmiReport:
     problems: tuple[str, ...]
 
 
-def refused_field(output: str) -> str | None:
+def find_refused_field(output: str) -> str | None:
     """The field that this version of nvidia-smi does not know, if it complains about one."""
-    found = _REFUSED_FIELD.search(output)
-    return found.group(1) if found else None
+    match = _REFUSED_FIELD.search(output)
+    return match.group(1) if match else None
 
 
 def without(fields: Sequence[str], refused: str) -> tuple[str, ...]:
@@ -104,30 +104,32 @@ def is_warning(line: str) -> bool:
 
 
 def reports_no_devices(output: str) -> bool:
-    """Whether nvidia-smi works and there is no device."""
+    """Return True if nvidia-smi works and there is no device."""
     return _NO_DEVICES.search(output) is not None
 
 
 def bus_key(bus_id: str) -> str:
-    """One spelling of a PCI address: nvidia-smi writes its domain in four or in eight digits."""
-    found = _BUS_ID.search(bus_id)
-    if found is None:
+    """Return one spelling of a PCI address: nvidia-smi writes its domain in four or in eight
+    digits.
+    """
+    match = _BUS_ID.search(bus_id)
+    if match is None:
         return bus_id.lower()
-    return f"{int(found.group(1) or '0', 16):x}:{found.group(2).lower()}"
+    return f"{int(match.group(1) or '0', 16):x}:{match.group(2).lower()}"
 
 
-def lost_devices(problems: Sequence[str], known: Mapping[str, str]) -> dict[str, str]:
+def lost_devices(problems: Sequence[str], uuid_by_bus: Mapping[str, str]) -> dict[str, str]:
     """Uuid to complaint, for lines that name a known device by its PCI address.
 
-    `known` is uuid by `bus_key`. A device that nvidia-smi only warns of is not lost.
+    `uuid_by_bus` has keys of `bus_key`. A device that nvidia-smi only warns of is not lost.
     """
-    found: dict[str, str] = {}
+    lost: dict[str, str] = {}
     for line in problems:
         match = None if is_warning(line) else _BUS_ID.search(line)
-        uuid = known.get(bus_key(match.group(0))) if match else None
+        uuid = uuid_by_bus.get(bus_key(match.group(0))) if match else None
         if uuid is not None:
-            found.setdefault(uuid, line)
-    return found
+            lost.setdefault(uuid, line)
+    return lost
 
 
 def parse_report(output: str, fields: Sequence[str] = QUERY_FIELDS) -> SmiReport:
@@ -209,7 +211,7 @@ def _reading(row: Mapping[str, str], uuid: str, index: int) -> GpuReading:
         decoder_percent=_field(row, "utilization.decoder", amount),
         pcie_generation=_field(row, "pcie.link.gen.current", count),
         pcie_width=_field(row, "pcie.link.width.current", count),
-        retired_pages=_retired_pages(row),
+        retired_pages=_sum_retired_pages(row),
         retired_pages_pending=_field(row, "retired_pages.pending", claim),
         remapped_rows_corrected=_field(row, "remapped_rows.correctable", count),
         remapped_rows_uncorrected=_field(row, "remapped_rows.uncorrectable", count),
@@ -223,7 +225,7 @@ def _field(row: Mapping[str, str], name: str, parse: Callable[[str], T | None]) 
     return None if value is None else parse(value)
 
 
-def _retired_pages(row: Mapping[str, str]) -> int | None:
+def _sum_retired_pages(row: Mapping[str, str]) -> int | None:
     """Pages retired for either reason; unknown unless both are known."""
     single, double = (
         _field(row, "retired_pages.sbe", count),

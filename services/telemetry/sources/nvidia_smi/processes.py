@@ -17,7 +17,7 @@ def parse_processes(output: str) -> Mapping[str, tuple[GpuProcess, ...]] | None:
 
     A list that may be short is worse than none: a GPU would look unused.
     """
-    found: dict[str, list[GpuProcess]] = {}
+    by_device: dict[str, list[GpuProcess]] = {}
     for line in output.splitlines():
         if not line.strip() or line.strip() == _NONE or is_warning(line):
             continue
@@ -34,5 +34,5 @@ def parse_processes(output: str) -> Mapping[str, tuple[GpuProcess, ...]] | None:
             name=name.rpartition("/")[2] if name else None,
             memory_used_mb=count(memory),
         )
-        found.setdefault(uuid, []).append(process)
-    return {uuid: tuple(processes) for uuid, processes in found.items()}
+        by_device.setdefault(uuid, []).append(process)
+    return {uuid: tuple(processes) for uuid, processes in by_device.items()}

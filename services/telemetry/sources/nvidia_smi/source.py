@@ -20,9 +20,9 @@ from services.telemetry.sources.nvidia_smi.csv import (
     QUERY_FIELDS,
     SmiReport,
     bus_key,
+    find_refused_field,
     lost_devices,
     parse_report,
-    refused_field,
     reports_no_devices,
     without,
 )
@@ -38,7 +38,7 @@ from services.telemetry.sources.source import (
 from shared.errors import RefusedError
 from shared.logging import log
 from shared.processes.command import CommandOutput
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 
 PROCESS_PAUSE_SECONDS: Final = 30.0
 WARNED_EXIT_CODE: Final = 14  # a damaged infoROM: what it lists is whole
@@ -68,15 +68,15 @@ class NvidiaSmiSource:
         self._process_table = ProcessTable()
 
     async def open(self) -> None:
-        """Absent without the program, or where it works and sees no device."""
+        """Open the source; absent without the program, or where it works and sees no device."""
         if not is_installed(self._path):
             raise SourceAbsentError(f"{self._path} is not installed")
         report = await self._report()
         if not report.gpus:
             raise SourceAbsentError(f"{self._path} sees no devices")
         with contextlib.suppress(SourceFailedError):
-            found = _CUDA_VERSION.search((await self._run("--version")).stdout)
-            self._cuda_version = found.group(1) if found else None
+            match = _CUDA_VERSION.search((await self._run("--version")).stdout)
+            self._cuda_version = match.group(1) if match else None
         self._deadline.end_warm_up()
 
     async def inventory(self) -> Inventory:
@@ -104,14 +104,14 @@ class NvidiaSmiSource:
         try:
             report = await self._report()
         except BaseException:
-            await cancelled(listing)
+            await cancel_and_wait(listing)
             raise
         processes = await listing
         readings = tuple(gpu.reading for gpu in report.gpus)
         if processes is not None:
-            found = with_details(self._process_table, processes)
+            details = with_details(self._process_table, processes)
             readings = tuple(
-                msgspec.structs.replace(reading, processes=found.get(reading.uuid, ()))
+                msgspec.structs.replace(reading, processes=details.get(reading.uuid, ()))
                 for reading in readings
             )
         return NodeReading(gpus=readings, lost=dict(self._lost))
@@ -120,12 +120,12 @@ class NvidiaSmiSource:
         """Change it by another run of the program, which needs root for that."""
         report = await self._report()
         gpu = next((gpu for gpu in report.gpus if gpu.facts.uuid == uuid), None)
-        wanted = limit_for(gpu.facts if gpu else None, uuid, watts)
-        before = gpu.reading.power_limit_w if gpu else None
-        if before is None:
+        limit = limit_for(gpu.facts if gpu else None, uuid, watts)
+        limit_before = gpu.reading.power_limit_w if gpu else None
+        if limit_before is None:
             raise RefusedError(ErrorCode.UNSUPPORTED, f"the power limit of {uuid} is not known")
-        await self._change(uuid, f"--power-limit={wanted:g}")
-        return before
+        await self._change(uuid, f"--power-limit={limit:g}")
+        return limit_before
 
     async def set_sm_clock(self, uuid: str, mhz: int | None) -> None:
         """Lock or unlock it by another run of the program, which needs root for that."""
@@ -149,11 +149,11 @@ class NvidiaSmiSource:
             raise RefusedError(code, f"{self._path} said: {output.summary}")
 
     async def close(self) -> None:
-        """Nothing runs between readings."""
+        """Do nothing: nothing runs between readings."""
         self._process_table.forget_ended(())
 
     async def _find_links(self, uuids: Mapping[int, str]) -> None:
-        """Once for the same GPUs; while they are unknown, so is what is near."""
+        """Find links once for the same GPUs; until then it is unknown which are near."""
         self._topology, self._connected = SmiTopology(), {}
         try:
             output = await self._run(*TOPOLOGY_ARGUMENTS)
@@ -166,7 +166,7 @@ class NvidiaSmiSource:
     async def _report(self) -> SmiReport:
         """The query's result, without the fields that this version refuses."""
         output = await self._query()
-        while (field := refused_field(output)) in self._fields and field not in NEEDED_FIELDS:
+        while (field := find_refused_field(output)) in self._fields and field not in NEEDED_FIELDS:
             self._fields = without(self._fields, field)
             log.info("smi_field_unknown", field=field)
             output = await self._query()
@@ -178,11 +178,11 @@ class NvidiaSmiSource:
         }
         lost = lost_devices(report.problems, self._uuids_by_bus)
         self._lost = self._lost | lost if self._only else lost
-        others = tuple(sorted(set(self._uuids_by_bus.values()) - self._lost.keys()))
-        silent = set(others) - {gpu.facts.uuid for gpu in report.gpus}
-        if lost and silent and others != self._only:
+        remaining = tuple(sorted(set(self._uuids_by_bus.values()) - self._lost.keys()))
+        silent = set(remaining) - {gpu.facts.uuid for gpu in report.gpus}
+        if lost and silent and remaining != self._only:
             # The program ends at the first device that is lost: query the others by name.
-            self._only = others
+            self._only = remaining
             return await self._report()
         self._log_problems(report.problems)
         if not report.gpus and not self._lost and not reports_no_devices(output):
@@ -196,7 +196,7 @@ class NvidiaSmiSource:
             log.warning("smi_lines_unusable", lines=problems)
 
     async def _query(self) -> str:
-        """What the program wrote, to stdout or stderr, whatever its exit code."""
+        """Return what the program wrote, to stdout or stderr, whatever its exit code."""
         only = [f"--id={','.join(self._only)}"] if self._only else []
         loop = asyncio.get_running_loop()
         started_at = loop.time()
@@ -205,22 +205,24 @@ class NvidiaSmiSource:
         return f"{output.stdout}\n{output.stderr}"
 
     async def _processes(self) -> Mapping[str, tuple[GpuProcess, ...]] | None:
-        """None where they cannot be listed, which is tried again after half a minute."""
+        """Return the processes; None where they cannot be listed, which is tried again after half a
+        minute.
+        """
         now = asyncio.get_running_loop().time()
         if now < self._no_processes_until:
             return None
         try:
             output = await self._run(f"--query-compute-apps={','.join(PROCESS_FIELDS)}", _FORMAT)
         except SourceFailedError as error:
-            found, reason = None, str(error)
+            processes, reason = None, str(error)
         else:
-            found, reason = parse_processes(output.stdout), output.summary
+            processes, reason = parse_processes(output.stdout), output.summary
             if output.exit_code not in {0, WARNED_EXIT_CODE}:
-                found = None
-        if found is None:
+                processes = None
+        if processes is None:
             log.warning("smi_processes_unknown", reason=reason)
             self._no_processes_until = now + PROCESS_PAUSE_SECONDS
-        return found
+        return processes
 
     async def _run(self, *arguments: str) -> CommandOutput:
         return await run_program(self._path, *arguments, deadline_seconds=self._deadline.seconds)

@@ -32,7 +32,7 @@ class SmiTopology(Struct, frozen=True, kw_only=True):
 
 
 def parse_topology(output: str, uuids: Mapping[int, str]) -> SmiTopology:
-    """By the uuids of GPUs by index; a GPU that has none there is left out."""
+    """Parse links by the uuids of GPUs by index; a GPU without a uuid there is left out."""
     rows = [
         [cell.strip() for cell in _COLOURS.sub("", line).split("\t")]
         for line in output.splitlines()

@@ -9,7 +9,7 @@ from services.telemetry.sources.nvml.probe import Probe
 from services.telemetry.sources.nvml.protocol import Stuck, TakeInventory
 from services.telemetry.sources.source import SourceAbsentError, SourceFailedError
 from shared.logging import log
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 
 FIRST_RETRY_SECONDS: Final = 1.0
 MAX_RETRY_SECONDS: Final = 60.0
@@ -37,7 +37,7 @@ class HungGpuIsolation:
 
     @property
     def indices(self) -> tuple[int, ...]:
-        """Of the isolated GPUs."""
+        """The indices of the isolated GPUs."""
         return tuple(self._isolated)
 
     def isolate_first(self, stuck: list[Stuck]) -> None:
@@ -46,7 +46,7 @@ class HungGpuIsolation:
         If one was isolated already and the child hung anyway, that GPU was not the cause: it is
         released.
         """
-        culprit = next((one for one in stuck if one.index >= 0), None)
+        culprit = next((gpu for gpu in stuck if gpu.index >= 0), None)
         if self._isolated or culprit is None:
             self._isolated.clear()
             return
@@ -68,7 +68,7 @@ class HungGpuIsolation:
         }
 
     def pop_recovered(self) -> bool:
-        """Whether a GPU answered its retry since the last call; it is not isolated any more."""
+        """Return True if a GPU answered its retry since the last call; it is no longer isolated."""
         index, self._recovered = self._recovered, None
         return index is not None and self._isolated.pop(index, None) is not None
 
@@ -85,14 +85,14 @@ class HungGpuIsolation:
         """Before the source is closed."""
         retry, self._retry = self._retry, None
         if retry is not None:
-            await cancelled(retry)
+            await cancel_and_wait(retry)
 
     async def _try_gpu(self, index: int, probe: Probe) -> None:
         gpu = self._isolated[index]
         try:
             await probe.start()
-            found = await probe.inventory(TakeInventory(only=index))
-            if found.inventory.devices and not (await probe.read()).hung:
+            taken_inventory = await probe.inventory(TakeInventory(only=index))
+            if taken_inventory.inventory.devices and not (await probe.read()).hung:
                 self._recovered = index
         except (SourceAbsentError, SourceFailedError) as error:
             log.info("gpu_still_hung", index=index, reason=str(error))

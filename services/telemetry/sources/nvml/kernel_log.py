@@ -19,7 +19,7 @@ class KernelLog:
         self._file: int | None = None
 
     def open(self) -> None:
-        """Without the permission there is nothing to read from then on."""
+        """Open the log; without the permission nothing is read from then on."""
         self.close()
         with contextlib.suppress(OSError):
             self._file = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -32,7 +32,7 @@ from services.telemetry.sources.nvml.protocol import (
     Stuck,
     TakeInventory,
     decode_reply,
-    framed,
+    frame,
 )
 from services.telemetry.sources.source import ProbeHungError, SourceAbsentError, SourceFailedError
 from shared.paths import python_path
@@ -43,7 +43,7 @@ MAX_UNDEAD: Final = 3
 RESCUE_SHARE: Final = 0.25
 STUCK_SHARE: Final = 0.125
 _REAP_SECONDS: Final = 1.0
-_READ: Final = framed(Read())
+_READ: Final = frame(Read())
 
 _undead: set[asyncio.Future[Literal[True]]] = set()
 
@@ -80,34 +80,34 @@ class Probe:
         """Start the child, initialise NVML there. Raises SourceAbsentError, SourceFailedError."""
         if len(_undead) >= MAX_UNDEAD:
             raise ProbeHungError(f"{len(_undead)} earlier probes are still stuck in the driver")
-        theirs, self._rescue_pipe = os.pipe()
+        child_pipe, self._rescue_pipe = os.pipe()
         try:
             self._transport, self._child = await asyncio.get_running_loop().subprocess_exec(
                 lambda: _Child(self.stuck.append),
                 *(sys.executable, "-m", "services.telemetry.sources.nvml.child"),
-                *(str(os.getpid()), str(theirs), engine_socket(self._environ) or ""),
+                *(str(os.getpid()), str(child_pipe), engine_socket(self._environ) or ""),
                 stderr=None,
-                pass_fds=(theirs,),
+                pass_fds=(child_pipe,),
                 env={**self._environ, "PYTHONPATH": python_path(self._environ)},
             )
         finally:
-            os.close(theirs)
+            os.close(child_pipe)
         self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
         longer = self._open_deadline_seconds
-        reply = await self._ask(framed(Open()), "open", longer, longer)
+        reply = await self._ask(frame(Open()), "open", longer, longer)
         if not isinstance(reply, Done):
-            raise _unexpected(reply)
+            raise _unexpected_reply(reply)
 
     async def inventory(self, request: TakeInventory) -> InventoryTaken:
-        """Bounded by the longer deadline, as it may initialise NVML anew.
+        """List the devices within the longer deadline, as it may initialise NVML anew.
 
         For the first one the rescue waits for it too: a driver wakes up GPU by GPU.
         """
         longer = self._open_deadline_seconds
         rescue_seconds = self._deadline_seconds if self._took_inventory else longer
-        reply = await self._ask(framed(request), "inventory", longer, rescue_seconds)
+        reply = await self._ask(frame(request), "inventory", longer, rescue_seconds)
         if not isinstance(reply, InventoryTaken):
-            raise _unexpected(reply)
+            raise _unexpected_reply(reply)
         self._took_inventory = True
         return reply
 
@@ -115,33 +115,33 @@ class Probe:
         """Raises ProbeHungError after the deadline."""
         reply = await self._ask(_READ, "read", self._deadline_seconds, self._deadline_seconds)
         if not isinstance(reply, ReadingTaken):
-            raise _unexpected(reply)
+            raise _unexpected_reply(reply)
         if self.stuck:
-            self.stuck[:] = [one for one in self.stuck if reply.hung.keys() & one.uuids]
+            self.stuck[:] = [gpu for gpu in self.stuck if reply.hung.keys() & gpu.uuids]
         return reply
 
     async def cap(self, request: SetCap) -> CapSet | CapRefused:
         """Set a power limit."""
         seconds = self._deadline_seconds
-        reply = await self._ask(framed(request), "cap", seconds, seconds)
+        reply = await self._ask(frame(request), "cap", seconds, seconds)
         if not isinstance(reply, CapSet | CapRefused):
-            raise _unexpected(reply)
+            raise _unexpected_reply(reply)
         return reply
 
     async def lock_clock(self, request: LockClock) -> Done | CapRefused:
         """Lock or unlock a clock."""
         seconds = self._deadline_seconds
-        reply = await self._ask(framed(request), "a locked clock", seconds, seconds)
+        reply = await self._ask(frame(request), "a locked clock", seconds, seconds)
         if not isinstance(reply, Done | CapRefused):
-            raise _unexpected(reply)
+            raise _unexpected_reply(reply)
         return reply
 
     async def change_mig(self, request: MakeMig | RemoveMig) -> Done | MigRefused:
-        """Bounded by the longer deadline: the driver takes its time."""
+        """Change it within the longer deadline: the driver takes its time."""
         longer = self._open_deadline_seconds
-        reply = await self._ask(framed(request), "a change of MIG instances", longer, longer)
+        reply = await self._ask(frame(request), "a change of MIG instances", longer, longer)
         if not isinstance(reply, Done | MigRefused):
-            raise _unexpected(reply)
+            raise _unexpected_reply(reply)
         return reply
 
     async def close(self) -> None:
@@ -196,14 +196,14 @@ class Probe:
     def _rescue(self, stuck_seconds: float, ends_at: float) -> None:
         """Have the child go on without the GPU it is stuck in; past the deadline, fail."""
         loop = asyncio.get_running_loop()
-        left = ends_at - loop.time()
-        if self._child is not None and left <= 0:
+        seconds_left = ends_at - loop.time()
+        if self._child is not None and seconds_left <= 0:
             self._child.fail(TimeoutError())
         elif self._rescue_pipe is not None:
             with contextlib.suppress(OSError):
                 os.write(self._rescue_pipe, SECONDS.pack(stuck_seconds))
             self._timer = loop.call_later(
-                min(stuck_seconds, left), self._rescue, stuck_seconds, ends_at
+                min(stuck_seconds, seconds_left), self._rescue, stuck_seconds, ends_at
             )
 
 
@@ -264,7 +264,7 @@ class _Child(asyncio.SubprocessProtocol):
         self.fail(error)
 
 
-def _unexpected(reply: ProbeReply) -> SourceAbsentError | SourceFailedError:
+def _unexpected_reply(reply: ProbeReply) -> SourceAbsentError | SourceFailedError:
     match reply:
         case Absent(detail=detail):
             return SourceAbsentError(detail)

@@ -153,7 +153,7 @@ _replies: Final[msgspec.msgpack.Decoder[ProbeReply]] = msgspec.msgpack.Decoder(P
 _encoder: Final = msgspec.msgpack.Encoder()
 
 
-def framed(message: ProbeRequest | ProbeReply) -> bytes:
+def frame(message: ProbeRequest | ProbeReply) -> bytes:
     """A message with its length before it."""
     body = _encoder.encode(message)
     return LENGTH.pack(len(body)) + body

@@ -77,36 +77,36 @@ class NvmlSource:
     async def inventory(self) -> Inventory:
         """Enumerate; bounded by the longer deadline, as it may initialise NVML anew."""
         try:
-            taken = await self._opened.inventory(
+            result = await self._opened.inventory(
                 TakeInventory(skip=self._isolation.indices, with_mig_layouts=self._with_mig_layouts)
             )
         except ProbeHungError:
             self._isolation.isolate_first(self._opened.stuck)
             raise
-        for facts in taken.inventory.devices:
+        for facts in result.inventory.devices:
             if facts.pci_bus_id is not None and facts.parent_uuid is None:
                 self._bus_ids[facts.uuid] = facts.pci_bus_id
-        return taken.inventory
+        return result.inventory
 
     async def read(self) -> NodeReading:
         """Raises ProbeHungError after the deadline, and when no GPU answers."""
         if self._isolation.pop_recovered():
             await self.inventory()
         try:
-            taken = _answered(await self._opened.read())
+            result = _check_hung(await self._opened.read())
         except ProbeHungError:
             self._isolation.isolate_first(self._opened.stuck)
             raise
         self._isolation.retry_soon(self._new_probe)
         return NodeReading(
-            gpus=taken.gpus,
-            lost=taken.lost,
-            hung=taken.hung | self._isolation.hung(),
-            faults=tuple(self._faults(taken)),
+            gpus=result.gpus,
+            lost=result.lost,
+            hung=result.hung | self._isolation.hung(),
+            faults=tuple(self._faults(result)),
         )
 
     async def set_power_limit(self, uuid: str, watts: float | None) -> float:
-        """Bounded like a reading."""
+        """Set it within the deadline of a reading."""
         match await self._opened.cap(SetCap(uuid, watts)):
             case CapSet(watts_before=before):
                 return before
@@ -114,7 +114,7 @@ class NvmlSource:
                 raise RefusedError(code, detail, details=details)
 
     async def set_sm_clock(self, uuid: str, mhz: int | None) -> None:
-        """Bounded like a reading."""
+        """Set it within the deadline of a reading."""
         match await self._opened.lock_clock(LockClock(uuid, mhz)):
             case CapRefused(code, detail, details):
                 raise RefusedError(code, detail, details=details)
@@ -151,7 +151,7 @@ class NvmlSource:
             environ=self._environ,
         )
 
-    def _faults(self, taken: ReadingTaken) -> list[Fault]:
+    def _faults(self, result: ReadingTaken) -> list[Fault]:
         """Return what happened since the last reading, each once: driver and kernel both report it.
 
         The kernel's log comes first: it alone has the text that tells how severe an XID is.
@@ -171,13 +171,13 @@ class NvmlSource:
                 faults.append(xid_fault(device, record.xid, record.text))
         return faults + [
             xid_fault(uuid, xid)
-            for uuid, xid in taken.xids
+            for uuid, xid in result.xids
             if self._xids.is_new(uuid, xid, XidOrigin.DRIVER, now)
         ]
 
 
-def _answered(taken: ReadingTaken) -> ReadingTaken:
+def _check_hung(result: ReadingTaken) -> ReadingTaken:
     """Raises ProbeHungError if every GPU hangs: a new child may not."""
-    if taken.hung and not taken.gpus:
-        raise ProbeHungError(f"no GPU answers: {next(iter(taken.hung.values()))}")
-    return taken
+    if result.hung and not result.gpus:
+        raise ProbeHungError(f"no GPU answers: {next(iter(result.hung.values()))}")
+    return result

@@ -55,7 +55,7 @@ _WITHOUT_DEVICE: Final = frozenset({FaultKind.HANG, FaultKind.FAIL, FaultKind.NO
 
 
 def invalid_reason(fault: ScriptedFault, devices: Sequence[str]) -> str | None:
-    """Why a fault does not fit a fleet of these uuids in their order; None if it does."""
+    """Say why a fault does not fit a fleet of these uuids in their order; None if it does."""
     duration, repeat = fault.duration_seconds or 0.0, fault.repeat_every_seconds
     if fault.device is None and fault.kind not in _WITHOUT_DEVICE:
         return f"expected a device for {fault.kind}"
@@ -92,7 +92,7 @@ class FaultSchedule(Struct, frozen=True):
     seed: int
     place: int
 
-    def begun(self, seconds: float) -> int:
+    def count_beginnings(self, seconds: float) -> int:
         """Number of times it has begun."""
         since = seconds - self.fault.at_seconds
         if since < 0:
@@ -102,22 +102,22 @@ class FaultSchedule(Struct, frozen=True):
         return last + (1 if self._starts_at(last) <= seconds else 0)
 
     def is_on(self, seconds: float) -> bool:
-        begun = self.begun(seconds)
-        if begun == 0:
+        beginnings = self.count_beginnings(seconds)
+        if beginnings == 0:
             return False
         duration = self.fault.duration_seconds
-        return duration is None or seconds < self._starts_at(begun - 1) + duration
+        return duration is None or seconds < self._starts_at(beginnings - 1) + duration
 
     def seconds_on(self, seconds: float) -> float:
         """Seconds it has lasted, all times together."""
-        begun = self.begun(seconds)
-        if begun == 0:
+        beginnings = self.count_beginnings(seconds)
+        if beginnings == 0:
             return 0.0
-        elapsed = seconds - self._starts_at(begun - 1)
+        elapsed = seconds - self._starts_at(beginnings - 1)
         duration = self.fault.duration_seconds
         if duration is None:
             return elapsed
-        return (begun - 1) * duration + min(elapsed, duration)
+        return (beginnings - 1) * duration + min(elapsed, duration)
 
     def _starts_at(self, time: int) -> float:
         scheduled = self.fault.at_seconds + time * (self.fault.repeat_every_seconds or 0.0)

@@ -63,9 +63,9 @@ class MockDevice(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def profile(self) -> str | None:
-        """Of an instance: its profile, such as 1g.10gb; None if nothing names one."""
-        found = _PROFILE.search(self.mig_profile or self.model_name)
-        return found.group() if found is not None else None
+        """The profile of an instance, such as 1g.10gb; None if nothing names one."""
+        match = _PROFILE.search(self.mig_profile or self.model_name)
+        return match.group() if match is not None else None
 
 
 class MockLink(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -181,18 +181,18 @@ def parse_fleet(text: str) -> Fleet:
 
 
 def memory_mb(size: str | int, place: str) -> int:
-    """Whole mebibytes of a size in bytes or with a unit. Raises FleetError."""
-    found = _SIZE.match(str(size))
-    if found is None:
+    """Return the whole mebibytes of a size in bytes or with a unit. Raises FleetError."""
+    match = _SIZE.match(str(size))
+    if match is None:
         raise FleetError(f"expected a size such as 141G, found {size!r} - at `{place}`")
-    return int(float(found.group(1)) * _FACTOR[(found.group(2) or "").upper()]) // MEBIBYTE
+    return int(float(match.group(1)) * _FACTOR[(match.group(2) or "").upper()]) // MEBIBYTE
 
 
 def _devices(file: _FleetFile) -> tuple[DeviceFacts, ...]:
-    """Whole GPUs, then the MIG instances of some of them. Raises FleetError."""
-    masked = _masked_uuids(file.device_mask)
-    named = [device.mother_uuid for device in file.devices if not device.is_mig_device]
-    if unknown := sorted(masked - set(named)):
+    """Return whole GPUs, then the MIG instances of some of them. Raises FleetError."""
+    masked = _read_mask(file.device_mask)
+    parent_uuids = [device.mother_uuid for device in file.devices if not device.is_mig_device]
+    if unknown := sorted(masked - set(parent_uuids)):
         raise FleetError(f"expected GPUs of this file, found {unknown[0]} - at `$.device_mask`")
     reserved_mb = memory_mb(file.reserved_memory or 0, "$.reserved_memory")
     wholes: dict[str, DeviceFacts] = {}
@@ -209,7 +209,7 @@ def _devices(file: _FleetFile) -> tuple[DeviceFacts, ...]:
             raise FleetError(f"expected unique devices, found {uuid} twice - at `$.devices`")
         wholes[uuid] = _facts(file, device, len(wholes), place, reserved_mb)
     mothers = {device.mother_uuid for _, device in instances}
-    found = [
+    devices = [
         replace(facts, mig_enabled=True) if uuid in mothers else facts
         for uuid, facts in wholes.items()
     ]
@@ -217,12 +217,12 @@ def _devices(file: _FleetFile) -> tuple[DeviceFacts, ...]:
     for place, device in instances:
         number = numbers[device.mother_uuid] = numbers.get(device.mother_uuid, -1) + 1
         size_mb = memory_mb(device.memory_size, f"$.devices[{place}].memory_size")
-        found.append(
+        devices.append(
             instance_of(
-                wholes[device.mother_uuid], device.profile or "", number, len(found), size_mb
+                wholes[device.mother_uuid], device.profile or "", number, len(devices), size_mb
             )
         )
-    return tuple(found)
+    return tuple(devices)
 
 
 def instance_of(
@@ -323,14 +323,14 @@ def _refuse_unused(file: _FleetFile) -> None:
                     f" anything - at `$.{name}`"
                 )
     attributes = file.attributes
-    others = ("amd_driver",) if file.slot_name == "cuda" else _NVIDIAS
-    for name in others:
+    unused = ("amd_driver",) if file.slot_name == "cuda" else _NVIDIAS
+    for name in unused:
         if getattr(attributes, name) is not None:
             raise FleetError(f"expected none of slot {file.slot_name!r} - at `$.attributes.{name}`")
 
 
 def _labels(file: _FleetFile) -> dict[str, str]:
-    """What the file says of shares and how they are shown. Raises FleetError."""
+    """Return the labels for the file's shares. Raises FleetError."""
     labels = format_labels(file.formats)
     if file.device_plugin_name is not None:
         labels[DEVICE_PLUGIN_LABEL] = file.device_plugin_name
@@ -344,13 +344,13 @@ def _labels(file: _FleetFile) -> dict[str, str]:
 
 
 def _shares_of_gpus(file: _FleetFile) -> Iterator[float]:
-    """How many of the file's shares each GPU that is not hidden comes to. Raises FleetError."""
+    """Yield how many of the file's shares each visible GPU has. Raises FleetError."""
     unit_mb = UNIT_MEMORY_MB if file.unit_mem is None else memory_mb(file.unit_mem, "$.unit_mem")
     if unit_mb < LEAST_UNIT_MEMORY_MB:
         raise FleetError(
             f"expected at least {LEAST_UNIT_MEMORY_MB} MiB, found {unit_mb} - at `$.unit_mem`"
         )
-    masked = _masked_uuids(file.device_mask)
+    masked = _read_mask(file.device_mask)
     for place, device in enumerate(file.devices):
         if device.is_mig_device or device.mother_uuid in masked:
             continue
@@ -366,6 +366,6 @@ def _shares_of_gpus(file: _FleetFile) -> Iterator[float]:
         yield min(hundredths) / 100
 
 
-def _masked_uuids(device_mask: str) -> frozenset[str]:
+def _read_mask(device_mask: str) -> frozenset[str]:
     """Return the uuids that a mask names."""
-    return frozenset(each.strip() for each in device_mask.split(",") if each.strip())
+    return frozenset(uuid.strip() for uuid in device_mask.split(",") if uuid.strip())

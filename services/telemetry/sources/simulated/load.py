@@ -12,21 +12,21 @@ from services.telemetry.sources.simulated.fleet_file import LoadShape
 class DeviceLoad:
     """Held or not since `since_seconds`, when the device was `warmth` (0 idle, 1 held) warm."""
 
-    held: bool = False
+    is_held: bool = False
     since_seconds: float = 0.0
     warmth: float = 0.0
 
 
-def load_from(load: DeviceLoad, shape: LoadShape, *, held: bool, seconds: float) -> DeviceLoad:
+def load_from(load: DeviceLoad, shape: LoadShape, *, is_held: bool, seconds: float) -> DeviceLoad:
     """The load from `seconds` on: the same one unless the device is granted or released then."""
-    if load.held == held:
+    if load.is_held == is_held:
         return load
-    return DeviceLoad(held, seconds, warmth_at(load, shape, seconds))
+    return DeviceLoad(is_held, seconds, warmth_at(load, shape, seconds))
 
 
 def warmth_at(load: DeviceLoad, shape: LoadShape, seconds: float) -> float:
     """Share of the way from idle to held temperature, approached exponentially."""
-    goal = 1.0 if load.held else 0.0
+    goal = 1.0 if load.is_held else 0.0
     elapsed = seconds - load.since_seconds
     return goal + (load.warmth - goal) * math.exp(-elapsed / shape.thermal_seconds)
 
@@ -40,13 +40,13 @@ def reading_at(
     power_limit_w: float | None = None,
     locked_clock_mhz: int | None = None,
 ) -> GpuReading:
-    """One reading. A released device is idle and empty at once; it cools down slowly.
+    """Make up one reading. A released device is idle and empty at once; it cools down slowly.
 
     A limit below the draw slows the clock in proportion. At a locked clock a held device draws as
     much less above its idle draw as it is slower.
     """
     elapsed = seconds - load.since_seconds
-    busy = min(1.0, elapsed / shape.ramp_seconds) if load.held else 0.0
+    busy = min(1.0, elapsed / shape.ramp_seconds) if load.is_held else 0.0
     noise = _noise(shape.seed, facts.uuid, seconds)
     utilization = _within(busy * shape.held_utilization_percent + 6 * busy * noise[0], 100.0)
     warmth = warmth_at(load, shape, seconds)

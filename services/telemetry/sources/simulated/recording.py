@@ -125,12 +125,12 @@ def _number(value: str, number: int) -> float:
     if not value.strip():
         return _UNKNOWN
     try:
-        found = float(value)
+        parsed = float(value)
     except ValueError:
         raise RecordingError(f"line {number}: expected a number, found {value!r}") from None
-    if not math.isfinite(found) or found < 0:
+    if not math.isfinite(parsed) or parsed < 0:
         raise RecordingError(f"line {number}: expected a number from 0 on, found {value!r}")
-    return found
+    return parsed
 
 
 def _recording(tracks: Mapping[str, Track]) -> Recording:
@@ -161,19 +161,21 @@ class Replay:
     ) -> None:
         self._plan = plan
         self._recording = recording
-        self._tracks = _assigned(plan, recording, devices)
+        self._tracks = _assign(plan, recording, devices)
         for facts in devices:
             _check_memory(facts, self._tracks[facts.uuid])
 
     def reading_at(self, facts: DeviceFacts, seconds: float) -> GpuReading:
-        """What was recorded last by then. Before a device's first row nothing is known of it."""
+        """Return the last reading recorded by then. Before a device's first row nothing is known of
+        it.
+        """
         reading = GpuReading(
             uuid=facts.uuid,
             index=facts.index,
             memory_total_mb=facts.memory_total_mb,
             name=facts.name,
         )
-        at = self._recorded_seconds(seconds)
+        at = self._position(seconds)
         track = self._tracks[facts.uuid]
         place = -1 if at is None else bisect_right(track.times, at) - 1
         if place < 0:
@@ -184,7 +186,7 @@ class Replay:
             recorded["memory_free_mb"] = total - int(used)
         return msgspec.structs.replace(reading, **recorded)
 
-    def _recorded_seconds(self, seconds: float) -> float | None:
+    def _position(self, seconds: float) -> float | None:
         recording = self._recording
         into = self._plan.start_seconds + seconds * self._plan.speed
         if into >= recording.length_seconds:
@@ -198,7 +200,7 @@ class Replay:
         return recording.first_seconds + into
 
 
-def _assigned(
+def _assign(
     plan: ReplayPlan, recording: Recording, devices: Sequence[DeviceFacts]
 ) -> dict[str, Track]:
     uuids = {facts.uuid for facts in devices}
@@ -209,8 +211,8 @@ def _assigned(
             raise RecordingError(f"expected a recorded device, found {name!r}")
     spare = [name for name in recording.tracks if name not in plan.devices.values()]
     spare = spare or list(recording.tracks)
-    others = [facts.uuid for facts in devices if facts.uuid not in plan.devices]
-    names = {uuid: spare[place % len(spare)] for place, uuid in enumerate(others)}
+    other_uuids = [facts.uuid for facts in devices if facts.uuid not in plan.devices]
+    names = {uuid: spare[place % len(spare)] for place, uuid in enumerate(other_uuids)}
     return {uuid: recording.tracks[name] for uuid, name in {**names, **plan.devices}.items()}
 
 

@@ -68,17 +68,17 @@ class Simulation:
         }
 
     def hangs(self, seconds: float) -> bool:
-        """Whether the whole driver does not return."""
+        """True while the whole driver does not return."""
         return any(device is None for _, device in self._on(FaultKind.HANG, seconds))
 
     def fails(self, seconds: float) -> bool:
-        """Whether the whole driver answers with an error."""
+        """True while the whole driver answers with an error."""
         return bool(self._on(FaultKind.FAIL, seconds))
 
     def devices(self, seconds: float) -> tuple[DeviceFacts, ...]:
-        """What is there: whole GPUs by index, then the instances of those in MIG mode."""
+        """Return the devices: whole GPUs by index, then the instances of those in MIG mode."""
         gone = {uuid for _, uuid in self._on(FaultKind.VANISH, seconds)}
-        partitioned = self._partitioned(seconds)
+        partitioned = self._partitions(seconds)
         present = [
             facts
             for facts in self.fleet.devices
@@ -91,7 +91,7 @@ class Simulation:
         wholes = [self._with_layout(facts) for facts in wholes]
         return (*wholes, *self._made(present), *self._instances(present, partitioned))
 
-    def read(self, seconds: float, held: frozenset[str]) -> FleetReading:
+    def read(self, seconds: float, held_uuids: frozenset[str]) -> FleetReading:
         """Read every device. Each fault is reported once, also one from between two readings."""
         devices = self.devices(seconds)
         hung = {
@@ -100,7 +100,7 @@ class Simulation:
             if uuid is not None
         }
         present = {facts.uuid for facts in devices}
-        readings = [self._read(facts, seconds, held) for facts in devices]
+        readings = [self._read(facts, seconds, held_uuids) for facts in devices]
         self._last_seconds = max(seconds, self._last_seconds)
         return FleetReading(
             gpus=tuple(
@@ -119,15 +119,19 @@ class Simulation:
 
     def set_power_limit(self, device_uuid: str, watts: float | None, seconds: float) -> float:
         """Returns the limit before. Raises RefusedError."""
-        facts = next((one for one in self.devices(seconds) if one.uuid == device_uuid), None)
-        wanted = limit_for(facts, device_uuid, watts)
-        before = self._limits.get(device_uuid, self.fleet.load.power_limit_w)
-        self._limits[device_uuid] = wanted
-        return before
+        facts = next(
+            (device for device in self.devices(seconds) if device.uuid == device_uuid), None
+        )
+        limit = limit_for(facts, device_uuid, watts)
+        limit_before = self._limits.get(device_uuid, self.fleet.load.power_limit_w)
+        self._limits[device_uuid] = limit
+        return limit_before
 
     def set_sm_clock(self, device_uuid: str, mhz: int | None, seconds: float) -> None:
         """Raises RefusedError."""
-        facts = next((one for one in self.devices(seconds) if one.uuid == device_uuid), None)
+        facts = next(
+            (device for device in self.devices(seconds) if device.uuid == device_uuid), None
+        )
         is_part = facts is not None and facts.parent_uuid is not None
         slowest, fastest = self.fleet.load.idle_sm_clock_mhz, self.fleet.load.held_sm_clock_mhz
         supported = () if is_part else (round(slowest), round(fastest))
@@ -139,13 +143,15 @@ class Simulation:
 
     def make_mig(self, device_uuid: str, profile: str, start: int) -> None:
         """Raises RefusedError, as a driver does."""
-        there = self._mig.get(device_uuid)
-        self._mig[device_uuid] = with_another(there, self._options(device_uuid), profile, start)
+        instances = self._mig.get(device_uuid)
+        self._mig[device_uuid] = with_another(instances, self._options(device_uuid), profile, start)
 
     def remove_mig(self, device_uuid: str, start: int) -> None:
-        there = self._mig.get(device_uuid)
-        if there is not None:
-            self._mig[device_uuid] = tuple(each for each in there if each.start != start)
+        instances = self._mig.get(device_uuid)
+        if instances is not None:
+            self._mig[device_uuid] = tuple(
+                instance for instance in instances if instance.start != start
+            )
 
     def _options(self, uuid: str) -> tuple[MigOption, ...]:
         sizes = (facts.memory_total_mb or 0 for facts in self.fleet.devices if facts.uuid == uuid)
@@ -158,8 +164,10 @@ class Simulation:
         layout = MigLayout(
             options=self._options(facts.uuid),
             instances=tuple(
-                msgspec.structs.replace(each, device_uuids=(self._made_facts(facts, each).uuid,))
-                for each in instances
+                msgspec.structs.replace(
+                    instance, device_uuids=(self._made_facts(facts, instance).uuid,)
+                )
+                for instance in instances
             ),
         )
         return msgspec.structs.replace(facts, mig_layout=layout)
@@ -183,7 +191,7 @@ class Simulation:
             if line.fault.kind is kind and line.is_on(seconds)
         ]
 
-    def _partitioned(self, seconds: float) -> dict[str, ScriptedFault]:
+    def _partitions(self, seconds: float) -> dict[str, ScriptedFault]:
         return {
             device: line.fault
             for line, device in self._on(FaultKind.MIG_CHANGE, seconds)
@@ -205,10 +213,10 @@ class Simulation:
             for place, (facts, fault, number) in enumerate(parts)
         ]
 
-    def _read(self, facts: DeviceFacts, seconds: float, held: frozenset[str]) -> GpuReading:
+    def _read(self, facts: DeviceFacts, seconds: float, held_uuids: frozenset[str]) -> GpuReading:
         if facts.parent_uuid is not None:
             total, share = facts.memory_total_mb or 0, self.fleet.load.held_memory_percent / 100
-            used = round(total * share) if facts.uuid in held else 0
+            used = round(total * share) if facts.uuid in held_uuids else 0
             return GpuReading(
                 uuid=facts.uuid,
                 index=facts.index,
@@ -229,15 +237,19 @@ class Simulation:
                 sm_clock_mhz=self._clocks_mhz.get(facts.uuid, recorded.sm_clock_mhz),
             )
         else:
-            reading = self._made_up(facts, seconds, facts.uuid in held, limit)
-        if facts.mig_enabled or facts.uuid in self._partitioned(seconds):
+            reading = self._made_up(facts, seconds, facts.uuid in held_uuids, limit)
+        if facts.mig_enabled or facts.uuid in self._partitions(seconds):
             # A GPU in MIG mode has no utilization of its own.
             reading = msgspec.structs.replace(reading, utilization_percent=None)
         return self._with_ecc_errors(reading, seconds)
 
-    def _made_up(self, facts: DeviceFacts, seconds: float, held: bool, limit: float) -> GpuReading:
+    def _made_up(
+        self, facts: DeviceFacts, seconds: float, is_held: bool, limit: float
+    ) -> GpuReading:
         device, shape = facts.uuid, self.fleet.load
-        self._loads[device] = load_from(self._loads[device], shape, held=held, seconds=seconds)
+        self._loads[device] = load_from(
+            self._loads[device], shape, is_held=is_held, seconds=seconds
+        )
         reading = reading_at(
             facts,
             self._loads[device],
@@ -251,7 +263,7 @@ class Simulation:
         return msgspec.structs.replace(reading, energy_mj=int(self._energy_mj[device]))
 
     def _with_ecc_errors(self, reading: GpuReading, seconds: float) -> GpuReading:
-        """With the errors of all storms so far: counters of a loaded driver never fall."""
+        """Add the errors of all storms so far: counters of a loaded driver never fall."""
         storms = [
             line
             for line, device in self._schedules
@@ -262,7 +274,9 @@ class Simulation:
         corrected = sum(
             line.seconds_on(seconds) * line.fault.corrected_per_second for line in storms
         )
-        uncorrected = sum(line.begun(seconds) * line.fault.uncorrected for line in storms)
+        uncorrected = sum(
+            line.count_beginnings(seconds) * line.fault.uncorrected for line in storms
+        )
         return msgspec.structs.replace(
             reading,
             ecc_corrected=(reading.ecc_corrected or 0) + int(corrected),
@@ -279,22 +293,22 @@ class Simulation:
         return msgspec.structs.replace(reading, **dict.fromkeys(names)) if names else reading
 
     def _new_faults(self, seconds: float, present: set[str]) -> list[Fault]:
-        found: list[Fault] = []
+        faults: list[Fault] = []
         for place, (line, device) in enumerate(self._schedules):
             if line.fault.kind is not FaultKind.XID or device not in present:
                 continue
-            begun = line.begun(seconds)
-            new, self._reported[place] = begun - self._reported[place], begun
-            found += [_xid(line.fault, device)] * min(new, _MAX_AT_ONCE)
-        return found
+            beginnings = line.count_beginnings(seconds)
+            new, self._reported[place] = beginnings - self._reported[place], beginnings
+            faults += [_xid(line.fault, device)] * min(new, _MAX_AT_ONCE)
+        return faults
 
 
 def _xid(fault: ScriptedFault, device: str) -> Fault:
-    """As the catalogue has it, unless the script says what to do."""
-    known = xid_fault(device, fault.xid or 0, SCRIPTED)
+    """Make the fault of the catalogue, unless the script says what to do."""
+    catalogued = xid_fault(device, fault.xid or 0, SCRIPTED)
     if fault.action is None:
-        return known
-    return msgspec.structs.replace(known, action=fault.action, action_source=SCRIPTED)
+        return catalogued
+    return msgspec.structs.replace(catalogued, action=fault.action, action_source=SCRIPTED)
 
 
 def _memory_mb(profile: str) -> int:

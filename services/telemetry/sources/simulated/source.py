@@ -94,7 +94,7 @@ class SimulatedSource:
         self._simulation.remove_mig(uuid, start)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     async def _now(self) -> float:
         """The fleet's time; hangs and fails as scripted."""

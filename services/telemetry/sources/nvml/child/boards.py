@@ -48,7 +48,7 @@ class Board:
 
     @property
     def uuids(self) -> tuple[str, ...]:
-        """Of the GPU and its instances."""
+        """The uuids of the GPU and its instances."""
         return tuple(unit.facts.uuid for unit in self.units)
 
 
@@ -59,7 +59,7 @@ class BoardReader:
         self._table = table
         self.gpu_count = 0
 
-    def take(self, index: int, before: Board | None) -> Board | None:
+    def take(self, index: int, previous: Board | None) -> Board | None:
         """The GPU at an index; None if it cannot say who it is.
 
         Raises GpuLostError and NVMLError.
@@ -73,9 +73,9 @@ class BoardReader:
         if uuid is None:
             return None
         facts = gpu_facts(uuid, index, handle)
-        gpu = Unit(facts, self._reader(facts, handle, before))
+        gpu = Unit(facts, self._reader(facts, handle, previous))
         board = Board(index, handle, gpu)
-        self._find_instances(board, before)
+        self._find_instances(board, previous)
         return board
 
     def read(self, board: Board) -> list[GpuReading]:
@@ -91,7 +91,7 @@ class BoardReader:
                 self._find_instances(board, board)
         return [unit.reader.read() for unit in board.units]
 
-    def _find_instances(self, board: Board, before: Board | None) -> None:
+    def _find_instances(self, board: Board, previous: Board | None) -> None:
         mode = mig_enabled(board.handle)
         instances = []
         for place, handle in enumerate(mig_handles(board.handle) if mode else []):
@@ -99,12 +99,12 @@ class BoardReader:
             if uuid is not None:
                 index = self.gpu_count + board.index * INSTANCES_PER_GPU + place
                 facts = instance_facts(uuid, index, handle, board.gpu.facts)
-                instances.append(Unit(facts, self._reader(facts, handle, before)))
+                instances.append(Unit(facts, self._reader(facts, handle, previous)))
         board.instances = instances
         board.layout = (mode, tuple(unit.facts.uuid for unit in instances))
 
-    def _reader(self, facts: DeviceFacts, handle: Handle, before: Board | None) -> DeviceReader:
-        for unit in before.units if before is not None else ():
+    def _reader(self, facts: DeviceFacts, handle: Handle, previous: Board | None) -> DeviceReader:
+        for unit in previous.units if previous is not None else ():
             if unit.facts.uuid == facts.uuid and unit.facts.index == facts.index:
                 return unit.reader
         return DeviceReader(facts.uuid, facts.index, facts.name, handle, self._table)

@@ -29,7 +29,7 @@ class GpuLostError(StewardError):
     """This GPU does not answer; the others may."""
 
 
-def known(call: Callable[..., T], *arguments: Any) -> T | None:
+def try_call(call: Callable[..., T], *arguments: Any) -> T | None:
     """The result of a call; None where NVML does not give it, or this driver has no such function.
 
     Raises GpuLostError if the device is gone, NVMLError when NVML as a whole does not work.
@@ -58,8 +58,8 @@ def _raise_if_general(error: pynvml.NVMLError) -> None:
 
 def library_function(name: str) -> Callable[..., int]:
     """The C function; one that this driver does not have says so when it is called."""
-    found: Callable[..., int] = getattr(pynvml.nvmlLib, name, _no_such_function)
-    return found
+    function: Callable[..., int] = getattr(pynvml.nvmlLib, name, _no_such_function)
+    return function
 
 
 def _no_such_function(*_: object) -> int:
@@ -78,11 +78,11 @@ class Numbers:
             self._calls.append((library_function(name), (handle, *arguments, byref(cell)), cell))
 
     def read(self) -> list[int | None]:
-        """In the order of the calls; fails as `known` does."""
-        found: list[int | None] = []
+        """Read the numbers in the order of the calls; fails as `try_call` does."""
+        numbers: list[int | None] = []
         for function, arguments, cell in self._calls:
             status = function(*arguments)
             if status:
                 _raise_if_general(pynvml.NVMLError(status))
-            found.append(None if status else cell.value)
-        return found
+            numbers.append(None if status else cell.value)
+        return numbers

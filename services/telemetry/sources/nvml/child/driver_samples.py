@@ -7,8 +7,8 @@ from typing import Any, Final
 import pynvml
 
 from schemas.telemetry.readings import Buffered, BufferedMetric
-from services.telemetry.domain.buffered_samples import summarized
-from services.telemetry.sources.nvml.child.calls import Handle, known
+from services.telemetry.domain.buffered_samples import summarize
+from services.telemetry.sources.nvml.child.calls import Handle, try_call
 
 _KINDS: Final = {
     BufferedMetric.UTILIZATION_PERCENT: (pynvml.NVML_GPU_UTILIZATION_SAMPLES, 1.0),
@@ -31,28 +31,28 @@ class DriverSamples:
         self._last_at_us: dict[BufferedMetric, int] = {}
 
     def since_last(self) -> tuple[Buffered, ...] | None:
-        """None if the device has no such samples."""
-        found: tuple[Buffered, ...] | None = None
+        """Return the driver's samples since the last call; None if the device has none."""
+        collected: tuple[Buffered, ...] | None = None
         for metric, (kind, divisor) in _KINDS.items():
             last_at_us = self._last_at_us.get(metric)
-            answer = known(_samples, self._handle, kind, last_at_us or 0)
+            answer = try_call(_samples, self._handle, kind, last_at_us or 0)
             if answer is None:
                 continue
             value_type, samples = answer
-            found = found or ()
+            collected = collected or ()
             times, values = _columns(samples, _LAYOUTS.get(value_type, _WIDE))
             self._last_at_us[metric] = max(times, default=last_at_us or 0)
             if times and last_at_us is not None:
-                found = (*found, summarized(metric, values, min(times), max(times), divisor))
-        return found
+                collected = (*collected, summarize(metric, values, min(times), max(times), divisor))
+        return collected
 
 
 def _samples(handle: Handle, kind: int, since_us: int) -> tuple[int, list[Any]]:
     try:
-        found: tuple[int, list[Any]] = pynvml.nvmlDeviceGetSamples(handle, kind, since_us)
+        samples: tuple[int, list[Any]] = pynvml.nvmlDeviceGetSamples(handle, kind, since_us)
     except pynvml.NVMLError_NotFound:
         return 0, []  # none since then
-    return found
+    return samples
 
 
 def _columns(samples: list[Any], layout: Struct) -> tuple[Sequence[int], Sequence[float]]:

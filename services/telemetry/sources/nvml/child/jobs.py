@@ -15,7 +15,7 @@ from schemas.errors import ErrorCode
 from schemas.telemetry.readings import GpuReading
 from services.telemetry.domain.power_range import check_clock
 from services.telemetry.sources.nvml.child.boards import Board
-from services.telemetry.sources.nvml.child.calls import GpuLostError, Handle, known
+from services.telemetry.sources.nvml.child.calls import GpuLostError, Handle, try_call
 from services.telemetry.sources.nvml.child.library_state import (
     LibraryState,
     cuda_driver_version,
@@ -57,11 +57,11 @@ class Job:
         """Call the driver. Raises NVMLError when NVML as a whole does not work."""
         raise NotImplementedError(index)
 
-    def record(self, index: int, found: Any) -> None:
+    def record(self, index: int, result: Any) -> None:
         """Take the result of `call`."""
 
     def reply(self) -> ProbeReply:
-        """Once `left` is empty."""
+        """Return the reply, once `left` is empty."""
         return self._answer
 
 
@@ -74,16 +74,16 @@ class InventoryJob(Job):
         self._host = host
         self._with_mig_layouts = request.with_mig_layouts
         count = host.board_reader.gpu_count = pynvml.nvmlDeviceGetCount()
-        wanted = range(count) if request.only is None else (request.only,)
+        indices = range(count) if request.only is None else (request.only,)
         self.left = deque(
-            index for index in wanted if index not in request.skip and index not in host.stuck
+            index for index in indices if index not in request.skip and index not in host.stuck
         )
         self._found: set[int] = set()
         if host.events is None:
             host.events = XidEvents()
 
     def call(self, index: int) -> Board | None:
-        """None for a GPU that does not give its UUID: it is not there."""
+        """Read one GPU; None for one that does not give its UUID: it is not present."""
         try:
             board = self._host.board_reader.take(index, self._host.boards.get(index))
             if board is not None and self._with_mig_layouts and board.layout[0]:
@@ -93,17 +93,17 @@ class InventoryJob(Job):
             return None
         return board
 
-    def record(self, index: int, found: Board | None) -> None:
+    def record(self, index: int, board: Board | None) -> None:
         """Hold its handle, and receive its events."""
-        if found is None:
+        if board is None:
             return
-        self._host.boards[index] = found
+        self._host.boards[index] = board
         self._found.add(index)
         if self._host.events is not None:
-            self._host.events.register(found.uuid, found.handle)
+            self._host.events.register(board.uuid, board.handle)
 
     def reply(self) -> ProbeReply:
-        """Every GPU that was found; one that hangs as it was before."""
+        """Return every GPU that was found; a hanging one as it was before."""
         host = self._host
         for index in host.boards.keys() - self._found - host.stuck.keys():
             del host.boards[index]
@@ -141,19 +141,19 @@ class ReadingJob(Job):
         except GpuLostError as error:
             return error
 
-    def record(self, index: int, found: Any) -> None:
+    def record(self, index: int, result: Any) -> None:
         if index == EVENTS:
-            self._xids = found
+            self._xids = result
             return
-        if isinstance(found, GpuLostError):
-            self._lost.update(dict.fromkeys(self._host.boards[index].uuids, str(found)))
+        if isinstance(result, GpuLostError):
+            self._lost.update(dict.fromkeys(self._host.boards[index].uuids, str(result)))
         else:
-            self._gpus += found
+            self._gpus += result
 
     def reply(self) -> ProbeReply:
         host = self._host
-        whole = sum(facts.parent_uuid is None for facts in host.seen.values())
-        host.gpu_missing = bool(self._lost) or len(host.boards) < whole
+        gpu_count = sum(facts.parent_uuid is None for facts in host.seen.values())
+        host.gpu_missing = bool(self._lost) or len(host.boards) < gpu_count
         host.table.forget_ended(
             process.pid for gpu in self._gpus for process in gpu.processes or ()
         )
@@ -196,36 +196,36 @@ class SettingJob(Job):
         except RefusedError as error:
             return CapRefused(error.code, str(error), error.details)
 
-    def record(self, index: int, found: Any) -> None:
+    def record(self, index: int, result: Any) -> None:
         del index
-        self._answer = found
+        self._answer = result
 
 
 def _set_limit(handle: Handle, watts: float | None) -> ProbeReply:
-    limits = known(pynvml.nvmlDeviceGetPowerManagementLimitConstraints, handle)
-    before = known(pynvml.nvmlDeviceGetPowerManagementLimit, handle)
+    limits = try_call(pynvml.nvmlDeviceGetPowerManagementLimitConstraints, handle)
+    limit_before = try_call(pynvml.nvmlDeviceGetPowerManagementLimit, handle)
     if watts is None:
-        wanted = known(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle)
+        limit = try_call(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle)
     else:
-        wanted = round(watts * 1000)
-    if limits is None or before is None or wanted is None:
+        limit = round(watts * 1000)
+    if limits is None or limit_before is None or limit is None:
         return CapRefused(ErrorCode.UNSUPPORTED, "the GPU has no power limit to set")
     minimum_w, maximum_w = limits[0] / 1000, limits[1] / 1000
     details = {"minimum_w": minimum_w, "maximum_w": maximum_w}
-    if not limits[0] <= wanted <= limits[1]:
-        detail = f"expected {minimum_w:g} to {maximum_w:g} W, found {wanted / 1000:g} W"
+    if not limits[0] <= limit <= limits[1]:
+        detail = f"expected {minimum_w:g} to {maximum_w:g} W, found {limit / 1000:g} W"
         return CapRefused(ErrorCode.BAD_REQUEST, detail, details)
     try:
-        pynvml.nvmlDeviceSetPowerManagementLimit(handle, wanted)
+        pynvml.nvmlDeviceSetPowerManagementLimit(handle, limit)
     except pynvml.NVMLError as error:
         code = _REFUSALS.get(error.value, ErrorCode.UNAVAILABLE)
         return CapRefused(code, str(error), details)
-    return CapSet(before / 1000)
+    return CapSet(limit_before / 1000)
 
 
 def _lock_clock(board: Board, mhz: int | None) -> ProbeReply:
     """Raises RefusedError for a clock that the GPU does not support."""
-    supported_mhz = _supported_clocks(board.handle) if mhz is not None else []
+    supported_mhz = _list_clocks(board.handle) if mhz is not None else []
     check_clock(board.gpu.facts, board.uuid, mhz, supported_mhz)
     try:
         if mhz is None:
@@ -237,9 +237,9 @@ def _lock_clock(board: Board, mhz: int | None) -> ProbeReply:
     return Done()
 
 
-def _supported_clocks(handle: Handle) -> list[int]:
-    """Those at the fastest memory clock, which is the one under load."""
-    memory_mhz = known(pynvml.nvmlDeviceGetSupportedMemoryClocks, handle)
+def _list_clocks(handle: Handle) -> list[int]:
+    """List the clocks at the fastest memory clock, which is the one under load."""
+    memory_mhz = try_call(pynvml.nvmlDeviceGetSupportedMemoryClocks, handle)
     if not memory_mhz:
         return []
-    return known(pynvml.nvmlDeviceGetSupportedGraphicsClocks, handle, max(memory_mhz)) or []
+    return try_call(pynvml.nvmlDeviceGetSupportedGraphicsClocks, handle, max(memory_mhz)) or []

@@ -6,7 +6,7 @@ from schemas.telemetry.readings import DeviceFacts, GpuLink
 from services.telemetry.host.container_labels import ContainerLabels
 from services.telemetry.host.processes import ProcessTable
 from services.telemetry.sources.nvml.child.boards import Board, BoardReader
-from services.telemetry.sources.nvml.child.calls import GpuLostError, known
+from services.telemetry.sources.nvml.child.calls import GpuLostError, try_call
 from services.telemetry.sources.nvml.child.facts import links_between
 from services.telemetry.sources.nvml.child.xid_events import XidEvents
 from services.telemetry.sources.nvml.protocol import Absent, Done, ProbeReply
@@ -52,7 +52,7 @@ class LibraryState:
         return () if board is None else board.uuids
 
     def links(self) -> tuple[GpuLink, ...]:
-        """How the boards are connected; read again when the set of boards changed."""
+        """Return how the boards are connected; read again when the set of boards changed."""
         handles = {board.uuid: board.handle for board in self.boards.values()}
         if self._links[0] != tuple(handles):
             try:
@@ -63,10 +63,10 @@ class LibraryState:
 
 
 def driver_version() -> str | None:
-    return known(pynvml.nvmlSystemGetDriverVersion)
+    return try_call(pynvml.nvmlSystemGetDriverVersion)
 
 
 def cuda_driver_version() -> str | None:
     """The newest CUDA that the driver supports, as `13.1`."""
-    version = known(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+    version = try_call(pynvml.nvmlSystemGetCudaDriverVersion_v2)
     return None if version is None else f"{version // 1000}.{version % 1000 // 10}"

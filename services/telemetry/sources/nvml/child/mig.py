@@ -16,13 +16,13 @@ import pynvml
 from schemas.gpus.mig import MigInstance, MigLayout, MigOption
 from schemas.telemetry.readings import DeviceFacts
 from services.telemetry.domain.mig_profiles import mig_profile
-from services.telemetry.sources.nvml.child.calls import Handle, known
+from services.telemetry.sources.nvml.child.calls import Handle, try_call
 
 _NAME: Final = re.compile(r"\d+g\.\d+gb(?:\+\w+)*")
 
 
 def mig_layout(handle: Handle, devices: Sequence[DeviceFacts]) -> MigLayout | None:
-    """None where the driver does not report all of it: room that is not known is not free.
+    """Return the layout; None where the driver does not report all of it: unknown room is not free.
 
     Raises GpuLostError, and NVMLError when NVML as a whole does not work.
     """
@@ -32,17 +32,17 @@ def mig_layout(handle: Handle, devices: Sequence[DeviceFacts]) -> MigLayout | No
         handles = gpu_instances(handle, info)
         if places is None or handles is None:
             return None
-        for each in handles:
-            found = known(pynvml.nvmlGpuInstanceGetInfo, each)
-            if found is None:
+        for instance in handles:
+            instance_info = try_call(pynvml.nvmlGpuInstanceGetInfo, instance)
+            if instance_info is None:
                 return None
             instances.append(
                 MigInstance(
                     profile=profile,
-                    start=found.placement.start,
-                    size=found.placement.size,
+                    start=instance_info.placement.start,
+                    size=instance_info.placement.size,
                     device_uuids=tuple(
-                        facts.uuid for facts in devices if facts.gpu_instance_id == found.id
+                        facts.uuid for facts in devices if facts.gpu_instance_id == instance_info.id
                     ),
                 )
             )
@@ -56,25 +56,25 @@ def mig_layout(handle: Handle, devices: Sequence[DeviceFacts]) -> MigLayout | No
                     memory_mb=info.memorySizeMB,
                 )
             )
-    instances.sort(key=lambda each: each.start)
+    instances.sort(key=lambda instance: instance.start)
     return MigLayout(options=tuple(options), instances=tuple(instances))
 
 
 def profiles(handle: Handle) -> Iterator[tuple[Any, str]]:
-    """Those of the GPU, with their names."""
-    memory = known(pynvml.nvmlDeviceGetMemoryInfo, handle)
-    seen: set[str] = set()  # without names a variant looks like the profile that it is of
+    """Yield the GPU's profiles with their names."""
+    memory = try_call(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    names_seen: set[str] = set()  # without names a variant looks like the profile that it is of
     for number in range(pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
-        info = known(pynvml.nvmlDeviceGetGpuInstanceProfileInfo, handle, number)
+        info = try_call(pynvml.nvmlDeviceGetGpuInstanceProfileInfo, handle, number)
         text = info.name if info is not None else ""
         if info is None:  # an older driver does not name them
-            info = known(pynvml.nvmlDeviceGetGpuInstanceProfileInfo, handle, number, 1)
+            info = try_call(pynvml.nvmlDeviceGetGpuInstanceProfileInfo, handle, number, 1)
         if info is None:
             continue
-        named = _NAME.search(text)
+        match = _NAME.search(text)
         profile = (
-            named.group()
-            if named is not None
+            match.group()
+            if match is not None
             else mig_profile(
                 None,
                 gpu_slices=info.sliceCount,
@@ -83,27 +83,27 @@ def profiles(handle: Handle) -> Iterator[tuple[Any, str]]:
                 parent_memory_mb=memory.total >> 20 if memory is not None else None,
             )
         )
-        if profile is not None and profile not in seen:
-            seen.add(profile)
+        if profile is not None and profile not in names_seen:
+            names_seen.add(profile)
             yield info, profile
 
 
 def gpu_instances(handle: Handle, info: Any) -> list[Handle] | None:
-    """Of one profile; None where the driver does not report them."""
-    found = (pynvml.c_nvmlGpuInstance_t * max(1, info.instanceCount))()
-    count = c_uint(len(found))
-    if known(pynvml.nvmlDeviceGetGpuInstances, handle, info.id, found, byref(count)) is None:
+    """Return the instances of one profile; None where the driver does not report them."""
+    instances = (pynvml.c_nvmlGpuInstance_t * max(1, info.instanceCount))()
+    count = c_uint(len(instances))
+    if try_call(pynvml.nvmlDeviceGetGpuInstances, handle, info.id, instances, byref(count)) is None:
         return None
-    return list(found[: count.value])
+    return list(instances[: count.value])
 
 
 def placements(handle: Handle, profile_id: int) -> list[Any] | None:
-    """Where instances of a profile may begin; None where the driver does not report it."""
+    """Return where instances of a profile may begin; None where the driver does not report it."""
     count = c_uint(0)
     call = pynvml.nvmlDeviceGetGpuInstancePossiblePlacements
-    if known(call, handle, profile_id, None, byref(count)) is None:
+    if try_call(call, handle, profile_id, None, byref(count)) is None:
         return None
-    found = (pynvml.c_nvmlGpuInstancePlacement_t * max(1, count.value))()
-    if known(call, handle, profile_id, found, byref(count)) is None:
+    places = (pynvml.c_nvmlGpuInstancePlacement_t * max(1, count.value))()
+    if try_call(call, handle, profile_id, places, byref(count)) is None:
         return None
-    return list(found[: count.value])
+    return list(places[: count.value])

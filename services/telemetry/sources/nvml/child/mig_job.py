@@ -7,7 +7,12 @@ from typing import Any, Final
 import pynvml
 
 from schemas.errors import ErrorCode
-from services.telemetry.sources.nvml.child.calls import GpuLostError, Handle, known, raise_if_lost
+from services.telemetry.sources.nvml.child.calls import (
+    GpuLostError,
+    Handle,
+    raise_if_lost,
+    try_call,
+)
 from services.telemetry.sources.nvml.child.jobs import Job
 from services.telemetry.sources.nvml.child.library_state import LibraryState
 from services.telemetry.sources.nvml.child.mig import gpu_instances, placements, profiles
@@ -52,13 +57,13 @@ class MigJob(Job):
             code = _REFUSALS.get(error.value, ErrorCode.CONFLICT)
             return MigRefused(code, f"the driver refuses: {error}")
 
-    def record(self, index: int, found: Any) -> None:
+    def record(self, index: int, result: Any) -> None:
         del index
-        self._answer = found
+        self._answer = result
 
 
 def _make(handle: Handle, profile: str, start: int) -> ProbeReply:
-    info = next((each for each, name in profiles(handle) if name == profile), None)
+    info = next((candidate for candidate, name in profiles(handle) if name == profile), None)
     if info is None:
         return MigRefused(ErrorCode.NOT_FOUND, f"the driver knows no profile {profile}")
     instance = _at(handle, info, start)
@@ -79,27 +84,27 @@ def _remove(handle: Handle, start: int) -> ProbeReply:
     for info, _ in profiles(handle):
         instance = _at(handle, info, start)
         if instance is not None:
-            for each in _compute_instances(instance):
-                pynvml.nvmlComputeInstanceDestroy(each)
+            for compute_instance in _compute_instances(instance):
+                pynvml.nvmlComputeInstanceDestroy(compute_instance)
             pynvml.nvmlGpuInstanceDestroy(instance)
     return Done()
 
 
 def _at(handle: Handle, info: Any, start: int) -> Handle | None:
-    for each in gpu_instances(handle, info) or ():
-        if pynvml.nvmlGpuInstanceGetInfo(each).placement.start == start:
-            return each
+    for instance in gpu_instances(handle, info) or ():
+        if pynvml.nvmlGpuInstanceGetInfo(instance).placement.start == start:
+            return instance
     return None
 
 
 def _size(handle: Handle, info: Any, start: int) -> int:
-    found = (place.size for place in placements(handle, info.id) or () if place.start == start)
-    return next(found, 0)
+    sizes = (place.size for place in placements(handle, info.id) or () if place.start == start)
+    return next(sizes, 0)
 
 
 def _compute_profiles(instance: Handle) -> list[Any]:
-    found = (
-        known(
+    profiles_read = (
+        try_call(
             pynvml.nvmlGpuInstanceGetComputeInstanceProfileInfo,
             instance,
             number,
@@ -108,22 +113,22 @@ def _compute_profiles(instance: Handle) -> list[Any]:
         )
         for number in range(pynvml.NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
     )
-    return [each for each in found if each is not None]
+    return [profile for profile in profiles_read if profile is not None]
 
 
 def _whole(instance: Handle, slices: int) -> int:
     """The profile of a compute instance with all slices of its GPU instance."""
-    for each in _compute_profiles(instance):
-        if each.sliceCount == slices:
-            return int(each.id)
+    for profile in _compute_profiles(instance):
+        if profile.sliceCount == slices:
+            return int(profile.id)
     raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
 
 def _compute_instances(instance: Handle) -> list[Handle]:
-    found: list[Handle] = []
+    instances: list[Handle] = []
     for profile in _compute_profiles(instance):
         room = (pynvml.c_nvmlComputeInstance_t * max(1, profile.instanceCount))()
         count = c_uint(len(room))
         pynvml.nvmlGpuInstanceGetComputeInstances(instance, profile.id, room, byref(count))
-        found += room[: count.value]
-    return found
+        instances += room[: count.value]
+    return instances

@@ -11,9 +11,9 @@ from schemas.telemetry.readings import GpuProcess
 from services.telemetry.host.processes import ProcessTable
 from services.telemetry.sources.nvml.child.calls import (
     Handle,
-    known,
     library_function,
     raise_if_lost,
+    try_call,
 )
 
 MEBIBYTE: Final = 1 << 20
@@ -28,15 +28,15 @@ def running_processes(handle: Handle, table: ProcessTable) -> tuple[GpuProcess, 
     In the driver's order; None if the compute processes cannot be read. Graphics are left out where
     a device has none, as MIG instances.
     """
-    compute, graphics = _listed("Compute", handle), _listed("Graphics", handle)
+    compute, graphics = _read_entries("Compute", handle), _read_entries("Graphics", handle)
     if compute is None:
         return None
     used_mb: dict[int, int | None] = {}
     for pid, memory, _, _ in _ENTRY.iter_unpack(compute + (graphics or b"")):
         used = None if memory == _UNKNOWN else memory // MEBIBYTE
-        before = used_mb.get(pid)
-        is_larger = before is None or (used is not None and used > before)
-        used_mb[pid] = used if is_larger else before
+        used_before = used_mb.get(pid)
+        is_larger = used_before is None or (used is not None and used > used_before)
+        used_mb[pid] = used if is_larger else used_before
     return tuple(_process(table, pid, used) for pid, used in used_mb.items())
 
 
@@ -51,11 +51,11 @@ class ProcessTurns:
         self._handle = handle
         self._since_us = 0
 
-    def added_to(
+    def add_to(
         self, processes: tuple[GpuProcess, ...] | None, busy: Any
     ) -> tuple[GpuProcess, ...] | None:
         """The processes with their utilization; `busy` is the GPU's, None if it is unknown."""
-        if processes is None or len({each.pod_uid for each in processes} - {None}) < 2:
+        if processes is None or len({process.pod_uid for process in processes} - {None}) < 2:
             return processes
         try:
             entries = pynvml.nvmlDeviceGetProcessUtilization(self._handle, self._since_us)
@@ -65,23 +65,25 @@ class ProcessTurns:
             if not is_rest or busy.gpu:
                 return processes
             entries = []
-        self._since_us = max((each.timeStamp for each in entries), default=self._since_us)
+        self._since_us = max((sample.timeStamp for sample in entries), default=self._since_us)
         # The newest of each; drivers have told more than there is.
-        percents = {each.pid: each.smUtil for each in sorted(entries, key=lambda e: e.timeStamp)}
+        percents = {
+            sample.pid: sample.smUtil for sample in sorted(entries, key=lambda e: e.timeStamp)
+        }
         return tuple(
-            replace(each, utilization_percent=float(percent))
-            if (percent := percents.get(each.pid, 0)) <= 100
-            else each
-            for each in processes
+            replace(process, utilization_percent=float(percent))
+            if (percent := percents.get(process.pid, 0)) <= 100
+            else process
+            for process in processes
         )
 
 
-def _listed(kind: str, handle: Handle) -> bytes | None:
+def _read_entries(kind: str, handle: Handle) -> bytes | None:
     """The driver's entries, by the third version of the call, before driver 510 by the second."""
     for version in (3, 2):
-        found = known(_entries, f"nvmlDeviceGet{kind}RunningProcesses_v{version}", handle)
-        if found is not None:
-            return found
+        entries = try_call(_entries, f"nvmlDeviceGet{kind}RunningProcesses_v{version}", handle)
+        if entries is not None:
+            return entries
     return None
 
 

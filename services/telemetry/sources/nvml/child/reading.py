@@ -9,7 +9,7 @@ import pynvml
 from schemas.telemetry.readings import GpuReading
 from services.telemetry.domain.throttle import throttle_reasons
 from services.telemetry.host.processes import ProcessTable
-from services.telemetry.sources.nvml.child.calls import Handle, Numbers, known
+from services.telemetry.sources.nvml.child.calls import Handle, Numbers, try_call
 from services.telemetry.sources.nvml.child.driver_samples import DriverSamples
 from services.telemetry.sources.nvml.child.processes import ProcessTurns, running_processes
 
@@ -69,11 +69,11 @@ class DeviceReader:
     def read(self) -> GpuReading:
         """Raises GpuLostError, and NVMLError when NVML as a whole does not work."""
         ask = self._ask
-        found = self._numbers.read()
-        celsius, draw_mw, limit_mw, energy_mj, sm_mhz, memory_mhz, corrected, uncorrected = found[
+        numbers = self._numbers.read()
+        celsius, draw_mw, limit_mw, energy_mj, sm_mhz, memory_mhz, corrected, uncorrected = numbers[
             :8
         ]
-        state, fan, generation, width, pending, *links = found[8:]
+        state, fan, generation, width, pending, *links = numbers[8:]
         total, used, free = self._memory_mb()
         busy = ask(pynvml.nvmlDeviceGetUtilizationRates)
         encoder = ask(pynvml.nvmlDeviceGetEncoderUtilization)
@@ -95,7 +95,7 @@ class DeviceReader:
             throttle_reasons=self._throttle_reasons(),
             ecc_corrected=corrected,
             ecc_uncorrected=uncorrected,
-            processes=self._turns.added_to(running_processes(self._handle, self._table), busy),
+            processes=self._turns.add_to(running_processes(self._handle, self._table), busy),
             name=self._name,
             # NVML_PSTATE_UNKNOWN is 32; the states that there are end with P15.
             performance_state=state if state is not None and state < 16 else None,
@@ -105,7 +105,7 @@ class DeviceReader:
             decoder_percent=None if decoder is None else float(decoder[0]),
             pcie_generation=generation,
             pcie_width=width,
-            retired_pages=self._retired_pages(),
+            retired_pages=self._count_retired_pages(),
             retired_pages_pending=None if pending is None else pending == 1,
             remapped_rows_corrected=None if rows is None else rows[0],
             remapped_rows_uncorrected=None if rows is None else rows[1],
@@ -116,19 +116,19 @@ class DeviceReader:
         )
 
     def _ask(self, call: Callable[..., Any], *arguments: int) -> Any:
-        return known(call, self._handle, *arguments)
+        return try_call(call, self._handle, *arguments)
 
     def _memory_mb(self) -> tuple[int, int, int] | tuple[None, None, None]:
         """Total, used, free, as nvidia-smi counts: `used` is without what the driver reserves.
 
         Drivers before 510 count that in.
         """
-        found = self._ask(pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2)
-        if found is None:
-            found = self._ask(pynvml.nvmlDeviceGetMemoryInfo)
-        if found is None:
+        memory = self._ask(pynvml.nvmlDeviceGetMemoryInfo, pynvml.nvmlMemory_v2)
+        if memory is None:
+            memory = self._ask(pynvml.nvmlDeviceGetMemoryInfo)
+        if memory is None:
             return None, None, None
-        return found.total // MEBIBYTE, found.used // MEBIBYTE, found.free // MEBIBYTE
+        return memory.total // MEBIBYTE, memory.used // MEBIBYTE, memory.free // MEBIBYTE
 
     def _throttle_reasons(self) -> tuple[str, ...] | None:
         mask = self._ask(pynvml.nvmlDeviceGetCurrentClocksEventReasons)
@@ -136,8 +136,8 @@ class DeviceReader:
             mask = self._ask(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
         return None if mask is None else _reasons(mask)
 
-    def _retired_pages(self) -> int | None:
-        """For either reason; None unless both are known."""
+    def _count_retired_pages(self) -> int | None:
+        """Count pages retired for either reason; None unless both counts are known."""
         total = 0
         for cause in range(pynvml.NVML_PAGE_RETIREMENT_CAUSE_COUNT):
             pages = self._ask(pynvml.nvmlDeviceGetRetiredPages, cause)
@@ -148,5 +148,7 @@ class DeviceReader:
 
 
 def _links_up(states: list[int | None]) -> tuple[bool, ...] | None:
-    """None without NVLink, and when a link does not give its state."""
+    """Return whether each link is up; None without NVLink, and when a link does not give its
+    state.
+    """
     return tuple(state == 1 for state in states) if states and None not in states else None

@@ -28,7 +28,7 @@ from services.telemetry.sources.nvml.protocol import (
     Stuck,
     TakeInventory,
     decode_request,
-    framed,
+    frame,
 )
 
 REQUESTS: Final = 0
@@ -67,12 +67,12 @@ class ProbeServer:
     def _answer(self, request: ProbeRequest, turn: int) -> bool:
         """False when this thread lost its turn meanwhile."""
         try:
-            self._job = self._begun(request)
+            self._job = self._begin(request)
         except pynvml.NVMLError as error:
             self._job = Job(Failed(str(error)))
         return self._finish(self._job, turn)
 
-    def _begun(self, request: ProbeRequest) -> Job:
+    def _begin(self, request: ProbeRequest) -> Job:
         match request:
             case Open():
                 return Job(self._state.open())
@@ -91,7 +91,7 @@ class ProbeServer:
             while job.left:
                 index = job.left.popleft()
                 self._call = (index, time.monotonic())
-                found, failure = _tried(job, index)
+                result, failure = _try(job, index)
                 with self._lock:
                     if turn != self._turn:
                         self._state.stuck.pop(index, None)
@@ -99,7 +99,7 @@ class ProbeServer:
                     self._call = None
                 if failure is not None:
                     raise failure
-                job.record(index, found)
+                job.record(index, result)
             reply = job.reply()
         except pynvml.NVMLError as error:
             reply = Failed(str(error))
@@ -125,7 +125,7 @@ class ProbeServer:
             return
 
 
-def _tried(job: Job, index: int) -> tuple[Any, pynvml.NVMLError | None]:
+def _try(job: Job, index: int) -> tuple[Any, pynvml.NVMLError | None]:
     try:
         return job.call(index), None
     except pynvml.NVMLError as error:
@@ -144,6 +144,6 @@ def _receive(source: int) -> ProbeRequest | None:
 
 
 def _send(replies: int, reply: ProbeReply) -> None:
-    data = memoryview(framed(reply))
+    data = memoryview(frame(reply))
     while data:
         data = data[os.write(replies, data) :]

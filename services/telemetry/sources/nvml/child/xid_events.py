@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pynvml
 
-from services.telemetry.sources.nvml.child.calls import Handle, known
+from services.telemetry.sources.nvml.child.calls import Handle, try_call
 
 MAX_AT_ONCE: Final = 64
 
@@ -14,7 +14,7 @@ class XidEvents:
     """One event set. It is polled without waiting, so that no reading is held up by it."""
 
     def __init__(self) -> None:
-        self._set: Any = known(pynvml.nvmlEventSetCreate)
+        self._set: Any = try_call(pynvml.nvmlEventSetCreate)
         self._uuids: dict[int | None, str] = {}
 
     def register(self, uuid: str, handle: Handle) -> None:
@@ -22,14 +22,14 @@ class XidEvents:
         address = cast(handle, c_void_p).value
         if self._set is None or self._uuids.get(address) == uuid:
             return
-        if known(_registered, handle, self._set):
+        if try_call(_register, handle, self._set):
             self._uuids[address] = uuid
 
     def poll(self) -> list[tuple[str, int]]:
         """Device and XID of at most 64 events since the last call; the rest comes with the next."""
-        found: list[tuple[str, int]] = []
+        events: list[tuple[str, int]] = []
         if not self._uuids:
-            return found
+            return events
         for _ in range(MAX_AT_ONCE):
             try:
                 event = pynvml.nvmlEventSetWait(self._set, 0)
@@ -37,18 +37,18 @@ class XidEvents:
                 break
             uuid = self._uuids.get(cast(event.device, c_void_p).value)
             if uuid is not None and event.eventType == pynvml.nvmlEventTypeXidCriticalError:
-                found.append((uuid, event.eventData))
-        return found
+                events.append((uuid, event.eventData))
+        return events
 
     def free(self) -> None:
         """Before NVML is shut down."""
         if self._set is not None:
-            known(pynvml.nvmlEventSetFree, self._set)
+            try_call(pynvml.nvmlEventSetFree, self._set)
             self._set = None
             self._uuids.clear()
 
 
-def _registered(handle: Handle, event_set: Any) -> bool:
+def _register(handle: Handle, event_set: Any) -> bool:
     """True, or raises NVMLError: the function returns nothing."""
     pynvml.nvmlDeviceRegisterEvents(handle, pynvml.nvmlEventTypeXidCriticalError, event_set)
     return True

@@ -1,0 +1,1 @@
+"""What the present executors can run, and what they lack for a task."""

@@ -1,0 +1,1 @@
+"""The strategies of a search, one file each, named like the strategy."""

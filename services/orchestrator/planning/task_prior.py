@@ -1,0 +1,46 @@
+"""The prior that a task requests, from what executors report of its model."""
+
+import statistics
+from collections.abc import Sequence
+from random import Random
+
+from schemas.errors import ErrorCode
+from schemas.task.strategies import Strategy, names_of
+from schemas.task.task_file import TaskFile
+from services.orchestrator.domain.installation.installation import Installation
+from services.orchestrator.domain.search.prior import Prior, make_prior
+from shared.benchmarks.traffic import UnsupportedTraffic, parse_scenario
+from shared.errors import RefusedError
+
+_SAMPLES = 100
+
+
+def prior_for(task: TaskFile, installation: Installation) -> tuple[Prior | None, tuple[str, ...]]:
+    """Return the prior that the task asks for, with notes.
+
+    Raises RefusedError where its strategy takes none.
+    """
+    if not task.optimization.strategy.traits.takes_prior:
+        strategies = (strategy for strategy in Strategy if strategy.traits.takes_prior)
+        raise RefusedError(
+            ErrorCode.BAD_REQUEST,
+            f"expected a prior with strategy {names_of(strategies)}",
+            path="$.optimization.prior",
+        )
+    shape = installation.find_shape(task.model.id_or_path)
+    prior, note = make_prior(task, shape, _mean_sizes(task.benchmark.traffic_scenarios))
+    return prior, (note,)
+
+
+def _mean_sizes(scenarios: Sequence[str]) -> tuple[float, float] | None:
+    random = Random(0)  # noqa: S311 - repeatable, not secret
+    try:
+        sizes = [
+            sample(random) for sample in map(parse_scenario, scenarios) for _ in range(_SAMPLES)
+        ]
+    except UnsupportedTraffic:
+        return None
+    return (
+        statistics.fmean(size.num_input_tokens for size in sizes),
+        statistics.fmean(size.num_output_tokens for size in sizes),
+    )
