@@ -11,7 +11,9 @@ from litestar.di import Provide
 from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.openapi.spec import Tag
 
+from schemas.base import API
 from schemas.gateway.tokens import Token
+from services.gateway.bus_watch import BusWatch
 from services.gateway.context import Gateway
 from services.gateway.http.access_control import AccessControl
 from services.gateway.http.conditional_reads import ConditionalReads
@@ -21,6 +23,7 @@ from services.gateway.http.server import HttpServer
 from services.gateway.ledger.audit import AuditLog
 from services.gateway.ledger.eventlog import EventLog
 from services.gateway.ledger.imports import Imports
+from services.gateway.ledger.invitations import Invitations
 from services.gateway.ledger.logins import Logins
 from services.gateway.ledger.migrations import MIGRATIONS
 from services.gateway.ledger.tokens import TokenStore
@@ -33,32 +36,38 @@ from services.gateway.routes.common import (
     provide_identity,
     record_change,
     refuse_bad_parameters,
+    require_role,
 )
 from services.gateway.routes.conditional_changes import heed_if_match, provide_expected_revision
 from services.gateway.routes.gpus import checks, gpus, nodes, operations, reservations, scheduler
-from services.gateway.routes.platform import documentation, login, system, tokens, web_page
+from services.gateway.routes.platform import (
+    documentation,
+    joining,
+    login,
+    system,
+    tokens,
+    web_page,
+)
 from services.gateway.routes.tasks import archives, logs, presets, tasks, validation
 from services.gateway.settings import GatewaySettings
 from services.gateway.streams import server_sent, sockets
-from shared.host_header import host_names
-from shared.local_platform.tokens import is_loopback, read_tokens
+from shared.host_header import host_names, is_loopback
+from shared.local_platform.tokens import read_tokens
 from shared.messaging.bus import Bus
 from shared.postgres.database import Database
 from shared.service import Service
 from shared.settings import SettingsError, load_settings
 
-API: Final = "/api/v1"
 
-
-def _tagged_routes(module: ModuleType, section: Tag | None = None) -> list[HTTPRouteHandler]:
+def _tag_routes(module: ModuleType, section: Tag | None = None) -> list[HTTPRouteHandler]:
     """Tag every route that the module declares with its section of the API's document.
 
     A router for each section would not do: two routers cannot have methods of the same path.
     """
-    found = [each for each in vars(module).values() if isinstance(each, HTTPRouteHandler)]
-    for route in found:
+    handlers = [member for member in vars(module).values() if isinstance(member, HTTPRouteHandler)]
+    for route in handlers:
         route.tags = [section.name] if section is not None else None
-    return found
+    return handlers
 
 
 # Sections of the API's document. A generated client has a module for each, named by its tag.
@@ -81,9 +90,10 @@ SECTIONS: Final = {
     reports: Tag("reports", "Where GPU time went, and what was in the way."),
     tokens: TOKENS,
     login: TOKENS,
+    joining: TOKENS,
 }
 API_ROUTES: Final = [
-    route for module, section in SECTIONS.items() for route in _tagged_routes(module, section)
+    route for module, section in SECTIONS.items() for route in _tag_routes(module, section)
 ]
 
 
@@ -97,16 +107,17 @@ class GatewayService(Service):
             "gateway",
             bus=gateway.bus,
             database=gateway.database,
-            routes=[self._log.route()],
+            routes=[self._log.writer.route()],
             start=self._open,
             loops={
                 "http": http.run,
+                "watch_bus": gateway.bus_watch.run,
                 "follow_events": self._log.follow,
                 "trim_events": self._log.trim,
                 "trim_audit": gateway.audit.trim,
                 "end_streams": gateway.tokens.end_streams,
             },
-            ready=http.started,
+            ready=http.wait_until_started,
         )
 
     async def _open(self) -> None:
@@ -118,10 +129,13 @@ class GatewayService(Service):
 
 
 async def _check(connection: AnyConnection, handler: BaseRouteHandler) -> None:
-    """All checks in one, because Litestar copies a route's handler for each of its `guards`."""
+    """Run all checks in one guard, because Litestar copies a route's handler for each of its
+    `guards`.
+    """
     await refuse_bad_parameters(connection, handler)
     await heed_if_match(connection, handler)
     await record_change(connection, handler)
+    await require_role(connection, handler)
 
 
 def create_app(gateway: Gateway) -> Litestar:
@@ -140,9 +154,9 @@ def create_app(gateway: Gateway) -> Litestar:
                 route_handlers=API_ROUTES,
                 guards=[_check],
             ),
-            *_tagged_routes(system, PLATFORM),
-            *_tagged_routes(documentation),
-            *_tagged_routes(web_page),
+            *_tag_routes(system, PLATFORM),
+            *_tag_routes(documentation),
+            *_tag_routes(web_page),
             *sockets.ROUTES,
             *server_sent.ROUTES,
         ],
@@ -164,8 +178,10 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
     settings = settings or load_settings(GatewaySettings, "gateway")
     file_tokens = _tokens_of_file(settings)
     database = Database.from_settings("gateway", settings, MIGRATIONS)
+    bus = Bus.from_settings("gateway", settings, awaits_services=True)
     gateway = Gateway(
-        bus=Bus.from_settings("gateway", settings, awaits_services=True),
+        bus=bus,
+        bus_watch=BusWatch(bus),
         database=database,
         log=EventLog(database, settings.event_retention_days),
         live=LiveState(),
@@ -175,6 +191,9 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
         imports=Imports(database),
         measurements=Measurements(),
         data_dir=Path(settings.data_dir),
+        invitations=Invitations(database),
+        nats_home=Path(settings.nats_home) if settings.nats_home else None,
+        node_nats_url=settings.node_nats_url,
     )
     access_control = AccessControl(
         ConditionalReads(create_app(gateway)),
@@ -186,7 +205,9 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
         largest_import_bytes=settings.largest_import_mb << 20,
         holders_visible_to=settings.holders_visible_to,
     )
-    return GatewayService(gateway, HttpServer(access_control, settings.host, settings.port))
+    return GatewayService(
+        gateway, HttpServer(access_control, settings.host, settings.port, settings.shares_port)
+    )
 
 
 def _tokens_of_file(settings: GatewaySettings) -> Sequence[Token]:

@@ -9,31 +9,31 @@ import msgspec
 from schemas.scheduler.namespaces import ListNamespaces, NamespaceList
 from schemas.scheduler.views import AllocationMap, GetAllocationMap
 from services.gateway.context import Gateway
-from services.gateway.domain.access import EVERYTHING
+from services.gateway.domain.access import FULL_ACCESS
 from shared.errors import RefusedError, UnavailableError
 from shared.waiting import within
 
-ANSWER_SECONDS: Final = 2.0  # a change does not wait longer for its record
+ANSWER_TIMEOUT_SECONDS: Final = 2.0  # a change does not wait longer for its record
 
 
 async def state_of(gateway: Gateway, places: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Of what a path names; None if it is not there, or not answered in time."""
+    """Return the state of what a path names; None if it is not there, or not answered in time."""
     try:
-        async with within(ANSWER_SECONDS):
-            found = await _find(gateway, places)
+        async with within(ANSWER_TIMEOUT_SECONDS):
+            state = await _find(gateway, places)
     except (RefusedError, UnavailableError, TimeoutError, ValueError):
         return None
-    return None if found is None else msgspec.to_builtins(found)
+    return None if state is None else msgspec.to_builtins(state)
 
 
 async def _find(gateway: Gateway, places: Mapping[str, Any]) -> object:
     match places:
         case {"task_id": value}:
-            return await gateway.task(UUID(str(value)), EVERYTHING)
+            return await gateway.task(UUID(str(value)), FULL_ACCESS)
         case {"experiment_id": value}:
-            return await gateway.experiment(UUID(str(value)), EVERYTHING)
+            return await gateway.experiment(UUID(str(value)), FULL_ACCESS)
         case {"reservation_id": value}:
-            return await gateway.reservation(UUID(str(value)), EVERYTHING)
+            return await gateway.reservation(UUID(str(value)), FULL_ACCESS)
         case {"token_id": value}:
             return await gateway.tokens.find(UUID(str(value)))
         case {"namespace": value}:
@@ -45,9 +45,9 @@ async def _find(gateway: Gateway, places: Mapping[str, Any]) -> object:
 
 
 async def _node(gateway: Gateway, node_id: str) -> object:
-    """Without its devices' readings: what people set of it."""
-    found = await gateway.bus.query(GetAllocationMap(node_id=node_id), AllocationMap)
-    for node in found.nodes:
+    """Return what people set of a node, without its devices' readings."""
+    allocation_map = await gateway.bus.query(GetAllocationMap(node_id=node_id), AllocationMap)
+    for node in allocation_map.nodes:
         if node.node_id == node_id:
             return {
                 "cordon": node.cordon,

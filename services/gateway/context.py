@@ -13,10 +13,12 @@ from schemas.base import Command, ListQuery, ListView, Message, Query, View
 from schemas.errors import Accepted, ErrorCode, Refused
 from schemas.orchestrator.views import ExperimentView, GetExperiment, GetTask, TaskView
 from schemas.scheduler.views import AllocationMap, GetAllocationMap, GetReservation, ReservationView
+from services.gateway.bus_watch import BusWatch
 from services.gateway.domain.access import Identity
 from services.gateway.ledger.audit import AuditLog
 from services.gateway.ledger.eventlog import EventLog
 from services.gateway.ledger.imports import Imports
+from services.gateway.ledger.invitations import Invitations
 from services.gateway.ledger.logins import Logins
 from services.gateway.ledger.tokens import TokenStore
 from services.gateway.live_state import LiveState
@@ -37,6 +39,7 @@ class Gateway:
     """Given to every route."""
 
     bus: Bus
+    bus_watch: BusWatch
     database: Database
     log: EventLog
     live: LiveState
@@ -46,6 +49,9 @@ class Gateway:
     imports: Imports
     measurements: Measurements
     data_dir: Path
+    invitations: Invitations
+    nats_home: Path | None = None
+    node_nats_url: str = ""
 
     async def send(self, command: Command) -> Accepted:
         """Have an owner do something. Raises RefusedError, UnavailableError without an answer."""
@@ -98,35 +104,43 @@ class Gateway:
         node_id = getattr(message, "node_id", None)
         if node_id is None or self.live.knows(node_id):
             return
-        known = await self.bus.query(GetAllocationMap(), AllocationMap)
-        if all(node.node_id != node_id for node in known.nodes):
-            raise unknown_node(node_id, (node.node_id for node in known.nodes))
+        names = [
+            node.node_id
+            async for page in self.pages(GetAllocationMap(), AllocationMap, "node_id")
+            for node in page.nodes
+        ]
+        if node_id not in names:
+            raise unknown_node(node_id, names)
 
-    async def listed(self, query: L, view: type[W], items: str, *, whole: bool = False) -> W:
-        """What `query.limit` asks for of a list, or all, from as many answers as that takes."""
+    async def fetch_list(
+        self, query: L, view: type[W], items: str, *, all_pages: bool = False
+    ) -> W:
+        """Return as many items of a list as `query.limit` says, or all, from as many pages as that
+        takes.
+        """
         page = await self.bus.query(query, view)
-        found = list(getattr(page, items))
-        while page.next_cursor is not None and (whole or len(found) < query.limit):
-            limit = query.limit if whole else query.limit - len(found)
+        entries = list(getattr(page, items))
+        while page.next_cursor is not None and (all_pages or len(entries) < query.limit):
+            limit = query.limit if all_pages else query.limit - len(entries)
             page = await self.bus.query(replace(query, limit=limit, cursor=page.next_cursor), view)
-            found += getattr(page, items)
-        return replace(page, **{items: tuple(found)})
+            entries += getattr(page, items)
+        return replace(page, **{items: tuple(entries)})
 
     async def pages(
         self, query: Query, view: type[V], by: str, *, timeout_seconds: float = 5.0
     ) -> AsyncGenerator[V, None]:
-        """Every page of a list; `by` is the field that says where a page ends."""
+        """Yield every page of a list; `by` is the field that says where a page ends."""
         while True:
             page = await self.bus.query(query, view, timeout_seconds=timeout_seconds)
             yield page
-            after = getattr(page, f"next_after_{by}")
-            if after is None:
+            place = getattr(page, f"next_after_{by}")
+            if place is None:
                 return
-            query = replace(query, **{f"after_{by}": after})
+            query = replace(query, **{f"after_{by}": place})
 
 
 def _unknown(what: str, identifier: UUID) -> RefusedError:
-    """As its owner says it."""
+    """Build the refusal that the owner of such things gives for an unknown one."""
     return RefusedError(
         ErrorCode.NOT_FOUND, f"there is no {what} {identifier}", path=f"$.{what}_id"
     )
@@ -162,4 +176,7 @@ def _path_to_overflow(value: Any, path: str) -> str | None:
             places = [(f"{path}[{index}]", inner) for index, inner in enumerate(value)]
         case _:
             return None
-    return next((found for at, inner in places if (found := _path_to_overflow(inner, at))), None)
+    return next(
+        (overflow_path for at, inner in places if (overflow_path := _path_to_overflow(inner, at))),
+        None,
+    )

@@ -19,7 +19,8 @@ from schemas.scheduler.nodes import NodeRemoved
 from schemas.scheduler.reservations import ReservationEvent
 from schemas.telemetry.readings import GpuSampled, InventoryReported
 from services.gateway.domain.fleet import LatestSample, reading_views
-from services.gateway.ledger.eventlog import EventLog, read_event
+from services.gateway.ledger.event_writer import read_event
+from services.gateway.ledger.eventlog import EventLog
 from shared.messaging.bus import Bus
 
 R = TypeVar("R", InventoryReported, ExecutorReported)
@@ -27,7 +28,7 @@ R = TypeVar("R", InventoryReported, ExecutorReported)
 FORGET_SECONDS: Final = 600.0
 PROGRESS_BUFFERED: Final = 64
 REPORTS: Final[dict[str, type[NodeRemoved | InventoryReported | ExecutorReported]]] = {
-    tag_of(each): each for each in (NodeRemoved, InventoryReported, ExecutorReported)
+    tag_of(report): report for report in (NodeRemoved, InventoryReported, ExecutorReported)
 }
 RESERVATION_EVENTS: Final = tuple(e for e in EVENTS if issubclass(e, ReservationEvent))
 
@@ -74,16 +75,18 @@ class Watcher:
         self.wake.set()
 
     def take(self) -> tuple[list[tuple[ReceivedSample, int]], list[AttemptProgressed]]:
-        """Everything that came since the last time, with how many samples each replaced."""
+        """Return all that came since the last call, each sample with the number of samples it
+        replaced.
+        """
         samples = [
             (received, self.skipped.get(node_id, 0)) for node_id, received in self.samples.items()
         ]
-        taken = (samples, list(self.progress))
+        backlog = (samples, list(self.progress))
         self.samples.clear()
         self.skipped.clear()
         self.progress.clear()
         self.wake.clear()
-        return taken
+        return backlog
 
 
 @dataclass(slots=True)
@@ -99,7 +102,7 @@ class LiveState:
     _changes: dict[UUID, set[asyncio.Event]] = field(default_factory=dict)
 
     async def subscribe(self, bus: Bus) -> None:
-        """Nothing that passed before is received."""
+        """Subscribe to reports from now on; nothing that passed before is received."""
         await bus.listen(GpuSampled, self.on_sample)
         await bus.listen(AttemptProgressed, self.on_progress)
         for event in RESERVATION_EVENTS:
@@ -134,8 +137,8 @@ class LiveState:
         }
 
     async def on_sample(self, sample: GpuSampled) -> None:
-        before = self._samples.get(sample.node_id)
-        if before is not None and not _is_newer(sample, before.sample):
+        previous = self._samples.get(sample.node_id)
+        if previous is not None and not _is_newer(sample, previous.sample):
             return
         received = ReceivedSample(sample, self.monotonic())
         self._samples[sample.node_id] = received
@@ -160,26 +163,26 @@ class LiveState:
                 await self.on_executor(report)
 
     def knows(self, node_id: str) -> bool:
-        """Whether anything of a node has come; one that was removed is not known."""
-        return any(node_id in known for known in self._by_node)
+        """Return whether anything of a node has come; one that was removed is not known."""
+        return any(node_id in reports for reports in self._by_node)
 
     def forget(self, node_id: str) -> None:
         """Drop everything that a node has sent."""
-        for known in self._by_node:
-            known.pop(node_id, None)
+        for reports in self._by_node:
+            reports.pop(node_id, None)
 
     @property
     def _by_node(self) -> tuple[dict[str, Any], ...]:
         return (self._samples, self.inventories, self.executors)
 
     async def on_inventory(self, inventory: InventoryReported) -> None:
-        before = self.inventories.get(inventory.node_id)
-        if before is None or _follows(before, inventory):
+        previous = self.inventories.get(inventory.node_id)
+        if previous is None or _follows(previous, inventory):
             self.inventories[inventory.node_id] = inventory
 
     async def on_executor(self, report: ExecutorReported) -> None:
-        before = self.executors.get(report.executor_id)
-        if before is None or _follows(before, report):
+        previous = self.executors.get(report.executor_id)
+        if previous is None or _follows(previous, report):
             self.executors[report.executor_id] = report
 
     async def on_progress(self, progress: AttemptProgressed) -> None:
@@ -225,13 +228,13 @@ def _report_in(event: StoredEvent) -> NodeRemoved | InventoryReported | Executor
     return None if kind is None else read_event(event.subject, event.event, kind)
 
 
-def _follows(before: R, report: R) -> bool:
-    """By their numbers, as a node's clock may be set back."""
-    return report.boot_id != before.boot_id or report.revision >= before.revision
+def _follows(previous: R, report: R) -> bool:
+    """Compare two reports by their numbers, as a node's clock may be set back."""
+    return report.boot_id != previous.boot_id or report.revision >= previous.revision
 
 
-def _is_newer(sample: GpuSampled, before: GpuSampled) -> bool:
-    return sample.boot_id != before.boot_id or sample.sequence > before.sequence
+def _is_newer(sample: GpuSampled, previous: GpuSampled) -> bool:
+    return sample.boot_id != previous.boot_id or sample.sequence > previous.sequence
 
 
 def metrics_of(sample: GpuSampled) -> GpuMetrics:

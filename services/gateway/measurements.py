@@ -73,7 +73,7 @@ class Measurements:
         self._requests.labels(method, route or OTHER_ROUTE, str(status)).observe(seconds)
 
     async def on_event(self, event: StoredEvent) -> None:
-        """Of the log, so that it came once."""
+        """Take an event from the log, which has each once."""
         namespace = str(event.event.get("namespace"))
         if event.type == tag_of(ReservationQueued):
             self._queued.labels(namespace).inc()

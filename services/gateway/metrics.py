@@ -14,9 +14,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from schemas.backlog import BACKLOG_OF, Backlog, GetBacklog, GetExecutorBacklog
+from schemas.gateway.health import WarningCode
 from schemas.scheduler.namespaces import ListNamespaces, NamespaceList, NamespaceUse
 from schemas.scheduler.views import Drift, DriftList, ListDrifts
+from services.gateway.bus_watch import BusWatch
 from services.gateway.context import Gateway
+from services.gateway.domain.postgres_health import PostgresState, find_warnings
+from services.gateway.ledger.postgres_state import read_postgres_state
 from shared.errors import RefusedError, UnavailableError
 from shared.messaging.streams import STREAMS
 from shared.postgres.outbox import outbox_age_seconds
@@ -24,7 +28,7 @@ from shared.waiting import within
 
 T = TypeVar("T")
 
-ANSWER_SECONDS: Final = 2.0
+ANSWER_TIMEOUT_SECONDS: Final = 2.0
 
 
 class _Lag(Struct, frozen=True):
@@ -43,16 +47,20 @@ class _Answers:
     namespaces: tuple[NamespaceUse, ...] | None
     drifts: tuple[Drift, ...] | None
     lags: tuple[_Lag, ...] | None
+    postgres: PostgresState | None
     outboxes: tuple[tuple[dict[str, str], float], ...]
 
 
 async def text_of(gateway: Gateway) -> bytes:
-    """In Prometheus' text format, version 0.0.4. What cannot be known now is left out."""
+    """Return the metrics in Prometheus' text format 0.0.4, without those that cannot be known
+    now.
+    """
     answers = _Answers(
         *await asyncio.gather(
             _in_time(_namespaces(gateway)),
             _in_time(_drifts(gateway)),
             _in_time(_lags(gateway)),
+            _in_time(_postgres(gateway)),
             _outboxes(gateway),
         )
     )
@@ -65,7 +73,7 @@ async def text_of(gateway: Gateway) -> bytes:
 
 async def _in_time(answer: Awaitable[T]) -> T | None:
     try:
-        async with within(ANSWER_SECONDS):
+        async with within(ANSWER_TIMEOUT_SECONDS):
             return await answer
     except (
         UnavailableError,
@@ -82,8 +90,10 @@ async def _namespaces(gateway: Gateway) -> tuple[NamespaceUse, ...]:
 
 
 async def _drifts(gateway: Gateway) -> tuple[Drift, ...]:
-    found = await gateway.listed(ListDrifts(limit=1000), DriftList, "drifts", whole=True)
-    return found.drifts
+    drift_list = await gateway.fetch_list(
+        ListDrifts(limit=1000), DriftList, "drifts", all_pages=True
+    )
+    return drift_list.drifts
 
 
 async def _lags(gateway: Gateway) -> tuple[_Lag, ...]:
@@ -96,6 +106,11 @@ async def _lags(gateway: Gateway) -> tuple[_Lag, ...]:
     )
 
 
+async def _postgres(gateway: Gateway) -> PostgresState:
+    async with gateway.database.statements() as connection:
+        return await read_postgres_state(connection)
+
+
 async def _outboxes(gateway: Gateway) -> tuple[tuple[dict[str, str], float], ...]:
     """Labels and age in seconds of every outbox whose service answers."""
     ages: dict[tuple[str, str], Awaitable[float | None]] = {
@@ -106,10 +121,10 @@ async def _outboxes(gateway: Gateway) -> tuple[tuple[dict[str, str], float], ...
             for node_id in gateway.live.executors
         },
     }
-    found = zip(ages, await asyncio.gather(*ages.values()), strict=True)
+    pairs = zip(ages, await asyncio.gather(*ages.values()), strict=True)
     return tuple(
         ({"service": service} | ({"node": node_id} if node_id else {}), age)
-        for (service, node_id), age in found
+        for (service, node_id), age in pairs
         if age is not None
     )
 
@@ -143,21 +158,36 @@ class _PlatformCollector(Collector):
             yield drifts
         if self.answers.lags is not None:
             yield from self._of_consumers(self.answers.lags)
+        if self.answers.postgres is not None:
+            yield from self._of_postgres(self.answers.postgres)
         outbox = _gauge("outbox_age_seconds", "Of the oldest unpublished event", ("service",))
         for labels, age_seconds in self.answers.outboxes:
             outbox.add_sample(outbox.name, labels, age_seconds)
         yield outbox
 
+    def _of_postgres(self, state: PostgresState) -> Iterator[Metric]:
+        writes = "1 if Postgres takes writes"
+        yield GaugeMetricFamily("gpusteward_postgres_writable", writes, float(state.takes_writes))
+        codes_told = {warning.code for warning in find_warnings(state)}
+        warnings = _gauge("postgres_warning", "1 of what /readyz warns of", ("code",))
+        for code in (code for code in WarningCode if code.startswith("postgres")):
+            warnings.add_metric((code.value,), float(code in codes_told))
+        behind = _gauge("postgres_standby_behind_bytes", "Not yet on the standby's disk", ("name",))
+        for standby in state.standbys:
+            if standby.behind_bytes is not None:
+                behind.add_metric((standby.name,), standby.behind_bytes)
+        yield from (warnings, behind)
+
     def _of_namespaces(self, namespaces: tuple[NamespaceUse, ...]) -> Iterator[Metric]:
         queued = _gauge("queue_length", "Requests that wait for GPUs", ("namespace",))
-        held = _gauge("gpus_held", "GPUs held, shares by their size", ("namespace",))
+        held_gauge = _gauge("gpus_held", "GPUs held, shares by their size", ("namespace",))
         limit = _gauge("gpu_limit", "GPUs that may be held at once", ("namespace",))
         for use in namespaces:
             queued.add_metric((use.namespace,), use.queued)
-            held.add_metric((use.namespace,), use.gpus)
+            held_gauge.add_metric((use.namespace,), use.gpus)
             if use.gpu_limit is not None:
                 limit.add_metric((use.namespace,), use.gpu_limit)
-        yield from (queued, held, limit)
+        yield from (queued, held_gauge, limit)
 
     def _of_consumers(self, lags: tuple[_Lag, ...]) -> Iterator[Metric]:
         labels = ("stream", "consumer")
@@ -169,6 +199,20 @@ class _PlatformCollector(Collector):
         yield from (pending, unsettled)
 
 
+def _of_bus(watch: BusWatch) -> Iterator[Metric]:
+    streams = _gauge("stream_silent_seconds", "Since it answered with a leader", ("stream",))
+    for name, seconds in watch.stream_silences.items():
+        streams.add_metric((name,), seconds)
+    weak = _gauge("stream_lacks_replicas", "1 if fewer servers keep it than should", ("stream",))
+    for name, lacks in watch.lacks.items():
+        weak.add_metric((name,), float(bool(lacks)))
+    labels = ("stream", "consumer")
+    consumers = _gauge("consumer_silent_seconds", "Getting nothing though events wait", labels)
+    for consumer, seconds in watch.consumer_silences.items():
+        consumers.add_metric(consumer, seconds)
+    yield from (streams, weak, consumers)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _GatewayCollector(Collector):
     gateway: Gateway
@@ -177,6 +221,7 @@ class _GatewayCollector(Collector):
         live, log = self.gateway.live, self.gateway.log
         connected = self.gateway.bus.is_connected
         yield GaugeMetricFamily("gpusteward_bus_connected", "1 if the bus answers", connected)
+        yield from _of_bus(self.gateway.bus_watch)
         yield CounterMetricFamily(
             "gpusteward_gateway_samples_received",
             "Samples received from the bus",

@@ -66,7 +66,7 @@ class StrictBody(AbstractDTO[T]):
     def create_for_field_definition(
         cls, field_definition: FieldDefinition, handler_id: str, backend_cls: Any = None
     ) -> None:
-        """Nothing is generated: the type itself is decoded into."""
+        """Generate nothing: requests are decoded into the type itself."""
 
     @classmethod
     @override

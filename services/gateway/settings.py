@@ -6,12 +6,14 @@ from msgspec import Meta
 
 from services.gateway.domain.access import HoldersVisibleTo
 from shared.paths import DEFAULT_HTTP_PORT
-from shared.settings import CommonSettings
+from shared.settings import CommonSettings, check_nats_addresses
 
 
 class GatewaySettings(CommonSettings, frozen=True, kw_only=True):
-    """`port` 0 takes any free one. `tokens_file` says who may use the API, as `gpusteward token
-    create` writes it; needed where `host` is an address that other machines reach.
+    """`port` 0 takes any free one. With `shares_port` several gateways of one user listen at the
+    same address, and the kernel gives each connection to one of them. `tokens_file` says who may
+    use the API, as `gpusteward token create` writes it; needed where `host` is an address that
+    other machines reach.
 
     `allowed_hosts` are further host names under which browsers may reach a gateway that is bound to
     them; `event_retention_days` is how far back clients may resume, `audit_retention_days` how long
@@ -22,16 +24,28 @@ class GatewaySettings(CommonSettings, frozen=True, kw_only=True):
     and events: `namespace`, those with a token of that namespace, or `everybody`. An admin is told
     always.
 
+    `nats_home` is the directory of the NATS server that `up` runs beside this gateway, and
+    `node_nats_url` where other hosts reach that server, or the servers of its cluster: with them
+    invited nodes get credentials.
+
     `largest_import_mb` (MiB) is how large an import may be. While one comes in it is a file in the
     gateway's temporary folder (`TMPDIR`), then in Postgres.
     """
 
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = DEFAULT_HTTP_PORT
+    shares_port: bool = False
     tokens_file: str | None = None
     allowed_hosts: str = ""
     event_retention_days: Annotated[int, Meta(ge=1, le=3650)] = 30
     audit_retention_days: Annotated[int, Meta(ge=1, le=3650)] = 365
     requests_per_second: Annotated[float, Meta(ge=0)] = 200.0
     holders_visible_to: HoldersVisibleTo = HoldersVisibleTo.NAMESPACE
+    nats_home: str | None = None
+    node_nats_url: str = ""
     largest_import_mb: Annotated[int, Meta(ge=1, le=65_536)] = 512
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.node_nats_url:
+            check_nats_addresses("node_nats_url", self.node_nats_url, "gateway")

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from schemas.base import LINE_PATTERN
 from schemas.errors import ErrorCode
+from schemas.gateway import endpoints
 from schemas.gateway.tokens import Role, TokenView
 from shared.errors import RefusedError
 from shared.host_header import is_known_host
@@ -21,22 +22,24 @@ from shared.host_header import is_known_host
 DEFAULT_NAMESPACE: Final = "default"
 TOKEN_PARAMETER: Final = "access_token"  # noqa: S105  # its name
 CSRF_HEADER: Final = "X-CSRF-Token"
-STREAM_PREFIX: Final = "/sse/"
+STREAMS: Final = frozenset({endpoints.FOLLOW_EVENTS.path, endpoints.FOLLOW_METRICS.path})
 # First parts of the paths that are not the web page's.
 NOT_THE_PAGE: Final = frozenset(
     {"api", "docs", "healthz", "metrics", "readyz", "schema", "sse", "ws"}
 )
-LONGEST_ACCOUNT: Final = 100
+MAX_ACCOUNT_CHARACTERS: Final = 100
 READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def is_stream(scope: Mapping[str, Any]) -> bool:
-    """Whether a request of ASGI is answered without end."""
-    return scope["type"] == "websocket" or str(scope["path"]).startswith(STREAM_PREFIX)
+    """Return whether the answer to a request of ASGI is a stream."""
+    return scope["type"] == "websocket" or scope["path"] in STREAMS
 
 
 def is_web_page(scope: Mapping[str, Any]) -> bool:
-    """Whether a request of ASGI asks for the web page, which says nothing of this installation."""
+    """Return whether a request of ASGI asks for the web page, which holds no data of this
+    installation.
+    """
     first = str(scope["path"]).lstrip("/").partition("/")[0]
     return scope["type"] == "http" and scope["method"] == "GET" and first not in NOT_THE_PAGE
 
@@ -86,7 +89,7 @@ class Identity(Struct, frozen=True, kw_only=True):
         return None if self.reads_everything else self.namespaces
 
     def reads(self, namespace: str | None) -> bool:
-        """Whether what is of this namespace may be seen."""
+        """Return whether the caller may see what belongs to this namespace."""
         return self.reads_everything or namespace in self.namespaces
 
     @property
@@ -101,35 +104,34 @@ class Identity(Struct, frozen=True, kw_only=True):
         """Return whether who holds something of this namespace is named, by `names_of`."""
         return self.names_of is None or namespace in self.names_of
 
-    def namespace_to_read(self, asked: str | None) -> str | None:
+    def namespace_to_read(self, namespace: str | None) -> str | None:
         """The namespace that a list is of; None, for admins alone, is every one. Raises
         RefusedError for a foreign one.
         """
-        if asked is None:
+        if namespace is None:
             return None if self.reads_everything else self.namespace
-        if not self.reads(asked):
+        if not self.reads(namespace):
             raise RefusedError(
                 ErrorCode.FORBIDDEN,
-                f"expected namespace {' or '.join(self.namespaces)}, found {asked}",
+                f"expected namespace {' or '.join(self.namespaces)}, found {namespace}",
                 path="query.namespace",
             )
-        return asked
+        return namespace
 
-    def namespace_for(self, asked: str | None) -> str:
+    def namespace_for(self, requested_namespace: str | None) -> str:
         """The namespace that a change may be made in. Raises RefusedError."""
-        namespace = asked or self.namespace
+        namespace = requested_namespace or self.namespace
         self.require(namespace)
         return namespace
 
     def require(self, namespace: str) -> None:
         """Raises RefusedError unless something of this namespace may be changed."""
-        if self.role is Role.VIEWER:
-            raise RefusedError(ErrorCode.FORBIDDEN, "expected a submitter, found a viewer's token")
+        self.require_role(Role.SUBMITTER)
         if not self.reads(namespace):
-            own = " or ".join(self.namespaces)
+            own_namespaces = " or ".join(self.namespaces)
             raise RefusedError(
                 ErrorCode.FORBIDDEN,
-                f"expected something of namespace {own}, found {namespace}",
+                f"expected something of namespace {own_namespaces}, found {namespace}",
                 path="$.namespace",
             )
 
@@ -141,40 +143,43 @@ class Identity(Struct, frozen=True, kw_only=True):
         """
         return self.person or (self.account if self.role is Role.ADMIN else "")
 
-    def requester_for(self, asked: str | None, path: str) -> str:
+    def requester_for(self, requester: str | None, path: str) -> str:
         """Return who is to be recorded as asking. Raises RefusedError for somebody else's name,
         unless an admin acts for them.
         """
-        if not asked or asked == self.requester or self.role is Role.ADMIN:
-            return asked or self.requester
+        if not requester or requester == self.requester or self.role is Role.ADMIN:
+            return requester or self.requester
         raise RefusedError(
             ErrorCode.FORBIDDEN,
-            f"expected no requester or {self.requester or 'a token with a name'}, found {asked};"
-            " only an admin asks for somebody else",
+            f"expected no requester or {self.requester or 'a token with a name'}, found"
+            f" {requester}; only an admin asks for somebody else",
             path=path,
         )
 
-    def require_admin(self) -> None:
-        """Raises RefusedError unless what belongs to everybody may be changed."""
-        if self.role is not Role.ADMIN:
+    def require_role(self, role: Role) -> None:
+        """Raises RefusedError unless the caller may do what this role may."""
+        if role is Role.SUBMITTER and self.role is Role.VIEWER:
+            raise RefusedError(ErrorCode.FORBIDDEN, "expected a submitter, found a viewer's token")
+        if role is Role.ADMIN and self.role is not Role.ADMIN:
             raise RefusedError(
                 ErrorCode.FORBIDDEN, f"expected an admin's token, found a {self.role.value}'s"
             )
 
 
-EVERYTHING: Final = Identity(role=Role.ADMIN)
+FULL_ACCESS: Final = Identity(role=Role.ADMIN)
 
 
 def identify(token: TokenView | None, digest: str, now: datetime) -> Identity:
-    """Whose token this is. Raises RefusedError for None, an unknown one, and for one that
-    counts no more.
+    """Return the identity of a token's owner.
+
+    Raises RefusedError for None, an unknown token, and one that is expired or revoked.
     """
     if token is None:
-        raise _unauthenticated("expected a known token, found an unknown one")
+        raise _authentication_error("expected a known token, found an unknown one")
     if token.revoked_at is not None:
-        raise _unauthenticated("expected a token that counts, found one that was revoked")
+        raise _authentication_error("expected a token that counts, found one that was revoked")
     if token.expires_at is not None and token.expires_at <= now:
-        raise _unauthenticated("expected a token that counts, found one that has expired")
+        raise _authentication_error("expected a token that counts, found one that has expired")
     return Identity(
         role=token.role,
         namespace=token.namespaces[0],
@@ -189,19 +194,21 @@ def identify(token: TokenView | None, digest: str, now: datetime) -> Identity:
 
 
 def no_token() -> RefusedError:
-    """What to raise where one is missing."""
-    return _unauthenticated(
+    """Build the error for a request without a token."""
+    return _authentication_error(
         "expected a token, found none; whoever runs this platform makes one by"
         " `gpusteward token create`"
     )
 
 
-def _unauthenticated(detail: str) -> RefusedError:
+def _authentication_error(detail: str) -> RefusedError:
     return RefusedError(ErrorCode.UNAUTHENTICATED, detail)
 
 
 def cookie_name(host_header: str | None) -> str:
-    """By port: browsers keep cookies of one host together, whatever ports its gateways have."""
+    """Return the cookie's name, made of the port: browsers share cookies among all ports of a
+    host.
+    """
     port = _split(f"//{host_header or ''}").netloc.rpartition(":")[2]
     return f"gpusteward_{port}" if port.isascii() and port.isdigit() else "gpusteward"
 
@@ -216,25 +223,31 @@ def login_in(cookies: str, host_header: str | None) -> str | None:
 
 
 def csrf_token_of(login_sha256: str) -> str:
-    """What only a page of this gateway can know of a login: no other receives it."""
+    """Return the token that only a page of this gateway can know of a login: no other receives
+    it.
+    """
     return sha256(f"csrf {login_sha256}".encode()).hexdigest()
 
 
-def check_csrf(identity: Identity, given: str | None) -> None:
+def check_csrf(identity: Identity, token: str | None) -> None:
     """Refuse a change that another page had a browser send with its cookies."""
     expected = csrf_token_of(identity.login_sha256)
-    if not hmac.compare_digest(expected.encode(), (given or "").encode()):
+    if not hmac.compare_digest(expected.encode(), (token or "").encode()):
         raise RefusedError(
             ErrorCode.FORBIDDEN,
             f"expected the header {CSRF_HEADER} with what /api/v1/me says, found"
-            f" {'another' if given else 'none'}",
+            f" {'another' if token else 'none'}",
         )
 
 
 def account_in(header: bytes) -> str:
     """The account that a client says runs it; empty for what people cannot be shown."""
     account = unquote(header.decode("latin-1"))
-    return account if len(account) <= LONGEST_ACCOUNT and re.match(LINE_PATTERN, account) else ""
+    return (
+        account
+        if len(account) <= MAX_ACCOUNT_CHARACTERS and re.match(LINE_PATTERN, account)
+        else ""
+    )
 
 
 def check_host(header: str | None, names: frozenset[str] | None) -> None:

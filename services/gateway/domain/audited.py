@@ -6,7 +6,7 @@ from typing import Any, Final
 State = Mapping[str, Any]
 
 # A task's file may hold secrets among its parameters; the task itself has it.
-LEFT_OUT: Final = frozenset({"task", "type", "secret"})
+UNRECORDED_FIELDS: Final = frozenset({"task", "type", "secret"})
 # Kept though they do not differ: what people call a thing, and its size.
 NAMING: Final = frozenset({"task_name", "holder", "request"})
 # What a request made is named by the address in its answer.
@@ -14,20 +14,20 @@ _MADE: Final = {"tasks": "task_id", "reservations": "reservation_id"}
 
 
 def difference(
-    before: State | None, after: State | None
+    state_before: State | None, state_after: State | None
 ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """The fields that differ, as they were and as they are, and those that name the thing; None
     where there was nothing.
     """
-    was, now = before or {}, after or {}
+    was, now = state_before or {}, state_after or {}
     changed = [
         name
         for name in {**was, **now}
-        if name not in LEFT_OUT and (name in NAMING or was.get(name) != now.get(name))
+        if name not in UNRECORDED_FIELDS and (name in NAMING or was.get(name) != now.get(name))
     ]
     return (
-        None if before is None else {name: was[name] for name in changed if name in was},
-        None if after is None else {name: now[name] for name in changed if name in now},
+        None if state_before is None else {name: was[name] for name in changed if name in was},
+        None if state_after is None else {name: now[name] for name in changed if name in now},
     )
 
 

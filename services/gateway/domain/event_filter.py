@@ -6,7 +6,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from schemas.scheduler.reservations import held_for_experiment
+from schemas.scheduler.reservations import experiment_of_holder
 
 RESERVATION_EVENTS: Final = "scheduler.reservation_"
 
@@ -56,7 +56,7 @@ class EventFilter(Subjects, frozen=True, kw_only=True):
         )
 
     def may_see(self, type_: str, about: Subjects) -> bool:
-        """Whether an event of this type about this may be shown to the client."""
+        """Return whether an event of this type about these subjects may be shown to the client."""
         if self.readable is None or about.is_of_the_fleet or about.namespace in self.readable:
             return True
         is_of_holder = type_.startswith(RESERVATION_EVENTS)
@@ -71,6 +71,6 @@ def _holding_experiment(holder: object) -> str | None:
     if not isinstance(holder, str):
         return None
     try:
-        return str(UUID(held_for_experiment(holder)))
+        return str(UUID(experiment_of_holder(holder)))
     except ValueError:
         return None

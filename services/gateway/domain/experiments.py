@@ -29,21 +29,21 @@ def experiment_detail(
     In a cluster `gpu_info` has the devices that the results know. `levels` adds the `benchmark`
     with every level. `missing` names services that did not answer.
     """
-    known: dict[str, Any] = {name: getattr(view, name) for name in view.__struct_fields__}
+    fields: dict[str, Any] = {name: getattr(view, name) for name in view.__struct_fields__}
     metrics = view.metrics
     if summary is not None:
         metrics = metrics or summary.metrics
-        known["gpu_monitoring"] = summary.gpu_monitoring
-        known["gpu_info"] = _with_devices(view.gpu_info, summary.gpu_monitoring)
+        fields["gpu_monitoring"] = summary.gpu_monitoring
+        fields["gpu_info"] = _with_devices(view.gpu_info, summary.gpu_monitoring)
         if levels and summary.benchmark:
-            known["benchmark"] = convert(summary.benchmark, BenchmarkResult)
+            fields["benchmark"] = convert(summary.benchmark, BenchmarkResult)
     if metrics is not None:
-        measured = asdict(metrics) | {"gpu_monitoring": known["gpu_monitoring"]}
-        known["metrics"] = MeasuredMetrics(**measured)
+        measured = asdict(metrics) | {"gpu_monitoring": fields["gpu_monitoring"]}
+        fields["metrics"] = MeasuredMetrics(**measured)
     if explanation is not None and not view.waiting_reasons:
-        known["waiting_reasons"] = explanation.reasons
+        fields["waiting_reasons"] = explanation.reasons
     return ExperimentDetail(
-        **known,
+        **fields,
         explanation=explanation,
         missing=tuple(missing),
         image_digest=_image_digest(view, summary),
@@ -52,15 +52,15 @@ def experiment_detail(
 
 
 def _image_digest(view: ExperimentView, summary: SummaryView | None) -> str | None:
-    """Of the measured attempt, else of the newest that had one."""
+    """Return the digest of the measured attempt, else of the newest that had one."""
     if summary is not None:
         return summary.image_digest
-    attempts = sorted(view.attempts, key=lambda each: each.attempt_number, reverse=True)
-    return next((each.image_digest for each in attempts if each.image_digest), None)
+    attempts = sorted(view.attempts, key=lambda attempt: attempt.attempt_number, reverse=True)
+    return next((attempt.image_digest for attempt in attempts if attempt.image_digest), None)
 
 
 def _with_devices(info: GpuInfo | None, monitoring: GpuMonitoring) -> GpuInfo | None:
-    """Of a cluster's experiment, whose grant names none."""
+    """Add the devices of a cluster's experiment, whose grant names none."""
     if info is None or info.details or not monitoring.devices:
         return info
     return gpu_info_of(monitoring.devices, count=info.count, world_size=info.world_size)

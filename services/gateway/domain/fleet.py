@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct, convert
 
+from schemas.base import FRESH_INTERVALS
 from schemas.executor.attempts import ExecutorReported
 from schemas.gateway.views import GpuProcessView, GpuView, NodeView
 from schemas.scheduler.devices import DeviceState
@@ -23,37 +24,9 @@ from services.gateway.domain.pod_views import pod_views
 from shared.gpu.scoring import availability_score
 from shared.gpu.share_units import shares_per_gpu
 
-STALE_INTERVALS: Final = 3.0
 REPORTS_WITHIN: Final = timedelta(seconds=90)  # three of the 30 s between a node's reports
-READING_FIELDS: Final = (
-    "energy_mj",
-    "sm_clock_mhz",
-    "memory_clock_mhz",
-    "throttle_reasons",
-    "performance_state",
-    "fan_percent",
-    "memory_utilization_percent",
-    "encoder_percent",
-    "decoder_percent",
-    "pcie_generation",
-    "pcie_width",
-    "ecc_corrected",
-    "ecc_uncorrected",
-    "remap_pending",
-    "remap_failed",
-)
-FACTS_FIELDS: Final = (
-    "health_detail",
-    "pci_bus_id",
-    "numa_node",
-    "mig_enabled",
-    "mig_profile",
-    "parent_uuid",
-    "power_limit_min_w",
-    "power_limit_max_w",
-    "recent_faults",
-)
 DeviceKey = tuple[str, str]
+NO_FACTS: Final = DeviceFacts(uuid="", index=0, name="")  # of a device that no inventory has
 Processes = tuple[GpuProcessView, ...] | None
 
 
@@ -65,8 +38,8 @@ class LatestSample(Struct, frozen=True, kw_only=True):
 
     @property
     def is_stale(self) -> bool:
-        """Whether later ones should have come."""
-        return self.age_seconds > STALE_INTERVALS * self.sample.interval_seconds
+        """True if later samples should have come."""
+        return self.age_seconds > FRESH_INTERVALS * self.sample.interval_seconds
 
 
 def gpu_views(
@@ -74,11 +47,11 @@ def gpu_views(
     inventories: Mapping[str, InventoryReported],
     ledger: AllocationMap | None,
 ) -> list[GpuView]:
-    """Every device of a sample, an inventory or the ledger, by node and index."""
+    """Return every device of a sample, an inventory or the ledger, by node and index."""
     readings = {
-        (node_id, gpu.uuid): (found, gpu)
-        for node_id, found in latest.items()
-        for gpu in found.sample.gpus
+        (node_id, gpu.uuid): (latest_sample, gpu)
+        for node_id, latest_sample in latest.items()
+        for gpu in latest_sample.sample.gpus
     }
     facts = {
         (node_id, device.uuid): (inventory, device)
@@ -100,49 +73,76 @@ def gpu_views(
 def _gpu_view(
     key: DeviceKey,
     reading: tuple[LatestSample, GpuReading] | None,
-    known: tuple[InventoryReported, DeviceFacts] | None,
-    held: DeviceAllocation | None,
+    inventory_facts: tuple[InventoryReported, DeviceFacts] | None,
+    allocation: DeviceAllocation | None,
 ) -> GpuView:
-    inventory, facts = known or (None, None)
-    found = [each for each in (reading[1] if reading else None, facts, held) if each is not None]
-    latest, gpu = reading or (None, GpuReading(uuid=key[1], index=found[0].index))
+    inventory, facts = inventory_facts or (None, None)
+    sources = [
+        source
+        for source in (reading[1] if reading else None, facts, allocation)
+        if source is not None
+    ]
+    latest, gpu = reading or (None, GpuReading(uuid=key[1], index=sources[0].index))
     source = latest.sample.source if latest else inventory.source if inventory else Source.NONE
     total_mb = gpu.memory_total_mb
     if total_mb is None and facts is not None:
         total_mb = facts.memory_total_mb
+    board = facts or NO_FACTS
     return GpuView(
         node_id=key[0],
         uuid=gpu.uuid,
         index=gpu.index,
-        name=next((each.name for each in found if each.name), "unknown"),
+        name=next((source.name for source in sources if source.name), "unknown"),
         source=source,
-        simulated=source is Source.SIMULATED or bool(held and held.simulated),
-        health=facts.health if facts else held.health if held else HealthState.OK,
+        simulated=source is Source.SIMULATED or bool(allocation and allocation.simulated),
         observed_at=latest.sample.observed_at if latest else None,
         age_seconds=round(latest.age_seconds, 3) if latest else None,
         fresh=latest is not None and not latest.is_stale,
         stale=latest is None or latest.is_stale,
-        utilization_percent=gpu.utilization_percent,
-        memory_total_mb=total_mb,
-        memory_used_mb=gpu.memory_used_mb,
-        memory_free_mb=gpu.memory_free_mb,
-        temperature_c=gpu.temperature_c,
-        power_draw_w=gpu.power_draw_w,
-        power_limit_w=gpu.power_limit_w,
         availability_score=availability_score(
             gpu.utilization_percent, gpu.memory_free_mb, gpu.memory_total_mb
         ),
         processes=convert(gpu.processes, Processes, from_attributes=True),
         pods=pod_views(gpu),
-        state=held.state if held else None,
-        reservation_id=held.reservation_id if held else None,
-        namespace=held.namespace if held else None,
-        holder=held.holder if held else None,
-        holders=held.holders if held else (),
-        reasons=held.reasons if held else (),
-        cordon=held.cordon if held else None,
-        **{name: getattr(gpu, name) for name in READING_FIELDS},
-        **({name: getattr(facts, name) for name in FACTS_FIELDS} if facts else {}),
+        memory_total_mb=total_mb,
+        utilization_percent=gpu.utilization_percent,
+        memory_used_mb=gpu.memory_used_mb,
+        memory_free_mb=gpu.memory_free_mb,
+        temperature_c=gpu.temperature_c,
+        power_draw_w=gpu.power_draw_w,
+        power_limit_w=gpu.power_limit_w,
+        energy_mj=gpu.energy_mj,
+        sm_clock_mhz=gpu.sm_clock_mhz,
+        memory_clock_mhz=gpu.memory_clock_mhz,
+        throttle_reasons=gpu.throttle_reasons,
+        performance_state=gpu.performance_state,
+        fan_percent=gpu.fan_percent,
+        memory_utilization_percent=gpu.memory_utilization_percent,
+        encoder_percent=gpu.encoder_percent,
+        decoder_percent=gpu.decoder_percent,
+        pcie_generation=gpu.pcie_generation,
+        pcie_width=gpu.pcie_width,
+        ecc_corrected=gpu.ecc_corrected,
+        ecc_uncorrected=gpu.ecc_uncorrected,
+        remap_pending=gpu.remap_pending,
+        remap_failed=gpu.remap_failed,
+        health=facts.health if facts else allocation.health if allocation else HealthState.OK,
+        health_detail=board.health_detail,
+        pci_bus_id=board.pci_bus_id,
+        numa_node=board.numa_node,
+        mig_enabled=board.mig_enabled,
+        mig_profile=board.mig_profile,
+        parent_uuid=board.parent_uuid,
+        power_limit_min_w=board.power_limit_min_w,
+        power_limit_max_w=board.power_limit_max_w,
+        recent_faults=board.recent_faults,
+        state=allocation.state if allocation else None,
+        reservation_id=allocation.reservation_id if allocation else None,
+        namespace=allocation.namespace if allocation else None,
+        holder=allocation.holder if allocation else None,
+        holders=allocation.holders if allocation else (),
+        reasons=allocation.reasons if allocation else (),
+        cordon=allocation.cordon if allocation else None,
     )
 
 
@@ -182,16 +182,16 @@ def _node_view(
     latest: LatestSample | None,
     inventory: InventoryReported | None,
     executor: ExecutorReported | None,
-    known: NodeAllocation | None,
+    allocation: NodeAllocation | None,
     now: datetime,
 ) -> NodeView:
     source = latest.sample.source if latest else inventory.source if inventory else Source.NONE
     # A cluster has no agent; the scheduler knows whether it reports.
-    is_cluster = known is not None and known.source is Source.KUBERNETES
-    seen = [fact.occurred_at for fact in (inventory, executor) if fact is not None]
+    is_cluster = allocation is not None and allocation.source is Source.KUBERNETES
+    report_times = [fact.occurred_at for fact in (inventory, executor) if fact is not None]
     if latest is not None:
-        seen.append(latest.sample.observed_at)
-    last_seen_at = max(seen, default=None)
+        report_times.append(latest.sample.observed_at)
+    last_seen_at = max(report_times, default=None)
     is_fresh = latest is not None and not latest.is_stale
     if latest is None and source is Source.NONE and last_seen_at is not None:
         # Without a GPU there is nothing to read: its agent and executor only say that they live.
@@ -200,22 +200,23 @@ def _node_view(
         node_id=node_id,
         source=Source.KUBERNETES if is_cluster else source,
         simulated=source is Source.SIMULATED or any(gpu.simulated for gpu in gpus),
-        fresh=known.fresh if is_cluster and known else is_fresh,
+        fresh=allocation.fresh if is_cluster and allocation else is_fresh,
         gpus_total=len(gpus),
         gpus_free=sum(gpu.state is DeviceState.FREE for gpu in gpus),
         last_seen_at=last_seen_at,
         host=inventory.host if inventory else None,
-        labels=known.labels if known else inventory.labels if inventory else {},
+        labels=allocation.labels if allocation else inventory.labels if inventory else {},
         runtimes=executor.runtimes if executor else (),
-        cordon=known.cordon if known else None,
+        cordon=allocation.cordon if allocation else None,
         reasons=dict(Counter(reason.code for gpu in gpus for reason in gpu.reasons)),
-        admitted=known.admitted if known else True,
+        admitted=allocation.admitted if allocation else True,
     )
 
 
 def allocation_shares(nodes: Sequence[NodeAllocation]) -> dict[str, str]:
-    """What is held of each device in its node's shares, "0.00" to "1.00" where that is a GPU, by
-    its uuid as drivers have it, without the kind before it.
+    """Return the held part of each device, "0.00" to "1.00", where its node's shares count GPUs.
+
+    The key is the device's uuid as drivers have it, without the kind before it.
     """
     return {
         device.uuid.removeprefix("GPU-"): (

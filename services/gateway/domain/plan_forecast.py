@@ -14,14 +14,14 @@ def cost_at_most(
     """Return the cost by the cheapest and by the dearest of the GPU models that the task may take,
     all that have a price where none is named; None where one of them has no price.
     """
-    found = [price_of(name, prices.hourly) for name in models] or list(prices.hourly.values())
-    known = [price for price in found if price is not None]
-    if not known or len(known) < len(found):
+    gpu_prices = [price_of(name, prices.hourly) for name in models] or list(prices.hourly.values())
+    known_prices = [price for price in gpu_prices if price is not None]
+    if not known_prices or len(known_prices) < len(gpu_prices):
         return None
     bound = float("inf") if max_cost is None else max_cost
     return PlanCost(
-        least=min(gpu_hours * min(known), bound),
-        most=min(gpu_hours * max(known), bound),
+        least=min(gpu_hours * min(known_prices), bound),
+        most=min(gpu_hours * max(known_prices), bound),
         currency=prices.currency,
     )
 

@@ -15,10 +15,10 @@ class RequestRates:
     _buckets: dict[str, tuple[float, float]] = field(default_factory=dict)  # left, at
 
     def take(self, caller: str, per_second: float, now: float) -> float:
-        """0 if the caller may ask now, else in how many seconds it may."""
+        """Return 0 if the caller may ask now, else in how many seconds it may."""
         room = max(1.0, per_second * BURST_SECONDS)
-        left, at = self._buckets.get(caller, (room, now))
-        left = min(room, left + (now - at) * per_second)
-        taken = 1.0 if left >= 1.0 else 0.0
-        self._buckets[caller] = (left - taken, now)
-        return 0.0 if taken else (1.0 - left) / per_second
+        tokens, at = self._buckets.get(caller, (room, now))
+        tokens = min(room, tokens + (now - at) * per_second)
+        taken_tokens = 1.0 if tokens >= 1.0 else 0.0
+        self._buckets[caller] = (tokens - taken_tokens, now)
+        return 0.0 if taken_tokens else (1.0 - tokens) / per_second

@@ -5,34 +5,36 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from schemas.gateway.views import GpuMetrics, GpuProcessView, GpuView
+from schemas.scheduler.namespaces import ANOTHER_NAMESPACE
 from schemas.scheduler.views import DeviceAllocation, DeviceHolder, Drift, NodeAllocation
 from schemas.telemetry.monitoring import GpuDetail
 from schemas.telemetry.readings import GpuProcess
 from services.gateway.domain.access import Identity
 
-ANOTHER_NAMESPACE = "another namespace"
 NOBODYS = UUID(int=0)
 
 
 def visible_gpu(gpu: GpuView, identity: Identity) -> GpuView:
-    """Of foreign processes their number and memory; of foreign holders their shares."""
+    """Return the GPU with only number and memory of foreign processes, and shares of foreign
+    holders.
+    """
     if identity.reads_everything:
         return gpu
-    own = frozenset(
+    own_ids = frozenset(
         holder.reservation_id for holder in gpu.holders if identity.reads(holder.namespace)
     )
     is_own = gpu.reservation_id is not None and identity.reads(gpu.namespace)
     if is_own and gpu.reservation_id is not None:
-        own |= {gpu.reservation_id}
-    seen = replace(
+        own_ids |= {gpu.reservation_id}
+    result = replace(
         gpu,
         holders=tuple(_visible_holder(holder, identity) for holder in gpu.holders),
-        processes=_visible_processes(gpu.processes, own),
-        pods=gpu.pods if own else None,
+        processes=_visible_processes(gpu.processes, own_ids),
+        pods=gpu.pods if own_ids else None,
     )
     if gpu.reservation_id is None or identity.is_told(gpu.namespace):
-        return seen
-    return replace(seen, reservation_id=None, namespace=None, holder=ANOTHER_NAMESPACE)
+        return result
+    return replace(result, reservation_id=None, namespace=None, holder=ANOTHER_NAMESPACE)
 
 
 def visible_metrics(metrics: GpuMetrics, identity: Identity) -> GpuMetrics:
@@ -58,25 +60,26 @@ def visible_detail(gpu: GpuDetail, identity: Identity) -> GpuDetail:
     processes = gpu.reading.processes
     if processes is not None:
         processes = tuple(
-            GpuProcess(pid=each.pid, memory_used_mb=each.memory_used_mb) for each in processes
+            GpuProcess(pid=process.pid, memory_used_mb=process.memory_used_mb)
+            for process in processes
         )
     return replace(gpu, reading=replace(gpu.reading, processes=processes, pods=None))
 
 
 def visible_drift(drift: Drift, identity: Identity) -> Drift:
-    """Its kind and place; the sentence may name what runs there."""
+    """Return the drift's kind and place; its sentence may name what runs there."""
     if identity.reads_everything:
         return drift
     return replace(drift, detail="", reservation_id=None, pids=())
 
 
 def _visible_device(device: DeviceAllocation, identity: Identity) -> DeviceAllocation:
-    seen = replace(
+    result = replace(
         device, holders=tuple(_visible_holder(holder, identity) for holder in device.holders)
     )
     if device.reservation_id is None or identity.is_told(device.namespace):
-        return seen
-    return replace(seen, reservation_id=None, namespace=None, holder=ANOTHER_NAMESPACE)
+        return result
+    return replace(result, reservation_id=None, namespace=None, holder=ANOTHER_NAMESPACE)
 
 
 def _visible_holder(holder: DeviceHolder, identity: Identity) -> DeviceHolder:
@@ -86,13 +89,13 @@ def _visible_holder(holder: DeviceHolder, identity: Identity) -> DeviceHolder:
 
 
 def _visible_processes(
-    processes: tuple[GpuProcessView, ...] | None, own: frozenset[UUID]
+    processes: tuple[GpuProcessView, ...] | None, own_ids: frozenset[UUID]
 ) -> tuple[GpuProcessView, ...] | None:
     if processes is None:
         return None
     return tuple(
-        each
-        if each.reservation_id in own
-        else GpuProcessView(pid=each.pid, memory_used_mb=each.memory_used_mb)
-        for each in processes
+        process
+        if process.reservation_id in own_ids
+        else GpuProcessView(pid=process.pid, memory_used_mb=process.memory_used_mb)
+        for process in processes
     )

@@ -10,10 +10,11 @@ import msgspec
 from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
-from schemas.gateway.tokens import ACCOUNT_HEADER, LARGEST_BODY_BYTES, Role
+from schemas.gateway import endpoints
+from schemas.gateway.tokens import ACCOUNT_HEADER, MAX_BODY_BYTES, Role
 from services.gateway.domain.access import (
     CSRF_HEADER,
-    EVERYTHING,
+    FULL_ACCESS,
     READING_METHODS,
     TOKEN_PARAMETER,
     HoldersVisibleTo,
@@ -35,7 +36,7 @@ from services.gateway.measurements import Measurements
 from shared import tracing
 from shared.errors import RefusedError, StewardError, UnavailableError
 from shared.logging import log
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -45,12 +46,14 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 # No body means an object without fields: what a route requires is then missing by name.
 NO_BODY: Final = b"{}"
 # A client that is answered before it has sent everything sees a broken connection, not the answer.
-LARGEST_DRAINED_BYTES: Final = 64 << 20
-# They say nothing of this installation, or are where a browser shows its token first.
+MAX_DRAINED_BYTES: Final = 64 << 20
+# They say nothing of this installation, or are where a browser or a new server shows first what it
+# is admitted by.
 OPEN_PATHS: Final = frozenset(
     {
-        "/healthz",
-        "/api/v1/login",
+        endpoints.IS_ALIVE.address(),
+        endpoints.LOG_IN.address(),
+        endpoints.JOIN.address(),
         "/docs",
         "/docs/start.js",
         "/docs/swagger-ui-bundle.js",
@@ -59,7 +62,7 @@ OPEN_PATHS: Final = frozenset(
         "/schema/openapi.yaml",
     }
 )
-IMPORTS: Final = "/api/v1/imports"
+IMPORTS: Final = endpoints.IMPORT_ARCHIVE.address()
 WAITS: Final = b"wait_seconds="
 POLICY_VIOLATION: Final = 1008
 FIRST_ERROR: Final = 400  # of HTTP statuses
@@ -95,11 +98,13 @@ class AccessControl:
             return
         if scope["type"] == "http":
             if not is_stream(scope) and WAITS not in scope["query_string"]:
-                send = self._measured(scope, send)
+                send = self._measure_answer(scope, send)
             send = _with_security_headers(send)
         body: Receive = receive
         try:
-            identity = self._told(_with_account(await self._admit(scope), scope))
+            identity = self._with_holder_visibility(
+                _with_holder_visibility(await self._admit(scope), scope)
+            )
             scope.setdefault("state", {})["identity"] = identity
             self._heed_rate(identity)
             if scope["type"] == "http":
@@ -107,7 +112,7 @@ class AccessControl:
                     limit_bytes = identity.body_limit_bytes or self.largest_import_bytes
                     body = _stream_within_limit(receive, limit_bytes)
                 else:
-                    limit_bytes = identity.body_limit_bytes or LARGEST_BODY_BYTES
+                    limit_bytes = identity.body_limit_bytes or MAX_BODY_BYTES
                     body = await _within_limit(receive, limit_bytes)
         except ClientGone:
             return
@@ -115,12 +120,12 @@ class AccessControl:
             await _refuse(scope, receive, send, error)
             return
         if scope["type"] == "websocket":
-            send = _explained(scope, receive, send)
+            send = _explain_close(scope, receive, send)
         if is_stream(scope):
             await self._serve_stream(identity, scope, body, send)
             return
         with tracing.serving(f"HTTP {scope['method']}", scope["headers"]):
-            await self.application(scope, body, self._recorded(scope, send))
+            await self.application(scope, body, self._record_outcome(scope, send))
 
     async def _serve_stream(
         self, identity: Identity, scope: Scope, receive: Receive, send: Send
@@ -135,27 +140,27 @@ class AccessControl:
             try:
                 await asyncio.wait((served, waited), return_when=asyncio.FIRST_COMPLETED)
                 if not served.done():
-                    await cancelled(served)
+                    await cancel_and_wait(served)
                     reason = "the token counts no more"
                     close = {"type": "websocket.close", "code": POLICY_VIOLATION, "reason": reason}
                     end = {"type": "http.response.body", "body": b"", "more_body": False}
                     await send(close if scope["type"] == "websocket" else end)
             finally:
-                await cancelled(served, waited)
+                await cancel_and_wait(served, waited)
 
-    def _measured(self, scope: Scope, send: Send) -> Send:
-        began = time.perf_counter()
+    def _measure_answer(self, scope: Scope, send: Send) -> Send:
+        began_at = time.perf_counter()
 
         async def send_measured(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                seconds = time.perf_counter() - began
+                seconds = time.perf_counter() - began_at
                 route = scope.get("path_template")
                 self.measurements.on_request(scope["method"], route, message["status"], seconds)
             await send(message)
 
         return send_measured
 
-    def _recorded(self, scope: Scope, send: Send) -> Send:
+    def _record_outcome(self, scope: Scope, send: Send) -> Send:
         """Has the audit log know the outcome before the client does."""
 
         async def send_recorded(message: dict[str, Any]) -> None:
@@ -166,8 +171,10 @@ class AccessControl:
                 states = scope["state"].get(AUDIT_STATES) if has_changed else None
                 try:
                     made = dict(message.get("headers", ())).get(b"location", b"").decode()
-                    before, after = await states(made) if states is not None else (None, None)
-                    await self.audit.end(audit_id, message["status"], before, after)
+                    state_before, state_after = (
+                        await states(made) if states is not None else (None, None)
+                    )
+                    await self.audit.end(audit_id, message["status"], state_before, state_after)
                 except UnavailableError as error:
                     log.warning("audit_outcome_lost", audit_id=audit_id, error=str(error))
             await send(message)
@@ -187,7 +194,7 @@ class AccessControl:
                 details={"retry_after_seconds": round(wait_seconds, 3)},
             )
 
-    def _told(self, identity: Identity) -> Identity:
+    def _with_holder_visibility(self, identity: Identity) -> Identity:
         is_open = self.holders_visible_to is HoldersVisibleTo.EVERYBODY
         return replace(identity, sees_all_holders=True) if is_open else identity
 
@@ -199,10 +206,10 @@ class AccessControl:
             check_origin(headers.get(b"origin"), host)
         if scope["path"] in OPEN_PATHS or is_web_page(scope):
             return Identity(role=Role.VIEWER)
-        if (presented := _presented(scope, headers)) is not None:
+        if (presented := _find_token(scope, headers)) is not None:
             return await self.tokens.identify(presented)
         if not self.tokens.are_required:
-            return EVERYTHING
+            return FULL_ACCESS
         if (login := login_in(headers.get(b"cookie", ""), host)) is None:
             raise no_token()
         identity = await self.tokens.identify_login(login)
@@ -211,7 +218,7 @@ class AccessControl:
         return identity
 
 
-def _with_account(identity: Identity, scope: Scope) -> Identity:
+def _with_holder_visibility(identity: Identity, scope: Scope) -> Identity:
     header = ACCOUNT_HEADER.lower().encode()
     values = [value for name, value in scope["headers"] if name == header]
     return replace(identity, account=account_in(values[0])) if values else identity
@@ -220,15 +227,17 @@ def _with_account(identity: Identity, scope: Scope) -> Identity:
 def _with_security_headers(send: Send) -> Send:
     async def send_with_headers(message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            named = {name.lower() for name, _ in message["headers"]}
-            further = (each for each in SECURITY_HEADERS.items() if each[0] not in named)
+            header_names = {name.lower() for name, _ in message["headers"]}
+            further = (
+                header for header in SECURITY_HEADERS.items() if header[0] not in header_names
+            )
             message = {**message, "headers": [*message["headers"], *further]}
         await send(message)
 
     return send_with_headers
 
 
-def _presented(scope: Scope, headers: dict[bytes, str]) -> str | None:
+def _find_token(scope: Scope, headers: dict[bytes, str]) -> str | None:
     """The bearer token; browsers cannot set headers on a stream and name it in the query."""
     scheme, _, token = headers.get(b"authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token:
@@ -246,7 +255,7 @@ async def _within_limit(receive: Receive, limit_bytes: int) -> Receive:
     chunks: list[bytes] = []
     size = 0
     more = True
-    while more and size <= LARGEST_DRAINED_BYTES:
+    while more and size <= MAX_DRAINED_BYTES:
         message = await receive()
         if message["type"] != "http.request":
             raise ClientGone
@@ -273,7 +282,7 @@ def _stream_within_limit(receive: Receive, limit_bytes: int) -> Receive:
     """The body as it comes; reading it raises RefusedError where it is too large or cut off."""
     size, is_complete = 0, False
 
-    async def limited() -> dict[str, Any]:
+    async def receive_limited() -> dict[str, Any]:
         nonlocal size, is_complete
         message = await receive()
         while not is_complete:
@@ -283,7 +292,7 @@ def _stream_within_limit(receive: Receive, limit_bytes: int) -> Receive:
             is_complete = not message.get("more_body", False)
             if size <= limit_bytes:
                 break
-            if is_complete or size > limit_bytes + LARGEST_DRAINED_BYTES:
+            if is_complete or size > limit_bytes + MAX_DRAINED_BYTES:
                 raise RefusedError(
                     ErrorCode.TOO_LARGE,
                     f"expected an import of at most {limit_bytes} bytes, found more;"
@@ -292,10 +301,10 @@ def _stream_within_limit(receive: Receive, limit_bytes: int) -> Receive:
             message = await receive()
         return message
 
-    return limited
+    return receive_limited
 
 
-def _explained(scope: Scope, receive: Receive, send: Send) -> Send:
+def _explain_close(scope: Scope, receive: Receive, send: Send) -> Send:
     """Sends a problem in place of the close of a WebSocket that was never accepted."""
 
     async def send_explained(message: dict[str, Any]) -> None:

@@ -15,6 +15,8 @@ from litestar.plugins import OpenAPISchemaPlugin
 from litestar.typing import FieldDefinition
 from typing_extensions import override
 
+from schemas.gateway.endpoint import camel_case
+
 REFERENCE: Final = "#/components/schemas/{name}"
 SCHEMA_PATH: Final = "/schema"
 TOKEN_SCHEME: Final = "token"  # noqa: S105  # its name in the document
@@ -47,12 +49,12 @@ class StructSchemas(OpenAPISchemaPlugin):
         )
         return empty
 
-    def completed(self, document: dict[str, Any]) -> dict[str, Any]:
+    def complete(self, document: dict[str, Any]) -> dict[str, Any]:
         """The document with the schemas of everything that it refers to."""
-        found = sorted(self.structs, key=lambda struct: struct.__name__)
-        _, schemas = msgspec.json.schema_components(found, ref_template=REFERENCE)
+        structs = sorted(self.structs, key=lambda struct: struct.__name__)
+        _, schemas = msgspec.json.schema_components(structs, ref_template=REFERENCE)
         components = document.get("components", {})
-        merged = {**components.get("schemas", {}), **_described(schemas)}
+        merged = {**components.get("schemas", {}), **_describe(schemas)}
         paths = {
             path: _with_conditions(_with_summaries(item))
             for path, item in document["paths"].items()
@@ -60,13 +62,13 @@ class StructSchemas(OpenAPISchemaPlugin):
         return {**document, "paths": paths, "components": {**components, "schemas": merged}}
 
 
-def _described(schema: Any) -> Any:
+def _describe(schema: Any) -> Any:
     """Objects whose fields are free say so: tools take a bare `object` for one without fields."""
     if isinstance(schema, list):
-        return [_described(inner) for inner in schema]
+        return [_describe(inner) for inner in schema]
     if not isinstance(schema, dict):
         return schema
-    parts = {name: _described(inner) for name, inner in schema.items()}
+    parts = {name: _describe(inner) for name, inner in schema.items()}
     is_bare = schema.get("type") == "object" and not schema.keys() & {"properties", "$ref"}
     return {"additionalProperties": True, **parts} if is_bare else parts
 
@@ -102,7 +104,7 @@ class _Json(JsonRenderPlugin):
 
     @override
     def render(self, request: AnyRequest, openapi_schema: dict[str, Any]) -> bytes:
-        return super().render(request, self._structs.completed(openapi_schema))
+        return super().render(request, self._structs.complete(openapi_schema))
 
 
 class _Yaml(YamlRenderPlugin):
@@ -112,14 +114,12 @@ class _Yaml(YamlRenderPlugin):
 
     @override
     def render(self, request: AnyRequest, openapi_schema: dict[str, Any]) -> bytes:
-        return super().render(request, self._structs.completed(openapi_schema))
+        return super().render(request, self._structs.complete(openapi_schema))
 
 
 def operation_id(handler: Any, *_: object) -> str:
-    """`listTasks` of the handler `list_tasks`."""
-    name: str = handler.handler_name
-    first, *others = name.split("_")
-    return first + "".join(word.title() for word in others)
+    """Return the name that an operation has for tools."""
+    return camel_case(handler.handler_name)
 
 
 def openapi_config(structs: StructSchemas, sections: Iterable[Tag]) -> OpenAPIConfig:

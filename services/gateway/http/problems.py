@@ -48,23 +48,23 @@ def problem_of(
     instance: str | None = None,
     parameters: Mapping[str, FieldDefinition] | None = None,
 ) -> Problem:
-    """What an error is to a client; of an unforeseen one only that it happened.
+    """Return an error as its client sees it; of an unforeseen one only that it happened.
 
     `parameters`: those of the handler, by its own names.
     """
-    known = parameters or {}
+    definitions = parameters or {}
     path: str | None = None
     status: int | None = None
     details: dict[str, Any] = {}
     match error:
         case RefusedError():
             code, detail, details = error.code, error.message, error.details
-            path = _place_in_request(error.path, known)
+            path = _place_in_request(error.path, definitions)
         case UnavailableError():
             code, detail = ErrorCode.UNAVAILABLE, str(error)
         case ValidationException():
             code = ErrorCode.BAD_REQUEST
-            path, detail = _first_fault(error, known)
+            path, detail = _first_fault(error, definitions)
         case NotFoundException():
             code, detail = ErrorCode.NOT_FOUND, "no such route"
         case MethodNotAllowedException():
@@ -111,7 +111,7 @@ def _first_fault(
 
 
 def _place_in_request(path: str | None, parameters: Mapping[str, FieldDefinition]) -> str | None:
-    """Where a client gave the field that an owner refused: in the URL, or in the body as it is.
+    """Return the place of a field that an owner refused: in the URL, or in the body as it is.
 
     An owner is asked with a `request`, which a client gives as the body itself or in the URL.
     """
@@ -158,7 +158,7 @@ def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]
 
 
 def problem_in(scope: Any, error: Exception) -> Problem:
-    """What an error is to the client of this request; logged if it was not foreseen."""
+    """Return an error as the client of this request sees it; log it if it was not foreseen."""
     handler = scope.get("route_handler")
     parameters = handler.parsed_fn_signature.parameters if handler is not None else {}
     problem = problem_of(error, scope["path"], parameters)

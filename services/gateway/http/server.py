@@ -18,10 +18,10 @@ SHUTDOWN_SECONDS: Final = 3
 BACKLOG: Final = 512
 STUCK_SECONDS: Final = 60.0
 WEBSOCKET_PING_SECONDS: Final = 20.0
-LARGEST_FRAME_BYTES: Final = 1 << 16  # clients send nothing but control frames
+MAX_FRAME_BYTES: Final = 1 << 16  # clients send nothing but control frames
 
 
-class _HeedsStuckClients(asyncio.Protocol):
+class _IdleClientTimeout(asyncio.Protocol):
     """Cuts a client off that has read nothing for a minute: neither waiting for it to read nor
     closing its connection, which waits for the same, would end. One timer while it does not read,
     none for each message.
@@ -51,7 +51,7 @@ class _HeedsStuckClients(asyncio.Protocol):
             self._cut.cancel()
 
 
-class _Http(_HeedsStuckClients, H11Protocol):
+class _Http(_IdleClientTimeout, H11Protocol):
     """Cuts a client off as well that takes more than a minute or two to ask for something, or sends
     nothing of a body for as long.
     """
@@ -95,7 +95,7 @@ class _Http(_HeedsStuckClients, H11Protocol):
             self._check.cancel()
 
 
-class _WebSocket(_HeedsStuckClients, WebSocketsSansIOProtocol):
+class _WebSocket(_IdleClientTimeout, WebSocketsSansIOProtocol):
     pass
 
 
@@ -118,24 +118,28 @@ class _Server(uvicorn.Server):
 
 
 def allow_many_clients() -> None:
-    """Each is an open file, of which most systems allow 1,024 to whom does not ask for more."""
+    """Raise the limit of open files, which is 1,024 on most systems: each client is one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def listening_socket(host: str, port: int) -> socket.socket:
-    """Bound and listening. Raises OSError where the address is taken."""
+def listening_socket(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
+    """Bound and listening. Raises OSError where the address is taken, a shared one where somebody
+    has it alone.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host.strip("[]"), port))
-        found.listen(BACKLOG)
-        found.setblocking(False)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind((host.strip("[]"), port))
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
     except OSError:
-        found.close()
+        listener.close()
         raise
-    return found
+    return listener
 
 
 @dataclass(slots=True)
@@ -145,12 +149,13 @@ class HttpServer:
     application: Any
     host: str
     port: int
+    shares_port: bool = False
     _started: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
         """Serve until cancelled. Raises OSError where the address is taken."""
         allow_many_clients()
-        listening = listening_socket(self.host, self.port)
+        listening = listening_socket(self.host, self.port, is_shared=self.shares_port)
         self.port = listening.getsockname()[1]
         server = _Server(self._config(), self._started)
         serving = asyncio.ensure_future(server.serve(sockets=[listening]))
@@ -161,7 +166,7 @@ class HttpServer:
             await serving
             listening.close()
 
-    async def started(self) -> None:
+    async def wait_until_started(self) -> None:
         """Wait until requests are answered."""
         await self._started.wait()
 
@@ -171,7 +176,7 @@ class HttpServer:
             http=_Http,
             ws=_WebSocket,
             ws_per_message_deflate=False,
-            ws_max_size=LARGEST_FRAME_BYTES,
+            ws_max_size=MAX_FRAME_BYTES,
             ws_ping_interval=WEBSOCKET_PING_SECONDS,
             ws_ping_timeout=WEBSOCKET_PING_SECONDS,
             lifespan="off",

@@ -69,32 +69,38 @@ class AuditLog:
     async def begin(self, identity: Identity, address: str, method: str, path: str) -> int:
         """Record a request before it changes anything. Raises UnavailableError."""
         async with self.database.statements() as connection:
-            found: int = await connection.fetchval(
+            audit_id: int = await connection.fetchval(
                 INSERT_ENTRY, identity.token_id, identity.name, address, method, path
             )
-        return found
+        return audit_id
 
     async def end(
-        self, audit_id: int, status: int, before: State | None = None, after: State | None = None
+        self,
+        audit_id: int,
+        status: int,
+        state_before: State | None = None,
+        state_after: State | None = None,
     ) -> None:
         """Record how it was answered and what it changed. Raises UnavailableError."""
         async with self.database.statements() as connection:
-            await connection.execute(SET_OUTCOME, audit_id, status, _json(before), _json(after))
+            await connection.execute(
+                SET_OUTCOME, audit_id, status, _json(state_before), _json(state_after)
+            )
 
-    async def listed(
-        self, after: AuditPlace | None, wanted: AuditFilter, limit: int
+    async def list_entries(
+        self, last_place: AuditPlace | None, criteria: AuditFilter, limit: int
     ) -> list[AuditEntry]:
-        """Newest first."""
-        place = after.audit_id if after is not None else None
+        """Return entries, newest first."""
+        place = last_place.audit_id if last_place is not None else None
         async with self.database.statements() as connection:
             rows: Any = await connection.fetch(
                 SELECT_ENTRIES,
                 place,
-                wanted.token_id,
-                wanted.caller,
-                wanted.path,
-                wanted.start_at,
-                wanted.end_at,
+                criteria.token_id,
+                criteria.caller,
+                criteria.path,
+                criteria.start_at,
+                criteria.end_at,
                 limit,
             )
         return [
@@ -115,7 +121,7 @@ class AuditLog:
 
 async def insert_recorded(connection: Connection, event: CommandRecorded) -> None:
     """Store what came over NATS, once."""
-    before, after = difference(event.before, event.after)
+    old_values, new_values = difference(event.before, event.after)
     status = HTTP_STATUS[event.refused] if event.refused is not None else HTTPStatus.OK
     await connection.execute(
         INSERT_RECORDED,
@@ -124,8 +130,8 @@ async def insert_recorded(connection: Connection, event: CommandRecorded) -> Non
         event.sender or f"somebody of {event.namespace}",
         f"{event.what}/{event.of}" if event.of else event.what,
         int(status),
-        _json(before),
-        _json(after),
+        _json(old_values),
+        _json(new_values),
         bool(event.sender),
     )
 

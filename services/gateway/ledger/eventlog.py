@@ -1,80 +1,42 @@
 """Every event of the stream, in Postgres, under cursors that only grow."""
 
 import asyncio
-import hashlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import takewhile
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
-from faststream import AckPolicy
-from faststream.nats import JStream, NatsRoute, PullSub
 from msgspec import Struct
-from msgspec.structs import replace
-from typing_extensions import override
 
-from schemas.audit import CommandRecorded
-from schemas.base import PREFIX, Event, Kind, tag_of
+from schemas.base import Event, tag_of
 from schemas.executor.attempts import ExecutorReported
 from schemas.gateway.views import StoredEvent
-from schemas.orchestrator.experiments import OrchestratorCommandRecorded
-from schemas.scheduler.reservations import SchedulerCommandRecorded
 from schemas.telemetry.readings import InventoryReported
 from services.gateway.domain.event_filter import (
     RESERVATION_EVENTS,
     EventFilter,
     Subjects,
-    subjects_of,
 )
-from services.gateway.ledger.audit import insert_recorded
+from services.gateway.ledger.event_writer import EventWriter, read_event
 from shared.clock import utcnow
-from shared.errors import PermanentError, UnavailableError, shortened
 from shared.logging import log
-from shared.messaging.codec import TypedCodec, check_subject, decoder_of
-from shared.messaging.routes import DurableRoute, Route, function_of
-from shared.messaging.streams import EVENTS
 from shared.postgres.database import Connection, Database
 from shared.waiting import wait_for
 
 M = TypeVar("M", bound=Event)
 
-# Cursors are drawn while this is held, so that they become visible in their order.
-APPEND_LOCK: Final = 0x6770657600
 TAIL_EVENTS: Final = 1000
 PAGE: Final = 500
 POLL_SECONDS: Final = 1.0  # other gateways append to the same log
 TRIM_SECONDS: Final = 600.0
 REPEATED: Final = (tag_of(InventoryReported), tag_of(ExecutorReported))
-RECORDED: Final[Mapping[str, type[CommandRecorded]]] = {
-    tag_of(event): event for event in (SchedulerCommandRecorded, OrchestratorCommandRecorded)
-}
-TASK_UNKNOWN_TRIES: Final = 4  # within about six seconds
-
-_decode: Final = decoder_of(Any)
-
-LOCK_APPEND: Final = "SELECT pg_advisory_xact_lock($1)"
-
-INSERT_EVENT: Final = """
-INSERT INTO event (message_id, subject, type, occurred_at, task_id, experiment_id, reservation_id,
-                   namespace, body)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (message_id) DO NOTHING
-"""
-
-SELECT_TASK: Final = """
-SELECT task_id FROM event WHERE experiment_id = $1 AND task_id IS NOT NULL LIMIT 1
-"""
 
 SELECT_NAMESPACE_OF_TASK: Final = """
 SELECT namespace FROM event WHERE task_id = $1 AND namespace IS NOT NULL ORDER BY cursor LIMIT 1
-"""
-
-SELECT_NAMESPACE_OF_RESERVATION: Final = """
-SELECT namespace FROM event WHERE reservation_id = $1 AND namespace IS NOT NULL
-ORDER BY cursor LIMIT 1
 """
 
 SELECT_END: Final = "SELECT coalesce(max(cursor), 0) FROM event"
@@ -103,79 +65,11 @@ WHERE stored_at < $1 OR (type = ANY ($2) AND stored_at < now() - interval '1 hou
 """
 
 
-class RawEvent(Struct, frozen=True):
-    """A message of the stream as it came, for the first time or again."""
-
-    subject: str
-    body: bytes
-    tries: int
-
-
 class LogEntry(Struct, frozen=True):
     """An event of the log with what it is about."""
 
     event: StoredEvent
     about: Subjects
-
-
-class _RawCodec(TypedCodec):
-    """Hands over subject and bytes: events that this release does not know are kept as well."""
-
-    __slots__ = ()
-
-    @override
-    async def decode(self, msg: Any) -> Any:
-        raw = msg.raw_message
-        return RawEvent(raw.subject, msg.body, raw.metadata.num_delivered or 1)
-
-
-def parse(raw: RawEvent) -> StoredEvent:
-    """An event as plain data, without a cursor yet. Raises PermanentError if it is none."""
-    try:
-        body = _decode(raw.body)
-        plain = msgspec.json.decode(msgspec.json.encode(body))
-    except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
-        raise PermanentError(f"{raw.subject}: {error}") from error
-    if not isinstance(plain, dict):
-        raise PermanentError(f"{raw.subject}: expected a mapping, found {type(plain).__name__}")
-    type_ = ".".join(raw.subject.split(".")[2:4])
-    if plain.get("type", type_) != type_:
-        raise PermanentError(f"{raw.subject}: expected its type, found {plain['type']!r}")
-    return StoredEvent(
-        cursor=0,
-        subject=raw.subject,
-        type=type_,
-        message_id=_message_id(plain, raw),
-        occurred_at=_occurred_at(plain),
-        event=plain,
-    )
-
-
-def read_event(subject: str, body: dict[str, Any], event: type[M]) -> M | None:
-    """A stored event as its type; None where a sender filled it with something else."""
-    try:
-        found = msgspec.convert(body, event)
-        check_subject(found, subject)
-    except msgspec.ValidationError as error:
-        log.warning("undecodable", subject=subject, error=shortened(str(error)))
-        return None
-    return found
-
-
-def _message_id(plain: dict[str, Any], raw: RawEvent) -> UUID:
-    """The event's own, else one of its content, so that a repeated one is recognized."""
-    try:
-        return UUID(plain["message_id"])
-    except (KeyError, ValueError, AttributeError, TypeError):
-        return UUID(bytes=hashlib.sha256(raw.subject.encode() + raw.body).digest()[:16])
-
-
-def _occurred_at(plain: dict[str, Any]) -> datetime:
-    try:
-        at: datetime = msgspec.convert(plain.get("occurred_at"), datetime)
-    except msgspec.ValidationError:
-        return utcnow()
-    return at if at.tzinfo is not None else utcnow()
 
 
 @dataclass(slots=True)
@@ -192,54 +86,15 @@ class EventLog:
     floor: int = 0
     tail: deque[LogEntry] = field(default_factory=deque)
     followers: list[Callable[[StoredEvent], Awaitable[None]]] = field(default_factory=list)
+    writer: EventWriter = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.writer = EventWriter(self.database, self._note_stored)
 
     @property
     def cursor(self) -> int:
         """The newest event's."""
         return self.tail[-1].event.cursor if self.tail else self.floor
-
-    def route(self) -> Route:
-        """All events of the stream, whatever they are, into the log."""
-        everything = f"{PREFIX}.{Kind.EVENT.value}.>"
-        durable = "gateway_event_log"
-        return Route(
-            NatsRoute(
-                function_of(self.append),
-                subject=everything,
-                stream=JStream(str(EVENTS.name), declare=False),
-                durable=durable,
-                pull_sub=PullSub(batch_size=1, timeout=1.0),
-                ack_policy=AckPolicy.MANUAL,
-                codec=_RawCodec(Any),
-            ),
-            DurableRoute(durable=durable, subjects=[everything]),
-        )
-
-    async def append(self, raw: RawEvent) -> None:
-        """Store an event once. Raises PermanentError for what is none, UnavailableError."""
-        event = parse(raw)
-        async with self.database.transaction() as connection:
-            await connection.execute(LOCK_APPEND, APPEND_LOCK)
-            about = await _with_task(connection, event, raw.tries)
-            about = await _with_namespace(connection, about)
-            await connection.execute(
-                INSERT_EVENT,
-                event.message_id,
-                event.subject,
-                event.type,
-                event.occurred_at,
-                about.task_id,
-                about.experiment_id,
-                about.reservation_id,
-                about.namespace,
-                msgspec.json.encode(event.event).decode(),
-            )
-            if event.type in RECORDED:
-                recorded = read_event(event.subject, event.event, RECORDED[event.type])
-                if recorded is not None:
-                    await insert_recorded(connection, recorded)
-        self.stored_events += 1
-        self.appended.set()
 
     async def open(self) -> None:
         """Find out where the log ends."""
@@ -255,37 +110,41 @@ class EventLog:
             await wait_for(self.appended, POLL_SECONDS)
 
     async def read(
-        self, after: int, wanted: EventFilter, limit: int
+        self, after_id: int, criteria: EventFilter, limit: int
     ) -> tuple[list[StoredEvent], int]:
         """Wanted events after a cursor, and the cursor to read on after."""
-        if after >= self.floor:
-            newest = takewhile(lambda entry: entry.event.cursor > after, reversed(self.tail))
+        if after_id >= self.floor:
+            newest = takewhile(lambda entry: entry.event.cursor > after_id, reversed(self.tail))
             passed = list(newest)[::-1][:PAGE]
-            found = [e.event for e in passed if wanted.matches(e.event.type, e.about)]
-            if len(found) > limit:
-                return found[:limit], found[limit - 1].cursor
-            return found, passed[-1].event.cursor if passed else after
+            matches = [e.event for e in passed if criteria.matches(e.event.type, e.about)]
+            if len(matches) > limit:
+                return matches[:limit], matches[limit - 1].cursor
+            return matches, passed[-1].event.cursor if passed else after_id
         end = self.cursor
         async with self.database.transaction() as connection:
-            found = [entry.event for entry in await _select(connection, after, wanted, limit)]
+            matches = [
+                entry.event for entry in await _select(connection, after_id, criteria, limit)
+            ]
         # What another gateway has just stored may be found before it is in this one's tail.
-        last = found[-1].cursor if found else after
-        return found, last if len(found) == limit else max(end, last)
+        last = matches[-1].cursor if matches else after_id
+        return matches, last if len(matches) == limit else max(end, last)
 
     async def namespace_of(self, task_id: UUID) -> str | None:
-        """Of a task, by its events; None where none has come."""
+        """Return the namespace of a task, by its events; None if none has come."""
         async with self.database.statements() as connection:
-            found: str | None = await connection.fetchval(SELECT_NAMESPACE_OF_TASK, str(task_id))
-        return found
+            namespace: str | None = await connection.fetchval(
+                SELECT_NAMESPACE_OF_TASK, str(task_id)
+            )
+        return namespace
 
     async def last_of_each(self, event: type[M]) -> list[M]:
         """The newest event of a type per subject, where that can be read."""
         async with self.database.transaction() as connection:
             rows = await connection.fetch(SELECT_LAST_OF_EACH, tag_of(event))
-        found = (
+        messages = (
             read_event(row["subject"], msgspec.json.decode(row["body"]), event) for row in rows
         )
-        return [each for each in found if each is not None]
+        return [message for message in messages if message is not None]
 
     async def trim(self) -> None:
         """Delete what is past its retention, and repeated reports that newer ones replaced."""
@@ -295,9 +154,15 @@ class EventLog:
                 await connection.execute(DELETE_OLD, oldest, list(REPEATED))
             await asyncio.sleep(TRIM_SECONDS)
 
+    def _note_stored(self, count: int) -> None:
+        self.stored_events += count
+        self.appended.set()
+
     async def _take_page(self) -> int:
         async with self.database.transaction() as connection:
             entries = await _select(connection, self.cursor, EventFilter(), PAGE)
+            if not entries:
+                self._heed_end(await connection.fetchval(SELECT_END))
         self.tail.extend(entries)
         for entry in entries:
             for follower in self.followers:
@@ -309,49 +174,31 @@ class EventLog:
             self.floor = self.tail.popleft().event.cursor
         return len(entries)
 
-
-async def _with_task(connection: Connection, event: StoredEvent, tries: int) -> Subjects:
-    """What an event is about, with its task. Raises UnavailableError while that is not known yet.
-
-    A reservation's event names its experiment alone, whose task an earlier event has named. The
-    two come from different services, so that this one may come first: it is put off then, a few
-    times only, as the other may never come.
-    """
-    about = subjects_of(event.event)
-    if about.task_id is not None or about.experiment_id is None:
-        return about
-    task_id = await connection.fetchval(SELECT_TASK, about.experiment_id)
-    if task_id is None and tries < TASK_UNKNOWN_TRIES:
-        raise UnavailableError(f"no event of experiment {about.experiment_id} has come yet")
-    return replace(about, task_id=task_id)
-
-
-async def _with_namespace(connection: Connection, about: Subjects) -> Subjects:
-    """With the namespace that an earlier event has named for its task or reservation."""
-    if about.namespace is not None:
-        return about
-    namespace = None
-    if about.task_id is not None:
-        namespace = await connection.fetchval(SELECT_NAMESPACE_OF_TASK, about.task_id)
-    if namespace is None and about.reservation_id is not None:
-        namespace = await connection.fetchval(SELECT_NAMESPACE_OF_RESERVATION, about.reservation_id)
-    return replace(about, namespace=namespace)
+    def _heed_end(self, end: int) -> None:
+        """Forget what a standby had not received that is the primary now: its cursors are given
+        again, and who waited for those behind them would wait for long. Trimming takes only the
+        oldest.
+        """
+        if 0 < end < self.cursor:
+            log.warning("event_log_shortened", cursor=self.cursor, end=end)
+            self.tail.clear()
+            self.floor = end
 
 
 async def _select(
-    connection: Connection, after: int, wanted: EventFilter, limit: int
+    connection: Connection, after_id: int, criteria: EventFilter, limit: int
 ) -> list[LogEntry]:
     rows: Iterable[Any] = await connection.fetch(
         SELECT_EVENTS,
-        after,
-        list(wanted.types),
-        wanted.task_id,
-        wanted.experiment_id,
-        wanted.reservation_id,
-        list(wanted.readable) if wanted.readable is not None else None,
+        after_id,
+        list(criteria.types),
+        criteria.task_id,
+        criteria.experiment_id,
+        criteria.reservation_id,
+        list(criteria.readable) if criteria.readable is not None else None,
         limit,
         RESERVATION_EVENTS,
-        list(wanted.names_of) if wanted.names_of is not None else None,
+        list(criteria.names_of) if criteria.names_of is not None else None,
     )
     return [
         LogEntry(

@@ -21,10 +21,10 @@ from schemas.orchestrator.views import TaskView
 from services.gateway.domain.access import Identity
 from shared.archives.tar import (
     EXPERIMENT,
-    LARGEST_HELD_BYTES,
+    MAX_HELD_BYTES,
     PART_BYTES,
     TASK,
-    damaged,
+    damage_error,
     read_archive,
 )
 from shared.errors import RefusedError, UnavailableError
@@ -59,7 +59,6 @@ SELECT_EXPERIMENT: Final = """
 SELECT task, experiments, namespace, imported_at FROM imported
 WHERE experiment_ids @> ARRAY[$1::uuid] ORDER BY kind DESC, imported_at DESC LIMIT 1
 """
-SELECT_ARCHIVE: Final = "SELECT archive, namespace FROM imported WHERE subject_id = $1"
 SELECT_NAMESPACE: Final = "SELECT namespace FROM imported WHERE subject_id = $1"
 DELETE: Final = "DELETE FROM imported WHERE subject_id = $1"
 
@@ -81,25 +80,27 @@ class Content(Struct, frozen=True):
     experiments: tuple[ExperimentDetail, ...]
 
     def __post_init__(self) -> None:
-        ids = {each.experiment_id for each in self.experiments}
+        ids = {experiment.experiment_id for experiment in self.experiments}
         subject = self.manifest.subject_id
         is_whole = (
             self.task.task_id == subject
             if self.manifest.kind is ArchiveKind.TASK
             else ids == {subject}
         )
-        if not is_whole or any(each.task_id != self.task.task_id for each in self.experiments):
-            raise damaged("its files are of several tasks")
+        if not is_whole or any(
+            experiment.task_id != self.task.task_id for experiment in self.experiments
+        ):
+            raise damage_error("its files are of several tasks")
         if "\0" in self.task.task_name + self.manifest.exported_by:
-            raise damaged("a name has the character 0")
+            raise damage_error("a name has the character 0")
 
 
 def read_content(tar: BinaryIO) -> Content:
     """Raises RefusedError."""
     tar.seek(0)
-    manifest, files = read_archive(tar, wanted=_is_shown, largest_held_bytes=LARGEST_HELD_BYTES)
+    manifest, files = read_archive(tar, is_wanted=_is_shown, largest_held_bytes=MAX_HELD_BYTES)
     if TASK not in files:
-        raise damaged(f"it has no {TASK}")
+        raise damage_error(f"it has no {TASK}")
     try:
         return Content(
             manifest,
@@ -111,7 +112,7 @@ def read_content(tar: BinaryIO) -> Content:
             ),
         )
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise damaged(f"unreadable: {error}") from error
+        raise damage_error(f"unreadable: {error}") from error
 
 
 def _is_shown(path: str) -> bool:
@@ -137,7 +138,7 @@ class Imports:
                 task.task_id,
                 task.task_name,
                 namespace,
-                [each.experiment_id for each in content.experiments],
+                [experiment.experiment_id for experiment in content.experiments],
                 manifest.exported_at,
                 manifest.exported_by,
                 digest,
@@ -160,14 +161,18 @@ class Imports:
             )
         return _view(row)
 
-    async def listed(
-        self, after: ImportedPlace | None, identity: Identity, limit: int
+    async def list_imports(
+        self, last_place: ImportedPlace | None, identity: Identity, limit: int
     ) -> list[ImportedView]:
-        """What a caller sees, newest first."""
-        seen = None if identity.reads_everything else list(identity.namespaces)
-        place = (after.imported_at, after.subject_id) if after is not None else (None, None)
+        """List the imports that a caller may see, newest first."""
+        visible_namespaces = None if identity.reads_everything else list(identity.namespaces)
+        place = (
+            (last_place.imported_at, last_place.subject_id)
+            if last_place is not None
+            else (None, None)
+        )
         async with self.database.statements() as connection:
-            rows = await connection.fetch(SELECT_PAGE, *place, limit, seen)
+            rows = await connection.fetch(SELECT_PAGE, *place, limit, visible_namespaces)
         return [_view(row) for row in rows]
 
     async def task(self, task_id: UUID) -> TaskView | None:
@@ -181,26 +186,30 @@ class Imports:
         )
 
     async def experiments(self, task_id: UUID) -> tuple[ExperimentDetail, ...]:
-        """Without their benchmarks' levels."""
+        """Return a task's experiments without the levels of their benchmarks."""
         row = await self._row(SELECT_TASK, task_id)
-        found = _experiments(row) if row is not None else ()
-        return tuple(replace(each, benchmark=None) for each in found)
+        experiments = _experiments(row) if row is not None else ()
+        return tuple(replace(experiment, benchmark=None) for experiment in experiments)
 
     async def experiment(self, experiment_id: UUID) -> ExperimentDetail | None:
         row = await self._row(SELECT_EXPERIMENT, experiment_id)
-        found = _experiments(row) if row is not None else ()
-        return next((each for each in found if each.experiment_id == experiment_id), None)
+        experiments = _experiments(row) if row is not None else ()
+        return next(
+            (experiment for experiment in experiments if experiment.experiment_id == experiment_id),
+            None,
+        )
 
     async def archive(self, subject_id: UUID, identity: Identity) -> AsyncIterator[bytes] | None:
-        """As it came; None if this caller sees none. What is deleted meanwhile ends early."""
-        row = await self._row(SELECT_ARCHIVE, subject_id)
+        """Return the archive as it came; None if this caller may not see it.
+
+        If it is deleted meanwhile, it ends early.
+        """
+        row = await self._row(SELECT_NAMESPACE, subject_id)
         if row is None or not identity.reads(row["namespace"]):
             return None
-        return self._parts(subject_id, row["archive"])
+        return self._parts(subject_id)
 
-    async def _parts(self, subject_id: UUID, whole: bytes | None) -> AsyncIterator[bytes]:
-        if whole is not None:
-            yield bytes(whole)
+    async def _parts(self, subject_id: UUID) -> AsyncIterator[bytes]:
         number = 0
         while (row := await self._row(SELECT_PART, subject_id, number)) is not None:
             yield bytes(row["content"])
@@ -227,14 +236,14 @@ def _view(row: Any) -> ImportedView:
 
 def _experiments(row: Any) -> tuple[ExperimentDetail, ...]:
     return tuple(
-        replace(each, namespace=row["namespace"], imported_at=row["imported_at"])
-        for each in _decode_experiments(row["experiments"])
+        replace(experiment, namespace=row["namespace"], imported_at=row["imported_at"])
+        for experiment in _decode_experiments(row["experiments"])
     )
 
 
 @asynccontextmanager
 async def on_disk(chunks: AsyncIterator[bytes]) -> AsyncIterator[BinaryIO]:
-    """What comes, as a file without a name: it goes with the block, or with this process.
+    """Store the chunks in a file without a name: it goes with the block, or with this process.
 
     Raises UnavailableError where there is no room for it.
     """

@@ -115,23 +115,24 @@ class TokenStore:
 
     @property
     def are_required(self) -> bool:
-        """Whether this gateway asks for tokens; else a client that shows none is an admin."""
+        """True if this gateway requires tokens; else a client without one is an admin."""
         return bool(self.from_file)
 
     async def identify(self, presented: str) -> Identity:
-        """Whose token this is. Raises RefusedError, UnavailableError without Postgres.
+        """Return the identity of a token's owner. Raises RefusedError, UnavailableError without
+        Postgres. Raises RefusedError, UnavailableError without Postgres.
 
         Asked each time: what one gateway revokes counts for all from then on.
         """
         return await self._identify(SELECT_TOKEN, digest_of(presented))
 
     async def identify_login(self, presented: str) -> Identity:
-        """Whose login a cookie names. Raises as `identify` does."""
+        """Return the identity of the login that a cookie names. Raises as `identify` does."""
         digest = digest_of(presented)
         return replace(await self._identify(SELECT_TOKEN_OF_LOGIN, digest), login_sha256=digest)
 
     async def identify_owner(self, token_id: UUID) -> Identity:
-        """Whose token has this id. Raises as `identify` does."""
+        """Return the identity of the owner of the token with this id. Raises as `identify` does."""
         return await self._identify(SELECT_TOKEN_OF_LINK, token_id)
 
     async def _identify(self, select: str, key: str | UUID) -> Identity:
@@ -150,28 +151,30 @@ class TokenStore:
             return replace(identity, account=row["account"])
         return identity
 
-    async def create(self, wanted: TokenRequest, created_by: str) -> MadeToken:
+    async def create(self, request: TokenRequest, created_by: str) -> MadeToken:
         """A new token."""
         secret = secrets.token_urlsafe(32)
-        lifetime = wanted.expires_in_seconds
+        lifetime = request.expires_in_seconds
         async with self.database.transaction() as connection:
             row = await connection.fetchrow(
                 INSERT_TOKEN,
                 new_id(),
                 digest_of(secret),
-                wanted.name,
-                wanted.role,
-                list(dict.fromkeys(wanted.namespaces)),
+                request.name,
+                request.role,
+                list(dict.fromkeys(request.namespaces)),
                 created_by,
                 utcnow() + timedelta(seconds=lifetime) if lifetime is not None else None,
-                wanted.requests_per_second,
-                wanted.body_limit_bytes,
+                request.requests_per_second,
+                request.body_limit_bytes,
             )
         return MadeToken(secret=secret, token=_view(row))
 
-    async def listed(self, after: TokenPlace | None, limit: int) -> list[TokenView]:
-        """Newest first."""
-        place = (after.created_at, after.token_id) if after is not None else (None, None)
+    async def list_tokens(self, last_place: TokenPlace | None, limit: int) -> list[TokenView]:
+        """Return tokens, newest first."""
+        place = (
+            (last_place.created_at, last_place.token_id) if last_place is not None else (None, None)
+        )
         async with self.database.statements() as connection:
             rows = await connection.fetch(SELECT_TOKENS, *place, limit)
         return [_view(row) for row in rows]
@@ -185,7 +188,7 @@ class TokenStore:
         return _view(row)
 
     async def find(self, token_id: UUID) -> TokenView | None:
-        """None if there is none."""
+        """Return the token; None if there is none."""
         async with self.database.statements() as connection:
             row = await connection.fetchrow(SELECT_TOKEN_BY_ID, token_id)
         return _view(row) if row is not None else None
@@ -217,8 +220,8 @@ class TokenStore:
                     ended.set()
 
     def _is_in_file(self, digest: str) -> bool:
-        known = (token.token_sha256 == digest for token in self.from_file)
-        return not self.are_required or any(known)
+        matches = (token.token_sha256 == digest for token in self.from_file)
+        return not self.are_required or any(matches)
 
 
 def _view(row: Any) -> TokenView:

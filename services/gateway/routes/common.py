@@ -1,9 +1,9 @@
 """What routes have in common: their parameters, dependencies and documented errors."""
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import partial
 from typing import Annotated, Any, Final, TypeVar
 from uuid import UUID, uuid5
 
@@ -12,22 +12,24 @@ import msgspec
 from litestar.connection import ASGIConnection
 from litestar.di import NamedDependency
 from litestar.enums import ScopeType
-from litestar.handlers import BaseRouteHandler
+from litestar.handlers import BaseRouteHandler, HTTPRouteHandler
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import HeaderParameter, PathParameter, QueryParameter, SkipValidation
 from litestar.types import Scope
 from msgspec import Struct
 
 from schemas.base import (
-    LARGEST_INTEGER,
     LINE_FORM,
     LINE_PATTERN,
+    MAX_INTEGER,
+    MAX_PAGE,
     NAMESPACE_FORM,
     NAMESPACE_PATTERN,
     NODE_ID_FORM,
     TOKEN_PATTERN,
 )
 from schemas.errors import ErrorCode
+from schemas.gateway.endpoint import Endpoint
 from schemas.gateway.problem import Problem
 from schemas.gateway.tokens import Role
 from services.gateway.audited_state import state_of
@@ -36,6 +38,7 @@ from services.gateway.domain.access import READING_METHODS, TOKEN_PARAMETER, Ide
 from services.gateway.domain.audited import State, difference, place_made
 from services.gateway.http.problems import PROBLEM_JSON
 from services.gateway.ledger.audit import AUDIT_ID, AUDIT_STATES
+from services.gateway.request_bodies import StrictBody
 from shared.errors import RefusedError
 from shared.ids import new_id
 from shared.messaging.paging import cursor_at
@@ -89,11 +92,14 @@ def whole_number(
     *,
     parameter: type[QueryParameter | PathParameter] = QueryParameter,
 ) -> QueryParameter | PathParameter:
-    """Its bounds, for the document once more: Litestar rounds the one and drops a 0."""
+    """Declare a whole number with its bounds.
+
+    They are given to the document once more: Litestar rounds the one and drops a 0.
+    """
     return parameter(
         ge=least,
-        le=LARGEST_INTEGER,
-        schema_extra={"minimum": least, "maximum": LARGEST_INTEGER},
+        le=MAX_INTEGER,
+        schema_extra={"minimum": least, "maximum": MAX_INTEGER},
         description=description,
     )
 
@@ -126,10 +132,10 @@ Rate = Annotated[
     float | None,
     QueryParameter(gt=0, le=100, description="At most so many readings of a node each second."),
 ]
-PageSize = Annotated[int, QueryParameter(ge=1, le=1000, description="At most so many.")]
+PageSize = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE, description="At most so many.")]
 # Lists that are put together here, and were always answered whole.
 AnyPageSize = Annotated[
-    int | None, QueryParameter(ge=1, le=1000, description="At most so many; all without.")
+    int | None, QueryParameter(ge=1, le=MAX_PAGE, description="At most so many; all without.")
 ]
 Cursor = Annotated[
     str | None,
@@ -141,8 +147,8 @@ Node = Annotated[str, PathParameter(pattern=TOKEN_PATTERN, description=NODE_ID_F
 OnNode = Annotated[str | None, QueryParameter(pattern=TOKEN_PATTERN, description=NODE_ID_FORM)]
 
 # Their neighbours can be computed, in any time zone.
-EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
-LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+MIN_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MAX_TIME: Final = datetime(9000, 1, 1, tzinfo=UTC)
 
 GATEWAY: Final = "gateway"  # in the state of the application
 COMMAND_NAMESPACE: Final = UUID("5d0c53d1-6dd4-4f0a-9d8f-5a7f1f1b6a01")
@@ -172,12 +178,34 @@ PROBLEMS: Final = _problems(
 )
 CHANGE_PROBLEMS: Final = PROBLEMS | _problems({412: "Changed since If-Match was read"})
 
-get = partial(litestar.get, responses=PROBLEMS)
-# Of a route that only reads, or is too frequent to be of use: not in the audit log.
-UNAUDITED: Final = {"audited": False}
+ENDPOINT: Final = "endpoint"  # among the options of a route
+_DECORATORS: Final = {"GET": litestar.get, "POST": litestar.post, "DELETE": litestar.delete}
+# What a path's parameters are read as; any other is a text, or an id that its route reads.
+_CONVERTERS: Final = {
+    "index": "int",
+    "monitoring_id": "uuid",
+    "subject_id": "uuid",
+    "token_id": "uuid",
+}
 
-post = partial(litestar.post, responses=CHANGE_PROBLEMS, return_dto=None)
-delete = partial(litestar.delete, responses=CHANGE_PROBLEMS)
+
+def route(endpoint: Endpoint[Any], **options: Any) -> HTTPRouteHandler:
+    """Return the decorator for the function that answers an operation of the API."""
+    is_read = endpoint.method == "GET"
+    body: Any = endpoint.body
+    if body not in {None, bytes} and "dto" not in options:
+        options["dto"] = StrictBody.__class_getitem__(body)
+    decorator: HTTPRouteHandler = _DECORATORS[endpoint.method](
+        re.sub(r"{(\w+)}", _with_converter, endpoint.path),
+        status_code=endpoint.status,
+        opt={ENDPOINT: endpoint},
+        **{"responses": PROBLEMS if is_read else CHANGE_PROBLEMS, **options},
+    )
+    return decorator
+
+
+def _with_converter(name: re.Match[str]) -> str:
+    return f"{{{name[1]}:{_CONVERTERS.get(name[1], 'str')}}}"
 
 
 def provide_identity(scope: Scope, gateway: TheGateway) -> Identity:  # noqa: ARG001  # its order
@@ -192,11 +220,11 @@ async def refuse_bad_parameters(connection: AnyConnection, handler: BaseRouteHan
 
     A coroutine, because Litestar has a thread run each guard that is none.
     """
-    known = query_names(handler)
-    accepted = {*known, TOKEN_PARAMETER} if is_stream(connection.scope) else known
+    known_names = query_names(handler)
+    accepted = {*known_names, TOKEN_PARAMETER} if is_stream(connection.scope) else known_names
     for name, value in connection.query_params.multi_items():
         if name not in accepted:
-            hint = f"known: {', '.join(sorted(known))}" if known else "it takes none"
+            hint = f"known: {', '.join(sorted(known_names))}" if known_names else "it takes none"
             raise RefusedError(
                 ErrorCode.BAD_REQUEST,
                 f"this route has no such parameter; {hint}",
@@ -211,16 +239,18 @@ async def refuse_bad_parameters(connection: AnyConnection, handler: BaseRouteHan
 
 
 def _refuse_far_time(name: str, value: str) -> None:
-    """One that is no time at all is refused as any other value of a wrong type."""
+    """Refuse a time that is out of range; no time at all is refused as any other value of a wrong
+    type.
+    """
     try:
         at = msgspec.convert(value, datetime, strict=False)
-        is_near = at.tzinfo is None or EARLIEST <= at <= LATEST
+        is_near = at.tzinfo is None or MIN_TIME <= at <= MAX_TIME
     except msgspec.ValidationError:
         return
     if not is_near:
         raise RefusedError(
             ErrorCode.BAD_REQUEST,
-            f"expected a time from {EARLIEST:%Y} to {LATEST:%Y}, got {value}",
+            f"expected a time from {MIN_TIME:%Y} to {MAX_TIME:%Y}, got {value}",
             path=f"query.{name}",
         )
 
@@ -233,8 +263,14 @@ async def record_change(connection: AnyConnection, handler: BaseRouteHandler) ->
     scope: Any = connection.scope
     if scope["type"] == ScopeType.WEBSOCKET or scope["method"] in READING_METHODS:
         return
-    if handler.opt.get("audited", True):
+    if handler.opt[ENDPOINT].is_audited:
         await record_as(scope["state"]["identity"], connection)
+
+
+async def require_role(connection: AnyConnection, handler: BaseRouteHandler) -> None:
+    """Raises RefusedError for a caller whose role an operation does not admit."""
+    identity: Identity = connection.scope["state"]["identity"]
+    identity.require_role(handler.opt[ENDPOINT].role)
 
 
 async def record_as(identity: Identity, connection: AnyConnection) -> None:
@@ -248,16 +284,16 @@ async def record_as(identity: Identity, connection: AnyConnection) -> None:
     if identity.role is Role.VIEWER:
         return  # it changes nothing: there is nothing to compare
     places = connection.path_params
-    before = await state_of(gateway, places)
+    state_before = await state_of(gateway, places)
 
     async def states(location: str) -> tuple[State | None, State | None]:
-        return difference(before, await state_of(gateway, places or place_made(location)))
+        return difference(state_before, await state_of(gateway, places or place_made(location)))
 
     scope["state"][AUDIT_STATES] = states
 
 
 def query_names(handler: BaseRouteHandler) -> set[str]:
-    """What a route takes after the question mark."""
+    """Return the names of a route's query parameters."""
     return {
         getattr(field.kwarg_definition, "name", None) or inside
         for inside, field in handler.parsed_fn_signature.parameters.items()
@@ -284,19 +320,19 @@ def id_for(command_id: UUID) -> UUID:
 
 
 def page_after(
-    items: Iterable[T], place: Callable[[T], P], after: P | None, limit: int | None
+    items: Iterable[T], place: Callable[[T], P], last_place: P | None, limit: int | None
 ) -> tuple[tuple[T, ...], str | None]:
     """The first `limit` of what follows a place, and the cursor of what follows them.
 
     `items` are in the order of their places.
     """
-    rest = [item for item in items if after is None or place(item) > after]
-    page = rest[:limit]
-    return tuple(page), cursor_at(place(page[-1])) if len(page) < len(rest) else None
+    remaining_items = [item for item in items if last_place is None or place(item) > last_place]
+    page = remaining_items[:limit]
+    return tuple(page), cursor_at(place(page[-1])) if len(page) < len(remaining_items) else None
 
 
 async def or_none(answer: Awaitable[T]) -> T | None:
-    """None for what its owner does not know."""
+    """Return the answer; None if its owner does not know the item."""
     try:
         return await answer
     except RefusedError as error:
@@ -305,7 +341,7 @@ async def or_none(answer: Awaitable[T]) -> T | None:
         raise
 
 
-def listed(text: str | None, choices: type[E], name: str) -> tuple[E, ...]:
+def parse_choices(text: str | None, choices: type[E], name: str) -> tuple[E, ...]:
     """A comma-separated parameter. Raises RefusedError naming the choices."""
     if not text:
         return ()

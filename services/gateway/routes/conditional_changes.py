@@ -16,7 +16,7 @@ from shared.errors import RefusedError
 REVISION: Final = "expected_revision"
 
 
-class _Revised(msgspec.Struct, frozen=True):
+class _RevisionOnly(msgspec.Struct, frozen=True):
     revision: int | None = None
 
 
@@ -28,31 +28,40 @@ async def heed_if_match(connection: AnyConnection, _: BaseRouteHandler) -> None:
     read.
     """
     scope: Any = connection.scope
-    known = connection.headers.get("if-match")
-    if known is None or scope["type"] != "http" or scope["method"] in READING_METHODS:
+    if_match = connection.headers.get("if-match")
+    if if_match is None or scope["type"] != "http" or scope["method"] in READING_METHODS:
         return
     body = await _present(connection.app, scope)
-    named = tags_in(known.encode("latin-1"))
-    if body is None or not named & {tag_of(body), b"*"}:
+    tags = tags_in(if_match.encode("latin-1"))
+    if body is None or not tags & {tag_of(body), b"*"}:
         raise RefusedError(
             ErrorCode.CHANGED_SINCE,
             "expected what If-Match names, found it changed since it was read: read it again",
         )
-    if b"*" not in named:
-        scope["state"][REVISION] = msgspec.json.decode(body, type=_Revised).revision
+    if b"*" not in tags:
+        scope["state"][REVISION] = msgspec.json.decode(body, type=_RevisionOnly).revision
 
 
 def provide_expected_revision(scope: Scope, identity: Caller) -> int | None:  # noqa: ARG001  # its order
-    """Of what If-Match names; None where it names nothing, or nothing that has one."""
+    """Return the revision that If-Match names; None if it names none, or nothing that has one."""
     revision: int | None = scope["state"].get(REVISION)
     return revision
 
 
 async def _present(application: Any, scope: Any) -> bytes | None:
-    """What a read of the same address is answered; None without an answer."""
-    same = ("asgi", "http_version", "scheme", "server", "client", "root_path", "path", "raw_path")
+    """Return the answer of a read of the same address; None without an answer."""
+    copied_keys = (
+        "asgi",
+        "http_version",
+        "scheme",
+        "server",
+        "client",
+        "root_path",
+        "path",
+        "raw_path",
+    )
     read = {
-        **{name: scope[name] for name in same if name in scope},
+        **{name: scope[name] for name in copied_keys if name in scope},
         "type": "http",
         "method": "GET",
         "query_string": b"",

@@ -9,6 +9,7 @@ from uuid import UUID
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from schemas.errors import ErrorCode
+from schemas.gateway import endpoints
 from schemas.gateway.views import CustomEvent, CustomEventRequest, EventList, Published
 from schemas.gpus.kinds import GpuKind
 from schemas.results.engine_metrics import EngineSeriesView, GetEngineSeries
@@ -17,7 +18,6 @@ from schemas.results.series import GetSeries, ListPods, PodList, SeriesBy, Serie
 from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
 from services.gateway.domain.event_filter import EventFilter
-from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
     Caller,
     IdempotencyKey,
@@ -25,8 +25,7 @@ from services.gateway.routes.common import (
     OnNode,
     TheGateway,
     command_id_of,
-    get,
-    post,
+    route,
     whole_number,
 )
 from shared.clock import utcnow
@@ -56,7 +55,7 @@ SERIES_TIMEOUT_SECONDS: Final = 10.0
 EVENT_TYPE: Final = re.compile(r"[a-z_]+\.[a-z_]+")
 
 
-@get("/series")
+@route(endpoints.GET_SERIES)
 async def get_series(
     gateway: TheGateway,
     identity: Caller,
@@ -106,7 +105,7 @@ async def get_series(
     return await gateway.bus.query(query, SeriesView, timeout_seconds=SERIES_TIMEOUT_SECONDS)
 
 
-@get("/pods")
+@route(endpoints.LIST_PODS)
 async def list_pods(
     gateway: TheGateway,
     identity: Caller,
@@ -134,7 +133,7 @@ async def list_pods(
     return await gateway.bus.query(query, PodList, timeout_seconds=SERIES_TIMEOUT_SECONDS)
 
 
-@get("/experiments/{experiment_id:str}/requests")
+@route(endpoints.GET_REQUESTS)
 async def get_requests(
     experiment_id: FromPath[UUID],
     gateway: TheGateway,
@@ -147,7 +146,7 @@ async def get_requests(
     return await gateway.bus.query(query, RequestsView)
 
 
-@get("/experiments/{experiment_id:str}/engine")
+@route(endpoints.GET_ENGINE_SERIES)
 async def get_engine_series(
     experiment_id: FromPath[UUID],
     gateway: TheGateway,
@@ -156,10 +155,10 @@ async def get_engine_series(
     end_at: FromQuery[datetime | None] = None,
     points: Annotated[int, QueryParameter(ge=1, le=5000)] = 300,
 ) -> EngineSeriesView:
-    """What the engine of the newest attempt told of itself, in at most `points` buckets: requests
-    that run and wait, its KV cache, preemptions, prefix hits, tokens, accepted drafts.
+    """Return what the engine of the newest attempt reported, in at most `points` buckets.
 
-    Empty for an engine without metrics, or as long as none have come.
+    That is its requests that run and wait, KV cache, preemptions, prefix hits, tokens, accepted
+    drafts. Empty for an engine without metrics, or as long as none have come.
     """
     await require_readable(gateway, identity, experiment_id)
     query = GetEngineSeries(
@@ -168,7 +167,7 @@ async def get_engine_series(
     return await gateway.bus.query(query, EngineSeriesView, timeout_seconds=SERIES_TIMEOUT_SECONDS)
 
 
-@get("/reports/usage")
+@route(endpoints.GET_USAGE)
 async def get_usage(
     gateway: TheGateway,
     identity: Caller,
@@ -178,11 +177,11 @@ async def get_usage(
     """GPU hours and energy of each of the caller's namespaces; of the last week by default."""
     end = end_at or utcnow()
     query = GetReport(start_at=start_at or end - Range.WEEK.length, end_at=end)
-    found = await gateway.bus.query(query, ReportView, timeout_seconds=SERIES_TIMEOUT_SECONDS)
-    return ReportView(rows=tuple(row for row in found.rows if identity.reads(row.namespace)))
+    report = await gateway.bus.query(query, ReportView, timeout_seconds=SERIES_TIMEOUT_SECONDS)
+    return ReportView(rows=tuple(row for row in report.rows if identity.reads(row.namespace)))
 
 
-@get("/events")
+@route(endpoints.LIST_EVENTS)
 async def list_events(
     gateway: TheGateway,
     identity: Caller,
@@ -194,12 +193,12 @@ async def list_events(
     reservation_id: FromQuery[UUID | None] = None,
 ) -> EventList:
     """Events after a cursor, oldest first; `type` is a comma-separated list."""
-    wanted = event_filter(identity, event_type, task_id, experiment_id, reservation_id)
-    events, cursor = await gateway.log.read(after, wanted, limit)
+    criteria = event_filter(identity, event_type, task_id, experiment_id, reservation_id)
+    events, cursor = await gateway.log.read(after, criteria, limit)
     return EventList(events=tuple(events), cursor=cursor)
 
 
-@post("/events", status_code=202, dto=StrictBody[CustomEventRequest])
+@route(endpoints.PUBLISH_EVENT)
 async def publish_event(
     data: JSONBody[CustomEventRequest],
     gateway: TheGateway,

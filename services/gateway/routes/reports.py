@@ -9,6 +9,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from schemas.base import Namespace
 from schemas.errors import ErrorCode
+from schemas.gateway import endpoints
 from schemas.orchestrator.views import ListExperiments
 from schemas.results.reports import (
     FailuresView,
@@ -31,9 +32,9 @@ from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
 from services.gateway.domain.task_report.markdown import markdown
 from services.gateway.domain.task_report.report import task_report
-from services.gateway.routes.common import Caller, InNamespace, TheGateway, get, or_none
-from services.gateway.routes.tasks.joined_experiments import detailed
-from services.gateway.routes.tasks.tasks import MOST_EXPERIMENTS, known_task
+from services.gateway.routes.common import Caller, InNamespace, TheGateway, or_none, route
+from services.gateway.routes.tasks.joined_experiments import list_details
+from services.gateway.routes.tasks.tasks import MAX_EXPERIMENTS, find_task
 from shared.clock import utcnow
 from shared.errors import RefusedError, UnavailableError
 
@@ -51,7 +52,7 @@ class _Range(TypedDict):
     namespace: Namespace | None
 
 
-@get("/reports/gpu-time")
+@route(endpoints.GET_GPU_TIME)
 async def get_gpu_time(
     gateway: TheGateway,
     identity: Caller,
@@ -65,7 +66,7 @@ async def get_gpu_time(
     return await gateway.bus.query(query, UsageView, timeout_seconds=TIMEOUT_SECONDS)
 
 
-@get("/reports/waste")
+@route(endpoints.GET_WASTE)
 async def get_waste(
     gateway: TheGateway,
     identity: Caller,
@@ -78,7 +79,7 @@ async def get_waste(
     return await gateway.bus.query(query, WasteView, timeout_seconds=TIMEOUT_SECONDS)
 
 
-@get("/reports/idle")
+@route(endpoints.GET_IDLE)
 async def get_idle(
     gateway: TheGateway,
     identity: Caller,
@@ -88,7 +89,7 @@ async def get_idle(
     window_seconds: IdleSeconds = IDLE_WINDOW_SECONDS,
     grace_seconds: IdleSeconds = IDLE_GRACE_SECONDS,
 ) -> IdleView:
-    """What releasing idle reservations would have freed; changes nothing."""
+    """Return what releasing idle reservations would have freed; changes nothing."""
     query = GetIdle(
         **_range(start_at, end_at, identity.namespace_to_read(namespace)),
         window_seconds=window_seconds,
@@ -97,7 +98,7 @@ async def get_idle(
     return await gateway.bus.query(query, IdleView, timeout_seconds=TIMEOUT_SECONDS)
 
 
-@get("/reports/waits")
+@route(endpoints.GET_WAITS)
 async def get_waits(
     gateway: TheGateway,
     identity: Caller,
@@ -105,12 +106,12 @@ async def get_waits(
     end_at: FromQuery[datetime | None] = None,
     namespace: InNamespace = None,
 ) -> WaitsView:
-    """How long requests waited for GPUs."""
+    """Return how long requests waited for GPUs."""
     query = GetWaits(**_range(start_at, end_at, identity.namespace_to_read(namespace)))
     return await gateway.bus.query(query, WaitsView, timeout_seconds=TIMEOUT_SECONDS)
 
 
-@get("/reports/failures")
+@route(endpoints.GET_FAILURES)
 async def get_failures(
     gateway: TheGateway,
     identity: Caller,
@@ -118,20 +119,20 @@ async def get_failures(
     end_at: FromQuery[datetime | None] = None,
     namespace: InNamespace = None,
 ) -> FailuresView:
-    """Why attempts and reservations ended otherwise than planned."""
+    """Return why attempts and reservations ended otherwise than planned."""
     query = GetFailures(**_range(start_at, end_at, identity.namespace_to_read(namespace)))
     return await gateway.bus.query(query, FailuresView, timeout_seconds=TIMEOUT_SECONDS)
 
 
-@get("/reports/tasks/{task_id:str}")
+@route(endpoints.GET_TASK_REPORT)
 async def get_task_report(
     gateway: TheGateway, identity: Caller, task_id: FromPath[UUID]
 ) -> TaskReport:
-    """What a task found out, of what is measured so far."""
+    """Return what a task found out, of what is measured so far."""
     return await _task_report(gateway, identity, task_id)
 
 
-@get("/reports/tasks/{task_id:str}/markdown", media_type=MARKDOWN)
+@route(endpoints.GET_TASK_REPORT_AS_MARKDOWN, media_type=MARKDOWN)
 async def get_task_report_as_markdown(
     gateway: TheGateway, identity: Caller, task_id: FromPath[UUID]
 ) -> Response[str]:
@@ -140,11 +141,11 @@ async def get_task_report_as_markdown(
     return Response(markdown(report), media_type=MARKDOWN)
 
 
-@get("/reports/waterfall/{subject_id:uuid}")
+@route(endpoints.GET_WATERFALL)
 async def get_waterfall(
     gateway: TheGateway, identity: Caller, subject_id: FromPath[UUID]
 ) -> WaterfallView:
-    """Where the GPU time of a task or an experiment went."""
+    """Return where the GPU time of a task or an experiment went."""
     if not identity.reads_everything:
         await _require_readable(gateway, identity, subject_id)
     query = GetWaterfall(subject_id=subject_id)
@@ -152,17 +153,17 @@ async def get_waterfall(
 
 
 async def _task_report(gateway: Gateway, identity: Identity, task_id: UUID) -> TaskReport:
-    task = await known_task(gateway, identity, task_id)
+    task = await find_task(gateway, identity, task_id)
     if task.imported_at is None:
-        listing = ListExperiments(task_id=task_id, limit=MOST_EXPERIMENTS)
-        experiments = (await detailed(gateway, listing, monitoring=False)).experiments
+        listing = ListExperiments(task_id=task_id, limit=MAX_EXPERIMENTS)
+        experiments = (await list_details(gateway, listing, monitoring=False)).experiments
     else:
         experiments = await gateway.imports.experiments(task_id)
     waterfall, missing = None, []
     try:
         query = GetWaterfall(subject_id=task_id)
-        asked = gateway.bus.query(query, WaterfallView, timeout_seconds=TIMEOUT_SECONDS)
-        waterfall = await or_none(asked)
+        waterfall_query = gateway.bus.query(query, WaterfallView, timeout_seconds=TIMEOUT_SECONDS)
+        waterfall = await or_none(waterfall_query)
     except UnavailableError:
         missing.append("results")
     return task_report(task, experiments, waterfall, missing=missing)

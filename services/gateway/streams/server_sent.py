@@ -7,13 +7,13 @@ from typing import Annotated, Final
 from uuid import UUID
 
 import msgspec
-from litestar import Router, get
+from litestar import Router
 from litestar.params import FromQuery, HeaderParameter, QueryParameter
 from litestar.response import Stream
 
+from schemas.gateway import endpoints
 from schemas.gateway.views import StoredEvent
 from services.gateway.context import Gateway
-from services.gateway.domain.access import STREAM_PREFIX
 from services.gateway.domain.event_filter import EventFilter
 from services.gateway.routes.common import (
     Caller,
@@ -22,19 +22,20 @@ from services.gateway.routes.common import (
     Rate,
     TheGateway,
     refuse_bad_parameters,
+    route,
     whole_number,
 )
 from services.gateway.routes.history import event_filter
 from services.gateway.streams.sockets import event_messages, metrics_filter, metrics_messages
 from shared.errors import UnavailableError
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 
 SILENT_SECONDS: Final = 15.0  # then a comment shows that we are here, and finds out who has gone
 COMMENT: Final = b":\n\n"
 _encode = msgspec.json.Encoder().encode
 
 
-@get("/metrics")
+@route(endpoints.FOLLOW_METRICS)
 async def follow_metrics(
     gateway: TheGateway,
     identity: Caller,
@@ -45,14 +46,14 @@ async def follow_metrics(
     namespace: InNamespace = None,
     rate: Rate = None,
 ) -> Stream:
-    """As `/ws/metrics`."""
-    wanted = await metrics_filter(
+    """Stream what `/ws/metrics` sends."""
+    criteria = await metrics_filter(
         gateway, identity, node_id, device_uuid, experiment_id, task_id, namespace
     )
-    return _stream(metrics_messages(gateway, wanted, rate))
+    return _stream(metrics_messages(gateway, criteria, rate))
 
 
-@get("/events")
+@route(endpoints.FOLLOW_EVENTS)
 async def follow_events(
     gateway: TheGateway,
     identity: Caller,
@@ -63,17 +64,19 @@ async def follow_events(
     experiment_id: FromQuery[UUID | None] = None,
     reservation_id: FromQuery[UUID | None] = None,
 ) -> Stream:
-    """As `/ws/events`; a browser that reconnects goes on after the last id that it has seen."""
-    wanted = event_filter(identity, event_type, task_id, experiment_id, reservation_id)
+    """Stream what `/ws/events` sends; a browser that reconnects goes on after the last id it has
+    seen.
+    """
+    criteria = event_filter(identity, event_type, task_id, experiment_id, reservation_id)
     start = after if last_event_id is None else last_event_id
-    return _stream(_events(gateway, wanted, start))
+    return _stream(_events(gateway, criteria, start))
 
 
 async def _events(
-    gateway: Gateway, wanted: EventFilter, after: int | None
+    gateway: Gateway, criteria: EventFilter, after_id: int | None
 ) -> AsyncGenerator[object, None]:
     with gateway.live.watching() as watcher:
-        async with aclosing(event_messages(gateway, watcher, wanted, after)) as messages:
+        async with aclosing(event_messages(gateway, watcher, criteria, after_id)) as messages:
             async for message in messages:
                 yield message
 
@@ -102,12 +105,12 @@ async def _lines(messages: AsyncGenerator[object, None]) -> AsyncIterator[bytes]
         except (StopAsyncIteration, UnavailableError):
             return
         finally:
-            await cancelled(following)
+            await cancel_and_wait(following)
 
 
 ROUTES = [
     Router(
-        STREAM_PREFIX,
+        "/",
         route_handlers=[follow_metrics, follow_events],
         guards=[refuse_bad_parameters],
         include_in_schema=False,  # tools that try every route would wait for its end

@@ -17,6 +17,7 @@ from litestar.params import FromQuery, QueryParameter
 from schemas.base import subject_for, tag_of
 from schemas.executor.attempts import AttemptProgressed
 from schemas.executor.logs import AttemptLogged
+from schemas.gateway import endpoints
 from schemas.gateway.views import GpuMetrics
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.orchestrator.views import (
@@ -25,7 +26,7 @@ from schemas.orchestrator.views import (
     GetExperiment,
     ListExperiments,
 )
-from schemas.scheduler.reservations import LIVE_STATES, held_for_experiment
+from schemas.scheduler.reservations import LIVE_STATES, experiment_of_holder
 from schemas.scheduler.views import ListReservations, ReservationList
 from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
@@ -82,7 +83,12 @@ async def _serve(socket: Socket, messages: AsyncGenerator[object, None]) -> None
 
 
 async def _send(socket: Socket, message: object) -> None:
-    await socket.send_data(_encode(message).decode(), mode="text")
+    text = _encode(message).decode()
+    try:
+        await socket.send_data(text, mode="text")
+    except (OSError, RuntimeError) as error:
+        # As uvicorn says that the client went: in the middle of a message, or before it.
+        raise WebSocketDisconnect(detail=repr(error)) from error
 
 
 async def _close(socket: Socket, code: int, reason: str) -> None:
@@ -117,13 +123,13 @@ class MetricsFilter:
             return
         self._resolved_at = now
         try:
-            found = await self._experiments_devices()
+            devices = await self._experiments_devices()
             if self.namespace is not None:
-                held, self.experiments = await self._namespaces_devices(self.namespace)
-                found = held if found is None else found & held
+                held_devices, self.experiments = await self._namespaces_devices(self.namespace)
+                devices = held_devices if devices is None else devices & held_devices
         except (RefusedError, UnavailableError):
             return
-        self.devices = found or frozenset()
+        self.devices = devices or frozenset()
 
     def of_sample(
         self, received: ReceivedSample, age_seconds: float, skipped: int
@@ -132,12 +138,12 @@ class MetricsFilter:
         if self.node_id is not None and self.node_id != received.sample.node_id:
             return None
         readable = self.identity.readable
-        wanted = None if self._wants_all_gpus else self.devices
+        shown_devices = None if self._wants_all_gpus else self.devices
         # All that the part depends on. Clients that are sent it at about the same time share it.
-        key = (self.device_uuid, wanted, readable)
-        known = received.encoded.get(key)
-        if known is not None and known[:2] == (age_seconds, skipped):
-            return known[2]
+        key = (self.device_uuid, shown_devices, readable)
+        cache_entry = received.encoded.get(key)
+        if cache_entry is not None and cache_entry[:2] == (age_seconds, skipped):
+            return cache_entry[2]
         if (part := self._of_metrics(received.metrics)) is None:
             return None
         part = msgspec.structs.replace(part, age_seconds=age_seconds, skipped=skipped)
@@ -154,7 +160,9 @@ class MetricsFilter:
         return visible_metrics(msgspec.structs.replace(metrics, gpus=gpus), self.identity)
 
     async def may_see(self, task_id: UUID) -> bool:
-        """Whether progress of this task may be shown to the client. Raises UnavailableError."""
+        """Return whether progress of this task may be shown to the client. Raises
+        UnavailableError.
+        """
         if self.identity.reads_everything:
             return True
         if self._namespaces.get(task_id) is None:
@@ -184,12 +192,16 @@ class MetricsFilter:
     async def _namespaces_devices(
         self, namespace: str
     ) -> tuple[frozenset[tuple[str, str]], frozenset[str]]:
-        """What it holds, and for which experiments."""
+        """Return the devices that a namespace holds, and for which experiments."""
         query = ListReservations(namespace=namespace, states=tuple(LIVE_STATES), limit=1000)
-        found = await self.gateway.listed(query, ReservationList, "reservations", whole=True)
+        reservation_list = await self.gateway.fetch_list(
+            query, ReservationList, "reservations", all_pages=True
+        )
         return (
-            frozenset((d.node_id, d.uuid) for view in found.reservations for d in view.devices),
-            frozenset(held_for_experiment(view.holder) for view in found.reservations),
+            frozenset(
+                (d.node_id, d.uuid) for view in reservation_list.reservations for d in view.devices
+            ),
+            frozenset(experiment_of_holder(view.holder) for view in reservation_list.reservations),
         )
 
     async def _experiments(self) -> list[ExperimentView]:
@@ -197,8 +209,8 @@ class MetricsFilter:
             query = GetExperiment(experiment_id=self.experiment_id)
             return [await self.gateway.bus.query(query, ExperimentView)]
         under_way = ListExperiments(task_id=self.task_id, states=UNDER_WAY, limit=5000)
-        found = await self.gateway.listed(under_way, ExperimentList, "experiments")
-        return list(found.experiments)
+        experiment_list = await self.gateway.fetch_list(under_way, ExperimentList, "experiments")
+        return list(experiment_list.experiments)
 
     def _wants(self, node_id: str, device_uuid: str) -> bool:
         if self.device_uuid not in {None, device_uuid}:
@@ -206,7 +218,7 @@ class MetricsFilter:
         return self._wants_all_gpus or (node_id, device_uuid) in self.devices
 
 
-@websocket("/ws/metrics")
+@websocket(endpoints.WATCH_METRICS.path)
 async def watch_metrics(
     socket: Socket,
     gateway: TheGateway,
@@ -221,10 +233,10 @@ async def watch_metrics(
     """The newest sample of every node, then every new one and progress report; a slow client gets
     only the newest.
     """
-    wanted = await metrics_filter(
+    criteria = await metrics_filter(
         gateway, identity, node_id, device_uuid, experiment_id, task_id, namespace
     )
-    await _serve(socket, metrics_messages(gateway, wanted, rate))
+    await _serve(socket, metrics_messages(gateway, criteria, rate))
 
 
 async def metrics_filter(
@@ -247,27 +259,27 @@ async def metrics_filter(
 
 
 async def metrics_messages(
-    gateway: Gateway, wanted: MetricsFilter, rate: float | None
+    gateway: Gateway, criteria: MetricsFilter, rate: float | None
 ) -> AsyncGenerator[object, None]:
-    """At most `rate` samples of a node each second."""
+    """Yield readings and progress, at most `rate` samples of a node each second."""
     with gateway.live.watching() as watcher:
         while True:
             await watcher.wake.wait()
-            await wanted.resolve()
+            await criteria.resolve()
             now = gateway.live.monotonic()
             samples, progress = watcher.take()
             for received, skipped in samples:
                 age_seconds = round(max(0.0, now - received.at), AGE_DIGITS)
-                if (part := wanted.of_sample(received, age_seconds, skipped)) is not None:
+                if (part := criteria.of_sample(received, age_seconds, skipped)) is not None:
                     yield part
             for report in progress:
-                if wanted.of_progress(report) and await wanted.may_see(report.task_id):
+                if criteria.of_progress(report) and await criteria.may_see(report.task_id):
                     yield report
             if rate is not None:
                 await asyncio.sleep(1 / rate)
 
 
-@websocket("/ws/events")
+@websocket(endpoints.WATCH_EVENTS.path)
 async def watch_events(
     socket: Socket,
     gateway: TheGateway,
@@ -283,38 +295,38 @@ async def watch_events(
     Those of a task include its experiments', attempts' and reservations'. Progress passes through
     as well, with `cursor` null: it is not in the log and not repeated.
     """
-    wanted = event_filter(identity, event_type, task_id, experiment_id, reservation_id)
+    criteria = event_filter(identity, event_type, task_id, experiment_id, reservation_id)
     with gateway.live.watching() as watcher:
-        await _serve(socket, event_messages(gateway, watcher, wanted, after))
+        await _serve(socket, event_messages(gateway, watcher, criteria, after))
 
 
 async def event_messages(
-    gateway: Gateway, watcher: Watcher, wanted: EventFilter, after: int | None
+    gateway: Gateway, watcher: Watcher, criteria: EventFilter, after_id: int | None
 ) -> AsyncGenerator[object, None]:
-    """From a cursor on, from now on if there is none."""
-    cursor = gateway.log.cursor if after is None else after
+    """Yield events after a cursor, or from now on if there is none."""
+    cursor = gateway.log.cursor if after_id is None else after_id
     watcher.take()
     while True:
         watcher.news.clear()
-        events, cursor = await gateway.log.read(cursor, wanted, EVENTS_AT_ONCE)
+        events, cursor = await gateway.log.read(cursor, criteria, EVENTS_AT_ONCE)
         for event in events:
             yield event
         for report in watcher.take()[1]:
-            if (passing := await _passing(gateway, report, wanted)) is not None:
+            if (passing := await _passing(gateway, report, criteria)) is not None:
                 yield passing
         if cursor >= gateway.log.cursor:
             await watcher.news.wait()
 
 
 async def _passing(
-    gateway: Gateway, report: AttemptProgressed, wanted: EventFilter
+    gateway: Gateway, report: AttemptProgressed, criteria: EventFilter
 ) -> dict[str, Any] | None:
     body = msgspec.to_builtins(report)
     about = subjects_of(body)
-    if wanted.readable is not None:
+    if criteria.readable is not None:
         namespace = await gateway.log.namespace_of(report.task_id)
         about = msgspec.structs.replace(about, namespace=namespace)
-    if not wanted.matches(tag_of(AttemptProgressed), about):
+    if not criteria.matches(tag_of(AttemptProgressed), about):
         return None
     return {
         "cursor": None,
@@ -325,7 +337,7 @@ async def _passing(
     }
 
 
-@websocket("/ws/logs")
+@websocket(endpoints.WATCH_LOGS.path)
 async def watch_logs(
     socket: Socket, gateway: TheGateway, identity: Caller, experiment_id: FromQuery[UUID]
 ) -> None:

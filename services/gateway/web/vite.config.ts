@@ -10,7 +10,7 @@ import { glossary } from "./glossary.ts";
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
 /** Packs once what the gateway would pack for every browser. */
-function packed(): Plugin {
+function compressAssets(): Plugin {
   let directory = "";
   return {
     name: "packed",
@@ -28,7 +28,7 @@ function packed(): Plugin {
 }
 
 /** Styles of Mantine are taken file by file: fails the build where a component in use has none. */
-function styled(): Plugin {
+function requireStyles(): Plugin {
   const classesIn = (text: string) => new Set(text.match(/\bm_[0-9a-f]{6,8}\b/g));
   const whole = readFileSync(here("node_modules/@mantine/core/styles.css"), "utf8");
   return {
@@ -37,17 +37,26 @@ function styled(): Plugin {
     generateBundle(_, bundle) {
       const files = Object.values(bundle);
       const used = classesIn(files.map((file) => (file.type === "chunk" ? file.code : "")).join());
-      const given = classesIn(files.map((file) => (file.type === "asset" ? String(file.source) : "")).join());
-      const missing = [...classesIn(whole)].filter((name) => used.has(name) && !given.has(name));
+      const styles = classesIn(
+        files.map((file) => (file.type === "asset" ? String(file.source) : "")).join(),
+      );
+      const missing = [...classesIn(whole)].filter((name) => used.has(name) && !styles.has(name));
       if (missing.length > 0) {
-        this.error(`expected the styles of every component of Mantine in src/app/mantine.css; none for ${missing.join()}`);
+        this.error(
+          `expected the styles of every component of Mantine in src/app/mantine.css; none for ${missing.join()}`,
+        );
       }
     },
   };
 }
 
 export default defineConfig({
-  plugins: [react(), glossary(here("../../../docs/glossary.md")), styled(), packed()],
+  plugins: [
+    react(),
+    glossary(here("../../../docs/reference/glossary.md")),
+    requireStyles(),
+    compressAssets(),
+  ],
   resolve: { alias: { "@schemas": here("../../../schemas/exported"), "@": here("src") } },
   build: {
     outDir: here("dist"),
@@ -55,7 +64,9 @@ export default defineConfig({
     target: "es2022",
     chunkSizeWarningLimit: 900,
     // What the first page needs anyway is one file, not one for each set of pages that share something.
-    rolldownOptions: { output: { codeSplitting: { groups: [{ name: "first", tags: ["$initial"] }] } } },
+    rolldownOptions: {
+      output: { codeSplitting: { groups: [{ name: "first", tags: ["$initial"] }] } },
+    },
   },
   server: {
     proxy: Object.fromEntries(
@@ -65,5 +76,11 @@ export default defineConfig({
       ]),
     ),
   },
-  test: { include: ["src/**/*.test.{ts,tsx}"] },
+  test: {
+    include: ["src/**/*.test.{ts,tsx}"],
+    // Files of one worker share what they import; a test leaves nothing behind (src/testing).
+    isolate: false,
+    maxWorkers: 2,
+    testTimeout: 30_000,
+  },
 });

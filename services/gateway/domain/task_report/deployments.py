@@ -12,10 +12,10 @@ from schemas.executor.attempts import EngineSpec
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.task.report import Deployments
 from shared.accelerator_rules.device_policies import devices_of
-from shared.engine_parameters.launch import LAUNCHES, EngineLaunch
+from shared.engines.launch import ANY_ADDRESS, EngineLaunch
+from shared.engines.table import LAUNCHES
+from shared.kubernetes.ome import OME_VERSION
 
-ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  # of the container, or of whoever types the command
-OME_VERSION: Final = "ome.io/v1beta1"
 SHARED_MEMORY: Final = "16Gi"
 _NOT_IN_A_NAME: Final = re.compile(r"[^a-z0-9]+")
 
@@ -23,7 +23,7 @@ Object = dict[str, Any]
 
 
 def deployments(task_name: str, engine: EngineSpec, request: GpuRequest) -> Deployments:
-    """For an engine of which it is known how people start it; else what is missing, as a note."""
+    """Return how to start an engine whose start is known; else a note of what is missing."""
     launch = LAUNCHES.get(engine.engine)
     if launch is None:
         what = f"how {engine.engine} is started outside of this platform is not known here"
@@ -67,7 +67,7 @@ class _Forms:
         return (f"{model!r} is this platform's name of the model: put the path of its file there",)
 
     def command_line(self) -> str:
-        """With one parameter in each line."""
+        """Return the command line with one parameter in each line."""
         launch = self._launch
         first = [*launch.program, *launch.model_arguments(self._engine.model)]
         parts = [first, *launch.arguments(self._engine.parameters), self._address]
@@ -78,7 +78,7 @@ class _Forms:
         service: Object = {
             "image": self._image,
             # Compose replaces $NAME by a variable.
-            "command": [each.replace("$", "$$") for each in self._image_arguments()],
+            "command": [argument.replace("$", "$$") for argument in self._image_arguments()],
             "ports": [f"{self._launch.port}:{self._launch.port}"],
             "shm_size": "16gb",
             "deploy": {"resources": {"reservations": {"devices": [device]}}},
@@ -143,9 +143,11 @@ class _Forms:
 
     def _image_arguments(self) -> list[str]:
         launch = self._launch
-        given = [part for each in launch.arguments(self._engine.parameters) for part in each]
+        task_arguments = [
+            part for argument in launch.arguments(self._engine.parameters) for part in argument
+        ]
         model = launch.model_arguments(self._engine.model)
-        return [*launch.image_program, *model, *given, *self._address]
+        return [*launch.image_program, *model, *task_arguments, *self._address]
 
     def _container(self, name: str) -> Object:
         launch = self._launch
@@ -153,7 +155,7 @@ class _Forms:
             "name": name,
             "image": self._image,
             # A cluster replaces $(NAME) by a variable.
-            "args": [each.replace("$", "$$") for each in self._image_arguments()],
+            "args": [argument.replace("$", "$$") for argument in self._image_arguments()],
             "ports": [{"name": "http", "containerPort": launch.port}],
             "resources": {"limits": self._limits},
             "readinessProbe": {"httpGet": {"path": launch.readiness_path, "port": launch.port}},
@@ -187,6 +189,6 @@ class _Forms:
 
 def _yaml(*documents: Object) -> str:
     # Copied, or what stands in several places would be written as anchors and aliases.
-    copies = [json.decode(json.encode(each)) for each in documents]
+    copies = [json.decode(json.encode(document)) for document in documents]
     text: str = yaml.safe_dump_all(copies, sort_keys=False, width=100)
     return text

@@ -15,35 +15,38 @@ from msgspec.structs import replace
 
 from schemas.task.report import ParameterImportance, ValueMean
 
-FEWEST_EXPERIMENTS: Final = 3
-MOST_RANGES: Final = 4
+MIN_EXPERIMENTS: Final = 3
+MAX_RANGES: Final = 4
 NEGLIGIBLE: Final = 1e-9  # of rounding
-TOGETHER: Final = "together, or by chance"
+JOINT_EFFECT: Final = "together, or by chance"
 
 Row = tuple[Mapping[str, Any], float]
 
 
 def importance(names: Iterable[str], rows: Sequence[Row]) -> tuple[ParameterImportance, ...]:
-    """Of configurations with their scores, the most important first; last what no parameter alone
-    explains, under the name TOGETHER.
+    """Return the share of each parameter in the variance of the scores, the most important first.
+
+    The last is JOINT_EFFECT, with what no parameter alone explains.
     """
     alone = [_importance_of(name, rows) for name in names]
-    explained = math.fsum(each.share or 0.0 for each in alone)
+    explained = math.fsum(parameter.share or 0.0 for parameter in alone)
     if explained > 1.0:
         alone = [
-            replace(each, share=each.share / explained) if each.share is not None else each
-            for each in alone
+            replace(parameter, share=parameter.share / explained)
+            if parameter.share is not None
+            else parameter
+            for parameter in alone
         ]
-    ordered = sorted(alone, key=lambda each: -(each.share or 0.0))
+    ordered = sorted(alone, key=lambda parameter: -(parameter.share or 0.0))
     if explained < 1.0 - NEGLIGIBLE and _is_explained(alone, rows):
-        ordered.append(ParameterImportance(name=TOGETHER, share=1.0 - explained, values=()))
+        ordered.append(ParameterImportance(name=JOINT_EFFECT, share=1.0 - explained, values=()))
     return tuple(ordered)
 
 
 def _is_explained(alone: Iterable[ParameterImportance], rows: Sequence[Row]) -> bool:
     """Tell whether there is a variance, and any parameter to which it could be due."""
     differ = len({score for _, score in rows}) > 1
-    return differ and any(each.share is not None for each in alone)
+    return differ and any(parameter.share is not None for parameter in alone)
 
 
 def _importance_of(name: str, rows: Sequence[Row]) -> ParameterImportance:
@@ -63,12 +66,12 @@ def _groups(pairs: Sequence[tuple[Any, float]]) -> dict[str, list[float]]:
     numbers = sorted(value for value, _ in pairs if isinstance(value, int | float))
     distinct = {repr(value) for value, _ in pairs}
     are_numbers = len(numbers) == len(pairs) and not any(isinstance(n, bool) for n in numbers)
-    if not (are_numbers and len(distinct) > max(MOST_RANGES, len(pairs) // 2)):
+    if not (are_numbers and len(distinct) > max(MAX_RANGES, len(pairs) // 2)):
         plain: dict[str, list[float]] = {}
         for value, score in pairs:
             plain.setdefault(str(value), []).append(score)
         return plain
-    ranges = min(MOST_RANGES, len(pairs) // 2)
+    ranges = min(MAX_RANGES, len(pairs) // 2)
     ordered = sorted(pairs, key=lambda pair: pair[0])
     size = math.ceil(len(ordered) / ranges)
     parts = [ordered[start : start + size] for start in range(0, len(ordered), size)]
@@ -78,7 +81,7 @@ def _groups(pairs: Sequence[tuple[Any, float]]) -> dict[str, list[float]]:
 def _share(groups: Sequence[Sequence[float]]) -> float | None:
     scores = [score for group in groups for score in group]
     largest = max((abs(score) for score in scores), default=0.0)
-    if len(scores) < FEWEST_EXPERIMENTS or len(groups) == len(scores) or not largest:
+    if len(scores) < MIN_EXPERIMENTS or len(groups) == len(scores) or not largest:
         return None
     scaled = [[score / largest for score in group] for group in groups]
     mean = _mean([score for group in scaled for score in group])

@@ -13,7 +13,7 @@ from shared.benchmarks.quality.agreement import quality_text
 from shared.benchmarks.verdicts.trust import trust_lines
 
 UNKNOWN: Final = "-"
-MOST_OTHERS: Final = 20
+MAX_OTHERS: Final = 20
 _UNITS: Final = {
     "mean_e2e_latency": "s",
     "mean_ttft": "s",
@@ -64,7 +64,7 @@ def _best(report: TaskReport) -> Iterator[str]:
     unit = _UNITS.get(report.measure, "")
     yield f"Experiment {best.ordinal}, {report.measure} {_number(best.score)} {unit}".rstrip()
     if best.boundary is not None:
-        yield _found(best.boundary)
+        yield _boundary_text(best.boundary)
         yield ""
     if best.predicted_score is not None:
         yield f"The roofline foresaw {_number(best.predicted_score)} {unit}".rstrip() + "."
@@ -83,13 +83,15 @@ def _best(report: TaskReport) -> Iterator[str]:
     score = f"{_number(baseline.score)} {unit}".rstrip()
     yield f"The baseline, experiment {baseline.ordinal}, has {score}: {behind}."
     yield ""
-    rows = [[each.name, _value(each.baseline), _value(each.best)] for each in report.changes]
+    rows = [
+        [change.name, _value(change.baseline), _value(change.best)] for change in report.changes
+    ]
     yield from _table(["changed", "baseline", "best"], rows)
 
 
-def _found(boundary: LoadBoundary) -> str:
+def _boundary_text(boundary: LoadBoundary) -> str:
     unit = load_unit(boundary.load)
-    odd = "".join(f"; it {each}" for each in odd_about(boundary))
+    odd = "".join(f"; it {remark}" for remark in odd_about(boundary))
     return (
         f"The greatest load that meets the constraints: {bracket_text(boundary)} {unit},"
         f" found in {boundary.levels} levels{odd}."
@@ -103,13 +105,13 @@ def _trust(trust: TrustVerdict | None) -> Iterator[str]:
     if trust.repeated:
         rows = [
             [
-                str(each.ordinal),
-                str(each.runs),
-                _number(each.mean_score),
-                f"{_number(each.spread_percent)} %",
-                f"{_number(each.behind_percent)} %",
+                str(configuration.ordinal),
+                str(configuration.runs),
+                _number(configuration.mean_score),
+                f"{_number(configuration.spread_percent)} %",
+                f"{_number(configuration.behind_percent)} %",
             ]
-            for each in trust.repeated
+            for configuration in trust.repeated
         ]
         yield from _table(["#", "runs", "mean score", "spread", "behind the winner"], rows)
 
@@ -126,11 +128,13 @@ def _importance(report: TaskReport) -> Iterator[str]:
     yield ""
     rows = [
         [
-            each.name,
-            UNKNOWN if each.share is None else f"{100 * each.share:.0f} %",
-            ", ".join(f"{v.value}: {_number(v.mean_score)} ({v.experiments})" for v in each.values),
+            parameter.name,
+            UNKNOWN if parameter.share is None else f"{100 * parameter.share:.0f} %",
+            ", ".join(
+                f"{v.value}: {_number(v.mean_score)} ({v.experiments})" for v in parameter.values
+            ),
         ]
-        for each in report.importance
+        for parameter in report.importance
     ]
     yield from _table(["parameter", "share", "mean score (experiments)"], rows)
 
@@ -143,8 +147,8 @@ def _pareto(front: Sequence[ParetoPoint]) -> Iterator[str]:
     yield "No other is faster and serves more than one of these."
     yield ""
     rows = [
-        [str(each.ordinal), _number(each.mean_e2e_latency), _number(each.throughput_per_gpu)]
-        for each in front
+        [str(point.ordinal), _number(point.mean_e2e_latency), _number(point.throughput_per_gpu)]
+        for point in front
     ]
     yield from _table(["#", "mean e2e latency, s", "tokens/s per GPU"], rows)
 
@@ -156,14 +160,14 @@ def _front(points: Sequence[FrontPoint]) -> Iterator[str]:
     yield ""
     yield "No other is as good as one of these in every objective, and better in one."
     yield ""
-    names = list(dict.fromkeys(name for each in points for name in each.measures))
+    names = list(dict.fromkeys(name for point in points for name in point.measures))
     rows = [
         [
-            str(each.ordinal),
-            _given(each.parameters),
-            *(_number(each.measures.get(name)) for name in names),
+            str(point.ordinal),
+            _parameters_text(point.parameters),
+            *(_number(point.measures.get(name)) for name in names),
         ]
-        for each in points
+        for point in points
     ]
     headings = [f"{name}, {_UNITS[name]}" if name in _UNITS else name for name in names]
     yield from _table(["#", "parameters", *headings], rows)
@@ -174,17 +178,17 @@ def _others(report: TaskReport) -> Iterator[str]:
         return
     yield "## The others"
     yield ""
-    others = report.others[:MOST_OTHERS]
-    is_searched = any(each.boundary is not None for each in others)
-    rows = [_other(each, is_searched=is_searched) for each in others]
+    experiments = report.others[:MAX_OTHERS]
+    is_searched = any(experiment.boundary is not None for experiment in experiments)
+    rows = [_other(experiment, is_searched=is_searched) for experiment in experiments]
     headings = ["#", "parameters", "greatest load" if is_searched else "score", "worse by"]
-    if any(each.predicted_score is not None for each in others):
+    if any(experiment.predicted_score is not None for experiment in experiments):
         headings.insert(3, "foreseen")
-        for row, each in zip(rows, others, strict=True):
-            row.insert(3, _number(each.predicted_score))
+        for row, experiment in zip(rows, experiments, strict=True):
+            row.insert(3, _number(experiment.predicted_score))
     yield from _table(headings, rows)
-    if len(report.others) > MOST_OTHERS:
-        yield f"{len(report.others) - MOST_OTHERS} more are left out here."
+    if len(report.others) > MAX_OTHERS:
+        yield f"{len(report.others) - MAX_OTHERS} more are left out here."
         yield ""
 
 
@@ -192,12 +196,12 @@ def _other(experiment: ReportedExperiment, *, is_searched: bool) -> list[str]:
     behind = experiment.because
     if experiment.worse_percent is not None:
         behind = f"{_number(experiment.worse_percent)} %"
-    found, score = experiment.boundary, _number(experiment.score)
+    boundary, score = experiment.boundary, _number(experiment.score)
     if is_searched:
-        score = bracket_text(found) if found is not None else UNKNOWN
+        score = bracket_text(boundary) if boundary is not None else UNKNOWN
     return [
         str(experiment.ordinal),
-        _given(experiment.parameters),
+        _parameters_text(experiment.parameters),
         score,
         behind,
     ]
@@ -209,8 +213,8 @@ def _not_tried(report: TaskReport) -> Iterator[str]:
     yield "## Not measured"
     yield ""
     rows = [
-        [str(each.count), ", ".join(map(str, each.ordinals)) or UNKNOWN, each.reason]
-        for each in report.not_tried
+        [str(group.count), ", ".join(map(str, group.ordinals)) or UNKNOWN, group.reason]
+        for group in report.not_tried
     ]
     yield from _table(["configurations", "experiments", "why"], rows)
 
@@ -269,7 +273,7 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[s
     yield ""
 
 
-def _given(parameters: Mapping[str, Any]) -> str:
+def _parameters_text(parameters: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={_value(value)}" for name, value in parameters.items())
 
 
@@ -291,6 +295,6 @@ def _number(value: float | None) -> str:
 
 
 def _text(text: str) -> str:
-    """In one line, and with nothing that a renderer takes for a table's edge or for HTML."""
+    """Return the text in one line, without anything that ends a table's cell or opens HTML."""
     line = " ".join(text.split())
     return line.replace("|", "\\|").replace("<", "&lt;")

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 
 from schemas.gateway.views import ExperimentDetail
 from schemas.task.benchmark import BenchmarkMetrics
+from schemas.task.objectives import Objective
 from schemas.task.report import FrontPoint, ParetoPoint
-from schemas.task.task_file import Objective
 from shared.benchmarks.verdicts.pareto import front
 from shared.benchmarks.verdicts.ranking import MEASURES, goals_of, score
 
 
 def pareto_front(comparable: Sequence[ExperimentDetail]) -> tuple[ParetoPoint, ...]:
-    """By latency, the shortest first; each further one serves more than all before it."""
+    """Return the points by latency, the shortest first; each serves more than all before it."""
     points = sorted(
-        (point for each in comparable if (point := _point(each)) is not None),
+        (point for experiment in comparable if (point := _point(experiment)) is not None),
         key=lambda point: (point.mean_e2e_latency, -point.throughput_per_gpu, point.ordinal),
     )
     front: list[ParetoPoint] = []
@@ -26,11 +26,11 @@ def pareto_front(comparable: Sequence[ExperimentDetail]) -> tuple[ParetoPoint, .
 def objectives_front(
     goals: Sequence[Objective], comparable: Sequence[ExperimentDetail]
 ) -> tuple[FrontPoint, ...]:
-    """Those that none beats in all goals; empty where there is but one goal."""
+    """Return the configurations that none beats in all goals; empty if there is but one goal."""
     if len(goals) < 2:
         return ()
-    metrics = [each.metrics or BenchmarkMetrics() for each in comparable]
-    numbers = front([goals_of(goals, each) for each in metrics])
+    metrics = [experiment.metrics or BenchmarkMetrics() for experiment in comparable]
+    numbers = front([goals_of(goals, metric_set) for metric_set in metrics])
     return tuple(
         FrontPoint(
             ordinal=comparable[number].ordinal,

@@ -6,6 +6,7 @@ from schemas.gateway.views import ExperimentDetail
 from schemas.orchestrator.experiments import FINISHED_TASK_STATES, ExperimentState
 from schemas.orchestrator.views import TaskView
 from schemas.results.reports import WaterfallView
+from schemas.task.objectives import Objective
 from schemas.task.report import (
     Deployments,
     NotTried,
@@ -14,16 +15,16 @@ from schemas.task.report import (
     SearchCost,
     TaskReport,
 )
-from schemas.task.task_file import Objective, OptimizationSpec
+from schemas.task.task_file import OptimizationSpec
 from schemas.task.trust import RunRole, TrustedConfiguration, TrustVerdict
 from services.gateway.domain.task_report.deployments import deployments
 from services.gateway.domain.task_report.importance import importance
 from services.gateway.domain.task_report.pareto import objectives_front, pareto_front
 from shared.benchmarks.levels.level_text import failed_levels_text
 from shared.benchmarks.verdicts.constraints import excess_of, missed_text
-from shared.benchmarks.verdicts.ranking import MEASURES, Scored, ordered_by, rank
-from shared.benchmarks.verdicts.scored_experiments import scored_experiments
-from shared.benchmarks.verdicts.trust import trusted_text
+from shared.benchmarks.verdicts.ranking import MEASURES, Scored, order_by_trust, rank
+from shared.benchmarks.verdicts.scored_experiments import score_experiments
+from shared.benchmarks.verdicts.trust import trust_text
 
 
 def task_report(
@@ -34,16 +35,21 @@ def task_report(
     missing: Sequence[str] = (),
 ) -> TaskReport:
     """`experiments` are all of the task's, in order of expansion."""
-    of_search = [each for each in experiments if each.run.role is RunRole.SEARCH]
-    measured = [each for each in experiments if each.state is ExperimentState.SUCCEEDED]
-    by_id = {each.experiment_id: each for each in measured}
-    scored = scored_experiments(experiments)
-    ranking = ordered_by(
+    of_search = [experiment for experiment in experiments if experiment.run.role is RunRole.SEARCH]
+    measured = [
+        experiment for experiment in experiments if experiment.state is ExperimentState.SUCCEEDED
+    ]
+    by_id = {experiment.experiment_id: experiment for experiment in measured}
+    scored = score_experiments(experiments)
+    ranking = order_by_trust(
         task.trust,
-        rank(task.objective, [scored[each.ordinal] for each in measured if each in of_search]),
+        rank(
+            task.objective,
+            [scored[experiment.ordinal] for experiment in measured if experiment in of_search],
+        ),
     )
-    ranked = [by_id[each.experiment_id] for each in ranking.ranked]
-    unranked = [by_id[each.experiment_id] for each in ranking.unranked]
+    ranked = [by_id[entry.experiment_id] for entry in ranking.ranked]
+    unranked = [by_id[entry.experiment_id] for entry in ranking.unranked]
     best = ranked[0] if ranked else None
     if task.trust is not None and task.trust.winner is None and best and not excess_of(best.slo):
         best = None
@@ -57,17 +63,23 @@ def task_report(
         objective=task.objective,
         measure=_measure(task),
         verdict=_verdict(task, ranked, len(measured)),
-        simulated=any(each.engine.engine == "simulated" for each in experiments),
+        simulated=any(experiment.engine.engine == "simulated" for experiment in experiments),
         experiments=len(experiments),
         succeeded=len(measured),
         best=reported(best) if best is not None else None,
         baseline=reported(baseline) if baseline is not None else None,
         changes=_changes(baseline, best) if baseline is not None and best is not None else (),
         importance=importance(
-            _varied(of_search),
-            [(each.parameters, score) for each in ranked if (score := each.objective_score)],
+            _varying_parameters(of_search),
+            [
+                (experiment.parameters, score)
+                for experiment in ranked
+                if (score := experiment.objective_score)
+            ],
         ),
-        others=tuple(reported(each) for each in [*ranked, *unranked] if each is not best),
+        others=tuple(
+            reported(experiment) for experiment in [*ranked, *unranked] if experiment is not best
+        ),
         not_tried=tuple(_not_tried(task, experiments)),
         cost=_cost(task, waterfall) if waterfall is not None else None,
         deployments=(
@@ -78,11 +90,11 @@ def task_report(
         notes=task.notes,
         stop_reason=task.stop_reason,
         trust=task.trust,
-        pareto=pareto_front([each for each in ranked if not excess_of(each.slo)]),
+        pareto=pareto_front([experiment for experiment in ranked if not excess_of(experiment.slo)]),
         missing=tuple(missing),
         front=objectives_front(
             task.task.optimization.goals if task.task is not None else (),
-            [each for each in ranked if not excess_of(each.slo)],
+            [experiment for experiment in ranked if not excess_of(experiment.slo)],
         ),
     )
 
@@ -104,7 +116,7 @@ def _verdict(task: TaskView, ranked: Sequence[ExperimentDetail], measured: int) 
         )
         return f"none meets the constraints: {nearest}"
     if task.trust is not None:
-        return trusted_text(task.trust)
+        return trust_text(task.trust)
     so_far = "" if task.state in FINISHED_TASK_STATES else " so far"
     return f"experiment {ranked[0].ordinal} is the best of {len(ranked)} that compare{so_far}"
 
@@ -120,35 +132,35 @@ def _reporter(
     sign = -1.0 if objective.is_maximized else 1.0
     failed = set(scored[best.ordinal].failed_loads) if best is not None else set()
 
-    def reported(experiment: ExperimentDetail) -> ReportedExperiment:
+    def report_experiment(experiment: ExperimentDetail) -> ReportedExperiment:
         score, metrics = experiment.objective_score, experiment.metrics
-        worse, because = None, "it has no score"
+        worse, reason = None, "it has no score"
         if score is not None and leading:
-            worse, because = sign * (score - leading) / abs(leading) * 100, ""
+            worse, reason = sign * (score - leading) / abs(leading) * 100, ""
         standing = standings.get(experiment.ordinal)
         if trust is not None and standing is not None:
             score = standing.mean_score
-            worse, because = _behind_winner(trust, standing)
+            worse, reason = _behind_winner(trust, standing)
         elif scored[experiment.ordinal].other_setting:
-            worse, because = None, scored[experiment.ordinal].other_setting
+            worse, reason = None, scored[experiment.ordinal].other_setting
         elif metrics is not None and scored[experiment.ordinal].failed_loads != failed:
             worse = None
-            because = f"did not serve {failed_levels_text(metrics.failed_levels)}"
+            reason = f"did not serve {failed_levels_text(metrics.failed_levels)}"
         elif excess_of(experiment.slo):
-            worse, because = None, f"misses {missed_text(experiment.slo)}"
+            worse, reason = None, f"misses {missed_text(experiment.slo)}"
         return ReportedExperiment(
             experiment_id=experiment.experiment_id,
             ordinal=experiment.ordinal,
             parameters=experiment.parameters,
             score=score,
             worse_percent=worse,
-            because=because,
+            because=reason,
             quality=experiment.slo.quality if experiment.slo is not None else None,
             boundary=metrics.boundary if metrics is not None else None,
             predicted_score=experiment.predicted_score,
         )
 
-    return reported
+    return report_experiment
 
 
 def _behind_winner(trust: TrustVerdict, standing: TrustedConfiguration) -> tuple[float | None, str]:
@@ -162,10 +174,12 @@ def _behind_winner(trust: TrustVerdict, standing: TrustedConfiguration) -> tuple
     return standing.behind_percent, ""
 
 
-def _varied(experiments: Sequence[ExperimentDetail]) -> list[str]:
-    names = dict.fromkeys(name for each in experiments for name in each.parameters)
+def _varying_parameters(experiments: Sequence[ExperimentDetail]) -> list[str]:
+    names = dict.fromkeys(name for experiment in experiments for name in experiment.parameters)
     return [
-        name for name in names if len({repr(each.parameters.get(name)) for each in experiments}) > 1
+        name
+        for name in names
+        if len({repr(experiment.parameters.get(name)) for experiment in experiments}) > 1
     ]
 
 
@@ -173,9 +187,9 @@ def _changes(baseline: ExperimentDetail, best: ExperimentDetail) -> tuple[Parame
     names = dict.fromkeys([*baseline.parameters, *best.parameters])
     pairs = ((name, baseline.parameters.get(name), best.parameters.get(name)) for name in names)
     return tuple(
-        ParameterChange(name=name, baseline=before, best=after)
-        for name, before, after in pairs
-        if before != after
+        ParameterChange(name=name, baseline=baseline_value, best=best_value)
+        for name, baseline_value, best_value in pairs
+        if baseline_value != best_value
     )
 
 
@@ -183,9 +197,9 @@ def _not_tried(task: TaskView, experiments: Sequence[ExperimentDetail]) -> Itera
     if task.cut:
         yield NotTried(count=task.cut, ordinals=(), reason="left out by max_iterations")
     by_reason: dict[str, list[int]] = {}
-    for each in experiments:
-        if each.state is not ExperimentState.SUCCEEDED:
-            by_reason.setdefault(_why_not(each), []).append(each.ordinal)
+    for experiment in experiments:
+        if experiment.state is not ExperimentState.SUCCEEDED:
+            by_reason.setdefault(_why_not(experiment), []).append(experiment.ordinal)
     for reason, ordinals in by_reason.items():
         yield NotTried(count=len(ordinals), ordinals=tuple(ordinals), reason=reason)
 
@@ -205,13 +219,13 @@ def _why_not(experiment: ExperimentDetail) -> str:
 def _cost(task: TaskView, waterfall: WaterfallView) -> SearchCost:
     steps = waterfall.steps
     costs = [step.cost for step in steps]
-    known = [cost for cost in costs if cost is not None]
+    known_costs = [cost for cost in costs if cost is not None]
     budget = task.task.optimization if task.task is not None else OptimizationSpec()
     return SearchCost(
         attempts=waterfall.attempts,
         gpu_seconds=sum(step.gpu_seconds for step in steps),
         measuring_gpu_seconds=sum(s.gpu_seconds for s in steps if s.step == "measuring"),
-        cost=sum(known) if len(known) == len(costs) else None,
+        cost=sum(known_costs) if len(known_costs) == len(costs) else None,
         currency=waterfall.currency,
         max_cost=budget.max_cost,
         max_gpu_hours=budget.max_gpu_hours,

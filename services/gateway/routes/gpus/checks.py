@@ -7,9 +7,10 @@ from litestar.params import JSONBody
 from litestar.typing import FieldDefinition
 from typing_extensions import override
 
+from schemas.gateway import endpoints
 from schemas.gpus.checks import AnyCheck, Check, CheckView
 from services.gateway.request_bodies import StrictBody, decode_strictly
-from services.gateway.routes.common import UNAUDITED, TheGateway, post
+from services.gateway.routes.common import TheGateway, route
 from shared.accelerator_rules.checks import answer
 
 
@@ -30,7 +31,9 @@ class _AnyCheck(StrictBody[Check]):
         return decode_strictly(value, union)
 
 
-@post("/checks", opt=UNAUDITED, status_code=200, dto=_AnyCheck)
+@route(endpoints.CHECK, dto=_AnyCheck)
 async def check(data: JSONBody[AnyCheck], gateway: TheGateway) -> CheckView:
-    """Whether it would work, by which rule, and what to do: of what is given, else of all nodes."""
+    """Check whether it would work, by which rule, and what to do; for the given values, else all
+    nodes.
+    """
     return answer(data, gateway.live.inventories.values())

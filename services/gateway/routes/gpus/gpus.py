@@ -7,6 +7,7 @@ from litestar.params import FromQuery, JSONBody, QueryParameter
 
 from schemas.cluster.node_selection import NodeSelection, SelectNode
 from schemas.errors import Accepted
+from schemas.gateway import endpoints
 from schemas.gateway.views import GpuAllocMap, GpuList, NodeList, NodeView
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.nodes import RemoveNode
@@ -15,9 +16,7 @@ from schemas.telemetry.readings import GetSnapshot, GpuSampled
 from services.gateway.context import Gateway, unknown_node
 from services.gateway.domain.fleet import allocation_shares, gpu_views, node_views
 from services.gateway.domain.visibility import visible_allocation, visible_gpu
-from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
-    UNAUDITED,
     AnyPageSize,
     Caller,
     Cursor,
@@ -29,10 +28,8 @@ from services.gateway.routes.common import (
     OnNode,
     TheGateway,
     command_id_of,
-    delete,
-    get,
     page_after,
-    post,
+    route,
 )
 from shared.clock import utcnow
 from shared.errors import RefusedError, UnavailableError
@@ -42,7 +39,7 @@ from shared.messaging.paging import place_at
 CACHE_SECONDS: Final = 5.0
 
 
-@get("/gpus")
+@route(endpoints.LIST_GPUS)
 async def list_gpus(
     gateway: TheGateway,
     identity: Caller,
@@ -51,37 +48,38 @@ async def list_gpus(
     limit: AnyPageSize = None,
     cursor: Cursor = None,
 ) -> GpuList:
-    """Every GPU with a reading at most 5 s old; `use_cache=false` has the nodes read anew first.
+    """List every GPU with a reading at most 5 s old; `use_cache=false` has the nodes read anew
+    first.
 
     A node that does not answer keeps its last reading, marked stale.
     """
-    after = place_at(cursor, GpuPlace)
+    place = place_at(cursor, GpuPlace)
     await _refresh(gateway, use_cache=use_cache)
     live = gateway.live
     gpus = gpu_views(live.latest(), live.inventories, await _ledger(gateway))
-    wanted = (gpu for gpu in gpus if node_id in {None, gpu.node_id})
+    selected_gpus = (gpu for gpu in gpus if node_id in {None, gpu.node_id})
     page, next_cursor = page_after(
-        wanted, lambda gpu: GpuPlace(gpu.node_id, gpu.index, gpu.uuid), after, limit
+        selected_gpus, lambda gpu: GpuPlace(gpu.node_id, gpu.index, gpu.uuid), place, limit
     )
     page = tuple(visible_gpu(gpu, identity) for gpu in page)
     return GpuList(gpus=page, next_cursor=next_cursor)
 
 
-@get("/nodes")
+@route(endpoints.LIST_NODES)
 async def list_nodes(
     gateway: TheGateway, limit: AnyPageSize = None, cursor: Cursor = None
 ) -> NodeList:
-    """Every node with what its agents report."""
-    after = place_at(cursor, NodePlace)
+    """List every node with what its agents report."""
+    place = place_at(cursor, NodePlace)
     page, next_cursor = page_after(
-        await _nodes(gateway), lambda node: NodePlace(node.node_id), after, limit
+        await _nodes(gateway), lambda node: NodePlace(node.node_id), place, limit
     )
     return NodeList(nodes=page, next_cursor=next_cursor)
 
 
-@get("/nodes/{node_id:str}")
+@route(endpoints.GET_NODE)
 async def get_node(node_id: Node, gateway: TheGateway) -> NodeView:
-    """One node."""
+    """Return one node."""
     nodes = await _nodes(gateway)
     for node in nodes:
         if node.node_id == node_id:
@@ -89,7 +87,7 @@ async def get_node(node_id: Node, gateway: TheGateway) -> NodeView:
     raise unknown_node(node_id, (node.node_id for node in nodes))
 
 
-@delete("/nodes/{node_id:str}", status_code=200)
+@route(endpoints.REMOVE_NODE)
 async def remove_node(
     node_id: Node,
     gateway: TheGateway,
@@ -99,7 +97,6 @@ async def remove_node(
     idempotency_key: IdempotencyKey = None,
 ) -> Accepted:
     """Forget a node that has left; `end_held` ends what is held there, on your word. For admins."""
-    identity.require_admin()
     return await gateway.send(
         RemoveNode(
             command_id=command_id_of(idempotency_key, identity),
@@ -110,21 +107,23 @@ async def remove_node(
     )
 
 
-@get("/nodes/{node_id:str}/gpu-alloc-map")
+@route(endpoints.GET_GPU_ALLOC_MAP)
 async def get_gpu_alloc_map(node_id: Node, gateway: TheGateway, identity: Caller) -> GpuAllocMap:
     """The held share of each of a node's devices, "0.00" to "1.00", and the ledger behind it. Where
     a fleet file says how many shares a GPU is, the map is in these.
     """
-    found = await gateway.bus.query(GetAllocationMap(node_id=node_id), AllocationMap)
+    allocation_map = await gateway.bus.query(GetAllocationMap(node_id=node_id), AllocationMap)
     nodes = tuple(
-        visible_allocation(node, identity) for node in found.nodes if node.node_id == node_id
+        visible_allocation(node, identity)
+        for node in allocation_map.nodes
+        if node.node_id == node_id
     )
     if not nodes:
         raise unknown_node(node_id, gateway.live.inventories)
     return GpuAllocMap(nodes=nodes, gpu_alloc_map=allocation_shares(nodes))
 
 
-@get("/select-node")
+@route(endpoints.SELECT_NODE)
 async def select_node(
     gateway: TheGateway,
     required_gpus: Annotated[int, QueryParameter(ge=1, le=4096)] = 1,
@@ -140,7 +139,7 @@ async def select_node(
     return await gateway.bus.query(query, NodeSelection)
 
 
-@post("/select-node", opt=UNAUDITED, status_code=200, dto=StrictBody[GpuRequest])
+@route(endpoints.SELECT_NODE_FOR)
 async def select_node_for(data: JSONBody[GpuRequest], gateway: TheGateway) -> NodeSelection:
     """The node that a deployment with this request would get now, as a reservation would."""
     return await gateway.bus.query(SelectNode(request=data), NodeSelection)
@@ -154,7 +153,9 @@ async def _nodes(gateway: Gateway) -> list[NodeView]:
 
 
 async def _ledger(gateway: Gateway) -> AllocationMap | None:
-    """None while the scheduler is away: readings are shown without it."""
+    """Return the allocation of all nodes; None while the scheduler is away: readings are shown
+    without.
+    """
     pages = gateway.pages(GetAllocationMap(), AllocationMap, "node_id", timeout_seconds=2.0)
     try:
         return AllocationMap(nodes=tuple([node async for page in pages for node in page.nodes]))

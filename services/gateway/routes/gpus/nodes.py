@@ -6,6 +6,8 @@ from uuid import UUID
 from litestar.params import FromPath, FromQuery, JSONBody, PathParameter, QueryParameter
 
 from schemas.errors import Accepted
+from schemas.gateway import endpoints
+from schemas.gateway.tokens import Role
 from schemas.gateway.views import BurstRequest, MonitoringRequest, PowerLimitRequest
 from schemas.gpus.available_gpus import AvailableGpus, ListAvailableGpus
 from schemas.telemetry.monitoring import (
@@ -19,29 +21,26 @@ from schemas.telemetry.monitoring import (
 )
 from schemas.telemetry.readings import GetSnapshot, GpuSampled, SetBurst, SetPowerLimit
 from services.gateway.domain.visibility import visible_detail
-from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
     Caller,
     IdempotencyKey,
     Node,
     TheGateway,
     command_id_of,
-    delete,
-    get,
     id_for,
-    post,
+    route,
     whole_number,
 )
 from services.gateway.routes.gpus.reservations import require_reservation
 
 
-@get("/nodes/{node_id:str}/agent")
+@route(endpoints.GET_AGENT)
 async def get_agent(node_id: Node, gateway: TheGateway) -> AgentView:
-    """Whether and how the node's GPUs can be read."""
+    """Say whether and how the node's GPUs can be read."""
     return await gateway.query_node(GetAgent(node_id=node_id), AgentView)
 
 
-@get("/nodes/{node_id:str}/available-gpus")
+@route(endpoints.LIST_AVAILABLE_GPUS)
 async def list_available_gpus(
     node_id: Node,
     gateway: TheGateway,
@@ -62,7 +61,7 @@ async def list_available_gpus(
     return await gateway.query_node(query, AvailableGpus)
 
 
-@get("/nodes/{node_id:str}/gpus/{index:int}")
+@route(endpoints.GET_GPU)
 async def get_gpu(
     node_id: Node,
     index: Annotated[int, whole_number(0, parameter=PathParameter)],
@@ -70,12 +69,12 @@ async def get_gpu(
     identity: Caller,
     use_cache: FromQuery[bool] = True,
 ) -> GpuDetail:
-    """One GPU by its index in the node: all facts, and the newest reading."""
+    """Return one GPU by its index in the node: all facts, and the newest reading."""
     query = GetGpu(node_id=node_id, index=index, use_cache=use_cache)
     return visible_detail(await gateway.query_node(query, GpuDetail), identity)
 
 
-@post("/nodes/{node_id:str}/monitoring", dto=StrictBody[MonitoringRequest])
+@route(endpoints.START_MONITORING)
 async def start_monitoring(
     node_id: Node,
     data: JSONBody[MonitoringRequest],
@@ -84,7 +83,6 @@ async def start_monitoring(
     idempotency_key: IdempotencyKey = None,
 ) -> MonitoringView:
     """Watch the node's GPUs; DELETE tells what they did."""
-    identity.require(identity.namespace)
     query = StartMonitoring(
         node_id=node_id,
         monitoring_id=data.monitoring_id or id_for(command_id_of(idempotency_key, identity)),
@@ -94,17 +92,16 @@ async def start_monitoring(
     return await gateway.query_node(query, MonitoringView)
 
 
-@delete("/nodes/{node_id:str}/monitoring/{monitoring_id:uuid}", status_code=200)
+@route(endpoints.STOP_MONITORING)
 async def stop_monitoring(
-    node_id: Node, monitoring_id: FromPath[UUID], gateway: TheGateway, identity: Caller
+    node_id: Node, monitoring_id: FromPath[UUID], gateway: TheGateway
 ) -> MonitoringView:
     """End a monitoring; minimum, maximum and mean of what was read. For ten minutes again."""
-    identity.require(identity.namespace)
     query = StopMonitoring(node_id=node_id, monitoring_id=monitoring_id)
     return await gateway.query_node(query, MonitoringView)
 
 
-@post("/nodes/{node_id:str}/burst", status_code=200, dto=StrictBody[BurstRequest])
+@route(endpoints.SET_BURST)
 async def set_burst(
     node_id: Node,
     data: JSONBody[BurstRequest],
@@ -113,7 +110,6 @@ async def set_burst(
     idempotency_key: IdempotencyKey = None,
 ) -> Accepted:
     """Have the node sample up to ten times per second for a while."""
-    identity.require(identity.namespace)
     return await gateway.send(
         SetBurst(
             command_id=command_id_of(idempotency_key, identity),
@@ -125,7 +121,7 @@ async def set_burst(
     )
 
 
-@post("/nodes/{node_id:str}/power-limit", status_code=200, dto=StrictBody[PowerLimitRequest])
+@route(endpoints.SET_POWER_LIMIT)
 async def set_power_limit(
     node_id: Node,
     data: JSONBody[PowerLimitRequest],
@@ -138,7 +134,7 @@ async def set_power_limit(
     Null for both takes both back. Without a reservation until an admin does, or the agent stops.
     """
     if data.reservation_id is None:
-        identity.require_admin()
+        identity.require_role(Role.ADMIN)
     else:
         await require_reservation(gateway, identity, data.reservation_id)
     return await gateway.send(

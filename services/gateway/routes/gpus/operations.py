@@ -4,13 +4,13 @@ from litestar.params import FromQuery, JSONBody
 from msgspec.structs import replace
 
 from schemas.errors import Accepted
+from schemas.gateway import endpoints
 from schemas.gateway.views import Cause, NamespaceRules, Relabelling, ReturnToService, Withdrawal
 from schemas.scheduler.devices import Cordon, Drain, Uncordon
 from schemas.scheduler.namespaces import ListNamespaces, NamespaceList, SetNamespace
 from schemas.scheduler.nodes import AdmitNode, LabelNode
 from schemas.scheduler.views import DriftList, ListDrifts
 from services.gateway.domain.visibility import visible_drift
-from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
     Caller,
     Cursor,
@@ -21,12 +21,11 @@ from services.gateway.routes.common import (
     PageSize,
     TheGateway,
     command_id_of,
-    get,
-    post,
+    route,
 )
 
 
-@post("/nodes/{node_id:str}/cordon", status_code=200, dto=StrictBody[Withdrawal])
+@route(endpoints.CORDON)
 async def cordon(
     node_id: Node,
     data: JSONBody[Withdrawal],
@@ -35,7 +34,6 @@ async def cordon(
     idempotency_key: IdempotencyKey = None,
 ) -> Accepted:
     """Grant nothing new there; what runs goes on. For admins."""
-    identity.require_admin()
     return await gateway.send(
         Cordon(
             command_id=command_id_of(idempotency_key, identity),
@@ -47,7 +45,7 @@ async def cordon(
     )
 
 
-@post("/nodes/{node_id:str}/uncordon", status_code=200, dto=StrictBody[ReturnToService])
+@route(endpoints.UNCORDON)
 async def uncordon(
     node_id: Node,
     data: JSONBody[ReturnToService],
@@ -56,7 +54,6 @@ async def uncordon(
     idempotency_key: IdempotencyKey = None,
 ) -> Accepted:
     """Grant there again; `confirm_stopped` also frees what is quarantined. For admins."""
-    identity.require_admin()
     return await gateway.send(
         Uncordon(
             command_id=command_id_of(idempotency_key, identity),
@@ -68,7 +65,7 @@ async def uncordon(
     )
 
 
-@post("/nodes/{node_id:str}/drain", status_code=200, dto=StrictBody[Cause])
+@route(endpoints.DRAIN)
 async def drain(
     node_id: Node,
     data: JSONBody[Cause],
@@ -77,24 +74,22 @@ async def drain(
     idempotency_key: IdempotencyKey = None,
 ) -> Accepted:
     """Cordon a node and end its reservations. For admins."""
-    identity.require_admin()
     command_id = command_id_of(idempotency_key, identity)
     return await gateway.send(
         Drain(command_id=command_id, node_id=node_id, reason=data.reason, set_by=data.set_by)
     )
 
 
-@post("/nodes/{node_id:str}/admit", status_code=200)
+@route(endpoints.ADMIT_NODE)
 async def admit_node(
     node_id: Node, gateway: TheGateway, identity: Caller, idempotency_key: IdempotencyKey = None
 ) -> Accepted:
     """Grant on a node that is new here; before that nothing is granted there. For admins."""
-    identity.require_admin()
     command_id = command_id_of(idempotency_key, identity)
     return await gateway.send(AdmitNode(command_id=command_id, node_id=node_id))
 
 
-@post("/nodes/{node_id:str}/labels", status_code=200, dto=StrictBody[Relabelling])
+@route(endpoints.LABEL_NODE)
 async def label_node(
     node_id: Node,
     data: JSONBody[Relabelling],
@@ -103,21 +98,24 @@ async def label_node(
     idempotency_key: IdempotencyKey = None,
 ) -> Accepted:
     """Set labels of a node, which win over its agent's; null takes one away. For admins."""
-    identity.require_admin()
     command_id = command_id_of(idempotency_key, identity)
     return await gateway.send(LabelNode(command_id=command_id, node_id=node_id, labels=data.labels))
 
 
-@get("/namespaces")
+@route(endpoints.LIST_NAMESPACES)
 async def list_namespaces(gateway: TheGateway, identity: Caller) -> NamespaceList:
-    """What each of the caller's namespaces holds of GPUs, and what it may; all for admins."""
-    found = await gateway.bus.query(ListNamespaces(), NamespaceList)
+    """List what each of the caller's namespaces holds of GPUs, and its quota; all for admins."""
+    namespace_list = await gateway.bus.query(ListNamespaces(), NamespaceList)
     return NamespaceList(
-        namespaces=tuple(each for each in found.namespaces if identity.reads(each.namespace))
+        namespaces=tuple(
+            namespace
+            for namespace in namespace_list.namespaces
+            if identity.reads(namespace.namespace)
+        )
     )
 
 
-@post("/namespaces/{namespace:str}", status_code=200, dto=StrictBody[NamespaceRules])
+@route(endpoints.SET_NAMESPACE)
 async def set_namespace(
     namespace: NamedNamespace,
     data: JSONBody[NamespaceRules],
@@ -126,7 +124,6 @@ async def set_namespace(
     idempotency_key: IdempotencyKey = None,
 ) -> Accepted:
     """Set what a namespace may hold at once, and what it is due. For admins."""
-    identity.require_admin()
     command_id = command_id_of(idempotency_key, identity)
     return await gateway.send(
         SetNamespace(
@@ -139,7 +136,7 @@ async def set_namespace(
     )
 
 
-@get("/drifts")
+@route(endpoints.LIST_DRIFTS)
 async def list_drifts(
     gateway: TheGateway,
     identity: Caller,
@@ -148,10 +145,12 @@ async def list_drifts(
     limit: PageSize = 1000,
     cursor: Cursor = None,
 ) -> DriftList:
-    """Where reserved, running and used disagree; with `ended` also what did within a day.
+    """List where reserved, running and used disagree; with `ended` also what did within a day.
 
-    Whose they are is for admins.
+    Only admins see whose they are.
     """
     query = ListDrifts(node_id=node_id, ended=ended, limit=limit, cursor=cursor)
-    found = await gateway.listed(query, DriftList, "drifts")
-    return replace(found, drifts=tuple(visible_drift(each, identity) for each in found.drifts))
+    drift_list = await gateway.fetch_list(query, DriftList, "drifts")
+    return replace(
+        drift_list, drifts=tuple(visible_drift(drift, identity) for drift in drift_list.drifts)
+    )

@@ -10,6 +10,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from schemas.base import Command
 from schemas.errors import Accepted
+from schemas.gateway import endpoints
 from schemas.gateway.views import IdleExemption, LeaseRenewal, ReservationRequest
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.idle import ExemptReservation
@@ -36,9 +37,7 @@ from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
 from services.gateway.domain.availability_news import Idle, is_news
 from services.gateway.live_state import Watcher
-from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
-    UNAUDITED,
     Caller,
     Cursor,
     ExpectedRevision,
@@ -50,23 +49,21 @@ from services.gateway.routes.common import (
     PageSize,
     TheGateway,
     command_id_of,
-    delete,
-    get,
     id_for,
-    listed,
-    post,
+    parse_choices,
+    route,
     whole_number,
 )
 from shared.waiting import wait_for, within
 
-LONGEST_WAIT_SECONDS: Final = 60.0
+MAX_WAIT_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 2.0  # an event may be lost with the bus
 SAFETY_SECONDS: Final = 10.0  # the same, where readings wake as well
 
-WaitSeconds = Annotated[float, QueryParameter(ge=0, le=LONGEST_WAIT_SECONDS)]
+WaitSeconds = Annotated[float, QueryParameter(ge=0, le=MAX_WAIT_SECONDS)]
 
 
-@post("/reservations", dto=StrictBody[ReservationRequest])
+@route(endpoints.REQUEST_RESERVATION)
 async def request_reservation(
     data: JSONBody[ReservationRequest],
     gateway: TheGateway,
@@ -87,11 +84,11 @@ async def request_reservation(
     )
     await gateway.send(command)
     view = await _view(gateway, identity, reservation_id)
-    location = f"/api/v1/reservations/{reservation_id}"
+    location = endpoints.GET_RESERVATION.address(reservation_id=reservation_id)
     return Response(view, status_code=201, headers={"Location": location})
 
 
-@get("/reservations")
+@route(endpoints.LIST_RESERVATIONS)
 async def list_reservations(
     gateway: TheGateway,
     identity: Caller,
@@ -103,37 +100,39 @@ async def list_reservations(
 ) -> ReservationList:
     """Reservations, newest first; `state` is a comma-separated list."""
     query = ListReservations(
-        states=listed(in_states, ReservationState, "state"),
+        states=parse_choices(in_states, ReservationState, "state"),
         namespace=identity.namespace_to_read(namespace),
         node_id=node_id,
         limit=limit,
         cursor=cursor,
         names_of=identity.names_of,
     )
-    return await gateway.listed(query, ReservationList, "reservations")
+    return await gateway.fetch_list(query, ReservationList, "reservations")
 
 
-@get("/reservations/{reservation_id:str}")
+@route(endpoints.GET_RESERVATION)
 async def get_reservation(
     reservation_id: FromPath[UUID],
     gateway: TheGateway,
     identity: Caller,
     wait_seconds: WaitSeconds = 0.0,
 ) -> ReservationView:
-    """One reservation; with `wait_seconds` as soon as it is not queued any more, or then."""
+    """Return one reservation; with `wait_seconds` once it has left the queue, or when they are
+    over.
+    """
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + wait_seconds
     with gateway.live.changes_of(reservation_id) as changed:
         while True:
             changed.clear()
             view = await gateway.reservation(reservation_id, identity)
-            left = give_up_at - loop.time()
-            if view.state is not ReservationState.QUEUED or left <= 0:
+            left_seconds = give_up_at - loop.time()
+            if view.state is not ReservationState.QUEUED or left_seconds <= 0:
                 return view
-            await wait_for(changed, min(left, POLL_SECONDS))
+            await wait_for(changed, min(left_seconds, POLL_SECONDS))
 
 
-@delete("/reservations/{reservation_id:str}", status_code=200)
+@route(endpoints.END_RESERVATION)
 async def end_reservation(
     reservation_id: FromPath[UUID],
     gateway: TheGateway,
@@ -168,12 +167,7 @@ async def end_reservation(
     return await _view(gateway, identity, reservation_id)
 
 
-@post(
-    "/reservations/{reservation_id:str}/renew",
-    opt=UNAUDITED,
-    status_code=200,
-    dto=StrictBody[LeaseRenewal],
-)
+@route(endpoints.RENEW_RESERVATION)
 async def renew_reservation(
     reservation_id: FromPath[UUID],
     data: JSONBody[LeaseRenewal],
@@ -193,11 +187,7 @@ async def renew_reservation(
     )
 
 
-@post(
-    "/reservations/{reservation_id:str}/idle-exemption",
-    status_code=200,
-    dto=StrictBody[IdleExemption],
-)
+@route(endpoints.EXEMPT_RESERVATION)
 async def exempt_reservation(
     reservation_id: FromPath[UUID],
     data: JSONBody[IdleExemption],
@@ -217,38 +207,38 @@ async def exempt_reservation(
     )
 
 
-@get("/reservations/{reservation_id:str}/explain")
+@route(endpoints.EXPLAIN_RESERVATION)
 async def explain_reservation(
     reservation_id: FromPath[UUID], gateway: TheGateway, identity: Caller
 ) -> Explanation:
-    """Every reason why a reservation waits."""
+    """Return every reason why a reservation waits."""
     await require_readable(gateway, identity, reservation_id)
     query = ExplainReservation(reservation_id=reservation_id, names_of=identity.names_of)
     return await gateway.bus.query(query, Explanation)
 
 
-@post("/estimate", opt=UNAUDITED, status_code=200, dto=StrictBody[dict[str, Any]])
+@route(endpoints.ESTIMATE)
 async def estimate(data: JSONBody[dict[str, Any]], gateway: TheGateway) -> EstimateView:
     """GPUs and memory that a task configuration needs, in the free form of task files."""
     return await gateway.bus.query(EstimateRequirements(task_config=data), EstimateView)
 
 
-@post("/availability", opt=UNAUDITED, status_code=200, dto=StrictBody[GpuRequest])
+@route(endpoints.CHECK_AVAILABILITY)
 async def check_availability(
     data: JSONBody[GpuRequest],
     gateway: TheGateway,
     identity: Caller,
     wait_seconds: WaitSeconds = 0.0,
 ) -> AvailabilityView:
-    """Whether a request would be granted now; reserves nothing.
+    """Say whether a request would be granted now; reserves nothing.
 
-    With `wait_seconds` as soon as it would be, or then; what the fleet can never give is answered
-    at once, as `impossible`.
+    With `wait_seconds` it answers once the request would be, or when they are over; what the fleet
+    can never give is answered at once, as `impossible`.
     """
     return await _available(gateway, identity, data, wait_seconds)
 
 
-@get("/availability")
+@route(endpoints.GET_AVAILABILITY)
 async def get_availability(
     gateway: TheGateway,
     identity: Caller,
@@ -257,7 +247,7 @@ async def get_availability(
     max_utilization_percent: Annotated[float, QueryParameter(ge=0, le=100)] = 50.0,
     wait_seconds: WaitSeconds = 0.0,
 ) -> AvailabilityView:
-    """Whether so many GPUs would be granted now, for a request that a query can express.
+    """Say whether so many GPUs would be granted now, for a request that a query can express.
 
     Without `min_memory_mb` half of each GPU's memory has to be free.
     """
@@ -281,11 +271,11 @@ async def _available(
             watcher.ledger_changed.clear()
             _has_news(watcher, request, idle)
             view = await gateway.bus.query(query, AvailabilityView)
-            left = give_up_at - loop.time()
-            if view.available or view.impossible or left <= 0:
+            left_seconds = give_up_at - loop.time()
+            if view.available or view.impossible or left_seconds <= 0:
                 return view
             with contextlib.suppress(TimeoutError):
-                async with within(min(left, SAFETY_SECONDS)):
+                async with within(min(left_seconds, SAFETY_SECONDS)):
                     await watcher.wake.wait()
                     while not _has_news(watcher, request, idle):
                         await watcher.wake.wait()

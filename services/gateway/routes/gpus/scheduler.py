@@ -13,6 +13,7 @@ from schemas.cluster.node_selection import (
     GetNodeSummaries,
     NodeSummaries,
 )
+from schemas.gateway import endpoints
 from schemas.gateway.views import ClusterDevice, ClusterDeviceList
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.policy import PolicyTrial, TriedPolicy, TryPolicy
@@ -24,9 +25,7 @@ from schemas.scheduler.views import (
     ReplayDecisions,
     WhatIf,
 )
-from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
-    UNAUDITED,
     AnyPageSize,
     Caller,
     Cursor,
@@ -35,9 +34,8 @@ from services.gateway.routes.common import (
     NodePlace,
     PageSize,
     TheGateway,
-    get,
     page_after,
-    post,
+    route,
     whole_number,
 )
 from services.gateway.routes.gpus.reservations import require_readable
@@ -52,19 +50,14 @@ Threshold = Annotated[float, QueryParameter(ge=0, le=100)]
 DecisionId = Annotated[int, whole_number(0)]
 
 
-@post(
-    "/reservations/{reservation_id:str}/what-if",
-    opt=UNAUDITED,
-    status_code=200,
-    dto=StrictBody[GpuRequest],
-)
+@route(endpoints.WHAT_IF)
 async def what_if(
     reservation_id: FromPath[UUID],
     data: JSONBody[GpuRequest],
     gateway: TheGateway,
     identity: Caller,
 ) -> AvailabilityView:
-    """Whether a waiting reservation would be granted now if it had asked for this instead."""
+    """Say whether a waiting reservation would be granted now if it had asked for this instead."""
     await require_readable(gateway, identity, reservation_id)
     return await gateway.bus.query(
         WhatIf(reservation_id=reservation_id, request=data, names_of=identity.names_of),
@@ -72,15 +65,15 @@ async def what_if(
     )
 
 
-@get("/cluster/gpus")
+@route(endpoints.GET_CLUSTER_STATUS)
 async def get_cluster_status(
     gateway: TheGateway, limit: AnyPageSize = None, cursor: Cursor = None
 ) -> ClusterStatus:
-    """Every GPU of every node, as node selection sees it."""
-    after = place_at(cursor, GpuPlace)
+    """List every GPU of every node, as node selection sees it."""
+    place = place_at(cursor, GpuPlace)
     pages = gateway.pages(GetClusterStatus(), ClusterStatus, "node_id")
-    gpus = [gpu async for found in pages for gpu in found.gpus]
-    page, next_cursor = page_after(gpus, _place, after, limit)
+    gpus = [gpu async for page in pages for gpu in page.gpus]
+    page, next_cursor = page_after(gpus, _place, place, limit)
     return ClusterStatus(gpus=page, next_cursor=next_cursor)
 
 
@@ -88,7 +81,7 @@ def _place(gpu: ClusterGpu) -> GpuPlace:
     return GpuPlace(gpu.node_name, gpu.gpu_index, gpu.gpu_uuid or gpu.cluster_id or "")
 
 
-@get("/cluster/nodes")
+@route(endpoints.GET_NODE_SUMMARIES)
 async def get_node_summaries(
     gateway: TheGateway,
     utilization_threshold: Threshold = 30.0,
@@ -100,25 +93,25 @@ async def get_node_summaries(
     query = GetNodeSummaries(
         utilization_threshold=utilization_threshold, memory_threshold=memory_threshold
     )
-    after = place_at(cursor, NodePlace)
-    found = (await gateway.bus.query(query, NodeSummaries)).nodes
-    names, next_cursor = page_after(sorted(found), NodePlace, after, limit)
-    return NodeSummaries(nodes={name: found[name] for name in names}, next_cursor=next_cursor)
+    place = place_at(cursor, NodePlace)
+    nodes = (await gateway.bus.query(query, NodeSummaries)).nodes
+    names, next_cursor = page_after(sorted(nodes), NodePlace, place, limit)
+    return NodeSummaries(nodes={name: nodes[name] for name in names}, next_cursor=next_cursor)
 
 
-@get("/cluster/devices")
+@route(endpoints.LIST_CLUSTER_DEVICES)
 async def list_cluster_devices(
     gateway: TheGateway, limit: AnyPageSize = None, cursor: Cursor = None
 ) -> ClusterDeviceList:
     """Custom devices that ConfigMaps of clusters define, with what an experiment gets of them."""
-    after = place_at(cursor, DevicePlace)
-    found = {
-        ClusterDevice(cluster_id=cluster_id, definition=each)
+    place = place_at(cursor, DevicePlace)
+    devices = {
+        ClusterDevice(cluster_id=cluster_id, definition=definition)
         for cluster_id, reported in gateway.live.executors.items()
         for runtime in reported.runtimes
-        for each in runtime.devices
+        for definition in runtime.devices
     }
-    page, next_cursor = page_after(sorted(found, key=_device_place), _device_place, after, limit)
+    page, next_cursor = page_after(sorted(devices, key=_device_place), _device_place, place, limit)
     return ClusterDeviceList(devices=page, next_cursor=next_cursor)
 
 
@@ -127,44 +120,36 @@ def _device_place(device: ClusterDevice) -> DevicePlace:
     return DevicePlace(device.cluster_id, definition.key, definition.custom_name)
 
 
-@get("/decisions")
+@route(endpoints.LIST_DECISIONS)
 async def list_decisions(
     gateway: TheGateway,
-    identity: Caller,
     after_id: DecisionId = 0,
     reservation_id: FromQuery[UUID | None] = None,
     limit: PageSize = 100,
 ) -> DecisionList:
     """Recorded decisions with what they were made on, oldest first. For admins."""
-    identity.require_admin()
     query = ListDecisions(after_id=after_id, reservation_id=reservation_id, limit=limit)
     return await gateway.bus.query(query, DecisionList)
 
 
-@get("/decisions/what-if-policy")
+@route(endpoints.TRY_POLICY)
 async def try_policy(
     gateway: TheGateway,
-    identity: Caller,
     policy: FromQuery[TriedPolicy],
     since_at: FromQuery[datetime | None] = None,
 ) -> PolicyTrial:
-    """What another policy would have made of the recorded requests, by default of a week. For
-    admins.
-    """
-    identity.require_admin()
+    """Replay recorded requests, by default of a week, under another policy. For admins."""
     query = TryPolicy(policy=policy, since_at=since_at or utcnow() - WEEK)
     return await gateway.bus.query(query, PolicyTrial, timeout_seconds=TRIAL_SECONDS)
 
 
-@get("/decisions/replay")
+@route(endpoints.REPLAY_DECISIONS)
 async def replay_decisions(
     gateway: TheGateway,
-    identity: Caller,
     from_id: Annotated[int | None, whole_number(0)] = None,
     reservation_id: FromQuery[UUID | None] = None,
     limit: PageSize = 100,
 ) -> Replay:
     """Recorded decisions, decided again: whether each comes out the same. For admins."""
-    identity.require_admin()
     query = ReplayDecisions(from_id=from_id, reservation_id=reservation_id, limit=limit)
     return await gateway.bus.query(query, Replay, timeout_seconds=REPLAY_SECONDS)

@@ -8,25 +8,30 @@ from litestar.params import JSONBody
 from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
+from schemas.gateway import endpoints
 from schemas.gateway.tokens import Login, LoginLink, Me
 from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity, cookie_name, csrf_token_of
 from services.gateway.ledger import logins
-from services.gateway.request_bodies import StrictBody
-from services.gateway.routes.common import UNAUDITED, Caller, TheGateway, get, post, record_as
+from services.gateway.routes.common import (
+    Caller,
+    TheGateway,
+    record_as,
+    route,
+)
 from shared.errors import RefusedError
 from shared.local_platform.tokens import digest_of
 
 AnyRequest = Request[Any, Any, Any]
 
 
-@get("/me")
+@route(endpoints.SHOW_ME)
 async def show_me(gateway: TheGateway, identity: Caller) -> Me:
-    """Whose token or login this is, and what it may do."""
+    """Return the owner of this token or login, and what it may do."""
     return _me(identity, gateway.tokens.are_required)
 
 
-@post("/login", dto=StrictBody[Login], status_code=200, opt=UNAUDITED)
+@route(endpoints.LOG_IN)
 async def log_in(data: JSONBody[Login], gateway: TheGateway, request: AnyRequest) -> Response[Me]:
     """Have a browser's cookie stand for a token, for twelve hours at most; a change then also needs
     the answer's `csrf_token` as the header X-CSRF-Token.
@@ -42,7 +47,7 @@ async def log_in(data: JSONBody[Login], gateway: TheGateway, request: AnyRequest
     return Response(me, cookies=[cookie])
 
 
-@post("/login/links", status_code=201)
+@route(endpoints.MAKE_LOGIN_LINK)
 async def make_login_link(gateway: TheGateway, identity: Caller) -> LoginLink:
     """A code that logs one browser in, as the caller, within ten minutes. For who shows a token."""
     _require_tokens(gateway)
@@ -51,7 +56,7 @@ async def make_login_link(gateway: TheGateway, identity: Caller) -> LoginLink:
     return await gateway.logins.make_link(identity)
 
 
-@post("/logout", status_code=204)
+@route(endpoints.LOG_OUT)
 async def log_out(gateway: TheGateway, identity: Caller, request: AnyRequest) -> Response[None]:
     """End the login that this request comes with; without one nothing is changed."""
     if identity.login_sha256:

@@ -6,50 +6,50 @@ from uuid import UUID
 
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
+from schemas.gateway import endpoints
 from schemas.gateway.tokens import AuditList, MadeToken, TokenList, TokenRequest, TokenView
 from services.gateway.ledger.audit import AuditFilter, AuditPlace
 from services.gateway.ledger.tokens import TokenPlace
-from services.gateway.request_bodies import StrictBody
-from services.gateway.routes.common import Caller, Cursor, PageSize, TheGateway, delete, get, post
+from services.gateway.routes.common import (
+    Caller,
+    Cursor,
+    PageSize,
+    TheGateway,
+    route,
+)
 from shared.messaging.paging import page_of, place_at
 
 
-@post("/tokens", dto=StrictBody[TokenRequest])
+@route(endpoints.CREATE_TOKEN)
 async def create_token(
     data: JSONBody[TokenRequest], gateway: TheGateway, identity: Caller
 ) -> MadeToken:
     """Make a token; its secret is shown this once. For admins."""
-    identity.require_admin()
     return await gateway.tokens.create(data, identity.name or "everybody")
 
 
-@get("/tokens")
+@route(endpoints.LIST_TOKENS)
 async def list_tokens(
-    gateway: TheGateway, identity: Caller, limit: PageSize = 100, cursor: Cursor = None
+    gateway: TheGateway, limit: PageSize = 100, cursor: Cursor = None
 ) -> TokenList:
     """Tokens, newest first, also those that count no more. For admins."""
-    identity.require_admin()
-    found = await gateway.tokens.listed(place_at(cursor, TokenPlace), limit + 1)
-    placed = [(each, TokenPlace(each.created_at, each.token_id)) for each in found]
+    tokens = await gateway.tokens.list_tokens(place_at(cursor, TokenPlace), limit + 1)
+    placed = [(token, TokenPlace(token.created_at, token.token_id)) for token in tokens]
     page, more = page_of(placed, limit, over_bus=False)
     return TokenList(tokens=page, next_cursor=more)
 
 
-@delete("/tokens/{token_id:uuid}", status_code=200)
-async def revoke_token(
-    token_id: FromPath[UUID], gateway: TheGateway, identity: Caller
-) -> TokenView:
+@route(endpoints.REVOKE_TOKEN)
+async def revoke_token(token_id: FromPath[UUID], gateway: TheGateway) -> TokenView:
     """Have a token count no more, from this answer on; its open streams end within a second. For
     admins.
     """
-    identity.require_admin()
     return await gateway.tokens.revoke(token_id)
 
 
-@get("/audit")
+@route(endpoints.LIST_CHANGES)
 async def list_changes(
     gateway: TheGateway,
-    identity: Caller,
     token_id: FromQuery[UUID | None] = None,
     caller: Annotated[str | None, QueryParameter(max_length=200)] = None,
     path: Annotated[
@@ -60,12 +60,13 @@ async def list_changes(
     limit: PageSize = 100,
     cursor: Cursor = None,
 ) -> AuditList:
-    """Every request that was to change something, and what it changed, newest first. For admins."""
-    identity.require_admin()
-    wanted = AuditFilter(
+    """List all requests that were to change something, and what they changed, newest first. For
+    admins.
+    """
+    criteria = AuditFilter(
         token_id=token_id, caller=caller, path=path, start_at=start_at, end_at=end_at
     )
-    found = await gateway.audit.listed(place_at(cursor, AuditPlace), wanted, limit + 1)
-    placed = [(each, AuditPlace(each.audit_id)) for each in found]
+    entries = await gateway.audit.list_entries(place_at(cursor, AuditPlace), criteria, limit + 1)
+    placed = [(entry, AuditPlace(entry.audit_id)) for entry in entries]
     page, more = page_of(placed, limit, over_bus=False)
     return AuditList(entries=page, next_cursor=more)

@@ -1,6 +1,7 @@
 """The web page: the built files, kept by browsers for as long as they may be."""
 
 import asyncio
+import gzip
 import hashlib
 from pathlib import Path
 from typing import Any, Final
@@ -8,6 +9,7 @@ from typing import Any, Final
 from litestar import MediaType, Request, Response, get
 
 from schemas.errors import ErrorCode
+from schemas.gateway import endpoints
 from shared.errors import RefusedError
 
 BUILT: Final = Path(__file__).parents[2] / "web" / "dist"
@@ -33,7 +35,8 @@ HEADERS: Final = {
 }
 # What the script of the first page asks for, asked for while the script is still on its way.
 FIRST_DATA: Final = ", ".join(
-    f"</api/v1/{what}>; rel=preload; as=fetch; crossorigin" for what in ("me", "gpus", "nodes")
+    f"<{endpoint.address()}>; rel=preload; as=fetch; crossorigin"
+    for endpoint in (endpoints.SHOW_ME, endpoints.LIST_GPUS, endpoints.LIST_NODES)
 )
 NOT_BUILT: Final = """<!DOCTYPE html>
 <html lang="en">
@@ -72,23 +75,31 @@ def _read(request: Request[Any, Any, Any]) -> Response[bytes]:
 
 
 def _built(name: str) -> Path | None:
-    """Read anew for each request: the page may be built while the gateway serves."""
+    """Return the built file of this name, which may be there compressed alone; None without.
+
+    Looks anew for each request: the page may be built while the gateway serves.
+    """
     path = BUILT / name.replace("\0", "")
-    return path if path.resolve().is_relative_to(BUILT.resolve()) and path.is_file() else None
+    if not path.resolve().is_relative_to(BUILT.resolve()):
+        return None
+    return path if path.is_file() or _gzip_path(path).is_file() else None
+
+
+def _gzip_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.gz")
 
 
 def _answer(
     request: Request[Any, Any, Any], path: Path, cache_control: str, more: dict[str, str]
 ) -> Response[bytes]:
     headers = {**HEADERS, **more, "Cache-Control": cache_control, "Vary": "Accept-Encoding"}
-    packed = path.with_name(f"{path.name}.gz")
-    if "gzip" in request.headers.get("accept-encoding", "") and packed.is_file():
-        path, headers = packed, {**headers, "Content-Encoding": "gzip"}
-    content = path.read_bytes()
+    compressed = _gzip_path(path)
+    if "gzip" in request.headers.get("accept-encoding", "") and compressed.is_file():
+        content, headers = compressed.read_bytes(), {**headers, "Content-Encoding": "gzip"}
+    else:
+        content = path.read_bytes() if path.is_file() else gzip.decompress(compressed.read_bytes())
     etag = headers["ETag"] = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    media_type = MEDIA_TYPES.get(
-        Path(path.name.removesuffix(".gz")).suffix, "application/octet-stream"
-    )
+    media_type = MEDIA_TYPES.get(path.suffix, "application/octet-stream")
     if etag in request.headers.get("if-none-match", ""):
         return Response(b"", status_code=304, media_type=media_type, headers=headers)
     return Response(content, media_type=media_type, headers=headers)

@@ -15,6 +15,7 @@ from litestar.response import Stream
 from schemas.base import ListView
 from schemas.errors import ErrorCode
 from schemas.executor.engine_samples import EngineReading
+from schemas.gateway import endpoints
 from schemas.gateway.archives import FORMAT, ArchiveKind, ImportedList, ImportedView, Manifest
 from schemas.orchestrator.experiments import FINISHED_EXPERIMENT_STATES, ExperimentState
 from schemas.orchestrator.views import (
@@ -44,10 +45,10 @@ from services.gateway.routes.common import (
     InNamespace,
     PageSize,
     TheGateway,
-    get,
     or_none,
-    post,
+    route,
 )
+from services.gateway.routes.tasks.tasks import MAX_EXPERIMENTS
 from shared.archives.parquet import Kind, ParquetFile
 from shared.archives.redaction import without_secrets
 from shared.archives.tar import EXPERIMENT, TASK, ArchiveWriter, document
@@ -62,7 +63,6 @@ EXPORTED: Final = {
     **PROBLEMS,
     200: ResponseSpec(bytes, generate_examples=False, description="A tar file", media_type=TAR),
 }
-MOST_EXPERIMENTS: Final = 5000
 PART_ROWS: Final = 250_000  # of a file of samples: some MB
 PAGE_SECONDS: Final = 30.0
 SAMPLE_COLUMNS: Final = {
@@ -92,7 +92,7 @@ ENGINE_COLUMNS: Final = {
 }
 
 
-@get("/tasks/{task_id:str}/export", media_type=TAR, responses=EXPORTED)
+@route(endpoints.EXPORT_TASK, media_type=TAR, responses=EXPORTED)
 async def export_task(task_id: FromPath[UUID], gateway: TheGateway, identity: Caller) -> Stream:
     """A finished task with all that was measured, as a tar file that `/imports` takes elsewhere.
 
@@ -100,31 +100,35 @@ async def export_task(task_id: FromPath[UUID], gateway: TheGateway, identity: Ca
     """
     task = await or_none(gateway.task(task_id, identity))
     if task is None:
-        return await _imported(gateway, identity, task_id, f"no task {task_id}")
-    query = ListExperiments(task_id=task_id, limit=MOST_EXPERIMENTS)
-    found = await gateway.listed(query, ExperimentList, "experiments")
-    return _export(gateway, ArchiveKind.TASK, task, found.experiments)
+        return await _stream_import(gateway, identity, task_id, f"no task {task_id}")
+    query = ListExperiments(task_id=task_id, limit=MAX_EXPERIMENTS)
+    experiment_list = await gateway.fetch_list(query, ExperimentList, "experiments")
+    return _export(gateway, ArchiveKind.TASK, task, experiment_list.experiments)
 
 
-@get("/experiments/{experiment_id:str}/export", media_type=TAR, responses=EXPORTED)
+@route(endpoints.EXPORT_EXPERIMENT, media_type=TAR, responses=EXPORTED)
 async def export_experiment(
     experiment_id: FromPath[UUID], gateway: TheGateway, identity: Caller
 ) -> Stream:
-    """One experiment with its task's file and all that was measured; as of a whole task."""
+    """Export one experiment with its task's file and its measurements, in the form of a whole
+    task.
+    """
     view = await or_none(gateway.experiment(experiment_id, identity))
     if view is None:
-        return await _imported(gateway, identity, experiment_id, f"no experiment {experiment_id}")
+        return await _stream_import(
+            gateway, identity, experiment_id, f"no experiment {experiment_id}"
+        )
     task = await gateway.bus.query(GetTask(task_id=view.task_id), TaskView)
     return _export(gateway, ArchiveKind.EXPERIMENT, task, (view,))
 
 
-@post(
-    "/imports",
-    request_max_body_size=None,  # access control applies that of the settings
+@route(
+    endpoints.IMPORT_ARCHIVE,
     responses={
         **PROBLEMS,
         201: ResponseSpec(ImportedView, generate_examples=False, description="It is here now"),
     },
+    request_max_body_size=None,  # access control applies that of the settings
 )
 async def import_archive(
     request: Request[Any, Any, Any],
@@ -140,27 +144,34 @@ async def import_archive(
         namespace = identity.namespace_for(namespace)
         # On a thread: checksums of so many bytes take a while.
         content = await asyncio.to_thread(read_content, tar)
-        known = await or_none(gateway.bus.query(GetTask(task_id=content.task.task_id), TaskView))
-        if known is not None:
+        own_task = await or_none(gateway.bus.query(GetTask(task_id=content.task.task_id), TaskView))
+        if own_task is not None:
             raise RefusedError(
                 ErrorCode.CONFLICT,
-                f"task {known.task_name} ({known.task_id}) is this installation's own",
+                f"task {own_task.task_name} ({own_task.task_id}) is this installation's own",
             )
         return Response(await gateway.imports.add(content, tar, namespace), status_code=201)
 
 
-@get("/imports")
+@route(endpoints.LIST_IMPORTS)
 async def list_imports(
     gateway: TheGateway, identity: Caller, limit: PageSize = 100, cursor: Cursor = None
 ) -> ImportedList:
-    """What was imported, newest first."""
-    found = await gateway.imports.listed(place_at(cursor, ImportedPlace), identity, limit + 1)
-    placed = [(each, ImportedPlace(each.imported_at, each.subject_id)) for each in found]
+    """List what was imported, newest first."""
+    imported_views = await gateway.imports.list_imports(
+        place_at(cursor, ImportedPlace), identity, limit + 1
+    )
+    placed = [
+        (imported, ImportedPlace(imported.imported_at, imported.subject_id))
+        for imported in imported_views
+    ]
     page, more = page_of(placed, limit, over_bus=False)
     return ImportedList(imported=page, next_cursor=more)
 
 
-async def _imported(gateway: Gateway, identity: Identity, subject_id: UUID, missing: str) -> Stream:
+async def _stream_import(
+    gateway: Gateway, identity: Identity, subject_id: UUID, missing: str
+) -> Stream:
     tar = await gateway.imports.archive(subject_id, identity)
     if tar is None:
         raise RefusedError(ErrorCode.NOT_FOUND, missing)
@@ -175,7 +186,11 @@ def _stream(subject_id: UUID, parts: Any) -> Stream:
 def _export(
     gateway: Gateway, kind: ArchiveKind, task: TaskView, experiments: Sequence[ExperimentView]
 ) -> Stream:
-    running = [each for each in experiments if each.state not in FINISHED_EXPERIMENT_STATES]
+    running = [
+        experiment
+        for experiment in experiments
+        if experiment.state not in FINISHED_EXPERIMENT_STATES
+    ]
     if running:
         raise RefusedError(
             ErrorCode.CONFLICT,
@@ -239,20 +254,20 @@ async def _samples(gateway: Gateway, experiment_id: UUID) -> AsyncIterator[bytes
 
 
 async def _engine_samples(gateway: Gateway, experiment_id: UUID) -> bytes | None:
-    """None where its engine has no metrics."""
+    """Return the experiment's engine samples; None if its engine has no metrics."""
     file = ParquetFile(ENGINE_COLUMNS)
     query = ListEngineSamples(experiment_id=experiment_id)
     async for page in _pages(gateway, query, EngineSampleList):
         if page.sequence:
-            own = {name: getattr(page, name) for name in ENGINE_COLUMNS if hasattr(page, name)}
-            file.add({**own, "observed_at": page.observed_at_us})
+            columns = {name: getattr(page, name) for name in ENGINE_COLUMNS if hasattr(page, name)}
+            file.add({**columns, "observed_at": page.observed_at_us})
     return file.content() if file.rows else None
 
 
 async def _pages(
     gateway: Gateway, query: ListSamples | ListEngineSamples, view: type[L]
 ) -> AsyncIterator[L]:
-    """At least one."""
+    """Yield the pages of samples; at least one."""
     while True:
         page = await gateway.bus.query(query, view, timeout_seconds=PAGE_SECONDS)
         yield page
@@ -263,9 +278,9 @@ async def _pages(
 
 def _columns(page: SampleList) -> dict[str, Sequence[object]]:
     devices = [page.devices[number] for number in page.device]
-    own = {name: getattr(page, name) for name in SAMPLE_COLUMNS if hasattr(page, name)}
+    columns = {name: getattr(page, name) for name in SAMPLE_COLUMNS if hasattr(page, name)}
     return {
-        **own,
+        **columns,
         "observed_at": page.observed_at_us,
         "node_id": [device.node_id for device in devices],
         "device_uuid": [device.uuid for device in devices],

@@ -26,8 +26,10 @@ from shared.logging import log
 MEASURED: Final = frozenset({ExperimentState.SUCCEEDED})
 
 
-async def joined(gateway: Gateway, view: ExperimentView, identity: Identity) -> ExperimentDetail:
-    """One, with everything that is known of it."""
+async def join_experiment(
+    gateway: Gateway, view: ExperimentView, identity: Identity
+) -> ExperimentDetail:
+    """Return one experiment, with everything that is known of it."""
     missing: list[str] = []
     summary = explanation = None
     failure_memory: tuple[GpuMemoryTrend, ...] = ()
@@ -45,11 +47,13 @@ async def joined(gateway: Gateway, view: ExperimentView, identity: Identity) -> 
     )
 
 
-async def detailed(gateway: Gateway, query: ListExperiments, monitoring: bool) -> ExperimentDetails:
+async def list_details(
+    gateway: Gateway, query: ListExperiments, monitoring: bool
+) -> ExperimentDetails:
     """A page of them, with what results measured if `monitoring`."""
-    page = await gateway.listed(query, ExperimentList, "experiments")
-    found = page.experiments
-    tasks = {view.task_id for view in found if view.state in MEASURED}
+    page = await gateway.fetch_list(query, ExperimentList, "experiments")
+    page_experiments = page.experiments
+    tasks = {view.task_id for view in page_experiments if view.state in MEASURED}
     summaries: dict[UUID, SummaryView] = {}
     missing: list[str] = []
     try:
@@ -61,13 +65,13 @@ async def detailed(gateway: Gateway, query: ListExperiments, monitoring: bool) -
         missing.append("results")
     experiments = tuple(
         experiment_detail(view, summaries.get(view.experiment_id), None, missing=missing)
-        for view in found
+        for view in page_experiments
     )
     return ExperimentDetails(experiments=experiments, next_cursor=page.next_cursor)
 
 
 async def summaries_of(gateway: Gateway, task_id: UUID) -> tuple[SummaryView, ...]:
-    """All of a task."""
+    """Return all summaries of a task."""
     pages = gateway.pages(ListSummaries(task_id=task_id), SummaryList, "experiment_id")
     return tuple([summary async for page in pages for summary in page.summaries])
 

@@ -1,13 +1,13 @@
 """Saved parameters that tasks take by name: the orchestrator's."""
 
 from typing import Annotated
-from urllib.parse import quote
 
 from litestar import Response
 from litestar.params import FromQuery, JSONBody, PathParameter
 
 from schemas.base import NAME_FORM, NAME_PATTERN
 from schemas.errors import Accepted
+from schemas.gateway import endpoints
 from schemas.orchestrator.presets import (
     DeletePreset,
     ExistingPreset,
@@ -23,9 +23,7 @@ from schemas.orchestrator.presets import (
     PresetView,
     SavePresets,
 )
-from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
-    UNAUDITED,
     Caller,
     Cursor,
     ExpectedRevision,
@@ -34,15 +32,13 @@ from services.gateway.routes.common import (
     PageSize,
     TheGateway,
     command_id_of,
-    delete,
-    get,
-    post,
+    route,
 )
 
 NamedPreset = Annotated[str, PathParameter(pattern=NAME_PATTERN, description=NAME_FORM)]
 
 
-@get("/presets")
+@route(endpoints.LIST_PRESETS)
 async def list_presets(
     gateway: TheGateway,
     identity: Caller,
@@ -53,22 +49,22 @@ async def list_presets(
     """A namespace's own presets by name, after them those of this release."""
     namespace = identity.namespace_to_read(namespace)
     query = ListPresets(namespace=namespace, limit=limit, cursor=cursor)
-    return await gateway.listed(query, PresetList, "presets")
+    return await gateway.fetch_list(query, PresetList, "presets")
 
 
-@get("/presets/{preset_name:str}")
+@route(endpoints.GET_PRESET)
 async def get_preset(
     preset_name: NamedPreset,
     gateway: TheGateway,
     identity: Caller,
     namespace: InNamespace = None,
 ) -> PresetView:
-    """One preset, also of this release."""
+    """Return one preset, built-in ones included."""
     namespace = identity.namespace_to_read(namespace) or identity.namespace
     return await gateway.bus.query(GetPreset(namespace=namespace, name=preset_name), PresetView)
 
 
-@post("/presets", status_code=200, dto=StrictBody[PresetFile])
+@route(endpoints.SAVE_PRESETS)
 async def save_presets(
     data: JSONBody[PresetFile],
     gateway: TheGateway,
@@ -89,20 +85,20 @@ async def save_presets(
     )
 
 
-@post("/merged-presets", opt=UNAUDITED, status_code=200, dto=StrictBody[MergeRequest])
+@route(endpoints.MERGE_PRESETS)
 async def merge_presets(
     data: JSONBody[MergeRequest],
     gateway: TheGateway,
     identity: Caller,
     namespace: InNamespace = None,
 ) -> MergedPresets:
-    """What presets would be together, and where they conflict; nothing is stored."""
+    """Merge presets: what they are together, and where they conflict; stores nothing."""
     namespace = identity.namespace_to_read(namespace) or identity.namespace
     query = MergePresets(namespace=namespace, presets=data.presets, how=data.how)
     return await gateway.bus.query(query, MergedPresets)
 
 
-@post("/presets/{preset_name:str}", dto=StrictBody[PresetContent])
+@route(endpoints.SAVE_PRESET)
 async def save_preset(
     preset_name: NamedPreset,
     data: JSONBody[PresetContent],
@@ -130,11 +126,11 @@ async def save_preset(
         )
     )
     view = await gateway.bus.query(GetPreset(namespace=namespace, name=preset_name), PresetView)
-    place = f"/api/v1/presets/{quote(preset_name)}"
+    place = endpoints.GET_PRESET.address(preset_name=preset_name)
     return Response(view, status_code=201, headers={"Location": place})
 
 
-@delete("/presets/{preset_name:str}", status_code=200)
+@route(endpoints.DELETE_PRESET)
 async def delete_preset(
     preset_name: NamedPreset,
     gateway: TheGateway,

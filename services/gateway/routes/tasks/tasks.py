@@ -8,6 +8,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 
 from schemas.base import Query
 from schemas.errors import Accepted, ErrorCode
+from schemas.gateway import endpoints
 from schemas.gateway.views import Cause, ExperimentDetail, ExperimentDetails
 from schemas.orchestrator.deletion import DeleteExperiment, DeleteTask
 from schemas.orchestrator.experiments import (
@@ -31,7 +32,6 @@ from schemas.results.measurements import SummaryList
 from schemas.task.task_file import TaskFile
 from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
-from services.gateway.request_bodies import StrictBody
 from services.gateway.routes.common import (
     AnyPageSize,
     Caller,
@@ -46,22 +46,24 @@ from services.gateway.routes.common import (
     SummaryPlace,
     TheGateway,
     command_id_of,
-    delete,
-    get,
     id_for,
-    listed,
     or_none,
     page_after,
-    post,
+    parse_choices,
+    route,
 )
-from services.gateway.routes.tasks.joined_experiments import detailed, joined, summaries_of
+from services.gateway.routes.tasks.joined_experiments import (
+    join_experiment,
+    list_details,
+    summaries_of,
+)
 from shared.errors import RefusedError
 from shared.messaging.paging import place_at
 
-MOST_EXPERIMENTS: Final = 5000
+MAX_EXPERIMENTS: Final = 5000
 
 
-@post("/tasks", dto=StrictBody[TaskFile])
+@route(endpoints.SUBMIT_TASK)
 async def submit_task(
     data: JSONBody[TaskFile],
     gateway: TheGateway,
@@ -89,10 +91,11 @@ async def submit_task(
     )
     await gateway.send(command)
     view = await gateway.bus.query(GetTask(task_id=task_id), TaskView)
-    return Response(view, status_code=201, headers={"Location": f"/api/v1/tasks/{task_id}"})
+    location = endpoints.GET_TASK.address(task_id=task_id)
+    return Response(view, status_code=201, headers={"Location": location})
 
 
-@get("/tasks")
+@route(endpoints.LIST_TASKS)
 async def list_tasks(
     gateway: TheGateway,
     identity: Caller,
@@ -106,7 +109,7 @@ async def list_tasks(
 
     Those that finished long ago (the orchestrator's `archive_after_days`) only with `archived`.
     """
-    states = listed(in_states, TaskState, "state")
+    states = parse_choices(in_states, TaskState, "state")
     query = ListTasks(
         namespace=identity.namespace_to_read(namespace),
         states=states,
@@ -114,16 +117,16 @@ async def list_tasks(
         limit=limit,
         cursor=cursor,
     )
-    return await gateway.listed(query, TaskList, "tasks")
+    return await gateway.fetch_list(query, TaskList, "tasks")
 
 
-@get("/tasks/{task_id:str}")
+@route(endpoints.GET_TASK)
 async def get_task(task_id: FromPath[UUID], gateway: TheGateway, identity: Caller) -> TaskView:
-    """One task, also one that was imported."""
-    return await known_task(gateway, identity, task_id, with_spending=True)
+    """Return one task, also an imported one."""
+    return await find_task(gateway, identity, task_id, with_spending=True)
 
 
-@post("/tasks/{task_id:str}/cancel", status_code=200, dto=StrictBody[Cause])
+@route(endpoints.CANCEL_TASK)
 async def cancel_task(
     task_id: FromPath[UUID],
     data: JSONBody[Cause],
@@ -137,7 +140,7 @@ async def cancel_task(
     return await _change(gateway, identity, command)
 
 
-@delete("/tasks/{task_id:str}", status_code=200)
+@route(endpoints.DELETE_TASK)
 async def delete_task(
     task_id: FromPath[UUID],
     gateway: TheGateway,
@@ -159,7 +162,7 @@ async def delete_task(
     return await _delete(gateway, identity, command, GetTask(task_id=task_id), TaskView)
 
 
-@delete("/experiments/{experiment_id:str}", status_code=200)
+@route(endpoints.DELETE_EXPERIMENT)
 async def delete_experiment(
     experiment_id: FromPath[UUID],
     gateway: TheGateway,
@@ -179,7 +182,7 @@ async def delete_experiment(
     return await _delete(gateway, identity, command, query, ExperimentView)
 
 
-@post("/tasks/{task_id:str}/pause", status_code=200)
+@route(endpoints.PAUSE_TASK)
 async def pause_task(
     task_id: FromPath[UUID],
     gateway: TheGateway,
@@ -191,7 +194,7 @@ async def pause_task(
     return await _change(gateway, identity, command)
 
 
-@post("/tasks/{task_id:str}/resume", status_code=200)
+@route(endpoints.RESUME_TASK)
 async def resume_task(
     task_id: FromPath[UUID],
     gateway: TheGateway,
@@ -203,7 +206,7 @@ async def resume_task(
     return await _change(gateway, identity, command)
 
 
-@get("/tasks/{task_id:str}/experiments")
+@route(endpoints.LIST_TASK_EXPERIMENTS)
 async def list_task_experiments(
     task_id: FromPath[UUID],
     gateway: TheGateway,
@@ -211,25 +214,25 @@ async def list_task_experiments(
     in_states: InStates = None,
     node_id: OnNode = None,
     monitoring: FromQuery[bool] = True,
-    limit: Annotated[int, QueryParameter(ge=1, le=MOST_EXPERIMENTS)] = MOST_EXPERIMENTS,
+    limit: Annotated[int, QueryParameter(ge=1, le=MAX_EXPERIMENTS)] = MAX_EXPERIMENTS,
     cursor: Cursor = None,
 ) -> ExperimentDetails:
     """A task's experiments with their `gpu_monitoring`, in the order of expansion."""
-    if (await known_task(gateway, identity, task_id)).imported_at is not None:
-        wanted = listed(in_states, ExperimentState, "state") or tuple(ExperimentState)
-        found = await gateway.imports.experiments(task_id)
-        return ExperimentDetails(experiments=tuple(e for e in found if e.state in wanted))
+    if (await find_task(gateway, identity, task_id)).imported_at is not None:
+        states = parse_choices(in_states, ExperimentState, "state") or tuple(ExperimentState)
+        experiments = await gateway.imports.experiments(task_id)
+        return ExperimentDetails(experiments=tuple(e for e in experiments if e.state in states))
     query = ListExperiments(
         task_id=task_id,
-        states=listed(in_states, ExperimentState, "state"),
+        states=parse_choices(in_states, ExperimentState, "state"),
         node_id=node_id,
         limit=limit,
         cursor=cursor,
     )
-    return await detailed(gateway, query, monitoring)
+    return await list_details(gateway, query, monitoring)
 
 
-@get("/tasks/{task_id:str}/summaries")
+@route(endpoints.LIST_TASK_SUMMARIES)
 async def list_task_summaries(
     task_id: FromPath[UUID],
     gateway: TheGateway,
@@ -237,20 +240,20 @@ async def list_task_summaries(
     limit: AnyPageSize = None,
     cursor: Cursor = None,
 ) -> SummaryList:
-    """What was measured of a task's experiments so far, each joined to its GPUs' samples.
+    """List the measurements of a task's experiments so far, each joined to its GPUs' samples.
 
     An experiment's samples are joined within seconds of its end; the event
     `results.experiment_summarized` says when.
     """
-    after = place_at(cursor, SummaryPlace)
+    place = place_at(cursor, SummaryPlace)
     await gateway.task(task_id, identity)
     page, next_cursor = page_after(
-        await summaries_of(gateway, task_id), lambda s: SummaryPlace(s.experiment_id), after, limit
+        await summaries_of(gateway, task_id), lambda s: SummaryPlace(s.experiment_id), place, limit
     )
     return SummaryList(summaries=page, next_cursor=next_cursor)
 
 
-@get("/experiments")
+@route(endpoints.LIST_EXPERIMENTS)
 async def list_experiments(
     gateway: TheGateway,
     identity: Caller,
@@ -259,7 +262,7 @@ async def list_experiments(
     namespace: InNamespace = None,
     node_id: OnNode = None,
     archived: FromQuery[bool] = False,
-    limit: Annotated[int, QueryParameter(ge=1, le=MOST_EXPERIMENTS)] = 500,
+    limit: Annotated[int, QueryParameter(ge=1, le=MAX_EXPERIMENTS)] = 500,
     cursor: Cursor = None,
     monitoring: FromQuery[bool] = True,
 ) -> ExperimentDetails:
@@ -270,21 +273,21 @@ async def list_experiments(
     """
     query = ListExperiments(
         task_id=task_id,
-        states=listed(in_states, ExperimentState, "state"),
+        states=parse_choices(in_states, ExperimentState, "state"),
         namespace=identity.namespace_to_read(namespace),
         node_id=node_id,
         archived=archived,
         limit=limit,
         cursor=cursor,
     )
-    return await detailed(gateway, query, monitoring)
+    return await list_details(gateway, query, monitoring)
 
 
-@get("/experiments/{experiment_id:str}")
+@route(endpoints.GET_EXPERIMENT)
 async def get_experiment(
     experiment_id: FromPath[UUID], gateway: TheGateway, identity: Caller
 ) -> ExperimentDetail:
-    """One experiment: its state, measurements, GPUs, and while it waits every reason why.
+    """Return one experiment: its state, measurements, GPUs, and while it waits every reason why.
 
     `missing` names services whose part is not there because they did not answer.
     """
@@ -294,7 +297,7 @@ async def get_experiment(
         if imported is not None and identity.reads(imported.namespace):
             return imported
         raise RefusedError(ErrorCode.NOT_FOUND, f"no experiment {experiment_id}")
-    return await joined(gateway, view, identity)
+    return await join_experiment(gateway, view, identity)
 
 
 async def _delete(
@@ -308,9 +311,9 @@ async def _delete(
 
     What is gone is left to its owner, who knows a command that has been answered already.
     """
-    found = await or_none(gateway.bus.query(query, view))
-    if found is not None:
-        identity.require(found.namespace)
+    item = await or_none(gateway.bus.query(query, view))
+    if item is not None:
+        identity.require(item.namespace)
     return await gateway.send(command)
 
 
@@ -324,16 +327,16 @@ async def _change(
     return await gateway.bus.query(query, TaskView)
 
 
-async def known_task(
+async def find_task(
     gateway: Gateway, identity: Identity, task_id: UUID, *, with_spending: bool = False
 ) -> TaskView:
-    """Also one that was imported."""
+    """Return a task, also an imported one."""
     try:
         return await gateway.task(task_id, identity, with_spending=with_spending)
     except RefusedError as error:
         if error.code is not ErrorCode.NOT_FOUND:
             raise
-        found = await gateway.imports.task(task_id)
-        if found is None or not identity.reads(found.namespace):
+        task = await gateway.imports.task(task_id)
+        if task is None or not identity.reads(task.namespace):
             raise
-        return found
+        return task

@@ -7,14 +7,14 @@ import msgspec
 from litestar.params import JSONBody
 from msgspec.structs import replace
 
+from schemas.gateway import endpoints
 from schemas.orchestrator.views import PlanCost, PlannedExperiment, TaskPlan, ValidateTask
 from schemas.results.prices import GetGpuPrices, GpuPrices
 from schemas.scheduler.views import AvailabilityView, GetAvailability
 from schemas.task.task_file import TaskFile
 from services.gateway.context import Gateway
 from services.gateway.domain.plan_forecast import cost_at_most, start_of
-from services.gateway.request_bodies import StrictBody
-from services.gateway.routes.common import UNAUDITED, Caller, InNamespace, TheGateway, post
+from services.gateway.routes.common import Caller, InNamespace, TheGateway, route
 from shared.errors import RefusedError, UnavailableError
 from shared.gpu.held_gpus import gpus_of
 from shared.gpu.model_memory import terms_text
@@ -22,31 +22,35 @@ from shared.gpu.model_memory import terms_text
 PRICES_SECONDS: Final = 2.0
 
 
-@post("/tasks/validate", opt=UNAUDITED, status_code=200, dto=StrictBody[TaskFile])
+@route(endpoints.VALIDATE_TASK)
 async def validate_task(
     data: JSONBody[TaskFile],
     gateway: TheGateway,
     identity: Caller,
     namespace: InNamespace = None,
 ) -> TaskPlan:
-    """What a task would become here, what is missing for it, what it costs at most and when its
-    largest experiment would start; nothing is stored.
+    """Plan a task: its experiments, what is missing, its maximum cost and its expected start.
 
-    The body may be YAML, with `Content-Type: application/yaml`.
+    The start is that of its largest experiment. Stores nothing. The body may be YAML, with
+    `Content-Type: application/yaml`.
     """
     namespace = identity.namespace_to_read(namespace) or identity.namespace
     plan = await gateway.bus.query(ValidateTask(task=data, namespace=namespace), TaskPlan)
     planned = plan.experiments or plan.samples
     if plan.missing or not planned:
         return plan
-    first_of = {msgspec.json.encode(each.request): each for each in reversed(planned)}
-    views = {
-        each.ordinal: await gateway.bus.query(
-            GetAvailability(request=each.request), AvailabilityView
-        )
-        for each in sorted(first_of.values(), key=lambda each: each.ordinal)
+    first_of = {
+        msgspec.json.encode(experiment.request): experiment for experiment in reversed(planned)
     }
-    largest = max(first_of.values(), key=lambda each: (gpus_of(each.request), -each.ordinal))
+    views = {
+        experiment.ordinal: await gateway.bus.query(
+            GetAvailability(request=experiment.request), AvailabilityView
+        )
+        for experiment in sorted(first_of.values(), key=lambda experiment: experiment.ordinal)
+    }
+    largest = max(
+        first_of.values(), key=lambda experiment: (gpus_of(experiment.request), -experiment.ordinal)
+    )
     return replace(
         plan,
         missing=_missing(plan, first_of.values(), views),
@@ -62,9 +66,10 @@ def _missing(
     where nothing is.
     """
     refused = {
-        each.ordinal: f"{views[each.ordinal].message}{terms_text(each.memory_estimate)}"
-        for each in sorted(planned, key=lambda each: each.ordinal)
-        if views[each.ordinal].impossible
+        experiment.ordinal: views[experiment.ordinal].message
+        + terms_text(experiment.memory_estimate)
+        for experiment in sorted(planned, key=lambda experiment: experiment.ordinal)
+        if views[experiment.ordinal].impossible
     }
     if plan.experiments:
         return tuple(f"experiment {ordinal}: {message}" for ordinal, message in refused.items())
@@ -80,12 +85,12 @@ async def _cost(
     largest: PlannedExperiment,
     view: AvailabilityView,
 ) -> PlanCost | None:
-    """None also where nobody tells the prices: a plan is worth showing without."""
+    """Return the cost; None also while no prices can be read: a plan is worth showing without."""
     if plan.gpu_hours_at_most is None:
         return None
     try:
         prices = await gateway.bus.query(GetGpuPrices(), GpuPrices, timeout_seconds=PRICES_SECONDS)
     except (RefusedError, UnavailableError):
         return None
-    models = [each.name for each in view.devices] or largest.request.gpu_models
+    models = [device.name for device in view.devices] or largest.request.gpu_models
     return cost_at_most(plan.gpu_hours_at_most, models, prices, task.optimization.max_cost)

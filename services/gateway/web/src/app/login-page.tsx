@@ -1,16 +1,12 @@
 import { Button, Loader, PasswordInput } from "@mantine/core";
-import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { Failure } from "@/components/page";
-import { logIn, takeLoginCode } from "@/lib/session";
+import { takeLoginCode } from "@/lib/session";
+import { useLogIn } from "./api/log-in";
 
 export function LoginPage() {
-  const client = useQueryClient();
   const [token, setToken] = useState("");
-  const login = useMutation({
-    mutationFn: logIn,
-    onSuccess: () => client.resetQueries(),
-  });
+  const login = useLogIn();
   const { mutate } = login;
   useEffect(() => {
     const logInByLink = () => {
@@ -23,15 +19,16 @@ export function LoginPage() {
     return () => window.removeEventListener("hashchange", logInByLink);
   }, [mutate]);
   const isByLink = login.variables !== undefined && "code" in login.variables;
-  if (isByLink && login.isPending) return <Loader size="sm" role="status" aria-label="logging in" m="xl" />;
+  if (isByLink && login.isPending)
+    return <Loader size="sm" role="status" aria-label="logging in" m="xl" />;
   return (
     <main style={{ maxWidth: 420, margin: "15vh auto", padding: 16 }}>
       <h1>GPU Steward</h1>
       {isByLink && login.error && <Failure error={login.error} />}
       <p className="dim">
         This platform asks for a token. <code>gpusteward up</code> says where yours is, and{" "}
-        <code>gpusteward login</code> prints an address that opens this page logged in; an admin makes
-        others with <code>gpusteward token create</code>.
+        <code>gpusteward login</code> prints an address that opens this page logged in; an admin
+        makes others with <code>gpusteward token create</code>.
       </p>
       <form
         onSubmit={(event) => {

@@ -4,8 +4,9 @@ import { Spotlight, spotlight, type SpotlightActionData } from "@mantine/spotlig
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useNavigate } from "react-router";
-import type { ExperimentDetail, GpuView, TaskList } from "@schemas/messages";
-import { allOf, api } from "@/lib/api-client";
+import { experimentsOptions } from "@/lib/api/get-experiments";
+import { gpusOptions } from "@/lib/api/get-gpus";
+import { tasksOptions } from "@/lib/api/get-tasks";
 import { paths } from "@/lib/paths";
 import { useSharedSearch } from "@/lib/url-state";
 import { NAVIGATION } from "./navigation";
@@ -28,22 +29,9 @@ export function Palette() {
     description,
     onClick: () => void navigate({ pathname: to, search }),
   });
-  const gpus = useQuery({
-    queryKey: ["gpus"],
-    queryFn: ({ signal }) => allOf<"gpus", GpuView>("/gpus", "gpus", { signal }),
-    enabled: isOpen,
-  });
-  const tasks = useQuery({
-    queryKey: ["tasks", NEWEST],
-    queryFn: ({ signal }) => api<TaskList>("/tasks", { query: NEWEST, signal }),
-    enabled: isOpen,
-  });
-  const experiments = useQuery({
-    queryKey: ["experiments", NEWEST],
-    queryFn: ({ signal }) =>
-      api<{ experiments: ExperimentDetail[] }>("/experiments", { query: { ...NEWEST, monitoring: false }, signal }),
-    enabled: isOpen,
-  });
+  const gpus = useQuery({ ...gpusOptions, enabled: isOpen });
+  const tasks = useQuery({ ...tasksOptions(NEWEST), enabled: isOpen });
+  const experiments = useQuery({ ...experimentsOptions(NEWEST), enabled: isOpen });
   const names = new Map(tasks.data?.tasks.map((task) => [task.task_id, task.task_name]));
   const actions = [
     ...NAVIGATION.map((entry) => go(entry.to, entry.word, "Page", entry.to)),
@@ -57,12 +45,12 @@ export function Palette() {
     ...(tasks.data?.tasks ?? []).map((task) =>
       go(task.task_id, task.task_name, `Task, ${task.state}`, paths.task(task.task_id)),
     ),
-    ...(experiments.data?.experiments ?? []).map((each) =>
+    ...(experiments.data?.experiments ?? []).map((experiment) =>
       go(
-        each.experiment_id,
-        `${names.get(each.task_id) ?? each.task_id} #${each.ordinal}`,
-        `Experiment, ${each.state}`,
-        paths.experiment(each.experiment_id),
+        experiment.experiment_id,
+        `${names.get(experiment.task_id) ?? experiment.task_id} #${experiment.ordinal}`,
+        `Experiment, ${experiment.state}`,
+        paths.experiment(experiment.experiment_id),
       ),
     ),
     ...(gpus.data ?? []).map((gpu) =>
@@ -86,8 +74,11 @@ export function Palette() {
       limit={12}
       highlightQuery
       scrollable
-      nothingFound="Nothing has these letters"
-      searchProps={{ placeholder: "Pages, tasks, experiments, GPUs, commands", "aria-label": "Search" }}
+      nothingFound="No matches."
+      searchProps={{
+        placeholder: "Pages, tasks, experiments, GPUs, commands",
+        "aria-label": "Search",
+      }}
     />
   );
 }

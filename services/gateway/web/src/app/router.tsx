@@ -1,4 +1,4 @@
-import { createBrowserRouter, useRouteError } from "react-router";
+import { createBrowserRouter, useRouteError, type RouteObject } from "react-router";
 import { Empty, Failure } from "@/components/page";
 import { FleetPage } from "@/features/fleet/fleet-page";
 import { Shell } from "./shell";
@@ -8,7 +8,7 @@ const page = <K extends string>(load: () => Promise<Record<K, React.ComponentTyp
   ErrorBoundary: BrokenPage,
 });
 
-export const router = createBrowserRouter([
+export const routes: RouteObject[] = [
   {
     Component: Shell,
     ErrorBoundary: BrokenPage,
@@ -18,7 +18,10 @@ export const router = createBrowserRouter([
       { path: "gpus/:nodeId/:uuid", ...page(() => import("@/features/fleet/gpu-page"), "GpuPage") },
       { path: "queue", ...page(() => import("@/features/queue/queue-page"), "QueuePage") },
       { path: "tasks", ...page(() => import("@/features/tasks/tasks-page"), "TasksPage") },
-      { path: "tasks/new", ...page(() => import("@/features/new-task/new-task-page"), "NewTaskPage") },
+      {
+        path: "tasks/new",
+        ...page(() => import("@/features/new-task/new-task-page"), "NewTaskPage"),
+      },
       { path: "tasks/:taskId", ...page(() => import("@/features/tasks/task-page"), "TaskPage") },
       {
         path: "experiments/:experimentId",
@@ -33,7 +36,9 @@ export const router = createBrowserRouter([
       { path: "*", Component: NoSuchPage },
     ],
   },
-]);
+];
+
+export const router = createBrowserRouter(routes);
 
 function BrokenPage() {
   const error = useRouteError();
@@ -41,5 +46,5 @@ function BrokenPage() {
 }
 
 function NoSuchPage() {
-  return <Empty title="There is no such page">The list on the left has those there are.</Empty>;
+  return <Empty title="Page not found">Use the navigation on the left.</Empty>;
 }

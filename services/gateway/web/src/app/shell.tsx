@@ -1,17 +1,24 @@
 import { ActionIcon, useMantineColorScheme, useComputedColorScheme } from "@mantine/core";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect, useRef, useState } from "react";
-import { Link, NavLink, Outlet, useLocation, useNavigationType } from "react-router";
-import type { NamespaceList } from "@schemas/messages";
+import {
+  Link,
+  NavigationType,
+  NavLink,
+  Outlet,
+  useLocation,
+  useNavigationType,
+} from "react-router";
 import { FilterSelect } from "@/components/filter-select";
 import { Icon } from "@/components/icon";
 import { RangeSelect } from "@/components/range-select";
-import { useIsAnswering } from "@/lib/answering";
-import { api } from "@/lib/api-client";
-import { followEvents, useLiveStatus } from "@/lib/live-events";
-import { followReadings } from "@/lib/live-readings";
+import { useIsAnswering } from "@/lib/live/answering";
+import { meOptions } from "@/lib/api/get-me";
+import { namespacesOptions } from "@/lib/api/get-namespaces";
+import { followEvents, useLiveStatus } from "@/lib/live/events";
+import { followReadings } from "@/lib/live/readings";
 import { paths } from "@/lib/paths";
-import { isLoggedOut, meOptions, takeLoginCode } from "@/lib/session";
+import { isLoggedOut, takeLoginCode } from "@/lib/session";
 import { duration, useNow } from "@/lib/time";
 import { useNamespace, useSharedSearch } from "@/lib/url-state";
 import { LoginPage } from "./login-page";
@@ -46,7 +53,7 @@ function Frame({ isKnown }: { isKnown: boolean }) {
   return (
     <div className={classes.shell} data-narrow={isNarrow || undefined}>
       <a href="#main" className={classes.skip}>
-        Skip to the page
+        Skip to content
       </a>
       <header className={classes.bar}>
         <Link to={{ pathname: "/", search }} className={classes.name}>
@@ -89,7 +96,7 @@ function Frame({ isKnown }: { isKnown: boolean }) {
           }}
         >
           <Icon name={isNarrow ? "expand" : "collapse"} />
-          <span className={classes.word}>{isNarrow ? "Show words" : "Collapse"}</span>
+          <span className={classes.word}>{isNarrow ? "Expand" : "Collapse"}</span>
         </button>
       </nav>
       <main id="main" ref={main} className={classes.main} tabIndex={-1}>
@@ -115,7 +122,7 @@ function TimeRange() {
 function useNewPage() {
   const main = useRef<HTMLElement>(null);
   const { pathname } = useLocation();
-  const isBack = useNavigationType() === "POP";
+  const isBack = useNavigationType() === NavigationType.Pop;
   const shown = useRef(pathname);
   useEffect(() => {
     if (shown.current === pathname) return;
@@ -128,11 +135,8 @@ function useNewPage() {
 
 function NamespaceSelect() {
   const [namespace, setNamespace] = useNamespace();
-  const known = useQuery({
-    queryKey: ["namespaces"],
-    queryFn: ({ signal }) => api<NamespaceList>("/namespaces", { signal }),
-  });
-  const names = new Set(known.data?.namespaces.map((each) => each.namespace));
+  const namespaces = useQuery(namespacesOptions);
+  const names = new Set(namespaces.data?.namespaces.map((use) => use.namespace));
   if (namespace) names.add(namespace);
   return (
     <FilterSelect
@@ -156,17 +160,18 @@ function LiveIndicator() {
   const isClosed = connection === "waiting" || (connection === "connecting" && heardAt !== null);
   const isLost = isClosed || !isAnswering;
   const retrySeconds = retryAt === null ? null : Math.max(0, Math.ceil((retryAt - now) / 1000));
-  const told = !isAnswering && !isClosed
-    ? `no answer for ${duration(Math.round(age ?? 0))}`
-    : isLost
-    ? `connection lost${retrySeconds === null ? ", trying again" : `, again in ${retrySeconds} s`}`
-    : age === null
-      ? connection === "open"
-        ? "connected"
-        : "connecting"
-      : age < 3
-        ? "live"
-        : `quiet for ${duration(Math.round(age))}`;
+  const text =
+    !isAnswering && !isClosed
+      ? `no answer for ${duration(Math.round(age ?? 0))}`
+      : isLost
+        ? `connection lost${retrySeconds === null ? ", retrying" : `, retrying in ${retrySeconds} s`}`
+        : age === null
+          ? connection === "open"
+            ? "connected"
+            : "connecting"
+          : age < 3
+            ? "live"
+            : `quiet for ${duration(Math.round(age))}`;
   return (
     <span
       className={classes.live}
@@ -175,7 +180,7 @@ function LiveIndicator() {
       role="status"
     >
       <span className={classes.dot} aria-hidden />
-      {told}
+      {text}
     </span>
   );
 }
@@ -188,8 +193,8 @@ function SchemeToggle() {
     <ActionIcon
       variant="default"
       size="md"
-      aria-label={`Show it ${other}`}
-      title={`Show it ${other}`}
+      aria-label={`Switch to ${other} mode`}
+      title={`Switch to ${other} mode`}
       onClick={() => setColorScheme(other)}
     >
       <Icon name="sun" />

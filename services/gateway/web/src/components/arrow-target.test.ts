@@ -3,7 +3,12 @@ import { arrowTarget } from "./arrow-target";
 
 // 0 1 2
 // 3 4
-const boxes = [0, 1, 2, 3, 4].map((at) => ({ left: (at % 3) * 12, top: Math.floor(at / 3) * 12, width: 10, height: 10 }));
+const boxes = [0, 1, 2, 3, 4].map((at) => ({
+  left: (at % 3) * 12,
+  top: Math.floor(at / 3) * 12,
+  width: 10,
+  height: 10,
+}));
 
 test.each([
   ["ArrowRight", 2, 3],

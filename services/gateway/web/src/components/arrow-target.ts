@@ -31,7 +31,7 @@ export function arrowTarget(boxes: Box[], from: number, key: string): number | n
 /** Beyond the start by `away`: of the nearest row what lies most straight ahead. */
 function nearest(boxes: Box[], start: Box, away: (box: Box) => number): number | null {
   const aside = (box: Box) => Math.abs(box.left + box.width / 2 - (start.left + start.width / 2));
-  let found: number | null = null;
+  let target: number | null = null;
   let least = Infinity;
   boxes.forEach((box, index) => {
     // A pixel of overlap is a border, not the same row.
@@ -39,8 +39,8 @@ function nearest(boxes: Box[], start: Box, away: (box: Box) => number): number |
     const distance = away(box) * 2 + aside(box);
     if (distance < least) {
       least = distance;
-      found = index;
+      target = index;
     }
   });
-  return found;
+  return target;
 }

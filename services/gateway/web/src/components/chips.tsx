@@ -1,15 +1,25 @@
-import { valueText } from "@/lib/parameters";
+import { valueText } from "@/domain/parameters";
 import classes from "./chips.module.css";
 
 /** Parameters; those of `marked` differ from the other experiments. */
-export function Chips({ parameters, marked = [] }: { parameters: Record<string, unknown>; marked?: string[] }) {
+export function Chips({
+  parameters,
+  marked = [],
+}: {
+  parameters: Record<string, unknown>;
+  marked?: string[];
+}) {
   return (
     <ul className={classes.chips} aria-label="parameters">
       {Object.entries(parameters).map(([name, value]) => (
         <li
           key={name}
           data-marked={marked.includes(name) || undefined}
-          title={marked.includes(name) ? "differs between the experiments of this task" : "the same in all experiments"}
+          title={
+            marked.includes(name)
+              ? "differs between the experiments of this task"
+              : "the same in all experiments"
+          }
         >
           {name} <strong>{valueText(value)}</strong>
         </li>

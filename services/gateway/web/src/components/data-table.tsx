@@ -1,5 +1,5 @@
 import { useMemo, type ReactNode } from "react";
-import { meaningOf } from "@/lib/terms";
+import { meaningOf } from "@/domain/terms";
 import { useUrlState } from "@/lib/url-state";
 import classes from "./data-table.module.css";
 
@@ -24,20 +24,33 @@ interface DataTableProps<T> {
   isMarked?: (row: T) => boolean;
   /** As a header's: the name of a column, with `-` before it the greatest first. */
   firstOrder?: string;
+  /** In place of a table without rows. */
+  empty?: string;
 }
 
 /** Dense, sortable by its headers; the order is part of the address. */
-export function DataTable<T>({ label, columns, rows, rowKey, isMarked, firstOrder = "" }: DataTableProps<T>) {
-  const [order, setOrder] = useUrlState(`sort-${label.toLowerCase().replaceAll(/[^a-z]+/g, "-")}`, firstOrder);
+export function DataTable<T>({
+  label,
+  columns,
+  rows,
+  rowKey,
+  isMarked,
+  firstOrder = "",
+  empty,
+}: DataTableProps<T>) {
+  const [order, setOrder] = useUrlState(
+    `sort-${label.toLowerCase().replaceAll(/[^a-z]+/g, "-")}`,
+    firstOrder,
+  );
   const isDown = order.startsWith("-");
   const by = isDown ? order.slice(1) : order;
   const sorted = useMemo(() => {
     const key = columns.find((column) => column.name === by)?.sortBy;
     return key ? inOrder(rows, key, isDown) : rows;
   }, [by, columns, isDown, rows]);
+  if (empty !== undefined && rows.length === 0) return <p className="dim">{empty}</p>;
   return (
     // A table that is wider than its page scrolls by the keyboard too.
-    // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
     <div className={classes.scroll} tabIndex={0} role="region" aria-label={label}>
       <table className={classes.table}>
         <thead>
@@ -70,7 +83,11 @@ export function DataTable<T>({ label, columns, rows, rowKey, isMarked, firstOrde
           {sorted.map((row) => (
             <tr key={rowKey(row)} data-marked={isMarked?.(row) || undefined}>
               {columns.map((column) => (
-                <td key={column.name} data-number={column.isNumber || undefined} data-long={column.isLong || undefined}>
+                <td
+                  key={column.name}
+                  data-number={column.isNumber || undefined}
+                  data-long={column.isLong || undefined}
+                >
                   {column.cell(row)}
                 </td>
               ))}

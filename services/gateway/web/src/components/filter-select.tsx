@@ -16,7 +16,7 @@ export function FilterSelect({ all, value, onChange, ...others }: FilterSelectPr
       placeholder={all}
       clearable
       value={value || null}
-      onChange={(chosen) => onChange(chosen ?? "")}
+      onChange={(option) => onChange(option ?? "")}
       {...others}
     />
   );

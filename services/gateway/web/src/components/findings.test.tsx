@@ -13,9 +13,16 @@ const finding: Finding = {
 };
 
 test("each finding is shown once, the worst first, with what to do", () => {
-  const unknown: Finding = { ...finding, verdict: "case_by_case", message: "it does not tell", action: "name a tag" };
+  const unknown: Finding = {
+    ...finding,
+    verdict: "case_by_case",
+    message: "it does not tell",
+    action: "name a tag",
+  };
 
-  const shown = renderToStaticMarkup(<Findings findings={[finding, unknown, finding]} ofHowMany={3} />);
+  const shown = renderToStaticMarkup(
+    <Findings findings={[finding, unknown, finding]} ofHowMany={3} />,
+  );
 
   expect(shown.match(/<li/g)).toHaveLength(2);
   expect(shown.indexOf("case by case")).toBeLessThan(shown.indexOf("supported"));

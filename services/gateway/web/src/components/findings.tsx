@@ -12,10 +12,14 @@ const WORST_FIRST: Verdict[] = ["blocked", "case_by_case", "unstable", "supporte
 
 /** What rules say of a run before it takes a GPU: each once, worst first, with what to do. */
 export function distinct(findings: Finding[]): { finding: Finding; count: number }[] {
-  const alike = groupBy(findings, (each) => JSON.stringify([each.verdict, each.subject, each.message]));
+  const alike = groupBy(findings, (finding) =>
+    JSON.stringify([finding.verdict, finding.subject, finding.message]),
+  );
   return [...alike.values()]
-    .flatMap((its) => (its[0] ? [{ finding: its[0], count: its.length }] : []))
-    .toSorted((a, b) => WORST_FIRST.indexOf(a.finding.verdict) - WORST_FIRST.indexOf(b.finding.verdict));
+    .flatMap((repeats) => (repeats[0] ? [{ finding: repeats[0], count: repeats.length }] : []))
+    .toSorted(
+      (a, b) => WORST_FIRST.indexOf(a.finding.verdict) - WORST_FIRST.indexOf(b.finding.verdict),
+    );
 }
 
 export function Findings({ findings, ofHowMany }: { findings: Finding[]; ofHowMany?: number }) {
@@ -23,11 +27,20 @@ export function Findings({ findings, ofHowMany }: { findings: Finding[]; ofHowMa
     <ul aria-label="preflight">
       {distinct(findings).map(({ finding, count }) => (
         <li key={finding.subject + finding.message}>
-          <StateMark kind={KINDS[finding.verdict]} word={finding.verdict.replaceAll("_", " ")} title={finding.source} />{" "}
+          <StateMark
+            kind={KINDS[finding.verdict]}
+            word={finding.verdict.replaceAll("_", " ")}
+            title={finding.source}
+          />{" "}
           {finding.subject && <strong>{finding.subject}: </strong>}
           {finding.message}
           {finding.action && `; ${finding.action}`}
-          {ofHowMany !== undefined && count < ofHowMany && <span className="dim"> ({count} of {ofHowMany} experiments)</span>}
+          {ofHowMany !== undefined && count < ofHowMany && (
+            <span className="dim">
+              {" "}
+              ({count} of {ofHowMany} experiments)
+            </span>
+          )}
         </li>
       ))}
     </ul>

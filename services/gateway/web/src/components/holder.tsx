@@ -1,5 +1,5 @@
 import { Link } from "react-router";
-import { holderOf } from "@/lib/holder";
+import { holderOf } from "@/domain/holder";
 import { paths } from "@/lib/paths";
 import { UNKNOWN } from "@/lib/units";
 import { useSharedSearch } from "@/lib/url-state";

@@ -5,7 +5,7 @@ import { customRange, customSpan, RANGES, rangeWords, spanOf } from "@/lib/time-
 import { useTimeRange } from "@/lib/url-state";
 import { Dialog } from "./dialog";
 
-const CUSTOM = "custom …";
+const CUSTOM = "custom…";
 
 interface RangeSelectProps {
   /** Shown above; without one it is told to screen readers only. */
@@ -18,7 +18,9 @@ export function RangeSelect({ label, className }: RangeSelectProps) {
   const [range, setRange] = useTimeRange();
   const [isAsking, setAsking] = useState(false);
   const custom = customSpan(range);
-  const shown = [custom?.startMs, custom?.endMs].map((ms) => ms && moment(new Date(ms).toISOString()).slice(0, -3));
+  const shown = [custom?.startMs, custom?.endMs].map(
+    (ms) => ms && moment(new Date(ms).toISOString()).slice(0, -3),
+  );
   return (
     <>
       <Select
@@ -27,7 +29,11 @@ export function RangeSelect({ label, className }: RangeSelectProps) {
         label={label}
         aria-label={label ? undefined : "Time range of charts"}
         className={className}
-        data={[...RANGES.map((value) => ({ value, label: rangeWords(value) })), ...(custom ? [{ value: range, label: shown.join(" – ") }] : []), CUSTOM]}
+        data={[
+          ...RANGES.map((value) => ({ value, label: rangeWords(value) })),
+          ...(custom ? [{ value: range, label: shown.join(" – ") }] : []),
+          CUSTOM,
+        ]}
         allowDeselect={false}
         value={range}
         onChange={(value) => {
@@ -35,7 +41,9 @@ export function RangeSelect({ label, className }: RangeSelectProps) {
           else if (value) setRange(value);
         }}
       />
-      {isAsking && <RangeDialog range={range} onClose={() => setAsking(false)} onChosen={setRange} />}
+      {isAsking && (
+        <RangeDialog range={range} onClose={() => setAsking(false)} onChosen={setRange} />
+      )}
     </>
   );
 }
@@ -52,9 +60,9 @@ function local(ms: number): string {
 }
 
 function RangeDialog({ range, onClose, onChosen }: RangeDialogProps) {
-  const [given] = useState(() => spanOf(range, Date.now()));
-  const [start, setStart] = useState(local(given.startMs));
-  const [end, setEnd] = useState(local(given.endMs));
+  const [initial] = useState(() => spanOf(range, Date.now()));
+  const [start, setStart] = useState(local(initial.startMs));
+  const [end, setEnd] = useState(local(initial.endMs));
   const span = { startMs: Date.parse(start), endMs: Date.parse(end) };
   const isWrong = !(span.startMs < span.endMs);
   return (
@@ -81,7 +89,7 @@ function RangeDialog({ range, onClose, onChosen }: RangeDialogProps) {
           required
           value={end}
           onChange={(event) => setEnd(event.currentTarget.value)}
-          error={isWrong && "not after the beginning"}
+          error={isWrong && "must be after the start"}
           mb="sm"
         />
         <Group justify="flex-end">
@@ -89,7 +97,7 @@ function RangeDialog({ range, onClose, onChosen }: RangeDialogProps) {
             Cancel
           </Button>
           <Button type="submit" disabled={isWrong}>
-            Show it
+            Apply
           </Button>
         </Group>
       </form>

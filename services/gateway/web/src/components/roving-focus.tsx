@@ -33,7 +33,11 @@ export function RovingFocus({ label, className, children }: RovingFocusProps) {
       if (event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
       const all = links();
       const from = all.findIndex((link) => link === document.activeElement);
-      const to = arrowTarget(all.map((link) => link.getBoundingClientRect()), from, event.key);
+      const to = arrowTarget(
+        all.map((link) => link.getBoundingClientRect()),
+        from,
+        event.key,
+      );
       if (to === null) return;
       event.preventDefault();
       all[to]?.focus();

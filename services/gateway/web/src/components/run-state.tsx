@@ -15,7 +15,11 @@ const KINDS: Record<TaskState | ExperimentState, StateKind> = {
 };
 
 /** A task's or an experiment's state; `phase` says more of a running one. */
-export function RunState(props: { state: TaskState | ExperimentState; phase?: string | null; title?: string }) {
+export function RunState(props: {
+  state: TaskState | ExperimentState;
+  phase?: string | null;
+  title?: string;
+}) {
   const { state, phase, title } = props;
   const word = phase ? `${state}, ${phase.replaceAll("_", " ")}` : state;
   return <StateMark kind={KINDS[state]} word={word} title={title} />;

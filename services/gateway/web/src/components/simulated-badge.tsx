@@ -2,7 +2,7 @@ import classes from "./simulated-badge.module.css";
 
 export function SimulatedBadge() {
   return (
-    <span className={classes.badge} title="These readings are made up: no real GPU is behind them">
+    <span className={classes.badge} title="Simulated readings: there is no real GPU behind them">
       simulated
     </span>
   );

@@ -3,7 +3,15 @@ import classes from "./state-mark.module.css";
 export type StateKind = "ok" | "busy" | "attention" | "bad" | "unknown";
 
 /** A state by shape, colour and word, so that none of them is needed alone. */
-export function StateMark({ kind, word, title }: { kind: StateKind; word: string; title?: string }) {
+export function StateMark({
+  kind,
+  word,
+  title,
+}: {
+  kind: StateKind;
+  word: string;
+  title?: string;
+}) {
   return (
     <span className={classes.mark} data-kind={kind} title={title}>
       <svg width={10} height={10} viewBox="0 0 10 10" aria-hidden>

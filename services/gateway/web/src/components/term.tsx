@@ -1,5 +1,5 @@
 import { Tooltip } from "@mantine/core";
-import { meaningOf } from "@/lib/terms";
+import { meaningOf } from "@/domain/terms";
 import classes from "./term.module.css";
 
 /** A word that the glossary has, with its meaning on hover, on focus and on touch. */
@@ -7,7 +7,13 @@ export function Term({ children }: { children: string }) {
   const meaning = meaningOf(children);
   if (!meaning) return children;
   return (
-    <Tooltip label={meaning} multiline maw={360} withArrow events={{ hover: true, focus: true, touch: true }}>
+    <Tooltip
+      label={meaning}
+      multiline
+      maw={360}
+      withArrow
+      events={{ hover: true, focus: true, touch: true }}
+    >
       <button type="button" className={classes.term}>
         {children}
       </button>

@@ -3,8 +3,8 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import type { EChartsOption } from "echarts";
 import type { WaterfallView } from "@schemas/messages";
-import { api } from "@/lib/api-client";
-import { PHASE_SERIES } from "@/lib/phases";
+import { waterfallOptions } from "@/lib/api/get-waterfall";
+import { PHASE_SERIES } from "@/domain/phases";
 import { duration } from "@/lib/time";
 import { Chart } from "./chart/chart";
 import { seriesColors } from "./chart/theme";
@@ -19,11 +19,7 @@ interface WaterfallProps {
 
 /** Where the GPU-seconds of a task or an experiment went. */
 export function Waterfall({ subjectId, revision }: WaterfallProps) {
-  const query = useQuery({
-    queryKey: ["reports", "waterfall", subjectId, revision],
-    queryFn: ({ signal }) => api<WaterfallView>(`/reports/waterfall/${subjectId}`, { signal }),
-    placeholderData: (before) => before,
-  });
+  const query = useQuery(waterfallOptions(subjectId, revision));
   return <Loaded query={query}>{(view) => <Steps view={view} />}</Loaded>;
 }
 
@@ -38,7 +34,7 @@ function Steps({ view }: { view: WaterfallView }) {
       option={option}
       table={table}
       heightPx={240}
-      empty="No GPU time is on record yet."
+      empty="No GPU time recorded yet."
     />
   );
 }
@@ -59,7 +55,11 @@ function stepsChart(view: WaterfallView) {
       formatter: (at) => {
         const step = bars[(at as { dataIndex: number }).dataIndex];
         if (!step) return "";
-        return tip(words(step.step), `${duration(step.gpu_seconds)} of GPU time`, `${duration(step.seconds)} of wall time`);
+        return tip(
+          words(step.step),
+          `${duration(step.gpu_seconds)} of GPU time`,
+          `${duration(step.seconds)} of wall time`,
+        );
       },
     },
     xAxis: { type: "value", name: "GPU time, summed (s)", nameLocation: "middle", nameGap: 28 },
@@ -85,7 +85,13 @@ function stepsChart(view: WaterfallView) {
     ],
   };
   const rows = view.steps.map((step) => [step.step, step.seconds, step.gpu_seconds, step.cost]);
-  return { option, table: { columns: ["step", "wall time (s)", "GPU time (s)", `cost (${view.currency})`], rows: sum > 0 ? rows : [] } };
+  return {
+    option,
+    table: {
+      columns: ["step", "wall time (s)", "GPU time (s)", `cost (${view.currency})`],
+      rows: sum > 0 ? rows : [],
+    },
+  };
 }
 
 const words = (name: string) => name.replaceAll("_", " ");

@@ -24,7 +24,8 @@ export function WhenNear({ heightPx, className, children }: WhenNearProps) {
         if (!entry) return;
         // What has the focus stays, however far one scrolls.
         if (!entry.isIntersecting && observed.contains(document.activeElement)) return;
-        if (!entry.isIntersecting && entry.boundingClientRect.height > 0) setKnownPx(entry.boundingClientRect.height);
+        if (!entry.isIntersecting && entry.boundingClientRect.height > 0)
+          setKnownPx(entry.boundingClientRect.height);
         setNear(entry.isIntersecting);
       },
       { root: document.getElementById("main"), rootMargin: `${MARGIN_PX}px 0px` },

@@ -11,10 +11,12 @@ test("a page of few events is not the last one while its cursor goes on", async 
     "1300": { events: [], cursor: 1300 },
   };
   vi.stubGlobal("fetch", (url: string) =>
-    Promise.resolve(Response.json(pages[new URL(url, "http://page").searchParams.get("after") ?? ""])),
+    Promise.resolve(
+      Response.json(pages[new URL(url, "http://page").searchParams.get("after") ?? ""]),
+    ),
   );
 
-  const found = await allEvents({ task_id: "t" }, new AbortController().signal);
+  const events = await allEvents({ task_id: "t" }, new AbortController().signal);
 
-  expect(found.map((each) => each.cursor)).toEqual([3, 1200]);
+  expect(events.map((event) => event.cursor)).toEqual([3, 1200]);
 });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { duration, roughly } from "./time";
-import { noLessThan, gibibytes, measured, number, percent, share, watts } from "./units";
+import { noLessThan, gibibytes, alignedNumber, number, percent, share, watts } from "./units";
 
 test.each([
   [null, "–"],
@@ -9,8 +9,8 @@ test.each([
   [1.2345, "1.23"],
   [123.45, "123"],
   [1234.5, "1,235"],
-])("the number %s is told as %s", (value, told) => {
-  expect(number(value)).toBe(told);
+])("the number %s is told as %s", (value, text) => {
+  expect(number(value)).toBe(text);
 });
 
 test("what is unknown is a dash, never 0 and never a bare unit", () => {
@@ -20,13 +20,29 @@ test("what is unknown is a dash, never 0 and never a bare unit", () => {
 });
 
 test("numbers of a column have their points under each other", () => {
-  expect([3.7, 27, 0.5, 122, 1234.5, 0, null].map(measured)).toEqual(["3.70", "27.0", "0.500", "122", "1,235", "0", "–"]);
+  expect([3.7, 27, 0.5, 122, 1234.5, 0, null].map(alignedNumber)).toEqual([
+    "3.70",
+    "27.0",
+    "0.500",
+    "122",
+    "1,235",
+    "0",
+    "–",
+  ]);
   expect([36_984, 37_210].map(watts)).toEqual(["37.0\u202fkW", "37.2\u202fkW"]);
 });
 
 test("what is too little to matter is not told with digits that do not", () => {
-  expect([0.000322, 0.011, 0].map((hours) => noLessThan(0.001, hours))).toEqual(["< 0.001", "0.011", "0"]);
-  expect([620, 62, 122_205].map(gibibytes)).toEqual(["0.6\u202fGiB", "0.0605\u202fGiB", "119\u202fGiB"]);
+  expect([0.000322, 0.011, 0].map((hours) => noLessThan(0.001, hours))).toEqual([
+    "< 0.001",
+    "0.011",
+    "0",
+  ]);
+  expect([620, 62, 122_205].map(gibibytes)).toEqual([
+    "0.6\u202fGiB",
+    "0.0605\u202fGiB",
+    "119\u202fGiB",
+  ]);
 });
 
 test.each([
@@ -39,8 +55,8 @@ test.each([
   [7201, "2 h"],
   [90_061, "1 d 1 h"],
   [null, "–"],
-])("%s seconds are told as %s", (seconds, told) => {
-  expect(duration(seconds)).toBe(told);
+])("%s seconds are told as %s", (seconds, text) => {
+  expect(duration(seconds)).toBe(text);
 });
 
 test("what lies far ahead is told without seconds", () => {

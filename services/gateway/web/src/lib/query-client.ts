@@ -1,7 +1,12 @@
 import { QueryClient } from "@tanstack/react-query";
+import type { ErrorCode } from "@schemas/messages";
 import { ApiError } from "./api-client";
 
-const RETRYABLE = new Set(["unavailable", "timeout", "too_many_requests"]);
+const RETRYABLE = new Set<string>([
+  "unavailable",
+  "timeout",
+  "too_many_requests",
+] satisfies ErrorCode[]);
 
 /** Events say what is stale; the interval is for what no event tells, such as leases renewed. */
 export const queryClient = new QueryClient({

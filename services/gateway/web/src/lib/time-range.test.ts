@@ -16,6 +16,13 @@ test("a custom range keeps its ends in the address", () => {
 
   expect(range).toBe("2026-01-02T08:00Z/2026-01-02T10:00Z");
   expect(customSpan(range)).toEqual(span);
-  expect(rangeQuery(range, NOW + 5)).toEqual({ start_at: "2026-01-02T08:00:00.000Z", end_at: "2026-01-02T10:00:00.000Z" });
-  expect(["1h", "2026-01-02T10:00Z/2026-01-02T08:00Z", "a/b/c"].map(customSpan)).toEqual([null, null, null]);
+  expect(rangeQuery(range, NOW + 5)).toEqual({
+    start_at: "2026-01-02T08:00:00.000Z",
+    end_at: "2026-01-02T10:00:00.000Z",
+  });
+  expect(["1h", "2026-01-02T10:00Z/2026-01-02T08:00Z", "a/b/c"].map(customSpan)).toEqual([
+    null,
+    null,
+    null,
+  ]);
 });

@@ -26,7 +26,9 @@ export function customSpan(range: string): Span | null {
 
 /** Whole minutes. */
 export function customRange({ startMs, endMs }: Span): string {
-  return [startMs, endMs].map((ms) => new Date(ms).toISOString().replace(/:\d\d\.\d+Z$/, "Z")).join("/");
+  return [startMs, endMs]
+    .map((ms) => new Date(ms).toISOString().replace(/:\d\d\.\d+Z$/, "Z"))
+    .join("/");
 }
 
 /** The moments that a range means now; an unknown one is the default. */
@@ -37,7 +39,10 @@ export function spanOf(range: string, nowMs: number): Span {
 }
 
 /** As the API takes it; `end_at` only of what has ended, so that the newest is always there. */
-export function rangeQuery(range: string, nowMs: number): { start_at: string; end_at: string | null } {
+export function rangeQuery(
+  range: string,
+  nowMs: number,
+): { start_at: string; end_at: string | null } {
   const { startMs, endMs } = spanOf(range, nowMs);
   const iso = (ms: number) => new Date(ms).toISOString();
   return { start_at: iso(startMs), end_at: customSpan(range) ? iso(endMs) : null };

@@ -4,7 +4,8 @@ export const UNKNOWN = "–";
 
 // By the digits after the point. One is slow to make, and thousands of numbers are drawn at once.
 const FORMATS: Intl.NumberFormat[] = [];
-const format = (digits: number) => new Intl.NumberFormat("en-US", { maximumFractionDigits: digits });
+const format = (digits: number) =>
+  new Intl.NumberFormat("en-US", { maximumFractionDigits: digits });
 
 export type Maybe = number | null | undefined;
 
@@ -19,7 +20,7 @@ export function number(value: Maybe): string {
 const ALIGNED: Intl.NumberFormat[] = [];
 
 /** As `number`, in a column of measurements: 3.70 under 3.69, so that points lie under each other. */
-export function measured(value: Maybe): string {
+export function alignedNumber(value: Maybe): string {
   if (!value || !Number.isFinite(value) || Math.abs(value) >= 1000) return number(value);
   const digits = Math.min(6, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value)))));
   return (ALIGNED[digits] ??= new Intl.NumberFormat("en-US", {
@@ -44,7 +45,7 @@ export function percent(value: Maybe): string {
 
 export function watts(value: Maybe): string {
   if (value !== null && value !== undefined && Math.abs(value) >= 10_000) {
-    return withUnit(measured(value / 1000), "kW");
+    return withUnit(alignedNumber(value / 1000), "kW");
   }
   return withUnit(whole(value), "W");
 }

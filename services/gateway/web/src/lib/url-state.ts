@@ -30,12 +30,12 @@ export const SHARED_PARAMETERS = ["namespace", "range"] as const;
 
 export function useSharedSearch(): string {
   const [parameters] = useSearchParams();
-  const kept = new URLSearchParams();
+  const shared = new URLSearchParams();
   for (const name of SHARED_PARAMETERS) {
     const value = parameters.get(name);
-    if (value !== null) kept.set(name, value);
+    if (value !== null) shared.set(name, value);
   }
-  const text = kept.toString();
+  const text = shared.toString();
   return text && `?${text}`;
 }
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { movedPlace, visited } from "./chart-cursor";
+import { movedPlace, countPoints } from "./chart-cursor";
 
 const at = (series: number, point: number) => ({ series, point });
 
@@ -11,7 +11,7 @@ test("a cursor visits what the mouse can point at", () => {
     { type: "line" as const, name: "quiet", tooltip: { show: false }, data: [1] },
   ];
 
-  expect(visited({ series }, new Set(["off"]))).toEqual([0, 3, 0, 0]);
+  expect(countPoints({ series }, new Set(["off"]))).toEqual([0, 3, 0, 0]);
 });
 
 test.each([

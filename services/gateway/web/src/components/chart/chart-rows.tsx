@@ -17,7 +17,6 @@ export function ChartRows({ title, table }: { title: string; table: ChartTable }
   const { columns, rows } = table;
   return (
     // It scrolls by the keyboard too.
-    // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
     <div className={classes.rows} tabIndex={0} role="region" aria-label={`${title}, its values`}>
       <table>
         <thead>
@@ -33,8 +32,12 @@ export function ChartRows({ title, table }: { title: string; table: ChartTable }
           {rows.slice(0, MOST_ROWS).map((row, at) => (
             <tr key={at}>
               {row.map((cell, column) => (
-                <td key={columns[column]} data-number={typeof cell === "number" || undefined} title={String(cell ?? "")}>
-                  {shown(cell)}
+                <td
+                  key={columns[column]}
+                  data-number={typeof cell === "number" || undefined}
+                  title={String(cell ?? "")}
+                >
+                  {cellText(cell)}
                 </td>
               ))}
             </tr>
@@ -52,7 +55,7 @@ export function ChartRows({ title, table }: { title: string; table: ChartTable }
 
 const MOMENT = /^\d{4}-\d\d-\d\dT/;
 
-function shown(cell: Cell): string {
+function cellText(cell: Cell): string {
   if (cell === null || cell === "") return UNKNOWN;
   if (typeof cell === "number") return number(cell);
   return MOMENT.test(cell) ? moment(cell) : cell;

@@ -1,13 +1,28 @@
 import { Button, Loader, useComputedColorScheme } from "@mantine/core";
 import type { EChartsOption } from "echarts";
 import type { ECElementEvent, ECharts } from "echarts/core";
-import { useCallback, useEffect, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
+import {
+  useCallback,
+  useEffect,
+  useRef,
+  useState,
+  type KeyboardEvent,
+  type ReactNode,
+} from "react";
 import { csvOf, download } from "@/lib/csv";
 import { Term } from "../term";
-import { hiddenIn, hidePlace, movedPlace, showPlace, tipText, visited, type ChartPlace } from "./chart-cursor";
+import {
+  hiddenIn,
+  hidePlace,
+  movedPlace,
+  showPlace,
+  tipText,
+  countPoints,
+  type ChartPlace,
+} from "./chart-cursor";
 import { ChartRows, type ChartTable } from "./chart-rows";
 import classes from "./chart.module.css";
-import { chartToken, dressed } from "./theme";
+import { chartToken, dressOption } from "./theme";
 
 /** A point of a series, as the option gave it. */
 export type ChartPoint = Pick<ECElementEvent, "data" | "dataIndex">;
@@ -38,7 +53,7 @@ export function Chart(props: ChartProps) {
   const [chart, setChart] = useState<ECharts>();
   const [isTable, setTable] = useState(false);
   const cursor = useRef<ChartPlace | null>(null);
-  const [said, setSaid] = useState("");
+  const [announcement, setSaid] = useState("");
   const isEmpty = table.rows.length === 0;
 
   useEffect(() => {
@@ -71,7 +86,7 @@ export function Chart(props: ChartProps) {
 
   useEffect(() => {
     if (!chart || chart.isDisposed()) return;
-    chart.setOption(dressed(title, option), { notMerge: true });
+    chart.setOption(dressOption(title, option), { notMerge: true });
     chart.dispatchAction({
       type: "takeGlobalCursor",
       key: "dataZoomSelect",
@@ -90,7 +105,7 @@ export function Chart(props: ChartProps) {
     (event: KeyboardEvent) => {
       if (!chart || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
       const at = cursor.current;
-      const to = movedPlace(visited(option, hiddenIn(chart)), at, event.key);
+      const to = movedPlace(countPoints(option, hiddenIn(chart)), at, event.key);
       if (to) {
         event.preventDefault();
         cursor.current = to;
@@ -159,17 +174,23 @@ export function Chart(props: ChartProps) {
           role="application"
           aria-roledescription="chart"
           aria-label={`${title}: arrow keys go through its values${onSelect ? ", Enter opens one" : ""}`}
-          // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
           tabIndex={0}
           onKeyDown={onKeyDown}
           onBlur={leave}
         >
           <div ref={element} className={classes.canvas} />
-          {!chart && <Loader size="sm" className={classes.loader} role="status" aria-label="loading the chart" />}
+          {!chart && (
+            <Loader
+              size="sm"
+              className={classes.loader}
+              role="status"
+              aria-label="loading the chart"
+            />
+          )}
         </div>
       )}
       <div className="visually-hidden" role="status">
-        {said}
+        {announcement}
       </div>
       {isTable && !isEmpty && <ChartRows title={title} table={table} />}
     </figure>

@@ -2,8 +2,9 @@ import { useComputedColorScheme } from "@mantine/core";
 import type { UseQueryResult } from "@tanstack/react-query";
 import { useMemo } from "react";
 import type { SeriesMetric, SeriesView } from "@schemas/messages";
+import { scaleOf } from "@/domain/metric-scale";
 import { Loaded } from "@/components/page";
-import { seriesChart } from "@/lib/series-chart";
+import { seriesChart } from "./series-chart";
 import { Chart } from "./chart";
 import { seriesColors } from "./theme";
 
@@ -33,7 +34,7 @@ export function GpuSeriesChart(props: GpuSeriesChartProps) {
           unit,
           maximum,
           colors: seriesColors(),
-          scale: metric === "memory_used_mb" ? (value) => value / 1024 : undefined,
+          scale: scaleOf(metric),
           name: (device) => `${device.node_id} GPU ${device.index}`,
         },
       ),
@@ -45,7 +46,14 @@ export function GpuSeriesChart(props: GpuSeriesChartProps) {
     <Loaded query={query}>
       {() =>
         chart && (
-          <Chart title={title} option={chart.option} table={chart.table} group={group} heightPx={heightPx} empty={empty} />
+          <Chart
+            title={title}
+            option={chart.option}
+            table={chart.table}
+            group={group}
+            heightPx={heightPx}
+            empty={empty}
+          />
         )
       }
     </Loaded>

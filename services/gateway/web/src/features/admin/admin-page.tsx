@@ -1,7 +1,7 @@
 import { Tabs } from "@mantine/core";
 import { Page } from "@/components/page";
 import { TabList } from "@/components/tab-list";
-import { useMe } from "@/lib/session";
+import { useMe } from "@/lib/api/get-me";
 import { useUrlState } from "@/lib/url-state";
 import { AuditLog } from "./components/audit-log";
 import { Decisions } from "./components/decisions";
@@ -23,16 +23,20 @@ export function AdminPage() {
   const me = useMe();
   const [chosen, setTab] = useUrlState("tab", "health");
   const tabs = TABS.filter((tab) => !tab.isForAdmins || me?.role === "admin");
-  const tab = tabs.find((each) => each.value === chosen) ?? tabs[0];
+  const tab = tabs.find((candidate) => candidate.value === chosen) ?? tabs[0];
   return (
     <Page title="Administration">
       {me && me.role !== "admin" && (
         <p className="dim">
-          You are here as a {me.role} of {me.namespaces.join(", ")}. Tokens, the audit log and decisions are for
-          admins.
+          You are here as a {me.role} of {me.namespaces.join(", ")}. Tokens, the audit log and
+          decisions are for admins.
         </p>
       )}
-      <Tabs value={tab?.value ?? null} onChange={(value) => value && setTab(value)} keepMounted={false}>
+      <Tabs
+        value={tab?.value ?? null}
+        onChange={(value) => value && setTab(value)}
+        keepMounted={false}
+      >
         <TabList chosen={tab?.value ?? null}>
           {tabs.map(({ value, word }) => (
             <Tabs.Tab key={value} value={value}>

@@ -1,4 +1,4 @@
-import { valueText } from "@/lib/parameters";
+import { valueText } from "@/domain/parameters";
 
 type State = Record<string, unknown>;
 

@@ -13,7 +13,12 @@ export function metricsIn(text: string, names: string[]): Metric[] {
     if (!names.some((name) => line.startsWith(name))) return [];
     const [, name, labels = "", value] = LINE.exec(line) ?? [];
     if (name === undefined || value === undefined) return [];
-    const found = [...labels.matchAll(LABEL)].map(([, key = "", text = ""]) => [key, text.replace(/\\(.)/g, "$1")]);
-    return [{ name, labels: Object.fromEntries(found) as Record<string, string>, value: Number(value) }];
+    const pairs = [...labels.matchAll(LABEL)].map(([, key = "", text = ""]) => [
+      key,
+      text.replace(/\\(.)/g, "$1"),
+    ]);
+    return [
+      { name, labels: Object.fromEntries(pairs) as Record<string, string>, value: Number(value) },
+    ];
   });
 }

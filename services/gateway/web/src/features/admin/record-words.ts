@@ -5,11 +5,14 @@ export function recordWords(record: unknown): string {
   if (!Array.isArray(record)) return "";
   const kinds = groupBy(record.flatMap(typeOf), (kind) => kind);
   return [...kinds]
-    .map(([kind, its]) => `${its.length > 1 ? `${its.length} × ` : ""}${kind.replaceAll("_", " ")}`)
+    .map(
+      ([kind, repeats]) =>
+        `${repeats.length > 1 ? `${repeats.length} × ` : ""}${kind.replaceAll("_", " ")}`,
+    )
     .join(", ");
 }
 
-function typeOf(each: unknown): string[] {
-  const type = (each as { type?: unknown } | null)?.type;
+function typeOf(entry: unknown): string[] {
+  const type = (entry as { type?: unknown } | null)?.type;
   return typeof type === "string" ? [type] : [];
 }

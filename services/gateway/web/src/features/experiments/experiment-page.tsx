@@ -10,15 +10,17 @@ import { Loaded, Page } from "@/components/page";
 import { Progress } from "@/components/progress";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { Waterfall } from "@/components/waterfall";
-import { brokenBy } from "@/lib/constraints";
+import { brokenBy } from "@/domain/constraints";
 import { groupBy } from "@/lib/group-by";
-import { useLiveProgress } from "@/lib/live-progress";
+import { experimentOptions } from "@/lib/api/get-experiment";
+import { taskOptions } from "@/lib/api/get-task";
+import { useLiveProgress } from "@/lib/live/progress";
 import { paths } from "@/lib/paths";
-import { phaseSpans } from "@/lib/phases";
+import { phaseSpans } from "@/domain/phases";
 import { duration, moment, useNow } from "@/lib/time";
 import { number, UNKNOWN, whole } from "@/lib/units";
 import { useSharedSearch } from "@/lib/url-state";
-import { experimentOptions, ownEventsOptions, ownTaskOptions } from "./api/get-experiment";
+import { eventsOptions } from "./api/get-events";
 import { EngineMetrics } from "./components/engine-metrics";
 import { GpuMonitoringBlock } from "./components/gpu-monitoring";
 import { Levels } from "./components/levels";
@@ -29,14 +31,16 @@ import { FailureBlock, WaitingBlock } from "./components/troubles";
 export function ExperimentPage() {
   const { experimentId = "" } = useParams();
   const query = useQuery(experimentOptions(experimentId));
-  return <Loaded query={query}>{(experiment) => <Known experiment={experiment} />}</Loaded>;
+  return (
+    <Loaded query={query}>{(experiment) => <ExperimentContent experiment={experiment} />}</Loaded>
+  );
 }
 
-function Known({ experiment }: { experiment: ExperimentDetail }) {
+function ExperimentContent({ experiment }: { experiment: ExperimentDetail }) {
   const search = useSharedSearch();
   const live = useLiveProgress().get(experiment.experiment_id);
-  const events = useQuery(ownEventsOptions(experiment.experiment_id));
-  const task = useQuery(ownTaskOptions(experiment.task_id));
+  const events = useQuery(eventsOptions(experiment.experiment_id));
+  const task = useQuery(taskOptions(experiment.task_id));
   const isRunning = experiment.finished_at === null;
   const now = useNow();
   // A second's grain is enough, and what has ended is not drawn anew.
@@ -55,12 +59,23 @@ function Known({ experiment }: { experiment: ExperimentDetail }) {
       title={`${experiment.task_name} #${experiment.ordinal}`}
       aside={
         <>
-          <Progress state={experiment.state} phase={attempt?.phase} live={live} title={experiment.reason} />
+          <Progress
+            state={experiment.state}
+            phase={attempt?.phase}
+            live={live}
+            title={experiment.reason}
+          />
           {experiment.gpu_info?.simulated && <SimulatedBadge />}
-          {task.data?.best_experiment_id === experiment.experiment_id && <strong>best of its task</strong>}
+          {task.data?.best_experiment_id === experiment.experiment_id && (
+            <strong>best of the task</strong>
+          )}
         </>
       }
-      actions={<Link to={{ pathname: paths.task(experiment.task_id), search }}>All experiments of the task</Link>}
+      actions={
+        <Link to={{ pathname: paths.task(experiment.task_id), search }}>
+          All experiments of the task
+        </Link>
+      }
     >
       <Chips parameters={experiment.parameters} marked={searched} />
       <Headline experiment={experiment} />
@@ -75,24 +90,35 @@ function Known({ experiment }: { experiment: ExperimentDetail }) {
         </section>
       )}
       {experiment.state === "waiting" && <WaitingBlock experiment={experiment} />}
-      {experiment.benchmark && <Levels benchmark={experiment.benchmark} boundary={experiment.metrics?.boundary} />}
+      {experiment.benchmark && (
+        <Levels benchmark={experiment.benchmark} boundary={experiment.metrics?.boundary} />
+      )}
       {attempt && <GpuMonitoringBlock experiment={experiment} phases={phases} />}
       {attempt && <EngineMetrics experiment={experiment} phases={phases} />}
       {attempt && (
         <section>
-          <h2>Where the GPU time went</h2>
+          <h2>GPU time breakdown</h2>
           <Waterfall subjectId={experiment.experiment_id} revision={experiment.revision} />
         </section>
       )}
-      {attempt && <Logs experimentId={experiment.experiment_id} attemptId={attempt.attempt_id} isRunning={isRunning} />}
+      {attempt && (
+        <Logs
+          experimentId={experiment.experiment_id}
+          attemptId={attempt.attempt_id}
+          isRunning={isRunning}
+        />
+      )}
     </Page>
   );
 }
 
 /** gpu-01 GPU 0; gpu-02 GPUs 1, 3 */
 function placesText(details: { node_id: string; index: number }[]): string {
-  return [...groupBy(details, (each) => each.node_id)]
-    .map(([node, its]) => `${node} GPU${its.length > 1 ? "s" : ""} ${its.map((each) => each.index).join(", ")}`)
+  return [...groupBy(details, (gpu) => gpu.node_id)]
+    .map(
+      ([node, gpus]) =>
+        `${node} GPU${gpus.length > 1 ? "s" : ""} ${gpus.map((gpu) => gpu.index).join(", ")}`,
+    )
     .join("; ");
 }
 
@@ -112,17 +138,32 @@ function Headline({ experiment }: { experiment: ExperimentDetail }) {
             : `${experiment.request.gpus ?? 1} asked for`,
         ],
         ...(experiment.slo?.constraints.length
-          ? ([["constraints", broken.length > 0 ? <Broken constraints={broken} /> : "kept"]] satisfies [string, ReactNode][])
+          ? ([
+              ["constraints", broken.length > 0 ? <Broken constraints={broken} /> : "kept"],
+            ] satisfies [string, ReactNode][])
           : []),
-        ["objective score", number(experiment.objective_score), String(experiment.objective_score ?? "")],
-        ...(experiment.predicted_score !== null ? [["foreseen by the roofline", number(experiment.predicted_score)] as [string, string]] : []),
+        [
+          "objective score",
+          number(experiment.objective_score),
+          String(experiment.objective_score ?? ""),
+        ],
+        ...(experiment.predicted_score !== null
+          ? [["roofline prediction", number(experiment.predicted_score)] as [string, string]]
+          : []),
         ["max total throughput per GPU, tok/s", number(metrics?.max_total_throughput_per_gpu)],
         ["p99 e2e latency, ms", number(metrics?.p99_e2e_latency && metrics.p99_e2e_latency * 1000)],
-        ["requests completed", metrics ? `${whole(metrics.total_completed_requests)} of ${whole(metrics.total_requests)}` : UNKNOWN],
+        [
+          "requests completed",
+          metrics
+            ? `${whole(metrics.total_completed_requests)} of ${whole(metrics.total_requests)}`
+            : UNKNOWN,
+        ],
         ["engine", `${experiment.engine.engine} (${experiment.engine.runtime})`],
-        ...(experiment.image_digest ? [["image", experiment.image_digest] as [string, string]] : []),
+        ...(experiment.image_digest
+          ? [["image", experiment.image_digest] as [string, string]]
+          : []),
         ["started", moment(experiment.started_at)],
-        ["lasted", duration(started === null ? null : (ended - started) / 1000)],
+        ["duration", duration(started === null ? null : (ended - started) / 1000)],
         ["attempts", whole(experiment.attempts.length)],
       ]}
     />

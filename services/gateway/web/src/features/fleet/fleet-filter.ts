@@ -10,24 +10,31 @@ export interface NodeGpus {
 }
 
 export function byNode(gpus: GpuView[], nodes: NodeView[]): NodeGpus[] {
-  const known = new Map(nodes.map((node) => [node.node_id, node]));
-  return [...groupBy(gpus, (gpu) => gpu.node_id)].map(([nodeId, its]) => ({
+  const byId = new Map(nodes.map((node) => [node.node_id, node]));
+  return [...groupBy(gpus, (gpu) => gpu.node_id)].map(([nodeId, gpusOfNode]) => ({
     nodeId,
-    node: known.get(nodeId),
-    gpus: its,
+    node: byId.get(nodeId),
+    gpus: gpusOfNode,
   }));
 }
 
 export const SHOWN = ["free", "held", "out of service"] as const;
 
 /** GPUs in a state, whose node, model, holder or namespace has all of the words. */
-export function filtered(gpus: GpuView[], shown: string, words: string): GpuView[] {
-  const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
+export function filterGpus(gpus: GpuView[], shown: string, words: string): GpuView[] {
+  const terms = words.toLowerCase().split(/\s+/).filter(Boolean);
   return gpus.filter((gpu) => {
-    const text = [gpu.node_id, gpu.name, gpu.holder, gpu.namespace, gpu.uuid, ...gpu.holders.flatMap((each) => [each.holder, each.requester])]
+    const text = [
+      gpu.node_id,
+      gpu.name,
+      gpu.holder,
+      gpu.namespace,
+      gpu.uuid,
+      ...gpu.holders.flatMap((holder) => [holder.holder, holder.requester]),
+    ]
       .join(" ")
       .toLowerCase();
-    return (!shown || shownAs(gpu) === shown) && wanted.every((word) => text.includes(word));
+    return (!shown || shownAs(gpu) === shown) && terms.every((word) => text.includes(word));
   });
 }
 
@@ -58,7 +65,8 @@ export function heatStep(gpu: GpuView, metric: HeatMetric): number | null {
   const part = {
     utilization: () => share(gpu.utilization_percent, 100),
     memory: () => share(gpu.memory_used_mb, gpu.memory_total_mb),
-    temperature: () => share(gpu.temperature_c === null ? null : gpu.temperature_c - COLD_C, HOT_C - COLD_C),
+    temperature: () =>
+      share(gpu.temperature_c === null ? null : gpu.temperature_c - COLD_C, HOT_C - COLD_C),
     power: () => share(gpu.power_draw_w, gpu.power_limit_w),
     state: () => null,
   }[metric]();

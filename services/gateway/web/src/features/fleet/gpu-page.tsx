@@ -8,11 +8,11 @@ import { Empty, Loaded, Page } from "@/components/page";
 import { RangeSelect } from "@/components/range-select";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
-import { gpuKey, useLiveReading } from "@/lib/live-readings";
+import { gpuKey, useLiveReading } from "@/lib/live/readings";
 import { duration, fullMoment, moment, secondsSince, useNow } from "@/lib/time";
 import { celsius, gibibytes, percent, UNKNOWN, watts } from "@/lib/units";
 import { useTimeRange } from "@/lib/url-state";
-import { gpusOptions } from "./api/get-fleet";
+import { useGpus } from "./api/use-fleet";
 import { holdingOptions } from "./api/get-holding";
 import { PodsOnGpu } from "./components/pods-on-gpu";
 import { PastHolders } from "./components/past-holders";
@@ -31,23 +31,25 @@ const METRICS: SeriesMetric[] = [
 
 export function GpuPage() {
   const { nodeId = "", uuid = "" } = useParams();
-  const gpus = useQuery(gpusOptions);
+  const gpus = useGpus();
   const listed = gpus.data?.find((gpu) => gpu.node_id === nodeId && gpu.uuid === uuid);
-  if (listed) return <Known listed={listed} listedAt={gpus.dataUpdatedAt} />;
+  if (listed) return <GpuContent listed={listed} listedAt={gpus.dataUpdatedAt} />;
   return (
     <Page title={`GPU ${uuid}`}>
       <Loaded query={gpus}>
-        {() => <Empty title={`No GPU ${uuid} on node ${nodeId}`}>The fleet has those there are.</Empty>}
+        {() => (
+          <Empty title={`No GPU ${uuid} on node ${nodeId}`}>See the fleet page for all GPUs.</Empty>
+        )}
       </Loaded>
     </Page>
   );
 }
 
-function Known({ listed, listedAt }: { listed: GpuView; listedAt: number }) {
+function GpuContent({ listed, listedAt }: { listed: GpuView; listedAt: number }) {
   const [range] = useTimeRange();
   const now = useNow();
   const live = useLiveReading(gpuKey(listed));
-  const held = useQuery(holdingOptions).data?.get(listed.reservation_id ?? "");
+  const reservation = useQuery(holdingOptions).data?.get(listed.reservation_id ?? "");
   const { gpu, takenAt } = withReading(listed, listedAt, live);
   const state = gpuState(gpu);
   const age = takenAt === null ? null : Math.max(0, (now - takenAt) / 1000);
@@ -59,9 +61,12 @@ function Known({ listed, listedAt }: { listed: GpuView; listedAt: number }) {
     ["age of the reading", age === null ? UNKNOWN : duration(Math.round(age))],
     ["holder", <Holder key="holder" of={gpu.holder} />],
     ["requested by", gpu.holders[0]?.requester || UNKNOWN],
-    ["until", (held && heldUntil(held, now)) ?? UNKNOWN],
+    ["until", (reservation && heldUntil(reservation, now)) ?? UNKNOWN],
     ["namespace", gpu.namespace ?? UNKNOWN],
-    ["MIG", gpu.mig_profile ?? (gpu.mig_enabled === null ? UNKNOWN : gpu.mig_enabled ? "on" : "off")],
+    [
+      "MIG",
+      gpu.mig_profile ?? (gpu.mig_enabled === null ? UNKNOWN : gpu.mig_enabled ? "on" : "off"),
+    ],
     ["PCI", gpu.pci_bus_id ?? UNKNOWN],
     ["UUID", gpu.uuid],
   ];
@@ -101,7 +106,13 @@ function Known({ listed, listedAt }: { listed: GpuView; listedAt: number }) {
       <RangeSelect label="Time range" className={classes.range} />
       <div className={classes.charts}>
         {METRICS.map((metric) => (
-          <SeriesChart key={metric} nodeId={gpu.node_id} uuid={gpu.uuid} metric={metric} range={range} />
+          <SeriesChart
+            key={metric}
+            nodeId={gpu.node_id}
+            uuid={gpu.uuid}
+            metric={metric}
+            range={range}
+          />
         ))}
       </div>
       <PodsOnGpu gpu={gpu} />
@@ -117,9 +128,9 @@ function Processes({ gpu }: { gpu: GpuView }) {
     <section>
       <h2>Processes</h2>
       {gpu.processes === null ? (
-        <p className="dim">The source of its readings does not tell them.</p>
+        <p className="dim">Not reported by this telemetry source.</p>
       ) : gpu.processes.length === 0 ? (
-        <p className="dim">None has memory on it.</p>
+        <p className="dim">No process uses its memory.</p>
       ) : (
         <Table.ScrollContainer minWidth={420}>
           <Table verticalSpacing={4}>

@@ -1,7 +1,7 @@
 import type { GpuView } from "@schemas/messages";
 import type { StateKind } from "@/components/state-mark";
-import { heldBy } from "@/lib/holder";
-import type { LiveReading } from "@/lib/live-readings";
+import { heldBy } from "@/domain/holder";
+import type { LiveReading } from "@/lib/live/readings";
 
 export interface GpuState {
   kind: StateKind;
@@ -26,10 +26,14 @@ export function gpuState(gpu: GpuView): GpuState {
       return { kind: "busy", word: "held", title: heldBy(gpu.holder, gpu.holders[0]?.requester) };
     case "free":
       return gpu.reasons.length > 0
-        ? { kind: "attention", word: "free, not granted", title: why }
-        : { kind: "ok", word: "free", title: "would be granted now" };
+        ? { kind: "attention", word: "free, blocked", title: why }
+        : { kind: "ok", word: "free", title: "available now" };
     case null:
-      return { kind: "unknown", word: "not in the ledger", title: "the scheduler does not know it" };
+      return {
+        kind: "unknown",
+        word: "not in the ledger",
+        title: "unknown to the scheduler",
+      };
   }
 }
 
@@ -63,8 +67,11 @@ export function withReading(
 ): { gpu: GpuView; takenAt: number | null } {
   const readAt = listed.age_seconds === null ? null : listedAt - listed.age_seconds * 1000;
   if (!live || (readAt !== null && live.takenAt < readAt)) return { gpu: listed, takenAt: readAt };
-  const kept = Object.fromEntries(LEDGER_FIELDS.map((name) => [name, listed[name]]));
-  return { gpu: { ...live.gpu, ...kept, stale: listed.stale && live.takenAt < listedAt }, takenAt: live.takenAt };
+  const ledgerFields = Object.fromEntries(LEDGER_FIELDS.map((name) => [name, listed[name]]));
+  return {
+    gpu: { ...live.gpu, ...ledgerFields, fresh: listed.fresh || live.takenAt >= listedAt },
+    takenAt: live.takenAt,
+  };
 }
 
 export interface FleetSums {
@@ -77,12 +84,12 @@ export interface FleetSums {
 
 export function fleetSums(gpus: GpuView[]): FleetSums {
   const states = gpus.map((gpu) => gpuState(gpu).kind);
-  const powers = gpus.filter((gpu) => !gpu.stale).flatMap((gpu) => gpu.power_draw_w ?? []);
+  const powers = gpus.filter((gpu) => gpu.fresh).flatMap((gpu) => gpu.power_draw_w ?? []);
   return {
     total: gpus.length,
     free: states.filter((kind) => kind === "ok").length,
     held: states.filter((kind) => kind === "busy").length,
     outOfService: states.filter((kind) => kind !== "ok" && kind !== "busy").length,
-    powerW: powers.length > 0 ? powers.reduce((sum, each) => sum + each, 0) : null,
+    powerW: powers.length > 0 ? powers.reduce((sum, watts) => sum + watts, 0) : null,
   };
 }

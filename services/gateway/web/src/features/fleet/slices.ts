@@ -23,12 +23,14 @@ export function slicesOf(gpus: GpuView[]): GpuSlices[] {
     (gpu) => gpu.parent_uuid as string,
   );
   const whole = gpus.filter((gpu) => gpu.parent_uuid === null);
-  const known = new Set(whole.map((gpu) => gpu.uuid));
+  const uuids = new Set(whole.map((gpu) => gpu.uuid));
   // A source that does not tell the GPU around its instances: the first stands for it.
-  const orphaned = [...instances].flatMap(([parent, its]) => (known.has(parent) || !its[0] ? [] : [its[0]]));
+  const orphaned = [...instances].flatMap(([parent, slicesOfParent]) =>
+    uuids.has(parent) || !slicesOfParent[0] ? [] : [slicesOfParent[0]],
+  );
   return [...whole, ...orphaned].map((gpu) => {
-    const own = instances.get(gpu.parent_uuid ?? gpu.uuid);
-    return { gpu, slices: own ? migSlices(own) : sharedSlices(gpu, 1, "") };
+    const migInstances = instances.get(gpu.parent_uuid ?? gpu.uuid);
+    return { gpu, slices: migInstances ? migSlices(migInstances) : sharedSlices(gpu, 1, "") };
   });
 }
 
@@ -37,14 +39,21 @@ const COMPUTE_SLICES = 7;
 function migSlices(instances: GpuView[]): Slice[] {
   const cut = instances
     .toSorted((a, b) => a.index - b.index)
-    .flatMap((gpu) => sharedSlices(gpu, computeShare(gpu.mig_profile), `${gpu.mig_profile ?? "MIG"} `));
-  return withRest(cut, 1, { key: "uncut", kind: "uncut", word: "not cut", reservationId: null });
+    .flatMap((gpu) =>
+      sharedSlices(gpu, computeShare(gpu.mig_profile), `${gpu.mig_profile ?? "MIG"} `),
+    );
+  return withRest(cut, 1, {
+    key: "uncut",
+    kind: "uncut",
+    word: "unpartitioned",
+    reservationId: null,
+  });
 }
 
 /** Of "2g.20gb" 2 of 7. */
 function computeShare(profile: string | null): number {
-  const found = /^(\d+)g/.exec(profile ?? "");
-  return found ? Number(found[1]) / COMPUTE_SLICES : 1 / COMPUTE_SLICES;
+  const match = /^(\d+)g/.exec(profile ?? "");
+  return match ? Number(match[1]) / COMPUTE_SLICES : 1 / COMPUTE_SLICES;
 }
 
 function sharedSlices(gpu: GpuView, size: number, prefix: string): Slice[] {
@@ -52,20 +61,23 @@ function sharedSlices(gpu: GpuView, size: number, prefix: string): Slice[] {
     gpu.holders.length > 0 || gpu.state !== "held"
       ? gpu.holders
       : [{ reservation_id: gpu.reservation_id ?? "", shares: 1, holder: gpu.holder }];
-  const held = holders.map(
-    (holder, index): Slice => ({
-      key: `${gpu.uuid} ${index}`,
-      share: Math.min(1, holder.shares) * size,
-      kind: "held",
-      word: `${prefix}${holder.holder ?? "held"}`,
-      reservationId: holder.reservation_id,
-    }),
-  );
+  const heldSlices = holders.map((holder, index): Slice => ({
+    key: `${gpu.uuid} ${index}`,
+    share: Math.min(1, holder.shares) * size,
+    kind: "held",
+    word: `${prefix}${holder.holder ?? "held"}`,
+    reservationId: holder.reservation_id,
+  }));
   const rest = gpu.state === "held" ? "free" : (gpu.state ?? "unknown");
-  return withRest(held, size, { key: gpu.uuid, kind: "free", word: prefix + rest, reservationId: null });
+  return withRest(heldSlices, size, {
+    key: gpu.uuid,
+    kind: "free",
+    word: prefix + rest,
+    reservationId: null,
+  });
 }
 
 function withRest(slices: Slice[], size: number, rest: Omit<Slice, "share">): Slice[] {
-  const left = size - slices.reduce((sum, each) => sum + each.share, 0);
-  return left > 0.001 ? [...slices, { ...rest, share: left }] : slices;
+  const freeShare = size - slices.reduce((sum, slice) => sum + slice.share, 0);
+  return freeShare > 0.001 ? [...slices, { ...rest, share: freeShare }] : slices;
 }

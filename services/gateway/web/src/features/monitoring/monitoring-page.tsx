@@ -1,10 +1,9 @@
 import { Tabs } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import type { GpuView } from "@schemas/messages";
 import { Page } from "@/components/page";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { TabList } from "@/components/tab-list";
-import { allOf } from "@/lib/api-client";
+import { gpusOptions } from "@/lib/api/get-gpus";
 import { useUrlState } from "@/lib/url-state";
 import { NodeMonitoring } from "./components/node-monitoring";
 import { PodMonitoring } from "./components/pod-monitoring";
@@ -17,11 +16,8 @@ const VIEWS = [
 /** History of GPUs by node, and of the pods that had them. */
 export function MonitoringPage() {
   const [chosen, setView] = useUrlState("view", "nodes");
-  const view = VIEWS.find((each) => each.value === chosen)?.value ?? "nodes";
-  const gpus = useQuery({
-    queryKey: ["gpus"],
-    queryFn: ({ signal }) => allOf<"gpus", GpuView>("/gpus", "gpus", { signal }),
-  });
+  const view = VIEWS.find((candidate) => candidate.value === chosen)?.value ?? "nodes";
+  const gpus = useQuery(gpusOptions);
   return (
     <Page title="Monitoring" aside={gpus.data?.some((gpu) => gpu.simulated) && <SimulatedBadge />}>
       <Tabs value={view} onChange={(value) => value && setView(value)} keepMounted={false}>

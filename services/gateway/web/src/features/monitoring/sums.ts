@@ -34,9 +34,13 @@ export function podLines(pods: PodSeries[]): Line[] {
 
 /** Mean over the time that is shown, of buckets as long as each other. */
 export function meanOf(points: SeriesPoint[]): number | null {
-  return points.length === 0 ? null : points.reduce((all, [, , , mean]) => all + mean, 0) / points.length;
+  return points.length === 0
+    ? null
+    : points.reduce((all, [, , , mean]) => all + mean, 0) / points.length;
 }
 
 export function highestOf(points: SeriesPoint[]): number | null {
-  return points.length === 0 ? null : points.reduce((most, [, , max]) => Math.max(most, max), -Infinity);
+  return points.length === 0
+    ? null
+    : points.reduce((most, [, , max]) => Math.max(most, max), -Infinity);
 }

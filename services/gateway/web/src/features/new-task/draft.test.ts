@@ -1,8 +1,25 @@
 import { expect, test } from "vitest";
-import { goalsOf, gridSize, isAbout, MAXIMIZE_LOAD, readDraft, valueAt, valuesOf, withGoals, withObjective, withTurns, withValue, writeDraft } from "./draft";
+import {
+  goalsOf,
+  gridSize,
+  isAbout,
+  MAXIMIZE_LOAD,
+  readDraft,
+  valueAt,
+  valuesOf,
+  withGoals,
+  withObjective,
+  withTurns,
+  withValue,
+  writeDraft,
+} from "./draft";
 
 test("a file survives either form", () => {
-  const draft = { task_name: "a", parameters: { slots: [1, 2] }, benchmark: { traffic_scenarios: ["D(1,1)"] } };
+  const draft = {
+    task_name: "a",
+    parameters: { slots: [1, 2] },
+    benchmark: { traffic_scenarios: ["D(1,1)"] },
+  };
 
   expect(readDraft(writeDraft(draft, "yaml")).draft).toEqual(draft);
   expect(readDraft(writeDraft(draft, "json")).draft).toEqual(draft);
@@ -24,7 +41,10 @@ test("a field is set in a copy, and leaves no empty object behind", () => {
 });
 
 test("a search for a load comes with its objective, in place of the loads, and goes with it", () => {
-  const draft = { optimization: { objective: "minimize_ttft" }, benchmark: { num_concurrency: [2] } };
+  const draft = {
+    optimization: { objective: "minimize_ttft" },
+    benchmark: { num_concurrency: [2] },
+  };
 
   const searched = withObjective(draft, MAXIMIZE_LOAD);
 
@@ -35,14 +55,20 @@ test("a search for a load comes with its objective, in place of the loads, and g
 });
 
 test("several goals take the place of one, in their order, and one that is left stands alone again", () => {
-  const draft = { optimization: { objective: "minimize_ttft" }, benchmark: { num_concurrency: [2] } };
+  const draft = {
+    optimization: { objective: "minimize_ttft" },
+    benchmark: { num_concurrency: [2] },
+  };
   const warm = withValue(draft, "optimization.warm_start", true);
 
   const several = withGoals(warm, [...goalsOf(warm), "minimize_cost"]);
 
   expect(several.optimization).toEqual({ objectives: ["minimize_ttft", "minimize_cost"] });
   expect(goalsOf(several)).toEqual(["minimize_ttft", "minimize_cost"]);
-  expect(withGoals(several, ["minimize_cost"])).toEqual({ ...draft, optimization: { objective: "minimize_cost" } });
+  expect(withGoals(several, ["minimize_cost"])).toEqual({
+    ...draft,
+    optimization: { objective: "minimize_cost" },
+  });
 });
 
 test("the time to think goes with the turns", () => {

@@ -10,16 +10,16 @@ export type Read = { draft: Draft; error: null } | { draft: null; error: string 
 
 /** JSON is YAML too, so one reader reads both. */
 export function readDraft(text: string): Read {
-  let found: unknown;
+  let document: unknown;
   try {
-    found = parse(text);
+    document = parse(text);
   } catch (error) {
     return { draft: null, error: error instanceof Error ? error.message : String(error) };
   }
-  if (typeof found !== "object" || found === null || Array.isArray(found)) {
+  if (typeof document !== "object" || document === null || Array.isArray(document)) {
     return { draft: null, error: "expected an object with task_name, model, base_runtime ..." };
   }
-  return { draft: found as Draft, error: null };
+  return { draft: document as Draft, error: null };
 }
 
 export function writeDraft(draft: Draft, format: Format): string {
@@ -33,7 +33,15 @@ export function formatOf(text: string): Format {
 
 /** By path: "optimization.max_parallel". */
 export function valueAt(draft: Draft, path: string): unknown {
-  return path.split(".").reduce<unknown>((at, name) => (isObject(at) ? at[name] : undefined), draft);
+  return path
+    .split(".")
+    .reduce<unknown>((at, name) => (isObject(at) ? at[name] : undefined), draft);
+}
+
+/** The same as a text, as a field shows it: empty where there is none. */
+export function textAt(draft: Draft, path: string): string {
+  const value = valueAt(draft, path) ?? "";
+  return typeof value === "string" ? value : JSON.stringify(value);
 }
 
 /** A copy with the value at the path; undefined takes it away, and objects that it leaves empty. */
@@ -42,7 +50,8 @@ export function withValue(draft: Draft, path: string, value: unknown): Draft {
   const before = draft[name];
   const inner =
     rest.length === 0 ? value : withValue(isObject(before) ? before : {}, rest.join("."), value);
-  const isEmpty = inner === undefined || (rest.length > 0 && isObject(inner) && Object.keys(inner).length === 0);
+  const isEmpty =
+    inner === undefined || (rest.length > 0 && isObject(inner) && Object.keys(inner).length === 0);
   const others = Object.entries(draft).filter(([other]) => other !== name);
   return isEmpty ? Object.fromEntries(others) : { ...draft, [name]: inner };
 }
@@ -59,7 +68,12 @@ export function withObjective(draft: Draft, objective: string): Draft {
     ...(isLoad && !valueAt(draft, "optimization.constraints")
       ? ([["optimization.constraints", "ttft:p99<1s, error_rate<1%"]] satisfies [string, unknown][])
       : []),
-    ...(isLoad === (searched !== undefined) ? [] : ([["benchmark.num_concurrency", isLoad ? undefined : [1, 4]]] satisfies [string, unknown][])),
+    ...(isLoad === (searched !== undefined)
+      ? []
+      : ([["benchmark.num_concurrency", isLoad ? undefined : [1, 4]]] satisfies [
+          string,
+          unknown,
+        ][])),
   ];
   return changes.reduce((changed, [path, value]) => withValue(changed, path, value), draft);
 }
@@ -68,7 +82,7 @@ export function withObjective(draft: Draft, objective: string): Draft {
 export function goalsOf(draft: Draft): string[] {
   const several = valueAt(draft, "optimization.objectives");
   if (Array.isArray(several) && several.length > 0) return several.map(String);
-  return [String(valueAt(draft, "optimization.objective") ?? "minimize_latency")];
+  return [textAt(draft, "optimization.objective") || "minimize_latency"];
 }
 
 /** One goal is `objective`, several are `objectives`, of which no past task knows; the first takes the loads with it. */
@@ -76,14 +90,22 @@ export function withGoals(draft: Draft, goals: string[]): Draft {
   const [first = "minimize_latency", ...others] = goals;
   const plain = withValue(withObjective(draft, first), "optimization.objectives", undefined);
   if (others.length === 0) return plain;
-  const cold = withValue(withValue(plain, "optimization.warm_start", undefined), "optimization.objective", undefined);
+  const cold = withValue(
+    withValue(plain, "optimization.warm_start", undefined),
+    "optimization.objective",
+    undefined,
+  );
   return withValue(cold, "optimization.objectives", [first, ...others]);
 }
 
 /** Of conversations of one turn nobody thinks between two. */
 export function withTurns(draft: Draft, turns: number | undefined): Draft {
   if (turns !== undefined && turns > 1) return withValue(draft, "benchmark.turns", turns);
-  return withValue(withValue(draft, "benchmark.turns", undefined), "benchmark.think_seconds", undefined);
+  return withValue(
+    withValue(draft, "benchmark.turns", undefined),
+    "benchmark.think_seconds",
+    undefined,
+  );
 }
 
 function isObject(value: unknown): value is Draft {
@@ -98,7 +120,15 @@ export function valuesOf(text: string): unknown[] {
     .filter((part) => part !== "")
     .map((part) => {
       const isNumber = /^-?(\d+\.?\d*|\.\d+)(e-?\d+)?$/i.test(part);
-      return isNumber ? Number(part) : part === "true" ? true : part === "false" ? false : part === "null" ? null : part;
+      return isNumber
+        ? Number(part)
+        : part === "true"
+          ? true
+          : part === "false"
+            ? false
+            : part === "null"
+              ? null
+              : part;
     });
 }
 
@@ -126,11 +156,15 @@ export const FIRST_DRAFT = {
   base_runtime: "simulated",
   parameters: { "ttft-seconds": [0.005, 0.01], "tpot-seconds": [0.001, 0.002] },
   optimization: { objective: "maximize_throughput", max_parallel: 2, timeout_per_iteration: 600 },
-  benchmark: { traffic_scenarios: ["D(100,40)"], num_concurrency: [1, 4], max_time_per_iteration: 10 },
+  benchmark: {
+    traffic_scenarios: ["D(100,40)"],
+    num_concurrency: [1, 4],
+    max_time_per_iteration: 10,
+  },
 } satisfies TaskFile;
 
 /** What of a task is worth taking over: all but its name. */
 export function cloneOf(task: TaskFile): Draft {
-  const kept = Object.entries(task).filter(([, value]) => value !== null && value !== "");
-  return { ...Object.fromEntries(kept), task_name: `${task.task_name}-2` };
+  const fields = Object.entries(task).filter(([, value]) => value !== null && value !== "");
+  return { ...Object.fromEntries(fields), task_name: `${task.task_name}-2` };
 }

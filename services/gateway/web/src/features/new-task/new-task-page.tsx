@@ -1,22 +1,24 @@
 import { Button, FileButton, SegmentedControl, Textarea } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { useNavigate, useSearchParams } from "react-router";
 import { Failure, Loaded, Page } from "@/components/page";
 import { ApiError } from "@/lib/api-client";
+import { taskOptions } from "@/lib/api/get-task";
 import { paths } from "@/lib/paths";
-import { useMe } from "@/lib/session";
+import { useMe } from "@/lib/api/get-me";
 import { useNamespace, useSharedSearch } from "@/lib/url-state";
-import { clonedOptions, planOptions, submit } from "./api/check-draft";
+import { planOptions } from "./api/get-plan";
+import { useSubmitTask } from "./api/submit-task";
 import { DraftForm } from "./components/draft-form";
 import { PlanSummary } from "./components/plan-summary";
-import { cloneOf, FIRST_DRAFT, formatOf, readDraft, writeDraft, type Draft, type Format } from "./draft";
+import { cloneOf, FIRST_DRAFT, formatOf, readDraft, writeDraft, type Draft } from "./draft";
 import classes from "./new-task-page.module.css";
 
 export function NewTaskPage() {
   const [parameters] = useSearchParams();
-  const cloned = useQuery(clonedOptions(parameters.get("clone")));
+  const cloned = useQuery(taskOptions(parameters.get("clone")));
   if (!parameters.get("clone")) return <Editor key="new" first={FIRST_DRAFT} />;
   return (
     <Loaded query={cloned}>
@@ -30,7 +32,6 @@ const SETTLE_MS = 400;
 function Editor({ first }: { first: Draft }) {
   const navigate = useNavigate();
   const search = useSharedSearch();
-  const client = useQueryClient();
   const me = useMe();
   const [namespace] = useNamespace();
   // The text is the truth: the form reads it and writes it anew.
@@ -41,14 +42,11 @@ function Editor({ first }: { first: Draft }) {
   // Before it is known who asks, there is no word that a login's changes have to carry.
   const plan = useQuery(planOptions(me ? readDraft(settled).draft : null));
   const problem = plan.error instanceof ApiError ? plan.error.problem : null;
-  const submission = useMutation({
-    mutationFn: (draft: Draft) => submit(draft, namespace),
-    onSuccess: async (task) => {
-      await client.invalidateQueries({ queryKey: ["tasks"] });
-      void navigate({ pathname: paths.task(task.task_id), search });
-    },
-  });
-  const mayNot = me?.role === "viewer" ? "Your token may only look" : null;
+  const submission = useSubmitTask(
+    namespace,
+    (task) => void navigate({ pathname: paths.task(task.task_id), search }),
+  );
+  const mayNot = me?.role === "viewer" ? "Your token is read-only" : null;
   const isReady = plan.data !== undefined && plan.data.missing.length === 0 && settled === text;
   return (
     <Page
@@ -65,7 +63,7 @@ function Editor({ first }: { first: Draft }) {
         </Button>
       }
     >
-      {mayNot && <p className="dim">{mayNot}: a submitter or an admin can submit this.</p>}
+      {mayNot && <p className="dim">{mayNot}: only a submitter or an admin can submit tasks.</p>}
       {submission.error && <Failure error={submission.error} />}
       <div className={classes.columns}>
         <div>
@@ -76,7 +74,7 @@ function Editor({ first }: { first: Draft }) {
               onChange={(draft) => setText(writeDraft(draft, format))}
             />
           ) : (
-            <p className="dim">The form comes back when the file can be read.</p>
+            <p className="dim">The form is back once the file can be parsed.</p>
           )}
         </div>
         <div className={classes.side}>
@@ -84,13 +82,13 @@ function Editor({ first }: { first: Draft }) {
           <div className={classes.tools}>
             <SegmentedControl
               size="xs"
-              aria-label="Form of the file"
+              aria-label="File format"
               data={[
                 { value: "yaml", label: "YAML" },
                 { value: "json", label: "JSON" },
               ]}
               value={format}
-              onChange={(value) => read.draft && setText(writeDraft(read.draft, value as Format))}
+              onChange={(value) => read.draft && setText(writeDraft(read.draft, value))}
             />
             <FileButton
               accept=".json,.yaml,.yml"
@@ -98,13 +96,13 @@ function Editor({ first }: { first: Draft }) {
             >
               {(props) => (
                 <Button size="xs" variant="default" {...props}>
-                  Open a file
+                  Open file
                 </Button>
               )}
             </FileButton>
           </div>
           <Textarea
-            aria-label="The task as a file"
+            aria-label="Task file"
             autosize
             minRows={16}
             maxRows={36}

@@ -5,14 +5,23 @@ import { groupBy } from "@/lib/group-by";
 const BY_REQUEST = /_mismatch$|^given_out_by_cluster$/;
 
 /** One sentence for each kind of reason, with how many more there are of it; what passes comes first. */
-export function reasonSentences({ reasons, reasons_left_out: leftOut }: Pick<AvailabilityView, "reasons" | "reasons_left_out">): string[] {
-  const alike = [...groupBy(reasons ?? [], ({ code }) => code)].map(([code, its]) => ({
+export function reasonSentences({
+  reasons,
+  reasons_left_out: leftOut,
+}: Pick<AvailabilityView, "reasons" | "reasons_left_out">): string[] {
+  const alike = [...groupBy(reasons, ({ code }) => code)].map(([code, group]) => ({
     code,
-    first: its[0] as Reason,
-    more: its.length - 1 + (leftOut?.[code] ?? 0),
+    first: group[0] as Reason,
+    more: group.length - 1 + (leftOut[code] ?? 0),
   }));
-  const inOrder = [false, true].flatMap((isByRequest) => alike.filter(({ code }) => BY_REQUEST.test(code) === isByRequest));
-  return inOrder.map(({ first, more }) => first.message + (more > 0 ? `, and ${more} more ${noun(first, more)} like it` : ""));
+  const inOrder = [false, true].flatMap((isByRequest) =>
+    alike.filter(({ code }) => BY_REQUEST.test(code) === isByRequest),
+  );
+  return inOrder.map(
+    ({ first, more }) =>
+      first.message +
+      (more > 0 ? `, and ${more} more ${noun(first, more)} with the same reason` : ""),
+  );
 }
 
 function noun({ device_uuid: uuid, node_id: node }: Reason, count: number): string {

@@ -7,7 +7,7 @@ import { UNKNOWN } from "@/lib/units";
 import { useNamespace, useUrlState } from "@/lib/url-state";
 import { queueOptions } from "./api/get-queue";
 import { WhyWaiting } from "./components/why-waiting";
-import { asked } from "./request-words";
+import { requestText } from "./request-words";
 import classes from "./queue-page.module.css";
 
 export function QueuePage() {
@@ -18,9 +18,9 @@ export function QueuePage() {
       <Loaded query={queue}>
         {(waiting) =>
           waiting.length === 0 ? (
-            <Empty title="Nothing waits">
+            <Empty title="No waiting requests">
               Every request {namespace && `of ${namespace} `}has its GPUs.{" "}
-              <code>gpusteward reserve --gpus 1</code> asks for some.
+              <code>gpusteward reserve --gpus 1</code> requests some.
             </Empty>
           ) : (
             <QueueTable waiting={waiting} />
@@ -36,49 +36,49 @@ function QueueTable({ waiting }: { waiting: ReservationView[] }) {
   const now = useNow();
   return (
     <Table verticalSpacing={4} aria-label="Waiting requests" className={classes.queue}>
-        <Table.Thead>
-          <Table.Tr>
-            <Table.Th className="number">Place</Table.Th>
-            <Table.Th>Who</Table.Th>
-            <Table.Th>Asks for</Table.Th>
-            <Table.Th className="number">Waits for</Table.Th>
-            <Table.Th>Why it waits</Table.Th>
-          </Table.Tr>
-        </Table.Thead>
-        <Table.Tbody>
-          {waiting.map((each) => {
-            const isOpen = opened === each.reservation_id;
-            return [
-              <Table.Tr key={each.reservation_id}>
-                <Table.Td className="number">{each.queue_position ?? UNKNOWN}</Table.Td>
-                <Table.Td>
-                  <UnstyledButton
-                    fz="inherit"
-                    c="var(--gs-accent)"
-                    aria-expanded={isOpen}
-                    onClick={() => setOpened(isOpen ? "" : each.reservation_id)}
-                  >
-                    {each.holder || each.reservation_id.slice(-12)}
-                  </UnstyledButton>{" "}
-                  <span className="dim">{each.namespace}</span>
+      <Table.Thead>
+        <Table.Tr>
+          <Table.Th className="number">Position</Table.Th>
+          <Table.Th>Holder</Table.Th>
+          <Table.Th>Request</Table.Th>
+          <Table.Th className="number">Waiting for</Table.Th>
+          <Table.Th>Reason</Table.Th>
+        </Table.Tr>
+      </Table.Thead>
+      <Table.Tbody>
+        {waiting.map((reservation) => {
+          const isOpen = opened === reservation.reservation_id;
+          return [
+            <Table.Tr key={reservation.reservation_id}>
+              <Table.Td className="number">{reservation.queue_position ?? UNKNOWN}</Table.Td>
+              <Table.Td>
+                <UnstyledButton
+                  fz="inherit"
+                  c="var(--gs-accent)"
+                  aria-expanded={isOpen}
+                  onClick={() => setOpened(isOpen ? "" : reservation.reservation_id)}
+                >
+                  {reservation.holder || reservation.reservation_id.slice(-12)}
+                </UnstyledButton>{" "}
+                <span className="dim">{reservation.namespace}</span>
+              </Table.Td>
+              <Table.Td>{requestText(reservation.request)}</Table.Td>
+              <Table.Td className="number" title={fullMoment(reservation.requested_at)}>
+                {duration(Math.round(secondsSince(reservation.requested_at, now) ?? 0))}
+              </Table.Td>
+              <Table.Td>{reservation.summary || reservation.reason}</Table.Td>
+            </Table.Tr>,
+            isOpen && (
+              <Table.Tr key={`${reservation.reservation_id}-why`}>
+                <Table.Td className={classes.wide} />
+                <Table.Td colSpan={4}>
+                  <WhyWaiting waiting={reservation} />
                 </Table.Td>
-                <Table.Td>{asked(each.request)}</Table.Td>
-                <Table.Td className="number" title={fullMoment(each.requested_at)}>
-                  {duration(Math.round(secondsSince(each.requested_at, now) ?? 0))}
-                </Table.Td>
-                <Table.Td>{each.summary || each.reason}</Table.Td>
-              </Table.Tr>,
-              isOpen && (
-                <Table.Tr key={`${each.reservation_id}-why`}>
-                  <Table.Td className={classes.wide} />
-                  <Table.Td colSpan={4}>
-                    <WhyWaiting waiting={each} />
-                  </Table.Td>
-                </Table.Tr>
-              ),
-            ];
-          })}
-        </Table.Tbody>
+              </Table.Tr>
+            ),
+          ];
+        })}
+      </Table.Tbody>
     </Table>
   );
 }

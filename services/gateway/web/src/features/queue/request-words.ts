@@ -2,7 +2,7 @@ import type { GpuRequest } from "@schemas/messages";
 import { gibibytes } from "@/lib/units";
 
 /** "4 GPUs, H200, 80 GiB each": what differs from any GPU. */
-export function asked(request: GpuRequest): string {
+export function requestText(request: GpuRequest): string {
   const count = request.gpus ?? 1;
   const kind = request.mig_profile ? `MIG ${request.mig_profile}` : count === 1 ? "GPU" : "GPUs";
   const parts = [`${count} ${kind}`];

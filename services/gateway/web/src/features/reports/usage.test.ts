@@ -3,7 +3,13 @@ import { startOf } from "./report-range";
 import { partsOf } from "./usage";
 
 test("the parts of GPU time add up to all of it", () => {
-  const parts = partsOf({ used_us: 3600e6, idle_us: 1800e6, free_us: 1800e6, cordoned_us: 0, unknown_us: 0 });
+  const parts = partsOf({
+    used_us: 3600e6,
+    idle_us: 1800e6,
+    free_us: 1800e6,
+    cordoned_us: 0,
+    unknown_us: 0,
+  });
 
   expect(parts.map((part) => part.hours)).toEqual([1, 0.5, 0.5, 0, 0]);
   expect(parts.reduce((sum, part) => sum + part.share, 0)).toBe(1);

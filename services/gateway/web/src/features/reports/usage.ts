@@ -1,5 +1,17 @@
 import type { GpuTime } from "@schemas/messages";
 
+/** What the lines of the usage report may be by. */
+export const BY_WORDS: Record<string, string> = {
+  namespace: "namespace",
+  person: "person",
+  requester: "requester's label",
+  model: "model",
+  node: "node",
+  pod: "pod",
+  owner: "owner of pods",
+  kind: "GPU type",
+};
+
 const HOUR_US = 3600e6;
 
 export interface Part {

@@ -10,7 +10,7 @@ export function usePicked() {
   const toggle = useCallback(
     (id: string) => {
       const before = text ? text.split(",") : [];
-      const after = before.includes(id) ? before.filter((each) => each !== id) : [...before, id];
+      const after = before.includes(id) ? before.filter((other) => other !== id) : [...before, id];
       setText(after.slice(-MOST_PICKED).join(","));
     },
     [setText, text],

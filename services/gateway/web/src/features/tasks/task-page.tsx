@@ -1,8 +1,13 @@
 import { Button, Loader, Tabs } from "@mantine/core";
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { lazy, Suspense } from "react";
 import { Link, useParams } from "react-router";
-import { type ExperimentDetail, STOPPED, type TaskView } from "@schemas/messages";
+import {
+  type ExperimentDetail,
+  FINISHED_TASK_STATES,
+  STOPPED,
+  type TaskView,
+} from "@schemas/messages";
 import { CopyText } from "@/components/copy-text";
 import { Facts } from "@/components/facts";
 import { Failure, Loaded, Page } from "@/components/page";
@@ -10,16 +15,19 @@ import { RunState } from "@/components/run-state";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
 import { TabList } from "@/components/tab-list";
-import { api, textAt } from "@/lib/api-client";
+import { taskOptions } from "@/lib/api/get-task";
 import { download } from "@/lib/csv";
-import { boundaryNotes } from "@/lib/levels";
-import { differing, parametersText, serveCommand } from "@/lib/parameters";
+import { boundaryNotes } from "@/domain/levels";
+import { differingNames, parametersText } from "@/domain/parameters";
+import { serveCommand } from "@/domain/serve-command";
 import { paths } from "@/lib/paths";
-import { useMe } from "@/lib/session";
+import { useMe } from "@/lib/api/get-me";
 import { moment } from "@/lib/time";
 import { percent, whole } from "@/lib/units";
 import { useSharedSearch, useUrlState } from "@/lib/url-state";
-import { experimentsOptions, taskOptions } from "./api/get-tasks";
+import { useChangeTask } from "./api/change-task";
+import { experimentsOfTaskOptions } from "./api/get-experiments-of-task";
+import { useReport } from "./api/get-report";
 import { Definition } from "./components/definition";
 import { EventsTable } from "./components/events-table";
 import { ExperimentsTable } from "./components/experiments-table";
@@ -29,7 +37,7 @@ import {
   objectiveOf,
   ofTotal,
   otherSetting,
-  ranked,
+  rankExperiments,
   scoreText,
   spendingFacts,
   taskSums,
@@ -42,15 +50,19 @@ const Timeline = lazy(() => import("./components/timeline"));
 export function TaskPage() {
   const { taskId = "" } = useParams();
   const task = useQuery(taskOptions(taskId));
-  const experiments = useQuery(experimentsOptions(taskId));
+  const experiments = useQuery(experimentsOfTaskOptions(taskId));
   return (
     <Loaded query={task}>
-      {(known) => <Loaded query={experiments}>{(all) => <Known task={known} experiments={all} />}</Loaded>}
+      {(view) => (
+        <Loaded query={experiments}>
+          {(all) => <TaskContent task={view} experiments={all} />}
+        </Loaded>
+      )}
     </Loaded>
   );
 }
 
-function Known({ task, experiments }: { task: TaskView; experiments: ExperimentDetail[] }) {
+function TaskContent({ task, experiments }: { task: TaskView; experiments: ExperimentDetail[] }) {
   const [tab, setTab] = useUrlState("tab", "experiments");
   const search = useSharedSearch();
   return (
@@ -59,14 +71,19 @@ function Known({ task, experiments }: { task: TaskView; experiments: ExperimentD
       aside={
         <>
           <RunState state={task.state} title={task.reason} />
-          {experiments.some((each) => each.gpu_info?.simulated) && <SimulatedBadge />}
+          {experiments.some((experiment) => experiment.gpu_info?.simulated) && <SimulatedBadge />}
         </>
       }
       actions={
         <>
           <TaskActions task={task} />
           {task.best_experiment_id && <Report task={task} />}
-          <Button size="xs" variant="default" component={Link} to={`${paths.newTask()}?clone=${task.task_id}${search.replace("?", "&")}`}>
+          <Button
+            size="xs"
+            variant="default"
+            component={Link}
+            to={`${paths.newTask()}?clone=${task.task_id}${search.replace("?", "&")}`}
+          >
             Clone with changes
           </Button>
         </>
@@ -75,7 +92,7 @@ function Known({ task, experiments }: { task: TaskView; experiments: ExperimentD
       {task.description && <p className="dim">{task.description}</p>}
       {task.reason && <p>{task.reason}</p>}
       <Best task={task} experiments={experiments} />
-      <Progressed task={task} experiments={experiments} />
+      <TaskFacts task={task} experiments={experiments} />
       <Tabs value={tab} onChange={(value) => setTab(value ?? "experiments")} keepMounted={false}>
         <TabList chosen={tab}>
           <Tabs.Tab value="experiments">Experiments</Tabs.Tab>
@@ -108,14 +125,19 @@ function Known({ task, experiments }: { task: TaskView; experiments: ExperimentD
 
 /** Best configuration, what made the difference, how to run it: for a wiki, a ticket, a merge request. */
 function Report({ task }: { task: TaskView }) {
-  const fetched = useMutation({
-    mutationFn: () => textAt(`/api/v1/reports/tasks/${task.task_id}/markdown`),
-    onSuccess: (text) => download(`${task.task_name}.md`, text, "text/markdown"),
-  });
+  const fetched = useReport(task.task_id, (text) =>
+    download(`${task.task_name}.md`, text, "text/markdown"),
+  );
   return (
     <>
       {fetched.error && <Failure error={fetched.error} />}
-      <Button size="xs" variant="default" title="as Markdown" loading={fetched.isPending} onClick={() => fetched.mutate()}>
+      <Button
+        size="xs"
+        variant="default"
+        title="Download as Markdown"
+        loading={fetched.isPending}
+        onClick={() => fetched.mutate()}
+      >
         Report
       </Button>
     </>
@@ -124,15 +146,17 @@ function Report({ task }: { task: TaskView }) {
 
 function Best({ task, experiments }: { task: TaskView; experiments: ExperimentDetail[] }) {
   const search = useSharedSearch();
-  const [best, second] = ranked(task, experiments);
+  const [best, second] = rankExperiments(task, experiments);
   if (!best || best.experiment_id !== task.best_experiment_id) return null;
-  const names = differing(experiments.map((each) => each.parameters));
+  const names = differingNames(experiments.map((experiment) => experiment.parameters));
   const text = parametersText(best.parameters, names);
   const command = serveCommand(best.engine);
   const monitoring = best.gpu_monitoring;
   const lead = second && leadWords(task.objective, best, second);
   const runs = experiments.filter(
-    (each) => each.state === "succeeded" && parametersText(each.parameters) === parametersText(best.parameters),
+    (experiment) =>
+      experiment.state === "succeeded" &&
+      parametersText(experiment.parameters) === parametersText(best.parameters),
   ).length;
   return (
     <section aria-label="best configuration">
@@ -149,20 +173,24 @@ function Best({ task, experiments }: { task: TaskView; experiments: ExperimentDe
           ? trustWords(task.trust)
           : [
               ...(lead ? [lead] : []),
-              runs === 1 ? "measured once, so its noise is not known" : `measured ${runs} times`,
+              runs === 1 ? "measured once, so its noise is unknown" : `measured ${runs} times`,
             ].join("; ")}
         {otherSettingWords(best, experiments)}
         {boundaryNotes(best.metrics?.boundary).map((note) => `; ${note}`)}
         {best.metrics && `; ${whole(best.metrics.total_completed_requests)} requests`}
         {monitoring && `; GPU samples cover ${percent(monitoring.coverage_percent)}`}{" "}
         {monitoring?.trusted === false && (
-          <StateMark kind="attention" word="not to be trusted" title={monitoring.untrusted_because} />
+          <StateMark kind="attention" word="not trusted" title={monitoring.untrusted_because} />
         )}
       </div>
       <div style={{ margin: "6px 0 12px" }}>
         <CopyText
           text={command ?? `gpusteward show ${best.experiment_id}`}
-          label={command ? "the command that serves the best configuration" : "the command that shows the best configuration"}
+          label={
+            command
+              ? "the command that serves the best configuration"
+              : "the command that shows the best configuration"
+          }
         />
       </div>
     </section>
@@ -171,15 +199,15 @@ function Best({ task, experiments }: { task: TaskView; experiments: ExperimentDe
 
 /** "; experiment 2 is not compared: it ran on GPU model A100", of each that ran on something else than the best. */
 function otherSettingWords(best: ExperimentDetail, experiments: ExperimentDetail[]): string {
-  const measured = experiments.filter((each) => each.state === "succeeded");
+  const measured = experiments.filter((experiment) => experiment.state === "succeeded");
   return measured
-    .map((each) => [each.ordinal, otherSetting(best, each)] as const)
+    .map((experiment) => [experiment.ordinal, otherSetting(best, experiment)] as const)
     .filter(([, other]) => other !== null)
     .map(([ordinal, other]) => `; experiment ${ordinal} is not compared: it ran on ${other}`)
     .join("");
 }
 
-function Progressed({ task, experiments }: { task: TaskView; experiments: ExperimentDetail[] }) {
+function TaskFacts({ task, experiments }: { task: TaskView; experiments: ExperimentDetail[] }) {
   const sums = taskSums(task);
   return (
     <Facts
@@ -191,33 +219,28 @@ function Progressed({ task, experiments }: { task: TaskView; experiments: Experi
               ["waiting", whole(sums.waiting)],
             ] satisfies [string, string][])
           : []),
-        ["failed or cancelled", sums.failed > 0 ? <StateMark kind="bad" word={whole(sums.failed)} /> : "0"],
+        [
+          "failed or cancelled",
+          sums.failed > 0 ? <StateMark kind="bad" word={whole(sums.failed)} /> : "0",
+        ],
         ["GPUs per experiment", gpusText(experiments) ?? "–"],
         ["model", task.task?.model.id_or_path ?? "–"],
         ["namespace", task.namespace],
         ...spendingFacts(task),
         ["started", moment(task.started_at)],
         ["ended", moment(task.finished_at)],
-        ...(task.stop_reason ? [["stopped", STOPPED[task.stop_reason]] satisfies [string, string]] : []),
+        ...(task.stop_reason
+          ? [["stopped", STOPPED[task.stop_reason]] satisfies [string, string]]
+          : []),
       ]}
     />
   );
 }
 
-const UNFINISHED = new Set(["accepted", "running", "paused"]);
-
 function TaskActions({ task }: { task: TaskView }) {
-  const client = useQueryClient();
   const me = useMe();
-  const change = useMutation({
-    mutationFn: (verb: "pause" | "resume" | "cancel") =>
-      api<TaskView>(`/tasks/${task.task_id}/${verb}`, {
-        method: "POST",
-        ...(verb === "cancel" ? { body: { reason: "from the page" } } : {}),
-      }),
-    onSettled: () => client.invalidateQueries({ queryKey: ["tasks"] }),
-  });
-  if (me?.role === "viewer" || !UNFINISHED.has(task.state)) return null;
+  const change = useChangeTask(task.task_id);
+  if (me?.role === "viewer" || FINISHED_TASK_STATES.includes(task.state)) return null;
   return (
     <>
       {change.error && <Failure error={change.error} />}
@@ -235,7 +258,8 @@ function TaskActions({ task }: { task: TaskView }) {
         color="red"
         disabled={task.cancel_requested}
         onClick={() => {
-          if (window.confirm(`Cancel ${task.task_name}? What runs of it is stopped.`)) change.mutate("cancel");
+          if (window.confirm(`Cancel ${task.task_name}? Its running experiments are stopped.`))
+            change.mutate("cancel");
         }}
       >
         Cancel

@@ -1,13 +1,23 @@
-import type { ExperimentDetail, Objective, TaskState, TaskView } from "@schemas/messages";
-import { excessOf } from "@/lib/constraints";
+import {
+  type ExperimentDetail,
+  type ExperimentState,
+  FINISHED_TASK_STATES,
+  type Objective,
+  type TaskView,
+} from "@schemas/messages";
+import { excessOf } from "@/domain/constraints";
 import { groupBy } from "@/lib/group-by";
-import { boundaryText, LOAD_UNITS } from "@/lib/levels";
+import { boundaryText, LOAD_UNITS } from "@/domain/levels";
 import { roughly } from "@/lib/time";
 import { number, withUnit } from "@/lib/units";
 
 const OBJECTIVES: Record<Objective, { word: string; unit: string; isSmallerBetter: boolean }> = {
   maximize_goodput: { word: "max goodput per GPU", unit: "req/s", isSmallerBetter: false },
-  maximize_throughput: { word: "max total throughput per GPU", unit: "tok/s", isSmallerBetter: false },
+  maximize_throughput: {
+    word: "max total throughput per GPU",
+    unit: "tok/s",
+    isSmallerBetter: false,
+  },
   maximize_tokens_per_joule: { word: "tokens per joule", unit: "tok/J", isSmallerBetter: false },
   minimize_cost: { word: "cost of a million output tokens", unit: "", isSmallerBetter: true },
   minimize_latency: { word: "mean e2e latency", unit: "s", isSmallerBetter: true },
@@ -18,15 +28,23 @@ const OBJECTIVES: Record<Objective, { word: string; unit: string; isSmallerBette
 
 /** Of the scores of these experiments, which may bear the SLO's penalty. */
 export function objectiveOf(objective: Objective, experiments: ExperimentDetail[]) {
-  const boundary = objective === "maximize_load" ? experiments.find((each) => each.metrics?.boundary)?.metrics?.boundary : null;
-  const found = { ...OBJECTIVES[objective], ...(boundary ? { unit: LOAD_UNITS[boundary.load] } : {}) };
-  const isPenalized = experiments.some((each) => each.slo?.penalty);
-  return isPenalized ? { ...found, word: `${found.word} with the SLO's penalty` } : found;
+  const boundary =
+    objective === "maximize_load"
+      ? experiments.find((experiment) => experiment.metrics?.boundary)?.metrics?.boundary
+      : null;
+  const scale = {
+    ...OBJECTIVES[objective],
+    ...(boundary ? { unit: LOAD_UNITS[boundary.load] } : {}),
+  };
+  const isPenalized = experiments.some((experiment) => experiment.slo?.penalty);
+  return isPenalized ? { ...scale, word: `${scale.word} with the SLO's penalty` } : scale;
 }
 
-export function scoreText(objective: Objective, each: ExperimentDetail): string {
-  const boundary = objective === "maximize_load" ? each.metrics?.boundary : null;
-  return boundary ? boundaryText(boundary) : withUnit(number(each.objective_score), objectiveOf(objective, [each]).unit);
+export function scoreText(objective: Objective, experiment: ExperimentDetail): string {
+  const boundary = objective === "maximize_load" ? experiment.metrics?.boundary : null;
+  return boundary
+    ? boundaryText(boundary)
+    : withUnit(number(experiment.objective_score), objectiveOf(objective, [experiment]).unit);
 }
 
 export interface Sums {
@@ -39,12 +57,13 @@ export interface Sums {
   isAtMost: boolean;
 }
 
-const FINISHED = new Set<TaskState>(["completed", "failed", "cancelled"]);
-
 export function taskSums(task: TaskView): Sums {
-  const of = (...states: string[]) =>
+  const of = (...states: ExperimentState[]) =>
     states.reduce((sum, state) => sum + (task.experiments_by_state[state] ?? 0), 0);
-  const total = Math.max(task.experiments_total, FINISHED.has(task.state) ? 0 : task.experiments_at_most);
+  const total = Math.max(
+    task.experiments_total,
+    FINISHED_TASK_STATES.includes(task.state) ? 0 : task.experiments_at_most,
+  );
   return {
     done: of("succeeded"),
     running: of("running", "starting"),
@@ -60,10 +79,18 @@ export const ofTotal = ({ total, isAtMost }: Sums) => `of ${isAtMost ? "at most 
 
 /** "4 × Simulated H200": how many each experiment has, and of which model. */
 export function gpusText(experiments: ExperimentDetail[]): string | null {
-  const known = experiments.flatMap((each) => each.gpu_info ?? []);
-  const models = [...groupBy(known, (info) => info.model)].sort(([a], [b]) => a.localeCompare(b));
-  if (models.length > 0) return models.map(([model, its]) => `${alternatives(its.map((info) => info.count))} × ${model}`).join("; ");
-  return experiments.length > 0 ? `${alternatives(experiments.map((each) => each.request.gpus ?? 1))} asked for` : null;
+  const infos = experiments.flatMap((experiment) => experiment.gpu_info ?? []);
+  const models = [...groupBy(infos, (info) => info.model)].sort(([a], [b]) => a.localeCompare(b));
+  if (models.length > 0)
+    return models
+      .map(
+        ([model, infosOfModel]) =>
+          `${alternatives(infosOfModel.map((info) => info.count))} × ${model}`,
+      )
+      .join("; ");
+  return experiments.length > 0
+    ? `${alternatives(experiments.map((experiment) => experiment.request.gpus ?? 1))} asked for`
+    : null;
 }
 
 /** "1, 2 or 4" */
@@ -79,24 +106,33 @@ export const configurationOf = ({ ordinal, run }: ExperimentDetail) => run.repea
  * One run of each configuration: in the order of the task's verdict where it has one; else the best, then what keeps all
  * constraints, then by how far they are missed. One that has no score, or failed at a load that others served, has no rank.
  */
-export function ranked(task: TaskView, experiments: ExperimentDetail[]): ExperimentDetail[] {
+export function rankExperiments(
+  task: TaskView,
+  experiments: ExperimentDetail[],
+): ExperimentDetail[] {
   const order = task.trust?.order ?? [];
   if (order.length > 0) {
     const places = new Map(order.map((standing, place) => [standing.ordinal, place]));
     return experiments
-      .filter((each) => places.has(each.ordinal))
+      .filter((experiment) => places.has(experiment.ordinal))
       .toSorted((a, b) => (places.get(a.ordinal) ?? 0) - (places.get(b.ordinal) ?? 0));
   }
   const sign = OBJECTIVES[task.objective].isSmallerBetter ? 1 : -1;
-  const isBest = (each: ExperimentDetail) => each.experiment_id === task.best_experiment_id;
+  const isBest = (experiment: ExperimentDetail) =>
+    experiment.experiment_id === task.best_experiment_id;
   const best = experiments.find(isBest);
   const rivals = experiments.filter(
-    (each) => isBest(each) || (each.run.role === "search" && (!best || configurationOf(each) !== configurationOf(best))),
+    (experiment) =>
+      isBest(experiment) ||
+      (experiment.run.role === "search" &&
+        (!best || configurationOf(experiment) !== configurationOf(best))),
   );
   const fewest = Math.min(...rivals.map(failedLevels));
   return rivals
-    .filter((each) => each.objective_score !== null && failedLevels(each) === fewest)
-    .filter((each) => !best || otherSetting(best, each) === null)
+    .filter(
+      (experiment) => experiment.objective_score !== null && failedLevels(experiment) === fewest,
+    )
+    .filter((experiment) => !best || otherSetting(best, experiment) === null)
     .toSorted((a, b) => {
       if (isBest(a)) return -1;
       if (isBest(b)) return 1;
@@ -107,7 +143,7 @@ export function ranked(task: TaskView, experiments: ExperimentDetail[]): Experim
 }
 
 /** Why its score says nothing against the best's: "GPU model A100"; null where both ran on the same, as far as is known. */
-export function otherSetting(best: ExperimentDetail, each: ExperimentDetail): string | null {
+export function otherSetting(best: ExperimentDetail, experiment: ExperimentDetail): string | null {
   const isLimitVaried = Object.keys(best.parameters).some((name) => name.endsWith("power_limit_w"));
   const aspects = ({ run }: ExperimentDetail): [string, string][] => [
     ["GPU model", run.setting.gpu_models.join(", ")],
@@ -118,33 +154,50 @@ export function otherSetting(best: ExperimentDetail, each: ExperimentDetail): st
     ["image", run.image_digest.slice(0, 19)],
   ];
   const usual = new Map(aspects(best));
-  const others = aspects(each).filter(([name, value]) => value && usual.get(name) && value !== usual.get(name));
+  const others = aspects(experiment).filter(
+    ([name, value]) => value && usual.get(name) && value !== usual.get(name),
+  );
   return others.length > 0 ? others.map((other) => other.join(" ")).join(", ") : null;
 }
 
 /** All that were measured of these configurations, without what was disturbed where there is other; by the first run of each. */
-export function runsOf(configurations: ExperimentDetail[], experiments: ExperimentDetail[]): Map<number, ExperimentDetail[]> {
+export function runsOf(
+  configurations: ExperimentDetail[],
+  experiments: ExperimentDetail[],
+): Map<number, ExperimentDetail[]> {
   const ordinals = new Set(configurations.map(configurationOf));
   const counts = ({ run }: ExperimentDetail) => run.role === "search" || run.role === "repeat";
   const all = groupBy(
-    experiments.filter((each) => ordinals.has(configurationOf(each)) && counts(each)),
+    experiments.filter(
+      (experiment) => ordinals.has(configurationOf(experiment)) && counts(experiment),
+    ),
     configurationOf,
   );
-  const clean = (runs: ExperimentDetail[]) => runs.filter(({ run }) => run.contaminated.length === 0);
-  return new Map([...all].map(([first, runs]) => [first, clean(runs).length > 0 ? clean(runs) : runs]));
+  const clean = (runs: ExperimentDetail[]) =>
+    runs.filter(({ run }) => run.contaminated.length === 0);
+  return new Map(
+    [...all].map(([first, runs]) => [first, clean(runs).length > 0 ? clean(runs) : runs]),
+  );
 }
 
-function failedLevels(each: ExperimentDetail): number {
-  return each.metrics?.failed_levels.length ?? Infinity;
+function failedLevels(experiment: ExperimentDetail): number {
+  return experiment.metrics?.failed_levels.length ?? Infinity;
 }
 
 /** Before another one: by its score, or by what it keeps that the other does not. */
-export function leadWords(objective: Objective, best: ExperimentDetail, second: ExperimentDetail): string | null {
-  const [own, other] = [best.objective_score ?? 0, second.objective_score ?? 0];
-  const [lead, behind] = [leadPercent(objective, own, other), leadPercent(objective, other, own)];
+export function leadWords(
+  objective: Objective,
+  best: ExperimentDetail,
+  second: ExperimentDetail,
+): string | null {
+  const [score, other] = [best.objective_score ?? 0, second.objective_score ?? 0];
+  const [lead, behind] = [
+    leadPercent(objective, score, other),
+    leadPercent(objective, other, score),
+  ];
   if (lead === null || behind === null) return null;
   if (lead >= 0) return `better by ${number(lead)} % than experiment ${second.ordinal}`;
-  return `experiment ${second.ordinal} scores better by ${number(behind)} %, but does not keep what this one keeps`;
+  return `experiment ${second.ordinal} scores better by ${number(behind)} %, but misses constraints that this one meets`;
 }
 
 /** By how much of the second's score the first is better, in percent. */
@@ -155,13 +208,24 @@ export function leadPercent(objective: Objective, best: number, second: number):
 }
 
 /** GPU-hours and money of all attempts, and of a task under way how long it may still take. */
-export function spendingFacts({ spending, finished_at }: Pick<TaskView, "spending" | "finished_at">): [string, string][] {
+export function spendingFacts({
+  spending,
+  finished_at,
+}: Pick<TaskView, "spending" | "finished_at">): [string, string][] {
   if (!spending) return [];
-  const held = spending.gpu_hours;
-  const hours = held >= 0.1 ? `${held.toFixed(2)} GPU-hours` : `${(held * 3600).toFixed(0)} GPU-seconds`;
+  const gpuHours = spending.gpu_hours;
+  const hours =
+    gpuHours >= 0.1
+      ? `${gpuHours.toFixed(2)} GPU-hours`
+      : `${(gpuHours * 3600).toFixed(0)} GPU-seconds`;
   const cost = spending.cost === null ? "" : `, ${spending.cost.toFixed(2)} ${spending.currency}`;
   const facts: [string, string][] = [["GPUs held", `${hours}${cost}`]];
   if (finished_at === null)
-    facts.push(["time left", spending.seconds_left === null ? "unknown until one succeeds" : `about ${roughly(spending.seconds_left)}`]);
+    facts.push([
+      "time left",
+      spending.seconds_left === null
+        ? "unknown until the first success"
+        : `about ${roughly(spending.seconds_left)}`,
+    ]);
   return facts;
 }

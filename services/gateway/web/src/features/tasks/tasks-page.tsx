@@ -2,22 +2,21 @@ import { Button, MultiSelect, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { Link } from "react-router";
-import type { ExperimentDetail, TaskView } from "@schemas/messages";
+import { type ExperimentDetail, TaskState, type TaskView } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
 import { Meter } from "@/components/meter";
 import { Empty, Loaded, Page } from "@/components/page";
 import { RunState } from "@/components/run-state";
 import { SimulatedBadge } from "@/components/simulated-badge";
+import { experimentsOptions } from "@/lib/api/get-experiments";
+import { tasksOptions } from "@/lib/api/get-tasks";
 import { groupBy } from "@/lib/group-by";
-import { useLiveProgress } from "@/lib/live-progress";
+import { useLiveProgress } from "@/lib/live/progress";
 import { paths } from "@/lib/paths";
 import { moment } from "@/lib/time";
 import { percent, UNKNOWN } from "@/lib/units";
 import { useNamespace, useSharedSearch, useUrlState } from "@/lib/url-state";
-import { recentExperimentsOptions, tasksOptions } from "./api/get-tasks";
 import { gpusText, scoreText, objectiveOf, ofTotal, taskSums } from "./task-sums";
-
-const STATES = ["accepted", "running", "paused", "completed", "failed", "cancelled"];
 
 export function TasksPage() {
   const search = useSharedSearch();
@@ -26,9 +25,9 @@ export function TasksPage() {
   const [words, setWords] = useUrlState("words", "");
   const query = { namespace: namespace || null, state: states || null, limit: 200 };
   const tasks = useQuery(tasksOptions(query));
-  const experiments = useQuery(recentExperimentsOptions(namespace));
+  const experiments = useQuery(experimentsOptions({ limit: 500, namespace: namespace || null }));
   const byTask = useMemo(
-    () => groupBy(experiments.data?.experiments ?? [], (each) => each.task_id),
+    () => groupBy(experiments.data?.experiments ?? [], (experiment) => experiment.task_id),
     [experiments.data],
   );
   const columns = useColumns(byTask, search);
@@ -36,7 +35,9 @@ export function TasksPage() {
     words
       .toLowerCase()
       .split(/\s+/)
-      .every((word) => `${task.task_name} ${task.description} ${task.namespace}`.toLowerCase().includes(word));
+      .every((word) =>
+        `${task.task_name} ${task.description} ${task.namespace}`.toLowerCase().includes(word),
+      );
   return (
     <Page
       title="Tasks"
@@ -44,8 +45,8 @@ export function TasksPage() {
         <>
           <TextInput
             size="xs"
-            aria-label="Words in name, description or namespace"
-            placeholder="Words of a task"
+            aria-label="Filter by name, description or namespace"
+            placeholder="Filter tasks"
             value={words}
             onChange={(event) => setWords(event.currentTarget.value)}
           />
@@ -55,7 +56,7 @@ export function TasksPage() {
             aria-label="States"
             placeholder={states ? undefined : "All states"}
             clearable
-            data={STATES}
+            data={TaskState}
             value={states ? states.split(",") : []}
             onChange={(chosen) => setStates(chosen.join(","))}
           />
@@ -66,16 +67,23 @@ export function TasksPage() {
       }
     >
       <Loaded query={tasks}>
-        {({ tasks: found }) => {
-          const shown = found.filter(fits);
+        {({ tasks: listed }) => {
+          const shown = listed.filter(fits);
           if (shown.length > 0) {
-            return <DataTable label="Tasks" columns={columns} rows={shown} rowKey={(task) => task.task_id} />;
+            return (
+              <DataTable
+                label="Tasks"
+                columns={columns}
+                rows={shown}
+                rowKey={(task) => task.task_id}
+              />
+            );
           }
           return states || words ? (
-            <Empty title="No task fits these filters">Take a word or a state away.</Empty>
+            <Empty title="No matching tasks">Remove a filter.</Empty>
           ) : (
-            <Empty title="No task yet">
-              <Link to={{ pathname: paths.newTask(), search }}>Describe one</Link>, or type{" "}
+            <Empty title="No tasks yet">
+              <Link to={{ pathname: paths.newTask(), search }}>Create one</Link>, or run{" "}
               <code>gpusteward run schemas/examples/simulated-quick.json</code>.
             </Empty>
           );
@@ -102,7 +110,9 @@ function useColumns(byTask: Map<string, ExperimentDetail[]>, search: string): Co
       {
         name: "State",
         sortBy: (task) => task.state,
-        cell: (task) => <TaskState task={task} experiments={byTask.get(task.task_id) ?? []} live={live} />,
+        cell: (task) => (
+          <StateOfTask task={task} experiments={byTask.get(task.task_id) ?? []} live={live} />
+        ),
       },
       {
         name: "Progress",
@@ -113,8 +123,10 @@ function useColumns(byTask: Map<string, ExperimentDetail[]>, search: string): Co
         name: "Best so far",
         isNumber: true,
         cell: (task) => {
-          const its = byTask.get(task.task_id) ?? [];
-          const best = its.find((each) => each.experiment_id === task.best_experiment_id);
+          const experiments = byTask.get(task.task_id) ?? [];
+          const best = experiments.find(
+            (experiment) => experiment.experiment_id === task.best_experiment_id,
+          );
           return best ? (
             <>
               {scoreText(task.objective, best)}
@@ -130,29 +142,35 @@ function useColumns(byTask: Map<string, ExperimentDetail[]>, search: string): Co
         unit: "per experiment",
         cell: (task) => <TaskGpus experiments={byTask.get(task.task_id) ?? []} />,
       },
-      { name: "Started", sortBy: (task) => task.started_at, cell: (task) => moment(task.started_at) },
+      {
+        name: "Started",
+        sortBy: (task) => task.started_at,
+        cell: (task) => moment(task.started_at),
+      },
       { name: "Namespace", sortBy: (task) => task.namespace, cell: (task) => task.namespace },
     ],
     [byTask, live, search],
   );
 }
 
-function TaskState(props: {
+function StateOfTask(props: {
   task: TaskView;
   experiments: ExperimentDetail[];
   live: ReturnType<typeof useLiveProgress>;
 }) {
   const { task, experiments, live } = props;
-  const running = experiments.filter((each) => each.state === "running" || each.state === "starting");
+  const running = experiments.filter(
+    (experiment) => experiment.state === "running" || experiment.state === "starting",
+  );
   return (
     <>
       <RunState state={task.state} title={task.reason} />
-      {running.slice(0, 3).map((each) => {
-        const progress = live.get(each.experiment_id);
-        const phase = progress?.phase ?? each.attempts.at(-1)?.phase ?? each.state;
+      {running.slice(0, 3).map((experiment) => {
+        const progress = live.get(experiment.experiment_id);
+        const phase = progress?.phase ?? experiment.attempts.at(-1)?.phase ?? experiment.state;
         return (
-          <div key={each.experiment_id} className="dim">
-            #{each.ordinal} {phase.replaceAll("_", " ")}
+          <div key={experiment.experiment_id} className="dim">
+            #{experiment.ordinal} {phase.replaceAll("_", " ")}
             {progress && progress.fraction > 0 ? ` ${percent(progress.fraction * 100)}` : ""}
           </div>
         );
@@ -184,14 +202,15 @@ function TaskProgress({ task }: { task: TaskView }) {
 function TaskGpus({ experiments }: { experiments: ExperimentDetail[] }) {
   const text = gpusText(experiments);
   if (!text) return UNKNOWN;
-  const monitored = experiments.filter((each) => each.state === "succeeded").length;
+  const monitored = experiments.filter((experiment) => experiment.state === "succeeded").length;
   return (
     <>
       <span className="nowrap">
-        {text} {experiments.some((each) => each.gpu_info?.simulated) && <SimulatedBadge />}
+        {text}{" "}
+        {experiments.some((experiment) => experiment.gpu_info?.simulated) && <SimulatedBadge />}
       </span>
       {monitored > 0 && (
-        <div className="dim nowrap" title="GPU measurements are stored of these">
+        <div className="dim nowrap" title="GPU measurements are stored for these experiments">
           ∿ monitored: {monitored}
         </div>
       )}

@@ -7,8 +7,22 @@ const verdict: TrustVerdict = {
   noise_floor_percent: 2.14,
   ties: [],
   repeated: [
-    { ordinal: 3, runs: 4, mean_score: 10, spread_percent: 0.8, behind_percent: 0, undecided_because: "" },
-    { ordinal: 5, runs: 3, mean_score: 8.8, spread_percent: 1.1, behind_percent: 12, undecided_because: "" },
+    {
+      ordinal: 3,
+      runs: 4,
+      mean_score: 10,
+      spread_percent: 0.8,
+      behind_percent: 0,
+      undecided_because: "",
+    },
+    {
+      ordinal: 5,
+      runs: 3,
+      mean_score: 8.8,
+      spread_percent: 1.1,
+      behind_percent: 12,
+      undecided_because: "",
+    },
   ],
   set_aside: [{ ordinal: 7, reason: "throttled" }],
   replays: 3,
@@ -27,12 +41,16 @@ test("a winner is told with its lead, its runs and their noise", () => {
 });
 
 test("one of several that are equal is not said to be ahead", () => {
-  expect(trustWords({ ...verdict, ties: [1, 2, 5] })).toMatch(/^cannot be told from experiments 1, 2 and 5 and changes/);
+  expect(trustWords({ ...verdict, ties: [1, 2, 5] })).toMatch(
+    /^cannot be told from experiments 1, 2 and 5 and changes/,
+  );
 });
 
 test("what is not decided is told with its reason, and no lead", () => {
   const rival = { ordinal: 5, runs: 3, mean_score: 8.8, spread_percent: 1.1, behind_percent: 12 };
-  const order = [{ ...rival, undecided_because: "the load generator's own time (by 15 % at most)" }];
+  const order = [
+    { ...rival, undecided_because: "the load generator's own time (by 15 % at most)" },
+  ];
 
   expect(trustWords({ ...verdict, order })).toMatch(
     /^not decided: experiment 5 may be better \(the load generator's own time \(by 15 % at most\)\); measured 4 times/,

@@ -5,20 +5,27 @@ import { number } from "@/lib/units";
 /** Whether to believe that the winner is best: by what it is ahead, and how sure that is. */
 export function trustWords(trust: TrustVerdict): string {
   const { winner, noise_floor_percent: noise, ties, repeated, set_aside: setAside } = trust;
-  const undecided = trust.order.filter((each) => each.undecided_because !== "");
-  const own = repeated.find((each) => each.ordinal === winner);
-  const next = repeated.filter((each) => each.ordinal !== winner).toSorted((a, b) => a.behind_percent - b.behind_percent)[0];
-  const spread = own?.spread_percent ?? null;
+  const undecided = trust.order.filter((configuration) => configuration.undecided_because !== "");
+  const winnerRuns = repeated.find((configuration) => configuration.ordinal === winner);
+  const next = repeated
+    .filter((configuration) => configuration.ordinal !== winner)
+    .toSorted((a, b) => a.behind_percent - b.behind_percent)[0];
+  const spread = winnerRuns?.spread_percent ?? null;
   const words = [
     undecided.length > 0 && `not decided: ${undecidedWords(undecided)}`,
     ties.length > 0
       ? `cannot be told from ${experiments(ties)} and changes the fewest flags`
-      : next && undecided.length === 0 && `ahead of experiment ${next.ordinal} by ${number(next.behind_percent)} %, more than chance`,
-    own && `measured ${own.runs} times${spread === null ? "" : ` ± ${number(spread)} %`}`,
+      : next &&
+        undecided.length === 0 &&
+        `ahead of experiment ${next.ordinal} by ${number(next.behind_percent)} %, more than chance`,
+    winnerRuns &&
+      `measured ${winnerRuns.runs} times${spread === null ? "" : ` ± ${number(spread)} %`}`,
     noise === null ? "nothing was measured twice" : `noise floor ${number(noise)} %`,
-    trust.worst_score !== null && `at worst ${number(trust.worst_score)} in ${trust.replays} runs with other requests`,
+    trust.worst_score !== null &&
+      `at worst ${number(trust.worst_score)} in ${trust.replays} runs with other requests`,
     trust.improvement_percent !== null && improvementWords(trust.improvement_percent),
-    setAside.length > 0 && `${experiments(setAside.map((each) => each.ordinal))} set aside`,
+    setAside.length > 0 &&
+      `${experiments(setAside.map((experiment) => experiment.ordinal))} set aside`,
     trust.incomplete_because && `checked in part: ${trust.incomplete_because}`,
   ];
   return words.filter(Boolean).join("; ");
@@ -26,13 +33,18 @@ export function trustWords(trust: TrustVerdict): string {
 
 /** "experiment 2 may be better (the load generator's own time)", by reason. */
 function undecidedWords(undecided: TrustedConfiguration[]): string {
-  return [...groupBy(undecided, (each) => each.undecided_because)]
-    .map(([because, its]) => `${experiments(its.map((each) => each.ordinal))} may be better (${because})`)
+  return [...groupBy(undecided, (configuration) => configuration.undecided_because)]
+    .map(
+      ([because, group]) =>
+        `${experiments(group.map((configuration) => configuration.ordinal))} may be better (${because})`,
+    )
     .join(", ");
 }
 
 function improvementWords(percent: number): string {
-  return percent > 0 ? `another may be better by ${number(percent)} % at most` : "no other is likely to be better";
+  return percent > 0
+    ? `another may be better by ${number(percent)} % at most`
+    : "no other is likely to be better";
 }
 
 const experiments = (ordinals: number[]) =>

@@ -1,13 +1,14 @@
 import { Button, TextInput } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { useInfiniteQuery } from "@tanstack/react-query";
+import * as endpoints from "@schemas/endpoints";
 import type { AuditEntry } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
 import { Empty, Loaded } from "@/components/page";
 import { StateMark } from "@/components/state-mark";
 import { fullMoment, moment, useNow } from "@/lib/time";
 import { useUrlState } from "@/lib/url-state";
-import { auditOptions } from "../api/get-admin";
+import { auditLogOptions } from "../api/get-audit-log";
 import { changesOf } from "../changes";
 import classes from "./admin.module.css";
 
@@ -18,8 +19,8 @@ const FIRST_ERROR = 400;
 export function AuditLog() {
   const [caller, setCaller] = useUrlState("caller", "");
   const [path, setPath] = useUrlState("path", "");
-  const [wanted] = useDebouncedValue({ caller, path }, SETTLE_MS);
-  const log = useInfiniteQuery(auditOptions(wanted));
+  const [filter] = useDebouncedValue({ caller, path }, SETTLE_MS);
+  const log = useInfiniteQuery(auditLogOptions(filter));
   const now = useNow();
   const columns: Column<AuditEntry>[] = [
     {
@@ -33,16 +34,16 @@ export function AuditLog() {
     { name: "Who", cell: (entry) => entry.caller || "everybody" },
     { name: "From", cell: (entry) => entry.address },
     {
-      name: "Asked for",
+      name: "Request",
       cell: (entry) => (
         <span className="mono">
-          {entry.method} {entry.path.replace("/api/v1", "")}
+          {entry.method} {entry.path.replace(endpoints.API, "")}
         </span>
       ),
     },
-    { name: "Answer", cell: (entry) => <Answer status={entry.status} /> },
+    { name: "Status", cell: (entry) => <Answer status={entry.status} /> },
     {
-      name: "What it changed",
+      name: "Changes",
       cell: (entry) => <Changes lines={changesOf(entry.before, entry.after)} />,
     },
   ];
@@ -51,14 +52,14 @@ export function AuditLog() {
       <div className={classes.filters}>
         <TextInput
           size="xs"
-          label="Name of a token"
+          label="Token name"
           value={caller}
           onChange={(event) => setCaller(event.currentTarget.value)}
         />
         <TextInput
           size="xs"
-          label="How the path begins"
-          placeholder="/api/v1/nodes"
+          label="Path prefix"
+          placeholder={endpoints.listNodes.path}
           value={path}
           onChange={(event) => setPath(event.currentTarget.value)}
         />
@@ -67,7 +68,7 @@ export function AuditLog() {
         {({ pages }) => {
           const entries = pages.flatMap((page) => page.entries);
           return entries.length === 0 ? (
-            <Empty title="Nothing was changed">Take a filter away, or wait for the first request.</Empty>
+            <Empty title="No entries">Remove a filter, or wait for the first change.</Empty>
           ) : (
             <DataTable
               label="Audit log"
@@ -79,8 +80,14 @@ export function AuditLog() {
         }}
       </Loaded>
       {log.hasNextPage && (
-        <Button size="xs" variant="default" mt="sm" loading={log.isFetchingNextPage} onClick={() => void log.fetchNextPage()}>
-          Older ones
+        <Button
+          size="xs"
+          variant="default"
+          mt="sm"
+          loading={log.isFetchingNextPage}
+          onClick={() => void log.fetchNextPage()}
+        >
+          Load older entries
         </Button>
       )}
     </>
@@ -88,7 +95,8 @@ export function AuditLog() {
 }
 
 function Answer({ status }: { status: number | null }) {
-  if (status === null) return <StateMark kind="unknown" word="none yet" title="asked, and not answered" />;
+  if (status === null)
+    return <StateMark kind="unknown" word="pending" title="no response recorded" />;
   return <StateMark kind={status < FIRST_ERROR ? "ok" : "bad"} word={String(status)} />;
 }
 

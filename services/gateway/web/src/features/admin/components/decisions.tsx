@@ -8,7 +8,8 @@ import { StateMark } from "@/components/state-mark";
 import { fullMoment, moment, useNow } from "@/lib/time";
 import { whole } from "@/lib/units";
 import { useUrlState } from "@/lib/url-state";
-import { decisionsOptions, useReplay } from "../api/get-admin";
+import { decisionsOptions } from "../api/get-decisions";
+import { useReplay } from "../api/replay-decisions";
 import { recordWords } from "../record-words";
 import classes from "./admin.module.css";
 
@@ -18,36 +19,45 @@ const SETTLE_MS = 400;
 export function Decisions() {
   const [reservation, setReservation] = useUrlState("reservation", "");
   const [after, setAfter] = useUrlState("after", "0");
-  const [[reservationId, afterId]] = useDebouncedValue([reservation, Number(after) || 0] as const, SETTLE_MS);
+  const [[reservationId, afterId]] = useDebouncedValue(
+    [reservation, Number(after) || 0] as const,
+    SETTLE_MS,
+  );
   const decisions = useInfiniteQuery(decisionsOptions(reservationId, afterId));
   const replay = useReplay();
   const now = useNow();
   const again = (from_id: number | null, limit: number) =>
     replay.mutate({ from_id, reservation_id: reservationId || null, limit });
   const columns: Column<DecisionRecord>[] = [
-    { name: "Number", isNumber: true, cell: (each) => whole(each.decision_id) },
+    { name: "Number", isNumber: true, cell: (decision) => whole(decision.decision_id) },
     {
       name: "When",
-      cell: (each) => (
-        <time dateTime={each.decided_at} title={fullMoment(each.decided_at)}>
-          {moment(each.decided_at, now)}
+      cell: (decision) => (
+        <time dateTime={decision.decided_at} title={fullMoment(decision.decided_at)}>
+          {moment(decision.decided_at, now)}
         </time>
       ),
     },
-    { name: "Term", title: "of the leader that decided", isNumber: true, cell: (each) => whole(each.term) },
     {
-      name: "Decided on",
-      cell: (each) => `${each.keyframe ? "the whole state: " : ""}${recordWords(each.inputs)}`,
+      name: "Term",
+      title: "term of the leader that made the decision",
+      isNumber: true,
+      cell: (decision) => whole(decision.term),
     },
-    { name: "Decided", cell: (each) => recordWords(each.outcomes) || "nothing to grant" },
+    {
+      name: "Inputs",
+      cell: (decision) =>
+        `${decision.keyframe ? "full state: " : ""}${recordWords(decision.inputs)}`,
+    },
+    { name: "Outcome", cell: (decision) => recordWords(decision.outcomes) || "no grant" },
     {
       name: "",
-      cell: (each) => (
+      cell: (decision) => (
         <Button
           size="compact-xs"
           variant="default"
-          aria-label={`Replay decision ${each.decision_id}`}
-          onClick={() => again(each.decision_id, 1)}
+          aria-label={`Replay decision ${decision.decision_id}`}
+          onClick={() => again(decision.decision_id, 1)}
         >
           Replay
         </Button>
@@ -59,7 +69,7 @@ export function Decisions() {
       <div className={classes.filters}>
         <TextInput
           size="xs"
-          label="Id of a reservation"
+          label="Reservation ID"
           value={reservation}
           onChange={(event) => setReservation(event.currentTarget.value.trim())}
         />
@@ -71,19 +81,31 @@ export function Decisions() {
           value={Number(after) || 0}
           onChange={(value) => setAfter(String(value || 0))}
         />
-        <Button size="xs" variant="default" loading={replay.isPending} onClick={() => again(afterId + 1, 100)}>
-          Replay these
+        <Button
+          size="xs"
+          variant="default"
+          loading={replay.isPending}
+          onClick={() => again(afterId + 1, 100)}
+        >
+          Replay this range
         </Button>
       </div>
       {replay.error && <Failure error={replay.error} />}
-      {replay.data && <Replayed replay={replay.data} />}
+      {replay.data && <ReplayResult replay={replay.data} />}
       <Loaded query={decisions}>
         {({ pages }) => {
-          const found = pages.flatMap((page) => page.decisions);
-          return found.length === 0 ? (
-            <Empty title="No decision is recorded">One is, each time that a request is granted or cannot be.</Empty>
+          const records = pages.flatMap((page) => page.decisions);
+          return records.length === 0 ? (
+            <Empty title="No decisions recorded">
+              A decision is recorded whenever a request is granted or refused.
+            </Empty>
           ) : (
-            <DataTable label="Decisions" columns={columns} rows={found} rowKey={(each) => String(each.decision_id)} />
+            <DataTable
+              label="Decisions"
+              columns={columns}
+              rows={records}
+              rowKey={(decision) => String(decision.decision_id)}
+            />
           );
         }}
       </Loaded>
@@ -95,25 +117,25 @@ export function Decisions() {
           loading={decisions.isFetchingNextPage}
           onClick={() => void decisions.fetchNextPage()}
         >
-          Later ones
+          Load later decisions
         </Button>
       )}
     </>
   );
 }
 
-function Replayed({ replay }: { replay: Replay }) {
-  const different = replay.decisions.filter((each) => !each.same);
-  const told = `${whole(replay.checked)} decided again from number ${whole(replay.keyframe_id)} on, ${whole(replay.different)} came out otherwise`;
+function ReplayResult({ replay }: { replay: Replay }) {
+  const different = replay.decisions.filter((decision) => !decision.same);
+  const outcome = `${whole(replay.checked)} replayed from decision ${whole(replay.keyframe_id)}, ${whole(replay.different)} with a different outcome`;
   return (
     <div role="status" className={classes.told}>
-      <StateMark kind={replay.different === 0 ? "ok" : "bad"} word={told} />
-      {different.map((each) => (
-        <details key={each.decision_id}>
-          <summary>Number {each.decision_id}</summary>
+      <StateMark kind={replay.different === 0 ? "ok" : "bad"} word={outcome} />
+      {different.map((decision) => (
+        <details key={decision.decision_id}>
+          <summary>Decision {decision.decision_id}</summary>
           <div className={classes.sides}>
-            <pre>{JSON.stringify(each.recorded, null, 2)}</pre>
-            <pre>{JSON.stringify(each.replayed, null, 2)}</pre>
+            <pre>{JSON.stringify(decision.recorded, null, 2)}</pre>
+            <pre>{JSON.stringify(decision.replayed, null, 2)}</pre>
           </div>
         </details>
       ))}

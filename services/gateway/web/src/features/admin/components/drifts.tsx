@@ -8,7 +8,7 @@ import { StateMark } from "@/components/state-mark";
 import { paths } from "@/lib/paths";
 import { duration, moment, secondsSince, useNow } from "@/lib/time";
 import { useSharedSearch, useUrlState } from "@/lib/url-state";
-import { driftsOptions } from "../api/get-admin";
+import { driftsOptions } from "../api/get-drifts";
 
 const words = (code: string) => code.replaceAll("_", " ");
 
@@ -22,20 +22,25 @@ export function Drifts() {
     {
       name: "Kind",
       sortBy: (drift) => drift.drift,
-      cell: (drift) => <StateMark kind={drift.ended_at ? "unknown" : "attention"} word={words(drift.drift)} />,
+      cell: (drift) => (
+        <StateMark kind={drift.ended_at ? "unknown" : "attention"} word={words(drift.drift)} />
+      ),
     },
     { name: "Node", sortBy: (drift) => drift.node_id, cell: (drift) => drift.node_id },
     {
       name: "GPU",
       cell: (drift) =>
         drift.device_uuid && (
-          <Link className="mono" to={{ pathname: paths.gpu(drift.node_id, drift.device_uuid), search }}>
+          <Link
+            className="mono"
+            to={{ pathname: paths.gpu(drift.node_id, drift.device_uuid), search }}
+          >
             …{drift.device_uuid.slice(-8)}
           </Link>
         ),
     },
     {
-      name: "Lasts",
+      name: "Duration",
       isNumber: true,
       sortBy: (drift) => -Date.parse(drift.since_at),
       cell: (drift) => {
@@ -44,24 +49,29 @@ export function Drifts() {
       },
     },
     { name: "Since", cell: (drift) => moment(drift.since_at, now) },
-    { name: "What is done", cell: (drift) => words(drift.action) },
-    { name: "What is seen", cell: (drift) => drift.detail },
+    { name: "Action", cell: (drift) => words(drift.action) },
+    { name: "Details", cell: (drift) => drift.detail },
   ];
   return (
     <>
       <Switch
         size="xs"
         mb="sm"
-        label="Also what ended within a day"
+        label="Include drifts resolved in the last 24 h"
         checked={ended === "yes"}
         onChange={(event) => setEnded(event.currentTarget.checked ? "yes" : "")}
       />
       <Loaded query={drifts}>
         {(all) =>
           all.length === 0 ? (
-            <Empty title="No drift">What is reserved, what runs and what is used agree.</Empty>
+            <Empty title="No drift">Reservations, running processes and GPU usage agree.</Empty>
           ) : (
-            <DataTable label="Drift" columns={columns} rows={all} rowKey={(drift) => drift.drift_id} />
+            <DataTable
+              label="Drift"
+              columns={columns}
+              rows={all}
+              rowKey={(drift) => drift.drift_id}
+            />
           )
         }
       </Loaded>

@@ -5,57 +5,71 @@ import type { NamespaceUse } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
 import { Dialog } from "@/components/dialog";
 import { Empty, Failure, Loaded } from "@/components/page";
-import { useIsAdmin } from "@/lib/session";
+import { useIsAdmin } from "@/lib/api/get-me";
+import { namespacesOptions } from "@/lib/api/get-namespaces";
 import { number, percent, whole } from "@/lib/units";
-import { namespacesOptions, useSetNamespace } from "../api/get-admin";
+import { useSetNamespace } from "../api/set-namespace";
 
 export function Namespaces() {
   const namespaces = useQuery(namespacesOptions);
   const isAdmin = useIsAdmin();
   const [edited, setEdited] = useState<NamespaceUse | "new" | null>(null);
   const columns: Column<NamespaceUse>[] = [
-    { name: "Namespace", sortBy: (each) => each.namespace, cell: (each) => each.namespace },
-    { name: "Held", unit: "GPUs", isNumber: true, sortBy: (each) => each.gpus, cell: (each) => number(each.gpus) },
+    { name: "Namespace", sortBy: (use) => use.namespace, cell: (use) => use.namespace },
+    {
+      name: "Held",
+      unit: "GPUs",
+      isNumber: true,
+      sortBy: (use) => use.gpus,
+      cell: (use) => number(use.gpus),
+    },
     {
       name: "Limit",
       unit: "GPUs",
       isNumber: true,
-      sortBy: (each) => each.gpu_limit,
-      cell: (each) => (each.gpu_limit === null ? "none" : number(each.gpu_limit)),
+      sortBy: (use) => use.gpu_limit,
+      cell: (use) => (use.gpu_limit === null ? "none" : number(use.gpu_limit)),
     },
     {
       name: "Guaranteed",
       unit: "GPUs",
-      title: "Granted before what others borrow, and taken back from them with notice",
+      title: "Granted before other namespaces may borrow, and reclaimed from borrowers with notice",
       isNumber: true,
-      cell: (each) => number(each.guaranteed_gpus),
+      cell: (use) => number(use.guaranteed_gpus),
     },
     {
       name: "Weight",
-      title: "Of its share where several namespaces wait",
+      title: "Relative share when several namespaces are waiting",
       isNumber: true,
-      sortBy: (each) => each.weight,
-      cell: (each) => number(each.weight),
+      sortBy: (use) => use.weight,
+      cell: (use) => number(use.weight),
     },
-    { name: "Waiting", unit: "requests", isNumber: true, sortBy: (each) => each.queued, cell: (each) => whole(each.queued) },
+    {
+      name: "Waiting",
+      unit: "requests",
+      isNumber: true,
+      sortBy: (use) => use.queued,
+      cell: (use) => whole(use.queued),
+    },
     {
       name: "Used",
       unit: "% of the fleet",
-      title: "Of its dominant resource, decayed over time; who has used least over its weight is served first",
+      title:
+        "Decayed use of its dominant resource; the namespace with the least use per weight goes first",
       isNumber: true,
-      sortBy: (each) => each.used_share,
-      cell: (each) => percent(each.used_share === null ? null : each.used_share * 100),
+      sortBy: (use) => use.used_share,
+      cell: (use) => percent(use.used_share === null ? null : use.used_share * 100),
     },
     ...(isAdmin
       ? [
           {
             name: "",
-            cell: (each: NamespaceUse) => (
+            cell: (use: NamespaceUse) => (
               <Button
                 size="compact-xs"
                 variant="default"
-                aria-label={`Change ${each.namespace}`}
-                onClick={() => setEdited(each)}
+                aria-label={`Change ${use.namespace}`}
+                onClick={() => setEdited(use)}
               >
                 Change
               </Button>
@@ -69,35 +83,48 @@ export function Namespaces() {
       {isAdmin && (
         <Group mb="sm">
           <Button size="xs" variant="default" onClick={() => setEdited("new")}>
-            Set rules of a namespace
+            Set namespace rules
           </Button>
         </Group>
       )}
       <Loaded query={namespaces}>
         {({ namespaces: all }) =>
           all.length === 0 ? (
-            <Empty title="No namespace holds or waits for GPUs">
-              One is there from its first request on. <code>gpusteward namespace set team-a --limit 8</code> sets
-              what it may.
+            <Empty title="No namespaces yet">
+              A namespace appears with its first request.{" "}
+              <code>gpusteward namespace set team-a --limit 8</code> sets its limits.
             </Empty>
           ) : (
-            <DataTable label="Namespaces" columns={columns} rows={all} rowKey={(each) => each.namespace} />
+            <DataTable
+              label="Namespaces"
+              columns={columns}
+              rows={all}
+              rowKey={(use) => use.namespace}
+            />
           )
         }
       </Loaded>
-      {edited && <RulesDialog given={edited === "new" ? null : edited} onClose={() => setEdited(null)} />}
+      {edited && (
+        <RulesDialog given={edited === "new" ? null : edited} onClose={() => setEdited(null)} />
+      )}
     </>
   );
 }
 
-function RulesDialog({ given, onClose }: { given: NamespaceUse | null; onClose: () => void }) {
+function RulesDialog({
+  given: initial,
+  onClose,
+}: {
+  given: NamespaceUse | null;
+  onClose: () => void;
+}) {
   const change = useSetNamespace();
-  const [namespace, setNamespace] = useState(given?.namespace ?? "");
-  const [limit, setLimit] = useState<number | string>(given?.gpu_limit ?? "");
-  const [guaranteed, setGuaranteed] = useState<number | string>(given?.guaranteed_gpus ?? 0);
-  const [weight, setWeight] = useState<number | string>(given?.weight ?? 1);
+  const [namespace, setNamespace] = useState(initial?.namespace ?? "");
+  const [limit, setLimit] = useState<number | string>(initial?.gpu_limit ?? "");
+  const [guaranteed, setGuaranteed] = useState<number | string>(initial?.guaranteed_gpus ?? 0);
+  const [weight, setWeight] = useState<number | string>(initial?.weight ?? 1);
   return (
-    <Dialog onClose={onClose} title={given ? `Rules of ${given.namespace}` : "Rules of a namespace"}>
+    <Dialog onClose={onClose} title={initial ? `Rules of ${initial.namespace}` : "Namespace rules"}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -109,7 +136,7 @@ function RulesDialog({ given, onClose }: { given: NamespaceUse | null; onClose: 
           change.mutate({ namespace, rules }, { onSuccess: onClose });
         }}
       >
-        {!given && (
+        {!initial && (
           <TextInput
             label="Namespace"
             required
@@ -121,7 +148,7 @@ function RulesDialog({ given, onClose }: { given: NamespaceUse | null; onClose: 
         )}
         <NumberInput
           label="Limit"
-          description="GPUs it may hold at once; without a number as many as there are"
+          description="Maximum number of GPUs held at once; unlimited if empty"
           suffix=" GPUs"
           min={0}
           value={limit}
@@ -130,7 +157,7 @@ function RulesDialog({ given, onClose }: { given: NamespaceUse | null; onClose: 
         />
         <NumberInput
           label="Guaranteed"
-          description="What is within it is served first, and taken back from who borrowed it"
+          description="GPUs it always gets: served first, and reclaimed from borrowers"
           suffix=" GPUs"
           min={0}
           value={guaranteed}
@@ -139,7 +166,7 @@ function RulesDialog({ given, onClose }: { given: NamespaceUse | null; onClose: 
         />
         <NumberInput
           label="Weight"
-          description="Twice the weight is twice the share where several wait"
+          description="Twice the weight gets twice the share when several are waiting"
           min={1}
           value={weight}
           onChange={setWeight}

@@ -6,15 +6,25 @@ import { Loaded } from "@/components/page";
 import { StateMark } from "@/components/state-mark";
 import { duration } from "@/lib/time";
 import { whole } from "@/lib/units";
-import { metricsOptions, readyOptions } from "../api/get-admin";
+import { metricsOptions } from "../api/get-metrics";
+import { readinessOptions } from "../api/get-readiness";
 import { metricsIn, type Metric } from "../metrics-text";
 import classes from "./admin.module.css";
 
 /** As `/readyz` names them. */
-const PARTS = ["bus", "postgres", "scheduler", "orchestrator", "results", "executor", "telemetry", "disk"];
+const PARTS = [
+  "bus",
+  "postgres",
+  "scheduler",
+  "orchestrator",
+  "results",
+  "executor",
+  "telemetry",
+  "disk",
+];
 
 export function PlatformHealth() {
-  const ready = useQuery(readyOptions);
+  const ready = useQuery(readinessOptions);
   const metrics = useQuery(metricsOptions);
   return (
     <>
@@ -26,7 +36,7 @@ export function PlatformHealth() {
                 <li key={part}>
                   <strong>{part}</strong>{" "}
                   {missing.includes(part) ? (
-                    <StateMark kind="bad" word={part === "disk" ? "full" : "does not answer"} />
+                    <StateMark kind="bad" word={part === "disk" ? "full" : "not responding"} />
                   ) : (
                     <StateMark kind="ok" word={part === "disk" ? "has room" : "answers"} />
                   )}
@@ -35,7 +45,7 @@ export function PlatformHealth() {
             </ul>
             {detail && (
               <p>
-                {detail}. <code>gpusteward doctor</code> on the platform&apos;s host says more.
+                {detail}. <code>gpusteward doctor</code> on the platform&apos;s host shows details.
               </p>
             )}
           </>
@@ -54,54 +64,77 @@ interface Consumer {
 }
 
 const COLUMNS: Column<Consumer>[] = [
-  { name: "Consumer", sortBy: (each) => each.consumer, cell: (each) => <span className="nowrap">{each.consumer.replaceAll("_", " ")}</span> },
-  { name: "Lag", unit: "messages", isNumber: true, sortBy: (each) => each.lag, cell: (each) => whole(each.lag) },
   {
-    name: "Not settled",
+    name: "Consumer",
+    sortBy: (consumer) => consumer.consumer,
+    cell: (consumer) => <span className="nowrap">{consumer.consumer.replaceAll("_", " ")}</span>,
+  },
+  {
+    name: "Lag",
     unit: "messages",
     isNumber: true,
-    sortBy: (each) => each.unsettled,
-    cell: (each) => whole(each.unsettled),
+    sortBy: (consumer) => consumer.lag,
+    cell: (consumer) => whole(consumer.lag),
   },
-  { name: "Stream", sortBy: (each) => each.stream, cell: (each) => each.stream },
+  {
+    name: "Unacknowledged",
+    unit: "messages",
+    isNumber: true,
+    sortBy: (consumer) => consumer.unsettled,
+    cell: (consumer) => whole(consumer.unsettled),
+  },
+  { name: "Stream", sortBy: (consumer) => consumer.stream, cell: (consumer) => consumer.stream },
 ];
 
-const READ = [
-  "gpusteward_consumer_",
-  "gpusteward_outbox_age_seconds",
-  "gpusteward_gateway_",
-];
+const READ = ["gpusteward_consumer_", "gpusteward_outbox_age_seconds", "gpusteward_gateway_"];
 
 /** How far behind each consumer is, and how long an event has waited to be published. */
 function Flow({ text }: { text: string }) {
-  const found = useMemo(() => metricsIn(text, READ), [text]);
-  const one = (name: string): number | undefined => found.find((each) => each.name === name)?.value;
-  const consumers = consumersOf(found);
+  const metrics = useMemo(() => metricsIn(text, READ), [text]);
+  const one = (name: string): number | undefined =>
+    metrics.find((metric) => metric.name === name)?.value;
+  const consumers = consumersOf(metrics);
   return (
     <>
       <Facts
         facts={[
-          ["outbox age", duration(one("gpusteward_outbox_age_seconds")), "of the gateway's oldest event that is not published"],
-          ["greatest lag", `${whole(Math.max(0, ...consumers.map((each) => each.lag)))} messages`],
+          [
+            "outbox age",
+            duration(one("gpusteward_outbox_age_seconds")),
+            "age of the gateway's oldest unpublished event",
+          ],
+          [
+            "max lag",
+            `${whole(Math.max(0, ...consumers.map((consumer) => consumer.lag)))} messages`,
+          ],
           ["events stored", whole(one("gpusteward_gateway_events_stored_total"))],
           ["samples received", whole(one("gpusteward_gateway_samples_received_total"))],
-          ["pages and watchers", whole(one("gpusteward_gateway_metric_watchers")), "that follow live readings"],
-          ["nodes heard", whole(one("gpusteward_gateway_nodes")), "within ten minutes"],
+          [
+            "live clients",
+            whole(one("gpusteward_gateway_metric_watchers")),
+            "connections that follow live readings",
+          ],
+          ["nodes seen", whole(one("gpusteward_gateway_nodes")), "in the last ten minutes"],
         ]}
       />
-      <DataTable label="Consumers" columns={COLUMNS} rows={consumers} rowKey={(each) => each.consumer} />
+      <DataTable
+        label="Consumers"
+        columns={COLUMNS}
+        rows={consumers}
+        rowKey={(consumer) => consumer.consumer}
+      />
     </>
   );
 }
 
-function consumersOf(found: Metric[]): Consumer[] {
+function consumersOf(samples: Metric[]): Consumer[] {
   const unsettled = new Map(
-    found
-      .filter((each) => each.name === "gpusteward_consumer_unsettled_messages")
-      .map((each) => [each.labels.consumer, each.value]),
+    samples
+      .filter((metric) => metric.name === "gpusteward_consumer_unsettled_messages")
+      .map((metric) => [metric.labels.consumer, metric.value]),
   );
-  return found
-    .filter((each) => each.name === "gpusteward_consumer_lag_messages")
+  return samples
+    .filter((metric) => metric.name === "gpusteward_consumer_lag_messages")
     .map(({ labels, value }) => ({
       consumer: labels.consumer ?? "",
       stream: labels.stream ?? "",

@@ -9,7 +9,9 @@ import { Failure, Loaded } from "@/components/page";
 import { StateMark } from "@/components/state-mark";
 import { duration, moment, secondsSince, useNow } from "@/lib/time";
 import { number, UNKNOWN } from "@/lib/units";
-import { tokensOptions, useCreateToken, useRevokeToken } from "../api/get-admin";
+import { useCreateToken } from "../api/create-token";
+import { tokensOptions } from "../api/get-tokens";
+import { useRevokeToken } from "../api/revoke-token";
 
 export function Tokens() {
   const tokens = useQuery(tokensOptions);
@@ -20,12 +22,28 @@ export function Tokens() {
   const columns: Column<TokenView>[] = [
     { name: "Name", sortBy: (token) => token.name, cell: (token) => token.name },
     { name: "Role", sortBy: (token) => token.role, cell: (token) => token.role },
-    { name: "Namespaces", cell: (token) => (token.role === "admin" ? "all" : token.namespaces.join(", ")) },
+    {
+      name: "Namespaces",
+      cell: (token) => (token.role === "admin" ? "all" : token.namespaces.join(", ")),
+    },
     { name: "State", cell: (token) => <TokenState token={token} nowMs={now} /> },
-    { name: "Last used", sortBy: (token) => token.last_used_at, cell: (token) => ago(token.last_used_at, now) },
-    { name: "Made", sortBy: (token) => token.created_at, cell: (token) => moment(token.created_at, now) },
-    { name: "By", cell: (token) => (token.from_file ? "the platform's file" : token.created_by) },
-    { name: "Limit", unit: "requests/s", isNumber: true, cell: (token) => number(token.requests_per_second) },
+    {
+      name: "Last used",
+      sortBy: (token) => token.last_used_at,
+      cell: (token) => ago(token.last_used_at, now),
+    },
+    {
+      name: "Made",
+      sortBy: (token) => token.created_at,
+      cell: (token) => moment(token.created_at, now),
+    },
+    { name: "By", cell: (token) => (token.from_file ? "platform file" : token.created_by) },
+    {
+      name: "Limit",
+      unit: "requests/s",
+      isNumber: true,
+      cell: (token) => number(token.requests_per_second),
+    },
     {
       name: "",
       cell: (token) =>
@@ -51,9 +69,17 @@ export function Tokens() {
       <Loaded query={tokens}>
         {(all) =>
           all.length === 0 ? (
-            <p className="dim">No token yet: without one everybody who reaches the gateway from this host is an admin.</p>
+            <p className="dim">
+              No tokens yet. Until one exists, anyone who reaches the gateway from this host is an
+              admin.
+            </p>
           ) : (
-            <DataTable label="Tokens" columns={columns} rows={all} rowKey={(token) => token.token_id} />
+            <DataTable
+              label="Tokens"
+              columns={columns}
+              rows={all}
+              rowKey={(token) => token.token_id}
+            />
           )
         }
       </Loaded>
@@ -67,11 +93,15 @@ export function Tokens() {
         />
       )}
       {made && (
-        <Dialog onClose={() => setMade(null)} title={`Token ${made.token.name}`} closeOnClickOutside={false}>
-          <p>It is shown this once: keep it now, nobody can look it up later.</p>
+        <Dialog
+          onClose={() => setMade(null)}
+          title={`Token ${made.token.name}`}
+          closeOnClickOutside={false}
+        >
+          <p>Copy it now: it is shown only once.</p>
           <CopyText text={made.secret} label="the token" />
           <Group justify="flex-end" mt="sm">
-            <Button onClick={() => setMade(null)}>I have kept it</Button>
+            <Button onClick={() => setMade(null)}>Done</Button>
           </Group>
         </Dialog>
       )}
@@ -81,11 +111,18 @@ export function Tokens() {
 }
 
 function TokenState({ token, nowMs }: { token: TokenView; nowMs: number }) {
-  if (token.revoked_at) return <StateMark kind="unknown" word={`revoked ${moment(token.revoked_at, nowMs)}`} />;
-  const left = secondsSince(token.expires_at, nowMs);
-  if (left === null) return <StateMark kind="ok" word="counts" />;
-  if (left >= 0) return <StateMark kind="unknown" word="expired" />;
-  return <StateMark kind="ok" word={`for ${duration(Math.round(-left))}`} title={moment(token.expires_at, nowMs)} />;
+  if (token.revoked_at)
+    return <StateMark kind="unknown" word={`revoked ${moment(token.revoked_at, nowMs)}`} />;
+  const secondsOver = secondsSince(token.expires_at, nowMs);
+  if (secondsOver === null) return <StateMark kind="ok" word="valid" />;
+  if (secondsOver >= 0) return <StateMark kind="unknown" word="expired" />;
+  return (
+    <StateMark
+      kind="ok"
+      word={`for ${duration(Math.round(-secondsOver))}`}
+      title={moment(token.expires_at, nowMs)}
+    />
+  );
 }
 
 function ago(at: string | null, nowMs: number): string {
@@ -94,9 +131,9 @@ function ago(at: string | null, nowMs: number): string {
 }
 
 const ROLES: { value: Role; label: string }[] = [
-  { value: "viewer", label: "viewer: reads" },
-  { value: "submitter", label: "submitter: also runs tasks and reserves GPUs" },
-  { value: "admin", label: "admin: everything, everywhere" },
+  { value: "viewer", label: "viewer: read only" },
+  { value: "submitter", label: "submitter: can also run tasks and reserve GPUs" },
+  { value: "admin", label: "admin: full access to all namespaces" },
 ];
 const DAY_SECONDS = 86_400;
 
@@ -122,7 +159,7 @@ function CreateDialog({ onClose, onMade }: CreateDialogProps) {
       >
         <TextInput
           label="Name"
-          description="The audit log says it"
+          description="Shown in the audit log"
           required
           value={name}
           onChange={(event) => setName(event.currentTarget.value.trim())}
@@ -134,19 +171,19 @@ function CreateDialog({ onClose, onMade }: CreateDialogProps) {
           data={ROLES}
           value={role}
           allowDeselect={false}
-          onChange={(value) => value && setRole(value as Role)}
+          onChange={(value) => value && setRole(value)}
           mb="sm"
         />
         <TagsInput
           label="Namespaces"
-          description="The first is meant where none is named"
+          description="The first one is the default"
           value={namespaces}
           onChange={setNamespaces}
           mb="sm"
         />
         <NumberInput
           label="Expires after"
-          description="Without a number it does not"
+          description="Never, if empty"
           suffix=" days"
           min={1}
           allowDecimal={false}
@@ -159,8 +196,12 @@ function CreateDialog({ onClose, onMade }: CreateDialogProps) {
           <Button variant="default" onClick={onClose}>
             Cancel
           </Button>
-          <Button type="submit" loading={create.isPending} disabled={!name || namespaces.length === 0}>
-            Make it
+          <Button
+            type="submit"
+            loading={create.isPending}
+            disabled={!name || namespaces.length === 0}
+          >
+            Create
           </Button>
         </Group>
       </form>
@@ -172,7 +213,7 @@ function RevokeDialog({ token, onClose }: { token: TokenView; onClose: () => voi
   const revoke = useRevokeToken();
   return (
     <Dialog onClose={onClose} title={`Revoke ${token.name}?`}>
-      <p>It counts no more from this moment, and never again; its open streams end within a second.</p>
+      <p>The token stops working at once and for good; its open streams end within a second.</p>
       {revoke.error && <Failure error={revoke.error} />}
       <Group justify="flex-end">
         <Button variant="default" onClick={onClose} data-autofocus>

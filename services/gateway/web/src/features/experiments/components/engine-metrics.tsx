@@ -6,9 +6,9 @@ import { Chart } from "@/components/chart/chart";
 import { ChartGrid } from "@/components/chart/chart-grid";
 import { chartToken, seriesColors } from "@/components/chart/theme";
 import { Loaded } from "@/components/page";
-import { phaseBands, type PhaseSpan } from "@/lib/phases";
-import { seriesChart } from "@/lib/series-chart";
-import { engineSeriesOptions } from "../api/get-experiment";
+import { phaseBands, type PhaseSpan } from "@/domain/phases";
+import { seriesChart } from "@/components/chart/series-chart";
+import { engineSeriesOptions } from "../api/get-engine-series";
 
 interface EngineChart {
   title: string;
@@ -27,7 +27,7 @@ const CHARTS: EngineChart[] = [
     ],
   },
   {
-    title: "Tokens of the engine",
+    title: "Token throughput of the engine",
     unit: "tok/s",
     metrics: [
       ["prompt_tokens_per_s", "prompt"],
@@ -54,26 +54,27 @@ interface EngineMetricsProps {
 
 /** What the engine told of itself, in step with the charts of its GPUs. */
 export function EngineMetrics({ experiment, phases }: EngineMetricsProps) {
-  const query = useQuery({
-    ...engineSeriesOptions(experiment.experiment_id, experiment.finished_at === null),
-    placeholderData: (before) => before,
-  });
+  const query = useQuery(
+    engineSeriesOptions(experiment.experiment_id, experiment.finished_at === null),
+  );
   const onGpus = useMemo(() => phases.filter((span) => span.phase !== "waiting"), [phases]);
   return (
     <section>
       <h2>Engine metrics</h2>
       <Loaded query={query}>
         {(view) => {
-          const told = CHARTS.filter((chart) => chart.metrics.some(([metric]) => view.series[metric]?.length));
-          return told.length === 0 ? (
+          const charts = CHARTS.filter((chart) =>
+            chart.metrics.some(([metric]) => view.series[metric]?.length),
+          );
+          return charts.length === 0 ? (
             <p className="dim">
               {experiment.finished_at
-                ? "Its engine told nothing of itself: it has no metrics, or was not asked for long enough."
-                : "They are asked for each second while it measures."}
+                ? "The engine reported no metrics: it has none, or did not run long enough."
+                : "Metrics are read once a second during the measurement."}
             </p>
           ) : (
             <ChartGrid>
-              {told.map((chart) => (
+              {charts.map((chart) => (
                 <MetricsChart key={chart.title} {...chart} view={view} phases={onGpus} />
               ))}
             </ChartGrid>
@@ -91,18 +92,23 @@ function MetricsChart(props: EngineChart & { view: EngineSeriesView; phases: Pha
     const names = new Map<string, string>(metrics);
     const devices = metrics.flatMap(([metric], index) => {
       const points = view.series[metric];
-      return points?.length ? [{ node_id: view.engine ?? "", device_uuid: metric, index, points }] : [];
+      return points?.length
+        ? [{ node_id: view.engine ?? "", device_uuid: metric, index, points }]
+        : [];
     });
-    return seriesChart({ devices }, {
-      unit,
-      maximum,
-      colors: seriesColors(),
-      name: (device) => names.get(device.device_uuid) ?? device.device_uuid,
-      rowNames: ["engine", "metric"],
-      rowOf: (device) => [device.node_id, device.device_uuid],
-      bandText: chartToken("dim"),
-      bands: phaseBands(phases, chartToken),
-    });
+    return seriesChart(
+      { devices },
+      {
+        unit,
+        maximum,
+        colors: seriesColors(),
+        name: (device) => names.get(device.device_uuid) ?? device.device_uuid,
+        rowNames: ["engine", "metric"],
+        rowOf: (device) => [device.node_id, device.device_uuid],
+        bandText: chartToken("dim"),
+        bands: phaseBands(phases, chartToken),
+      },
+    );
     // The colours are read from the page as it is drawn.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [maximum, metrics, phases, scheme, unit, view]);
@@ -112,7 +118,7 @@ function MetricsChart(props: EngineChart & { view: EngineSeriesView; phases: Pha
       option={chart.option}
       table={chart.table}
       group={view.experiment_id}
-      empty="Nothing of this was told."
+      empty="Not reported."
     />
   );
 }

@@ -1,7 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { useComputedColorScheme } from "@mantine/core";
-import type { ExperimentDetail, GpuMonitoring, GpuStats, SeriesMetric, Spread } from "@schemas/messages";
+import type {
+  ExperimentDetail,
+  GpuMonitoring,
+  GpuStats,
+  SeriesMetric,
+  Spread,
+} from "@schemas/messages";
 import { Chart } from "@/components/chart/chart";
 import { ChartGrid } from "@/components/chart/chart-grid";
 import { chartToken, seriesColors } from "@/components/chart/theme";
@@ -10,11 +16,11 @@ import { Facts } from "@/components/facts";
 import { Loaded } from "@/components/page";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
-import { phaseBands, type PhaseSpan } from "@/lib/phases";
-import { seriesChart } from "@/lib/series-chart";
+import { phaseBands, type PhaseSpan } from "@/domain/phases";
+import { seriesChart } from "@/components/chart/series-chart";
 import { duration } from "@/lib/time";
 import { number, percent, UNKNOWN, whole, withUnit } from "@/lib/units";
-import { seriesOptions } from "../api/get-experiment";
+import { gpuSeriesOptions } from "../api/get-gpu-series";
 
 interface MonitoringProps {
   experiment: ExperimentDetail;
@@ -28,7 +34,10 @@ export function GpuMonitoringBlock({ experiment, phases }: MonitoringProps) {
   const last = onGpus.at(-1);
   return (
     <section>
-      <h2>GPU monitoring {(monitoring?.simulated ?? experiment.gpu_info?.simulated) && <SimulatedBadge />}</h2>
+      <h2>
+        GPU monitoring{" "}
+        {(monitoring?.simulated ?? experiment.gpu_info?.simulated) && <SimulatedBadge />}
+      </h2>
       {monitoring ? (
         <>
           <Summary monitoring={monitoring} />
@@ -42,10 +51,10 @@ export function GpuMonitoringBlock({ experiment, phases }: MonitoringProps) {
       ) : (
         <p className="dim">
           {experiment.state === "succeeded" && experiment.missing.includes("results")
-            ? "The service with the measurements does not answer."
+            ? "The results service is not responding."
             : experiment.finished_at
-              ? "Without a benchmark there is no summary; below is what its GPUs did."
-              : "The summary is made when the experiment has ended; what its GPUs do is drawn as it comes."}
+              ? "No summary without a benchmark; the charts show GPU usage."
+              : "The summary appears when the experiment ends; the charts are live."}
         </p>
       )}
       {first && last && (
@@ -70,21 +79,33 @@ function Summary({ monitoring }: { monitoring: GpuMonitoring }) {
   return (
     <Facts
       facts={[
-        ["duration", duration(monitoring.monitoring_duration_seconds), `${monitoring.monitoring_duration_seconds} s`],
+        [
+          "duration",
+          duration(monitoring.monitoring_duration_seconds),
+          `${monitoring.monitoring_duration_seconds} s`,
+        ],
         ["samples", whole(monitoring.sample_count)],
         [
           "coverage",
           monitoring.trusted === false ? (
-            <StateMark kind="attention" word={percent(monitoring.coverage_percent)} title={monitoring.untrusted_because} />
+            <StateMark
+              kind="attention"
+              word={percent(monitoring.coverage_percent)}
+              title={monitoring.untrusted_because}
+            />
           ) : (
             percent(monitoring.coverage_percent)
           ),
-          "how many of the samples that were due are there",
+          "share of the expected samples that were received",
         ],
-        ["energy", withUnit(number(monitoring.energy_wh), "Wh"), `from the ${monitoring.energy_source ?? "–"}`],
+        [
+          "energy",
+          withUnit(number(monitoring.energy_wh), "Wh"),
+          `from the ${monitoring.energy_source ?? "–"}`,
+        ],
         ["output tokens per joule", number(monitoring.tokens_per_joule)],
         ...(monitoring.untrusted_because
-          ? ([["not to be trusted", monitoring.untrusted_because]] as [string, string][])
+          ? ([["not trusted", monitoring.untrusted_because]] as [string, string][])
           : []),
       ]}
     />
@@ -93,8 +114,13 @@ function Summary({ monitoring }: { monitoring: GpuMonitoring }) {
 
 type Row = [index: string, stats: GpuStats];
 
-function spread(name: string, unit: string, of: (stats: GpuStats) => Spread, scale = 1): Column<Row> {
-  const shown = (value: number | null) => number(value === null ? null : value / scale);
+function spread(
+  name: string,
+  unit: string,
+  of: (stats: GpuStats) => Spread,
+  scale = 1,
+): Column<Row> {
+  const formatValue = (value: number | null) => number(value === null ? null : value / scale);
   return {
     name,
     unit: `${unit}, mean (min–max)`,
@@ -104,7 +130,10 @@ function spread(name: string, unit: string, of: (stats: GpuStats) => Spread, sca
       if (mean === null) return UNKNOWN;
       return (
         <span title={`mean ${mean}, min ${min}, max ${max}`}>
-          {shown(mean)} <span className="dim">({shown(min)}–{shown(max)})</span>
+          {formatValue(mean)}{" "}
+          <span className="dim">
+            ({formatValue(min)}–{formatValue(max)})
+          </span>
         </span>
       );
     },
@@ -135,31 +164,40 @@ const METRICS: Metric[] = [
   { metric: "power_draw_w", title: "Power draw", unit: "W" },
 ];
 
-function MetricChart(props: Metric & { experiment: ExperimentDetail; phases: PhaseSpan[]; startMs: number; endMs: number }) {
+function MetricChart(
+  props: Metric & {
+    experiment: ExperimentDetail;
+    phases: PhaseSpan[];
+    startMs: number;
+    endMs: number;
+  },
+) {
   const { metric, title, unit, maximum, experiment, phases, startMs, endMs } = props;
   const isRunning = experiment.finished_at === null;
-  const query = useQuery({
-    ...seriesOptions({ experiment, metric, startMs, endMs, isRunning }),
-    placeholderData: (before) => before,
-  });
+  const query = useQuery(gpuSeriesOptions({ experiment, metric, startMs, endMs, isRunning }));
   const scheme = useComputedColorScheme("light");
   const chart = useMemo(() => {
     if (!query.data) return null;
-    const totals = new Map(experiment.gpu_info?.details.map((each) => [each.uuid, each.memory_total_mb]));
-    const own = new Set(experiment.gpu_info?.device_ids);
-    const devices = query.data.devices.filter((each) => own.has(each.device_uuid));
-    return seriesChart({ ...query.data, devices }, {
-      unit,
-      maximum,
-      colors: seriesColors(),
-      name: (device) => `${device.node_id} GPU ${device.index}`,
-      scale:
-        metric === "memory_used_mb"
-          ? (value, device) => (100 * value) / (totals.get(device.device_uuid) ?? NaN)
-          : undefined,
-      bandText: chartToken("dim"),
-      bands: phaseBands(phases, chartToken),
-    });
+    const totals = new Map(
+      experiment.gpu_info?.details.map((device) => [device.uuid, device.memory_total_mb]),
+    );
+    const uuids = new Set(experiment.gpu_info?.device_ids);
+    const devices = query.data.devices.filter((series) => uuids.has(series.device_uuid));
+    return seriesChart(
+      { ...query.data, devices },
+      {
+        unit,
+        maximum,
+        colors: seriesColors(),
+        name: (device) => `${device.node_id} GPU ${device.index}`,
+        scale:
+          metric === "memory_used_mb"
+            ? (value, device) => (100 * value) / (totals.get(device.device_uuid) ?? NaN)
+            : undefined,
+        bandText: chartToken("dim"),
+        bands: phaseBands(phases, chartToken),
+      },
+    );
     // The colours are read from the page as it is drawn.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [experiment.gpu_info, maximum, metric, phases, query.data, scheme, unit]);
@@ -172,7 +210,7 @@ function MetricChart(props: Metric & { experiment: ExperimentDetail; phases: Pha
             option={chart.option}
             table={chart.table}
             group={experiment.experiment_id}
-            empty="No sample of its GPUs is stored for this time."
+            empty="No GPU samples for this time range."
           />
         )
       }

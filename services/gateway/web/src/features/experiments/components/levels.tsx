@@ -6,20 +6,32 @@ import { ChartGrid } from "@/components/chart/chart-grid";
 import { DataTable, type Column } from "@/components/data-table";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
-import { boundaryNotes, boundaryText, byScenario, halfInterval, levelName, loadAxis, loadOf, loadText } from "@/lib/levels";
-import { hasPrefixShare, prefixShareText } from "@/lib/turns";
-import { measured, number, percent, UNKNOWN, whole } from "@/lib/units";
+import {
+  boundaryNotes,
+  boundaryText,
+  byScenario,
+  halfInterval,
+  levelName,
+  loadAxis,
+  loadOf,
+  loadText,
+} from "@/domain/levels";
+import { hasPrefixShare, prefixShareText } from "@/domain/turns";
+import { alignedNumber, number, percent, UNKNOWN, whole } from "@/lib/units";
 import { Turns } from "./turns";
 
 const ms = (seconds: number | null | undefined) =>
-  measured(seconds === null || seconds === undefined ? null : seconds * 1000);
+  alignedNumber(seconds === null || seconds === undefined ? null : seconds * 1000);
 
-function latency(name: string, of: (level: LevelResult) => Distribution | null): Column<LevelResult> {
+function latency(
+  name: string,
+  of: (level: LevelResult) => Distribution | null,
+): Column<LevelResult> {
   return {
     name,
     unit: "ms, mean (p99)",
     isNumber: true,
-    title: "mean and 99th percentile over the requests of the level",
+    title: "mean and 99th percentile over all requests of the level",
     sortBy: (level) => of(level)?.mean,
     cell: (level) => (
       <>
@@ -31,7 +43,13 @@ function latency(name: string, of: (level: LevelResult) => Distribution | null):
 
 const COLUMNS: Column<LevelResult>[] = [
   { name: "Scenario", cell: (level) => level.scenario, sortBy: (level) => level.scenario },
-  { name: "Load", title: "requests at once, or as they are sent", isNumber: true, cell: loadText, sortBy: loadOf },
+  {
+    name: "Load",
+    title: "concurrent requests, or the arrival pattern",
+    isNumber: true,
+    cell: loadText,
+    sortBy: loadOf,
+  },
   latency("TTFT", (level) => level.stats.ttft),
   latency("TPOT", (level) => level.stats.tpot),
   latency("E2E", (level) => level.stats.e2e_latency),
@@ -50,7 +68,12 @@ const COLUMNS: Column<LevelResult>[] = [
     cell: (level) => number(level.mean_total_tokens_throughput_tokens_per_s),
     sortBy: (level) => level.mean_total_tokens_throughput_tokens_per_s,
   },
-  { name: "Requests", unit: "per s", isNumber: true, cell: (level) => measured(level.requests_per_second) },
+  {
+    name: "Requests",
+    unit: "per s",
+    isNumber: true,
+    cell: (level) => alignedNumber(level.requests_per_second),
+  },
   {
     name: "Completed",
     unit: "of n",
@@ -76,7 +99,7 @@ const COLUMNS: Column<LevelResult>[] = [
   {
     name: "Bound",
     isLong: true,
-    title: "what kept the level from being faster, by the engine's own metrics",
+    title: "what limited the level, by the engine's own metrics",
     cell: ({ bound }) =>
       bound ? (
         <>
@@ -91,16 +114,25 @@ const COLUMNS: Column<LevelResult>[] = [
 const PREFIX: Column<LevelResult> = {
   name: "Prefix hits",
   unit: "of prompt tokens",
-  title: "how much of the prompts the engine had in its cache; of what the load had sent or answered before",
+  title:
+    "share of prompt tokens served from the engine's prefix cache, of what earlier requests made available",
   isNumber: true,
   sortBy: (level) => level.prefix_cache?.hit_share,
   cell: (level) => prefixShareText(level.prefix_cache) ?? UNKNOWN,
 };
 
-export function Levels({ benchmark, boundary }: { benchmark: BenchmarkResult; boundary: LoadBoundary | null | undefined }) {
+export function Levels({
+  benchmark,
+  boundary,
+}: {
+  benchmark: BenchmarkResult;
+  boundary: LoadBoundary | null | undefined;
+}) {
   const latencies = useMemo(() => latencyChart(benchmark), [benchmark]);
   const rates = useMemo(() => throughputChart(benchmark), [benchmark]);
-  const columns = benchmark.levels.some(hasPrefixShare) ? [...COLUMNS.slice(0, -1), PREFIX, ...COLUMNS.slice(-1)] : COLUMNS;
+  const columns = benchmark.levels.some(hasPrefixShare)
+    ? [...COLUMNS.slice(0, -1), PREFIX, ...COLUMNS.slice(-1)]
+    : COLUMNS;
   return (
     <section>
       <h2>
@@ -111,21 +143,33 @@ export function Levels({ benchmark, boundary }: { benchmark: BenchmarkResult; bo
       </h2>
       {boundary && (
         <p>
-          Greatest load within the constraints: <strong>{boundaryText(boundary)}</strong>
-          <span className="dim">{[`; found in ${boundary.levels} levels`, ...boundaryNotes(boundary)].join("; ")}</span>
+          Max load within the constraints: <strong>{boundaryText(boundary)}</strong>
+          <span className="dim">
+            {[`; found in ${boundary.levels} levels`, ...boundaryNotes(boundary)].join("; ")}
+          </span>
         </p>
       )}
-      <DataTable label="Levels of the benchmark" columns={columns} rows={benchmark.levels} rowKey={(level) => `${levelName(level)} ${level.started_at}`} />
+      <DataTable
+        label="Levels of the benchmark"
+        columns={columns}
+        rows={benchmark.levels}
+        rowKey={(level) => `${levelName(level)} ${level.started_at}`}
+      />
       <ChartGrid>
-        <Chart title="Latency by load" {...latencies} empty="No level was served." />
-        <Chart title="Throughput by load" {...rates} empty="No level was served." />
+        <Chart title="Latency by load" {...latencies} empty="No level was completed." />
+        <Chart title="Throughput by load" {...rates} empty="No level was completed." />
       </ChartGrid>
       <Turns benchmark={benchmark} />
     </section>
   );
 }
 
-const axisOf = ({ levels }: BenchmarkResult) => ({ type: "value" as const, name: loadAxis(levels), nameLocation: "middle" as const, nameGap: 26 });
+const axisOf = ({ levels }: BenchmarkResult) => ({
+  type: "value" as const,
+  name: loadAxis(levels),
+  nameLocation: "middle" as const,
+  nameGap: 26,
+});
 
 function latencyChart(benchmark: BenchmarkResult) {
   const groups = [...byScenario(benchmark.levels)];
@@ -142,8 +186,8 @@ function latencyChart(benchmark: BenchmarkResult) {
         lineStyle: { type: statistic === "p99" ? ("dashed" as const) : ("solid" as const) },
         tooltip: { valueFormatter: (value: unknown) => `${number(Number(value))} ms` },
         data: levels.flatMap((level) => {
-          const found = of(level);
-          return found ? [[loadOf(level), found[statistic] * 1000]] : [];
+          const distribution = of(level);
+          return distribution ? [[loadOf(level), distribution[statistic] * 1000]] : [];
         }),
       })),
     ),
@@ -156,13 +200,33 @@ function latencyChart(benchmark: BenchmarkResult) {
   };
   const rows = benchmark.levels.flatMap((level) =>
     kinds.flatMap(([kind, of]) => {
-      const found = of(level);
-      if (!found) return [];
-      const half = halfInterval(found, level.num_completed_requests);
-      return [[level.scenario, loadText(level), kind, found.mean, half, found.p50, found.p99, level.num_completed_requests]];
+      const distribution = of(level);
+      if (!distribution) return [];
+      const half = halfInterval(distribution, level.num_completed_requests);
+      return [
+        [
+          level.scenario,
+          loadText(level),
+          kind,
+          distribution.mean,
+          half,
+          distribution.p50,
+          distribution.p99,
+          level.num_completed_requests,
+        ],
+      ];
     }),
   );
-  const columns = ["scenario", "load", "latency", "mean (s)", "± 95 % (s)", "p50 (s)", "p99 (s)", "n"];
+  const columns = [
+    "scenario",
+    "load",
+    "latency",
+    "mean (s)",
+    "± 95 % (s)",
+    "p50 (s)",
+    "p99 (s)",
+    "n",
+  ];
   return { option, table: { columns, rows } };
 }
 
@@ -175,7 +239,11 @@ function throughputChart(benchmark: BenchmarkResult) {
   const option: EChartsOption = {
     grid: { left: 56, right: 16, top: 52, bottom: 40 },
     xAxis: axisOf(benchmark),
-    yAxis: { type: "value", name: "throughput, mean of the level (tokens/s)", nameTextStyle: { align: "left" } },
+    yAxis: {
+      type: "value",
+      name: "throughput, mean of the level (tokens/s)",
+      nameTextStyle: { align: "left" },
+    },
     series: groups.flatMap(([scenario, levels]) =>
       kinds.map(([kind, of]) => ({
         type: "line" as const,
@@ -192,5 +260,8 @@ function throughputChart(benchmark: BenchmarkResult) {
     ...kinds.map(([, of]) => of(level)),
     level.num_completed_requests,
   ]);
-  return { option, table: { columns: ["scenario", "load", "total (tok/s)", "output (tok/s)", "n"], rows } };
+  return {
+    option,
+    table: { columns: ["scenario", "load", "total (tok/s)", "output (tok/s)", "n"], rows },
+  };
 }

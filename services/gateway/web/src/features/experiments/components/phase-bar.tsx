@@ -1,6 +1,6 @@
 import { groupBy } from "@/lib/group-by";
-import type { PhaseSpan } from "@/lib/phases";
-import { PHASE_SERIES } from "@/lib/phases";
+import type { PhaseSpan } from "@/domain/phases";
+import { PHASE_SERIES } from "@/domain/phases";
 import { duration } from "@/lib/time";
 import classes from "./phase-bar.module.css";
 
@@ -11,7 +11,8 @@ export function PhaseBar({ phases }: { phases: PhaseSpan[] }) {
   if (!first || !last) return null;
   const whole = last.endMs - first.startMs || 1;
   const sums = [...groupBy(phases, (span) => span.phase)].map(
-    ([phase, spans]) => [phase, spans.reduce((sum, span) => sum + span.endMs - span.startMs, 0)] as const,
+    ([phase, spans]) =>
+      [phase, spans.reduce((sum, span) => sum + span.endMs - span.startMs, 0)] as const,
   );
   const color = (phase: string) => `var(--gs-series-${PHASE_SERIES[phase] ?? 8})`;
   const text = (phase: string) => phase.replaceAll("_", " ");

@@ -3,20 +3,25 @@ import type { EChartsOption } from "echarts";
 import type { BenchmarkResult } from "@schemas/messages";
 import { Chart } from "@/components/chart/chart";
 import { DataTable, type Column } from "@/components/data-table";
-import { levelName } from "@/lib/levels";
-import { turnLines, type TurnLine } from "@/lib/turns";
+import { levelName } from "@/domain/levels";
+import { turnLines, type TurnLine } from "@/domain/turns";
 import { number, whole } from "@/lib/units";
 
 const ms = (seconds: number | null) => number(seconds === null ? null : seconds * 1000);
 
 const COLUMNS: Column<TurnLine>[] = [
   { name: "Level", sortBy: ({ level }) => levelName(level), cell: ({ level }) => levelName(level) },
-  { name: "Turn", isNumber: true, sortBy: ({ turn }) => turn.turn, cell: ({ turn }) => whole(turn.turn) },
+  {
+    name: "Turn",
+    isNumber: true,
+    sortBy: ({ turn }) => turn.turn,
+    cell: ({ turn }) => whole(turn.turn),
+  },
   { name: "Completed", isNumber: true, cell: ({ turn }) => whole(turn.num_completed_requests) },
   {
     name: "Input",
     unit: "tokens, mean",
-    title: "with all that was said before",
+    title: "including the conversation so far",
     isNumber: true,
     sortBy: ({ turn }) => turn.mean_input_tokens,
     cell: ({ turn }) => number(turn.mean_input_tokens),
@@ -35,7 +40,13 @@ const COLUMNS: Column<TurnLine>[] = [
       </>
     ),
   },
-  { name: "TPOT", unit: "ms, mean", isNumber: true, sortBy: ({ turn }) => turn.mean_tpot, cell: ({ turn }) => ms(turn.mean_tpot) },
+  {
+    name: "TPOT",
+    unit: "ms, mean",
+    isNumber: true,
+    sortBy: ({ turn }) => turn.mean_tpot,
+    cell: ({ turn }) => ms(turn.mean_tpot),
+  },
   {
     name: "E2E",
     unit: "ms, mean",
@@ -53,8 +64,13 @@ export function Turns({ benchmark }: { benchmark: BenchmarkResult }) {
   return (
     <>
       <h2>Turns of conversations</h2>
-      <DataTable label="Turns of conversations" columns={COLUMNS} rows={lines} rowKey={({ level, turn }) => `${levelName(level)} ${level.started_at} ${turn.turn}`} />
-      <Chart title="Time to first token by turn" {...chart} empty="No turn was answered." />
+      <DataTable
+        label="Turns of conversations"
+        columns={COLUMNS}
+        rows={lines}
+        rowKey={({ level, turn }) => `${levelName(level)} ${level.started_at} ${turn.turn}`}
+      />
+      <Chart title="Time to first token by turn" {...chart} empty="No turn was completed." />
     </>
   );
 }
@@ -63,8 +79,19 @@ function turnsChart(benchmark: BenchmarkResult) {
   const levels = benchmark.levels.filter((level) => level.turns.length > 0);
   const option: EChartsOption = {
     grid: { left: 56, right: 16, top: 44, bottom: 40 },
-    xAxis: { type: "value", minInterval: 1, min: 1, name: "turn of the conversation", nameLocation: "middle", nameGap: 26 },
-    yAxis: { type: "value", name: "time to first token, mean (ms)", nameTextStyle: { align: "left" } },
+    xAxis: {
+      type: "value",
+      minInterval: 1,
+      min: 1,
+      name: "turn of the conversation",
+      nameLocation: "middle",
+      nameGap: 26,
+    },
+    yAxis: {
+      type: "value",
+      name: "time to first token, mean (ms)",
+      nameTextStyle: { align: "left" },
+    },
     series: levels.map((level) => ({
       type: "line" as const,
       name: levelName(level),

@@ -1,5 +1,6 @@
 import { queryOptions } from "@tanstack/react-query";
-import type { ReservationView } from "@schemas/messages";
+import * as endpoints from "@schemas/endpoints";
+import { LIVE_RESERVATION_STATES } from "@schemas/messages";
 import { allOf } from "@/lib/api-client";
 
 const REFRESH_MS = 5_000;
@@ -8,10 +9,11 @@ const REFRESH_MS = 5_000;
 export const holdingOptions = queryOptions({
   queryKey: ["reservations", "holding"],
   queryFn: ({ signal }) =>
-    allOf<"reservations", ReservationView>("/reservations", "reservations", {
-      query: { state: "granted,active,releasing", limit: 1000 },
+    allOf(endpoints.listReservations, (page) => page.reservations, {
+      query: { state: LIVE_RESERVATION_STATES.join(), limit: 1000 },
       signal,
     }),
   refetchInterval: REFRESH_MS,
-  select: (found) => new Map(found.map((each) => [each.reservation_id, each])),
+  select: (reservations) =>
+    new Map(reservations.map((reservation) => [reservation.reservation_id, reservation])),
 });

@@ -1,6 +1,8 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
+import * as endpoints from "@schemas/endpoints";
 import type { Cause, ReturnToService, Withdrawal } from "@schemas/messages";
 import { api } from "@/lib/api-client";
+import { refreshFleet } from "./refresh-fleet";
 
 export type ServiceChange =
   | { action: "cordon"; nodeId: string; body: Withdrawal }
@@ -12,8 +14,10 @@ export function useSetService() {
   const client = useQueryClient();
   return useMutation({
     mutationFn: ({ action, nodeId, body }: ServiceChange) =>
-      api(`/nodes/${encodeURIComponent(nodeId)}/${action}`, { method: "POST", body }),
-    onSuccess: () =>
-      Promise.all(["gpus", "nodes"].map((key) => client.invalidateQueries({ queryKey: [key] }))),
+      api<"node_id", never, ServiceChange["body"], unknown>(endpoints[action], {
+        place: { node_id: nodeId },
+        body,
+      }),
+    onSuccess: () => refreshFleet(client),
   });
 }

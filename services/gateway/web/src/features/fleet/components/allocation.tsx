@@ -20,7 +20,10 @@ export function Allocation({ gpus, holding }: { gpus: GpuView[]; holding: Holdin
     <ul className={classes.list}>
       {cut.map(({ gpu, slices }) => (
         <li key={gpu.uuid} className={classes.line}>
-          <Link to={{ pathname: paths.gpu(gpu.node_id, gpu.uuid), search }} aria-label={label({ gpu, slices })}>
+          <Link
+            to={{ pathname: paths.gpu(gpu.node_id, gpu.uuid), search }}
+            aria-label={label({ gpu, slices })}
+          >
             {gpu.index}
           </Link>
           <Wrong gpu={gpu} />
@@ -41,22 +44,22 @@ function Wrong({ gpu }: { gpu: GpuView }) {
   return (state.kind === "attention" || state.kind === "bad") && <StateMark {...state} />;
 }
 
-const told = (slice: Slice) => `${slice.word}, ${percent(slice.share * 100)}`;
+const describe = (slice: Slice) => `${slice.word}, ${percent(slice.share * 100)}`;
 
 function label({ gpu, slices }: GpuSlices): string {
-  return `${gpu.node_id} GPU ${gpu.index}: ${slices.map(told).join("; ")}`;
+  return `${gpu.node_id} GPU ${gpu.index}: ${slices.map(describe).join("; ")}`;
 }
 
 function Part({ slice, holding }: { slice: Slice; holding: Holding | undefined }) {
   const now = useNow();
-  const held = holding?.get(slice.reservationId ?? "");
-  const until = held && heldUntil(held, now);
+  const reservation = holding?.get(slice.reservationId ?? "");
+  const until = reservation && heldUntil(reservation, now);
   return (
     <span
       className={classes.part}
       data-kind={slice.kind}
       style={{ flexGrow: slice.share }}
-      title={until ? `${told(slice)}, ${until}` : told(slice)}
+      title={until ? `${describe(slice)}, ${until}` : describe(slice)}
     >
       {slice.word}
       {until && <span className="dim"> {until}</span>}

@@ -9,14 +9,27 @@ import { RovingFocus } from "@/components/roving-focus";
 import { WhenNear } from "@/components/when-near";
 import { useUrlState } from "@/lib/url-state";
 import { holdingOptions } from "../api/get-holding";
-import { byNode, filtered, HEAT_METRICS, SHOWN, viewOf, VIEWS, type FleetView, type HeatMetric } from "../fleet-filter";
+import {
+  byNode,
+  filterGpus,
+  HEAT_METRICS,
+  SHOWN,
+  viewOf,
+  VIEWS,
+  type FleetView,
+  type HeatMetric,
+} from "../fleet-filter";
 import { Allocation } from "./allocation";
 import { Cells, HeatLegend } from "./fleet-map";
 import { NodeHeader, NodeTiles, type NodeProps } from "./node-row";
 import classes from "./fleet-content.module.css";
 import rowClasses from "./node-row.module.css";
 
-const VIEW_WORDS: Record<FleetView, string> = { tiles: "Tiles", map: "Heat map", allocation: "Allocation" };
+const VIEW_WORDS: Record<FleetView, string> = {
+  tiles: "Tiles",
+  map: "Heat map",
+  allocation: "Allocation",
+};
 
 /** About what a node measures in each view, before it is drawn. */
 const HEIGHT_PX: Record<FleetView, (gpus: number) => number> = {
@@ -42,10 +55,14 @@ export function FleetContent({ gpus, nodes, listedAt }: FleetContentProps) {
   const [only, setOnly] = useUrlState("node", "");
   const holding = useQuery(holdingOptions).data;
   const groups = useMemo(
-    () => byNode(filtered(only ? gpus.filter((gpu) => gpu.node_id === only) : gpus, shown, words), nodes),
+    () =>
+      byNode(
+        filterGpus(only ? gpus.filter((gpu) => gpu.node_id === only) : gpus, shown, words),
+        nodes,
+      ),
     [gpus, nodes, only, shown, words],
   );
-  const heat = HEAT_METRICS.find((each) => each === metric) ?? "utilization";
+  const heat = HEAT_METRICS.find((candidate) => candidate === metric) ?? "utilization";
   const view = only && chosen !== "allocation" ? "tiles" : viewOf(chosen, gpus.length);
   const rows = groups.map((group) => (
     <WhenNear
@@ -62,7 +79,7 @@ export function FleetContent({ gpus, nodes, listedAt }: FleetContentProps) {
       <div className={classes.tools}>
         <SegmentedControl
           size="xs"
-          aria-label="How the fleet is drawn"
+          aria-label="View"
           data={VIEWS.map((value) => ({ value, label: VIEW_WORDS[value] }))}
           value={view}
           onChange={setView}
@@ -77,14 +94,14 @@ export function FleetContent({ gpus, nodes, listedAt }: FleetContentProps) {
         />
         <TextInput
           size="xs"
-          aria-label="Words of node, model, holder or namespace"
+          aria-label="Filter by node, model, holder or namespace"
           placeholder="Node, model, holder"
           value={words}
           onChange={(event) => setWords(event.currentTarget.value)}
         />
         {only && (
           <Button size="xs" variant="default" onClick={() => setOnly("")}>
-            All nodes, not {only} alone
+            Show all nodes, not only {only}
           </Button>
         )}
         {view === "map" && (
@@ -92,7 +109,7 @@ export function FleetContent({ gpus, nodes, listedAt }: FleetContentProps) {
             <Select
               size="xs"
               w={120}
-              aria-label="What the colours show"
+              aria-label="Colour by"
               data={[...HEAT_METRICS]}
               allowDeselect={false}
               value={heat}
@@ -102,10 +119,12 @@ export function FleetContent({ gpus, nodes, listedAt }: FleetContentProps) {
           </>
         )}
       </div>
-      {groups.length === 0 && <Empty title="No GPU fits">Take a filter away to see the fleet.</Empty>}
+      {groups.length === 0 && (
+        <Empty title="No matching GPUs">Remove a filter to see the fleet.</Empty>
+      )}
       {view === "map" ? (
         <RovingFocus
-          label="GPUs by node; arrow keys go from one to the next"
+          label="GPUs by node; use the arrow keys to move between them"
           className={gpus.length > DENSE_GPUS ? `${classes.map} ${classes.dense}` : classes.map}
         >
           {rows}

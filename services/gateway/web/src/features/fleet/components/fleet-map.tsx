@@ -1,8 +1,8 @@
 import { memo, useCallback, useRef, useState, type MouseEvent } from "react";
 import { useNavigate } from "react-router";
 import type { GpuView } from "@schemas/messages";
-import { heldBy } from "@/lib/holder";
-import { gpuKey, useLiveReading } from "@/lib/live-readings";
+import { heldBy } from "@/domain/holder";
+import { gpuKey, useLiveReading } from "@/lib/live/readings";
 import { paths } from "@/lib/paths";
 import { useSharedSearch } from "@/lib/url-state";
 import { HEAT_ENDS, HEAT_STEPS, heatStep, type HeatMetric } from "../fleet-filter";
@@ -50,7 +50,8 @@ export function Cells({ gpus, listedAt, holding, metric }: CellsProps) {
   // As a router's link does; hundreds of those are slow to draw.
   const open = useCallback(
     (event: MouseEvent<HTMLAnchorElement>) => {
-      if (event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+      if (event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey)
+        return;
       event.preventDefault();
       const { pathname, search } = event.currentTarget;
       void navigate({ pathname, search });
@@ -69,16 +70,28 @@ export function Cells({ gpus, listedAt, holding, metric }: CellsProps) {
         onBlur={() => setPointed(null)}
       >
         {gpus.map((gpu) => (
-          <Cell key={gpu.uuid} listed={gpu} listedAt={listedAt} metric={metric} search={search} onOpen={open} />
+          <Cell
+            key={gpu.uuid}
+            listed={gpu}
+            listedAt={listedAt}
+            metric={metric}
+            search={search}
+            onOpen={open}
+          />
         ))}
       </div>
       {pointed && (
         // The tile's link is the cell's: were it reached by the keyboard, it would take the focus with it when it goes.
-        <div className={classes.pointed} style={{ left: pointed.left, top: pointed.top }} aria-hidden inert>
+        <div
+          className={classes.pointed}
+          style={{ left: pointed.left, top: pointed.top }}
+          aria-hidden
+          inert
+        >
           <GpuTile
             listed={pointed.gpu}
             listedAt={listedAt}
-            held={holding?.get(pointed.gpu.reservation_id ?? "")}
+            reservation={holding?.get(pointed.gpu.reservation_id ?? "")}
             isAlone
           />
         </div>
@@ -113,10 +126,18 @@ const Cell = memo(function Cell({ listed, listedAt, metric, search, onOpen }: Ce
 });
 
 /** What changes each second, apart from the link around it. */
-function Heat({ listed, listedAt, metric }: { listed: GpuView; listedAt: number; metric: HeatMetric }) {
+function Heat({
+  listed,
+  listedAt,
+  metric,
+}: {
+  listed: GpuView;
+  listedAt: number;
+  metric: HeatMetric;
+}) {
   const { gpu } = withReading(listed, listedAt, useLiveReading(gpuKey(listed)));
   const step = metric === "state" ? "state" : (heatStep(gpu, metric) ?? "unknown");
-  return <span className={classes.heat} data-step={step} data-stale={gpu.stale || undefined} />;
+  return <span className={classes.heat} data-step={step} data-stale={!gpu.fresh || undefined} />;
 }
 
 export function HeatLegend({ metric }: { metric: HeatMetric }) {

@@ -4,8 +4,8 @@ import type { GpuView, ReservationView } from "@schemas/messages";
 import { Meter } from "@/components/meter";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
-import { heldBy } from "@/lib/holder";
-import { gpuKey, useLiveReading } from "@/lib/live-readings";
+import { heldBy } from "@/domain/holder";
+import { gpuKey, useLiveReading } from "@/lib/live/readings";
 import { paths } from "@/lib/paths";
 import { duration, useNow } from "@/lib/time";
 import { celsius, gibibytes, percent, share, watts } from "@/lib/units";
@@ -18,12 +18,17 @@ interface GpuTileProps {
   listed: GpuView;
   listedAt: number;
   /** The reservation of its first holder, where one may read it. */
-  held: ReservationView | undefined;
+  reservation: ReservationView | undefined;
   /** Where the tile stands alone, without its node. */
   isAlone?: boolean;
 }
 
-export const GpuTile = memo(function GpuTile({ listed, listedAt, held, isAlone }: GpuTileProps) {
+export const GpuTile = memo(function GpuTile({
+  listed,
+  listedAt,
+  reservation,
+  isAlone,
+}: GpuTileProps) {
   const search = useSharedSearch();
   const live = useLiveReading(gpuKey(listed));
   const { gpu, takenAt } = withReading(listed, listedAt, live);
@@ -33,7 +38,7 @@ export const GpuTile = memo(function GpuTile({ listed, listedAt, held, isAlone }
     <Link
       to={{ pathname: paths.gpu(gpu.node_id, gpu.uuid), search }}
       className={classes.tile}
-      data-stale={gpu.stale || undefined}
+      data-stale={!gpu.fresh || undefined}
       data-kind={state.kind}
     >
       {isAlone && (
@@ -49,7 +54,11 @@ export const GpuTile = memo(function GpuTile({ listed, listedAt, held, isAlone }
         </span>
         <StateMark {...state} />
       </span>
-      <Reading name="utilization" value={percent(gpu.utilization_percent)} part={share(gpu.utilization_percent, 100)} />
+      <Reading
+        name="utilization"
+        value={percent(gpu.utilization_percent)}
+        part={share(gpu.utilization_percent, 100)}
+      />
       <Reading
         name="memory"
         value={`${gibibytes(gpu.memory_used_mb).replace("\u202fGiB", "")} / ${gibibytes(gpu.memory_total_mb)}`}
@@ -58,9 +67,9 @@ export const GpuTile = memo(function GpuTile({ listed, listedAt, held, isAlone }
       <span className={classes.foot}>
         <span>{celsius(gpu.temperature_c)}</span>
         <span>{watts(gpu.power_draw_w)}</span>
-        <Age takenAt={takenAt} isStale={gpu.stale} />
+        <Age takenAt={takenAt} isStale={!gpu.fresh} />
       </span>
-      <Holder gpu={gpu} held={held} />
+      <Holder gpu={gpu} reservation={reservation} />
     </Link>
   );
 });
@@ -77,19 +86,24 @@ function Reading({ name, value, part }: { name: string; value: string; part: num
   );
 }
 
-function Holder({ gpu, held }: { gpu: GpuView; held: ReservationView | undefined }) {
+function Holder({ gpu, reservation }: { gpu: GpuView; reservation: ReservationView | undefined }) {
   const now = useNow();
-  const shared = gpu.holders.filter((each) => each.shares < 1);
+  const shared = gpu.holders.filter((holder) => holder.shares < 1);
   const words =
     shared.length > 0
-      ? shared.map((each) => `${heldBy(each.holder, each.requester) || "held"} ${percent(each.shares * 100)}`).join(", ")
+      ? shared
+          .map(
+            (holder) =>
+              `${heldBy(holder.holder, holder.requester) || "held"} ${percent(holder.shares * 100)}`,
+          )
+          .join(", ")
       : heldBy(gpu.holder, gpu.holders[0]?.requester) || null;
   return (
     <span className={classes.foot}>
       <span className={classes.holder} title={words ?? undefined}>
         {words ?? <span className="dim">not held</span>}
       </span>
-      {held && <span className={classes.until}>{heldUntil(held, now)}</span>}
+      {reservation && <span className={classes.until}>{heldUntil(reservation, now)}</span>}
     </span>
   );
 }

@@ -3,6 +3,7 @@ import type { ReservationView } from "@schemas/messages";
 import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
 import type { NodeGpus } from "../fleet-filter";
+import { AdmitNode } from "./admit-node";
 import { GpuTile } from "./gpu-tile";
 import { ServiceActions } from "./service-actions";
 import classes from "./node-row.module.css";
@@ -26,7 +27,7 @@ export function NodeHeader({ nodeId, node, gpus, search, isShort }: NodeHeaderPr
   if (isShort) {
     return (
       <header className={classes.short}>
-        <Link to={{ search }} title={`${nodeId} alone`} tabIndex={-1}>
+        <Link to={{ search }} title={`${nodeId} only`} tabIndex={-1}>
           {nodeId}
         </Link>
         <NodeMark node={node} />
@@ -44,6 +45,7 @@ export function NodeHeader({ nodeId, node, gpus, search, isShort }: NodeHeaderPr
         {node ? `${node.gpus_free} of ${node.gpus_total} free` : `${gpus.length} GPUs`}
       </span>
       <span className={classes.actions}>
+        {node && !node.admitted && <AdmitNode nodeId={nodeId} />}
         <ServiceActions nodeId={nodeId} isCordoned={Boolean(node?.cordon)} />
       </span>
     </header>
@@ -54,7 +56,12 @@ export function NodeTiles({ gpus, listedAt, holding }: NodeProps) {
   return (
     <div className={classes.tiles}>
       {gpus.map((gpu) => (
-        <GpuTile key={gpu.uuid} listed={gpu} listedAt={listedAt} held={holding?.get(gpu.reservation_id ?? "")} />
+        <GpuTile
+          key={gpu.uuid}
+          listed={gpu}
+          listedAt={listedAt}
+          reservation={holding?.get(gpu.reservation_id ?? "")}
+        />
       ))}
     </div>
   );
@@ -62,10 +69,12 @@ export function NodeTiles({ gpus, listedAt, holding }: NodeProps) {
 
 function NodeMark({ node }: Pick<NodeGpus, "node">) {
   if (!node) return null;
-  if (!node.admitted) return <StateMark kind="attention" word="waits to be admitted" />;
-  if (!node.fresh) return <StateMark kind="bad" word="silent" title="no reading comes from it" />;
+  if (!node.admitted) return <StateMark kind="attention" word="waiting for admission" />;
+  if (!node.fresh) return <StateMark kind="bad" word="silent" title="no readings received" />;
   if (node.cordon) {
-    return <StateMark kind="attention" word="cordoned" title={node.cordon.reason || node.cordon.until} />;
+    return (
+      <StateMark kind="attention" word="cordoned" title={node.cordon.reason || node.cordon.until} />
+    );
   }
   return null;
 }

@@ -1,19 +1,33 @@
 import type { GpuPodView, GpuView } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
-import { kindWords } from "@/lib/gpu-kinds";
+import { kindWords } from "@/domain/gpu-kinds";
 import { gibibytes, percent } from "@/lib/units";
 
 const COLUMNS: Column<GpuPodView>[] = [
-  { name: "Pod", sortBy: (each) => each.pod, cell: (each) => each.pod },
-  { name: "Namespace", sortBy: (each) => each.namespace, cell: (each) => each.namespace },
-  { name: "Container", cell: (each) => each.container },
-  { name: "Owner", cell: (each) => each.owner || "–" },
-  { name: "GPU type", cell: (each) => kindWords(each.kind) },
-  { name: "Given", unit: "of the GPU", isNumber: true, cell: (each) => percent(each.percent) },
-  { name: "Utilization", isNumber: true, sortBy: (each) => each.utilization_percent, cell: (each) => percent(each.utilization_percent) },
-  { name: "Memory used", isNumber: true, sortBy: (each) => each.memory_used_mb, cell: (each) => gibibytes(each.memory_used_mb) },
-  { name: "Memory given", isNumber: true, cell: (each) => gibibytes(each.memory_given_mb) },
-  { name: "Reading", title: "whose use it is", cell: (each) => (each.reading === "own" ? "its own" : "the whole GPU's") },
+  { name: "Pod", sortBy: (pod) => pod.pod, cell: (pod) => pod.pod },
+  { name: "Namespace", sortBy: (pod) => pod.namespace, cell: (pod) => pod.namespace },
+  { name: "Container", cell: (pod) => pod.container },
+  { name: "Owner", cell: (pod) => pod.owner || "–" },
+  { name: "GPU type", cell: (pod) => kindWords(pod.kind) },
+  { name: "Given", unit: "of the GPU", isNumber: true, cell: (pod) => percent(pod.percent) },
+  {
+    name: "Utilization",
+    isNumber: true,
+    sortBy: (pod) => pod.utilization_percent,
+    cell: (pod) => percent(pod.utilization_percent),
+  },
+  {
+    name: "Memory used",
+    isNumber: true,
+    sortBy: (pod) => pod.memory_used_mb,
+    cell: (pod) => gibibytes(pod.memory_used_mb),
+  },
+  { name: "Memory limit", isNumber: true, cell: (pod) => gibibytes(pod.memory_given_mb) },
+  {
+    name: "Reading",
+    title: "what the usage covers",
+    cell: (pod) => (pod.reading === "own" ? "pod" : "whole GPU"),
+  },
 ];
 
 /** Whom Kubernetes gave this GPU, and what each uses of it. */
@@ -26,7 +40,7 @@ export function PodsOnGpu({ gpu }: { gpu: GpuView }) {
         label="Pods on this GPU"
         columns={COLUMNS}
         rows={gpu.pods}
-        rowKey={(each) => `${each.namespace}/${each.pod}/${each.container}`}
+        rowKey={(pod) => `${pod.namespace}/${pod.pod}/${pod.container}`}
       />
     </section>
   );

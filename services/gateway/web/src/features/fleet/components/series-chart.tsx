@@ -27,7 +27,7 @@ export function SeriesChart({ nodeId, uuid, metric, range }: SeriesChartProps) {
       uuid={uuid}
       group="gpu"
       heightPx={200}
-      empty="No reading is stored of this time: take another range."
+      empty="No readings in this time range."
     />
   );
 }

@@ -2,13 +2,13 @@ import { Button, Checkbox, Group, TextInput } from "@mantine/core";
 import { useState } from "react";
 import { Dialog } from "@/components/dialog";
 import { Failure } from "@/components/page";
-import { useIsAdmin } from "@/lib/session";
+import { useIsAdmin } from "@/lib/api/get-me";
 import { useSetService, type ServiceChange } from "../api/set-service";
 
 const EXPLANATIONS = {
-  cordon: "Nothing new is granted there; what runs goes on.",
-  uncordon: "It is granted again.",
-  drain: "Nothing new is granted there, and the reservations that hold it end.",
+  cordon: "No new grants; running work continues.",
+  uncordon: "New requests can be granted again.",
+  drain: "No new grants, and running reservations are ended.",
 };
 
 interface ServiceActionsProps {
@@ -30,11 +30,16 @@ export function ServiceActions(props: ServiceActionsProps) {
   ] as ServiceChange["action"][];
   return (
     <>
-      {offered.map((each) => (
+      {offered.map((action) => (
         // One button that changes its word, and keeps the focus.
-        <Button key={each === "drain" ? "drain" : "cordon"} size="compact-xs" variant="default" onClick={() => setAction(each)}>
-          {each[0]?.toUpperCase()}
-          {each.slice(1)}
+        <Button
+          key={action === "drain" ? "drain" : "cordon"}
+          size="compact-xs"
+          variant="default"
+          onClick={() => setAction(action)}
+        >
+          {action[0]?.toUpperCase()}
+          {action.slice(1)}
         </Button>
       ))}
       {action && (
@@ -84,7 +89,7 @@ function ServiceDialog({ action, nodeId, deviceUuid, asksForStop, onClose }: Ser
         <p className="dim">{EXPLANATIONS[action]}</p>
         <TextInput
           label="Reason"
-          description="Others read it where they wait for this GPU"
+          description="Shown to everyone who waits for this GPU"
           value={reason}
           onChange={(event) => setReason(event.currentTarget.value)}
           data-autofocus
@@ -92,7 +97,7 @@ function ServiceDialog({ action, nodeId, deviceUuid, asksForStop, onClose }: Ser
         />
         {asksForStop && action === "uncordon" && (
           <Checkbox
-            label="I have seen that nothing runs there any more"
+            label="I have verified that nothing is running there"
             checked={isStopped}
             onChange={(event) => setStopped(event.currentTarget.checked)}
             mb="sm"

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
-import type { GpuKind, PodList } from "@schemas/messages";
+import * as endpoints from "@schemas/endpoints";
+import type { GpuKind } from "@schemas/messages";
 import { api } from "@/lib/api-client";
 import { rangeQuery } from "@/lib/time-range";
 
@@ -10,7 +11,10 @@ export function usePods(range: string, namespace: string | null, kind_of_gpu: Gp
   return useQuery({
     queryKey: ["pods", range, namespace, kind_of_gpu],
     queryFn: ({ signal }) =>
-      api<PodList>("/pods", { query: { ...rangeQuery(range, Date.now()), namespace, kind_of_gpu }, signal }),
+      api(endpoints.listPods, {
+        query: { ...rangeQuery(range, Date.now()), namespace, kind_of_gpu },
+        signal,
+      }),
     refetchInterval: REFRESH_MS,
     placeholderData: (before) => before,
   });

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
-import type { GpuKind, SeriesBy, SeriesMetric, SeriesView } from "@schemas/messages";
+import * as endpoints from "@schemas/endpoints";
+import type { GpuKind, SeriesBy, SeriesMetric } from "@schemas/messages";
 import { api } from "@/lib/api-client";
 import { rangeQuery } from "@/lib/time-range";
 
@@ -17,9 +18,9 @@ const POINTS = 240;
 
 export function useSeries(metric: SeriesMetric, by: SeriesBy, range: string, filters: Filters) {
   return useQuery({
-    queryKey: ["series", metric, by, range, filters],
+    queryKey: ["series", "by", by, metric, range, filters],
     queryFn: ({ signal }) =>
-      api<SeriesView>("/series", {
+      api(endpoints.getSeries, {
         query: { metric, by, ...rangeQuery(range, Date.now()), points: POINTS, ...filters },
         signal,
       }),

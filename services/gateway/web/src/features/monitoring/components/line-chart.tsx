@@ -3,7 +3,8 @@ import { useMemo } from "react";
 import type { SeriesMetric } from "@schemas/messages";
 import { Chart } from "@/components/chart/chart";
 import { chartToken, seriesColors } from "@/components/chart/theme";
-import { seriesChart } from "@/lib/series-chart";
+import { scaleOf } from "@/domain/metric-scale";
+import { seriesChart } from "@/components/chart/series-chart";
 import type { Line } from "../sums";
 
 interface LineChartProps {
@@ -17,7 +18,15 @@ interface LineChartProps {
 }
 
 /** What nodes or pods use, one line each; of one alone also how much memory there is. */
-export function LineChart({ metric, title, unit, maximum, lines, rowNames, empty }: LineChartProps) {
+export function LineChart({
+  metric,
+  title,
+  unit,
+  maximum,
+  lines,
+  rowNames,
+  empty,
+}: LineChartProps) {
   const scheme = useComputedColorScheme("light");
   const chart = useMemo(
     () =>
@@ -28,7 +37,7 @@ export function LineChart({ metric, title, unit, maximum, lines, rowNames, empty
           maximum,
           colors: seriesColors(),
           bandText: chartToken("dim"),
-          scale: metric === "memory_used_mb" ? (value) => value / 1024 : undefined,
+          scale: scaleOf(metric),
           name: (line) => line.name,
           rowNames,
           rowOf: (line) => line.names,
@@ -40,6 +49,13 @@ export function LineChart({ metric, title, unit, maximum, lines, rowNames, empty
     [lines, maximum, metric, rowNames, scheme, unit],
   );
   return (
-    <Chart title={title} option={chart.option} table={chart.table} group="monitoring" heightPx={260} empty={empty} />
+    <Chart
+      title={title}
+      option={chart.option}
+      table={chart.table}
+      group="monitoring"
+      heightPx={260}
+      empty={empty}
+    />
   );
 }

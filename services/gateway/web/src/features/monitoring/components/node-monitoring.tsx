@@ -1,18 +1,19 @@
 import { SegmentedControl } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import type { GpuView, NodeView, SeriesView } from "@schemas/messages";
+import type { SeriesView } from "@schemas/messages";
 import { ChartGrid } from "@/components/chart/chart-grid";
 import { GpuSeriesChart } from "@/components/chart/gpu-series-chart";
 import { DataTable, type Column } from "@/components/data-table";
 import { FilterSelect } from "@/components/filter-select";
 import { Loaded } from "@/components/page";
 import { RangeSelect } from "@/components/range-select";
-import { allOf } from "@/lib/api-client";
+import { gpusOptions } from "@/lib/api/get-gpus";
+import { nodesOptions } from "@/lib/api/get-nodes";
 import { gibibytes, percent, share, watts, whole } from "@/lib/units";
 import { useNamespace, useTimeRange, useUrlState } from "@/lib/url-state";
 import { useSeries, type Filters } from "../api/get-series";
-import { KINDS, kindOf } from "@/lib/gpu-kinds";
+import { KINDS, kindOf } from "@/domain/gpu-kinds";
 import { MEMORY, POWER, TEMPERATURE, UTILIZATION, type ShownMetric } from "../metrics";
 import { highestOf, meanOf, nodeLines } from "../sums";
 import { LineChart } from "./line-chart";
@@ -29,14 +30,8 @@ export function NodeMonitoring() {
   const [kind, setKind] = useUrlState("kind", "");
   const [model, setModel] = useUrlState("model", "");
   const [by, setBy] = useUrlState("by", "node");
-  const nodes = useQuery({
-    queryKey: ["nodes"],
-    queryFn: ({ signal }) => allOf<"nodes", NodeView>("/nodes", "nodes", { signal }),
-  });
-  const gpus = useQuery({
-    queryKey: ["gpus"],
-    queryFn: ({ signal }) => allOf<"gpus", GpuView>("/gpus", "gpus", { signal }),
-  });
+  const nodes = useQuery(nodesOptions);
+  const gpus = useQuery(gpusOptions);
   const filters: Filters = {
     node_id: node || null,
     gpu_model: model || null,
@@ -47,10 +42,10 @@ export function NodeMonitoring() {
   };
   const empty =
     gpus.data?.length === 0
-      ? "No GPU has reported yet: gpusteward agent joins a host, gpusteward up --simulate makes up a fleet."
+      ? "No GPUs yet: gpusteward agent adds a host, gpusteward up --simulate simulates a fleet."
       : namespace
-        ? `Nothing of ${namespace} had a GPU that fits: choose all namespaces above, or a longer range.`
-        : "No sample fits: take a filter away, or a longer range.";
+        ? `No samples of ${namespace}: choose all namespaces above, or a longer range.`
+        : "No samples: remove a filter, or choose a longer range.";
   return (
     <>
       <div className={classes.filters}>
@@ -59,7 +54,7 @@ export function NodeMonitoring() {
           label="Node"
           all="All nodes"
           searchable
-          data={(nodes.data ?? []).map((each) => each.node_id)}
+          data={(nodes.data ?? []).map((node) => node.node_id)}
           value={node}
           onChange={setNode}
         />
@@ -81,7 +76,7 @@ export function NodeMonitoring() {
           <span>Lines</span>
           <SegmentedControl
             size="xs"
-            aria-label="What a line is of"
+            aria-label="One line per"
             data={[
               { value: "node", label: "Nodes" },
               { value: "gpu", label: "GPUs" },
@@ -91,13 +86,27 @@ export function NodeMonitoring() {
           />
         </div>
       </div>
-      {namespace && <p className="dim">Of the time in which reservations or pods of {namespace} had the GPUs.</p>}
+      {namespace && (
+        <p className="dim">Only while reservations or pods of {namespace} held the GPUs.</p>
+      )}
       <ChartGrid>
         {METRICS.map((shown) =>
           by === "gpu" ? (
-            <OfGpus key={shown.metric} shown={shown} range={range} filters={filters} empty={empty} />
+            <OfGpus
+              key={shown.metric}
+              shown={shown}
+              range={range}
+              filters={filters}
+              empty={empty}
+            />
           ) : (
-            <OfNodes key={shown.metric} shown={shown} range={range} filters={filters} empty={empty} />
+            <OfNodes
+              key={shown.metric}
+              shown={shown}
+              range={range}
+              filters={filters}
+              empty={empty}
+            />
           ),
         )}
       </ChartGrid>
@@ -115,13 +124,15 @@ interface OfProps {
 
 function OfGpus({ shown, range, filters, empty }: OfProps) {
   const query = useSeries(shown.metric, "gpu", range, filters);
-  return <GpuSeriesChart {...shown} query={query} group="monitoring" heightPx={260} empty={empty} />;
+  return (
+    <GpuSeriesChart {...shown} query={query} group="monitoring" heightPx={260} empty={empty} />
+  );
 }
 
 /** Of what a node has more of with each GPU the sum, else the mean. */
 const NODE_TITLES: Partial<Record<ShownMetric["metric"], string>> = {
   utilization_percent: "GPU utilization, mean of the node's GPUs",
-  memory_used_mb: "GPU memory used of total, sum of the node's GPUs",
+  memory_used_mb: "GPU memory used, sum of the node's GPUs",
   temperature_c: "Temperature, mean of the node's GPUs",
   power_draw_w: "Power draw, sum of the node's GPUs",
 };
@@ -157,17 +168,51 @@ interface NodeRow {
 const COLUMNS: Column<NodeRow>[] = [
   { name: "Node", sortBy: (row) => row.node, cell: (row) => row.node },
   { name: "GPUs", isNumber: true, sortBy: (row) => row.gpus, cell: (row) => whole(row.gpus) },
-  { name: "Utilization", unit: "mean", isNumber: true, sortBy: (row) => row.utilization, cell: (row) => percent(row.utilization) },
-  { name: "Memory used", unit: "mean", isNumber: true, sortBy: (row) => row.memoryMb, cell: (row) => gibibytes(row.memoryMb) },
-  { name: "Highest", unit: "memory used", isNumber: true, sortBy: (row) => row.highestMb, cell: (row) => gibibytes(row.highestMb) },
-  { name: "Memory in all", isNumber: true, sortBy: (row) => row.totalMb, cell: (row) => gibibytes(row.totalMb) },
-  { name: "Used part", unit: "of memory, mean", isNumber: true, cell: (row) => percentOf(row.memoryMb, row.totalMb) },
-  { name: "Power", unit: "mean", isNumber: true, sortBy: (row) => row.power, cell: (row) => watts(row.power) },
+  {
+    name: "Utilization",
+    unit: "mean",
+    isNumber: true,
+    sortBy: (row) => row.utilization,
+    cell: (row) => percent(row.utilization),
+  },
+  {
+    name: "Memory used",
+    unit: "mean",
+    isNumber: true,
+    sortBy: (row) => row.memoryMb,
+    cell: (row) => gibibytes(row.memoryMb),
+  },
+  {
+    name: "Highest",
+    unit: "memory used",
+    isNumber: true,
+    sortBy: (row) => row.highestMb,
+    cell: (row) => gibibytes(row.highestMb),
+  },
+  {
+    name: "Memory total",
+    isNumber: true,
+    sortBy: (row) => row.totalMb,
+    cell: (row) => gibibytes(row.totalMb),
+  },
+  {
+    name: "Used",
+    unit: "% of memory, mean",
+    isNumber: true,
+    cell: (row) => percentOf(row.memoryMb, row.totalMb),
+  },
+  {
+    name: "Power",
+    unit: "mean",
+    isNumber: true,
+    sortBy: (row) => row.power,
+    cell: (row) => watts(row.power),
+  },
 ];
 
 function percentOf(part: number | null, total: number | null): string {
-  const known = share(part, total);
-  return percent(known === null ? null : known * 100);
+  const fraction = share(part, total);
+  return percent(fraction === null ? null : fraction * 100);
 }
 
 function NodeTable({ range, filters }: { range: string; filters: Filters }) {
@@ -176,7 +221,7 @@ function NodeTable({ range, filters }: { range: string; filters: Filters }) {
   const power = useSeries("power_draw_w", "node", range, filters);
   const rows = useMemo(() => {
     const of = (view: SeriesView | undefined, node: string) =>
-      view?.nodes.find((each) => each.node_id === node)?.points ?? [];
+      view?.nodes.find((series) => series.node_id === node)?.points ?? [];
     return (memory.data?.nodes ?? []).map((node): NodeRow => ({
       node: node.node_id,
       gpus: node.gpus,
@@ -190,8 +235,13 @@ function NodeTable({ range, filters }: { range: string; filters: Filters }) {
   if (rows.length === 0) return null;
   return (
     <section>
-      <h2>Nodes in this time</h2>
-      <DataTable label="Nodes in this time" columns={COLUMNS} rows={rows} rowKey={(row) => row.node} />
+      <h2>Nodes in this time range</h2>
+      <DataTable
+        label="Nodes in this time range"
+        columns={COLUMNS}
+        rows={rows}
+        rowKey={(row) => row.node}
+      />
     </section>
   );
 }

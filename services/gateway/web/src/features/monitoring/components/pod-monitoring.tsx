@@ -9,7 +9,7 @@ import { gibibytes, percent, share, whole } from "@/lib/units";
 import { useNamespace, useTimeRange, useUrlState } from "@/lib/url-state";
 import { usePods } from "../api/get-pods";
 import { useSeries, type Filters } from "../api/get-series";
-import { KINDS, kindOf, kindWords } from "@/lib/gpu-kinds";
+import { KINDS, kindOf, kindWords } from "@/domain/gpu-kinds";
 import { MEMORY, UTILIZATION, type ShownMetric } from "../metrics";
 import { highestOf, meanOf, podLines } from "../sums";
 import { LineChart } from "./line-chart";
@@ -17,11 +17,11 @@ import classes from "../monitoring-page.module.css";
 
 const METRICS: ShownMetric[] = [
   { ...UTILIZATION, title: "Pod GPU utilization" },
-  { ...MEMORY, title: "Pod GPU memory used of given" },
+  { ...MEMORY, title: "Pod GPU memory used, of its limit" },
 ];
 const ROW_NAMES = ["namespace", "pod", "node", "GPU"];
 const EMPTY =
-  "No pod of Kubernetes had a GPU that fits. Agents on a cluster's nodes tell which pods have GPUs, once a minute is over.";
+  "No matching Kubernetes pod used a GPU. Agents on cluster nodes report pods once a minute.";
 
 /** What each pod uses of the GPUs that Kubernetes gave it. */
 export function PodMonitoring() {
@@ -32,7 +32,7 @@ export function PodMonitoring() {
   const [pod, setPod] = useUrlState("pod", "");
   const listed = usePods(range, namespace || null, kindOf(kind));
   const pods = listed.data?.pods ?? [];
-  const inNamespace = pods.filter((each) => !podNamespace || each.namespace === podNamespace);
+  const inNamespace = pods.filter((pod) => !podNamespace || pod.namespace === podNamespace);
   const filters: Filters = {
     node_id: null,
     gpu_model: null,
@@ -55,27 +55,34 @@ export function PodMonitoring() {
           onChange={setKind}
         />
         <FilterSelect
-          label="Namespace of pods"
+          label="Pod namespace"
           all="All namespaces"
-          nothingFoundMessage="no pod had a GPU"
+          nothingFoundMessage="No matches."
           searchable
-          data={choices(pods.map((each) => each.namespace), podNamespace)}
+          data={choices(
+            pods.map((pod) => pod.namespace),
+            podNamespace,
+          )}
           value={podNamespace}
           onChange={setPodNamespace}
         />
         <FilterSelect
           label="Pod"
           all="All pods"
-          nothingFoundMessage="no pod had a GPU"
+          nothingFoundMessage="No matches."
           searchable
-          data={choices(inNamespace.map((each) => each.pod), pod)}
+          data={choices(
+            inNamespace.map((pod) => pod.pod),
+            pod,
+          )}
           value={pod}
           onChange={setPod}
         />
       </div>
       {namespace && (
         <p className="dim">
-          Pods of {namespace}&apos;s reservations, and those of the namespace {namespace} in the cluster.
+          Pods of {namespace}&apos;s reservations, and those of the namespace {namespace} in the
+          cluster.
         </p>
       )}
       <LeftOut view={utilization.data} />
@@ -97,7 +104,8 @@ function LeftOut({ view }: { view: SeriesView | undefined }) {
   if (!view || view.left_out === 0) return null;
   return (
     <p className="dim">
-      {view.pods.length} of {view.pods.length + view.left_out} pods on GPUs are shown: choose a namespace or a pod.
+      {view.pods.length} of {view.pods.length + view.left_out} pods are shown: choose a namespace or
+      a pod to see others.
     </p>
   );
 }
@@ -123,30 +131,70 @@ const COLUMNS: Column<PodRow>[] = [
   { name: "Namespace", sortBy: ({ of }) => of.namespace, cell: ({ of }) => of.namespace },
   { name: "Owner", sortBy: ({ of }) => of.owner, cell: ({ of }) => of.owner || "–" },
   { name: "GPU type", sortBy: ({ of }) => of.kind, cell: ({ of }) => kindWords(of.kind) },
-  { name: "GPU", sortBy: ({ of }) => `${of.node_id} ${of.index}`, cell: ({ of }) => `${of.node_id} GPU\u00a0${of.index}` },
-  { name: "Given", unit: "of the GPU", isNumber: true, sortBy: ({ of }) => of.percent, cell: ({ of }) => percent(of.percent) },
-  { name: "Utilization", unit: "mean", isNumber: true, sortBy: (row) => row.utilization, cell: (row) => percent(row.utilization) },
-  { name: "Memory used", unit: "mean", isNumber: true, sortBy: (row) => row.memoryMb, cell: (row) => gibibytes(row.memoryMb) },
-  { name: "Highest", unit: "memory used", isNumber: true, sortBy: (row) => row.highestMb, cell: (row) => gibibytes(row.highestMb) },
-  { name: "Memory given", isNumber: true, sortBy: ({ of }) => of.memory_given_mb, cell: ({ of }) => gibibytes(of.memory_given_mb) },
-  { name: "Used part", unit: "of memory given", isNumber: true, cell: partUsed },
+  {
+    name: "GPU",
+    sortBy: ({ of }) => `${of.node_id} ${of.index}`,
+    cell: ({ of }) => `${of.node_id} GPU\u00a0${of.index}`,
+  },
+  {
+    name: "Share",
+    unit: "of the GPU",
+    isNumber: true,
+    sortBy: ({ of }) => of.percent,
+    cell: ({ of }) => percent(of.percent),
+  },
+  {
+    name: "Utilization",
+    unit: "mean",
+    isNumber: true,
+    sortBy: (row) => row.utilization,
+    cell: (row) => percent(row.utilization),
+  },
+  {
+    name: "Memory used",
+    unit: "mean",
+    isNumber: true,
+    sortBy: (row) => row.memoryMb,
+    cell: (row) => gibibytes(row.memoryMb),
+  },
+  {
+    name: "Highest",
+    unit: "memory used",
+    isNumber: true,
+    sortBy: (row) => row.highestMb,
+    cell: (row) => gibibytes(row.highestMb),
+  },
+  {
+    name: "Memory limit",
+    isNumber: true,
+    sortBy: ({ of }) => of.memory_given_mb,
+    cell: ({ of }) => gibibytes(of.memory_given_mb),
+  },
+  { name: "Used", unit: "% of its limit", isNumber: true, cell: formatUsedPart },
   {
     name: "Reading",
-    title: "whose use it is: the pod's own, or for some of this time the whole GPU's, which others have as well",
+    title:
+      "what the usage covers: the pod alone, or at times the whole GPU, which it shares with others",
     sortBy: ({ of }) => of.reading,
-    cell: ({ of }) => (of.reading === "own" ? "its\u00a0own" : "the\u00a0whole\u00a0GPU's"),
+    cell: ({ of }) => (of.reading === "own" ? "pod" : "whole\u00a0GPU"),
   },
 ];
 
 /** Unknown where the reading is not the pod's alone. */
-function partUsed({ of, memoryMb }: PodRow): string {
+function formatUsedPart({ of, memoryMb }: PodRow): string {
   const part = of.reading === "own" ? share(memoryMb, of.memory_given_mb) : null;
   return part === null ? "–" : `${whole(part * 100)}\u202f%`;
 }
 
 const keyOf = (pod: PodSeries) => `${pod.namespace}/${pod.pod} ${pod.node_id}/${pod.device_uuid}`;
 
-function PodTable({ utilization, memory }: { utilization: SeriesView | undefined; memory: SeriesView | undefined }) {
+function PodTable({
+  utilization,
+  memory,
+}: {
+  utilization: SeriesView | undefined;
+  memory: SeriesView | undefined;
+}) {
   const rows = useMemo(() => {
     const busy = new Map(utilization?.pods.map((pod) => [keyOf(pod), pod.points]));
     return (memory?.pods ?? []).map((of): PodRow => ({
@@ -159,8 +207,13 @@ function PodTable({ utilization, memory }: { utilization: SeriesView | undefined
   if (rows.length === 0) return null;
   return (
     <section>
-      <h2>Pods in this time</h2>
-      <DataTable label="Pods in this time" columns={COLUMNS} rows={rows} rowKey={(row) => keyOf(row.of)} />
+      <h2>Pods in this time range</h2>
+      <DataTable
+        label="Pods in this time range"
+        columns={COLUMNS}
+        rows={rows}
+        rowKey={(row) => keyOf(row.of)}
+      />
     </section>
   );
 }

@@ -1,27 +1,19 @@
 import { NativeSelect } from "@mantine/core";
-import { goalsOf, MAXIMIZE_LOAD, valueAt, withGoals, withTurns, withValue } from "../draft";
+import { DeploymentMode, LoadKind, Objective, STRATEGIES, Strategy } from "@schemas/messages";
+import { ENGINES, MAX_OBJECTIVES } from "@/domain/rules.generated";
+import { isOneOf } from "@/lib/is-one-of";
+import { textAt, goalsOf, MAXIMIZE_LOAD, valueAt, withGoals, withTurns, withValue } from "../draft";
 import classes from "./draft-form.module.css";
 import { Choice, errorOf, ListField, NumberField, TextField, type FormProps } from "./fields";
 import { Parameters } from "./parameters";
 import { Picks } from "./picks";
 
-const STRATEGIES = ["grid_search", "random", "bayesian", "auto", "successive_halving"];
-const WARM = new Set(["bayesian", "auto"]);
-const MOST_GOALS = 4;
-const OBJECTIVES = [
-  "maximize_throughput",
-  "maximize_goodput",
-  "maximize_tokens_per_joule",
-  "minimize_cost",
-  "minimize_latency",
-  "minimize_ttft",
-  "minimize_tpot",
-  MAXIMIZE_LOAD,
-];
+const CHECKING = Strategy.filter((strategy) => STRATEGIES[strategy].checks_best);
+
 const TRUST = [
-  { value: "", label: "as the strategy has it (auto: yes)" },
-  { value: "true", label: "yes: repeat the leaders until chance is ruled out" },
-  { value: "false", label: "no: each configuration once" },
+  { value: "", label: `default of the strategy (${CHECKING.join(", ")}: yes)` },
+  { value: "true", label: "yes: repeat the leaders until the lead is significant" },
+  { value: "false", label: "no: measure each configuration once" },
 ];
 
 export function DraftForm(props: FormProps) {
@@ -35,30 +27,69 @@ export function DraftForm(props: FormProps) {
       </fieldset>
       <fieldset className={classes.part}>
         <legend>Model and engine</legend>
-        <TextField {...props} path="model.id_or_path" label="Model: id or path" />
-        <TextField {...props} path="base_runtime" label="Engine: vllm, sglang, llamacpp, simulated" />
-        <Choice {...props} path="deployment_mode" label="Runs as" options={["process", "docker", "kubernetes", "ome"]} />
-        <NumberField {...props} path="gpus.count" label="GPUs per experiment" min={1} placeholder="by its parallelism" />
+        <TextField {...props} path="model.id_or_path" label="Model ID or path" />
+        <TextField {...props} path="base_runtime" label={`Engine: ${ENGINES.join(", ")}`} />
+        <Choice
+          {...props}
+          path="deployment_mode"
+          label="Deployment mode"
+          options={DeploymentMode}
+        />
+        <NumberField
+          {...props}
+          path="gpus.count"
+          label="GPUs per experiment"
+          min={1}
+          placeholder="from the parallelism"
+        />
       </fieldset>
       <Parameters {...props} />
       <fieldset className={classes.part}>
         <legend>Search</legend>
-        <Choice {...props} path="optimization.strategy" label="Strategy" options={STRATEGIES} />
+        <Choice {...props} path="optimization.strategy" label="Strategy" options={Strategy} />
         <Goals {...props} />
         <NativeSelect
           size="xs"
-          label="Measure again before a winner is declared"
+          label="Confirm the winner with repeated runs"
           data={TRUST}
-          value={String(valueAt(props.draft, "optimization.trust") ?? "")}
+          value={textAt(props.draft, "optimization.trust")}
           error={errorOf({ ...props, path: "optimization.trust" })}
           onChange={({ currentTarget: { value } }) =>
-            props.onChange(withValue(props.draft, "optimization.trust", value === "" ? undefined : value === "true"))
+            props.onChange(
+              withValue(
+                props.draft,
+                "optimization.trust",
+                value === "" ? undefined : value === "true",
+              ),
+            )
           }
         />
-        <NumberField {...props} path="optimization.max_iterations" label="Experiments, at most" min={1} placeholder="all of a grid, 50 of a search" />
-        <NumberField {...props} path="optimization.max_parallel" label="At once, at most" min={1} />
-        <NumberField {...props} path="optimization.timeout_per_iteration" label="Limit of an experiment (s)" min={1} />
-        <NumberField {...props} path="optimization.max_gpu_hours" label="Budget (GPU-hours)" min={0} placeholder="none" />
+        <NumberField
+          {...props}
+          path="optimization.max_iterations"
+          label="Max experiments"
+          min={1}
+          placeholder="whole grid, or 50 for a search"
+        />
+        <NumberField
+          {...props}
+          path="optimization.max_parallel"
+          label="Max parallel experiments"
+          min={1}
+        />
+        <NumberField
+          {...props}
+          path="optimization.timeout_per_iteration"
+          label="Time limit per experiment (s)"
+          min={1}
+        />
+        <NumberField
+          {...props}
+          path="optimization.max_gpu_hours"
+          label="Budget (GPU-hours)"
+          min={0}
+          placeholder="none"
+        />
         <WarmStart {...props} />
       </fieldset>
       <fieldset className={classes.part}>
@@ -69,20 +100,52 @@ export function DraftForm(props: FormProps) {
         ) : (
           <>
             <ListField {...props} path="benchmark.num_concurrency" label="Concurrency levels" />
-            <ListField {...props} path="benchmark.arrivals" label="Loads in their place: poisson(20), burst(20,5), closed(8)" isText isOptional />
+            <ListField
+              {...props}
+              path="benchmark.arrivals"
+              label="Arrival patterns instead, such as poisson(20), burst(20,5), closed(8)"
+              isText
+              isOptional
+            />
           </>
         )}
         <Conversations {...props} />
-        <NumberField {...props} path="benchmark.max_time_per_iteration" label="Time of a level, at most (min)" min={0} />
-        <NumberField {...props} path="benchmark.max_requests_per_iteration" label="Requests of a level, at most" min={1} placeholder="100" />
+        <NumberField
+          {...props}
+          path="benchmark.max_time_per_iteration"
+          label="Max time per level (min)"
+          min={0}
+        />
+        <NumberField
+          {...props}
+          path="benchmark.max_requests_per_iteration"
+          label="Max requests per level"
+          min={1}
+          placeholder="100"
+        />
         <QualityProbe {...props} />
       </fieldset>
       <fieldset className={classes.part}>
         <legend>Service level objectives (SLO){isLoadSearched ? "" : ", optional"}</legend>
         <NumberField {...props} path="slo.ttft.threshold" label="Time to first token (s)" min={0} />
-        <NumberField {...props} path="slo.tpot.threshold" label="Time per output token (s)" min={0} />
-        <NumberField {...props} path="slo.latency.p99.threshold" label="p99 e2e latency (s)" min={0} />
-        <TextField {...props} path="optimization.constraints" label={isLoadSearched ? "Constraints that the load has to meet" : "Constraints of the best"} placeholder="ttft:p99<300ms, error_rate<1%" />
+        <NumberField
+          {...props}
+          path="slo.tpot.threshold"
+          label="Time per output token (s)"
+          min={0}
+        />
+        <NumberField
+          {...props}
+          path="slo.latency.p99.threshold"
+          label="p99 e2e latency (s)"
+          min={0}
+        />
+        <TextField
+          {...props}
+          path="optimization.constraints"
+          label={isLoadSearched ? "Constraints on the load" : "Constraints on the best experiment"}
+          placeholder="ttft:p99<300ms, error_rate<1%"
+        />
       </fieldset>
     </form>
   );
@@ -95,19 +158,23 @@ function Goals(props: FormProps) {
       <NativeSelect
         size="xs"
         label="Objective"
-        data={OBJECTIVES.includes(first) ? OBJECTIVES : [first, ...OBJECTIVES]}
+        data={isOneOf(Objective, first) ? Objective : [first, ...Objective]}
         value={first}
         error={errorOf({ ...props, path: "optimization.objective" })}
         onChange={({ currentTarget: { value } }) =>
-          props.onChange(withGoals(props.draft, [value, ...others.filter((other) => other !== value)]))
+          props.onChange(
+            withGoals(props.draft, [value, ...others.filter((other) => other !== value)]),
+          )
         }
       />
       <Picks
         label="Further objectives"
-        placeholder="what the best trades against it"
-        options={OBJECTIVES.filter((each) => each !== first && each !== MAXIMIZE_LOAD).map((value) => ({ value, label: value }))}
+        placeholder="add an objective to trade off"
+        options={Objective.filter(
+          (objective) => objective !== first && objective !== MAXIMIZE_LOAD,
+        ).map((value) => ({ value, label: value }))}
         chosen={others}
-        most={MOST_GOALS - 1}
+        most={MAX_OBJECTIVES - 1}
         error={errorOf({ ...props, path: "optimization.objectives" })}
         onChange={(goals) => props.onChange(withGoals(props.draft, [first, ...goals]))}
       />
@@ -118,25 +185,31 @@ function Goals(props: FormProps) {
 function WarmStart(props: FormProps) {
   const path = "optimization.warm_start";
   const isOn = valueAt(props.draft, path) === true;
-  const isPossible = WARM.has(String(valueAt(props.draft, "optimization.strategy"))) && goalsOf(props.draft).length === 1;
+  const strategy = textAt(props.draft, "optimization.strategy");
+  const isPossible =
+    isOneOf(Strategy, strategy) &&
+    STRATEGIES[strategy].takes_warm_start &&
+    goalsOf(props.draft).length === 1;
   if (!isOn && !isPossible) return null;
   return (
     <NativeSelect
       size="xs"
-      label="Begin with what past tasks measured"
+      label="Warm start from past tasks"
       data={[
         { value: "", label: "no" },
-        { value: "true", label: "yes: of this model, engine and benchmark" },
+        { value: "true", label: "yes: same model, engine and benchmark" },
       ]}
       value={isOn ? "true" : ""}
       error={errorOf({ ...props, path })}
-      onChange={({ currentTarget: { value } }) => props.onChange(withValue(props.draft, path, value === "true" || undefined))}
+      onChange={({ currentTarget: { value } }) =>
+        props.onChange(withValue(props.draft, path, value === "true" || undefined))
+      }
     />
   );
 }
 
 const PROBES = [
-  { value: "", label: "if the task may change them" },
+  { value: "", label: "if the task may change the answers" },
   { value: "on", label: "always" },
   { value: "off", label: "never" },
 ];
@@ -146,14 +219,19 @@ const PROMPTS = 16;
 function QualityProbe(props: FormProps) {
   const at = (name: string) => `benchmark.quality.${name}`;
   const probe = valueAt(props.draft, "benchmark.quality");
-  const isOff = valueAt(props.draft, at("prompts")) === 0 && !valueAt(props.draft, at("accuracy_file"));
+  const isOff =
+    valueAt(props.draft, at("prompts")) === 0 && !valueAt(props.draft, at("accuracy_file"));
   const isOn = probe !== undefined && probe !== null && !isOff;
-  const probed: Record<string, unknown> = { "": undefined, on: { prompts: PROMPTS }, off: { prompts: 0 } };
+  const probed: Record<string, unknown> = {
+    "": undefined,
+    on: { prompts: PROMPTS },
+    off: { prompts: 0 },
+  };
   return (
     <>
       <NativeSelect
         size="xs"
-        label="Compare answers with the baseline's"
+        label="Compare answers with the baseline"
         data={PROBES}
         value={isOn ? "on" : probe ? "off" : ""}
         error={errorOf({ ...props, path: "benchmark.quality" })}
@@ -163,9 +241,26 @@ function QualityProbe(props: FormProps) {
       />
       {isOn && (
         <>
-          <NumberField {...props} path={at("min_agreement")} label="Agreement, at least (0 to 1)" min={0} placeholder="0.5" />
-          <TextField {...props} path={at("accuracy_file")} label="Questions with answers, a file" placeholder="none" />
-          <NumberField {...props} path={at("max_accuracy_loss")} label="Of them lost, at most (0 to 1)" min={0} placeholder="0.02" />
+          <NumberField
+            {...props}
+            path={at("min_agreement")}
+            label="Min agreement (0 to 1)"
+            min={0}
+            placeholder="0.5"
+          />
+          <TextField
+            {...props}
+            path={at("accuracy_file")}
+            label="Accuracy file (questions with answers)"
+            placeholder="none"
+          />
+          <NumberField
+            {...props}
+            path={at("max_accuracy_loss")}
+            label="Max accuracy loss (0 to 1)"
+            min={0}
+            placeholder="0.02"
+          />
         </>
       )}
     </>
@@ -180,15 +275,27 @@ function Conversations(props: FormProps) {
       <NumberField
         {...props}
         path="benchmark.turns"
-        label="Turns of a conversation"
+        label="Turns per conversation"
         min={1}
-        placeholder="1: single requests"
+        placeholder="1 (single requests)"
         onPick={(value) => props.onChange(withTurns(props.draft, value))}
       />
       {typeof turns === "number" && turns > 1 && (
-        <NumberField {...props} path="benchmark.think_seconds" label="Pause before the next turn (s)" min={0} placeholder="0" />
+        <NumberField
+          {...props}
+          path="benchmark.think_seconds"
+          label="Pause before the next turn (s)"
+          min={0}
+          placeholder="0"
+        />
       )}
-      <NumberField {...props} path="benchmark.prefix_share" label="Prompts begin alike (0 to 1 of their tokens)" min={0} placeholder="0" />
+      <NumberField
+        {...props}
+        path="benchmark.prefix_share"
+        label="Shared prompt prefix (0 to 1)"
+        min={0}
+        placeholder="0"
+      />
     </>
   );
 }
@@ -198,11 +305,23 @@ function LoadSearchFields(props: FormProps) {
   const path = (name: string) => `benchmark.load_search.${name}`;
   return (
     <>
-      <Choice {...props} path={path("load")} label="Load that is raised" options={["concurrency", "poisson", "constant"]} />
-      <NumberField {...props} path={path("min")} label="Least load" min={0} placeholder="1" />
-      <NumberField {...props} path={path("max")} label="Greatest load that is tried" min={0} />
-      <NumberField {...props} path={path("tolerance")} label="Bracket wanted, as a share of the load" min={0} placeholder="0.1" />
-      <NumberField {...props} path={path("max_levels")} label="Levels of an experiment, at most" min={2} placeholder="14" />
+      <Choice {...props} path={path("load")} label="Load type" options={LoadKind} />
+      <NumberField {...props} path={path("min")} label="Min load" min={0} placeholder="1" />
+      <NumberField {...props} path={path("max")} label="Max load" min={0} />
+      <NumberField
+        {...props}
+        path={path("tolerance")}
+        label="Tolerance (share of the load)"
+        min={0}
+        placeholder="0.1"
+      />
+      <NumberField
+        {...props}
+        path={path("max_levels")}
+        label="Max levels per experiment"
+        min={2}
+        placeholder="14"
+      />
     </>
   );
 }

@@ -1,7 +1,7 @@
 import { NativeSelect, NumberInput, TextInput } from "@mantine/core";
 import { useState } from "react";
 import type { Problem } from "@schemas/messages";
-import { isAbout, valueAt, valuesOf, withValue, type Draft } from "../draft";
+import { textAt, isAbout, valueAt, valuesOf, withValue, type Draft } from "../draft";
 
 export interface FormProps {
   draft: Draft;
@@ -14,20 +14,37 @@ export interface FieldProps extends FormProps {
   label: string;
 }
 
-export function errorOf({ problem, path }: { problem: Problem | null; path: string }): string | null {
+export function errorOf({
+  problem,
+  path,
+}: {
+  problem: Problem | null;
+  path: string;
+}): string | null {
   return problem && isAbout(problem.path, path) ? problem.detail : null;
 }
 
 /** With a placeholder it may be empty, and is left out of the file then. */
-export function TextField({ draft, problem, onChange, path, label, placeholder }: FieldProps & { placeholder?: string }) {
+export function TextField({
+  draft,
+  problem,
+  onChange,
+  path,
+  label,
+  placeholder,
+}: FieldProps & { placeholder?: string }) {
   return (
     <TextInput
       size="xs"
       label={label}
       placeholder={placeholder}
-      value={String(valueAt(draft, path) ?? "")}
+      value={textAt(draft, path)}
       error={errorOf({ problem, path })}
-      onChange={(event) => onChange(withValue(draft, path, event.currentTarget.value || (placeholder ? undefined : "")))}
+      onChange={(event) =>
+        onChange(
+          withValue(draft, path, event.currentTarget.value || (placeholder ? undefined : "")),
+        )
+      }
     />
   );
 }
@@ -57,7 +74,7 @@ export function NumberField(props: NumberFieldProps) {
 }
 
 interface ChoiceProps extends FieldProps {
-  options: string[];
+  options: readonly string[];
   /** Where a choice changes more than its field. */
   onPick?: (value: string) => void;
 }
@@ -71,13 +88,17 @@ export function Choice({ draft, problem, onChange, path, label, options, onPick 
       data={typeof value === "string" && !options.includes(value) ? [value, ...options] : options}
       value={typeof value === "string" ? value : options[0]}
       error={errorOf({ problem, path })}
-      onChange={({ currentTarget: { value: picked } }) => (onPick ? onPick(picked) : onChange(withValue(draft, path, picked)))}
+      onChange={({ currentTarget: { value: picked } }) =>
+        onPick ? onPick(picked) : onChange(withValue(draft, path, picked))
+      }
     />
   );
 }
 
-const shown = (values: unknown) =>
-  Array.isArray(values) ? values.map((value) => (typeof value === "string" ? value : JSON.stringify(value))).join(", ") : "";
+const listText = (values: unknown) =>
+  Array.isArray(values)
+    ? values.map((value) => (typeof value === "string" ? value : JSON.stringify(value))).join(", ")
+    : "";
 
 /** Its text stays as it is typed, with its last comma, while what it means is the file's. */
 export function ListText(props: {
@@ -89,14 +110,15 @@ export function ListText(props: {
 }) {
   const { label, values, error, isText, onChange } = props;
   const separator = isText ? /\s*;\s*|\s*,\s*(?![^(]*\))/ : null;
-  const read = (text: string) => (separator ? text.split(separator).filter(Boolean) : valuesOf(text));
-  const [typed, setTyped] = useState(shown(values));
+  const read = (text: string) =>
+    separator ? text.split(separator).filter(Boolean) : valuesOf(text);
+  const [typed, setTyped] = useState(listText(values));
   const isOwn = JSON.stringify(read(typed)) === JSON.stringify(values ?? []);
   return (
     <TextInput
       size="xs"
       label={label}
-      value={isOwn ? typed : shown(values)}
+      value={isOwn ? typed : listText(values)}
       error={error}
       onChange={(event) => {
         setTyped(event.currentTarget.value);
@@ -112,14 +134,24 @@ interface ListFieldProps extends FieldProps {
   isOptional?: boolean;
 }
 
-export function ListField({ draft, problem, onChange, path, label, isText, isOptional }: ListFieldProps) {
+export function ListField({
+  draft,
+  problem,
+  onChange,
+  path,
+  label,
+  isText,
+  isOptional,
+}: ListFieldProps) {
   return (
     <ListText
       label={label}
       values={valueAt(draft, path)}
       error={errorOf({ problem, path })}
       isText={isText}
-      onChange={(values) => onChange(withValue(draft, path, isOptional && values.length === 0 ? undefined : values))}
+      onChange={(values) =>
+        onChange(withValue(draft, path, isOptional && values.length === 0 ? undefined : values))
+      }
     />
   );
 }

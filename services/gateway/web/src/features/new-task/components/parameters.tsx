@@ -9,8 +9,8 @@ import { Presets } from "./presets";
 export function Parameters(props: FormProps) {
   const { draft, problem, onChange } = props;
   const [name, setName] = useState("");
-  const found = valueAt(draft, "parameters");
-  const parameters = (typeof found === "object" && found !== null ? found : {}) as Draft;
+  const value = valueAt(draft, "parameters");
+  const parameters = (typeof value === "object" && value !== null ? value : {}) as Draft;
   const rows = valueAt(draft, "configurations");
   const rowCount = Array.isArray(rows) ? rows.length : 0;
   const size = gridSize(parameters, rowCount);
@@ -30,26 +30,40 @@ export function Parameters(props: FormProps) {
               onChange={(changed) => set({ ...parameters, [key]: changed })}
             />
           ) : (
-            <TextInput size="xs" label={key} readOnly value={JSON.stringify(values)} description="changed in the file" />
+            <TextInput
+              size="xs"
+              label={key}
+              readOnly
+              value={JSON.stringify(values)}
+              description="edit in the file"
+            />
           )}
           <Button
             size="xs"
             variant="default"
             aria-label={`remove ${key}`}
-            onClick={() => set(Object.fromEntries(Object.entries(parameters).filter(([other]) => other !== key)))}
+            onClick={() =>
+              set(Object.fromEntries(Object.entries(parameters).filter(([other]) => other !== key)))
+            }
           >
             Remove
           </Button>
         </div>
       ))}
       {rowCount > 0 && (
-        <TextInput size="xs" label="Configurations" readOnly value={`${whole(rowCount)} rows`} description="changed in the file" />
+        <TextInput
+          size="xs"
+          label="Configurations"
+          readOnly
+          value={`${whole(rowCount)} rows`}
+          description="edit in the file"
+        />
       )}
       <div className={classes.parameter}>
         <TextInput
           size="xs"
-          label="Another parameter"
-          placeholder="its name, as the engine has it"
+          label="Add a parameter"
+          placeholder="name, as the engine spells it"
           value={name}
           onChange={(event) => setName(event.currentTarget.value)}
         />

@@ -14,16 +14,16 @@ interface PicksProps {
 
 /** Several of a list, in the order in which they were taken. */
 export function Picks({ label, placeholder, options, chosen, most, error, onChange }: PicksProps) {
-  const left = options.filter(({ value }) => !chosen.includes(value));
+  const remaining = options.filter(({ value }) => !chosen.includes(value));
   return (
     <div>
       <NativeSelect
         size="xs"
         label={label}
-        data={[{ value: "", label: placeholder }, ...left]}
+        data={[{ value: "", label: placeholder }, ...remaining]}
         value=""
         error={error}
-        disabled={left.length === 0 || chosen.length >= most}
+        disabled={remaining.length === 0 || chosen.length >= most}
         onChange={({ currentTarget: { value } }) => value && onChange([...chosen, value])}
       />
       {chosen.length > 0 && (
@@ -33,7 +33,7 @@ export function Picks({ label, placeholder, options, chosen, most, error, onChan
               key={name}
               size="compact-xs"
               variant="default"
-              aria-label={`leave out ${name}`}
+              aria-label={`remove ${name}`}
               onClick={() => onChange(chosen.filter((other) => other !== name))}
             >
               {name} ×

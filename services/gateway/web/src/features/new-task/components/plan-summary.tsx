@@ -5,7 +5,7 @@ import { Findings } from "@/components/findings";
 import { StateMark } from "@/components/state-mark";
 import { roughly, secondsSince, useNow } from "@/lib/time";
 import { number, UNKNOWN, whole, withUnit } from "@/lib/units";
-import { availabilityOptions } from "../api/check-draft";
+import { availabilityOptions } from "../api/get-availability";
 import { valueAt, type Draft } from "../draft";
 import { experimentsAtMost, gpusOf } from "../estimate";
 import { reasonSentences } from "../reason-sentences";
@@ -20,38 +20,47 @@ interface PlanSummaryProps {
 
 /** What would be run, at what cost at most, and when it could start. */
 export function PlanSummary({ plan, draft, isSettled }: PlanSummaryProps) {
-  const found = plan.data;
-  const largest = found && largestRequest(found);
-  const availability = useQuery(availabilityOptions(found?.missing.length ? undefined : largest)).data;
+  const taskPlan = plan.data;
+  const largest = taskPlan && largestRequest(taskPlan);
+  const availability = useQuery(
+    availabilityOptions(taskPlan?.missing.length ? undefined : largest),
+  ).data;
   const now = useNow();
-  const waitSeconds = secondsSince(new Date(now).toISOString(), Date.parse(availability?.expected_start_at ?? ""));
+  const waitSeconds = secondsSince(
+    new Date(now).toISOString(),
+    Date.parse(availability?.expected_start_at ?? ""),
+  );
   const gpus = largest ? gpusOf(largest) : Number(valueAt(draft ?? {}, "gpus.count") ?? NaN);
-  const experiments = found ? experimentsAtMost(found) : null;
-  const hours = found?.gpu_hours_at_most ?? null;
-  const cost = found?.cost_at_most ?? null;
-  const findings = found?.experiments.flatMap((each) => each.preflight) ?? [];
+  const experiments = taskPlan ? experimentsAtMost(taskPlan) : null;
+  const hours = taskPlan?.gpu_hours_at_most ?? null;
+  const cost = taskPlan?.cost_at_most ?? null;
+  const findings = taskPlan?.experiments.flatMap((experiment) => experiment.preflight) ?? [];
   return (
-    <section aria-label="what it would become" aria-live="polite" style={{ opacity: isSettled ? 1 : 0.6 }}>
+    <section aria-label="task plan" aria-live="polite" style={{ opacity: isSettled ? 1 : 0.6 }}>
       <Facts
         facts={[
           [
             "experiments",
-            found ? `${found.experiments.length > 0 ? "" : "up to "}${whole(experiments)}${found.cut ? ` (${whole(found.cut)} cut)` : ""}` : UNKNOWN,
+            taskPlan
+              ? `${taskPlan.experiments.length > 0 ? "" : "up to "}${whole(experiments)}${taskPlan.cut ? ` (${whole(taskPlan.cut)} cut)` : ""}`
+              : UNKNOWN,
           ],
           ["GPUs per experiment", number(gpus)],
           [
-            "GPU memory, at least",
-            largest?.min_memory_mb ? withUnit(number(largest.min_memory_mb / 1024), "GiB") : UNKNOWN,
+            "min GPU memory",
+            largest?.min_memory_mb
+              ? withUnit(number(largest.min_memory_mb / 1024), "GiB")
+              : UNKNOWN,
           ],
           [
-            "GPU time, at most",
+            "max GPU time",
             hours === null ? UNKNOWN : withUnit(number(hours), "GPU-h"),
-            "every experiment to its time limit, within the budget",
+            "if every experiment runs to its time limit, within the budget",
           ],
           [
-            "cost, at most",
+            "max cost",
             cost ? costText(cost) : UNKNOWN,
-            "by the operator's prices of the GPU models that it may take",
+            "at the operator's prices for the eligible GPU models",
           ],
           [
             "starts",
@@ -63,7 +72,7 @@ export function PlanSummary({ plan, draft, isSettled }: PlanSummaryProps) {
                   kind={availability.impossible ? "bad" : "attention"}
                   word={
                     availability.impossible
-                      ? "never on this fleet"
+                      ? "not possible on this fleet"
                       : waitSeconds !== null && Number.isFinite(waitSeconds)
                         ? `in about ${roughly(waitSeconds)}`
                         : "when GPUs are free"
@@ -87,15 +96,15 @@ export function PlanSummary({ plan, draft, isSettled }: PlanSummaryProps) {
       {findings.length > 0 && (
         <>
           <h2>Preflight</h2>
-          <Findings findings={findings} ofHowMany={found?.experiments.length} />
+          <Findings findings={findings} ofHowMany={taskPlan?.experiments.length} />
         </>
       )}
-      {found?.missing.map((missing) => (
+      {taskPlan?.missing.map((missing) => (
         <p key={missing} role="alert" style={{ color: "var(--gs-bad)" }}>
           {missing}
         </p>
       ))}
-      {found?.notes.map((note) => (
+      {taskPlan?.notes.map((note) => (
         <p key={note} className="dim">
           {note}
         </p>
@@ -109,12 +118,14 @@ function WhyNotNow({ of }: { of: AvailabilityView }) {
   const sentences = reasonSentences(of);
   return (
     <>
-      <p className="dim">Not now:</p>
+      <p className="dim">Why not now:</p>
       <ul className="dim">
-        {sentences.slice(0, MOST_REASONS).map((each) => (
-          <li key={each}>{each}</li>
+        {sentences.slice(0, MOST_REASONS).map((sentence) => (
+          <li key={sentence}>{sentence}</li>
         ))}
-        {sentences.length > MOST_REASONS && <li>and {sentences.length - MOST_REASONS} other reasons</li>}
+        {sentences.length > MOST_REASONS && (
+          <li>and {sentences.length - MOST_REASONS} other reasons</li>
+        )}
       </ul>
     </>
   );
@@ -127,6 +138,8 @@ function costText({ least, most, currency }: PlanCost): string {
 }
 
 function largestRequest(plan: TaskPlan): GpuRequest | undefined {
-  const planned = plan.experiments.length > 0 ? plan.experiments : (plan.samples ?? []);
-  return planned.map((each) => each.request).toSorted((a, b) => gpusOf(b) - gpusOf(a))[0];
+  const planned = plan.experiments.length > 0 ? plan.experiments : plan.samples;
+  return planned
+    .map((experiment) => experiment.request)
+    .toSorted((a, b) => gpusOf(b) - gpusOf(a))[0];
 }

@@ -1,32 +1,32 @@
 import { Button, TextInput } from "@mantine/core";
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import type { ExistingPreset, Preset } from "@schemas/messages";
+import { type Preset, PresetMerge } from "@schemas/messages";
 import { ApiError } from "@/lib/api-client";
-import { useMe } from "@/lib/session";
+import { useMe } from "@/lib/api/get-me";
 import { useNamespace } from "@/lib/url-state";
-import { presetsOptions, savePreset } from "../api/presets";
-import { valueAt, withValue } from "../draft";
+import { presetsOptions } from "../api/get-presets";
+import { useSavePreset } from "../api/save-preset";
+import { textAt, valueAt, withValue } from "../draft";
 import classes from "./draft-form.module.css";
 import { Choice, errorOf, type FormProps } from "./fields";
 import { Picks } from "./picks";
 
-const MERGES = ["last_wins", "union", "intersection"];
 const MOST_PRESETS = 16;
 
 /** Saved parameters that the task takes; its own go first. */
 export function Presets(props: FormProps) {
   const { draft, onChange } = props;
   const [namespace] = useNamespace();
-  const known = useQuery(presetsOptions(namespace)).data ?? [];
+  const presets = useQuery(presetsOptions(namespace)).data ?? [];
   const engine = valueAt(draft, "base_runtime");
-  const found = valueAt(draft, "presets");
-  const chosen = Array.isArray(found) ? found.map(String) : [];
-  const options = known
-    .filter((each) => !each.engine || each.engine === engine)
+  const value = valueAt(draft, "presets");
+  const chosen = Array.isArray(value) ? value.map(String) : [];
+  const options = presets
+    .filter((preset) => !preset.engine || preset.engine === engine)
     .map(({ name, description, namespace: of }) => ({
       value: name,
-      label: [name, of === null ? "of the release" : "", description ?? ""].filter(Boolean).join(" · "),
+      label: [name, of === null ? "built in" : "", description].filter(Boolean).join(" · "),
     }));
   const set = (names: string[]) => {
     const named = withValue(draft, "presets", names.length > 0 ? names : undefined);
@@ -36,36 +36,33 @@ export function Presets(props: FormProps) {
     <>
       <Picks
         label="Presets"
-        placeholder={options.length > 0 ? "take parameters that were saved" : "none is saved for this engine"}
+        placeholder={options.length > 0 ? "add saved parameters" : "no presets for this engine"}
         options={options}
         chosen={chosen}
         most={MOST_PRESETS}
         error={errorOf({ ...props, path: "presets" })}
         onChange={set}
       />
-      {chosen.length > 1 && <Choice {...props} path="preset_merge" label="A parameter that several give" options={MERGES} />}
+      {chosen.length > 1 && (
+        <Choice {...props} path="preset_merge" label="If presets conflict" options={PresetMerge} />
+      )}
       <SavePreset {...props} namespace={namespace} />
     </>
   );
 }
 
 function SavePreset({ draft, namespace }: FormProps & { namespace: string }) {
-  const client = useQueryClient();
   const mayNot = useMe()?.role === "viewer";
   const [name, setName] = useState("");
   const parameters = (valueAt(draft, "parameters") ?? {}) as Preset["parameters"];
-  const save = useMutation({
-    mutationFn: (existing: ExistingPreset) =>
-      savePreset({ name: name.trim(), engine: String(valueAt(draft, "base_runtime") ?? "") || null, parameters }, existing, namespace),
-    onSuccess: () => client.invalidateQueries({ queryKey: ["presets"] }),
-  });
+  const save = useSavePreset(namespace);
   const isThere = save.error instanceof ApiError && save.error.problem.code === "conflict";
   return (
     <div className={classes.parameter}>
       <TextInput
         size="xs"
-        label="Save them as a preset"
-        placeholder="its name"
+        label="Save parameters as a preset"
+        placeholder="name"
         value={name}
         disabled={mayNot}
         error={save.error?.message}
@@ -81,9 +78,18 @@ function SavePreset({ draft, namespace }: FormProps & { namespace: string }) {
         variant="default"
         disabled={mayNot || !name.trim() || Object.keys(parameters).length === 0}
         loading={save.isPending}
-        onClick={() => save.mutate(isThere ? "replace" : "refuse")}
+        onClick={() =>
+          save.mutate({
+            preset: {
+              name: name.trim(),
+              engine: textAt(draft, "base_runtime") || null,
+              parameters,
+            },
+            existing: isThere ? "replace" : "refuse",
+          })
+        }
       >
-        {isThere ? "Replace it" : "Save"}
+        {isThere ? "Replace" : "Save"}
       </Button>
     </div>
   );

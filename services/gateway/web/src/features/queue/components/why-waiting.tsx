@@ -2,10 +2,11 @@ import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import type { ReservationView } from "@schemas/messages";
 import { Failure, Loaded } from "@/components/page";
-import { byNodes } from "@/lib/gathered-reasons";
-import { useMe } from "@/lib/session";
+import { byNodes } from "@/domain/gathered-reasons";
+import { useMe } from "@/lib/api/get-me";
 import { moment, roughly, secondsSince, useNow } from "@/lib/time";
-import { explanationOptions, useReplaceRequest } from "../api/get-queue";
+import { explanationOptions } from "../api/get-explanation";
+import { useReplaceRequest } from "../api/replace-request";
 
 /** All reasons by node, when it starts, and the smallest change with which it would run. */
 export function WhyWaiting({ waiting }: { waiting: ReservationView }) {
@@ -21,7 +22,7 @@ export function WhyWaiting({ waiting }: { waiting: ReservationView }) {
             <strong>Expected start: </strong>
             {startAt
               ? `${moment(startAt, now)}, in about ${roughly(-(secondsSince(startAt, now) ?? 0))}`
-              : "unknown: a lease or a duration that matters has no end yet"}
+              : "unknown: a reservation it waits for has no end time"}
           </p>
           {suggestion && (
             <p>
@@ -33,7 +34,7 @@ export function WhyWaiting({ waiting }: { waiting: ReservationView }) {
                   loading={replace.isPending}
                   onClick={() => replace.mutate({ waiting, request: suggestion.request })}
                 >
-                  Ask for that instead
+                  Request that instead
                 </Button>
               )}
             </p>

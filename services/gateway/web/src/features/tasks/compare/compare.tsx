@@ -6,21 +6,16 @@ import type { ExperimentDetail, TaskView } from "@schemas/messages";
 import { Chart, type ChartPoint } from "@/components/chart/chart";
 import { ChartGrid } from "@/components/chart/chart-grid";
 import { Empty } from "@/components/page";
-import { levelName } from "@/lib/levels";
-import { differing } from "@/lib/parameters";
+import { levelName } from "@/domain/levels";
+import { differingNames } from "@/domain/parameters";
+import { experimentOptions } from "@/lib/api/get-experiment";
 import { paths } from "@/lib/paths";
 import { useSharedSearch, useUrlState } from "@/lib/url-state";
-import { detailOptions, requestsOptions } from "../api/get-tasks";
+import { requestsOptions } from "../api/get-requests";
 import { MOST_PICKED, usePicked } from "../picked";
-import { ranked, runsOf } from "../task-sums";
-import {
-  cdfChart,
-  historyChart,
-  latencyChart,
-  LATENCY_WORDS,
-  parallelChart,
-  type Compared,
-} from "./charts";
+import { rankExperiments, runsOf } from "../task-sums";
+import { cdfChart, historyChart, latencyChart, LATENCY_WORDS, type Compared } from "./charts";
+import { parallelChart } from "./parallel-chart";
 import { DiffTable } from "./diff-table";
 import { Legend } from "./legend";
 import { importanceChart, sliceChart } from "./parameter-charts";
@@ -35,27 +30,33 @@ interface CompareProps {
 
 /** As many as charts stay readable with; beyond them the best. */
 const MOST_COMPARED = 60;
-const LOADED = "The levels are being loaded.";
-const AWAITED = "The service with the measurements does not answer.";
+const LOADED = "Loading the levels.";
+const AWAITED = "The results service is not responding.";
 
 export default function Compare({ task, experiments }: CompareProps) {
   const { picked, clear } = usePicked();
   const { compared, isPending } = useCompared(task, experiments, picked);
   if (compared.experiments.length === 0) {
-    return <Empty title="Nothing was measured yet">Charts come with the first experiment that succeeds.</Empty>;
+    return (
+      <Empty title="No measurements yet">Charts appear with the first successful experiment.</Empty>
+    );
   }
-  const isAwaited = compared.experiments.some((each) => each.missing.includes("results"));
+  const isAwaited = compared.experiments.some((experiment) =>
+    experiment.missing.includes("results"),
+  );
   return (
     <>
-      {isAwaited && <p className="dim">{AWAITED} What it has is asked for again.</p>}
+      {isAwaited && <p className="dim">{AWAITED} Retrying.</p>}
       <Legend compared={compared} />
       {isPending && <Loader size="xs" role="status" aria-label="loading the levels" />}
       <Charts compared={compared} awaited={isPending ? LOADED : isAwaited ? AWAITED : undefined} />
       <h2>
-        {picked.length > 1 ? `${picked.length} picked experiments` : `Pick 2 to ${MOST_PICKED} experiments above to compare them`}{" "}
+        {picked.length > 1
+          ? `${picked.length} picked experiments`
+          : `Pick 2 to ${MOST_PICKED} experiments above to compare them`}{" "}
         {picked.length > 0 && (
           <Button size="compact-xs" variant="default" onClick={clear}>
-            Pick none
+            Clear selection
           </Button>
         )}
       </h2>
@@ -67,24 +68,36 @@ export default function Compare({ task, experiments }: CompareProps) {
 function useCompared(task: TaskView, experiments: ExperimentDetail[], picked: string[]) {
   const pickedText = picked.join(",");
   const measured = useMemo(() => {
-    const best = ranked(task, experiments).slice(0, MOST_COMPARED);
-    const all = best.length > 0 ? best : experiments.filter((each) => each.metrics).slice(0, MOST_COMPARED);
-    return [...all, ...experiments.filter((each) => pickedText.includes(each.experiment_id) && !all.includes(each))];
+    const best = rankExperiments(task, experiments).slice(0, MOST_COMPARED);
+    const all =
+      best.length > 0
+        ? best
+        : experiments.filter((experiment) => experiment.metrics).slice(0, MOST_COMPARED);
+    return [
+      ...all,
+      ...experiments.filter(
+        (experiment) => pickedText.includes(experiment.experiment_id) && !all.includes(experiment),
+      ),
+    ];
   }, [experiments, pickedText, task]);
   const { details, isPending } = useQueries({
-    queries: measured.map((each) => ({ ...detailOptions(each.experiment_id), staleTime: Infinity })),
+    queries: measured.map((experiment) => ({
+      ...experimentOptions(experiment.experiment_id),
+      staleTime: Infinity,
+    })),
     combine: (all) => ({
-      details: all.flatMap((each) => each.data ?? []),
-      isPending: all.some((each) => each.isPending),
+      details: all.flatMap((result) => result.data ?? []),
+      isPending: all.some((result) => result.isPending),
     }),
   });
   const compared = useMemo(
     (): Compared => ({
       experiments: measured.map(
-        (each) => details.find((detail) => detail.experiment_id === each.experiment_id) ?? each,
+        (experiment) =>
+          details.find((detail) => detail.experiment_id === experiment.experiment_id) ?? experiment,
       ),
       runs: runsOf(measured, experiments),
-      names: differing(experiments.map((each) => each.parameters)),
+      names: differingNames(experiments.map((experiment) => experiment.parameters)),
       bestId: task.best_experiment_id,
       picked: pickedText ? pickedText.split(",") : [],
       objective: task.objective,
@@ -109,7 +122,11 @@ function Charts({ compared, awaited }: ChartsProps) {
   const [name, setName] = useUrlState("latency", "e2e_latency");
   const [statistic, setStatistic] = useUrlState("statistic", "mean");
   const scenarios = [
-    ...new Set(compared.experiments.flatMap((each) => each.benchmark?.levels.map((level) => level.scenario) ?? [])),
+    ...new Set(
+      compared.experiments.flatMap(
+        (experiment) => experiment.benchmark?.levels.map((level) => level.scenario) ?? [],
+      ),
+    ),
   ];
   const [scenario, setScenario] = useUrlState("scenario", scenarios[0] ?? "");
   const [sliced, setSliced] = useUrlState("slice", compared.names[0] ?? "");
@@ -134,14 +151,14 @@ function Charts({ compared, awaited }: ChartsProps) {
   return (
     <ChartGrid>
       <Chart
-        title="Throughput per GPU against speed per user"
+        title="Throughput per GPU vs. speed per user"
         {...charts.pareto}
         heightPx={320}
-        empty={awaited ?? "No experiment has a level that was served yet."}
+        empty={awaited ?? "No completed levels yet."}
         onSelect={open}
       />
       <Chart
-        title="Latency against load"
+        title="Latency vs. load"
         {...charts.latency}
         terms={[name.split("_")[0] ?? name]}
         choices={
@@ -165,18 +182,26 @@ function Charts({ compared, awaited }: ChartsProps) {
               onChange={(value) => value && setStatistic(value)}
             />
             {scenarios.length > 1 && (
-              <Select size="xs" w={140} aria-label="Scenario" data={scenarios} value={scenario} allowDeselect={false} onChange={(value) => value && setScenario(value)} />
+              <Select
+                size="xs"
+                w={140}
+                aria-label="Scenario"
+                data={scenarios}
+                value={scenario}
+                allowDeselect={false}
+                onChange={(value) => value && setScenario(value)}
+              />
             )}
           </>
         }
         heightPx={320}
-        empty={awaited ?? "No level of this scenario was served yet."}
+        empty={awaited ?? "No completed levels of this scenario yet."}
         onSelect={open}
       />
-      {compared.experiments.some((each) => each.metrics?.boundary) && (
+      {compared.experiments.some((experiment) => experiment.metrics?.boundary) && (
         <div style={{ gridColumn: "1 / -1" }}>
           <Chart
-            title="Greatest load within the constraints"
+            title="Max load within the constraints"
             {...charts.boundary}
             heightPx={80 + 24 * charts.boundary.table.rows.length}
             empty="No load met the constraints."
@@ -189,16 +214,22 @@ function Charts({ compared, awaited }: ChartsProps) {
           title="Parameters and results"
           {...charts.parallel}
           heightPx={280}
-          empty="Nothing was measured yet."
+          empty="No measurements yet."
           onSelect={open}
         />
       </div>
-      <Chart title="History, best so far" {...charts.history} heightPx={280} empty="Nothing was scored yet." onSelect={open} />
+      <Chart
+        title="History, best so far"
+        {...charts.history}
+        heightPx={280}
+        empty="No scores yet."
+        onSelect={open}
+      />
       <Chart
         title="Importance of parameters"
         {...charts.importance}
         heightPx={80 + 32 * Math.max(2, compared.names.length)}
-        empty="It takes three scored configurations."
+        empty="Needs at least three scored configurations."
       />
       {compared.names.length > 0 && (
         <Chart
@@ -216,7 +247,7 @@ function Charts({ compared, awaited }: ChartsProps) {
             />
           }
           heightPx={220}
-          empty="Nothing was scored yet."
+          empty="No scores yet."
           onSelect={open}
         />
       )}
@@ -231,27 +262,39 @@ function Distributions({ compared, scheme }: { compared: Compared; scheme: strin
   const chosen = useMemo(
     () =>
       picked.length > 0
-        ? experiments.filter((each) => picked.includes(each.experiment_id))
+        ? experiments.filter((experiment) => picked.includes(experiment.experiment_id))
         : experiments.slice(0, 3),
     [experiments, picked],
   );
   const requests = useQueries({
-    queries: chosen.flatMap((each) =>
-      each.benchmark ? [requestsOptions(each.experiment_id, each.benchmark.levels.length - 1)] : [],
+    queries: chosen.flatMap((experiment) =>
+      experiment.benchmark
+        ? [requestsOptions(experiment.experiment_id, experiment.benchmark.levels.length - 1)]
+        : [],
     ),
-    combine: (all) => all.flatMap((each) => each.data ?? []),
+    combine: (all) => all.flatMap((result) => result.data ?? []),
   });
   const [ttft, tpot] = useMemo(
     () => [cdfChart(compared, requests, "ttft"), cdfChart(compared, requests, "tpot")] as const,
     // eslint-disable-next-line react-hooks/exhaustive-deps
     [compared, requests, scheme],
   );
-  const greatest = chosen.find((each) => each.benchmark)?.benchmark?.levels.at(-1);
+  const greatest = chosen.find((experiment) => experiment.benchmark)?.benchmark?.levels.at(-1);
   const load = greatest && requests.length > 0 ? `, ${levelName(greatest)}` : "";
   return (
     <>
-      <Chart title={`Distribution of time to first token${load}`} {...ttft} terms={["ttft"]} empty="No request is stored." />
-      <Chart title={`Distribution of time per output token (inter-token latency)${load}`} {...tpot} terms={["tpot"]} empty="No request is stored." />
+      <Chart
+        title={`Distribution of time to first token${load}`}
+        {...ttft}
+        terms={["ttft"]}
+        empty="No requests stored."
+      />
+      <Chart
+        title={`Distribution of time per output token (inter-token latency)${load}`}
+        {...tpot}
+        terms={["tpot"]}
+        empty="No requests stored."
+      />
     </>
   );
 }

@@ -2,8 +2,8 @@ import { useMemo } from "react";
 import type { Distribution, ExperimentDetail, LevelResult } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
 import { Term } from "@/components/term";
-import { bracketText, levelName, LOAD_UNITS } from "@/lib/levels";
-import { valueText } from "@/lib/parameters";
+import { bracketText, levelName, LOAD_UNITS } from "@/domain/levels";
+import { valueText } from "@/domain/parameters";
 import { number, UNKNOWN } from "@/lib/units";
 import type { Compared } from "./charts";
 import { isSame, type LatencyName } from "./points";
@@ -18,17 +18,38 @@ interface Line {
 
 /** What differs between the picked, and by how much of the first. */
 export function DiffTable({ compared }: { compared: Compared }) {
-  const chosen = compared.experiments.filter((each) => compared.picked.includes(each.experiment_id));
+  const chosen = compared.experiments.filter((experiment) =>
+    compared.picked.includes(experiment.experiment_id),
+  );
   const lines = useMemo(() => diffLines(chosen, compared.names), [chosen, compared.names]);
   const columns: Column<Line>[] = [
-    { name: "Parameter or metric", cell: (line) => <span className="nowrap"><Term>{line.name}</Term></span> },
-    ...chosen.map((each, index): Column<Line> => ({
-      name: `#${each.ordinal}${each.experiment_id === compared.bestId ? " best" : ""}`,
+    {
+      name: "Parameter or metric",
+      cell: (line) => (
+        <span className="nowrap">
+          <Term>{line.name}</Term>
+        </span>
+      ),
+    },
+    ...chosen.map((experiment, index): Column<Line> => ({
+      name: `#${experiment.ordinal}${experiment.experiment_id === compared.bestId ? " best" : ""}`,
       isNumber: true,
-      cell: (line) => (line.isText ? <div className={classes.text}>{line.cells[index]}</div> : (line.cells[index] ?? UNKNOWN)),
+      cell: (line) =>
+        line.isText ? (
+          <div className={classes.text}>{line.cells[index]}</div>
+        ) : (
+          (line.cells[index] ?? UNKNOWN)
+        ),
     })),
   ];
-  return <DataTable label="Picked experiments" columns={columns} rows={lines} rowKey={(line) => line.name} />;
+  return (
+    <DataTable
+      label="Picked experiments"
+      columns={columns}
+      rows={lines}
+      rowKey={(line) => line.name}
+    />
+  );
 }
 
 export function diffLines(chosen: ExperimentDetail[], names: string[]): Line[] {
@@ -36,22 +57,35 @@ export function diffLines(chosen: ExperimentDetail[], names: string[]): Line[] {
   if (!first) return [];
   const parameters = names.map((name) => ({
     name,
-    cells: chosen.map((each) => (name in each.parameters ? valueText(each.parameters[name]) : UNKNOWN)),
+    cells: chosen.map((experiment) =>
+      name in experiment.parameters ? valueText(experiment.parameters[name]) : UNKNOWN,
+    ),
   }));
-  const plain: [string, (each: ExperimentDetail) => number | null | undefined][] = [
-    ["max total throughput per GPU (tok/s)", (each) => each.metrics?.max_total_throughput_per_gpu],
-    ["mean output throughput per GPU (tok/s)", (each) => each.metrics?.mean_output_throughput_per_gpu],
+  const plain: [string, (experiment: ExperimentDetail) => number | null | undefined][] = [
+    [
+      "max total throughput per GPU (tok/s)",
+      (experiment) => experiment.metrics?.max_total_throughput_per_gpu,
+    ],
+    [
+      "mean output throughput per GPU (tok/s)",
+      (experiment) => experiment.metrics?.mean_output_throughput_per_gpu,
+    ],
     ["power, mean of all GPUs (W)", meanPower],
-    ["output tokens per joule", (each) => each.gpu_monitoring?.tokens_per_joule],
+    ["output tokens per joule", (experiment) => experiment.gpu_monitoring?.tokens_per_joule],
   ];
   const metrics = plain.map(([name, of]) => ({
     name,
-    cells: chosen.map((each) => withChange(of(each), of(first), each === first)),
+    cells: chosen.map((experiment) => withChange(of(experiment), of(first), experiment === first)),
   }));
   const latencies = LATENCIES.flatMap(([word, of]) => latencyLines(chosen, word, of));
-  const searched = chosen.find((each) => each.metrics?.boundary)?.metrics?.boundary;
+  const searched = chosen.find((experiment) => experiment.metrics?.boundary)?.metrics?.boundary;
   const loads = searched
-    ? [{ name: `greatest load (${LOAD_UNITS[searched.load]})`, cells: chosen.map((each) => bracketText(each.metrics?.boundary)) }]
+    ? [
+        {
+          name: `max load (${LOAD_UNITS[searched.load]})`,
+          cells: chosen.map((experiment) => bracketText(experiment.metrics?.boundary)),
+        },
+      ]
     : [];
   return [...parameters, ...loads, ...metrics, ...latencies, ...boundLines(chosen)];
 }
@@ -67,46 +101,52 @@ function boundLines(chosen: ExperimentDetail[]): Line[] {
   return (chosen[0]?.benchmark?.levels ?? []).map((level) => ({
     name: `bound at ${levelName(level)}`,
     isText: true,
-    cells: chosen.map((each) => {
-      const bound = sameLoad(each, level)?.bound;
+    cells: chosen.map((experiment) => {
+      const bound = sameLoad(experiment, level)?.bound;
       return bound ? `${bound.bound.replaceAll("_", " ")}: ${bound.evidence}` : UNKNOWN;
     }),
   }));
 }
 
-const sameLoad = (each: ExperimentDetail, level: LevelResult) =>
-  each.benchmark?.levels.find((one) => levelName(one) === levelName(level));
+const sameLoad = (experiment: ExperimentDetail, level: LevelResult) =>
+  experiment.benchmark?.levels.find((one) => levelName(one) === levelName(level));
 
 /** By level, since only means over the same load can be the same within noise. */
 function latencyLines(chosen: ExperimentDetail[], word: string, of: LatencyName): Line[] {
   const [first] = chosen;
   return (first?.benchmark?.levels ?? []).map((level) => {
-    const found = (each: ExperimentDetail): [Distribution, number] | null => {
-      const same = sameLoad(each, level);
+    const meanAtLoad = (experiment: ExperimentDetail): [Distribution, number] | null => {
+      const same = sameLoad(experiment, level);
       const stats = same?.stats[of];
       return same && stats ? [stats, same.num_completed_requests] : null;
     };
-    const base = found(first as ExperimentDetail);
+    const base = meanAtLoad(first as ExperimentDetail);
     return {
       name: `${word}, mean at ${levelName(level)} (ms)`,
-      cells: chosen.map((each) => {
-        const own = found(each);
-        if (!own) return UNKNOWN;
-        if (each !== first && base && isSame(...base, ...own)) {
-          return `${number(own[0].mean * 1000)} same within noise`;
+      cells: chosen.map((experiment) => {
+        const mean = meanAtLoad(experiment);
+        if (!mean) return UNKNOWN;
+        if (experiment !== first && base && isSame(...base, ...mean)) {
+          return `${number(mean[0].mean * 1000)} same within noise`;
         }
-        return withChange(own[0].mean * 1000, base && base[0].mean * 1000, each === first);
+        return withChange(mean[0].mean * 1000, base && base[0].mean * 1000, experiment === first);
       }),
     };
   });
 }
 
-function meanPower(each: ExperimentDetail): number | null {
-  const powers = Object.values(each.gpu_monitoring?.gpu_stats ?? {}).flatMap((of) => of.power_draw_w.mean ?? []);
+function meanPower(experiment: ExperimentDetail): number | null {
+  const powers = Object.values(experiment.gpu_monitoring?.gpu_stats ?? {}).flatMap(
+    (of) => of.power_draw_w.mean ?? [],
+  );
   return powers.length > 0 ? powers.reduce((sum, power) => sum + power, 0) / powers.length : null;
 }
 
-function withChange(value: number | null | undefined, base: number | null | undefined, isFirst: boolean): string {
+function withChange(
+  value: number | null | undefined,
+  base: number | null | undefined,
+  isFirst: boolean,
+): string {
   if (value === null || value === undefined) return UNKNOWN;
   if (isFirst || !base) return number(value);
   const change = (value / base - 1) * 100;

@@ -9,7 +9,13 @@ test("a label stands right of its point, and where another lies on the other sid
 
   const places = Array.from({ length: 5 }, () => place(point, size));
 
-  expect(places).toEqual([{ x: 106, y: 43 }, { x: 54, y: 43 }, { x: 106, y: 29 }, { x: 54, y: 29 }, { x: 106, y: 57 }]);
+  expect(places).toEqual([
+    { x: 106, y: 43 },
+    { x: 54, y: 43 },
+    { x: 106, y: 29 },
+    { x: 54, y: 29 },
+    { x: 106, y: 57 },
+  ]);
 });
 
 test("of more points in one place than have room beside it the last are left to the tooltip", () => {
@@ -23,5 +29,7 @@ test("of more points in one place than have room beside it the last are left to 
 test("a label does not leave the chart to the left", () => {
   const place = labelPlaces();
 
-  expect([place({ x: 20, y: 50 }, size), place({ x: 20, y: 50 }, size)].map((at) => at?.x)).toEqual([26, 26]);
+  expect([place({ x: 20, y: 50 }, size), place({ x: 20, y: 50 }, size)].map((at) => at?.x)).toEqual(
+    [26, 26],
+  );
 });

@@ -15,7 +15,10 @@ const MOST_LINES = 2;
 export function labelPlaces(): (point: Place, size: Size) => Place | null {
   const placed: (Place & Size)[] = [];
   return (point, { width, height }) => {
-    const lines = Array.from({ length: MOST_LINES }, (_, line) => line + 1).flatMap((line) => [-line, line]);
+    const lines = Array.from({ length: MOST_LINES }, (_, line) => line + 1).flatMap((line) => [
+      -line,
+      line,
+    ]);
     for (const line of [0, ...lines]) {
       for (const x of [point.x + GAP_PX, point.x - GAP_PX - width]) {
         const label = { x, y: point.y - height / 2 + line * height, width, height };
@@ -29,5 +32,10 @@ export function labelPlaces(): (point: Place, size: Size) => Place | null {
 }
 
 function overlaps(one: Place & Size, other: Place & Size): boolean {
-  return one.x < other.x + other.width && other.x < one.x + one.width && one.y < other.y + other.height && other.y < one.y + one.height;
+  return (
+    one.x < other.x + other.width &&
+    other.x < one.x + one.width &&
+    one.y < other.y + other.height &&
+    other.y < one.y + one.height
+  );
 }

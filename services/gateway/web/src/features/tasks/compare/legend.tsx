@@ -8,20 +8,20 @@ export function Legend({ compared }: { compared: Compared }) {
   const { picked, toggle } = usePicked();
   return (
     <ul className={classes.legend} aria-label="experiments in the charts">
-      {compared.experiments.map((each) => {
-        const isPicked = picked.includes(each.experiment_id);
+      {compared.experiments.map((experiment) => {
+        const isPicked = picked.includes(experiment.experiment_id);
         return (
-          <li key={each.experiment_id}>
+          <li key={experiment.experiment_id}>
             <button
               type="button"
               aria-pressed={isPicked}
               disabled={!isPicked && picked.length >= MOST_PICKED}
               data-faint={(picked.length > 0 && !isPicked) || undefined}
-              onClick={() => toggle(each.experiment_id)}
+              onClick={() => toggle(experiment.experiment_id)}
             >
-              <i style={{ background: `var(--gs-series-${((each.ordinal - 1) % 8) + 1})` }} />
-              {labelOf(each, compared)}
-              {each.experiment_id === compared.bestId && <strong> best</strong>}
+              <i style={{ background: `var(--gs-series-${((experiment.ordinal - 1) % 8) + 1})` }} />
+              {labelOf(experiment, compared)}
+              {experiment.experiment_id === compared.bestId && <strong> best</strong>}
             </button>
           </li>
         );

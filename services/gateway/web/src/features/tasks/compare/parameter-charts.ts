@@ -2,38 +2,63 @@ import type { EChartsOption } from "echarts";
 import type { ExperimentDetail } from "@schemas/messages";
 import { chartToken } from "@/components/chart/theme";
 import { tip } from "@/components/chart/tip";
-import { valueText } from "@/lib/parameters";
+import { valueText } from "@/domain/parameters";
 import { noLessThan, number } from "@/lib/units";
 import { objectiveOf } from "../task-sums";
-import { axisName, categoriesOf, colorOf, isFaint, labelOf, type Compared, type Shown } from "./charts";
+import {
+  axisName,
+  categoriesOf,
+  colorOf,
+  isFaint,
+  labelOf,
+  type Compared,
+  type Shown,
+} from "./charts";
 import { importances } from "./points";
 
 export function importanceChart(compared: Compared): Shown {
-  const found = importances([...compared.runs.values()], compared.names);
+  const shares = importances([...compared.runs.values()], compared.names);
   const option: EChartsOption = {
     grid: { left: 140, right: 64, top: 8, bottom: 44 },
     tooltip: { trigger: "axis", valueFormatter: (value) => `${noLessThan(0.1, Number(value))} %` },
-    xAxis: { type: "value", max: 100, name: "variance of the configurations' scores explained by it (%)", ...axisName },
-    yAxis: { type: "category", inverse: true, data: found.map(([name]) => name) },
+    xAxis: {
+      type: "value",
+      max: 100,
+      name: "variance of the configurations' scores explained by it (%)",
+      ...axisName,
+    },
+    yAxis: { type: "category", inverse: true, data: shares.map(([name]) => name) },
     series: [
       {
         type: "bar",
         barMaxWidth: 16,
-        label: { show: true, position: "right", color: chartToken("dim"), formatter: (at) => `${noLessThan(0.1, Number(at.value))} %` },
-        data: found.map(([, share]) => share * 100),
+        label: {
+          show: true,
+          position: "right",
+          color: chartToken("dim"),
+          formatter: (at) => `${noLessThan(0.1, Number(at.value))} %`,
+        },
+        data: shares.map(([, share]) => share * 100),
       },
     ],
   };
-  return { option, table: { columns: ["parameter", "variance explained (%)"], rows: found.map(([name, share]) => [name, share * 100]) } };
+  return {
+    option,
+    table: {
+      columns: ["parameter", "variance explained (%)"],
+      rows: shares.map(([name, share]) => [name, share * 100]),
+    },
+  };
 }
 
 /** The score over one parameter, whatever the others were. */
 export function sliceChart(compared: Compared, name: string): Shown {
   const { word, unit } = objectiveOf(compared.objective, compared.experiments);
-  const scored = compared.experiments.filter((each) => each.objective_score !== null);
-  const of = (each: ExperimentDetail) => each.parameters[name];
-  const isNumeric = scored.every((each) => typeof of(each) === "number");
-  const cell = (each: ExperimentDetail) => (isNumeric ? (of(each) as number) : valueText(of(each)));
+  const scored = compared.experiments.filter((experiment) => experiment.objective_score !== null);
+  const of = (experiment: ExperimentDetail) => experiment.parameters[name];
+  const isNumeric = scored.every((experiment) => typeof of(experiment) === "number");
+  const cell = (experiment: ExperimentDetail) =>
+    isNumeric ? (of(experiment) as number) : valueText(of(experiment));
   const categories = categoriesOf(scored.map(cell), true);
   const option: EChartsOption = {
     grid: { left: 56, right: 24, top: 32, bottom: 44 },
@@ -48,21 +73,36 @@ export function sliceChart(compared: Compared, name: string): Shown {
     xAxis: categories
       ? { type: "category", data: categories, name, ...axisName }
       : { type: "value", scale: true, boundaryGap: ["5%", "5%"], name, ...axisName },
-    yAxis: { type: "value", scale: true, name: `${word} (${unit})`, nameTextStyle: { align: "left" } },
+    yAxis: {
+      type: "value",
+      scale: true,
+      name: `${word} (${unit})`,
+      nameTextStyle: { align: "left" },
+    },
     series: [
       {
         type: "scatter",
-        data: scored.map((each) => ({
-          name: labelOf(each, compared),
-          value: [categories ? String(cell(each)) : cell(each), each.objective_score as number],
-          experimentId: each.experiment_id,
-          symbol: each.experiment_id === compared.bestId ? "diamond" : "circle",
-          symbolSize: each.experiment_id === compared.bestId ? 13 : 8,
-          itemStyle: { color: colorOf(each), opacity: isFaint(each, compared) ? 0.15 : 1 },
+        data: scored.map((experiment) => ({
+          name: labelOf(experiment, compared),
+          value: [
+            categories ? String(cell(experiment)) : cell(experiment),
+            experiment.objective_score as number,
+          ],
+          experimentId: experiment.experiment_id,
+          symbol: experiment.experiment_id === compared.bestId ? "diamond" : "circle",
+          symbolSize: experiment.experiment_id === compared.bestId ? 13 : 8,
+          itemStyle: {
+            color: colorOf(experiment),
+            opacity: isFaint(experiment, compared) ? 0.15 : 1,
+          },
         })),
       },
     ],
   };
-  const rows = scored.map((each) => [each.ordinal, cell(each), each.objective_score]);
+  const rows = scored.map((experiment) => [
+    experiment.ordinal,
+    cell(experiment),
+    experiment.objective_score,
+  ]);
   return { option, table: { columns: ["experiment", name, `${word} (${unit})`], rows } };
 }

@@ -1,7 +1,7 @@
 import type { EChartsOption, LabelLayoutOptionCallback, SeriesOption } from "echarts";
 import { chartToken } from "@/components/chart/theme";
 import { tip } from "@/components/chart/tip";
-import { levelName, loadText } from "@/lib/levels";
+import { levelName, loadText } from "@/domain/levels";
 import { number } from "@/lib/units";
 import { axisName, colorOf, isFaint, labelOf, type Compared, type Shown } from "./charts";
 import { labelPlaces } from "./label-places";
@@ -23,7 +23,10 @@ export function paretoChart(compared: Compared): Shown {
   const words = sloWords(slo, compared.constraints);
   const within = points.filter((point) => isWithinSlo(point.level, point.experiment, slo));
   // The best has its labels before others take their place.
-  const labelled = front.toSorted((a, b) => Number(b.experiment.experiment_id === bestId) - Number(a.experiment.experiment_id === bestId));
+  const labelled = front.toSorted(
+    (a, b) =>
+      Number(b.experiment.experiment_id === bestId) - Number(a.experiment.experiment_id === bestId),
+  );
   const option: EChartsOption = {
     grid: { left: 56, right: 24, top: 32, bottom: 44 },
     tooltip: {
@@ -50,23 +53,29 @@ export function paretoChart(compared: Compared): Shown {
       boundaryGap: [0, "20%"],
     },
     series: [
-      ...experiments.map((each) => {
-        const isBest = each.experiment_id === bestId;
+      ...experiments.map((experiment) => {
+        const isBest = experiment.experiment_id === bestId;
         return {
           type: "scatter" as const,
-          name: labelOf(each, compared),
-          color: colorOf(each),
+          name: labelOf(experiment, compared),
+          color: colorOf(experiment),
           symbol: isBest ? ("diamond" as const) : ("circle" as const),
           symbolSize: isBest ? 13 : 8,
           data: points
-            .filter((point) => point.experiment === each)
+            .filter((point) => point.experiment === experiment)
             .map((point) => ({
-              name: `${labelOf(each, compared)}, ${levelName(point.level)}, n=${point.level.num_completed_requests}${front.includes(point) ? ", on the Pareto front" : ""}`,
+              name: `${labelOf(experiment, compared)}, ${levelName(point.level)}, n=${point.level.num_completed_requests}${front.includes(point) ? ", on the Pareto front" : ""}`,
               value: [point.perUser, point.perGpu],
-              experimentId: each.experiment_id,
+              experimentId: experiment.experiment_id,
               itemStyle: {
-                opacity: isFaint(each, compared) ? 0.15 : 1,
-                ...(within.includes(point) ? {} : { color: chartToken("bg"), borderColor: colorOf(each), borderWidth: 1.5 }),
+                opacity: isFaint(experiment, compared) ? 0.15 : 1,
+                ...(within.includes(point)
+                  ? {}
+                  : {
+                      color: chartToken("bg"),
+                      borderColor: colorOf(experiment),
+                      borderWidth: 1.5,
+                    }),
               },
             })),
         };
@@ -115,7 +124,17 @@ export function paretoChart(compared: Compared): Shown {
     point.experiment.experiment_id === bestId ? "best" : "",
     point.level.num_completed_requests,
   ]);
-  const columns = ["experiment", "scenario", "concurrency", "output tok/s per user", "output tok/s per GPU", "Pareto", "SLO", "task's choice", "n"];
+  const columns = [
+    "experiment",
+    "scenario",
+    "concurrency",
+    "output tok/s per user",
+    "output tok/s per GPU",
+    "Pareto",
+    "SLO",
+    "task's choice",
+    "n",
+  ];
   return { option, table: { columns, rows } };
 }
 
@@ -152,7 +171,7 @@ function sloRegion(points: LevelPoint[], within: LevelPoint[], words: string): S
             position: [4, -24],
             color: chartToken("dim"),
             fontSize: 11,
-            formatter: `${reached.length > 0 ? "within the SLO" : "nothing keeps the SLO"}: ${words}`,
+            formatter: `${reached.length > 0 ? "within the SLO" : "nothing meets the SLO"}: ${words}`,
           },
         },
       ],

@@ -15,11 +15,10 @@ export function Definition({ task }: { task: TaskView }) {
         variant="default"
         onClick={() => download(`${task.task_name}.json`, text, "application/json")}
       >
-        Save as a file
+        Save as file
       </Button>
       {/* Keyboards scroll it too. */}
-      {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex */}
-      <pre className={classes.file} tabIndex={0} aria-label="the task's file">
+      <pre className={classes.file} tabIndex={0} role="region" aria-label="task file">
         {text}
       </pre>
     </>

@@ -3,30 +3,43 @@ import type { StoredEvent } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
 import { Loaded } from "@/components/page";
 import { fullMoment, moment } from "@/lib/time";
-import { eventsOptions } from "../api/get-tasks";
+import { eventsOptions } from "../api/get-events";
 
 const SHOWN_FIELDS = ["ordinal", "phase", "outcome", "reason", "state", "objective_score"];
 
 const COLUMNS: Column<StoredEvent>[] = [
-  { name: "Cursor", isNumber: true, sortBy: (each) => each.cursor, cell: (each) => each.cursor },
+  {
+    name: "Cursor",
+    isNumber: true,
+    sortBy: (event) => event.cursor,
+    cell: (event) => event.cursor,
+  },
   {
     name: "Time",
-    sortBy: (each) => each.occurred_at,
-    cell: (each) => <span title={fullMoment(each.occurred_at)}>{moment(each.occurred_at)}</span>,
+    sortBy: (event) => event.occurred_at,
+    cell: (event) => <span title={fullMoment(event.occurred_at)}>{moment(event.occurred_at)}</span>,
   },
-  { name: "Event", sortBy: (each) => each.type, cell: (each) => each.type.replaceAll("_", " ") },
   {
-    name: "What it says",
+    name: "Event",
+    sortBy: (event) => event.type,
+    cell: (event) => event.type.replaceAll("_", " "),
+  },
+  {
+    name: "Details",
     cell: ({ event }) =>
       SHOWN_FIELDS.flatMap((name) => {
         const value = event[name];
-        return typeof value === "string" || typeof value === "number" ? `${name.replaceAll("_", " ")} ${value}` : [];
+        return typeof value === "string" || typeof value === "number"
+          ? `${name.replaceAll("_", " ")} ${value}`
+          : [];
       }).join(", "),
   },
   {
     name: "Experiment",
     cell: ({ event }) => (
-      <span className="mono">{typeof event.experiment_id === "string" ? event.experiment_id.slice(-12) : ""}</span>
+      <span className="mono">
+        {typeof event.experiment_id === "string" ? event.experiment_id.slice(-12) : ""}
+      </span>
     ),
   },
 ];
@@ -38,9 +51,10 @@ export function EventsTable({ taskId }: { taskId: string }) {
       {(all) => (
         <DataTable
           label="Events"
+          empty="No events yet."
           columns={COLUMNS}
           rows={all.toReversed()}
-          rowKey={(each) => String(each.cursor)}
+          rowKey={(event) => String(event.cursor)}
         />
       )}
     </Loaded>

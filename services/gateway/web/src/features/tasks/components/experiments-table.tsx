@@ -6,14 +6,14 @@ import { Broken } from "@/components/broken";
 import { DataTable, type Column } from "@/components/data-table";
 import { Progress } from "@/components/progress";
 import { SimulatedBadge } from "@/components/simulated-badge";
-import { useLiveProgress } from "@/lib/live-progress";
-import { brokenBy } from "@/lib/constraints";
-import { differing, valueText } from "@/lib/parameters";
-import { boundaryNotes, bracketText } from "@/lib/levels";
+import { useLiveProgress } from "@/lib/live/progress";
+import { brokenBy } from "@/domain/constraints";
+import { differingNames, valueText } from "@/domain/parameters";
+import { boundaryNotes, bracketText } from "@/domain/levels";
 import { paths } from "@/lib/paths";
-import { measured, percent, UNKNOWN, whole } from "@/lib/units";
+import { alignedNumber, percent, UNKNOWN, whole } from "@/lib/units";
 import { useSharedSearch } from "@/lib/url-state";
-import { configurationOf, objectiveOf, ranked } from "../task-sums";
+import { configurationOf, objectiveOf, rankExperiments } from "../task-sums";
 import { MOST_PICKED, usePicked } from "../picked";
 
 interface ExperimentsTableProps {
@@ -26,62 +26,97 @@ export function ExperimentsTable({ task, experiments }: ExperimentsTableProps) {
   const live = useLiveProgress();
   const { picked, toggle } = usePicked();
   const columns = useMemo(() => {
-    const names = differing(experiments.map((each) => each.parameters));
-    const ranks = new Map(ranked(task, experiments).map((each, index) => [configurationOf(each), index + 1]));
-    const rankOf = (each: ExperimentDetail) => ranks.get(configurationOf(each));
+    const names = differingNames(experiments.map((experiment) => experiment.parameters));
+    const ranks = new Map(
+      rankExperiments(task, experiments).map((experiment, index) => [
+        configurationOf(experiment),
+        index + 1,
+      ]),
+    );
+    const rankOf = (experiment: ExperimentDetail) => ranks.get(configurationOf(experiment));
     const { word, unit } = objectiveOf(task.objective, experiments);
-    const found: Column<ExperimentDetail>[] = [
+    const columns: Column<ExperimentDetail>[] = [
       {
         name: "Pick",
-        title: `two to ${MOST_PICKED} are compared beside each other`,
-        cell: (each) => (
+        title: `compare two to ${MOST_PICKED} side by side`,
+        cell: (experiment) => (
           <Checkbox
             size="xs"
-            aria-label={`pick experiment ${each.ordinal}`}
-            checked={picked.includes(each.experiment_id)}
-            disabled={picked.length >= MOST_PICKED && !picked.includes(each.experiment_id)}
-            onChange={() => toggle(each.experiment_id)}
+            aria-label={`pick experiment ${experiment.ordinal}`}
+            checked={picked.includes(experiment.experiment_id)}
+            disabled={picked.length >= MOST_PICKED && !picked.includes(experiment.experiment_id)}
+            onChange={() => toggle(experiment.experiment_id)}
           />
         ),
       },
       {
         name: "Rank",
-        title: "of its configuration: what measures one again has the rank of its first run",
+        title: "rank of the configuration: a repeated run has the rank of its first run",
         isNumber: true,
         sortBy: rankOf,
-        cell: (each) => <span className={each.run.repeats === null ? undefined : "dim"}>{rankOf(each) ?? UNKNOWN}</span>,
+        cell: (experiment) => (
+          <span className={experiment.run.repeats === null ? undefined : "dim"}>
+            {rankOf(experiment) ?? UNKNOWN}
+          </span>
+        ),
       },
       {
         name: "#",
         isNumber: true,
-        sortBy: (each) => each.ordinal,
-        cell: (each) => <Link to={{ pathname: paths.experiment(each.experiment_id), search }} aria-label={`experiment ${each.ordinal}`}>{each.ordinal}</Link>,
+        sortBy: (experiment) => experiment.ordinal,
+        cell: (experiment) => (
+          <Link
+            to={{ pathname: paths.experiment(experiment.experiment_id), search }}
+            aria-label={`experiment ${experiment.ordinal}`}
+          >
+            {experiment.ordinal}
+          </Link>
+        ),
       },
       {
         name: "State",
-        sortBy: (each) => each.state,
-        cell: (each) => (
+        sortBy: (experiment) => experiment.state,
+        cell: (experiment) => (
           <>
-            <Progress state={each.state} phase={each.attempts.at(-1)?.phase} live={live.get(each.experiment_id)} />
+            <Progress
+              state={experiment.state}
+              phase={experiment.attempts.at(-1)?.phase}
+              live={live.get(experiment.experiment_id)}
+            />
             <div className="nowrap">
-              <Broken constraints={brokenBy(each)} />
+              <Broken constraints={brokenBy(experiment)} />
             </div>
-            {each.run.repeats !== null && <div className="dim">repeats #{each.run.repeats}</div>}
-            {each.state === "failed" && each.failure && <div className="dim">{each.failure.kind.replaceAll("_", " ")}</div>}
-            {each.state === "waiting" && <div className="dim">{each.waiting_reasons[0]?.message}</div>}
+            {experiment.run.repeats !== null && (
+              <div className="dim">repeats #{experiment.run.repeats}</div>
+            )}
+            {experiment.state === "failed" && experiment.failure && (
+              <div className="dim">{experiment.failure.kind.replaceAll("_", " ")}</div>
+            )}
+            {experiment.state === "waiting" && (
+              <div className="dim">{experiment.waiting_reasons[0]?.message}</div>
+            )}
           </>
         ),
       },
       ...names.map((name): Column<ExperimentDetail> => ({
         name,
-        isNumber: experiments.every((each) => typeof each.parameters[name] === "number"),
-        sortBy: (each) => {
-          const value = each.parameters[name];
+        isNumber: experiments.every(
+          (experiment) => typeof experiment.parameters[name] === "number",
+        ),
+        sortBy: (experiment) => {
+          const value = experiment.parameters[name];
           return typeof value === "number" ? value : valueText(value);
         },
-        cell: (each) => (name in each.parameters ? valueText(each.parameters[name]) : UNKNOWN),
+        cell: (experiment) =>
+          name in experiment.parameters ? valueText(experiment.parameters[name]) : UNKNOWN,
       })),
-      { name: word, unit, isNumber: true, sortBy: (each) => each.objective_score, cell: (each) => <Score experiment={each} /> },
+      {
+        name: word,
+        unit,
+        isNumber: true,
+        sortBy: (experiment) => experiment.objective_score,
+        cell: (experiment) => <Score experiment={experiment} />,
+      },
       ...(task.objective === "maximize_throughput"
         ? []
         : [
@@ -89,31 +124,52 @@ export function ExperimentsTable({ task, experiments }: ExperimentsTableProps) {
               name: "Total per GPU",
               unit: "tok/s, max",
               isNumber: true,
-              sortBy: (each) => each.metrics?.max_total_throughput_per_gpu,
-              cell: (each) => measured(each.metrics?.max_total_throughput_per_gpu),
+              sortBy: (experiment) => experiment.metrics?.max_total_throughput_per_gpu,
+              cell: (experiment) => alignedNumber(experiment.metrics?.max_total_throughput_per_gpu),
             } satisfies Column<ExperimentDetail>,
           ]),
-      { name: "TTFT", unit: "ms, mean", isNumber: true, sortBy: (each) => each.metrics?.mean_ttft, cell: (each) => measured(ms(each.metrics?.mean_ttft)) },
-      { name: "TPOT", unit: "ms, mean", isNumber: true, sortBy: (each) => each.metrics?.mean_tpot, cell: (each) => measured(ms(each.metrics?.mean_tpot)) },
-      { name: "E2E", unit: "ms, p99", isNumber: true, sortBy: (each) => each.metrics?.p99_e2e_latency, cell: (each) => measured(ms(each.metrics?.p99_e2e_latency)) },
+      {
+        name: "TTFT",
+        unit: "ms, mean",
+        isNumber: true,
+        sortBy: (experiment) => experiment.metrics?.mean_ttft,
+        cell: (experiment) => alignedNumber(ms(experiment.metrics?.mean_ttft)),
+      },
+      {
+        name: "TPOT",
+        unit: "ms, mean",
+        isNumber: true,
+        sortBy: (experiment) => experiment.metrics?.mean_tpot,
+        cell: (experiment) => alignedNumber(ms(experiment.metrics?.mean_tpot)),
+      },
+      {
+        name: "E2E",
+        unit: "ms, p99",
+        isNumber: true,
+        sortBy: (experiment) => experiment.metrics?.p99_e2e_latency,
+        cell: (experiment) => alignedNumber(ms(experiment.metrics?.p99_e2e_latency)),
+      },
       {
         name: "Levels",
         unit: "served",
         isNumber: true,
-        cell: (each) =>
-          each.metrics ? `${each.metrics.total_levels - each.metrics.failed_levels.length}/${each.metrics.total_levels}` : UNKNOWN,
+        cell: (experiment) =>
+          experiment.metrics
+            ? `${experiment.metrics.total_levels - experiment.metrics.failed_levels.length}/${experiment.metrics.total_levels}`
+            : UNKNOWN,
       },
-      { name: "GPUs", cell: (each) => <Gpus experiment={each} /> },
+      { name: "GPUs", cell: (experiment) => <Gpus experiment={experiment} /> },
     ];
-    return found;
+    return columns;
   }, [experiments, live, picked, search, task, toggle]);
   return (
     <DataTable
       label="Experiments"
+      empty="No experiments yet."
       columns={columns}
       rows={experiments}
-      rowKey={(each) => each.experiment_id}
-      isMarked={(each) => each.experiment_id === task.best_experiment_id}
+      rowKey={(experiment) => experiment.experiment_id}
+      isMarked={(experiment) => experiment.experiment_id === task.best_experiment_id}
       firstOrder={task.finished_at === null ? "" : "Rank"}
     />
   );
@@ -125,7 +181,7 @@ const ms = (seconds: number | null | undefined) =>
 /** Of a search for a load with the bracket that holds it. */
 function Score({ experiment }: { experiment: ExperimentDetail }) {
   const boundary = experiment.metrics?.boundary;
-  if (!boundary) return measured(experiment.objective_score);
+  if (!boundary) return alignedNumber(experiment.objective_score);
   const notes = boundaryNotes(boundary);
   return (
     <span className="nowrap" title={notes.join("; ") || undefined}>
@@ -139,7 +195,8 @@ function Gpus({ experiment }: { experiment: ExperimentDetail }) {
   if (!info) return UNKNOWN;
   return (
     <span className="nowrap">
-      {info.count} <span className="dim">× {info.model}</span> {info.simulated && <SimulatedBadge />}{" "}
+      {info.count} <span className="dim">× {info.model}</span>{" "}
+      {info.simulated && <SimulatedBadge />}{" "}
       {monitoring && (
         <span
           className={monitoring.trusted === false ? undefined : "dim"}

@@ -10,10 +10,10 @@ import { tip } from "@/components/chart/tip";
 import { Loaded } from "@/components/page";
 import { Waterfall } from "@/components/waterfall";
 import { paths } from "@/lib/paths";
-import { byExperiment, PHASE_SERIES, phaseSpans } from "@/lib/phases";
+import { byExperiment, PHASE_SERIES, phaseSpans } from "@/domain/phases";
 import { duration, useNow } from "@/lib/time";
 import { useSharedSearch } from "@/lib/url-state";
-import { eventsOptions } from "../api/get-tasks";
+import { eventsOptions } from "../api/get-events";
 
 interface TimelineProps {
   task: TaskView;
@@ -27,7 +27,7 @@ export default function Timeline({ task, experiments }: TimelineProps) {
       {(all) => (
         <>
           <TimelineChart task={task} experiments={experiments} events={all} />
-          <h2>Where the GPU time went</h2>
+          <h2>GPU time breakdown</h2>
           <Waterfall subjectId={task.task_id} revision={task.revision} />
         </>
       )}
@@ -59,7 +59,7 @@ function TimelineChart({ task, experiments, events }: TimelineProps & { events: 
       title="Experiments on GPUs"
       {...chart}
       heightPx={80 + ROW_PX * new Set(bars.map((bar) => bar.row)).size}
-      empty="No experiment of this task had a GPU yet."
+      empty="No experiment of this task has had a GPU yet."
       onSelect={(event) => {
         const bar = bars[event.dataIndex];
         if (bar) void navigate({ pathname: paths.experiment(bar.experimentId), search });
@@ -78,16 +78,22 @@ export interface Bar {
   isFirst: boolean;
 }
 
-export function barsOf(experiments: ExperimentDetail[], events: StoredEvent[], nowMs: number): Bar[] {
-  const own = byExperiment(events);
-  return experiments.flatMap((each) => {
-    const spans = phaseSpans(own.get(each.experiment_id) ?? [], nowMs).filter((span) => span.phase !== "waiting");
-    const rows = each.gpu_info?.details.map((gpu) => `${gpu.node_id} GPU ${gpu.index}`) ?? [];
+export function barsOf(
+  experiments: ExperimentDetail[],
+  events: StoredEvent[],
+  nowMs: number,
+): Bar[] {
+  const eventsById = byExperiment(events);
+  return experiments.flatMap((experiment) => {
+    const spans = phaseSpans(eventsById.get(experiment.experiment_id) ?? [], nowMs).filter(
+      (span) => span.phase !== "waiting",
+    );
+    const rows = experiment.gpu_info?.details.map((gpu) => `${gpu.node_id} GPU ${gpu.index}`) ?? [];
     return rows.flatMap((row) =>
       spans.map((span, index) => ({
         row,
-        experimentId: each.experiment_id,
-        ordinal: each.ordinal,
+        experimentId: experiment.experiment_id,
+        ordinal: experiment.ordinal,
         ...span,
         isFirst: index === 0,
       })),
@@ -99,7 +105,8 @@ function timelineChart(bars: Bar[]) {
   const rows = [...new Set(bars.map((bar) => bar.row))].sort(byNumbers);
   const phases = [...new Set(bars.map((bar) => bar.phase))];
   const ends = new Map<string, number>();
-  for (const bar of bars) ends.set(bar.experimentId, Math.max(bar.endMs, ends.get(bar.experimentId) ?? 0));
+  for (const bar of bars)
+    ends.set(bar.experimentId, Math.max(bar.endMs, ends.get(bar.experimentId) ?? 0));
   const color = (phase: string) => chartToken(`series-${PHASE_SERIES[phase] ?? 8}`);
   const draw: CustomSeriesRenderItem = (parameters, at) => {
     const bar = bars[parameters.dataIndex];
@@ -121,7 +128,14 @@ function timelineChart(bars: Bar[]) {
               {
                 type: "text" as const,
                 z2: 10,
-                style: { text: label, x: left + 3, y: middle, verticalAlign: "middle" as const, fill: ON_BAR, fontSize: 11 },
+                style: {
+                  text: label,
+                  x: left + 3,
+                  y: middle,
+                  verticalAlign: "middle" as const,
+                  fill: ON_BAR,
+                  fontSize: 11,
+                },
               },
             ]
           : []),
@@ -135,7 +149,10 @@ function timelineChart(bars: Bar[]) {
       formatter: (at) => {
         const bar = bars[(at as { dataIndex: number }).dataIndex];
         return bar
-          ? tip(`experiment ${bar.ordinal}, ${bar.row}`, `${bar.phase.replaceAll("_", " ")}: ${duration((bar.endMs - bar.startMs) / 1000)}`)
+          ? tip(
+              `experiment ${bar.ordinal}, ${bar.row}`,
+              `${bar.phase.replaceAll("_", " ")}: ${duration((bar.endMs - bar.startMs) / 1000)}`,
+            )
           : "";
       },
     },

@@ -1,0 +1,162 @@
+// @vitest-environment jsdom
+import { screen, within } from "@testing-library/react";
+import { http, HttpResponse } from "msw";
+import { expect, test, vi } from "vitest";
+import type { Drift } from "@schemas/messages";
+import { answers } from "@/testing/answers";
+import { describePage } from "@/testing/page-states";
+import { renderPage, setUpPlatform } from "@/testing/render-page";
+import { answer, problem, server } from "@/testing/server";
+
+vi.mock("@/components/chart/echarts");
+setUpPlatform();
+
+describePage("reports: usage", {
+  address: "/reports",
+  question: "/reports/gpu-time",
+  empty: { ...answers.usage, lines: [] },
+  emptyText: "No GPUs were held in this time range.",
+  fullTexts: ["My usage", "Usage by namespace", "held by reservations", "Previous period"],
+});
+
+describePage("reports: waste", {
+  address: "/reports",
+  question: "/reports/waste",
+  empty: { ...answers.waste, lines: [] },
+  emptyText: "Everything held was used.",
+  fullTexts: ["Held but hardly used", "idle; memory"],
+});
+
+describePage("reports: waits", {
+  address: "/reports",
+  question: "/reports/waits",
+  empty: { ...answers.waits, lines: [] },
+  emptyText: "No GPUs were requested in this time range.",
+  fullTexts: ["Waiting times", "1, why"],
+});
+
+describePage("reports: failures", {
+  address: "/reports",
+  question: "/reports/failures",
+  empty: { ...answers.failures, lines: [] },
+  emptyText: "No failures",
+  fullTexts: ["Last message", "engine exited"],
+});
+
+describePage("administration: namespaces", {
+  address: "/admin?tab=namespaces",
+  question: "/namespaces",
+  empty: { ...answers.namespaces, namespaces: [] },
+  emptyText: "No namespaces yet",
+  fullTexts: ["default", "Set namespace rules"],
+});
+
+describePage("administration: audit log", {
+  address: "/admin?tab=audit",
+  question: "/audit",
+  empty: { ...answers.audit, entries: [] },
+  emptyText: "No entries",
+  fullTexts: ["POST /reservations", "201"],
+});
+
+describePage("administration: decisions", {
+  address: "/admin?tab=decisions",
+  question: "/decisions",
+  empty: { ...answers.decisions, decisions: [] },
+  emptyText: "No decisions recorded",
+  fullTexts: ["Outcome", "Replay this range"],
+});
+
+test("health names what does not respond", async () => {
+  const detail = "no answer from results";
+  server.use(
+    http.get("*/readyz", () =>
+      HttpResponse.json(
+        {
+          title: "Unready",
+          status: 503,
+          code: "unavailable",
+          detail,
+          details: { missing: ["results"] },
+        },
+        { status: 503 },
+      ),
+    ),
+  );
+
+  await renderPage("/admin");
+
+  const services = within(await screen.findByRole("list", { name: "Services" }));
+  expect(services.getByText("results").parentElement?.textContent).toContain("not responding");
+  expect(services.getByText("scheduler").parentElement?.textContent).toContain("answers");
+  expect(screen.getByText(/no answer from results/)).toBeTruthy();
+});
+
+test("health says that the gateway itself does not respond", async () => {
+  server.use(http.get("*/readyz", () => HttpResponse.error()));
+
+  await renderPage("/admin");
+
+  expect((await screen.findByRole("alert")).textContent).toContain("gateway cannot be reached");
+});
+
+test("drifts are listed with what is done about them, or there are none", async () => {
+  await renderPage("/admin?tab=drift");
+  expect(await screen.findByText("No drift")).toBeTruthy();
+});
+
+test("a drift is told with its node, its action and its details", async () => {
+  const drift: Drift = {
+    drift_id: "01a2201a-0651-73ee-b7e8-3a53a0000000",
+    drift: "squatter",
+    node_id: "gpu-01",
+    since_at: "2026-01-01T00:00:00Z",
+    age_seconds: 60,
+    action: "avoid",
+    detail: "process 7 (python) has 3 GiB on GPU 0",
+    device_uuid: null,
+    reservation_id: null,
+    pids: [7],
+    ended_at: null,
+  };
+  answer("/drifts", { ...answers.drifts, drifts: [{ ...drift }] });
+
+  await renderPage("/admin?tab=drift");
+
+  expect(await screen.findByText("squatter")).toBeTruthy();
+  expect(screen.getByText(drift.detail)).toBeTruthy();
+});
+
+test("tokens are listed, or it is said what it means that there are none", async () => {
+  await renderPage("/admin?tab=tokens");
+  expect(await screen.findByText(/^No tokens yet/)).toBeTruthy();
+});
+
+test("a viewer is told what others may, and sees no tokens", async () => {
+  answer("/me", { ...answers.me, role: "viewer" });
+
+  await renderPage("/admin");
+
+  expect(await screen.findByText(/You are here as a viewer of default/)).toBeTruthy();
+  expect(screen.queryByRole("tab", { name: "Tokens" })).toBeNull();
+});
+
+test("an unknown address says where to go", async () => {
+  await renderPage("/no-such-page");
+
+  expect(screen.getByText("Page not found")).toBeTruthy();
+  expect(screen.getByText("Use the navigation on the left.")).toBeTruthy();
+});
+
+test("who is not logged in is asked for a token", async () => {
+  server.use(
+    http.get("*/api/v1/me", () =>
+      problem(401, { code: "unauthenticated", detail: "a token is needed" }),
+    ),
+  );
+
+  await renderPage("/");
+
+  expect(await screen.findByLabelText("Token")).toBeTruthy();
+  expect(screen.getByRole<HTMLButtonElement>("button", { name: "Log in" }).disabled).toBe(true);
+});

@@ -1,0 +1,122 @@
+// @vitest-environment jsdom
+import { screen, waitFor, within } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { http, HttpResponse } from "msw";
+import { expect, test, vi } from "vitest";
+import { answers } from "@/testing/answers";
+import { describePage } from "@/testing/page-states";
+import { renderPage, setUpPlatform } from "@/testing/render-page";
+import { answer, problem, server } from "@/testing/server";
+
+vi.mock("@/components/chart/echarts");
+setUpPlatform();
+
+const [gpu] = answers.gpus.gpus;
+const NO_GPUS = { ...answers.gpus, gpus: [] };
+
+describePage("fleet", {
+  address: "/",
+  question: "/gpus",
+  empty: NO_GPUS,
+  emptyText: "No GPUs yet",
+  fullTexts: ["1 of 2", "held and idle today", "simulated"],
+});
+
+describePage("a GPU", {
+  address: `/gpus/gpu-01/${gpu?.uuid}`,
+  question: "/gpus",
+  empty: NO_GPUS,
+  emptyText: `No GPU ${gpu?.uuid} on node gpu-01`,
+  fullTexts: [/^gpu-01 GPU 0:/, "Processes", "Past holders", "Temperature"],
+});
+
+describePage("queue", {
+  address: "/queue",
+  question: "/reservations",
+  empty: { ...answers.waiting, reservations: [] },
+  emptyText: "No waiting requests",
+  fullTexts: ["marek", "2 GPUs"],
+});
+
+describePage("monitoring of nodes", {
+  address: "/monitoring",
+  question: "/series",
+  empty: { ...answers.nodeSeries, nodes: [] },
+  emptyText: "No samples: remove a filter, or choose a longer range.",
+  fullTexts: ["GPU utilization, mean of the node's GPUs", "Nodes in this time range", "gpu-01"],
+});
+
+test("monitoring of pods says that no pod used a GPU", async () => {
+  await renderPage("/monitoring?view=pods");
+
+  const texts = await screen.findAllByText(/No matching Kubernetes pod used a GPU/);
+  expect(texts.length).toBeGreaterThan(0);
+});
+
+test("a waiting request is opened for its reasons and what would help", async () => {
+  await renderPage("/queue");
+  await userEvent.click(await screen.findByRole("button", { name: "marek" }));
+
+  expect(await screen.findByText(/is held by anna/, { selector: "li" })).toBeTruthy();
+  expect(await screen.findByRole("button", { name: "Request that instead" })).toBeTruthy();
+});
+
+const INVITATION = {
+  node_id: "gpu-09",
+  code: "c0de",
+  ends_at: "2030-01-01T12:00:00Z",
+  command: "export GPUSTEWARD_JOIN_CODE=c0de; gpusteward join http://steward gpu-09",
+};
+
+async function inviteServer(): Promise<void> {
+  await renderPage("/");
+  await userEvent.click(await screen.findByRole("button", { name: "Add a server" }));
+  await userEvent.type(await screen.findByLabelText(/Name of the server/), "gpu-09");
+  await userEvent.click(screen.getByRole("button", { name: "Make the command" }));
+}
+
+test("an admin is shown the command that a new server joins by", async () => {
+  const bodies: unknown[] = [];
+  server.use(
+    http.post("*/api/v1/nodes/gpu-09/invite", async ({ request }) => {
+      bodies.push(await request.json());
+      return HttpResponse.json(INVITATION, { status: 201 });
+    }),
+  );
+
+  await inviteServer();
+
+  expect(await screen.findByText(INVITATION.command)).toBeTruthy();
+  expect(bodies).toEqual([{ api_url: window.location.origin }]);
+  expect(screen.getByText(/only this machine can reach/)).toBeTruthy();
+});
+
+test("a refused invitation says why, and can be asked for again", async () => {
+  const refusal = { code: "conflict", detail: "gpu-09 has credentials already" };
+  server.use(http.post("*/api/v1/nodes/gpu-09/invite", () => problem(409, refusal)));
+
+  await inviteServer();
+
+  expect((await screen.findByRole("alert")).textContent).toContain("has credentials already");
+  expect(screen.getByRole("button", { name: "Make the command" })).toBeTruthy();
+});
+
+test("a new node is admitted by its button", async () => {
+  const [node, ...others] = answers.nodes.nodes;
+  answer("/nodes", { ...answers.nodes, nodes: [{ ...node, admitted: false }, ...others] });
+  const admitted: string[] = [];
+  server.use(
+    http.post("*/api/v1/nodes/:id/admit", ({ params }) => {
+      admitted.push(String(params["id"]));
+      return HttpResponse.json({ accepted: true }, { status: 202 });
+    }),
+  );
+
+  await renderPage("/");
+  await userEvent.click(await screen.findByRole("button", { name: "Admit" }));
+  const dialog = await screen.findByRole("dialog");
+  await userEvent.click(within(dialog).getByRole("button", { name: "Admit" }));
+
+  await waitFor(() => expect(admitted).toEqual([node?.node_id]));
+  await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+});

@@ -1,0 +1,14 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import * as endpoints from "@schemas/endpoints";
+import type { TokenRequest } from "@schemas/messages";
+import { api } from "@/lib/api-client";
+import { aboutTopic } from "@/lib/topics";
+
+/** The answer alone has the token's text. */
+export function useCreateToken() {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: (body: TokenRequest) => api(endpoints.createToken, { body }),
+    onSuccess: () => client.invalidateQueries(aboutTopic("tokens")),
+  });
+}

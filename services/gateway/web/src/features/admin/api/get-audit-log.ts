@@ -1,0 +1,23 @@
+import { infiniteQueryOptions } from "@tanstack/react-query";
+import * as endpoints from "@schemas/endpoints";
+import { api } from "@/lib/api-client";
+
+const REFRESH_MS = 5_000;
+
+export interface AuditFilter {
+  caller: string;
+  path: string;
+}
+
+export const auditLogOptions = ({ caller, path }: AuditFilter) =>
+  infiniteQueryOptions({
+    queryKey: ["audit", caller, path],
+    queryFn: ({ signal, pageParam }) =>
+      api(endpoints.listChanges, {
+        query: { caller: caller || null, path: path || null, limit: 100, cursor: pageParam },
+        signal,
+      }),
+    initialPageParam: null as string | null,
+    getNextPageParam: (last) => last.next_cursor,
+    refetchInterval: REFRESH_MS,
+  });

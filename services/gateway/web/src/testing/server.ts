@@ -1,0 +1,92 @@
+import { http, HttpResponse, ws, type JsonBodyType } from "msw";
+import { setupServer } from "msw/node";
+import { answers } from "./answers";
+
+const API = "*/api/v1";
+
+/** Of a path below /api/v1, or of a pattern for the whole address. */
+const addressOf = (path: string) => (path.startsWith("*") ? path : API + path);
+
+const get = (path: string, body: JsonBodyType) =>
+  http.get(addressOf(path), () => HttpResponse.json(body));
+
+const reservationsIn: Record<string, JsonBodyType> = {
+  queued: answers.waiting,
+  "granted,active,releasing": answers.holding,
+};
+
+/** What a platform answers on which a task has succeeded, another has failed, and a request waits. */
+const PLATFORM = [
+  get("/me", answers.me),
+  get("/namespaces", answers.namespaces),
+  get("/gpus", answers.gpus),
+  get("/nodes", answers.nodes),
+  get("/cluster/devices", answers.clusterDevices),
+  http.get(`${API}/reservations`, ({ request }) => {
+    const states = new URL(request.url).searchParams.get("state") ?? "";
+    return HttpResponse.json(reservationsIn[states] ?? answers.past);
+  }),
+  get("/reservations/:id/explain", answers.explanation),
+  get("/tasks", answers.tasks),
+  get("/tasks/:id", answers.task),
+  get("/tasks/:id/experiments", answers.experimentsOfTask),
+  get("/experiments", answers.experiments),
+  get("/experiments/:id", answers.experiment),
+  get("/experiments/:id/engine", answers.engineSeries),
+  get("/experiments/:id/logs", answers.log),
+  get("/experiments/:id/requests", answers.requests),
+  get("/events", { ...answers.events, cursor: 0 }),
+  get("/reports/waterfall/:id", answers.waterfall),
+  get("/reports/gpu-time", answers.usage),
+  get("/reports/waste", answers.waste),
+  get("/reports/waits", answers.waits),
+  get("/reports/failures", answers.failures),
+  http.get(`${API}/series`, ({ request }) => {
+    const isByNode = new URL(request.url).searchParams.get("by") === "node";
+    return HttpResponse.json(isByNode ? answers.nodeSeries : answers.gpuSeries);
+  }),
+  get("/pods", answers.pods),
+  get("/presets", answers.presets),
+  get("/tokens", answers.tokens),
+  get("/audit", answers.audit),
+  get("/decisions", answers.decisions),
+  get("/drifts", answers.drifts),
+  http.post(`${API}/tasks/validate`, () => HttpResponse.json(answers.plan)),
+  http.post(`${API}/availability`, () => HttpResponse.json(answers.availability)),
+  http.get("*/readyz", () => HttpResponse.text("ready")),
+  http.get("*/metrics", () => HttpResponse.text("gpusteward_gateway_events_stored_total 12\n")),
+];
+
+// Connected, and silent: live messages are no part of these tests.
+const SOCKETS = ws.link("*/ws/*").addEventListener("connection", () => undefined);
+
+export const server = setupServer(...PLATFORM, SOCKETS);
+
+/** Until the test ends the gateway answers this to a GET below /api/v1. */
+export function answer(path: string, body: JsonBodyType): void {
+  server.use(get(path, body));
+}
+
+/** Answers below /api/v1 are kept back until the function that it returns is called. */
+export function holdBack(path: string): () => void {
+  let release = () => undefined;
+  const gate = new Promise<undefined>((resolve) => {
+    release = () => {
+      resolve(undefined);
+      return undefined;
+    };
+  });
+  // Without an answer of its own, the next handler gives one.
+  server.use(http.all(addressOf(path), () => gate));
+  return () => release();
+}
+
+/** Until the test ends a GET or POST below /api/v1 fails. */
+export function fail(path: string, detail: string): void {
+  server.use(http.all(addressOf(path), () => problem(500, { code: "internal", detail })));
+}
+
+/** As the gateway refuses or fails, by RFC 9457; `path` names the wrong field. */
+export function problem(status: number, text: { code: string; detail: string; path?: string }) {
+  return HttpResponse.json({ type: "about:blank", title: "Failed", status, ...text }, { status });
+}
