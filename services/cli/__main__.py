@@ -5,7 +5,9 @@ import signal
 
 
 def _leave(*_: object) -> None:
-    """At once: commands that have something to put in order handle SIGINT (`interruption.py`)."""
+    """Exit at once: commands that have something to put in order handle SIGINT
+    (`interruption.py`).
+    """
     if os.isatty(2):
         os.write(2, b"\n")
     os._exit(130)

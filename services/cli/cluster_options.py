@@ -14,13 +14,13 @@ from shared.accelerator_rules.cluster_parts import cluster_part
 from shared.errors import RefusedError
 
 
-def _cluster_id(context: click.Context, option: click.Parameter, given: str | None) -> str | None:
-    return given and node_name(context, option, given)
+def _cluster_id(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    return value and node_name(context, option, value)
 
 
-def place(nodes: tuple[str, ...], given: dict[str, Any]) -> dict[str, Any]:
-    """Which nodes may be taken, or those of a cluster; its options leave `given`."""
-    of_cluster = {name: given.pop(name) for name in CLUSTER_OPTIONS}
+def place(nodes: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
+    """Return which nodes may be taken, or those of a cluster; its options leave `options`."""
+    of_cluster = {name: options.pop(name) for name in CLUSTER_OPTIONS}
     cluster_id = of_cluster.pop("cluster_id")
     if cluster_id is None:
         context = click.get_current_context()
@@ -52,24 +52,24 @@ def with_part(fields: dict[str, Any], of_part: Mapping[str, int | None]) -> dict
         raise click.UsageError(error.message) from error
     if part is None:
         return fields
-    asked = replace(
+    request = replace(
         cluster, resource=part.resource, units=part.units, memory_units=part.memory_units
     )
     return {
         **fields,
         **dict.fromkeys(_PARTS_ANYWHERE),
         "gpus": part.gpus,
-        "cluster": asked,
+        "cluster": request,
     }
 
 
 def cluster_request(
-    cluster_id: str | None, node_names: tuple[str, ...], given: Mapping[str, Any]
+    cluster_id: str | None, node_names: tuple[str, ...], options: Mapping[str, Any]
 ) -> ClusterRequest:
     """Return what options of clusters say."""
-    ranking = NodeRanking(given["ranking"])
+    ranking = NodeRanking(options["ranking"])
     return ClusterRequest(
-        cluster_id=cluster_id, node_names=node_names, **{**given, "ranking": ranking}
+        cluster_id=cluster_id, node_names=node_names, **{**options, "ranking": ranking}
     )
 
 
@@ -81,7 +81,7 @@ THRESHOLDS: Final = (
         default=30.0,
         show_default=True,
         metavar="PERCENT",
-        help="A cluster's GPU is idle below this.",
+        help="A cluster's GPU is idle below this utilization.",
     ),
     click.option(
         "--memory-threshold",
@@ -90,23 +90,23 @@ THRESHOLDS: Final = (
         default=50.0,
         show_default=True,
         metavar="PERCENT",
-        help="And below this much of its memory used.",
+        help="A cluster's GPU is idle below this memory use.",
     ),
 )
 AMONG_NODES: Final = (
     click.option(
         "--ranking",
-        type=click.Choice([each.value for each in NodeRanking]),
+        type=click.Choice([ranking.value for ranking in NodeRanking]),
         default=NodeRanking.MOST_IDLE.value,
         show_default=True,
-        help="Of a cluster's nodes the most idle one, or where the fewest GPUs are left over.",
+        help="Choose the cluster's most idle node, or the one with the fewest GPUs left over.",
     ),
     click.option(
         "--ephemeral-storage",
         "pod_ephemeral_storage_mb",
         type=MEBIBYTES,
         metavar="MB",
-        help="That a cluster's node has to have left.",
+        help="Minimum ephemeral storage left on a cluster's node.",
     ),
 )
 CLUSTER_OPTIONS: Final = {
@@ -151,12 +151,12 @@ OF_CLUSTERS: Final = (
         "--mps-cores",
         type=click.IntRange(1, 409_600),
         metavar="N",
-        help="Instead of whole GPUs so many hundredths of one, of its MPS plugin.",
+        help="Hundredths of a GPU of the MPS plugin, instead of whole GPUs.",
     ),
     click.option(
         "--time-slices",
         type=click.IntRange(1, 4096),
         metavar="N",
-        help="Instead of whole GPUs so many slices of GPUs that NVIDIA's plugin shares.",
+        help="Slices of GPUs that NVIDIA's plugin shares, instead of whole GPUs.",
     ),
 )

@@ -36,10 +36,15 @@ FUNCTIONS: Final = {
     f"{_COMMANDS}.operations.namespaces": ("namespace",),
     f"{_COMMANDS}.operations.nodes": ("monitor", "node", "power"),
     f"{_COMMANDS}.operations.token": ("audit", "login", "token"),
+    f"{_COMMANDS}.platform.backup": ("backup",),
+    f"{_COMMANDS}.platform.chart": ("chart",),
     f"{_COMMANDS}.platform.compose": ("compose",),
     f"{_COMMANDS}.platform.demo": ("demo",),
+    f"{_COMMANDS}.platform.join": ("join",),
     f"{_COMMANDS}.platform.mcp": ("mcp",),
     f"{_COMMANDS}.platform.platform": ("agent", "up"),
+    f"{_COMMANDS}.platform.service": ("service",),
+    f"{_COMMANDS}.platform.upgrade": ("upgrade",),
     f"{_COMMANDS}.report": ("report",),
     f"{_COMMANDS}.tasks.archives": ("export", "import_command"),
     f"{_COMMANDS}.tasks.logs": ("logs",),
@@ -63,7 +68,10 @@ OTHER_NAMES: Final = {
 
 # What people come for, in the order in which they do.
 GROUPS: Final = {
-    "Start": ("demo", "up", "agent", "doctor", "compose", "completion", "mcp"),
+    "Start": (
+        *("demo", "up", "agent", "join", "service", "doctor", "compose", "chart", "completion"),
+        "mcp",
+    ),
     "Tune": (
         *("new", "validate", "run", "submit", "watch", "tasks", "experiments", "show", "logs"),
         *("pause", "resume", "cancel", "rerun", "clone", "delete", "preset", "export", "import"),
@@ -74,13 +82,13 @@ GROUPS: Final = {
     "Ask why and what if": (
         *("why", "availability", "check", "estimate", "select-node", "what-if", "replay"),
     ),
-    "Run the fleet": ("cordon", "drain", "uncordon", "node", "drift", "idle"),
+    "Run the fleet": ("cordon", "drain", "uncordon", "node", "drift", "idle", "backup", "upgrade"),
     "Share it": (
         *("namespace", "report", "login", "token", "agent-credentials"),
         *("client-credentials", "audit"),
     ),
 }
-LONGEST_SENTENCE: Final = 300
+MAX_SENTENCE_CHARACTERS: Final = 300
 
 
 class Commands(click.Group):
@@ -92,7 +100,7 @@ class Commands(click.Group):
             with formatter.section(heading):
                 formatter.write_dl(
                     [
-                        (name, self.commands[name].get_short_help_str(LONGEST_SENTENCE))
+                        (name, self.commands[name].get_short_help_str(MAX_SENTENCE_CHARACTERS))
                         for name in names
                     ]
                 )
@@ -100,9 +108,13 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        own = OTHER_NAMES.get(args[0])
-        if own is not None and args[0] not in self.commands and not ctx.resilient_parsing:
-            ctx.fail(f"No such command {args[0]!r}: here it is `gpusteward {own}`.")
+        canonical_name = OTHER_NAMES.get(args[0])
+        if (
+            canonical_name is not None
+            and args[0] not in self.commands
+            and not ctx.resilient_parsing
+        ):
+            ctx.fail(f"No such command {args[0]!r}: here it is `gpusteward {canonical_name}`.")
         return super().resolve_command(ctx, args)
 
 
@@ -124,10 +136,10 @@ def cli(**_: object) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command; expected errors end as a sentence and an exit code, never a traceback."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         # A click.Exit comes back as its code.
-        code = cli.main(given, prog_name="gpusteward", standalone_mode=False)
+        code = cli.main(words, prog_name="gpusteward", standalone_mode=False)
     except click.ClickException as error:
         from services.cli.failures import in_plain_words
 
@@ -139,14 +151,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         _drop_unwritten()
         code = 141
+    except ModuleNotFoundError as error:
+        from services.cli.extras import extra_missing, extra_of
+        from services.cli.failures import report
+
+        extra = extra_of(error)
+        if extra is None:
+            raise
+        code = report(extra_missing(extra), words)
     except (StewardError, OSError) as error:
         from services.cli.failures import report
 
-        code = report(error, given)
+        code = report(error, words)
     sys.exit(code or 0)
 
 
 def _drop_unwritten() -> None:
-    """Of standard output, whose reader is gone or slow: the interpreter would try at its end."""
+    """Discard what standard output could not write, or the interpreter would try again at its
+    end.
+    """
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from shared.client.http import StewardClient
 
 DEADLINE_SECONDS: Final = 2.0
-OFFERED: Final = 50
+MAX_COMPLETIONS: Final = 50
 Offer = tuple[str, str]  # what is typed, and what it is
 
 
@@ -25,15 +25,18 @@ def complete_ids(
     async def ask(client: "StewardClient") -> list[Offer]:
         from schemas.scheduler.reservations import OPEN_STATES
 
-        tasks = await client.tasks(limit=OFFERED)
-        held = await client.reservations(states=sorted(OPEN_STATES), limit=OFFERED)
+        tasks = await client.tasks(limit=MAX_COMPLETIONS)
+        reservations = await client.reservations(states=sorted(OPEN_STATES), limit=MAX_COMPLETIONS)
         return [
             *((task.task_name, f"task, {task.state.value}") for task in tasks),
-            *((str(view.reservation_id), f"{view.holder}, {view.state.value}") for view in held),
+            *(
+                (str(view.reservation_id), f"{view.holder}, {view.state.value}")
+                for view in reservations
+            ),
             *((str(task.task_id), f"task {task.task_name}") for task in tasks if typed),
         ]
 
-    return _offered(context, typed, ask)
+    return _offer_completions(context, typed, ask)
 
 
 def complete_nodes(
@@ -45,14 +48,14 @@ def complete_nodes(
         nodes = (await client.nodes()).nodes
         return [(node.node_id, f"{node.gpus_free} of {node.gpus_total} free") for node in nodes]
 
-    return _offered(context, typed, ask)
+    return _offer_completions(context, typed, ask)
 
 
-def _offered(
+def _offer_completions(
     context: click.Context, typed: str, ask: Callable[["StewardClient"], Awaitable[list[Offer]]]
 ) -> list[CompletionItem]:
-    """Nothing where no platform answers: a shell shows no errors here."""
-    given = {name: context.params.get(name) for name in ("url", "token", "data_dir")}
+    """Return the completions; none if no platform answers, as a shell shows no errors here."""
+    options = {name: context.params.get(name) for name in ("url", "token", "data_dir")}
 
     async def answer(address: Address) -> list[Offer]:
         from shared.client.http import StewardClient
@@ -61,7 +64,7 @@ def _offered(
             return await ask(client)
 
     try:
-        address = find_address(given["url"], token=given["token"], data_dir=given["data_dir"])
+        address = find_address(options["url"], token=options["token"], data_dir=options["data_dir"])
         from services.cli import interruption
 
         offers = interruption.run(answer(address))

@@ -18,14 +18,14 @@ def read_importable(file: BinaryIO) -> Iterator[tuple[str, dict[str, Any]]]:
     documents = read_documents(file)
     first = documents[0] if documents else None
     if isinstance(first, list) or (isinstance(first, dict) and "kind" not in first):
-        for number, each in enumerate(_definitions(file.name, first), start=1):
-            yield f"{file.name}, definition {number}", config_map_of(each)
+        for number, definition in enumerate(_definitions(file.name, first), start=1):
+            yield f"{file.name}, definition {number}", config_map_of(definition)
     else:
         yield from _config_maps(file.name, documents)
 
 
 def read_config_maps(file: BinaryIO) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each object and its place; a `List` is the objects in it. Raises CommandFailed."""
+    """Yield each object and its place; a `List` is the objects in it. Raises CommandFailed."""
     return _config_maps(file.name, read_documents(file))
 
 
@@ -58,7 +58,7 @@ def _definitions(file_name: str, document: Any) -> list[ResourceDefinition]:
 
 
 def yaml_of(config_maps: Iterable[dict[str, Any]]) -> str:
-    """One document each, texts that look like something else in quotes."""
+    """Return a YAML document for each, with quotes around texts that look like another type."""
     text: str = yaml.safe_dump_all(
         config_maps, allow_unicode=True, sort_keys=False, explicit_start=True
     )
@@ -66,7 +66,7 @@ def yaml_of(config_maps: Iterable[dict[str, Any]]) -> str:
 
 
 def read_documents(file: BinaryIO) -> list[Any]:
-    """Those of a file, None between two lines of ---. Raises CommandFailed."""
+    """Return the documents of a file, None between two lines of ---. Raises CommandFailed."""
     try:
         return list(yaml.safe_load_all(file.read().decode()))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
@@ -75,9 +75,9 @@ def read_documents(file: BinaryIO) -> list[Any]:
         ) from error
 
 
-def _object(place: str, found: Any) -> tuple[str, dict[str, Any]]:
-    if not isinstance(found, dict):
+def _object(place: str, document: Any) -> tuple[str, dict[str, Any]]:
+    if not isinstance(document, dict):
         raise CommandFailed(
-            ErrorCode.BAD_REQUEST, f"{place}: expected a ConfigMap, got {type(found).__name__}"
+            ErrorCode.BAD_REQUEST, f"{place}: expected a ConfigMap, got {type(document).__name__}"
         )
-    return place, found
+    return place, document

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from schemas.errors import ErrorCode
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.orchestrator.views import ExperimentView
 from schemas.scheduler.reservations import HOLDING_STATES, holder_name
@@ -15,7 +14,6 @@ from services.cli.display.output import count_text, first_of
 from services.cli.display.tables import short
 from services.cli.options import confirm
 from services.cli.request_options import user_name
-from shared.client.errors import ApiError
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
@@ -26,9 +24,9 @@ NAMES_SHOWN: Final = 3
 
 def yes_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--yes`; the command gets `yes`."""
-    return click.option("--yes", is_flag=True, help="Do not ask first, whatever would end.")(
-        command
-    )
+    return click.option(
+        "--yes", is_flag=True, help="Do not ask first, even if workloads would end."
+    )(command)
 
 
 def confirm_ending(action: str, ending: str, *, yes: bool) -> None:
@@ -62,12 +60,7 @@ def experiments_ending(views: Sequence[ExperimentView]) -> str:
 
 async def own_person(client: "StewardClient") -> str:
     """Return the person who types, as the platform knows them; empty if it knows none."""
-    try:
-        return (await client.me()).person
-    except ApiError as error:
-        if error.problem.code != ErrorCode.NOT_FOUND:  # a platform of an earlier release
-            raise
-        return ""
+    return (await client.me()).person
 
 
 def is_own(view: ReservationView, person: str) -> bool:

@@ -60,9 +60,9 @@ def problem_of(error: StewardError | OSError) -> Problem:
 
 
 def sentence(problem: Problem) -> str:
-    """What is wrong, where, and what to do about it; several mistakes in a line each."""
+    """Say what is wrong, where, and what to do about it, with a line for each mistake."""
     if mistakes := problem.details.get(MISTAKES):
-        lines = [f"  {each['path']}: {each['message']}" for each in mistakes]
+        lines = [f"  {mistake['path']}: {mistake['message']}" for mistake in mistakes]
         return "\n".join([f"{len(mistakes)} mistakes:", *lines])
     path = problem.path or ""
     where = f" (at {path})" if path.startswith("$") and path not in problem.detail else ""
@@ -93,14 +93,14 @@ def _number_expected(what: str, error: click.BadParameter) -> str:
     low, high = getattr(kind, "min", None), getattr(kind, "max", None)
     bounds = [f">= {low}"] if low is not None else []
     bounds += [f"<= {high}"] if high is not None else []
-    found = error.message.partition(" is not a valid")[0]
-    return f"expected {what}{' ' if bounds else ''}{' and '.join(bounds)}, got {found}"
+    value = error.message.partition(" is not a valid")[0]
+    return f"expected {what}{' ' if bounds else ''}{' and '.join(bounds)}, got {value}"
 
 
 def wants_json(arguments: Sequence[str]) -> bool:
-    """Whether `--json` is among our own arguments, not among those behind `--`."""
-    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return "--json" in own
+    """Return whether `--json` is among our own arguments, not among those behind `--`."""
+    own_arguments = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in own_arguments
 
 
 def leave(code: int) -> None:

@@ -20,7 +20,7 @@ from services.cli.interruption import interrupts
 from shared.client.errors import ApiError
 from shared.client.http import StewardClient
 from shared.errors import StewardError
-from shared.waiting import cancelled, wait_for
+from shared.waiting import cancel_and_wait, wait_for
 
 POSITIONS_SECONDS: Final = 2.0  # they change by what others do, of which no event comes
 RECONNECT_SECONDS: Final = 0.5
@@ -37,13 +37,13 @@ async def follow_to_end(client: StewardClient, task_id: UUID) -> int:
     """
     progress = TaskProgress()
     changed = asyncio.Event()
-    async with interrupts() as interrupted, _subscribed(client, task_id, progress, changed):
+    async with interrupts() as interrupted, _subscribe(client, task_id, progress, changed):
         canceller = asyncio.create_task(_cancel_when(interrupted, client, task_id))
         try:
             with _display(progress) as show:
                 await _until_finished(client, task_id, progress, changed, show)
         finally:
-            await cancelled(canceller)
+            await cancel_and_wait(canceller)
         experiments = await _with_summaries(client, task_id, changed)
     succeeded = await _print_end(progress, experiments, client.address.url)
     is_cancelled = progress.task is not None and progress.task.state is TaskState.CANCELLED
@@ -56,7 +56,7 @@ async def watch_to_end(client: StewardClient, task_id: UUID) -> int:
     """Show the task until it is over, then its results; return the exit code. Changes nothing."""
     progress = TaskProgress()
     changed = asyncio.Event()
-    async with _subscribed(client, task_id, progress, changed):
+    async with _subscribe(client, task_id, progress, changed):
         with _display(progress) as show:
             await _until_finished(client, task_id, progress, changed, show)
         experiments = await _with_summaries(client, task_id, changed)
@@ -66,7 +66,7 @@ async def watch_to_end(client: StewardClient, task_id: UUID) -> int:
 async def _print_end(
     progress: TaskProgress, experiments: tuple[ExperimentView, ...], url: str
 ) -> bool:
-    """Whether everything succeeded."""
+    """Print the outcome; return whether everything succeeded."""
     task = progress.task
     if task is None:
         raise RuntimeError("the task was not read")
@@ -76,7 +76,7 @@ async def _print_end(
 
 def print_outcome(task: TaskView, experiments: tuple[ExperimentView, ...], url: str) -> None:
     """Print one sentence about the task, then its tables, its best and what to do next."""
-    succeeded = sum(each.state is ExperimentState.SUCCEEDED for each in experiments)
+    succeeded = sum(experiment.state is ExperimentState.SUCCEEDED for experiment in experiments)
     click.echo(
         f"task {task.task_name} {task.state.value}: {succeeded} of {len(experiments)}"
         f" experiments succeeded{f' ({task.reason})' if task.reason else ''}\n"
@@ -117,13 +117,13 @@ async def _queue_positions(
 ) -> dict[UUID, int]:
     waiting = [e for e in experiments if e.state is ExperimentState.WAITING]
     positions: dict[UUID, int] = {}
-    for each in waiting[:POSITIONS_SHOWN]:
-        if each.reservation_id is None:
+    for experiment in waiting[:POSITIONS_SHOWN]:
+        if experiment.reservation_id is None:
             continue
         with suppress(ApiError):
-            reservation = await client.reservation(each.reservation_id)
+            reservation = await client.reservation(experiment.reservation_id)
             if reservation.queue_position is not None:
-                positions[each.experiment_id] = reservation.queue_position
+                positions[experiment.experiment_id] = reservation.queue_position
     return positions
 
 
@@ -136,17 +136,17 @@ async def _with_summaries(
         changed.clear()
         views = await client.experiments(task_id)
         is_complete = all(
-            each.gpu_monitoring is not None
-            for each in views
-            if each.state is ExperimentState.SUCCEEDED
+            view.gpu_monitoring is not None
+            for view in views
+            if view.state is ExperimentState.SUCCEEDED
         )
-        left = deadline - asyncio.get_running_loop().time()
-        if is_complete or not await wait_for(changed, left):
+        left_seconds = deadline - asyncio.get_running_loop().time()
+        if is_complete or not await wait_for(changed, left_seconds):
             return views
 
 
 @asynccontextmanager
-async def _subscribed(
+async def _subscribe(
     client: StewardClient, task_id: UUID, progress: TaskProgress, changed: asyncio.Event
 ) -> AsyncIterator[None]:
     """`changed` is set by each event of the task, and whenever one may have been missed."""
@@ -174,7 +174,7 @@ async def _subscribed(
     try:
         yield
     finally:
-        await cancelled(*readers)
+        await cancel_and_wait(*readers)
 
 
 async def _cancel_when(interrupted: asyncio.Event, client: StewardClient, task_id: UUID) -> None:
@@ -186,7 +186,9 @@ async def _cancel_when(interrupted: asyncio.Event, client: StewardClient, task_i
 
 @contextmanager
 def _display(progress: TaskProgress) -> Iterator[Callable[[], Awaitable[None]]]:
-    """What to call after each change: redraws on a terminal, prints news elsewhere."""
+    """Yield a function to call after each change: it redraws a terminal, and prints news
+    elsewhere.
+    """
     if not sys.stdout.isatty():
 
         async def print_news() -> None:
@@ -215,18 +217,18 @@ def _picture(progress: TaskProgress) -> Any:
     from rich.text import Text
 
     grid = Table.grid(padding=(0, 2))
-    for each in progress.experiments:
+    for experiment in progress.experiments:
         grid.add_row(
-            Text(f"{each.ordinal}/{len(progress.experiments)}"),
-            Text(settings_text(each.parameters)),
-            Text(progress.status_of(each)),
-            ProgressBar(total=1.0, completed=progress.fraction_of(each), width=24),
+            Text(f"{experiment.ordinal}/{len(progress.experiments)}"),
+            Text(settings_text(experiment.parameters)),
+            Text(progress.status_of(experiment)),
+            ProgressBar(total=1.0, completed=progress.fraction_of(experiment), width=24),
         )
-        for gpu in progress.gpus_of(each):
+        for gpu in progress.gpus_of(experiment):
             style = "magenta" if gpu.simulated else "cyan"
             grid.add_row(Text(""), Text(gpu_line(gpu), style=style))
     name = progress.task.task_name if progress.task is not None else ""
     spending = progress.spending
     so_far = "" if spending is None else f", {spending_text(spending, is_over=False)}"
-    whole = Text(f"{name}: {progress.fraction:.0%}{so_far}", style="bold")
-    return Group(grid, whole)
+    title = Text(f"{name}: {progress.fraction:.0%}{so_far}", style="bold")
+    return Group(grid, title)

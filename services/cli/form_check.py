@@ -9,17 +9,16 @@ from msgspec import Struct
 from schemas.errors import ErrorCode
 from schemas.task.parameters import ContinuousRange, IntegerRange
 from schemas.task.task_file import TaskFile
-from services.cli.task_templates import FLAGS
 from shared.benchmarks.verdicts.constraints import parse_constraints
-from shared.engine_parameters.allow_list import AllowList, fitting
-from shared.engine_parameters.check import ALLOW_LISTS
+from shared.engines.allow_list import AllowList, fitting
+from shared.engines.table import ALLOW_LISTS, PROFILES
 from shared.errors import Mistakes, RefusedError, together
 from shared.gpu.sizing import degree_named
 from shared.near_words import nearest
 from shared.task_files.configurations import check_configurations
 from shared.task_files.form import form_of
 
-ENGINES: Final = tuple(sorted(FLAGS))  # what every platform knows; an operator may have others
+ENGINES: Final = tuple(PROFILES)  # what every platform knows; an operator may have others
 
 
 class FormCheck(Struct, frozen=True, kw_only=True):
@@ -44,18 +43,20 @@ def check_form(document: bytes) -> FormCheck:
         raise together(form.mistakes)
     task = msgspec.json.decode(form.body, type=TaskFile)
     mistakes = Mistakes()
-    with mistakes.collected():
+    with mistakes.collect():
         parse_constraints(task.optimization.constraints)
     if task.configurations is not None:
-        with mistakes.collected():
+        with mistakes.collect():
             check_configurations(task.configurations, task.parameters)
     engine = task.base_runtime
-    with mistakes.collected():
+    with mistakes.collect():
         _refuse_misspelt(engine, ENGINES, "$.base_runtime", "is no engine that is known here")
     unknown = [] if engine in ENGINES else [f"engine {engine}"]
-    listed = next((each for each in ALLOW_LISTS.values() if each.engine == engine), None)
+    listed = next(
+        (allow_list for allow_list in ALLOW_LISTS.values() if allow_list.engine == engine), None
+    )
     for flag in _flags(task) if listed is not None else ():
-        with mistakes.collected():
+        with mistakes.collect():
             if listed is not None and not _is_checked(listed, flag):
                 unknown.append(f"flag {flag.name}")
     mistakes.refuse()
@@ -63,10 +64,10 @@ def check_form(document: bytes) -> FormCheck:
 
 
 def _flags(task: TaskFile) -> Iterator[_Flag]:
-    for name, given in task.parameters.items():
+    for name, given_values in task.parameters.items():
         values: Sequence[Any] = ()
-        if not isinstance(given, IntegerRange | ContinuousRange):
-            values = given if isinstance(given, tuple) else given.values
+        if not isinstance(given_values, IntegerRange | ContinuousRange):
+            values = given_values if isinstance(given_values, tuple) else given_values.values
         yield _Flag(name, values, f"$.parameters.{name}")
     for place, row in enumerate(task.configurations or ()):
         for name, value in row.items():
@@ -79,11 +80,11 @@ def _is_checked(listed: AllowList, flag: _Flag) -> bool:
     """
     if degree_named(flag.name) is not None:
         return True
-    hyphenated = flag.name.replace("_", "-")
-    form = listed.form_of(hyphenated)
+    hyphenate = flag.name.replace("_", "-")
+    form = listed.form_of(hyphenate)
     if form is None:
         what = f"is no flag of {listed.engine} {listed.version} that is known here"
-        _refuse_misspelt(hyphenated, listed.forms, flag.path, what)
+        _refuse_misspelt(hyphenate, listed.forms, flag.path, what)
         return False
     for value in flag.values:
         try:
@@ -94,8 +95,8 @@ def _is_checked(listed: AllowList, flag: _Flag) -> bool:
     return True
 
 
-def _refuse_misspelt(word: str, known: Iterable[str], path: str, what: str) -> None:
-    meant = nearest(word, known)
-    if meant is not None and meant != word:
-        message = f"{word!r} {what}; did you mean {meant!r}?"
+def _refuse_misspelt(word: str, known_words: Iterable[str], path: str, what: str) -> None:
+    suggestion = nearest(word, known_words)
+    if suggestion is not None and suggestion != word:
+        message = f"{word!r} {what}; did you mean {suggestion!r}?"
         raise RefusedError(ErrorCode.BAD_REQUEST, message, path=path)

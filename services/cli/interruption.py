@@ -14,13 +14,13 @@ TURNS_TO_HANDLER: Final = 3  # a loop sees that a signal came, reads which one, 
 @contextmanager
 def keyboard_interrupts() -> Iterator[None]:
     """Ctrl-C raises KeyboardInterrupt here, as it does in Python by default."""
-    before = signal.getsignal(signal.SIGINT)
-    if before is not signal.SIG_IGN:
+    previous_handler = signal.getsignal(signal.SIGINT)
+    if previous_handler is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous_handler)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -30,7 +30,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     """
     interrupt = {signal.SIGINT}
 
-    async def unblocked() -> T:
+    async def run_unblocked() -> T:
         # A handler of the loop's own, for whatever signal, has every signal wake the loop: one that
         # comes as it goes to sleep would not.
         asyncio.get_running_loop().add_signal_handler(signal.SIGCONT, lambda: None)
@@ -41,7 +41,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     signal.pthread_sigmask(signal.SIG_BLOCK, interrupt)
     try:
         with keyboard_interrupts():
-            return asyncio.run(unblocked())
+            return asyncio.run(run_unblocked())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     finally:
@@ -64,20 +64,22 @@ async def interrupts() -> AsyncIterator[asyncio.Event]:
             task.cancel()
         interrupted.set()
 
-    after: dict[int, Any] = {
+    default_handlers: dict[int, Any] = {
         signal.SIGINT: signal.default_int_handler,
         signal.SIGTERM: signal.SIG_DFL,
     }
-    for each in after:
-        loop.add_signal_handler(each, on_signal)  # which counts those that come in one long call
+    for signal_number in default_handlers:
+        loop.add_signal_handler(
+            signal_number, on_signal
+        )  # which counts those that come in one long call
     try:
         yield interrupted
     finally:
-        for each, handler in after.items():
-            signal.signal(each, handler)
+        for signal_number, handler in default_handlers.items():
+            signal.signal(signal_number, handler)
         try:
             for _ in range(TURNS_TO_HANDLER):  # what came in the block's last step is not dropped
                 await asyncio.sleep(0)
         finally:
-            for each in after:
-                loop.remove_signal_handler(each)
+            for signal_number in default_handlers:
+                loop.remove_signal_handler(signal_number)

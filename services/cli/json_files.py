@@ -30,8 +30,8 @@ def read_json(file: BinaryIO) -> bytes:
         json.loads(document.decode())
         msgspec.json.decode(document, type=dict[str, Any])
     except UnicodeDecodeError as error:
-        before = document[: error.start].decode()
-        line, column = before.count("\n") + 1, len(before.rpartition("\n")[2]) + 1
+        text_before = document[: error.start].decode()
+        line, column = text_before.count("\n") + 1, len(text_before.rpartition("\n")[2]) + 1
         where, what = f", line {line}, column {column}", "this is not UTF-8"
     except json.JSONDecodeError as error:
         where, what = (

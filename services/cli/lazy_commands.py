@@ -14,7 +14,7 @@ class LazyCommands(UserDict[str, Any]):
     def __init__(self, functions: Mapping[str, Iterable[str]]) -> None:
         super().__init__()
         for module, names in functions.items():
-            self.data |= {name_of(each): (module, each) for each in names}
+            self.data |= {name_of(name): (module, name) for name in names}
 
     def __getitem__(self, name: str) -> click.Command:
         if isinstance(self.data[name], tuple):
@@ -25,5 +25,5 @@ class LazyCommands(UserDict[str, Any]):
 
 
 def name_of(function: str) -> str:
-    """As click names a command after its function."""
+    """Return the command's name as click derives it from its function."""
     return function.removesuffix("_command").replace("_", "-")

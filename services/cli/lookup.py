@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from shared.client.http import StewardClient
 
 V = TypeVar("V")
-Found = TaskView | ExperimentView | ReservationView
+NamedView = TaskView | ExperimentView | ReservationView
 CANDIDATES_SHOWN: Final = 5
 
 
@@ -31,15 +31,17 @@ class Sort(StrEnum):
     RESERVATION = "reservation"
 
 
-def unknown_gpu(node_id: str, named: str, gpus: Iterable[GpuView]) -> CommandFailed:
+def unknown_gpu(node_id: str, gpu_name: str, gpus: Iterable[GpuView]) -> CommandFailed:
     """Return the error about a GPU that a node does not report, with those that it does."""
     indices = sorted(gpu.index for gpu in gpus if gpu.node_id == node_id)
-    there = f"its GPUs are {', '.join(map(str, indices))}" if indices else "it reports none"
-    message = f"{node_id} reports no GPU {named}; {there} (`gpusteward gpus --node {node_id}`)"
+    gpus_text = f"its GPUs are {', '.join(map(str, indices))}" if indices else "it reports none"
+    message = (
+        f"{node_id} reports no GPU {gpu_name}; {gpus_text} (`gpusteward gpus --node {node_id}`)"
+    )
     return CommandFailed(ErrorCode.NOT_FOUND, message)
 
 
-class Named(NamedTuple):
+class Candidate(NamedTuple):
     """An id, what it is of, and what people call that.
 
     A `part_of` is a name of something larger, that means this where the larger is not asked for.
@@ -54,90 +56,98 @@ class Named(NamedTuple):
     has_ended: bool = False
 
 
-async def find(client: "StewardClient", text: str, *sorts: Sort) -> Found:
+async def find(client: "StewardClient", text: str, *sorts: Sort) -> NamedView:
     """The one thing of these sorts (none given: of any) that `text` names.
 
     `text` is a name, a whole id, or its beginning or end if only one has it; else CommandFailed is
     raised.
     """
-    wanted = sorts or tuple(Sort)
+    allowed_sorts = sorts or tuple(Sort)
     try:
         identifier = UUID(text)
     except ValueError:
-        chosen = choose(text, await _known(client, wanted), wanted)
-        return await _fetch(client, chosen)
+        choice = choose(text, await _list_candidates(client, allowed_sorts), allowed_sorts)
+        return await _fetch(client, choice)
     import asyncio
 
-    found = await asyncio.gather(
-        *(_if_there(_fetch(client, Named(sort, identifier))) for sort in wanted)
+    views = await asyncio.gather(
+        *(_if_there(_fetch(client, Candidate(sort, identifier))) for sort in allowed_sorts)
     )
-    for view in found:
+    for view in views:
         if view is not None:
             return view
-    raise _nothing(text, wanted)
+    raise _nothing(text, allowed_sorts)
 
 
 async def find_task(client: "StewardClient", text: str) -> TaskView:
-    """As `find`, of tasks alone."""
-    found = await find(client, text, Sort.TASK)
-    if not isinstance(found, TaskView):
-        raise TypeError(f"expected a task, found {found}")
-    return found
+    """Find a task; see `find`."""
+    view = await find(client, text, Sort.TASK)
+    if not isinstance(view, TaskView):
+        raise TypeError(f"expected a task, found {view}")
+    return view
 
 
 async def find_experiment(client: "StewardClient", text: str) -> ExperimentView:
-    """As `find`, of experiments alone."""
-    found = await find(client, text, Sort.EXPERIMENT)
-    if not isinstance(found, ExperimentView):
-        raise TypeError(f"expected an experiment, found {found}")
-    return found
+    """Find an experiment; see `find`."""
+    view = await find(client, text, Sort.EXPERIMENT)
+    if not isinstance(view, ExperimentView):
+        raise TypeError(f"expected an experiment, found {view}")
+    return view
 
 
 async def find_reservation(client: "StewardClient", text: str) -> ReservationView:
-    """As `find`, of reservations alone."""
-    found = await find(client, text, Sort.RESERVATION)
-    if not isinstance(found, ReservationView):
-        raise TypeError(f"expected a reservation, found {found}")
-    return found
+    """Find a reservation; see `find`."""
+    view = await find(client, text, Sort.RESERVATION)
+    if not isinstance(view, ReservationView):
+        raise TypeError(f"expected a reservation, found {view}")
+    return view
 
 
-def choose(text: str, known: Sequence[Named], wanted: Iterable[Sort] = tuple(Sort)) -> Named:
-    """What is called `text`; else what is part of that; else the only id that begins or ends so."""
+def choose(
+    text: str, candidates: Sequence[Candidate], sorts: Iterable[Sort] = tuple(Sort)
+) -> Candidate:
+    """Choose by the exact name, else by a part of it, else by the only id that begins or ends
+    so.
+    """
     typed = text.lower().removeprefix("…")
-    matching = [each for each in known if each.name == text] or [
-        each for each in known if each.part_of == text
+    matching = [candidate for candidate in candidates if candidate.name == text] or [
+        candidate for candidate in candidates if candidate.part_of == text
     ]
     if len(matching) > 1:
-        matching = [each for each in matching if not each.has_ended] or matching
+        matching = [candidate for candidate in matching if not candidate.has_ended] or matching
     if not matching and typed:
-        matching = [each for each in known if _has_id_like(each, typed)]
+        matching = [candidate for candidate in candidates if _has_id_like(candidate, typed)]
     if not matching or not text:
-        raise _not_of_task(text, known) or _nothing(text, wanted)
+        raise _not_of_task(text, candidates) or _nothing(text, sorts)
     if len(matching) > 1:
-        some = ", ".join(map(_described, matching[:CANDIDATES_SHOWN]))
+        examples = ", ".join(map(_describe, matching[:CANDIDATES_SHOWN]))
         among = "among them " if len(matching) > CANDIDATES_SHOWN else ""
         raise CommandFailed(
-            ErrorCode.BAD_REQUEST, f"{text!r} names {len(matching)} things: {among}{some}"
+            ErrorCode.BAD_REQUEST, f"{text!r} names {len(matching)} things: {among}{examples}"
         )
     return matching[0]
 
 
-def _has_id_like(each: Named, typed: str) -> bool:
-    identifier = str(each.identifier)
+def _has_id_like(candidate: Candidate, typed: str) -> bool:
+    identifier = str(candidate.identifier)
     return identifier.startswith(typed) or identifier.endswith(typed)
 
 
-def _described(each: Named) -> str:
-    known = ", ".join(filter(None, (each.name or each.part_of, each.state)))
-    return f"{each.sort.value} {short(each.identifier)}" + (f" ({known})" if known else "")
+def _describe(candidate: Candidate) -> str:
+    details = ", ".join(filter(None, (candidate.name or candidate.part_of, candidate.state)))
+    return f"{candidate.sort.value} {short(candidate.identifier)}" + (
+        f" ({details})" if details else ""
+    )
 
 
-def _not_of_task(text: str, known: Sequence[Named]) -> CommandFailed | None:
+def _not_of_task(text: str, candidates: Sequence[Candidate]) -> CommandFailed | None:
     """Return what a task has instead of the experiment `text`; None if there is no such task."""
     task_name, sign, _ = text.rpartition("#")
-    names = [each.name for each in known if sign and each.part_of == task_name]
+    names = [candidate.name for candidate in candidates if sign and candidate.part_of == task_name]
     ordinals = sorted(int(name.rpartition("#")[2]) for name in names)
-    is_task = any(each.sort is Sort.TASK and each.name == task_name for each in known)
+    is_task = any(
+        candidate.sort is Sort.TASK and candidate.name == task_name for candidate in candidates
+    )
     if not sign or not (ordinals or is_task):
         return None
     has = f"experiments {ordinals[0]} to {ordinals[-1]}" if ordinals else "no experiment yet"
@@ -147,64 +157,64 @@ def _not_of_task(text: str, known: Sequence[Named]) -> CommandFailed | None:
     return CommandFailed(ErrorCode.NOT_FOUND, message)
 
 
-def _nothing(text: str, wanted: Iterable[Sort]) -> CommandFailed:
-    sorts = " or ".join(sort.value for sort in wanted)
+def _nothing(text: str, allowed_sorts: Iterable[Sort]) -> CommandFailed:
+    sorts = " or ".join(sort.value for sort in allowed_sorts)
     return CommandFailed(ErrorCode.NOT_FOUND, f"no {sorts} has a name or an id like {text!r}")
 
 
-async def _known(client: "StewardClient", wanted: Iterable[Sort]) -> list[Named]:
-    known: list[Named] = []
-    for sort in wanted:
+async def _list_candidates(client: "StewardClient", sorts: Iterable[Sort]) -> list[Candidate]:
+    candidates: list[Candidate] = []
+    for sort in sorts:
         match sort:
             case Sort.TASK:
-                known += map(named, await client.tasks(archived=True))
-                known += [
-                    Named(sort, each.task_id, each.task_name, "imported", has_ended=True)
-                    for each in await client.imports()
+                candidates += map(to_named, await client.tasks(archived=True))
+                candidates += [
+                    Candidate(sort, view.task_id, view.task_name, "imported", has_ended=True)
+                    for view in await client.imports()
                 ]
             case Sort.EXPERIMENT:
                 experiments = await client.experiments(archived=True, monitoring=False)
-                known += map(named, experiments)
+                candidates += map(to_named, experiments)
             case Sort.RESERVATION:
-                known += map(named, await client.reservations())
-    return known
+                candidates += map(to_named, await client.reservations())
+    return candidates
 
 
-def named(found: Found) -> Named:
+def to_named(view: NamedView) -> Candidate:
     """A view by what people call it."""
-    match found:
+    match view:
         case TaskView():
-            return Named(Sort.TASK, found.task_id, found.task_name, found.state.value)
+            return Candidate(Sort.TASK, view.task_id, view.task_name, view.state.value)
         case ExperimentView(task_name=task_name):
-            return Named(
+            return Candidate(
                 Sort.EXPERIMENT,
-                found.experiment_id,
-                f"{task_name}#{found.ordinal}" if task_name else "",
-                found.state.value,
+                view.experiment_id,
+                f"{task_name}#{view.ordinal}" if task_name else "",
+                view.state.value,
                 part_of=task_name,
-                has_ended=found.state in FINISHED_EXPERIMENT_STATES,
+                has_ended=view.state in FINISHED_EXPERIMENT_STATES,
             )
         case ReservationView():
-            holder = holder_name(found.holder)
+            holder = holder_name(view.holder)
             is_part = "#" in holder  # an experiment's
-            return Named(
+            return Candidate(
                 Sort.RESERVATION,
-                found.reservation_id,
+                view.reservation_id,
                 "" if is_part else holder,
-                found.state.value,
+                view.state.value,
                 part_of=holder if is_part else "",
-                has_ended=found.state not in OPEN_STATES,
+                has_ended=view.state not in OPEN_STATES,
             )
 
 
-async def _fetch(client: "StewardClient", each: Named) -> Found:
-    match each.sort:
+async def _fetch(client: "StewardClient", candidate: Candidate) -> NamedView:
+    match candidate.sort:
         case Sort.TASK:
-            return await client.task(each.identifier)
+            return await client.task(candidate.identifier)
         case Sort.EXPERIMENT:
-            return await client.experiment(each.identifier)
+            return await client.experiment(candidate.identifier)
         case Sort.RESERVATION:
-            return await client.reservation(each.identifier)
+            return await client.reservation(candidate.identifier)
 
 
 async def _if_there(question: Awaitable[V]) -> V | None:

@@ -40,10 +40,10 @@ def documents_by_model(document: bytes, gpu_names: Iterable[str]) -> dict[str, b
     gpus = task.get("gpus") or {}
     if not isinstance(gpus, dict):
         return {"": document}  # refused as it is
-    named = gpus.get("models")
+    model_names = gpus.get("models")
     models = (
-        named
-        if isinstance(named, list) and named
+        model_names
+        if isinstance(model_names, list) and model_names
         else sorted({model_of_instance(name) for name in gpu_names})
     )
     if not models:
@@ -86,7 +86,7 @@ def studies_table(studies: Sequence[ModelStudy]) -> Table:
         title=f"one study for each GPU model, by {objective.value}",
         numeric=frozenset({"experiments", measure, "energy Wh"}),
         important=("GPU model", "best", measure, "state", "task", "experiments", "energy Wh"),
-        whole=frozenset({"best"}),
+        cut_last=frozenset({"best"}),
     )
 
 

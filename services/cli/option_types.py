@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 from typing_extensions import override
 
-from schemas.base import LARGEST_INTEGER
+from schemas.base import MAX_INTEGER
 
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([MGT])i?B?", re.ASCII | re.IGNORECASE)
@@ -30,7 +30,7 @@ class Mebibytes(click.IntRange):
         return number
 
 
-MEBIBYTES: Final = Mebibytes(0, LARGEST_INTEGER)
+MEBIBYTES: Final = Mebibytes(0, MAX_INTEGER)
 
 
 class NumberRange(click.FloatRange):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from shared.client.http import StewardClient
 
 SPAN_UNITS: Final = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-LONGEST_SPAN: Final = timedelta(days=36_500)
+MAX_SPAN: Final = timedelta(days=36_500)
 T = TypeVar("T")
 
 
@@ -41,7 +41,7 @@ class Target:
 
     @property
     def is_explicit(self) -> bool:
-        """Whether a platform is named, by --url or GPUSTEWARD_URL, so that none else is meant."""
+        """True if --url or GPUSTEWARD_URL names a platform, so that no other is meant."""
         return is_named(self.url, self.data_dir)
 
     def at(self, api_url: str) -> Address:
@@ -56,7 +56,7 @@ class Target:
         self,
         question: Callable[["StewardClient"], Awaitable[T]],
         *,
-        patience_seconds: float = 0.0,
+        retry_seconds: float = 0.0,
     ) -> T:
         """Run `question` with a client of the platform."""
         address = self.address()
@@ -64,7 +64,7 @@ class Target:
         from shared.client.http import StewardClient
 
         async def run() -> T:
-            async with StewardClient(address, patience_seconds=patience_seconds) as client:
+            async with StewardClient(address, retry_seconds=retry_seconds) as client:
                 return await question(client)
 
         return interruption.run(run())
@@ -81,7 +81,7 @@ def confirm(question: str) -> None:
 
 
 def _or_before(context: click.Context, option: click.Parameter, value: Any) -> Any:
-    """What stands behind the command, else what stands before it."""
+    """Return the option's value from behind the command, else from before it."""
     key = f"gpusteward.before.{option.name}"
     if context.parent is None:
         context.meta[key] = value
@@ -165,22 +165,34 @@ class TimeSpan(click.ParamType[timedelta]):
     ) -> timedelta:
         if isinstance(value, timedelta):
             return value
-        found = re.fullmatch(r"([1-9]\d{0,7})([mhdw])", value, re.ASCII)
-        span = timedelta(**{SPAN_UNITS[found[2]]: int(found[1])}) if found else None
-        if span is None or span > LONGEST_SPAN:
+        match = re.fullmatch(r"([1-9]\d{0,7})([mhdw])", value, re.ASCII)
+        span = timedelta(**{SPAN_UNITS[match[2]]: int(match[1])}) if match else None
+        if span is None or span > MAX_SPAN:
             self.fail(f"expected 45m, 24h, 7d or 4w for example; found {value!r}", param, ctx)
         return span
 
 
-def node_name(_context: click.Context, _option: click.Parameter, given: Any) -> Any:
+def node_name(_context: click.Context, _option: click.Parameter, value: Any) -> Any:
     """Node ids as they were typed. Raises BadParameter for what can be none."""
-    for one in given if isinstance(given, tuple) else (given,):
-        if one is not None and not re.fullmatch(TOKEN_PATTERN, one):
+    for name in value if isinstance(value, tuple) else (value,):
+        if name is not None and not re.fullmatch(TOKEN_PATTERN, name):
             raise click.BadParameter(
-                f"expected a node's id, of letters, digits, - and _, got {one!r};"
+                f"expected a node's id, of letters, digits, - and _, got {name!r};"
                 " `gpusteward nodes` lists them"
             )
-    return given
+    return value
+
+
+def nats_addresses(_context: click.Context, _option: click.Parameter, value: Any) -> Any:
+    """Check an option that says where NATS servers are; raises click.BadParameter."""
+    from shared.nats_addresses import read_nats_addresses
+
+    try:
+        if value is not None:
+            read_nats_addresses(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    return value
 
 
 def state_option(choices: type[StrEnum]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -204,7 +216,7 @@ def role_options(role: Role) -> Callable[[Callable[..., Any]], Callable[..., Any
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         roles = click.option(
             "--role",
-            type=click.Choice([each.value for each in Role]),
+            type=click.Choice([role.value for role in Role]),
             default=role.value,
             show_default=True,
             help=ROLE_HELP,
@@ -222,11 +234,13 @@ node_option = click.option(
     metavar="ID",
     callback=node_name,
     shell_complete=complete_nodes,
-    help="Only those on this node.",
+    help="Limit to this node.",
 )
 kubeconfig_option = click.option(
     "--kubeconfig",
     envvar="GPUSTEWARD_KUBECONFIG",
-    help="The cluster's and the login's; as kubectl without.",
+    help="Kubeconfig of the cluster and the login [default: as kubectl].",
 )
-context_option = click.option("--context", help="Another than the kubeconfig's current one.")
+context_option = click.option(
+    "--context", help="Context of the kubeconfig [default: the current one]."
+)

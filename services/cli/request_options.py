@@ -30,11 +30,11 @@ from shared.client.account import account_name
 
 T = TypeVar("T")
 DEFAULT_WAIT_SECONDS: Final = 300.0
-LONGEST_SECONDS: Final = 366 * 24 * 3600
+MAX_SECONDS: Final = 366 * 24 * 3600
 
 
 def user_name() -> str:
-    """Who asks, as far as the system knows."""
+    """Return the user's name, as far as the system knows it."""
     return account_name() or "unknown"
 
 
@@ -44,9 +44,9 @@ def _capability(_context: Any, _option: Any, text: str | None) -> str | None:
     return text
 
 
-def _nodes(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> Any:
+def _nodes(context: click.Context, option: click.Parameter, names: tuple[str, ...]) -> Any:
     """A cluster's own nodes are named otherwise than ours, with dots."""
-    return given if context.params["cluster_id"] is not None else node_name(context, option, given)
+    return names if context.params["cluster_id"] is not None else node_name(context, option, names)
 
 
 def _each(parse: Callable[[str], T]) -> Callable[[Any, Any, tuple[str, ...]], tuple[T, ...]]:
@@ -62,27 +62,27 @@ def request_options(*, whole_fleet: bool = False) -> Callable[[Callable[..., Any
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
-        def run(*args: Any, **given: Any) -> Any:
-            names = [name for name in GpuRequest.__struct_fields__ if name in given]
-            fields = {name: given.pop(name) for name in names}
-            of_part = {name: given.pop(name, None) for name in CLUSTER_KINDS}
+        def run(*args: Any, **values: Any) -> Any:
+            names = [name for name in GpuRequest.__struct_fields__ if name in values]
+            fields = {name: values.pop(name) for name in names}
+            of_part = {name: values.pop(name, None) for name in CLUSTER_KINDS}
             options = _KINDS | (CLUSTER_KINDS if whole_fleet else {})
             kinds = {name: fields[name] for name in _KINDS} | of_part
             several = [options[name] for name, value in kinds.items() if value is not None]
             if len(several) != 1:
-                found = f", got {' and '.join(several)}" if several else ""
-                raise click.UsageError(f"expected one of {', '.join(options.values())}{found}")
+                got_text = f", got {' and '.join(several)}" if several else ""
+                raise click.UsageError(f"expected one of {', '.join(options.values())}{got_text}")
             fields["gpus"] = fields["gpus"] or 1
             fields["share_strategy"] = ShareStrategy(fields["share_strategy"])
             if whole_fleet:
                 fields["placement"] = Placement(fields["placement"])
-                fields |= place(fields.pop("node_ids"), given)
+                fields |= place(fields.pop("node_ids"), values)
                 fields = with_part(fields, of_part)
             try:
                 request = GpuRequest(**fields)
             except ValueError as error:
                 raise click.UsageError(str(error)) from error
-            return command(*args, request=request, **given)
+            return command(*args, request=request, **values)
 
         decorated: Callable[..., Any] = run
         for option in reversed(options):
@@ -96,13 +96,13 @@ def node_choice_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options that choose a cluster's node; the command gets them as `request`."""
 
     @wraps(command)
-    def run(*args: Any, **given: Any) -> Any:
-        names = [name for name in GpuRequest.__struct_fields__ if name in given]
-        fields = {name: given.pop(name) for name in names}
-        of_cluster = {name: given.pop(name) for name in CLUSTER_OPTIONS if name != "selects_node"}
+    def run(*args: Any, **options: Any) -> Any:
+        names = [name for name in GpuRequest.__struct_fields__ if name in options]
+        fields = {name: options.pop(name) for name in names}
+        of_cluster = {name: options.pop(name) for name in CLUSTER_OPTIONS if name != "selects_node"}
         cluster_id = of_cluster.pop("cluster_id") or None
-        cluster = cluster_request(cluster_id, given.pop("node_names"), of_cluster)
-        return command(*args, request=GpuRequest(cluster=cluster, **fields), **given)
+        cluster = cluster_request(cluster_id, options.pop("node_names"), of_cluster)
+        return command(*args, request=GpuRequest(cluster=cluster, **fields), **options)
 
     decorated: Callable[..., Any] = run
     for option in reversed(_OF_NODE_CHOICE):
@@ -123,7 +123,7 @@ _OF_EVERY_NODE: Final = (
         "--min-compute-capability",
         callback=_capability,
         metavar="X.Y",
-        help="Of NVIDIA's GPUs, such as 8.0 for bfloat16.",
+        help="Minimum compute capability of NVIDIA GPUs, such as 8.0 for bfloat16.",
     ),
     click.option(
         "--require",
@@ -137,9 +137,9 @@ _OF_EVERY_NODE: Final = (
         multiple=True,
         metavar="SELECTOR",
         callback=_each(preference),
-        help="What is liked, written as for --require; *10 behind it weighs 10 times.",
+        help="Preferred label or property, in the form of --require; a suffix *10 weighs 10 times.",
     ),
-    click.option("--cpus", "cpu_count", type=NumberRange(min=0), help="Of each node."),
+    click.option("--cpus", "cpu_count", type=NumberRange(min=0), help="CPUs on each node."),
     click.option("--host-memory", "host_memory_mb", type=MEBIBYTES, metavar="MB"),
 )
 _OF_DEVICES: Final = (
@@ -148,57 +148,57 @@ _OF_DEVICES: Final = (
         "--shares",
         type=NumberRange(0.01, 4096),
         metavar="X",
-        help="Instead of whole GPUs so much of a node's: 0.25 is a quarter of one.",
+        help="Part of a node's GPUs instead of whole GPUs: 0.25 is a quarter of one.",
     ),
     click.option(
         "--share-units",
         type=click.IntRange(1, 409_600),
         metavar="N",
-        help="Instead of whole GPUs so many counted parts, spread over a node's GPUs.",
+        help="Number of shares instead of whole GPUs, spread over a node's GPUs.",
     ),
     click.option(
         "--units-per-gpu",
         type=click.IntRange(1, 100),
         default=1,
         metavar="N",
-        help="Of which so many are one GPU: 1, 2, 4, 5, 10, 20, 25, 50 or 100.",
+        help="Number of shares that make one GPU: 1, 2, 4, 5, 10, 20, 25, 50 or 100.",
     ),
     click.option(
         "--mig-profile",
         metavar="PROFILE",
-        help="Instead of whole GPUs one MIG instance such as 1g.10gb.",
+        help="MIG instance instead of whole GPUs, such as 1g.10gb.",
     ),
     click.option(
         "--vgpu-cores",
         type=click.IntRange(1, 409_600),
         metavar="N",
-        help="Instead of whole GPUs so many hundredths of one; multiples of 100 are whole GPUs.",
+        help="Hundredths of a GPU instead of whole GPUs; multiples of 100 are whole GPUs.",
     ),
     click.option(
         "--vgpu-memory",
         "vgpu_memory_mb",
         type=MEBIBYTES,
         metavar="MB",
-        help="That the cores' part of their GPU has at least.",
+        help="Minimum memory of the vGPU.",
     ),
     click.option(
         "--share-strategy",
-        type=click.Choice([each.value for each in ShareStrategy]),
+        type=click.Choice([strategy.value for strategy in ShareStrategy]),
         default=ShareStrategy.EVENLY.value,
         show_default=True,
-        help="How shares of more than one GPU are divided among them.",
+        help="Distribution of shares over several GPUs.",
     ),
     click.option(
         "--min-free-shares",
         type=NumberRange(0, 1),
         default=0.0,
         metavar="X",
-        help="Take shares only of GPUs with so much free.",
+        help="Minimum free part of a GPU to take a share of.",
     ),
     click.option(
         "--unfragmented",
         is_flag=True,
-        help="Shares that fit on one GPU on no more, others in nearly equal parts.",
+        help="Put shares on one GPU if they fit, else divide them nearly equally.",
     ),
     click.option(
         "--enforced-shares",
@@ -210,7 +210,7 @@ _OF_DEVICES: Final = (
         "min_memory_mb",
         type=MEBIBYTES,
         metavar="MB",
-        help="Free on each GPU; half of its memory if not given.",
+        help="Minimum free memory of each GPU [default: half of its memory].",
     ),
     click.option(
         "--max-utilization",
@@ -219,7 +219,7 @@ _OF_DEVICES: Final = (
         default=50.0,
         show_default=True,
         metavar="PERCENT",
-        help="By others, of a GPU that nobody holds.",
+        help="Maximum utilization by others of a GPU that nobody holds.",
     ),
     *_OF_EVERY_NODE,
     click.option(
@@ -240,7 +240,7 @@ _OF_NODES: Final = (
         type=click.IntRange(1, 512),
         default=1,
         show_default=True,
-        help="How many nodes with --gpus each, all of them or none.",
+        help="Number of nodes with --gpus each, all of them or none.",
     ),
     click.option(
         "--node",
@@ -251,7 +251,9 @@ _OF_NODES: Final = (
         help="Only this node, with --cluster one of its own; repeatable.",
     ),
     click.option(
-        "--placement", type=click.Choice([each.value for each in Placement]), default="pack"
+        "--placement",
+        type=click.Choice([placement.value for placement in Placement]),
+        default="pack",
     ),
 )
 # What tells nodes apart, of the options above.
@@ -269,17 +271,17 @@ _OF_WAITING: Final = (
     click.option(
         "--duration",
         "expected_duration_seconds",
-        type=SecondsRange(min=0, min_open=True, max=LONGEST_SECONDS),
+        type=SecondsRange(min=0, min_open=True, max=MAX_SECONDS),
         metavar="SECONDS",
-        help="How long it will take; lets it start early in a gap, and others expect its end.",
+        help="Expected duration; lets it start early by backfill, and others expect its end.",
     ),
     click.option(
         "--wait",
         "wait_timeout_seconds",
-        type=SecondsRange(min=0.1, max=LONGEST_SECONDS),
+        type=SecondsRange(min=0.1, max=MAX_SECONDS),
         default=DEFAULT_WAIT_SECONDS,
         show_default=True,
         metavar="SECONDS",
-        help="How long to queue.",
+        help="Maximum time in the queue.",
     ),
 )

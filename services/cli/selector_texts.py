@@ -7,7 +7,7 @@ import click
 
 from schemas.gpus.gpu_request import Preference, Selector, SelectorKey, SelectorOperator
 
-LARGEST_WEIGHT: Final = 100
+MAX_WEIGHT: Final = 100
 _OPERATORS: Final = {
     "=": SelectorOperator.IN,
     "!=": SelectorOperator.NOT_IN,
@@ -25,24 +25,29 @@ def selector(text: str) -> Selector:
 
     Raises BadParameter with what would be one.
     """
-    found = _SELECTOR.fullmatch(text.strip())
-    key, label, operator, values = found.groups() if found else ("", None, None, None)
+    match = _SELECTOR.fullmatch(text.strip())
+    key, label, operator, values = match.groups() if match else ("", None, None, None)
     if key not in set(SelectorKey) or (key == SelectorKey.LABEL) != (label is not None):
         raise click.BadParameter(
             f"expected label:NAME or one of {SELECTOR_KEYS}, then nothing or =, !=, >= or <= with"
             f" values, got {text!r}"
         )
-    chosen = _OPERATORS[operator or ""]
-    given = tuple(part.strip() for part in (values or "").split(",") if part.strip())
-    if chosen in {SelectorOperator.AT_LEAST, SelectorOperator.AT_MOST} and len(given) != 1:
+    selector_operator = _OPERATORS[operator or ""]
+    value_list = tuple(part.strip() for part in (values or "").split(",") if part.strip())
+    if (
+        selector_operator in {SelectorOperator.AT_LEAST, SelectorOperator.AT_MOST}
+        and len(value_list) != 1
+    ):
         raise click.BadParameter(f"expected one value after {operator}, got {text!r}")
-    return Selector(key=SelectorKey(key), operator=chosen, values=given, label=label)
+    return Selector(
+        key=SelectorKey(key), operator=selector_operator, values=value_list, label=label
+    )
 
 
 def preference(text: str) -> Preference:
     """A selector, with `*10` behind it of that weight, else of 1. Raises BadParameter."""
-    found = _WEIGHTED.fullmatch(text.strip())
-    named, weight = found.groups() if found else (text, None)
-    if weight is not None and not 1 <= int(weight) <= LARGEST_WEIGHT:
-        raise click.BadParameter(f"expected a weight from 1 to {LARGEST_WEIGHT}, got {weight}")
-    return Preference(selector=selector(named), weight=int(weight or 1))
+    match = _WEIGHTED.fullmatch(text.strip())
+    selector_text, weight = match.groups() if match else (text, None)
+    if weight is not None and not 1 <= int(weight) <= MAX_WEIGHT:
+        raise click.BadParameter(f"expected a weight from 1 to {MAX_WEIGHT}, got {weight}")
+    return Preference(selector=selector(selector_text), weight=int(weight or 1))

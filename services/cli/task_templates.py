@@ -1,55 +1,23 @@
 """First task files for people: every block with its unit, ready to be run."""
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
+from shared.engines.table import PROFILES
 from shared.gpu.model_memory import model_name
 
 DOCKER: Final = "docker"
 PROCESS: Final = "process"
 
-# By engine: flags with the values to try, and what each does.
-FLAGS: Final[Mapping[str, str]] = {
-    "vllm": """\
-  gpu-memory-utilization: [0.85, 0.92]  # share of the GPU's memory, 0 to 1
-  max-num-seqs: [64, 128, 256]          # most sequences decoded together
-  # max-num-batched-tokens: [2048, 8192]  # most tokens of one step: more favours throughput
-  # tensor-parallel-size: [1, 2]          # GPUs that the model is divided over
-""",
-    "sglang": """\
-  mem-fraction-static: [0.8, 0.88]      # share of the GPU's memory for weights and cache, 0 to 1
-  max-running-requests: [64, 128, 256]  # most requests decoded together
-  # chunked-prefill-size: [2048, 8192]    # most prompt tokens of one step
-  # tp-size: [1, 2]                       # GPUs that the model is divided over
-""",
-    "llamacpp": """\
-  parallel: [1, 2, 4]  # requests served at once (slots)
-  threads: [2, 4]      # threads that generate
-  # n-gpu-layers: [99]   # layers on the GPU
-  # ubatch-size: [256, 512]  # tokens of one physical batch
-""",
-    "simulated": """\
-  ttft-seconds: [0.02, 0.04]  # made up: time to the first token
-  slots: [1, 2]               # made up: requests served at once
-""",
-}
-MODELS: Final[Mapping[str, str]] = {
-    "vllm": "Qwen/Qwen3-8B",
-    "sglang": "Qwen/Qwen3-8B",
-    "llamacpp": "smollm2-135m",
-    "simulated": "simulated-model",
-}
-_SMALL: Final = frozenset({"llamacpp", "simulated"})  # engines of a try on a desk
 _NOT_OF_A_NAME: Final = re.compile(r"[^a-z0-9._-]+")
 
 TEMPLATE: Final = """\
 # A task: which flags of {engine} serve this model best.
 #   gpusteward validate FILE   what it would become, and what is missing
 #   gpusteward run FILE        run it to its end
-# Every field: docs/task-file.md
+# Every field: docs/reference/task-file.md
 task_name: {name}
 model:
   id_or_path: {model}  # id at Hugging Face, or a path below the node's model roots
@@ -87,14 +55,15 @@ def task_template(engine: str, model: str | None, mode: str | None, name: str | 
 
     Texts are quoted as JSON, which YAML reads: a model's path may hold anything.
     """
-    is_small = engine in _SMALL
-    chosen = model or MODELS[engine]
+    starter = PROFILES[engine].starter
+    is_small = starter.is_small
+    chosen_model = model or starter.model
     return TEMPLATE.format(
         engine=engine,
-        name=_quoted(name or name_for(engine, chosen)),
-        model=_quoted(chosen),
+        name=_quote(name or name_for(engine, chosen_model)),
+        model=_quote(chosen_model),
         mode=mode or (PROCESS if is_small else DOCKER),
-        flags=FLAGS[engine],
+        flags=starter.parameters,
         timeout=300 if is_small else 1800,
         traffic="D(32,16)" if is_small else "D(512,128)",
         concurrency="[1, 2]" if is_small else "[1, 8, 32]",
@@ -110,5 +79,5 @@ def name_for(engine: str, model: str) -> str:
     return f"{short}-{engine}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return msgspec.json.encode(text).decode()

@@ -12,7 +12,7 @@ import click
 
 from schemas.errors import ErrorCode
 from schemas.task.benchmark import MAX_ERROR_RATE, BenchmarkTool
-from schemas.task.turns import MOST_TURNS
+from schemas.task.turns import MAX_TURNS
 from services.cli import interruption
 from services.cli.display.output import print_json, wide_option
 from services.cli.failures import CommandFailed, leave
@@ -87,7 +87,7 @@ def bench() -> None:
 )
 @click.option(
     "--turns",
-    type=click.IntRange(1, MOST_TURNS),
+    type=click.IntRange(1, MAX_TURNS),
     default=1,
     show_default=True,
     metavar="N",
@@ -100,7 +100,7 @@ def bench() -> None:
     default=0.0,
     show_default=True,
     metavar="SECONDS",
-    help="From an answer to the next turn.",
+    help="Pause between an answer and the next turn.",
 )
 @click.option(
     "--max-requests",
@@ -139,14 +139,14 @@ def bench() -> None:
     type=click.Choice([tool.value for tool in BenchmarkTool]),
     default=BenchmarkTool.AUTO.value,
     show_default=True,
-    help="Who makes the load; auto takes genai-bench where it is installed.",
+    help="Load generator; auto takes genai-bench where it is installed.",
 )
 @click.option(
     "--param",
     "parameters",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Goes into every request, VALUE as JSON, else as text.",
+    help="Field added to every request; VALUE is JSON, else text.",
 )
 @click.option(
     "--gpu",
@@ -163,7 +163,7 @@ def bench() -> None:
     envvar=API_KEY_VARIABLE,
     show_envvar=True,
     metavar="KEY",
-    help="Key to show the server; it is written nowhere.",
+    help="API key for the server; it is never stored.",
 )
 @click.option(
     "--output",
@@ -216,7 +216,7 @@ def run(
         "additional_params": dict(map(_parameter, parameters)),
     }
     options = {"node_id": node, "monitor": bool(gpus), "api_key": api_key, "directory": output}
-    result = interruption.run(_measured(_url(url), document, list(gpus) or None, options))
+    result = interruption.run(_measure(_url(url), document, list(gpus) or None, options))
     if as_json:
         print_json(result)
     else:
@@ -228,9 +228,9 @@ def run(
 
 @bench.command()
 @click.argument("tool", type=click.Choice(["genai-bench", "aiperf"]), default="genai-bench")
-@click.option("--again", is_flag=True, help="Install anew even if it is there.")
+@click.option("--again", "reinstall", is_flag=True, help="Reinstall.")
 @data_dir_option
-def install(tool: str, again: bool, data_dir: Path | None) -> None:
+def install(tool: str, reinstall: bool, data_dir: Path | None) -> None:
     """Install TOOL into an environment of its own, inside the data directory.
 
     Every platform on that data directory has it; `auto` prefers genai-bench, the default, from then
@@ -239,26 +239,26 @@ def install(tool: str, again: bool, data_dir: Path | None) -> None:
     from shared.benchmarks.aiperf.installation import AIPERF
     from shared.benchmarks.genai_bench.installation import GENAI_BENCH
     from shared.benchmarks.tools import install as tool_install
-    from shared.benchmarks.tools.environment import tools_directory
+    from shared.paths import tools_directory
 
     tools = data_dir.resolve() / "tools" if data_dir is not None else tools_directory()
     try:
         with interruption.keyboard_interrupts():
-            chosen = {each.name: each for each in (GENAI_BENCH, AIPERF)}[tool]
+            chosen_tool = {candidate.name: candidate for candidate in (GENAI_BENCH, AIPERF)}[tool]
             tool_install.install(
-                chosen, tools, lambda line: click.echo(line, err=True), again=again
+                chosen_tool, tools, lambda line: click.echo(line, err=True), reinstall=reinstall
             )
     except tool_install.InstallationFailed as error:
         raise CommandFailed(ErrorCode.UNAVAILABLE, str(error)) from error
 
 
-async def _measured(
+async def _measure(
     url: str,
     document: Mapping[str, Any],
     gpus: list[int] | None,
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
-    from services.cli.display.bench_results import shown_progress
+    from services.cli.display.bench_results import show_progress
     from shared.benchmarks.tools.adapter import ModelNotServed, ServerUnreachable
     from shared.client.aio_benchmarks import run_benchmark_job
 
@@ -267,7 +267,7 @@ async def _measured(
         # So that the tool and its files go with us; an interrupt does the same by itself.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     try:
-        with shown_progress(sys.stderr) as show:
+        with show_progress(sys.stderr) as show:
             return await run_benchmark_job(url, document, gpus, on_progress=show, **options)
     except ModelNotServed as error:
         raise CommandFailed(ErrorCode.BAD_REQUEST, f"{error}; name one with --model") from error
@@ -277,7 +277,7 @@ async def _measured(
 
 
 def _url(text: str) -> str:
-    """With a scheme: `localhost:8000` is meant as people mean it."""
+    """Add the scheme to an address such as `localhost:8000`."""
     url = text if "://" in text else f"http://{text}"
     if not url.startswith(("http://", "https://")):
         raise CommandFailed(ErrorCode.BAD_REQUEST, f"expected a URL of a server, got {text!r}")

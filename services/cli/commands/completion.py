@@ -18,7 +18,7 @@ def completion(context: click.Context, shell: str) -> None:
     bash: `eval "$(gpusteward completion bash)"` in ~/.bashrc; zsh the same in ~/.zshrc; fish:
     `gpusteward completion fish > ~/.config/fish/completions/gpusteward.fish`.
     """
-    found = get_completion_class(shell)
-    if found is None:
+    completion_class = get_completion_class(shell)
+    if completion_class is None:
         raise click.UsageError(f"{shell} cannot be completed")
-    click.echo(found(context.find_root().command, {}, PROGRAM, VARIABLE).source())
+    click.echo(completion_class(context.find_root().command, {}, PROGRAM, VARIABLE).source())

@@ -27,7 +27,7 @@ from services.cli.display.output import (
 )
 from services.cli.display.tables import (
     experiment_table,
-    imported_table,
+    imports_table,
     memory_text,
     node_table,
     reservation_table,
@@ -50,17 +50,19 @@ if TYPE_CHECKING:
 NO_NODE = "no node has reported yet; `gpusteward agent` joins a machine's GPUs"
 AT_LEAST_ONE = click.IntRange(min=1)
 archived_option = click.option(
-    "--archived", is_flag=True, help="Also what is archived: of tasks that finished long ago."
+    "--archived", is_flag=True, help="Also list the archive, of tasks that finished long ago."
 )
 
 
 @click.command()
 @state_option(TaskState)
 @namespace_option
-@click.option("--limit", type=AT_LEAST_ONE, help="At most so many, newest first; all without.")
+@click.option(
+    "--limit", type=AT_LEAST_ONE, help="Maximum number of rows, newest first [default: all]."
+)
 @reading
 @archived_option
-@click.option("--imported", is_flag=True, help="Those of other platforms instead.")
+@click.option("--imported", is_flag=True, help="List tasks imported from other platforms instead.")
 @table_options
 def tasks(
     target: Target,
@@ -72,10 +74,10 @@ def tasks(
 ) -> None:
     """List tasks, newest first."""
     if imported:
-        found = target.ask(lambda client: client.imports())
+        imported_views = target.ask(lambda client: client.imports())
         print_list(
-            {"imported": found},
-            imported_table(found),
+            {"imported": imported_views},
+            imports_table(imported_views),
             "nothing of another platform is here; `gpusteward import FILE` brings it",
             as_json=target.as_json,
         )
@@ -100,7 +102,7 @@ def tasks(
 @namespace_option
 @node_option
 @click.option(
-    "--limit", type=AT_LEAST_ONE, help="At most so many, newest tasks first; all without."
+    "--limit", type=AT_LEAST_ONE, help="Maximum number of rows, newest tasks first [default: all]."
 )
 @reading
 @archived_option
@@ -144,9 +146,11 @@ def experiments(
 @click.option(
     "--pod",
     metavar="[NAMESPACE/]POD",
-    help="Only those that Kubernetes gave to this pod; NAMESPACE/ for every pod in it.",
+    help="Only GPUs that Kubernetes gave to this pod; NAMESPACE/ for every pod in it.",
 )
-@click.option("--fresh", is_flag=True, help="Have the nodes read anew instead of the last reading.")
+@click.option(
+    "--fresh", is_flag=True, help="Read the nodes again instead of showing the last reading."
+)
 @reading
 @table_options
 def gpus(
@@ -159,16 +163,16 @@ def gpus(
 ) -> None:
     """List GPUs with their readings and who holds them."""
     view = target.ask(lambda client: client.gpus(node_id=node_id, use_cache=not fresh))
-    shown = tuple(
+    shown_gpus = tuple(
         gpu
         for gpu in view.gpus
         if (not states or gpu.state in states) and namespace in {None, gpu.namespace}
         if pod is None or is_of_pod(gpu, pod)
     )
     if target.as_json:
-        print_json(replace(view, gpus=shown))
-    elif shown:
-        print_table(gpu_table(shown))
+        print_json(replace(view, gpus=shown_gpus))
+    elif shown_gpus:
+        print_table(gpu_table(shown_gpus))
     elif view.gpus:
         click.echo(f"none of {len(view.gpus)} GPUs matches; `gpusteward gpus` lists them")
     elif node_id is not None:
@@ -179,11 +183,14 @@ def gpus(
         )
 
 
-def is_of_pod(gpu: GpuView, named: str) -> bool:
-    """Whether a pod of this name has it; `named` is POD, NAMESPACE/POD or NAMESPACE/."""
-    namespace, _, pod = named.rpartition("/")
+def is_of_pod(gpu: GpuView, name: str) -> bool:
+    """Return whether a pod of this name has the GPU; `name` is POD, NAMESPACE/POD or
+    NAMESPACE/.
+    """
+    namespace, _, pod = name.rpartition("/")
     return any(
-        namespace in {"", each.namespace} and pod in {"", each.pod} for each in gpu.pods or ()
+        namespace in {"", gpu_pod.namespace} and pod in {"", gpu_pod.pod}
+        for gpu_pod in gpu.pods or ()
     )
 
 
@@ -213,11 +220,13 @@ def map_command(target: Target, node_id: str | None) -> None:
     """Show how much of each GPU is held, and by whom; --json is by node."""
 
     async def ask(client: "StewardClient") -> dict[str, GpuAllocMap]:
-        known = (node_id,) if node_id else [each.node_id for each in (await client.nodes()).nodes]
-        return {each: await client.allocation_map(each) for each in known}
+        node_ids = (
+            (node_id,) if node_id else [node.node_id for node in (await client.nodes()).nodes]
+        )
+        return {node_name: await client.allocation_map(node_name) for node_name in node_ids}
 
     maps = target.ask(ask)
-    nodes = [node for each in maps.values() for node in each.nodes]
+    nodes = [node for allocation in maps.values() for node in allocation.nodes]
     print_list({"nodes": maps}, map_table(nodes), NO_NODE, as_json=target.as_json)
 
 
@@ -225,7 +234,9 @@ def map_command(target: Target, node_id: str | None) -> None:
 @state_option(ReservationState)
 @namespace_option
 @node_option
-@click.option("--limit", type=AT_LEAST_ONE, help="At most so many, newest first; all without.")
+@click.option(
+    "--limit", type=AT_LEAST_ONE, help="Maximum number of rows, newest first [default: all]."
+)
 @reading
 @table_options
 def reservations(
@@ -262,25 +273,25 @@ def show(target: Target, identifier: str) -> None:
     """
 
     async def ask(client: "StewardClient") -> None:
-        found = await find(client, identifier)
-        if isinstance(found, ExperimentView) and target.as_json:
-            print_json(await client.experiment_document(found.experiment_id))
+        view = await find(client, identifier)
+        if isinstance(view, ExperimentView) and target.as_json:
+            print_json(await client.experiment_document(view.experiment_id))
         elif target.as_json:
-            print_json(found)
-        elif isinstance(found, TaskView):
-            _print_task(found, await client.experiments(found.task_id), client.address.url)
-        elif isinstance(found, ExperimentView):
-            _print_experiment(found)
+            print_json(view)
+        elif isinstance(view, TaskView):
+            _print_task(view, await client.experiments(view.task_id), client.address.url)
+        elif isinstance(view, ExperimentView):
+            _print_experiment(view)
         else:
-            _print_reservation(found)
-        if isinstance(found, ExperimentView) and not target.as_json:
-            _print_joined(await client.experiment_document(found.experiment_id))
+            _print_reservation(view)
+        if isinstance(view, ExperimentView) and not target.as_json:
+            _print_joined(await client.experiment_document(view.experiment_id))
 
     target.ask(ask)
 
 
 def _print_joined(document: dict[str, Any]) -> None:
-    """What the gateway joins to one experiment: its levels, memory before a failure."""
+    """Print what the gateway joins to one experiment: its levels, memory before a failure."""
     from services.cli.display.bench_results import level_table, remarks
 
     if document.get("image_digest"):

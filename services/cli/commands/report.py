@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import wraps
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
+from schemas.base import HOUR_US
 from schemas.orchestrator.views import ExperimentView, TaskView
 from schemas.results.reports import (
     USAGE_ALIASES,
@@ -38,13 +39,17 @@ from shared.clock import utcnow
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
 
-HOUR_US: Final = 3_600_000_000
 
-
-def _ranged(command: Callable[..., Any]) -> Callable[..., Any]:
+def _add_range_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--last`, `--namespace`, `--csv`, `--json` and the target."""
 
-    @click.option("--last", type=TimeSpan(), default="7d", show_default=True, help="How far back.")
+    @click.option(
+        "--last",
+        type=TimeSpan(),
+        default="7d",
+        show_default=True,
+        help="Length of the past that counts.",
+    )
     @click.option("--csv", "as_csv", is_flag=True, help="Print lines of comma-separated values.")
     @namespace_option
     @reading
@@ -52,15 +57,15 @@ def _ranged(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)
     def run(*, last: timedelta, namespace: str | None, as_csv: bool, **options: Any) -> Any:
         end = utcnow()
-        asked = {"start_at": end - last, "end_at": end, "namespace": namespace}
-        return command(asked=asked, as_csv=as_csv, **options)
+        query = {"start_at": end - last, "end_at": end, "namespace": namespace}
+        return command(query=query, as_csv=as_csv, **options)
 
     return run
 
 
 @click.group()
 def report() -> None:
-    """Where GPU time went: who held it, what was wasted, who waited, what failed."""
+    """Report where GPU time went: who held it, what was wasted, who waited, what failed."""
 
 
 @report.command()
@@ -69,30 +74,30 @@ def report() -> None:
     type=click.Choice([*(by.value for by in UsageBy), *USAGE_ALIASES]),
     default=UsageBy.NAMESPACE.value,
     show_default=True,
-    help="What a line stands for; user is person, team is namespace.",
+    help="Group of each line; user is person, team is namespace.",
 )
-@_ranged
-def usage(target: Target, asked: dict[str, Any], as_csv: bool, by: str) -> None:
+@_add_range_options
+def usage(target: Target, query: dict[str, Any], as_csv: bool, by: str) -> None:
     """GPU hours, energy and cost, against as long a time before."""
-    view = target.ask(lambda client: client.usage_report(UsageBy(by), **asked))
+    view = target.ask(lambda client: client.usage_report(UsageBy(by), **query))
     _print(target, view, usage_table(view), as_csv=as_csv)
     if not (as_csv or target.as_json):
         click.echo(time_text(view.total, view.gpus))
 
 
 @report.command()
-@_ranged
-def waste(target: Target, asked: dict[str, Any], as_csv: bool) -> None:
+@_add_range_options
+def waste(target: Target, query: dict[str, Any], as_csv: bool) -> None:
     """Reservations and pods that were held and hardly used."""
-    view = target.ask(lambda client: client.waste_report(**asked))
+    view = target.ask(lambda client: client.waste_report(**query))
     _print(target, view, waste_table(view), as_csv=as_csv)
 
 
 @report.command()
-@_ranged
-def waits(target: Target, asked: dict[str, Any], as_csv: bool) -> None:
-    """How long requests waited for GPUs."""
-    view = target.ask(lambda client: client.waits_report(**asked))
+@_add_range_options
+def waits(target: Target, query: dict[str, Any], as_csv: bool) -> None:
+    """Report how long requests waited for GPUs."""
+    view = target.ask(lambda client: client.waits_report(**query))
     _print(target, view, waits_table(view), as_csv=as_csv)
     if not (as_csv or target.as_json):
         for text in chain.from_iterable(map(forecast_lines, view.lines)):
@@ -100,10 +105,10 @@ def waits(target: Target, asked: dict[str, Any], as_csv: bool) -> None:
 
 
 @report.command()
-@_ranged
-def failures(target: Target, asked: dict[str, Any], as_csv: bool) -> None:
-    """Why attempts and reservations ended otherwise than planned."""
-    view = target.ask(lambda client: client.failures_report(**asked))
+@_add_range_options
+def failures(target: Target, query: dict[str, Any], as_csv: bool) -> None:
+    """Report why attempts and reservations ended otherwise than planned."""
+    view = target.ask(lambda client: client.failures_report(**query))
     _print(target, view, failures_table(view), as_csv=as_csv)
 
 
@@ -111,13 +116,15 @@ def failures(target: Target, asked: dict[str, Any], as_csv: bool) -> None:
 @click.argument("identifier", metavar="TASK", shell_complete=complete_ids)
 @reading
 def task(target: Target, identifier: str) -> None:
-    """What a task found out, as Markdown: the best configuration, ready to be used, and why."""
+    """Report what a task found out, as Markdown: the best configuration, ready to be used, and
+    why.
+    """
 
     async def ask(client: "StewardClient") -> TaskReport | str:
-        found = await find_task(client, identifier)
+        task = await find_task(client, identifier)
         if target.as_json:
-            return await client.task_report(found.task_id)
-        return await client.task_report_markdown(found.task_id)
+            return await client.task_report(task.task_id)
+        return await client.task_report_markdown(task.task_id)
 
     answer = target.ask(ask)
     if isinstance(answer, str):
@@ -131,16 +138,16 @@ def task(target: Target, identifier: str) -> None:
 @reading
 @table_options
 def waterfall(target: Target, subject: str) -> None:
-    """Where the GPU time of a task or an experiment went, step by step."""
+    """Show where the GPU time of a task or an experiment went, step by step."""
 
     async def ask(client: "StewardClient") -> WaterfallView:
-        found = await find(client, subject, Sort.TASK, Sort.EXPERIMENT)
-        match found:
+        view = await find(client, subject, Sort.TASK, Sort.EXPERIMENT)
+        match view:
             case TaskView():
-                return await client.waterfall(found.task_id)
+                return await client.waterfall(view.task_id)
             case ExperimentView():
-                return await client.waterfall(found.experiment_id)
-        raise TypeError(f"expected a task or an experiment, found {found}")
+                return await client.waterfall(view.experiment_id)
+        raise TypeError(f"expected a task or an experiment, found {view}")
 
     view = target.ask(ask)
     print_answer(view, waterfall_table(view), as_json=target.as_json)
@@ -163,7 +170,7 @@ def _limit(line: UsageLine) -> str:
 
 
 def usage_table(view: UsageView) -> Table:
-    """With limits only where a namespace has one."""
+    """Return a table of usage, with limits only where a namespace has one."""
     limited = any(line.gpu_limit is not None for line in view.lines)
     headings = [
         *(view.by.value, "GPU h", "before", "used h", "idle h", "unknown h"),
@@ -191,7 +198,7 @@ def usage_table(view: UsageView) -> Table:
 
 
 def time_text(total: GpuTime, gpus: int) -> str:
-    """One line: what became of the time of all GPUs."""
+    """Return one line on what became of the time of all GPUs."""
     amounts = {
         "used": total.used_us,
         "idle": total.idle_us,
@@ -199,11 +206,13 @@ def time_text(total: GpuTime, gpus: int) -> str:
         "cordoned": total.cordoned_us,
         "unknown": total.unknown_us,
     }
-    whole = sum(amounts.values())
-    if not whole:
+    fleet_seconds = sum(amounts.values())
+    if not fleet_seconds:
         return "nothing is known of any GPU in this time"
-    shares = ", ".join(f"{100 * part / whole:.1f} % {name}" for name, part in amounts.items())
-    return f"{whole / HOUR_US:.2f} GPU hours of {gpus} GPUs: {shares}"
+    shares = ", ".join(
+        f"{100 * part / fleet_seconds:.1f} % {name}" for name, part in amounts.items()
+    )
+    return f"{fleet_seconds / HOUR_US:.2f} GPU hours of {gpus} GPUs: {shares}"
 
 
 def waste_table(view: WasteView) -> Table:
@@ -258,8 +267,8 @@ def waits_table(view: WaitsView) -> Table:
 
 
 def forecast_lines(line: WaitsLine) -> list[str]:
-    """By how much expected starts and durations were wrong, as far as there were any."""
-    found = (
+    """Return how wrong expected starts and durations were; empty if there were none."""
+    forecasts = (
         (line.forecast, "starts", line.start_off_p50_seconds, line.start_off_p90_seconds, 90),
         (
             line.expected,
@@ -272,7 +281,7 @@ def forecast_lines(line: WaitsLine) -> list[str]:
     return [
         f"{line.namespace}: expected {what} were off by {number(p50, 1)} s (p50),"
         f" {number(high, 1)} s (p{rank}), of {count}"
-        for count, what, p50, high, rank in found
+        for count, what, p50, high, rank in forecasts
         if count
     ]
 
@@ -325,7 +334,7 @@ def print_csv(lines: Sequence[msgspec.Struct]) -> None:
 def _part(value: str | dict[str, Any]) -> str:
     if isinstance(value, str):
         return value
-    return " ".join(f"{name}={found}" for name, found in value.items())
+    return " ".join(f"{name}={item}" for name, item in value.items())
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,9 @@ from shared.gpu.share_units import amount_text, shares_per_gpu
 
 
 def map_table(nodes: Sequence[NodeAllocation]) -> Table:
-    """What is held of each device, and by whom; in its node's own shares and their unit."""
+    """Return a table of what is held of each device and by whom, in its node's shares and their
+    unit.
+    """
     rows = [
         [
             node.node_id,

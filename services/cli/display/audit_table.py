@@ -3,17 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from schemas.base import API
 from schemas.gateway.tokens import AuditEntry
 from schemas.scheduler.reservations import holder_name
 from services.cli.display.columns import ELLIPSIS, UNKNOWN, Table
 from services.cli.display.output import age, count_text, first_of
 
 CHANGES_SHOWN: Final = 3
-LONGEST_VALUE: Final = 40  # `--json` has it whole
+MAX_VALUE_CHARACTERS: Final = 40  # `--json` has it whole
 # Of a thing that was made: what says what became of it.
 _OUTCOMES: Final = ("state",)
 # What the column `of` says, and what every change moves.
-_LEFT_OUT: Final = frozenset({"task_name", "holder", "request", "revision"})
+_HIDDEN_FIELDS: Final = frozenset({"task_name", "holder", "request", "revision"})
 
 
 def audit_table(entries: Sequence[AuditEntry]) -> Table:
@@ -23,7 +24,7 @@ def audit_table(entries: Sequence[AuditEntry]) -> Table:
             age(entry.at),
             entry.caller or UNKNOWN,
             entry.address,
-            f"{entry.method} {entry.path.removeprefix('/api/v1')}",
+            f"{entry.method} {entry.path.removeprefix(API)}",
             object_text(entry),
             difference_text(entry),
             str(entry.status or UNKNOWN),
@@ -50,22 +51,26 @@ def object_text(entry: AuditEntry) -> str:
 
 def difference_text(entry: AuditEntry) -> str:
     """Return the first fields that differ; of what was made or is gone, that it is."""
-    before, after = entry.before, entry.after
-    if not before and not after:
+    old_values, new_values = entry.before, entry.after
+    if not old_values and not new_values:
         return UNKNOWN
-    if not before or not after:
-        word, state = ("made", after or {}) if after else ("gone", before or {})
+    if not old_values or not new_values:
+        word, state = ("made", new_values or {}) if new_values else ("gone", old_values or {})
         outcome = [str(state[name]) for name in _OUTCOMES if state.get(name)]
         return ", ".join((word, *outcome))
-    names = [name for name in {**before, **after} if name not in _LEFT_OUT]
-    changes = [f"{name}: {_value(before, name)} to {_value(after, name)}" for name in names]
+    names = [name for name in {**old_values, **new_values} if name not in _HIDDEN_FIELDS]
+    changes = [
+        f"{name}: {_value(old_values, name)} to {_value(new_values, name)}" for name in names
+    ]
     return first_of(changes, CHANGES_SHOWN) or UNKNOWN
 
 
 def _value(state: Mapping[str, Any], name: str) -> str:
     value = state.get(name)
     text = "none" if value in (None, "", [], {}) else str(value)
-    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + ELLIPSIS
+    return (
+        text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 1] + ELLIPSIS
+    )
 
 
 def _size(request: Mapping[str, Any]) -> str:

@@ -52,23 +52,23 @@ _BOUND_TEXTS: Final = {
 
 
 @contextmanager
-def shown_progress(stream: TextIO) -> Iterator[ProgressCallback]:
+def show_progress(stream: TextIO) -> Iterator[ProgressCallback]:
     """Rewrite one line on a terminal; elsewhere a line when a level begins and when it ends."""
-    shown: Progress | None = None
+    last_progress: Progress | None = None
 
     def show(progress: Progress) -> None:
-        nonlocal shown
+        nonlocal last_progress
         if stream.isatty():
             stream.write(f"{CLEAR_LINE}{progress_line(progress)}")
             stream.flush()
-        elif shown is None or _stage(progress) != _stage(shown):
+        elif last_progress is None or _stage(progress) != _stage(last_progress):
             click.echo(progress_line(progress), file=stream)
-        shown = progress
+        last_progress = progress
 
     try:
         yield show
     finally:
-        if shown is not None and stream.isatty():
+        if last_progress is not None and stream.isatty():
             with contextlib.suppress(OSError):
                 stream.write(CLEAR_LINE)
                 stream.flush()
@@ -157,82 +157,86 @@ def _row(level: LevelResult, failed: bool, gpus: int) -> list[str]:
         f"{level.error_rate:.1%}",
         "failed" if failed else "served",
         number(level.run_duration, 1),
-        number(_scaled(stats.ttft, "mean", 1000), 1),
-        number(_scaled(stats.ttft, "p99", 1000), 1),
-        number(_scaled(stats.tpot, "mean", 1000), 2),
-        number(_scaled(stats.e2e_latency, "mean"), 3),
-        number(_scaled(stats.e2e_latency, "p99"), 3),
+        number(_scale(stats.ttft, "mean", 1000), 1),
+        number(_scale(stats.ttft, "p99", 1000), 1),
+        number(_scale(stats.tpot, "mean", 1000), 2),
+        number(_scale(stats.e2e_latency, "mean"), 3),
+        number(_scale(stats.e2e_latency, "p99"), 3),
         number(level.requests_per_second, 2),
         *(number(part, 1) for rate in rates for part in ([rate, rate / gpus] if gpus else [rate])),
         _BOUND_TEXTS[level.bound.bound] if level.bound is not None else UNKNOWN,
     ]
 
 
-def _scaled(spread: Distribution | None, name: str, factor: float = 1.0) -> float | None:
+def _scale(spread: Distribution | None, name: str, factor: float = 1.0) -> float | None:
     return None if spread is None else getattr(spread, name) * factor
 
 
 def turn_table(level: LevelResult) -> Table:
-    """What each turn of a conversation took."""
+    """Return a table of how long each turn of a conversation took."""
     headings = ["turn", "requests", "prompt tokens", "ttft ms", "ttft p99 ms", "tpot ms", "e2e s"]
     rows = [
         [
-            str(each.turn),
-            str(each.num_completed_requests),
-            number(each.mean_input_tokens, 0),
-            number(1000 * each.mean_ttft, 1),
-            number(1000 * each.p99_ttft, 1),
-            number(None if each.mean_tpot is None else 1000 * each.mean_tpot, 2),
-            number(each.mean_e2e_latency, 3),
+            str(turn.turn),
+            str(turn.num_completed_requests),
+            number(turn.mean_input_tokens, 0),
+            number(1000 * turn.mean_ttft, 1),
+            number(1000 * turn.p99_ttft, 1),
+            number(None if turn.mean_tpot is None else 1000 * turn.mean_tpot, 2),
+            number(turn.mean_e2e_latency, 3),
         ]
-        for each in level.turns
+        for turn in level.turns
     ]
     title = f"{load_text(level)}, by turn"
     return Table(headings, rows, title=title, numeric=frozenset(headings))
 
 
 def remarks(result: BenchmarkResult) -> list[str]:
-    """What a reader has to know about the figures."""
-    said = []
+    """Return what a reader has to know about the figures."""
+    lines = []
     if result.simulated:
-        said.append("the engine is simulated: these latencies and rates are made up")
+        lines.append("the engine is simulated: these latencies and rates are made up")
     if any(level.tokens_estimated for level in result.levels):
-        said.append("the server told no token counts: those are estimates")
+        lines.append("the server told no token counts: those are estimates")
     resets = {level.prefix_cache and level.prefix_cache.reset for level in result.levels}
-    said += [text for reset, text in _RESET_TEXTS.items() if reset in resets]
+    lines += [text for reset, text in _RESET_TEXTS.items() if reset in resets]
     for level in result.levels:
         if level.error_codes_frequency:
             codes = ", ".join(
                 f"{count} x {code}" for code, count in level.error_codes_frequency.items()
             )
-            said.append(f"{load_text(level)}: failed with {codes}")
-        said += [f"{load_text(level)}: {_MARK_TEXTS[mark]}" for mark in level.marks]
+            lines.append(f"{load_text(level)}: failed with {codes}")
+        lines += [f"{load_text(level)}: {_MARK_TEXTS[mark]}" for mark in level.marks]
         use = level.prefix_cache
         if use is not None and use.hit_tokens and level.set_aside is None:
             share = percent_text(round(use.hit_share or 0.0, 2))
-            asked = use.asked_share
-            beside = f", {percent_text(round(asked, 2))} had been sent before" if asked else ""
-            said.append(
+            asked_share = use.asked_share
+            beside = (
+                f", {percent_text(round(asked_share, 2))} had been sent before"
+                if asked_share
+                else ""
+            )
+            lines.append(
                 f"{load_text(level)}: {share} of its prompt tokens from the prefix cache{beside}"
             )
         if level.bound is not None:
             what = _BOUND_TEXTS[level.bound.bound]
-            said.append(f"{load_text(level)}: bound by {what}: {level.bound.evidence}")
+            lines.append(f"{load_text(level)}: bound by {what}: {level.bound.evidence}")
     if failed := result.metrics.failed_levels:
         limit = percent_text(result.metrics.max_error_rate or 0.0)
-        said.append(
+        lines.append(
             f"failed: {failed_levels_text(failed)}"
             f" (at most {limit} of the requests may fail: max_error_rate)"
         )
-    return said
+    return lines
 
 
-def gpu_table(seen: Mapping[str, Any]) -> Table:
-    """What each GPU did while the benchmark ran."""
+def gpu_table(gpu_use: Mapping[str, Any]) -> Table:
+    """Return a table of what each GPU did while the benchmark ran."""
     rows = []
-    for index, plain in sorted(seen["gpu_stats"].items(), key=lambda item: int(item[0])):
+    for index, plain in sorted(gpu_use["gpu_stats"].items(), key=lambda item: int(item[0])):
         stats = msgspec.convert(plain, GpuStats)
         rows.append([f"{index} {stats.name}", *gpu_cells(stats)])
     headings = ["GPU", "util %", "memory MB", "temp C", "power W", "samples"]
-    title = f"GPUs over {seen['monitoring_duration_seconds']:.0f} s, min/mean/max"
+    title = f"GPUs over {gpu_use['monitoring_duration_seconds']:.0f} s, min/mean/max"
     return Table(headings, rows, title=title, numeric=frozenset(headings) - {"GPU"})

@@ -7,7 +7,7 @@ from typing import Final
 
 UNKNOWN: Final = "-"
 GAP: Final = 2
-NARROWEST: Final = 14  # of a column whose text may be shortened or wrapped
+MIN_COLUMN_WIDTH: Final = 14  # of a column whose text may be shortened or wrapped
 ELLIPSIS: Final = "…"
 
 
@@ -18,7 +18,7 @@ class Table:
     `numeric` ones are aligned to the right. Where a terminal is too narrow, text of the `shortened`
     is cut and that of the `wrapped` is broken into lines, then whole columns are left out: those
     without any content first, then those that `important` does not name, from the right, then its
-    last. The first column always stays, and nothing else is ever cut. Text of the `whole` is cut
+    last. The first column always stays, and nothing else is ever cut. Text of `cut_last` is cut
     only where the columns that are more important leave it no room. Where the `noted` column is not
     shown in full, `notes` say it below.
     """
@@ -30,7 +30,7 @@ class Table:
     important: Sequence[str] = ()
     shortened: frozenset[str] = frozenset()
     wrapped: frozenset[str] = frozenset()
-    whole: frozenset[str] = frozenset()
+    cut_last: frozenset[str] = frozenset()
     noted: str = ""
     notes: Sequence[str] = ()
 
@@ -39,22 +39,22 @@ class Table:
 
         Raises KeyError with the name that no heading has.
         """
-        chosen = [self._named(name) for name in names]
+        indices = [self._find_column(name) for name in names]
         return replace(
             self,
-            headings=[self.headings[n] for n in chosen],
-            rows=[[row[n] for n in chosen] for row in self.rows],
+            headings=[self.headings[n] for n in indices],
+            rows=[[row[n] for n in indices] for row in self.rows],
         )
 
-    def _named(self, name: str) -> int:
-        known = [heading.casefold() for heading in self.headings]
-        wanted = name.strip().casefold()
-        if wanted in known:
-            return known.index(wanted)
-        found = [n for n, heading in enumerate(known) if wanted and heading.startswith(wanted)]
-        if len(found) != 1:
+    def _find_column(self, name: str) -> int:
+        headings = [heading.casefold() for heading in self.headings]
+        prefix = name.strip().casefold()
+        if prefix in headings:
+            return headings.index(prefix)
+        matches = [n for n, heading in enumerate(headings) if prefix and heading.startswith(prefix)]
+        if len(matches) != 1:
             raise KeyError(name)
-        return found[0]
+        return matches[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,36 +74,36 @@ def fit(table: Table, width: int | None = None) -> list[Column]:
         max(map(len, (heading, *cells)))
         for heading, cells in zip(table.headings, _columns(table), strict=True)
     ]
-    everything = [Column(n, each) for n, each in enumerate(natural)]
+    everything = [Column(n, natural_width) for n, natural_width in enumerate(natural)]
     if width is None or _total(natural) <= width:
         return everything
     narrowest = [
         _narrowest(table, heading, cells)
         for heading, cells in zip(table.headings, _columns(table), strict=True)
     ]
-    shown = _by_importance(table)
-    for place, n in enumerate(shown):
-        if table.headings[n] in table.whole:
-            room = width - _total([*(narrowest[before] for before in shown[:place]), 0])
+    shown_columns = _by_importance(table)
+    for place, n in enumerate(shown_columns):
+        if table.headings[n] in table.cut_last:
+            room = width - _total([*(narrowest[column] for column in shown_columns[:place]), 0])
             narrowest[n] = max(narrowest[n], min(natural[n], room))
-    while len(shown) > 1 and _total([narrowest[n] for n in shown]) > width:
-        shown.pop()
-    spare = max(0, width - _total([narrowest[n] for n in shown]))
+    while len(shown_columns) > 1 and _total([narrowest[n] for n in shown_columns]) > width:
+        shown_columns.pop()
+    spare = max(0, width - _total([narrowest[n] for n in shown_columns]))
     widths = {}
-    for n in shown:
+    for n in shown_columns:
         widths[n] = min(natural[n], narrowest[n] + spare)
         spare -= widths[n] - narrowest[n]
     return [Column(n, widths[n]) for n in sorted(widths)]
 
 
-def left_out(table: Table, columns: Sequence[Column]) -> list[str]:
+def list_hidden_headings(table: Table, columns: Sequence[Column]) -> list[str]:
     """Headings of the columns that are not among these."""
-    shown = {column.number for column in columns}
-    return [heading for n, heading in enumerate(table.headings) if n not in shown]
+    shown_numbers = {column.number for column in columns}
+    return [heading for n, heading in enumerate(table.headings) if n not in shown_numbers]
 
 
 def needs_notes(table: Table, columns: Sequence[Column]) -> bool:
-    """Whether something of the noted column is cut in these columns, or missing."""
+    """Return whether text of the noted column is cut in these columns, or missing."""
     if not table.notes or table.noted not in table.headings:
         return False
     place = list(table.headings).index(table.noted)
@@ -136,7 +136,7 @@ def _total(widths: Sequence[int]) -> int:
 def _narrowest(table: Table, heading: str, cells: Sequence[str]) -> int:
     longest_cell = max(map(len, cells), default=0)
     if heading in table.shortened | table.wrapped:
-        longest_cell = min(NARROWEST, longest_cell)
+        longest_cell = min(MIN_COLUMN_WIDTH, longest_cell)
     return max(longest_cell, *map(len, heading.split()))
 
 

@@ -51,31 +51,31 @@ def gpu_table(gpus: Sequence[GpuView]) -> Table:
 
 
 def gpu_reason(gpu: GpuView) -> str:
-    """Why nothing is granted on a GPU, apart from who holds it; empty if nothing keeps it."""
+    """Say why nothing is granted on a GPU, apart from who holds it; empty if nothing keeps it."""
     if gpu.state is None and gpu.health is not HealthState.OK:  # not known to the scheduler
         return f"{gpu.health.value}: {gpu.health_detail}" if gpu.health_detail else gpu.health.value
-    shown = {ReasonCode.CORDONED}
+    shown_codes = {ReasonCode.CORDONED}
     if gpu.cordon is not None and gpu.cordon.cause is CordonCause.NODE_LOST:
-        shown.add(ReasonCode.NODE_LOST)
-    others = [reason.message for reason in gpu.reasons if reason.code not in shown]
+        shown_codes.add(ReasonCode.NODE_LOST)
+    other_messages = [reason.message for reason in gpu.reasons if reason.code not in shown_codes]
     cordoned = [cordon_text(gpu.cordon)] if gpu.cordon is not None else []
-    return "; ".join([*cordoned, *others])
+    return "; ".join([*cordoned, *other_messages])
 
 
 def gpu_holder(gpu: GpuView) -> str:
     """The reservation's holder, with their shares those of several, else the pods that Kubernetes
     gave it to.
     """
-    if any(each.shares < 1 for each in gpu.holders):
+    if any(holder.shares < 1 for holder in gpu.holders):
         return holders_text(gpu.holders)
     if gpu.holder is None and gpu.pods:
-        return ", ".join(dict.fromkeys(f"pod {each.namespace}/{each.pod}" for each in gpu.pods))
+        return ", ".join(dict.fromkeys(f"pod {pod.namespace}/{pod.pod}" for pod in gpu.pods))
     return holder_text(gpu.holder)
 
 
 def holders_text(holders: Sequence[DeviceHolder]) -> str:
-    """Each holder with its share."""
+    """List each holder with its share."""
     return ", ".join(
-        f"{holder_text(each.holder or str(each.reservation_id))} {each.shares:.2f}"
-        for each in holders
+        f"{holder_text(holder.holder or str(holder.reservation_id))} {holder.shares:.2f}"
+        for holder in holders
     )

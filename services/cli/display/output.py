@@ -19,7 +19,7 @@ from services.cli.display.columns import (
     cell_lines,
     fit,
     heading_lines,
-    left_out,
+    list_hidden_headings,
     needs_notes,
 )
 from shared.clock import utcnow
@@ -92,21 +92,21 @@ def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def print_table(table: Table) -> None:
     """Aligned text; on a terminal with colours, and the columns that it has room for."""
     context = click.get_current_context(silent=True)
-    given = context.meta if context is not None else {}
-    if names := given.get(COLUMNS):
+    options = context.meta if context is not None else {}
+    if names := options.get(COLUMNS):
         table = _only(table, names)
     if not sys.stdout.isatty():
         click.echo(plain_text(table))
         return
-    is_full = names or given.get(WIDE)
+    is_full = names or options.get(WIDE)
     width = None if is_full else shutil.get_terminal_size().columns
-    click.echo(plain_text(table, width, style=_styled))
+    click.echo(plain_text(table, width, style=_style))
     columns = fit(table, width)
     if needs_notes(table, columns):
         for line in table.notes:
             click.echo(textwrap.fill(line, width or len(line), subsequent_indent="  "))
-    if hidden := left_out(table, columns):
-        how = "; --wide shows everything" if WIDE in given else ""
+    if hidden := list_hidden_headings(table, columns):
+        how = "; --wide shows everything" if WIDE in options else ""
         note = f"no room for {', '.join(hidden)} in {width} columns{how}"
         click.echo(textwrap.fill(note, width or len(note)))
 
@@ -122,7 +122,7 @@ def _only(table: Table, names: str) -> Table:
         ) from error
 
 
-def _styled(text: str, cell: str | None) -> str:
+def _style(text: str, cell: str | None) -> str:
     """Padded text in the colour of the cell that it shows; None for a heading."""
     if "NO_COLOR" in os.environ:
         return text
@@ -147,11 +147,11 @@ def print_list(answer: object, table: Table, if_empty: str, *, as_json: bool) ->
         click.echo(if_empty)
 
 
-def _unstyled(text: str, _cell: str | None) -> str:
+def _leave_plain(text: str, _cell: str | None) -> str:
     return text
 
 
-def plain_text(table: Table, width: int | None = None, style: Style = _unstyled) -> str:
+def plain_text(table: Table, width: int | None = None, style: Style = _leave_plain) -> str:
     """Columns two spaces apart; with a width those that `fit` into it."""
     columns = fit(table, width)
     headings = [table.headings[column.number] for column in columns]
@@ -196,8 +196,8 @@ def count_text(count: int, noun: str) -> str:
 
 def first_of(texts: Sequence[str], most: int) -> str:
     """Return that many of them, and how many more there are: `a, b and 3 more`."""
-    rest = len(texts) - most
-    return ", ".join(texts[:most]) + (f" and {rest} more" if rest > 0 else "")
+    rest_count = len(texts) - most
+    return ", ".join(texts[:most]) + (f" and {rest_count} more" if rest_count > 0 else "")
 
 
 def span(low: float | None, mean: float | None, high: float | None, digits: int = 0) -> str:
@@ -206,14 +206,14 @@ def span(low: float | None, mean: float | None, high: float | None, digits: int 
 
 
 def age(moment: datetime | None, now: datetime | None = None) -> str:
-    """How long ago, in the largest unit that fits."""
+    """Say how long ago a moment was, in the largest unit that fits."""
     if moment is None:
         return UNKNOWN
     return _span_text(((now or utcnow()) - moment).total_seconds())
 
 
 def until(moment: datetime, now: datetime | None = None) -> str:
-    """How long still, in the largest unit that fits."""
+    """Say how long it is until a moment, in the largest unit that fits."""
     return _span_text((moment - (now or utcnow())).total_seconds())
 
 
@@ -227,5 +227,7 @@ def _span_text(seconds: float) -> str:
 
 def settings_text(parameters: dict[str, Any], only: Iterable[str] | None = None) -> str:
     """`threads=2 parallel=1`, in the order of the grid."""
-    shown = parameters if only is None else {k: parameters[k] for k in only if k in parameters}
-    return " ".join(f"{name}={value}" for name, value in shown.items()) or UNKNOWN
+    shown_parameters = (
+        parameters if only is None else {k: parameters[k] for k in only if k in parameters}
+    )
+    return " ".join(f"{name}={value}" for name, value in shown_parameters.items()) or UNKNOWN

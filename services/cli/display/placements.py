@@ -9,7 +9,7 @@ from shared.labels import RESERVATION_LABEL
 
 
 def pod_lines(reservation: ReservationView) -> list[str]:
-    """How a pod gets the GPUs that are held of a cluster; nothing for devices."""
+    """Say how a pod gets the GPUs held of a cluster; empty for devices."""
     if (place := reservation.cluster) is None:
         return []
     lines = [place.message, "a pod takes them with"]
@@ -17,9 +17,9 @@ def pod_lines(reservation: ReservationView) -> list[str]:
     if place.hostname is not None:
         lines.append(f"  nodeSelector  {HOSTNAME_LABEL}: {place.hostname}")
     elif place.units is None:
-        for each in whole_gpu_expressions(place.resource, place.avoided_hostnames):
-            values = f" [{', '.join(each['values'])}]" if "values" in each else ""
-            lines.append(f"  nodeAffinity  {each['key']} {each['operator']}{values}")
+        for expression in whole_gpu_expressions(place.resource, place.avoided_hostnames):
+            values = f" [{', '.join(expression['values'])}]" if "values" in expression else ""
+            lines.append(f"  nodeAffinity  {expression['key']} {expression['operator']}{values}")
     if place.supply is GpuSupply.DRA:
         lines.append(f"  claim         {place.gpus} of DeviceClass {place.resource}")
     elif place.resource is not None:

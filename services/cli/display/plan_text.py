@@ -31,7 +31,7 @@ def _cost_text(cost: PlanCost | None) -> str:
 
 
 def _start_text(start: PlanStart, now: datetime | None) -> str:
-    """Of the largest experiment: a smaller one may start before."""
+    """Say when the largest experiment would start; a smaller one may start before."""
     if start.is_now:
         return "now"
     if start.expected_at is not None:

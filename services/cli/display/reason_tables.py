@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from schemas.scheduler.reason_counts import counted
+from schemas.scheduler.reason_counts import counts_text
 from schemas.scheduler.reason_groups import group
 from schemas.scheduler.reasons import Reason
 from schemas.scheduler.reservations import ReservationState
@@ -19,8 +19,13 @@ NO_END: Final = "a lease or a duration that matters has no end yet"
 def reason_table(reasons: Sequence[Reason]) -> Table:
     """Return every reason with its place."""
     rows = [
-        [each.code.value, each.node_id or UNKNOWN, each.device_uuid or UNKNOWN, each.message]
-        for each in reasons
+        [
+            reason.code.value,
+            reason.node_id or UNKNOWN,
+            reason.device_uuid or UNKNOWN,
+            reason.message,
+        ]
+        for reason in reasons
     ]
     return Table(
         ["reason", "node", "device", "says"],
@@ -35,12 +40,12 @@ def reason_group_table(reasons: Sequence[Reason]) -> Table:
     """Return the reasons gathered by what they say and of whom, with how many and where."""
     rows = [
         [
-            each.code.value,
-            str(each.count),
-            first_of(each.node_ids, LISTED_NODES) or UNKNOWN,
-            each.says,
+            reason_group.code.value,
+            str(reason_group.count),
+            first_of(reason_group.node_ids, LISTED_NODES) or UNKNOWN,
+            reason_group.says,
         ]
-        for each in group(reasons)
+        for reason_group in group(reasons)
     ]
     return Table(
         ["reason", "count", "nodes", "says"],
@@ -73,7 +78,7 @@ def help_lines(view: Explanation | AvailabilityView, now: datetime | None = None
         lines.append(f"what would help: {view.suggestion.message}")
     if view.reasons_left_out:
         count = sum(view.reasons_left_out.values())
-        which = counted(view.reasons_left_out)
+        which = counts_text(view.reasons_left_out)
         lines.append(f"of {count + len(view.reasons)} reasons {count} are left out below: {which}")
     return lines
 

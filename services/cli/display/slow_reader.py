@@ -23,10 +23,10 @@ async def say(text: str, *, err: bool = False) -> None:
         click.echo(text, err=err)
         return
     stream.flush()
-    left = f"{text}\n".encode(stream.encoding, stream.errors or "strict")
-    while left:
+    data = f"{text}\n".encode(stream.encoding, stream.errors or "strict")
+    while data:
         await _until_writable(descriptor)
-        left = left[os.write(descriptor, left[:CHUNK_BYTES]) :]
+        data = data[os.write(descriptor, data[:CHUNK_BYTES]) :]
 
 
 async def say_printed(prints: Callable[[], None]) -> None:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import click
 
-from schemas.base import LARGEST_INTEGER
+from schemas.base import MAX_INTEGER, SHORT_ID_CHARACTERS
 from schemas.gateway.archives import ImportedView
 from schemas.gateway.views import NodeView
 from schemas.gpus.device_grant import DeviceGrant, DeviceShare
@@ -20,15 +20,13 @@ from schemas.scheduler.reason_groups import digest
 from schemas.scheduler.reasons import ReasonCode
 from schemas.scheduler.reservations import holder_name
 from schemas.scheduler.views import ReservationView
-from schemas.task.task_file import Strategy
 from schemas.telemetry.readings import Source
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, number, settings_text, until
 from services.cli.display.placements import placement_text
 from shared.benchmarks.levels.level_text import failed_levels_text
 
-SHORTEST_RANGE: Final = 3
-SHORT_ID_CHARACTERS: Final = 12
+MIN_RANGE: Final = 3
 _ID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -63,20 +61,20 @@ def task_table(tasks: Sequence[TaskView]) -> Table:
     )
 
 
-def imported_table(imported: Sequence[ImportedView]) -> Table:
-    """What other platforms measured."""
+def imports_table(imported: Sequence[ImportedView]) -> Table:
+    """Return a table of what other platforms measured."""
     rows = [
         [
-            short(each.subject_id),
-            each.kind.value,
-            each.task_name,
-            each.namespace,
-            str(each.experiments),
-            age(each.imported_at),
-            age(each.exported_at),
-            each.exported_by,
+            short(view.subject_id),
+            view.kind.value,
+            view.task_name,
+            view.namespace,
+            str(view.experiments),
+            age(view.imported_at),
+            age(view.exported_at),
+            view.exported_by,
         ]
-        for each in imported
+        for view in imported
     ]
     headings = ["id", "kind", "name", "namespace", "experiments", "imported", "exported", "by"]
     return Table(
@@ -92,16 +90,16 @@ def experiment_table(experiments: Sequence[ExperimentView]) -> Table:
     """Experiments as they come."""
     rows = [
         [
-            short(each.experiment_id),
-            each.task_name or short(each.task_id),
-            str(each.ordinal),
-            each.state.value,
-            settings_text(each.parameters),
-            number(each.objective_score, 4),
-            attempts_text(each),
-            why_waiting(each),
+            short(experiment.experiment_id),
+            experiment.task_name or short(experiment.task_id),
+            str(experiment.ordinal),
+            experiment.state.value,
+            settings_text(experiment.parameters),
+            number(experiment.objective_score, 4),
+            attempts_text(experiment),
+            why_waiting(experiment),
         ]
-        for each in experiments
+        for experiment in experiments
     ]
     headings = ["id", "task", "#", "state", "parameters", "score", "attempts", "remark"]
     return Table(
@@ -152,8 +150,10 @@ def labels_text(labels: Mapping[str, str]) -> str:
 
 
 def node_reason(node: NodeView) -> str:
-    """What keeps the whole node, and how many of its GPUs would not be granted for which other
-    reasons; empty if nothing keeps them.
+    """Say why nothing is granted on the node; empty if nothing keeps its GPUs.
+
+    That is what keeps the whole node, and how many of its GPUs would not be granted for other
+    reasons.
     """
     counts = [
         f"{count} {code.value.replace('_', ' ')}"
@@ -184,20 +184,23 @@ def reservation_table(reservations: Sequence[ReservationView]) -> Table:
     """Reservations as they come."""
     rows = [
         [
-            short(each.reservation_id),
-            each.state.value,
-            number(each.queue_position),
-            _gpus_text(each),
-            placement_text(each.cluster) or ",".join(each.node_ids) or each.node_id or UNKNOWN,
-            _indices_text(each),
-            holder_text(each.holder),
-            each.requester or UNKNOWN,
-            each.namespace,
-            str(each.request.priority),
-            end_text(each),
-            age(each.requested_at),
+            short(reservation.reservation_id),
+            reservation.state.value,
+            number(reservation.queue_position),
+            _gpus_text(reservation),
+            placement_text(reservation.cluster)
+            or ",".join(reservation.node_ids)
+            or reservation.node_id
+            or UNKNOWN,
+            _indices_text(reservation),
+            holder_text(reservation.holder),
+            reservation.requester or UNKNOWN,
+            reservation.namespace,
+            str(reservation.request.priority),
+            end_text(reservation),
+            age(reservation.requested_at),
         ]
-        for each in reservations
+        for reservation in reservations
     ]
     headings = [
         *("id", "state", "position", "GPUs", "node", "indices", "holder", "requester"),
@@ -216,7 +219,9 @@ def reservation_table(reservations: Sequence[ReservationView]) -> Table:
 
 
 def end_text(reservation: ReservationView, now: datetime | None = None) -> str:
-    """When it ends unless something happens: a renewal, a grant; or what it was announced."""
+    """Say when it is preempted, its lease ends or it gives up waiting, if nothing happens
+    before.
+    """
     if reservation.preempting_until is not None:
         return f"preempted in {until(reservation.preempting_until, now)}"
     if reservation.lease_expires_at is not None:
@@ -227,18 +232,18 @@ def end_text(reservation: ReservationView, now: datetime | None = None) -> str:
 
 
 def holder_text(holder: str | None) -> str:
-    """Who holds it, for people; an id in it as `short` has it."""
-    return _ID.sub(lambda found: short(UUID(found.group())), holder_name(holder or UNKNOWN))
+    """Return the holder for people; an id in it is shortened as by `short`."""
+    return _ID.sub(lambda match: short(UUID(match.group())), holder_name(holder or UNKNOWN))
 
 
 def _gpus_text(reservation: ReservationView) -> str:
     """`2`, or `2x4` for four nodes with two each."""
-    asked = reservation.request
-    if asked.shares is not None:
-        return f"{asked.shares:.2f}"
-    if asked.mig_profile is not None:
-        return asked.mig_profile
-    return f"{asked.gpus}" if asked.nodes == 1 else f"{asked.gpus}x{asked.nodes}"
+    request = reservation.request
+    if request.shares is not None:
+        return f"{request.shares:.2f}"
+    if request.mig_profile is not None:
+        return request.mig_profile
+    return f"{request.gpus}" if request.nodes == 1 else f"{request.gpus}x{request.nodes}"
 
 
 def _indices_text(reservation: ReservationView) -> str:
@@ -258,33 +263,31 @@ def numbers_text(numbers: Iterable[int]) -> str:
         else:
             runs.append([index])
     parts = [
-        f"{run[0]}-{run[-1]}" if len(run) >= SHORTEST_RANGE else ",".join(map(str, run))
-        for run in runs
+        f"{run[0]}-{run[-1]}" if len(run) >= MIN_RANGE else ",".join(map(str, run)) for run in runs
     ]
     return ",".join(parts)
 
 
 def plan_count_text(plan: TaskPlan) -> str:
     """`up to 8 experiments of 32` of a search, `6 experiments of 8, 2 left out` of a grid."""
-    is_search = plan.strategy is not Strategy.GRID_SEARCH
     count = plan.experiments_at_most or len(plan.experiments)
-    of_all = f" of {plan.total}" if plan.total < LARGEST_INTEGER else ""
+    of_all = f" of {plan.total}" if plan.total < MAX_INTEGER else ""
     cut = f", {plan.cut} left out" if plan.cut else ""
-    return f"{'up to ' if is_search else ''}{count} experiments{of_all}{cut}"
+    return f"{'up to ' if plan.strategy.traits.is_search else ''}{count} experiments{of_all}{cut}"
 
 
 def plan_table(plan: TaskPlan) -> Table:
-    """What a task file expands to."""
+    """Return a table of the experiments to which a task file expands."""
     rows = [
         [
-            str(each.ordinal),
-            settings_text(each.parameters),
-            f"{each.engine.runtime.value}/{each.engine.engine}",
-            str(each.request.gpus),
-            number(each.request.min_memory_mb),
-            each.memory_source.value.replace("_", " "),
+            str(experiment.ordinal),
+            settings_text(experiment.parameters),
+            f"{experiment.engine.runtime.value}/{experiment.engine.engine}",
+            str(experiment.request.gpus),
+            number(experiment.request.min_memory_mb),
+            experiment.memory_source.value.replace("_", " "),
         ]
-        for each in plan.experiments
+        for experiment in plan.experiments
     ]
     headings = ["#", "parameters", "engine", "GPUs", "memory MB", "memory by"]
     return Table(
@@ -296,14 +299,14 @@ def plan_table(plan: TaskPlan) -> Table:
 
 
 def attempts_text(experiment: ExperimentView) -> str:
-    """How often it was started, and how often that was cut off."""
+    """Say how often it was started, and how often that was cut off."""
     count = str(len(experiment.attempts))
     cut = experiment.interrupted_attempts
     return f"{count} ({cut} interrupted)" if cut else count
 
 
 def why_waiting(experiment: ExperimentView) -> str:
-    """One short remark: the failure, the loads not served, else why it waits."""
+    """Return one short remark: the failure, the loads not served, else why it waits."""
     if experiment.failure is not None:
         return f"{experiment.failure.kind.value}: {experiment.failure.message}"
     if experiment.metrics is not None and experiment.metrics.failed_levels:
@@ -312,7 +315,7 @@ def why_waiting(experiment: ExperimentView) -> str:
 
 
 def memory_text(gpu: GpuMemoryTrend) -> str:
-    """What its memory did in the minute before a failure."""
+    """Say how its memory changed in the minute before a failure."""
     total = UNKNOWN if gpu.total_mb is None else str(gpu.total_mb)
     simulated = ", simulated" if gpu.simulated else ""
     return (
@@ -337,7 +340,7 @@ def _progress(task: TaskView) -> str:
 
 
 def print_devices(devices: Sequence[DeviceGrant]) -> None:
-    """One line per device, those simulated marked."""
+    """Print a line for each device; simulated ones are marked."""
     for device in devices:
         mark = "  simulated" if device.simulated else ""
         part = f"  {share_text(device.share)}" if device.share is not None else ""
@@ -345,11 +348,11 @@ def print_devices(devices: Sequence[DeviceGrant]) -> None:
 
 
 def share_text(share: DeviceShare) -> str:
-    """How much of a device, and what of it is enforced."""
-    held = f"{share.shares:.2f} of it" if share.shares is not None else "a part of it"
+    """Say how much of a device it is, and which part of that is enforced."""
+    size_text = f"{share.shares:.2f} of it" if share.shares is not None else "a part of it"
     if share.reserved_memory_mb is not None:
-        held += f", {share.reserved_memory_mb} MB"
+        size_text += f", {share.reserved_memory_mb} MB"
     bounded = {"compute": share.compute_percent, "memory": share.memory_mb}
     enforced = [name for name, bound in bounded.items() if bound is not None]
     by = f" by {share.kind.value.upper()}" if enforced else ""
-    return f"{held} ({' and '.join(enforced) or 'nothing'} enforced{by})"
+    return f"{size_text} ({' and '.join(enforced) or 'nothing'} enforced{by})"

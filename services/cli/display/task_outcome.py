@@ -20,7 +20,9 @@ def outcome_lines(task: TaskView, experiments: Sequence[ExperimentView], url: st
     if best is not None:
         which = "best" if is_over else "best so far"
         yield f"{which}: experiment {best.ordinal}, {settings_text(best.parameters)}"
-    elif is_over and any(each.state is ExperimentState.SUCCEEDED for each in experiments):
+    elif is_over and any(
+        experiment.state is ExperimentState.SUCCEEDED for experiment in experiments
+    ):
         yield NO_BEST
     yield from ending_lines(task)
     yield from _next_lines(task, best, url)
@@ -34,8 +36,8 @@ def spending_text(spending: TaskSpending, *, is_over: bool) -> str:
         parts.append(f"{spending.cost:.2f} {spending.currency}")
     if is_over:
         return f"used: {', '.join(parts)}"
-    left = spending.seconds_left
-    ending = f"; about {duration_text(left)} left" if left is not None else ""
+    left_seconds = spending.seconds_left
+    ending = f"; about {duration_text(left_seconds)} left" if left_seconds is not None else ""
     return f"so far: {', '.join(parts)}{ending}"
 
 

@@ -38,7 +38,7 @@ class TaskProgress:
     positions: Mapping[UUID, int] = field(default_factory=dict)
     _progress: dict[UUID, AttemptProgressed] = field(default_factory=dict)
     _gpus: dict[tuple[str, str], GpuView] = field(default_factory=dict)
-    _shown: dict[UUID, tuple[str, ...]] = field(default_factory=dict)
+    _shown_texts: dict[UUID, tuple[str, ...]] = field(default_factory=dict)
     _ended_shown: int = 0
 
     @property
@@ -47,15 +47,17 @@ class TaskProgress:
 
     @property
     def spending(self) -> TaskSpending | None:
-        """What the task has held as of its last event."""
+        """The GPU-hours and cost that the task has held as of its last event."""
         return self.task.spending if self.task is not None else None
 
     @property
     def fraction(self) -> float:
-        """Of the whole task, from 0 to 1."""
+        """The finished part of the whole task, 0 to 1."""
         if not self.experiments:
             return 0.0
-        return sum(self.fraction_of(each) for each in self.experiments) / len(self.experiments)
+        return sum(self.fraction_of(experiment) for experiment in self.experiments) / len(
+            self.experiments
+        )
 
     def note(self, frame: GpuMetrics | AttemptProgressed) -> None:
         """Keep the newest of each."""
@@ -103,17 +105,19 @@ class TaskProgress:
     def news(self) -> list[str]:
         """A line for every experiment whose status or quarter of progress is another one now."""
         lines = []
-        for each in self.experiments:
-            percent = int(self.fraction_of(each) * 100) // STEP_PERCENT * STEP_PERCENT
-            running = each.state is ExperimentState.RUNNING
-            status = (self.status_of(each), f" {percent} %" if running and percent else "")
+        for experiment in self.experiments:
+            percent = int(self.fraction_of(experiment) * 100) // STEP_PERCENT * STEP_PERCENT
+            running = experiment.state is ExperimentState.RUNNING
+            status = (self.status_of(experiment), f" {percent} %" if running and percent else "")
             if (
-                each.state is not ExperimentState.PENDING
-                and self._shown.get(each.experiment_id) != status
+                experiment.state is not ExperimentState.PENDING
+                and self._shown_texts.get(experiment.experiment_id) != status
             ):
-                self._shown[each.experiment_id] = status
-                lines.append(self._line(each, *status))
-        ended = sum(each.state in FINISHED_EXPERIMENT_STATES for each in self.experiments)
+                self._shown_texts[experiment.experiment_id] = status
+                lines.append(self._line(experiment, *status))
+        ended = sum(
+            experiment.state in FINISHED_EXPERIMENT_STATES for experiment in self.experiments
+        )
         if self._ended_shown < ended < len(self.experiments) and self.spending is not None:
             lines.append(f"{ended} ended; {spending_text(self.spending, is_over=False)}")
             self._ended_shown = ended
@@ -126,7 +130,7 @@ class TaskProgress:
         return f"experiment {experiment.ordinal}/{total}  {settings}  {status}{percent}{gpus}"
 
     def _in_cluster(self, experiment: ExperimentView) -> str:
-        """Where in a cluster, and what it waits for there until it is ready."""
+        """Say where in a cluster it runs, and what it waits for there until it is ready."""
         attempt = experiment.attempts[-1] if experiment.attempts else None
         if attempt is None or experiment.state in FINISHED_EXPERIMENT_STATES:
             return ""
@@ -156,7 +160,7 @@ def gpu_line(gpu: GpuView) -> str:
 
 
 def all_succeeded(experiments: Sequence[ExperimentView]) -> bool:
-    """Whether there are experiments and every one succeeded."""
+    """Return whether there are experiments and every one succeeded."""
     return bool(experiments) and all(
-        each.state is ExperimentState.SUCCEEDED for each in experiments
+        experiment.state is ExperimentState.SUCCEEDED for experiment in experiments
     )

@@ -9,8 +9,8 @@ import click
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.orchestrator.views import ExperimentView, TaskView
 from schemas.task.benchmark import BenchmarkMetrics
+from schemas.task.objectives import Objective
 from schemas.task.stop_words import STOPPED
-from schemas.task.task_file import Objective
 from schemas.task.trust import RunRole, TrustVerdict
 from schemas.telemetry.monitoring import GpuStats
 from services.cli.display.columns import UNKNOWN, Table
@@ -20,9 +20,9 @@ from shared.benchmarks.levels.bracket import bracket_text, odd_about
 from shared.benchmarks.levels.level_text import failed_levels_text, percent_text
 from shared.benchmarks.quality.agreement import quality_text
 from shared.benchmarks.verdicts.constraints import excess_of, missed_text
-from shared.benchmarks.verdicts.ranking import MEASURES, Ranking, ordered_by, rank
-from shared.benchmarks.verdicts.scored_experiments import scored_experiments
-from shared.benchmarks.verdicts.trust import trust_lines, trusted_text
+from shared.benchmarks.verdicts.ranking import MEASURES, Ranking, order_by_trust, rank
+from shared.benchmarks.verdicts.scored_experiments import score_experiments
+from shared.benchmarks.verdicts.trust import trust_lines, trust_text
 
 SIMULATED_ENGINE: Final = "simulated"
 # The column of what an objective ranks by, where there is one.
@@ -36,51 +36,57 @@ LOG_LINES: Final = 3
 WHOLE_LOG_TAIL: Final = 1_000
 
 
-def ranked(
+def rank_experiments(
     experiments: Sequence[ExperimentView],
     objective: Objective | None,
     trust: TrustVerdict | None = None,
 ) -> list[ExperimentView]:
     """The best first; those without a rank come last, unmeasured ones after measured."""
-    return _ordered(experiments, _ranking(experiments, objective, trust))
+    return _order_by_rank(experiments, _ranking(experiments, objective, trust))
 
 
-def _ordered(experiments: Sequence[ExperimentView], ranking: Ranking) -> list[ExperimentView]:
-    order = [each.experiment_id for each in (*ranking.ranked, *ranking.unranked)]
+def _order_by_rank(experiments: Sequence[ExperimentView], ranking: Ranking) -> list[ExperimentView]:
+    order = [scored.experiment_id for scored in (*ranking.ranked, *ranking.unranked)]
     places = {experiment_id: place for place, experiment_id in enumerate(order)}
     last = len(order)
     return sorted(experiments, key=lambda e: (places.get(e.experiment_id, last), e.ordinal))
 
 
 def _ranks(ranking: Ranking) -> dict[UUID, int]:
-    return {each.experiment_id: rank for rank, each in enumerate(ranking.ranked, start=1)}
+    return {scored.experiment_id: rank for rank, scored in enumerate(ranking.ranked, start=1)}
 
 
 def _ranking(
     experiments: Sequence[ExperimentView], objective: Objective | None, trust: TrustVerdict | None
 ) -> Ranking:
-    of_search = {each.ordinal for each in experiments if each.run.role is RunRole.SEARCH}
-    scored = scored_experiments(experiments)
+    of_search = {
+        experiment.ordinal for experiment in experiments if experiment.run.role is RunRole.SEARCH
+    }
+    scored = score_experiments(experiments)
     by_first_run = rank(
-        objective, (each for ordinal, each in scored.items() if ordinal in of_search)
+        objective, (entry for ordinal, entry in scored.items() if ordinal in of_search)
     )
-    return ordered_by(trust, by_first_run)
+    return order_by_trust(trust, by_first_run)
 
 
 def other_setting_lines(experiments: Sequence[ExperimentView]) -> list[str]:
     """Return which experiments are not compared as they ran on something else than most."""
     return [
         f"experiment {ordinal} is not compared: {scored.other_setting}"
-        for ordinal, scored in scored_experiments(experiments).items()
+        for ordinal, scored in score_experiments(experiments).items()
         if scored.other_setting
     ]
 
 
-def varied(experiments: Sequence[ExperimentView]) -> list[str]:
+def varying_parameters(experiments: Sequence[ExperimentView]) -> list[str]:
     """Names of the parameters that differ between experiments; all of them if none does."""
-    names = list(dict.fromkeys(name for each in experiments for name in each.parameters))
+    names = list(
+        dict.fromkeys(name for experiment in experiments for name in experiment.parameters)
+    )
     differing = [
-        name for name in names if len({repr(each.parameters.get(name)) for each in experiments}) > 1
+        name
+        for name in names
+        if len({repr(experiment.parameters.get(name)) for experiment in experiments}) > 1
     ]
     return differing or names
 
@@ -94,25 +100,25 @@ def result_table(
 
     With a verdict each configuration has the mean score of its runs, by which it ranks.
     """
-    names = varied(experiments)
+    names = varying_parameters(experiments)
     ranking = _ranking(experiments, objective, trust)
     ranks = _ranks(ranking)
     means = _mean_scores(trust)
     mean_heading = ["mean of runs"] if means else []
-    searched = ["max load"] if objective is Objective.MAXIMIZE_LOAD else []
+    searched = ["max load"] if objective is not None and objective.traits.needs_load_search else []
     rows = [
         [
-            number(ranks.get(each.experiment_id)),
-            str(each.ordinal),
-            each.state.value,
-            settings_text(each.parameters, names),
-            *[means.get(each.ordinal, UNKNOWN) for _ in mean_heading],
-            *[_bracket(each.metrics) for _ in searched],
-            *metric_cells(each.metrics),
-            attempts_text(each),
-            short(each.experiment_id),
+            number(ranks.get(experiment.experiment_id)),
+            str(experiment.ordinal),
+            experiment.state.value,
+            settings_text(experiment.parameters, names),
+            *[means.get(experiment.ordinal, UNKNOWN) for _ in mean_heading],
+            *[_bracket(experiment.metrics) for _ in searched],
+            *metric_cells(experiment.metrics),
+            attempts_text(experiment),
+            short(experiment.experiment_id),
         ]
-        for each in _ordered(experiments, ranking)
+        for experiment in _order_by_rank(experiments, ranking)
     ]
     headings = [
         *("rank", "#", "state", "parameters", *mean_heading, *searched, "levels", "ttft ms"),
@@ -138,7 +144,7 @@ def result_table(
             )
         ),
         shortened=frozenset({"parameters"}),
-        whole=frozenset({"parameters"}),
+        cut_last=frozenset({"parameters"}),
     )
 
 
@@ -152,17 +158,17 @@ def _mean_scores(trust: TrustVerdict | None) -> dict[int, str]:
 
 
 def _bracket(metrics: BenchmarkMetrics | None) -> str:
-    found = metrics.boundary if metrics is not None else None
-    return bracket_text(found) if found is not None else UNKNOWN
+    boundary = metrics.boundary if metrics is not None else None
+    return bracket_text(boundary) if boundary is not None else UNKNOWN
 
 
 def boundary_lines(experiments: Sequence[ExperimentView], objective: Objective | None) -> list[str]:
-    """What is odd about the load at which experiments no longer meet the constraints."""
+    """Return what is odd about the load at which experiments no longer meet the constraints."""
     return [
-        f"experiment {each.ordinal} {odd}"
-        for each in ranked(experiments, objective)
-        if each.metrics is not None and each.metrics.boundary is not None
-        for odd in odd_about(each.metrics.boundary)
+        f"experiment {experiment.ordinal} {odd}"
+        for experiment in rank_experiments(experiments, objective)
+        if experiment.metrics is not None and experiment.metrics.boundary is not None
+        for odd in odd_about(experiment.metrics.boundary)
     ]
 
 
@@ -187,7 +193,7 @@ def metric_cells(metrics: BenchmarkMetrics | None) -> list[str]:
     ]
 
 
-def failed_level_lines(
+def level_failure_lines(
     experiments: Sequence[ExperimentView],
     objective: Objective | None,
     trust: TrustVerdict | None = None,
@@ -196,56 +202,60 @@ def failed_level_lines(
     ranking = _ranking(experiments, objective, trust)
     ranks = _ranks(ranking)
     lines = []
-    for each in _ordered(experiments, ranking):
-        metrics = each.metrics
+    for experiment in _order_by_rank(experiments, ranking):
+        metrics = experiment.metrics
         if metrics is None or not metrics.failed_levels:
             continue
-        is_ranked = each.experiment_id in ranks
+        is_ranked = experiment.experiment_id in ranks
         why = "did not serve" if is_ranked else "has no rank, as another one served what it did not"
         limit = percent_text(metrics.max_error_rate or 0.0)
         lines.append(
-            f"experiment {each.ordinal} {why}: {failed_levels_text(metrics.failed_levels)}"
+            f"experiment {experiment.ordinal} {why}: {failed_levels_text(metrics.failed_levels)}"
             f" (at most {limit} of the requests may fail: max_error_rate)"
         )
     return lines
 
 
-def missed_lines(experiments: Sequence[ExperimentView], objective: Objective | None) -> list[str]:
-    """Which of the task's constraints each measured experiment misses, and by how much."""
+def constraint_miss_lines(
+    experiments: Sequence[ExperimentView], objective: Objective | None
+) -> list[str]:
+    """Say which of the task's constraints each measured experiment misses, and by how much."""
     return [
-        f"experiment {each.ordinal} misses {missed_text(each.slo)}"
-        for each in ranked(experiments, objective)
-        if excess_of(each.slo)
+        f"experiment {experiment.ordinal} misses {missed_text(experiment.slo)}"
+        for experiment in rank_experiments(experiments, objective)
+        if excess_of(experiment.slo)
     ]
 
 
 def quality_lines(experiments: Sequence[ExperimentView], objective: Objective | None) -> list[str]:
-    """How far each that answers well enough answers as the baseline does."""
+    """Return how far each that answers well enough answers as the baseline does."""
     return [
-        f"experiment {each.ordinal} answers: {quality_text(each.slo.quality)}"
-        for each in ranked(experiments, objective)
-        if each.slo is not None
-        and each.slo.quality is not None
-        and not each.slo.quality.excess
-        and each.slo.quality.baseline != each.ordinal
+        f"experiment {experiment.ordinal} answers: {quality_text(experiment.slo.quality)}"
+        for experiment in rank_experiments(experiments, objective)
+        if experiment.slo is not None
+        and experiment.slo.quality is not None
+        and not experiment.slo.quality.excess
+        and experiment.slo.quality.baseline != experiment.ordinal
     ]
 
 
 def gpu_result_table(experiments: Sequence[ExperimentView]) -> Table | None:
-    """What each experiment's GPUs did while it was measured; None if nothing was sampled."""
+    """Return a table of the GPUs of each experiment while it was measured; None if nothing was
+    sampled.
+    """
     rows = []
-    for each in experiments:
-        if (seen := each.gpu_monitoring) is None:
+    for experiment in experiments:
+        if (monitoring := experiment.gpu_monitoring) is None:
             continue
-        for index, stats in sorted(seen.gpu_stats.items()):
+        for index, stats in sorted(monitoring.gpu_stats.items()):
             rows.append(
                 [
-                    str(each.ordinal),
+                    str(experiment.ordinal),
                     f"{index} {stats.name}",
                     *gpu_cells(stats),
-                    number(seen.coverage_percent),
-                    number(seen.energy_wh, 3),
-                    "simulated" if seen.simulated else "measured",
+                    number(monitoring.coverage_percent),
+                    number(monitoring.energy_wh, 3),
+                    "simulated" if monitoring.simulated else "measured",
                 ]
             )
     headings = [
@@ -265,18 +275,18 @@ def gpu_result_table(experiments: Sequence[ExperimentView]) -> Table | None:
     return table if rows else None
 
 
-def untrusted_lines(experiments: Sequence[ExperimentView]) -> list[str]:
-    """Whose GPU numbers cover too little of their runs, or are missing, and why."""
+def trust_warning_lines(experiments: Sequence[ExperimentView]) -> list[str]:
+    """Return whose GPU numbers cover too little of their runs, or are missing, and why."""
     return [
-        f"experiment {each.ordinal}: {what}: {seen.untrusted_because}"
-        for each in experiments
-        if (seen := each.gpu_monitoring) is not None and seen.trusted is False
-        for what in ["do not trust its GPU numbers" if seen.gpu_stats else "no GPU numbers"]
+        f"experiment {experiment.ordinal}: {what}: {monitoring.untrusted_because}"
+        for experiment in experiments
+        if (monitoring := experiment.gpu_monitoring) is not None and monitoring.trusted is False
+        for what in ["do not trust its GPU numbers" if monitoring.gpu_stats else "no GPU numbers"]
     ]
 
 
 def gpu_cells(stats: GpuStats) -> list[str]:
-    """Smallest, mean and largest of each reading, and how many there were."""
+    """Return the smallest, mean and largest of each reading, and how many there were."""
     spreads = (stats.memory_used_mb, stats.temperature_c, stats.power_draw_w)
     use = stats.utilization
     return [
@@ -287,10 +297,11 @@ def gpu_cells(stats: GpuStats) -> list[str]:
 
 
 def origin_lines(experiment: ExperimentView) -> list[str]:
-    """What was known of it before it took a GPU, and whether it ran elsewhere."""
+    """Return what was known of it before it took a GPU, and whether it ran elsewhere."""
     lines = [
-        f"preflight, {each.subject}: {each.message}" + (f"; {each.action}" if each.action else "")
-        for each in experiment.preflight
+        f"preflight, {finding.subject}: {finding.message}"
+        + (f"; {finding.action}" if finding.action else "")
+        for finding in experiment.preflight
     ]
     if experiment.predicted_score is not None:
         measured = number(experiment.objective_score, 4)
@@ -301,17 +312,19 @@ def origin_lines(experiment: ExperimentView) -> list[str]:
 
 
 def failure_lines(experiments: Sequence[ExperimentView], *, log_lines: int) -> list[str]:
-    """Why experiments failed, their engines' last words, and once for each cause what to do."""
+    """Return why experiments failed, their engines' last lines, and once for each cause what to
+    do.
+    """
     by_hint: dict[str, list[ExperimentView]] = {}
-    for each in experiments:
-        if each.state is ExperimentState.FAILED:
-            hint = each.failure.hint if each.failure is not None else ""
-            by_hint.setdefault(hint, []).append(each)
+    for experiment in experiments:
+        if experiment.state is ExperimentState.FAILED:
+            hint = experiment.failure.hint if experiment.failure is not None else ""
+            by_hint.setdefault(hint, []).append(experiment)
     lines = []
-    for hint, alike in by_hint.items():
-        for each in alike:
-            lines.append(_failure_line(each))
-            tail = each.failure.log_tail if each.failure is not None else ()
+    for hint, affected in by_hint.items():
+        for experiment in affected:
+            lines.append(_failure_line(experiment))
+            tail = experiment.failure.log_tail if experiment.failure is not None else ()
             lines.extend(f"    {line}" for line in tail[-log_lines:])
         if hint:
             lines.append(f"  what to do: {hint}")
@@ -334,39 +347,41 @@ def print_results(
     *,
     log_lines: int = LOG_LINES,
 ) -> None:
-    """Both tables, and why experiments failed, with that many of their engines' last lines."""
+    """Print both tables, and why experiments failed, with that many of their engines' last
+    lines.
+    """
     if not experiments:
         return
     print_table(result_table(experiments, objective, trust))
-    if any(each.engine.engine == SIMULATED_ENGINE for each in experiments):
+    if any(experiment.engine.engine == SIMULATED_ENGINE for experiment in experiments):
         click.echo("the engine is simulated: these latencies and rates are made up")
-    for line in failed_level_lines(experiments, objective, trust):
+    for line in level_failure_lines(experiments, objective, trust):
         click.echo(line)
     lines = [
         *other_setting_lines(experiments),
-        *missed_lines(experiments, objective),
+        *constraint_miss_lines(experiments, objective),
         *quality_lines(experiments, objective),
         *boundary_lines(experiments, objective),
     ]
     for line in lines:
         click.echo(line)
-    in_order = ranked(experiments, objective, trust)
+    in_order = rank_experiments(experiments, objective, trust)
     gpu_results = gpu_result_table(in_order)
     if gpu_results is not None:
         click.echo()
         print_table(gpu_results)
-    for line in untrusted_lines(in_order):
+    for line in trust_warning_lines(in_order):
         click.echo(line)
     for line in failure_lines(experiments, log_lines=log_lines):
         click.echo(line)
 
 
 def ending_lines(task: TaskView) -> Iterator[str]:
-    """Why nothing further is tried, and how far the best can be trusted."""
+    """Yield why nothing further is tried, and how far the best result can be trusted."""
     if task.stop_reason is not None:
         yield f"stopped: {STOPPED[task.stop_reason]} ({task.stop_reason.value})"
     if task.trust is not None:
-        yield trusted_text(task.trust)
+        yield trust_text(task.trust)
         yield from trust_lines(task.trust)
 
 

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from services.cli.doctor.host_facts import HostFacts
 
-FOUND_CHARACTERS: Final = 240
-FIX_CHARACTERS: Final = 1600
+MAX_RESULT_CHARACTERS: Final = 240
+MAX_FIX_CHARACTERS: Final = 1600
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
@@ -25,7 +25,7 @@ class State(StrEnum):
     NOT_APPLICABLE = "not applicable"
 
 
-class Seen(Struct, frozen=True):
+class CheckResult(Struct, frozen=True):
     """What a check found, with units, and the fix: what to type or to do. None if there is none."""
 
     state: State
@@ -57,41 +57,41 @@ class Probe:
 
     name: str
     why: str
-    inspect: Callable[[HostFacts], Seen]
+    inspect: Callable[[HostFacts], CheckResult]
     needed: bool = False
 
-    def check(self, seen: Seen) -> Check:
+    def check(self, result: CheckResult) -> Check:
         return Check(
             name=self.name,
-            state=seen.state,
-            found=printable(seen.found),
+            state=result.state,
+            found=printable(result.found),
             why=self.why,
-            fix=printable(seen.fix, FIX_CHARACTERS),
+            fix=printable(result.fix, MAX_FIX_CHARACTERS),
             needed=self.needed,
         )
 
 
-def printable(text: str, limit: int = FOUND_CHARACTERS) -> str:
-    """On one line, without anything that a terminal would obey, and not endless."""
+def printable(text: str, limit: int = MAX_RESULT_CHARACTERS) -> str:
+    """Return the text on one line, without anything that a terminal would obey, and not endless."""
     plain = " ".join(_UNPRINTABLE.sub(" ", text).split())
     return plain if len(plain) <= limit else f"{plain[: limit - 3]}..."
 
 
-def ok(found: str) -> Seen:
-    return Seen(State.OK, found)
+def ok(text: str) -> CheckResult:
+    return CheckResult(State.OK, text)
 
 
-def warn(found: str, fix: str) -> Seen:
-    return Seen(State.WARN, found, fix)
+def warn(text: str, fix: str) -> CheckResult:
+    return CheckResult(State.WARN, text, fix)
 
 
-def missing(found: str, fix: str) -> Seen:
-    return Seen(State.MISSING, found, fix)
+def missing(text: str, fix: str) -> CheckResult:
+    return CheckResult(State.MISSING, text, fix)
 
 
-def error(found: str, fix: str) -> Seen:
-    return Seen(State.ERROR, found, fix)
+def error(text: str, fix: str) -> CheckResult:
+    return CheckResult(State.ERROR, text, fix)
 
 
-def not_applicable(found: str) -> Seen:
-    return Seen(State.NOT_APPLICABLE, found)
+def not_applicable(text: str) -> CheckResult:
+    return CheckResult(State.NOT_APPLICABLE, text)

@@ -14,8 +14,11 @@ from shared.accelerator_rules.modes import COUNTED
 from shared.accelerator_rules.quantities import whole
 from shared.errors import StewardError
 from shared.kubernetes.access import ClusterAccess, kubeconfig_files
-from shared.kubernetes.client import KubernetesClient, decoded
+from shared.kubernetes.client import KubernetesClient, decode
 from shared.kubernetes.errors import NOT_FOUND, KubernetesError
+from shared.kubernetes.objects.common import ObjectList
+from shared.kubernetes.objects.devices import ResourceSlice
+from shared.kubernetes.objects.nodes import Node
 from shared.kubernetes.ome import OME_VERSION
 from shared.kubernetes.requirements import (
     DEVICE_RIGHTS,
@@ -60,43 +63,6 @@ class ClusterReport(Struct, frozen=True, kw_only=True):
     unreadable: tuple[str, ...] = ()
 
 
-class _NodeStatus(Struct, frozen=True):
-    allocatable: dict[str, str] = {}
-    capacity: dict[str, str] = {}
-
-
-class _NodeMetadata(Struct, frozen=True):
-    name: str = ""
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-
-
-class _Node(Struct, frozen=True):
-    metadata: _NodeMetadata = _NodeMetadata()
-    status: _NodeStatus = _NodeStatus()
-
-
-class _Device(Struct, frozen=True):
-    name: str
-
-
-class _SliceSpec(Struct, frozen=True):
-    driver: str
-    devices: tuple[_Device, ...] = ()
-
-
-class _Slice(Struct, frozen=True):
-    spec: _SliceSpec
-
-
-class _Nodes(Struct, frozen=True):
-    items: tuple[_Node, ...] = ()
-
-
-class _Slices(Struct, frozen=True):
-    items: tuple[_Slice, ...] = ()
-
-
 class _Version(Struct, frozen=True):
     version: str
 
@@ -123,8 +89,8 @@ async def _ask(kubeconfig: str | None, namespace: str, timeout_seconds: float) -
     ):
         await client.version()
         nodes, slices, group, kueue = await asyncio.gather(
-            _read(client, "/api/v1/nodes", _Nodes),
-            _read(client, "/apis/resource.k8s.io/v1/resourceslices", _Slices),
+            _read(client, "/api/v1/nodes", ObjectList[Node]),
+            _read(client, "/apis/resource.k8s.io/v1/resourceslices", ObjectList[ResourceSlice]),
             _read(client, f"/apis/{OME_VERSION.partition('/')[0]}", _Group),
             _read(client, f"/apis/{KUEUE_VERSION.partition('/')[0]}", _Group),
         )
@@ -143,14 +109,14 @@ async def _ask(kubeconfig: str | None, namespace: str, timeout_seconds: float) -
             engine_rights += KUEUE_RIGHTS
         missing, unreadable = await _missing(
             client,
-            [(each, None) for each in rights]
-            + [(each, NAMESPACE) for each in DEVICE_RIGHTS]
-            + [(each, namespace) for each in engine_rights],
+            [(right, None) for right in rights]
+            + [(right, NAMESPACE) for right in DEVICE_RIGHTS]
+            + [(right, namespace) for right in engine_rights],
         )
         return ClusterReport(
-            node_count=len(nodes.items) if isinstance(nodes, _Nodes) else 0,
-            counted=_counted(nodes.items) if isinstance(nodes, _Nodes) else None,
-            divided=_divided(nodes.items) if isinstance(nodes, _Nodes) else {},
+            node_count=len(nodes.items) if isinstance(nodes, ObjectList) else 0,
+            counted=_count_resources(nodes.items) if isinstance(nodes, ObjectList) else None,
+            divided=_sharing_notes(nodes.items) if isinstance(nodes, ObjectList) else {},
             devices=_devices(slices),
             ome_versions=_versions(group),
             unknown_fields=await _unknown_fields(client) if has_ome else None,
@@ -161,62 +127,64 @@ async def _ask(kubeconfig: str | None, namespace: str, timeout_seconds: float) -
 
 
 async def _read(client: KubernetesClient, path: str, type_: type[T]) -> T | int:
-    """What is there, or the code of the refusal."""
+    """Return the objects at a path, or the code of the refusal."""
     try:
-        return decoded(await client.call("GET", path), type_)
+        return decode(await client.call("GET", path), type_)
     except KubernetesError as refusal:
         if refusal.code == 0:
             raise
         return refusal.code
 
 
-def _counted(nodes: Iterable[_Node]) -> dict[str, int]:
-    found: Counter[str] = Counter()
+def _count_resources(nodes: Iterable[Node]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
     for node in nodes:
         for resource, amount in node.status.allocatable.items():
-            if any(fnmatch.fnmatchcase(resource, each) for each in COUNTED):
-                found[resource] += int(amount) if amount.isdigit() else 0
-    return {resource: count for resource, count in sorted(found.items()) if count}
+            if any(fnmatch.fnmatchcase(resource, pattern) for pattern in COUNTED):
+                counts[resource] += int(amount) if amount.isdigit() else 0
+    return {resource: count for resource, count in sorted(counts.items()) if count}
 
 
-def _divided(nodes: Iterable[_Node]) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _sharing_notes(nodes: Iterable[Node]) -> dict[str, str]:
+    notes_by_node: dict[str, str] = {}
     for node in nodes:
         facts = NodeFacts(
             labels=node.metadata.labels,
             annotations=node.metadata.annotations,
-            capacity={name: whole(each) for name, each in node.status.capacity.items()},
-            allocatable={name: whole(each) for name, each in node.status.allocatable.items()},
+            capacity={name: whole(quantity) for name, quantity in node.status.capacity.items()},
+            allocatable={
+                name: whole(quantity) for name, quantity in node.status.allocatable.items()
+            },
         )
         notes = (
             read_offer(resource, facts).note
             for resource in sorted(facts.allocatable)
-            if any(fnmatch.fnmatchcase(resource, each) for each in COUNTED)
+            if any(fnmatch.fnmatchcase(resource, pattern) for pattern in COUNTED)
         )
         if note := next(filter(None, notes), ""):
-            found[node.metadata.name] = note
-    return dict(sorted(found.items()))
+            notes_by_node[node.metadata.name] = note
+    return dict(sorted(notes_by_node.items()))
 
 
-def _devices(slices: _Slices | int) -> dict[str, int] | None:
+def _devices(slices: ObjectList[ResourceSlice] | int) -> dict[str, int] | None:
     """A cluster that does not know ResourceSlices has none."""
     if isinstance(slices, int):
         return {} if slices == NOT_FOUND else None
-    found: Counter[str] = Counter()
-    for each in slices.items:
-        found[each.spec.driver] += len(each.spec.devices)
-    return dict(sorted(found.items()))
+    counts: Counter[str] = Counter()
+    for resource_slice in slices.items:
+        counts[resource_slice.spec.driver] += len(resource_slice.spec.devices)
+    return dict(sorted(counts.items()))
 
 
 def _versions(group: _Group | int) -> tuple[str, ...] | None:
     if isinstance(group, int):
         return () if group == NOT_FOUND else None
-    return tuple(each.version for each in group.versions)
+    return tuple(version.version for version in group.versions)
 
 
 async def _unknown_fields(client: KubernetesClient) -> dict[str, tuple[str, ...]] | None:
-    """By kind; of definitions that this login may read."""
-    found: dict[str, tuple[str, ...]] | None = None
+    """Return the unknown fields by kind, as far as this login may read the definitions."""
+    fields_by_kind: dict[str, tuple[str, ...]] | None = None
     for plural, fields in OUR_FIELDS.items():
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.ome.io"
         try:
@@ -225,17 +193,17 @@ async def _unknown_fields(client: KubernetesClient) -> dict[str, tuple[str, ...]
             if refusal.code == 0:
                 raise
             continue
-        found = found or {}
+        fields_by_kind = fields_by_kind or {}
         if unknown := unknown_fields(definition, fields):
-            found[plural] = unknown
-    return found
+            fields_by_kind[plural] = unknown
+    return fields_by_kind
 
 
 async def _missing(
     client: KubernetesClient, rights: Iterable[tuple[Right, str | None]]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Rights, and what others would tell."""
-    asked = [(right, verb, namespace) for right, namespace in rights for verb in right.verbs]
+    checks = [(right, verb, namespace) for right, namespace in rights for verb in right.verbs]
     answers = await asyncio.gather(
         *(
             client.may(
@@ -245,18 +213,18 @@ async def _missing(
                 subresource=right.subresource,
                 name=right.name,
             )
-            for right, verb, namespace in asked
+            for right, verb, namespace in checks
         )
     )
     missing: dict[tuple[str, str], list[str]] = {}
-    for (right, verb, namespace), answer in zip(asked, answers, strict=True):
+    for (right, verb, namespace), answer in zip(checks, answers, strict=True):
         if not answer.is_allowed:
             where = f" in {namespace}" if namespace is not None else ""
             verbs = missing.setdefault((right.tells, f"{right.place}{where}"), [])
             if verb not in verbs:
                 verbs.append(verb)
-    lacking = {key: f"{'/'.join(verbs)} {key[1]}" for key, verbs in missing.items()}
+    missing_texts = {key: f"{'/'.join(verbs)} {key[1]}" for key, verbs in missing.items()}
     return (
-        tuple(right for (tells, _), right in lacking.items() if not tells),
-        tuple(f"{tells} ({right})" for (tells, _), right in lacking.items() if tells),
+        tuple(right for (tells, _), right in missing_texts.items() if not tells),
+        tuple(f"{tells} ({right})" for (tells, _), right in missing_texts.items() if tells),
     )

@@ -44,24 +44,24 @@ NOT_KNOWN_EXIT_CODE: Final = EXIT_CODE[ErrorCode.NOT_FOUND]
     help="Count this check as needed, such as docker; may be given again.",
 )
 @click.option(
-    "--patience",
-    "patience_seconds",
+    "--timeout",
+    "timeout_seconds",
     type=SecondsRange(min=1, max=600),
     default=DEADLINE_SECONDS,
     show_default=True,
     metavar="SECONDS",
-    help="How long a check may take, for hosts that are slow and not hung.",
+    help="Timeout of each check; raise it for slow hosts.",
 )
 def doctor(
     data_dir: Path | None,
     as_json: bool,
     unexplained: str | None,
     required: tuple[str, ...],
-    patience_seconds: float,
+    timeout_seconds: float,
 ) -> None:
     """Look at what this host has, and say what to type for each thing that is missing.
 
-    Ends within 5 seconds whatever hangs, unless --patience says otherwise, and needs no platform
+    Ends within 5 seconds whatever hangs, unless --timeout says otherwise, and needs no platform
     and no root. Exit code 0 if everything that is
     needed is there, 7 if not; with --explain 0 if the error is a known one, 5 if not. What is
     needed: the system, Python, the data directory, the platform's servers and, on a host with
@@ -71,11 +71,11 @@ def doctor(
         leave(_explain(unexplained, as_json=as_json))
     else:
         directory = (data_dir or default_data_dir()).absolute()
-        leave(_examine(directory, required, patience_seconds, as_json=as_json))
+        leave(_examine(directory, required, timeout_seconds, as_json=as_json))
 
 
 def _examine(
-    data_dir: Path, required: Sequence[str], patience_seconds: float, *, as_json: bool
+    data_dir: Path, required: Sequence[str], timeout_seconds: float, *, as_json: bool
 ) -> int:
     from services.cli.doctor.all_probes import all_probes
     from services.cli.doctor.examination import LAST_WORDS_SECONDS, examine
@@ -83,8 +83,8 @@ def _examine(
 
     probes = all_probes(required)
     # A program is given up on first, because that says more than a check given up on.
-    facts = HostFacts(data_dir=data_dir, program_seconds=patience_seconds - LAST_WORDS_SECONDS)
-    checks = examine(probes, facts, deadline_seconds=patience_seconds)
+    facts = HostFacts(data_dir=data_dir, program_seconds=timeout_seconds - LAST_WORDS_SECONDS)
+    checks = examine(probes, facts, deadline_seconds=timeout_seconds)
     failing = [check for check in checks if check.fails]
     if as_json:
         print_json({"host": platform.node(), "is_fit": not failing, "checks": checks})
@@ -105,36 +105,38 @@ def _print(checks: Sequence[Check]) -> None:
     if failing:
         click.echo(f"\nneeded, and missing or broken: {', '.join(failing)}")
     else:
-        others = f"; {len(to_do)} other things could be better" if to_do else ""
-        click.echo(f"\neverything that is needed is there{others}")
+        other_text = f"; {len(to_do)} other things could be better" if to_do else ""
+        click.echo(f"\neverything that is needed is there{other_text}")
 
 
-def _explain(given: str, *, as_json: bool) -> int:
-    found = findings(_text(given))
+def _explain(source: str, *, as_json: bool) -> int:
+    matches = findings(_text(source))
     if as_json:
-        print_json({"findings": [_finding(each) for each in found]})
-    elif not found:
+        print_json({"findings": [_finding(finding) for finding in matches]})
+    elif not matches:
         click.echo("none of the known failures; the whole log may tell more than one line of it")
     else:
-        for each in found:
-            click.echo(f"{each.failure.title} ({each.failure.kind.value})")
-            click.echo(f"  told by: {printable(each.line)}")
-            click.echo(f"  what to do: {each.failure.hint}")
-            click.echo(f"  an experiment that fails so {_repeats(each.failure.kind)}")
-    return 0 if found else NOT_KNOWN_EXIT_CODE
+        for finding in matches:
+            click.echo(f"{finding.failure.title} ({finding.failure.kind.value})")
+            click.echo(f"  told by: {printable(finding.line)}")
+            click.echo(f"  what to do: {finding.failure.hint}")
+            click.echo(f"  an experiment that fails so {_repeats(finding.failure.kind)}")
+    return 0 if matches else NOT_KNOWN_EXIT_CODE
 
 
-def _text(given: str) -> str:
-    """What is to be explained: the end of stdin, of the file of that name, or the text itself."""
-    if given == "-":
+def _text(source: str) -> str:
+    """Return the text to explain: the end of stdin, of the file of that name, or the argument
+    itself.
+    """
+    if source == "-":
         return sys.stdin.buffer.read()[-TEXT_LIMIT_BYTES:].decode(errors="replace")
     try:
-        with Path(given).open("rb") as file:
+        with Path(source).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - TEXT_LIMIT_BYTES))
             return file.read().decode(errors="replace")
     except (OSError, ValueError):
-        return given
+        return source
 
 
 def _repeats(kind: FailureKind) -> str:
@@ -145,13 +147,13 @@ def _repeats(kind: FailureKind) -> str:
     return f"is repeated {times}{', on another node if there is one' if rule.elsewhere else ''}"
 
 
-def _finding(found: Finding) -> dict[str, Any]:
-    rule = RULES[found.failure.kind]
+def _finding(finding: Finding) -> dict[str, Any]:
+    rule = RULES[finding.failure.kind]
     return {
-        "kind": found.failure.kind,
-        "title": found.failure.title,
-        "line": found.line,
-        "hint": found.failure.hint,
+        "kind": finding.failure.kind,
+        "title": finding.failure.title,
+        "line": finding.line,
+        "hint": finding.failure.hint,
         "retries": rule.retries,
         "elsewhere": rule.elsewhere,
     }

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from services.cli.doctor.check import Probe, Seen, error, missing, not_applicable, ok, warn
+from services.cli.doctor.check import CheckResult, Probe, error, missing, not_applicable, ok, warn
 from services.cli.doctor.docker_report import ADDRESS_VARIABLES, DockerReport
 from services.cli.doctor.gpus import NO_NVIDIA
 from services.cli.doctor.host_facts import HostFacts
@@ -26,35 +26,35 @@ INSTALL_TOOLKIT: Final = (
     "nvidia-ctk runtime configure --runtime=docker`, `sudo systemctl restart docker`"
 )
 UPGRADE_TOOLKIT: Final = "upgrade the package `nvidia-container-toolkit` from NVIDIA's repository"
-OLDEST_TOOLKIT: Final = (1, 7, 0)  # accelerator guide, Prerequisites
+MIN_TOOLKIT: Final = (1, 7, 0)  # accelerator guide, Prerequisites
 GENERATE_CDI: Final = "`sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`"
 
 
-def docker_engine(facts: HostFacts) -> Seen:
+def docker_engine(facts: HostFacts) -> CheckResult:
     report = facts.docker.get()
     if report.error is not None:
         return _absent_engine(facts, report)
     driver = report.text("Driver") or "unknown"
-    found = (
+    summary = (
         f"Docker {report.version.get('Version', 'of unknown version')} "
         f"(API {report.version.get('ApiVersion', '?')}) at {report.address}, storage {driver}, "
         f"cgroup {report.text('CgroupVersion') or '?'} by {report.text('CgroupDriver') or '?'}"
     )
     free = _free_gib(report.text("DockerRootDir"))
     if free is not None:
-        found = f"{found}, {free:.0f} GiB free in {report.text('DockerRootDir')}"
+        summary = f"{summary}, {free:.0f} GiB free in {report.text('DockerRootDir')}"
     if driver == "vfs":
         return warn(
-            found,
+            summary,
             'vfs copies every layer of every image: {"storage-driver": "overlay2"} in '
             "/etc/docker/daemon.json and `sudo systemctl restart docker`",
         )
     if free is not None and free < ENOUGH_GIB:
-        return warn(found, "images of engines take 10 to 20 GiB each: `docker system prune -a`")
-    return ok(found)
+        return warn(summary, "images of engines take 10 to 20 GiB each: `docker system prune -a`")
+    return ok(summary)
 
 
-def _absent_engine(facts: HostFacts, report: DockerReport) -> Seen:
+def _absent_engine(facts: HostFacts, report: DockerReport) -> CheckResult:
     failure = f"{report.address}: {report.error}"
     is_chosen = any(facts.environment.get(name) for name in ADDRESS_VARIABLES)
     if "ermission denied" in failure:
@@ -63,62 +63,63 @@ def _absent_engine(facts: HostFacts, report: DockerReport) -> Seen:
             "`sudo usermod -aG docker $USER`, then log in again (members of that group are as good "
             "as root)",
         )
-    own = Path(facts.environment.get("XDG_RUNTIME_DIR") or "/nonexistent") / "docker.sock"
-    if not is_chosen and own.exists():
+    user_socket = Path(facts.environment.get("XDG_RUNTIME_DIR") or "/nonexistent") / "docker.sock"
+    if not is_chosen and user_socket.exists():
         return error(
-            failure, f"this user has an engine of their own: `export DOCKER_HOST=unix://{own}`"
+            failure,
+            f"this user has an engine of their own: `export DOCKER_HOST=unix://{user_socket}`",
         )
     if not is_chosen and facts.program("dockerd") is None:
         return missing("no Docker engine is installed", INSTALL_DOCKER)
     if is_chosen:
         return error(failure, f"DOCKER_HOST names no engine that answers: correct it, or {START}")
-    known = recognise(failure)
-    return error(failure, known.hint if known is not None else START)
+    known_failure = recognise(failure)
+    return error(failure, known_failure.hint if known_failure is not None else START)
 
 
 def _free_gib(directory: str) -> float | None:
     try:
-        seen = os.statvfs(directory)
+        filesystem = os.statvfs(directory)
     except (OSError, ValueError):
         return None
-    return seen.f_bavail * seen.f_frsize / GIBIBYTE
+    return filesystem.f_bavail * filesystem.f_frsize / GIBIBYTE
 
 
-def container_toolkit(facts: HostFacts) -> Seen:
+def container_toolkit(facts: HostFacts) -> CheckResult:
     tools = {name: facts.program(name) for name in ("nvidia-ctk", HOOK)}
-    there = {name: path for name, path in tools.items() if path is not None}
-    if not there:
+    present_tools = {name: path for name, path in tools.items() if path is not None}
+    if not present_tools:
         if not facts.has_nvidia():
             return not_applicable(NO_NVIDIA)
         return missing("neither nvidia-ctk nor its hook", INSTALL_TOOLKIT)
     version = "of unknown version"
-    if control := there.get("nvidia-ctk"):
+    if control := present_tools.get("nvidia-ctk"):
         output = run_program([control, "--version"], facts.program_seconds, facts.environment)
-        named = re.search(r"version:?\s+v?(\d[\w.~+-]*)", output.stdout)
-        if output.exit_code != 0 or named is None:
+        match = re.search(r"version:?\s+v?(\d[\w.~+-]*)", output.stdout)
+        if output.exit_code != 0 or match is None:
             return warn(
                 f"{control}: {output.summary}", "`nvidia-ctk --version` by hand; else reinstall it"
             )
-        version = named[1]
-        if _numbers(version) < OLDEST_TOOLKIT:
-            oldest = ".".join(map(str, OLDEST_TOOLKIT))
+        version = match[1]
+        if _numbers(version) < MIN_TOOLKIT:
+            oldest = ".".join(map(str, MIN_TOOLKIT))
             return warn(
                 f"nvidia-container-toolkit {version}, expected {oldest} or later", UPGRADE_TOOLKIT
             )
-    found = f"nvidia-container-toolkit {version}, {', '.join(there)}"
-    if HOOK not in there:
+    summary = f"nvidia-container-toolkit {version}, {', '.join(present_tools)}"
+    if HOOK not in present_tools:
         return warn(
-            found, f"Docker gives GPUs through {HOOK}, which is not on PATH: {INSTALL_TOOLKIT}"
+            summary, f"Docker gives GPUs through {HOOK}, which is not on PATH: {INSTALL_TOOLKIT}"
         )
-    return ok(found)
+    return ok(summary)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d{1,9}", version.partition("-")[0])[:3]))
 
 
-def docker_gpus(facts: HostFacts) -> Seen:
-    """Whether the engine itself knows a way to give containers GPUs."""
+def docker_gpus(facts: HostFacts) -> CheckResult:
+    """Return whether the container engine itself knows a way to give containers GPUs."""
     report = facts.docker.get()
     if report.error is not None:
         return not_applicable("no Docker engine answers")
@@ -126,17 +127,17 @@ def docker_gpus(facts: HostFacts) -> Seen:
     names = sorted(runtimes) if isinstance(runtimes, dict) else []
     devices = report.info.get("DiscoveredDevices")
     count = len(devices) if isinstance(devices, list) else 0
-    found = f"runtimes {', '.join(names) or 'unknown'}; {count} CDI devices"
+    summary = f"runtimes {', '.join(names) or 'unknown'}; {count} CDI devices"
     if not facts.has_nvidia():
-        return not_applicable(f"{NO_NVIDIA}; {found}")
+        return not_applicable(f"{NO_NVIDIA}; {summary}")
     if "nvidia" in names or count:
-        return ok(found)
+        return ok(summary)
     if facts.program(HOOK) is not None:
-        return ok(f"{found}; device requests are served by {HOOK}")
-    return missing(found, INSTALL_TOOLKIT)
+        return ok(f"{summary}; device requests are served by {HOOK}")
+    return missing(summary, INSTALL_TOOLKIT)
 
 
-def cdi(facts: HostFacts) -> Seen:
+def cdi(facts: HostFacts) -> CheckResult:
     specifications = {
         f"{directory}/{path.name}": facts.text(f"{directory}/{path.name}")
         for directory in CDI_DIRECTORIES

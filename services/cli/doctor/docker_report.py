@@ -6,8 +6,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from shared.paths import DOCKER_SOCKET
+
 ADDRESS_VARIABLES: Final = ("GPUSTEWARD_EXECUTOR_DOCKER_HOST", "DOCKER_HOST")
-DEFAULT_SOCKET: Final = "/var/run/docker.sock"
 
 
 class DockerReport(Struct, frozen=True, kw_only=True):
@@ -25,9 +26,9 @@ class DockerReport(Struct, frozen=True, kw_only=True):
 
 
 def docker_address(environment: Mapping[str, str]) -> str:
-    """Where the engine listens, by the executor's own setting or Docker's."""
-    named = (environment.get(name) for name in ADDRESS_VARIABLES)
-    return next((address for address in named if address), f"unix://{DEFAULT_SOCKET}")
+    """Return the address of the container engine, by the executor's own setting or Docker's."""
+    addresses = (environment.get(name) for name in ADDRESS_VARIABLES)
+    return next((address for address in addresses if address), f"unix://{DOCKER_SOCKET}")
 
 
 def ask_docker(timeout_seconds: float, environment: Mapping[str, str]) -> DockerReport:
@@ -42,9 +43,14 @@ def ask_docker(timeout_seconds: float, environment: Mapping[str, str]) -> Docker
     from docker.utils import kwargs_from_env
 
     # The environment's TLS settings, at the address that was chosen.
-    chosen: dict[str, Any] = {**kwargs_from_env(environment=dict(environment)), "base_url": address}
+    client_options: dict[str, Any] = {
+        **kwargs_from_env(environment=dict(environment)),
+        "base_url": address,
+    }
     try:
-        client = docker.APIClient(**chosen, timeout=max(1, round(timeout_seconds)), version="auto")
+        client = docker.APIClient(
+            **client_options, timeout=max(1, round(timeout_seconds)), version="auto"
+        )
     except Exception as failure:  # noqa: BLE001  # requests, urllib3, ssl and the SDK raise their own
         return DockerReport(address=address, error=str(failure))
     try:

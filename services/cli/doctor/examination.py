@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from services.cli.doctor.check import Check, Probe, Seen, error
+from services.cli.doctor.check import Check, CheckResult, Probe, error
 from services.cli.doctor.host_facts import HostFacts
 
 DEADLINE_SECONDS: Final = 3.0
@@ -18,7 +18,7 @@ def examine(
     """A check for every probe, in their order, whatever they do."""
     deadline = time.monotonic() + deadline_seconds
     running = [_Inspection(probe, facts) for probe in probes]
-    return tuple(each.check(deadline, deadline_seconds) for each in running)
+    return tuple(inspection.check(deadline, deadline_seconds) for inspection in running)
 
 
 class _Inspection:
@@ -27,7 +27,7 @@ class _Inspection:
     def __init__(self, probe: Probe, facts: HostFacts) -> None:
         self._probe = probe
         self._facts = facts
-        self._seen: Seen | None = None
+        self._seen: CheckResult | None = None
         self._thread = threading.Thread(target=self._inspect, daemon=True, name=probe.name)
         self._thread.start()
 

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from services.cli.doctor.check import Probe, Seen, error, missing, not_applicable, ok, warn
+from services.cli.doctor.check import CheckResult, Probe, error, missing, not_applicable, ok, warn
 from services.cli.doctor.host_facts import AMD_VENDOR, NVIDIA_VENDOR, HostFacts
 from services.cli.doctor.nvml_report import NvmlReport
 from services.cli.doctor.program import run_program
@@ -18,13 +18,13 @@ INSTALL_DRIVER: Final = (
 HUNG: Final = (
     "the driver hangs, or loads anew for each question: `sudo nvidia-smi -pm 1` keeps it loaded; "
     "`sudo dmesg | grep -i -e nvrm -e xid` tells of a broken GPU, a reboot frees it; "
-    "`gpusteward doctor --patience 60` waits for a slow one"
+    "`gpusteward doctor --timeout 60` waits for a slow one"
 )
-OLDEST_DRIVER: Final = 525  # CUDA 12.0, which current engines are built for
+MIN_DRIVER: Final = 525  # CUDA 12.0, which current engines are built for
 SMI_FIELDS: Final = ("index", "name", "driver_version", "memory.total")
 
 
-def nvidia_boards(facts: HostFacts) -> Seen:
+def nvidia_boards(facts: HostFacts) -> CheckResult:
     boards, files = facts.gpu_boards(NVIDIA_VENDOR), facts.nvidia_device_files()
     on_bus = f"{boards} on the PCI bus"
     if not boards and not files:
@@ -45,25 +45,26 @@ def nvidia_boards(facts: HostFacts) -> Seen:
     return ok(f"{on_bus}, device files {', '.join(files)}")
 
 
-def nvidia_driver(facts: HostFacts) -> Seen:
-    found = facts.text("/proc/driver/nvidia/version")
+def nvidia_driver(facts: HostFacts) -> CheckResult:
+    version_text = facts.text("/proc/driver/nvidia/version")
     version = (
-        _driver_version(found or "") or (facts.text("/sys/module/nvidia/version") or "").strip()
+        _driver_version(version_text or "")
+        or (facts.text("/sys/module/nvidia/version") or "").strip()
     )
-    if not found and not version:
+    if not version_text and not version:
         return _absent_driver(facts)
     if not version:
         return warn("loaded, of unknown version", "`cat /proc/driver/nvidia/version`")
-    kind = "open kernel module" if "Open Kernel Module" in (found or "") else "kernel module"
-    if int(version.split(".")[0]) < OLDEST_DRIVER:
+    kind = "open kernel module" if "Open Kernel Module" in (version_text or "") else "kernel module"
+    if int(version.split(".")[0]) < MIN_DRIVER:
         return warn(
             f"{version} ({kind})",
-            f"update to {OLDEST_DRIVER} or newer: current engines are built for CUDA 12 and 13",
+            f"update to {MIN_DRIVER} or newer: current engines are built for CUDA 12 and 13",
         )
     return ok(f"{version} ({kind})")
 
 
-def _absent_driver(facts: HostFacts) -> Seen:
+def _absent_driver(facts: HostFacts) -> CheckResult:
     if facts.path("/dev/dxg").exists():
         return ok("Windows' own, through /dev/dxg")
     if not facts.has_nvidia():
@@ -78,37 +79,41 @@ def _absent_driver(facts: HostFacts) -> Seen:
 
 
 def _driver_version(text: str) -> str | None:
-    found = re.search(r"Kernel Module.*?\s(\d{3,}\.\d+(?:\.\d+)?)\s", text)
-    return found[1] if found else None
+    match = re.search(r"Kernel Module.*?\s(\d{3,}\.\d+(?:\.\d+)?)\s", text)
+    return match[1] if match else None
 
 
-def nvml(facts: HostFacts) -> Seen:
+def nvml(facts: HostFacts) -> CheckResult:
     report = facts.nvml.get()
     if report.error is not None:
         return _absent_nvml(facts, report)
     lost = [f"GPU {gpu.index}: {gpu.error}" for gpu in report.gpus if gpu.error]
-    found = f"driver {report.driver}, serves CUDA up to {report.cuda_text}, {_named(report)}"
+    summary = (
+        f"driver {report.driver}, serves CUDA up to {report.cuda_text}, {_devices_text(report)}"
+    )
     if lost:
         return error(
-            f"{found}; {', '.join(lost)}",
+            f"{summary}; {', '.join(lost)}",
             "`sudo dmesg | grep -i xid` tells why; `gpusteward cordon NODE`, then reboot",
         )
     if not report.gpus:
-        return error(found, "the driver has no GPU: `lspci | grep -i nvidia`, `sudo dmesg | grep "
+        return error(summary, "the driver has no GPU: `lspci | grep -i nvidia`, `sudo dmesg | grep "
                             "-i nvrm`")  # fmt: skip
-    return ok(found)
+    return ok(summary)
 
 
-def _absent_nvml(facts: HostFacts, report: NvmlReport) -> Seen:
+def _absent_nvml(facts: HostFacts, report: NvmlReport) -> CheckResult:
     if report.is_hung:
         return error(report.error or "", HUNG)
     if not facts.has_nvidia():
         return not_applicable(NO_NVIDIA)
-    known = recognise(report.error or "")
-    return error(report.error or "", known.hint if known is not None else INSTALL_DRIVER)
+    known_failure = recognise(report.error or "")
+    return error(
+        report.error or "", known_failure.hint if known_failure is not None else INSTALL_DRIVER
+    )
 
 
-def _named(report: NvmlReport) -> str:
+def _devices_text(report: NvmlReport) -> str:
     counts: dict[str, int] = {}
     for gpu in report.gpus:
         memory = f" with {gpu.memory_mb} MiB" if gpu.memory_mb is not None else ""
@@ -117,28 +122,28 @@ def _named(report: NvmlReport) -> str:
     return ", ".join(f"{count} x {name}" for name, count in counts.items()) or "0 GPUs"
 
 
-def gpu_modes(facts: HostFacts) -> Seen:
+def gpu_modes(facts: HostFacts) -> CheckResult:
     """Persistence and MIG, of all GPUs together."""
     report = facts.nvml.get()
     if report.error is not None or not report.gpus:
         return not_applicable(NO_NVIDIA if not facts.has_nvidia() else "NVML does not answer")
     mig = [gpu.index for gpu in report.gpus if gpu.mig]
     lazy = [gpu.index for gpu in report.gpus if gpu.persistence == 0]
-    found = f"MIG on {_indices(mig)}, persistence {f'off on {_indices(lazy)}' if lazy else 'on'}"
+    summary = f"MIG on {_indices(mig)}, persistence {f'off on {_indices(lazy)}' if lazy else 'on'}"
     if lazy:
         return warn(
-            found,
+            summary,
             "`sudo systemctl enable --now nvidia-persistenced` or `sudo nvidia-smi -pm 1`: each "
             "first use of an idle GPU takes seconds otherwise",
         )
-    return ok(found)
+    return ok(summary)
 
 
-def _indices(found: list[int]) -> str:
-    return f"GPU {', '.join(map(str, found))}" if found else "no GPU"
+def _indices(numbers: list[int]) -> str:
+    return f"GPU {', '.join(map(str, numbers))}" if numbers else "no GPU"
 
 
-def nvidia_smi(facts: HostFacts) -> Seen:
+def nvidia_smi(facts: HostFacts) -> CheckResult:
     path = facts.program("nvidia-smi")
     if path is None:
         if not facts.has_nvidia():
@@ -147,9 +152,11 @@ def nvidia_smi(facts: HostFacts) -> Seen:
     query = [path, f"--query-gpu={','.join(SMI_FIELDS)}", "--format=csv,noheader,nounits"]
     output = run_program(query, facts.program_seconds, facts.environment)
     if output.exit_code != 0:
-        known = recognise(output.stdout)
+        known_failure = recognise(output.stdout)
         hint = HUNG if output.exit_code is None else INSTALL_DRIVER
-        return error(f"{path}: {output.summary}", known.hint if known is not None else hint)
+        return error(
+            f"{path}: {output.summary}", known_failure.hint if known_failure is not None else hint
+        )
     rows = [[cell.strip() for cell in line.split(",")] for line in output.stdout.splitlines()]
     if not rows or not all(len(row) == len(SMI_FIELDS) and row[0].isdecimal() for row in rows):
         return warn(
@@ -160,7 +167,7 @@ def nvidia_smi(facts: HostFacts) -> Seen:
     return ok(f"{path}, driver {rows[0][2]}, {len(rows)} {noun}")
 
 
-def amd(facts: HostFacts) -> Seen:
+def amd(facts: HostFacts) -> CheckResult:
     tools = [
         (name, path)
         for name in ("amd-smi", "rocm-smi")
@@ -173,7 +180,7 @@ def amd(facts: HostFacts) -> Seen:
         return missing(
             f"{boards} boards, neither amd-smi nor rocm-smi", "install ROCm's amd-smi-lib"
         )
-    found = []
+    tool_texts = []
     for name, path in tools:
         output = _amd_version(facts, name, path)
         version = re.search(r"\d+\.\d+(\.\d+)?", output.stdout)
@@ -182,8 +189,8 @@ def amd(facts: HostFacts) -> Seen:
                 f"{boards} boards; {path}: {output.summary}",
                 "`sudo modprobe amdgpu`; its user has to be in the groups render and video",
             )
-        found.append(f"{name} {version[0]}")
-    return ok(f"{boards} boards, {', '.join(found)}")
+        tool_texts.append(f"{name} {version[0]}")
+    return ok(f"{boards} boards, {', '.join(tool_texts)}")
 
 
 def _amd_version(facts: HostFacts, name: str, path: str) -> CommandOutput:

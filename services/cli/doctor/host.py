@@ -11,7 +11,7 @@ from typing import Final
 
 import psutil
 
-from services.cli.doctor.check import Probe, Seen, error, not_applicable, ok, warn
+from services.cli.doctor.check import CheckResult, Probe, error, not_applicable, ok, warn
 from services.cli.doctor.host_facts import HostFacts
 
 GIBIBYTE: Final = 1 << 30
@@ -19,55 +19,55 @@ SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108  # only its size is read
 ENOUGH_MEMORY_GIB: Final = 4
 ENOUGH_SHARED_MEMORY_GIB: Final = 1
 ENOUGH_OPEN_FILES: Final = 4096
-OLDEST_PYTHON: Final = (3, 11)
-OLDEST_KERNEL: Final = (5, 3)  # pidfd_open, by which ends of processes are noticed at once
+MIN_PYTHON: Final = (3, 11)
+MIN_KERNEL: Final = (5, 3)  # pidfd_open, by which ends of processes are noticed at once
 CONTROLLERS: Final = ("cpu", "memory", "pids")
 TIMEX_BYTES: Final = 512  # more than the kernel's struct timex has
 TIMEX_STATUS: Final = slice(40, 44)  # timex.h, 64 bits: modes, offset, freq, maxerror, esterror
 STATUS_UNSYNCHRONISED: Final = 0x40
 
 
-def operating_system(facts: HostFacts) -> Seen:
+def operating_system(facts: HostFacts) -> CheckResult:
     release = facts.text("/etc/os-release") or ""
-    named = re.search(r'^PRETTY_NAME="?([^"\n]*)', release, re.MULTILINE)
+    match = re.search(r'^PRETTY_NAME="?([^"\n]*)', release, re.MULTILINE)
     kernel = platform.release()
-    found = f"{named[1] if named else platform.system()}, kernel {kernel}, {platform.machine()}"
+    summary = f"{match[1] if match else platform.system()}, kernel {kernel}, {platform.machine()}"
     if platform.system() != "Linux":
-        return error(found, "run GPU Steward on Linux; there is no other system with its GPUs")
+        return error(summary, "run GPU Steward on Linux; there is no other system with its GPUs")
     numbers = re.match(r"(\d+)\.(\d+)", kernel)
-    if numbers and (int(numbers[1]), int(numbers[2])) < OLDEST_KERNEL:
-        return warn(found, f"use kernel {OLDEST_KERNEL[0]}.{OLDEST_KERNEL[1]} or newer")
-    return ok(found)
+    if numbers and (int(numbers[1]), int(numbers[2])) < MIN_KERNEL:
+        return warn(summary, f"use kernel {MIN_KERNEL[0]}.{MIN_KERNEL[1]} or newer")
+    return ok(summary)
 
 
-def python(_: HostFacts) -> Seen:
+def python(_: HostFacts) -> CheckResult:
     try:
-        ours = importlib.metadata.version("gpusteward")
+        own_version = importlib.metadata.version("gpusteward")
     except importlib.metadata.PackageNotFoundError:
-        ours = "not installed as a package"
-    found = f"Python {platform.python_version()} at {sys.executable}, GPU Steward {ours}"
-    if sys.version_info < OLDEST_PYTHON:
-        return error(found, "install Python 3.11 or newer: `uv python install 3.11`")
-    return ok(found)
+        own_version = "not installed as a package"
+    summary = f"Python {platform.python_version()} at {sys.executable}, GPU Steward {own_version}"
+    if sys.version_info < MIN_PYTHON:
+        return error(summary, "install Python 3.11 or newer: `uv python install 3.11`")
+    return ok(summary)
 
 
-def memory(_: HostFacts) -> Seen:
-    seen = psutil.virtual_memory()
-    total, free = seen.total / GIBIBYTE, seen.available / GIBIBYTE
-    found = f"{free:.1f} GiB of {total:.1f} GiB available"
+def memory(_: HostFacts) -> CheckResult:
+    virtual_memory = psutil.virtual_memory()
+    total, free = virtual_memory.total / GIBIBYTE, virtual_memory.available / GIBIBYTE
+    summary = f"{free:.1f} GiB of {total:.1f} GiB available"
     if free < ENOUGH_MEMORY_GIB:
-        return warn(found, "`ps aux --sort=-rss | head` shows what takes it")
-    return ok(found)
+        return warn(summary, "`ps aux --sort=-rss | head` shows what takes it")
+    return ok(summary)
 
 
-def shared_memory(facts: HostFacts) -> Seen:
+def shared_memory(facts: HostFacts) -> CheckResult:
     try:
-        seen = os.statvfs(facts.path(SHARED_MEMORY))
+        filesystem = os.statvfs(facts.path(SHARED_MEMORY))
     except OSError as failure:
         return warn(
             f"{SHARED_MEMORY}: {failure.strerror}", f"`sudo mount -t tmpfs tmpfs {SHARED_MEMORY}`"
         )
-    size = seen.f_frsize * seen.f_blocks / GIBIBYTE
+    size = filesystem.f_frsize * filesystem.f_blocks / GIBIBYTE
     if size < ENOUGH_SHARED_MEMORY_GIB:
         return warn(
             f"{SHARED_MEMORY} has {size:.2f} GiB",
@@ -77,7 +77,7 @@ def shared_memory(facts: HostFacts) -> Seen:
     return ok(f"{SHARED_MEMORY} has {size:.1f} GiB")
 
 
-def cgroups(facts: HostFacts) -> Seen:
+def cgroups(facts: HostFacts) -> CheckResult:
     available = (facts.text("/sys/fs/cgroup/cgroup.controllers") or "").split()
     if set(CONTROLLERS) <= set(available):
         version, places = "version 2", [_own_cgroup(facts)]
@@ -99,13 +99,13 @@ def cgroups(facts: HostFacts) -> Seen:
 
 
 def _own_cgroup(facts: HostFacts) -> str:
-    own = re.search(r"^0::(/.*)$", facts.text("/proc/self/cgroup") or "", re.MULTILINE)
-    if os.geteuid() == 0 or own is None:
+    match = re.search(r"^0::(/.*)$", facts.text("/proc/self/cgroup") or "", re.MULTILINE)
+    if os.geteuid() == 0 or match is None:
         return "/sys/fs/cgroup"
-    return f"/sys/fs/cgroup{own[1]}"
+    return f"/sys/fs/cgroup{match[1]}"
 
 
-def open_files(_: HostFacts) -> Seen:
+def open_files(_: HostFacts) -> CheckResult:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < ENOUGH_OPEN_FILES:
         return warn(
@@ -119,7 +119,7 @@ def _limit(value: int) -> str:
     return "unlimited" if value == resource.RLIM_INFINITY else str(value)
 
 
-def clock(_: HostFacts) -> Seen:
+def clock(_: HostFacts) -> CheckResult:
     if platform.system() != "Linux" or sys.maxsize < 1 << 32:
         return not_applicable("only Linux tells whether its clock is kept right")
     timex = ctypes.create_string_buffer(TIMEX_BYTES)  # modes 0: nothing is changed

@@ -24,7 +24,7 @@ _DISPLAY: Final = "0x03"
 _ACCELERATOR: Final = "0x12"
 
 
-class Once(Generic[T]):
+class LazyValue(Generic[T]):
     """A value that is made by the first thread that wants it; the others wait for it."""
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -50,14 +50,14 @@ class HostFacts:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     program_seconds: float = 2.5
     system_directories: str = SYSTEM_DIRECTORIES
-    nvml: Once[NvmlReport] = field(init=False)
-    docker: Once[DockerReport] = field(init=False)
-    cluster: "Once[ClusterReport]" = field(init=False)
+    nvml: LazyValue[NvmlReport] = field(init=False)
+    docker: LazyValue[DockerReport] = field(init=False)
+    cluster: "LazyValue[ClusterReport]" = field(init=False)
 
     def __post_init__(self) -> None:
-        self.nvml = Once(lambda: ask_nvml(self.program_seconds, self.environment))
-        self.docker = Once(lambda: ask_docker(self.program_seconds, self.environment))
-        self.cluster = Once(self._ask_cluster)
+        self.nvml = LazyValue(lambda: ask_nvml(self.program_seconds, self.environment))
+        self.docker = LazyValue(lambda: ask_docker(self.program_seconds, self.environment))
+        self.cluster = LazyValue(self._ask_cluster)
 
     def _ask_cluster(self) -> "ClusterReport":
         from services.cli.doctor.cluster_report import ask_cluster
@@ -69,11 +69,11 @@ class HostFacts:
         return ask_cluster(kubeconfig, namespace, self.program_seconds)
 
     def path(self, place: str) -> Path:
-        """Where an absolute path of the host lies."""
+        """Return where an absolute path of the host lies here."""
         return self.root / place.lstrip("/")
 
     def program(self, name: str) -> str | None:
-        """Where a program is; those of the system are found whatever PATH says."""
+        """Return the path of a program; those of the system are found whatever PATH says."""
         path = f"{self.environment.get('PATH', '')}:{self.system_directories}"
         return shutil.which(name, path=path.strip(":"))
 
@@ -102,8 +102,8 @@ class HostFacts:
     def nvidia_device_files(self) -> list[str]:
         """`nvidia0`, `nvidia1`, ...; under WSL the one that stands for all of them."""
         names = [path.name for path in self.path("/dev").glob("nvidia[0-9]*")]
-        found = sorted(name for name in names if re.fullmatch(r"nvidia\d+", name))
-        return found or (["dxg"] if self.path("/dev/dxg").exists() else [])
+        device_names = sorted(name for name in names if re.fullmatch(r"nvidia\d+", name))
+        return device_names or (["dxg"] if self.path("/dev/dxg").exists() else [])
 
     def has_nvidia(self) -> bool:
         return bool(self.nvidia_device_files() or self.gpu_boards(NVIDIA_VENDOR))

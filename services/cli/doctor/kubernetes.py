@@ -8,8 +8,9 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from services.cli.doctor.check import Probe, Seen, error, missing, not_applicable, ok, warn
+from services.cli.doctor.check import CheckResult, Probe, error, missing, not_applicable, ok, warn
 from services.cli.doctor.host_facts import HostFacts
+from shared.kubernetes.access import SERVICE_ACCOUNT
 from shared.kubernetes.ome import OME_VERSION
 from shared.kubernetes.requirements import OLDEST, is_too_old
 
@@ -17,14 +18,16 @@ if TYPE_CHECKING:
     from services.cli.doctor.cluster_report import ClusterReport
 
 QUICKER_SECONDS: Final = 0.5  # than a driver: a name server has to answer too
-SERVICE_ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 _OLDEST: Final = ".".join(map(str, OLDEST))
 _LOGIN: Final = "`kubectl auth whoami`; the login of the context may have ended"
-_ROLES: Final = "bind the roles of compose/kubernetes/connect/permissions.yaml to this login"
+_ROLES: Final = (
+    "bind the roles of the chart to this login: templates/connect/permissions.yaml of"
+    " `gpusteward chart`"
+)
 _ENTRY: Final = re.compile(r"\s*(?:-\s+)?[\"']?([\w-]+)[\"']?:\s*[\"']?([^\s\"'#]*)")
 
 
-def cluster(facts: HostFacts) -> Seen:
+def cluster(facts: HostFacts) -> CheckResult:
     place, address = _address(facts)
     if place is None:
         return not_applicable("no kubeconfig, and not inside a cluster")
@@ -32,23 +35,23 @@ def cluster(facts: HostFacts) -> Seen:
         return warn(
             f"{place} names no cluster's address", "`kubectl config view` shows what it says"
         )
-    return _asked(place, address, max(1.0, facts.program_seconds - QUICKER_SECONDS))
+    return _probe_address(place, address, max(1.0, facts.program_seconds - QUICKER_SECONDS))
 
 
 def _address(facts: HostFacts) -> tuple[str | None, str | None]:
-    """Where the address is written, and the address."""
+    """Return where the address is written, and the address."""
     environment = facts.environment
-    named = environment.get("GPUSTEWARD_KUBECONFIG") or environment.get("KUBECONFIG", "")
-    places = [each for each in named.split(":") if each]
+    path_list = environment.get("GPUSTEWARD_KUBECONFIG") or environment.get("KUBECONFIG", "")
+    places = [path for path in path_list.split(":") if path]
     if not places and (home := environment.get("HOME")):
         places = [str(Path(home) / ".kube" / "config")]
     for place in places:
         if Path(place).exists():
             return place, server_of(_text(Path(place)))
-    if named:
-        return named, None
+    if path_list:
+        return path_list, None
     host = environment.get("KUBERNETES_SERVICE_HOST")
-    if host and facts.path(SERVICE_ACCOUNT).exists():
+    if host and facts.path(str(SERVICE_ACCOUNT / "token")).exists():
         port = environment.get("KUBERNETES_SERVICE_PORT", "443")
         return "this cluster", f"https://{f'[{host}]' if ':' in host else host}:{port}"
     return None, None
@@ -67,30 +70,32 @@ def server_of(kubeconfig: str) -> str | None:
     Reads what kubectl writes, in YAML or JSON: the names and addresses, and nothing secret.
     """
     try:
-        given = json.loads(kubeconfig)
+        config = json.loads(kubeconfig)
     except ValueError:
-        given = _read_lines(kubeconfig)
-    if not isinstance(given, dict):
+        config = _read_lines(kubeconfig)
+    if not isinstance(config, dict):
         return None
-    contexts = _fields(given.get("contexts"), "context", "cluster")
-    servers = _fields(given.get("clusters"), "cluster", "server")
-    chosen = contexts.get(str(given.get("current-context")), "")
-    return servers.get(chosen) or next((each for each in servers.values() if each), None)
+    contexts = _fields(config.get("contexts"), "context", "cluster")
+    servers = _fields(config.get("clusters"), "cluster", "server")
+    cluster_name = contexts.get(str(config.get("current-context")), "")
+    return servers.get(cluster_name) or next(
+        (server for server in servers.values() if server), None
+    )
 
 
 def _fields(entries: Any, inner: str, field: str) -> dict[str, str]:
-    """Of entries such as `{name: a, cluster: {server: b}}` the names with that field."""
-    found = {}
+    """Return that field of each entry by name; an entry is `{name: a, cluster: {server: b}}`."""
+    fields = {}
     for entry in entries if isinstance(entries, list) else ():
         body = entry.get(inner) if isinstance(entry, dict) else None
         if isinstance(body, dict) and isinstance(body.get(field), str):
-            found[str(entry.get("name"))] = body[field]
-    return found
+            fields[str(entry.get("name"))] = body[field]
+    return fields
 
 
 def _read_lines(text: str) -> dict[str, Any]:
     """The sections of a kubeconfig in YAML, as far as names, clusters and servers go."""
-    given: dict[str, Any] = {}
+    config: dict[str, Any] = {}
     entries: list[dict[str, Any]] = []
     body: dict[str, str] = {}
     section, margin = "", 0
@@ -101,7 +106,7 @@ def _read_lines(text: str) -> dict[str, Any]:
         dash = line.find("- ", 0, column)
         if column == 0:
             section, entries = key, []
-            given[section] = value or entries
+            config[section] = value or entries
         elif dash >= 0 and (not entries or dash == margin):
             margin, body = dash, {}
             entries.append({section.removesuffix("s"): body})
@@ -112,10 +117,10 @@ def _read_lines(text: str) -> dict[str, Any]:
             entries[-1]["name"] = value
         elif value and column:
             body.setdefault(key, value)
-    return given
+    return config
 
 
-def _asked(place: str, address: str, timeout_seconds: float) -> Seen:
+def _probe_address(place: str, address: str, timeout_seconds: float) -> CheckResult:
     if not address.startswith(("https://", "http://")):
         return warn(f"{place} names {address!r}, which is no URL", "`kubectl config view`")
     # Nothing secret is sent; whether the answer comes from the right cluster kubectl checks.
@@ -126,10 +131,10 @@ def _asked(place: str, address: str, timeout_seconds: float) -> Seen:
         with urllib.request.urlopen(  # noqa: S310  # the scheme was checked
             f"{address.rstrip('/')}/version", timeout=timeout_seconds, context=unchecked
         ) as answer:
-            named = re.search(
+            match = re.search(
                 r'"gitVersion":\s*"([^"]+)"', answer.read(65_536).decode("utf-8", "replace")
             )
-        version = named[1] if named else "of unknown version"
+        version = match[1] if match else "of unknown version"
         if is_too_old(version):
             return error(
                 f"{place}: {address} is Kubernetes {version}, expected {_OLDEST} or later",
@@ -146,17 +151,19 @@ def _asked(place: str, address: str, timeout_seconds: float) -> Seen:
         )
 
 
-def gpus(facts: HostFacts) -> Seen:
+def gpus(facts: HostFacts) -> CheckResult:
     if (report := _report(facts)) is None:
         return not_applicable("no cluster")
     if report.error is not None:
         return warn(report.error, _LOGIN)
     if report.counted is None and report.devices is None:
         return warn("this login may list neither nodes nor ResourceSlices", _ROLES)
-    found = [f"{count} {name}" for name, count in (report.counted or {}).items()]
-    found += [f"{count} devices of {driver}" for driver, count in (report.devices or {}).items()]
-    if found:
-        return ok(f"{report.node_count} nodes: {', '.join(found)}{_divided(report)}")
+    gpu_texts = [f"{count} {name}" for name, count in (report.counted or {}).items()]
+    gpu_texts += [
+        f"{count} devices of {driver}" for driver, count in (report.devices or {}).items()
+    ]
+    if gpu_texts:
+        return ok(f"{report.node_count} nodes: {', '.join(gpu_texts)}{_sharing_text(report)}")
     return missing(
         f"no GPUs on {report.node_count} nodes: no device plugin counts any, no driver has "
         "published ResourceSlices",
@@ -166,28 +173,28 @@ def gpus(facts: HostFacts) -> Seen:
     )
 
 
-def _divided(report: "ClusterReport") -> str:
+def _sharing_text(report: "ClusterReport") -> str:
     if not report.divided:
         return ""
     name, note = next(iter(report.divided.items()))
-    others = f" (and {len(report.divided) - 1} more)" if len(report.divided) > 1 else ""
-    return f"; not every unit is a GPU: {name}{others}: {note}"
+    rest_text = f" (and {len(report.divided) - 1} more)" if len(report.divided) > 1 else ""
+    return f"; not every unit is a GPU: {name}{rest_text}: {note}"
 
 
-def ome(facts: HostFacts) -> Seen:
+def ome(facts: HostFacts) -> CheckResult:
     if (report := _report(facts)) is None or report.error is not None:
         return not_applicable("no cluster that answers this login")
     if report.ome_versions is None:
         return warn("this login may not ask which kinds the cluster has", _ROLES)
-    wanted = OME_VERSION.rpartition("/")[2]
+    version = OME_VERSION.rpartition("/")[2]
     if not report.ome_versions:
         return missing(
             "the cluster has no kinds of ome.io",
             "install OME, or use mode kubernetes, which needs none",
         )
-    if wanted not in report.ome_versions:
+    if version not in report.ome_versions:
         return error(
-            f"the cluster has ome.io {', '.join(report.ome_versions)}, expected {wanted}",
+            f"the cluster has ome.io {', '.join(report.ome_versions)}, expected {version}",
             f"install a version of OME that serves {OME_VERSION}",
         )
     if report.unknown_fields:
@@ -195,7 +202,7 @@ def ome(facts: HostFacts) -> Seen:
             f"{kind}: {', '.join(fields)}" for kind, fields in report.unknown_fields.items()
         )
         return warn(
-            f"ome.io {wanted} of this cluster does not know {unknown}",
+            f"ome.io {version} of this cluster does not know {unknown}",
             "what it does not know it drops: install OME 0.1.5 or later",
         )
     versions = ", ".join(report.ome_versions)
@@ -204,7 +211,7 @@ def ome(facts: HostFacts) -> Seen:
     return ok(f"ome.io {versions}, with every field that is set")
 
 
-def permissions(facts: HostFacts) -> Seen:
+def permissions(facts: HostFacts) -> CheckResult:
     if (report := _report(facts)) is None or report.error is not None:
         return not_applicable("no cluster that answers this login")
     if report.missing_rights:
@@ -219,7 +226,7 @@ def permissions(facts: HostFacts) -> Seen:
 
 
 def _report(facts: HostFacts) -> "ClusterReport | None":
-    """None without a cluster that could be asked."""
+    """Return the cluster's report; None without a cluster that could be asked."""
     place, address = _address(facts)
     return None if place is None or address is None else facts.cluster.get()
 

@@ -15,11 +15,11 @@ def main() -> int:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
         return _say({"error": str(error)})
-    gpus = [_gpu(index) for index in range(_known(pynvml.nvmlDeviceGetCount) or 0)]
+    gpus = [_gpu(index) for index in range(_ask_or_none(pynvml.nvmlDeviceGetCount) or 0)]
     return _say(
         {
-            "driver": _text(_known(pynvml.nvmlSystemGetDriverVersion)),
-            "cuda": _known(pynvml.nvmlSystemGetCudaDriverVersion_v2),
+            "driver": _text(_ask_or_none(pynvml.nvmlSystemGetDriverVersion)),
+            "cuda": _ask_or_none(pynvml.nvmlSystemGetCudaDriverVersion_v2),
             "gpus": gpus,
         }
     )
@@ -30,19 +30,19 @@ def _gpu(index: int) -> dict[str, Any]:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     except pynvml.NVMLError as error:
         return {"index": index, "error": str(error)}
-    memory = _known(pynvml.nvmlDeviceGetMemoryInfo, handle)
-    mig = _known(pynvml.nvmlDeviceGetMigMode, handle)
+    memory = _ask_or_none(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    mig = _ask_or_none(pynvml.nvmlDeviceGetMigMode, handle)
     return {
         "index": index,
-        "name": _text(_known(pynvml.nvmlDeviceGetName, handle)),
+        "name": _text(_ask_or_none(pynvml.nvmlDeviceGetName, handle)),
         "memory_mb": memory.total >> 20 if memory is not None else None,
-        "persistence": _known(pynvml.nvmlDeviceGetPersistenceMode, handle),
+        "persistence": _ask_or_none(pynvml.nvmlDeviceGetPersistenceMode, handle),
         "mig": mig[0] if mig is not None else None,
     }
 
 
-def _known(ask: Callable[..., Any], *arguments: Any) -> Any:
-    """None for what this driver or this GPU does not report."""
+def _ask_or_none(ask: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the answer; None for what this driver or this GPU does not report."""
     try:
         return ask(*arguments)
     except (pynvml.NVMLError, AttributeError):
@@ -53,8 +53,8 @@ def _text(value: Any) -> str | None:
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
-def _say(found: dict[str, Any]) -> int:
-    sys.stdout.write(json.dumps(found))
+def _say(document: dict[str, Any]) -> int:
+    sys.stdout.write(json.dumps(document))
     return 0
 
 

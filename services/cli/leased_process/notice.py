@@ -16,14 +16,14 @@ RECONNECT_SECONDS: Final = 2.0
 async def say_when_asked_back(client: StewardClient, reservation_id: UUID) -> None:
     """Say it once on standard error; return then. While the gateway is away nothing is known."""
     while True:
-        view = await _asked_back(client, reservation_id)
+        view = await _wait_for_notice(client, reservation_id)
         if view is not None:
             await say(f"gpusteward: the reservation is {view.reason}", err=True)
             return
         await asyncio.sleep(RECONNECT_SECONDS)
 
 
-async def _asked_back(client: StewardClient, reservation_id: UUID) -> ReservationView | None:
+async def _wait_for_notice(client: StewardClient, reservation_id: UUID) -> ReservationView | None:
     """The reservation once it has to give way; None if the stream of its events ended before.
 
     It is read after the stream began, and after each event, so that no notice falls between.

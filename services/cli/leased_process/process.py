@@ -93,12 +93,13 @@ class DeviceProcess:
 
     @contextlib.contextmanager
     def forwarding(self) -> Iterator[None]:
-        """From here on, signals that would end us are sent on instead; after the end they do
-        nothing, so that giving back is not cut off.
+        """Send signals that would end us on to the process, from here on.
+
+        After its end they do nothing, so that they cannot cut off the release.
         """
         loop = asyncio.get_running_loop()
-        for each in FORWARDED:
-            loop.add_signal_handler(each, self.send, each)
+        for signal_number in FORWARDED:
+            loop.add_signal_handler(signal_number, self.send, signal_number)
         if self._terminal is not None:
             # Under `stty tostop` a word from the background would stop us, and our renewals.
             signal.signal(signal.SIGTTOU, signal.SIG_IGN)
@@ -112,10 +113,10 @@ class DeviceProcess:
         if self._process.returncode is not None:
             return True  # another waiter has reaped it
         options = os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT
-        seen = os.waitid(os.P_PID, self._process.pid, options)
-        if seen is None:
+        result = os.waitid(os.P_PID, self._process.pid, options)
+        if result is None:
             return False
-        if seen.si_code == os.CLD_STOPPED:
+        if result.si_code == os.CLD_STOPPED:
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOHANG)
             self.send(signal.SIGCONT)
             return False
@@ -135,12 +136,12 @@ class DeviceProcess:
     def _take_terminal_back(self) -> None:
         if self._terminal is None:
             return
-        before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        previous_handler = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         try:
             with contextlib.suppress(OSError):
                 os.tcsetpgrp(self._terminal, os.getpgrp())
         finally:
-            signal.signal(signal.SIGTTOU, before)
+            signal.signal(signal.SIGTTOU, previous_handler)
 
 
 class Interruption:
@@ -150,8 +151,8 @@ class Interruption:
         self.signal: signal.Signals | None = None
         self._task = asyncio.current_task()
         loop = asyncio.get_running_loop()
-        for each in FORWARDED:
-            loop.add_signal_handler(each, self._note, each)
+        for signal_number in FORWARDED:
+            loop.add_signal_handler(signal_number, self._note, signal_number)
 
     def _note(self, noted: signal.Signals) -> None:
         if self.signal is None and self._task is not None:
@@ -159,7 +160,7 @@ class Interruption:
         self.signal = self.signal or noted
 
 
-def labelled_processes(reservation_id: UUID) -> list[int]:
+def find_labelled_processes(reservation_id: UUID) -> list[int]:
     """Living processes that carry the reservation, in whatever group; ourselves left out."""
     return processes_with(os.fsencode(f"{RESERVATION_VARIABLE}={reservation_id}"))
 

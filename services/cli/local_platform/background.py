@@ -102,7 +102,10 @@ def _command(arguments: Sequence[str]) -> list[str]:
 
 
 def _start(directory: DataDirectory, arguments: Sequence[str]) -> ChildProcess:
-    """In a session of its own, so that Ctrl-C reaches this command alone; SIGTERM if we die."""
+    """Start the platform in a session of its own, so that Ctrl-C reaches this command alone.
+
+    It gets SIGTERM if this process dies.
+    """
     directory.prepare()
     return ChildProcess.spawn(
         "platform",
@@ -155,14 +158,16 @@ def _announce_ready(directory: DataDirectory, pid: int, announced: set[str]) -> 
     if not directory.state_path.exists():
         return set()
     states = [state for state in read_states(directory) if state.pid and state.pid > 0]
-    ready = {each.name for each in states if each.state is State.READY and _is_of(each.pid, pid)}
+    ready = {
+        state.name for state in states if state.state is State.READY and _is_of(state.pid, pid)
+    }
     for name in sorted(ready - announced):
         click.echo(f"{name} is ready", err=True)
     return ready
 
 
 def _is_of(pid: int | None, parent_pid: int) -> bool:
-    """Whether a process is a child of the platform just started."""
+    """Return whether a process is a child of the platform just started."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -171,7 +176,7 @@ def _is_of(pid: int | None, parent_pid: int) -> bool:
 
 
 def _not_started(directory: DataDirectory) -> CommandFailed:
-    """With what the platform's process printed last."""
+    """Build the error, with what the platform's process printed last."""
     path = _log_path(directory)
     printed = [line for line in last_lines(path, 50).splitlines() if line.startswith(PREFIX)]
     why = printed[-1].removeprefix(PREFIX) if printed else f"see {path}"

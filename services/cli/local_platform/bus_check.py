@@ -1,4 +1,6 @@
-"""Whether a NATS server can be joined, said before anything is started that would fail of it."""
+"""Whether a NATS server, or one of a cluster, can be joined: said before anything is started that
+would fail of it.
+"""
 
 import asyncio
 import json
@@ -6,18 +8,17 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import nats.errors
 import nats.js.errors
 from msgspec import Struct
 from nats.aio.client import Client
 
+from shared.nats_addresses import NatsAddress, read_nats_addresses, without_logins
 from shared.waiting import within
 
 CONNECT_SECONDS: Final = 3
 RETRY_SECONDS: Final = 5.0
-NATS_PORT: Final = 4222
 GREETING: Final = b"INFO"
 
 
@@ -31,50 +32,62 @@ class Trouble(Struct, frozen=True, kw_only=True):
 async def bus_trouble(
     url: str, credentials: Path | None, *, needs_jetstream: bool
 ) -> Trouble | None:
-    """Return why the server cannot be joined with these credentials, None if it can."""
+    """Return why none of the servers can be joined with these credentials, None if one can.
+
+    A trouble is lasting if it is at every server.
+    """
     login = _login(credentials)
     if isinstance(login, Trouble):
         return login
-    shown = _without_password(url)
-    if trouble := await _unreachable(url, shown):
+    try:
+        servers = read_nats_addresses(url)
+    except ValueError as error:
+        return Trouble(sentence=str(error), is_lasting=True)
+    troubles = await asyncio.gather(
+        *(_trouble_at(server, credentials, login, needs_jetstream) for server in servers)
+    )
+    if any(trouble is None for trouble in troubles):
+        return None
+    sentences = dict.fromkeys(trouble.sentence for trouble in troubles if trouble is not None)
+    is_lasting = all(trouble is not None and trouble.is_lasting for trouble in troubles)
+    return Trouble(sentence="\n".join(sentences), is_lasting=is_lasting)
+
+
+async def _trouble_at(
+    server: NatsAddress, credentials: Path | None, login: dict[str, Any], needs_jetstream: bool
+) -> Trouble | None:
+    if trouble := await _unreachable(server):
         return trouble
     client = Client()
     try:
         async with within(CONNECT_SECONDS):
-            await client.connect(
-                url, **login, allow_reconnect=False, max_reconnect_attempts=1, error_cb=_ignored
-            )
-        return await _without_jetstream(client, shown) if needs_jetstream else None
+            once: dict[str, Any] = {"allow_reconnect": False, "max_reconnect_attempts": 1}
+            await client.connect(server.url, **login, **once, error_cb=_ignore)
+        return await _without_jetstream(client, server.text) if needs_jetstream else None
     except (nats.errors.Error, OSError, TimeoutError, ValueError) as error:
-        return _refused(error, shown, credentials)
+        return _login_trouble(error, server.text, credentials)
     finally:
         await client.close()
 
 
 async def wait_for_bus(url: str, credentials: Path, say: Callable[[str], None]) -> None:
     """Return once the server can be joined; each new trouble is said once, with what to do."""
-    said = None
+    last_trouble = None
     while trouble := await bus_trouble(url, credentials, needs_jetstream=False):
-        if trouble != said:
+        if trouble != last_trouble:
             say(f"{trouble.sentence}\ntrying again every {RETRY_SECONDS:g} s; Ctrl-C ends it")
-            said = trouble
+            last_trouble = trouble
         await asyncio.sleep(RETRY_SECONDS)
-    if said is not None:
-        say(f"{_without_password(url)} answers now")
-
-
-def _without_password(url: str) -> str:
-    """Return the address as it may be shown."""
-    scheme, mark, rest = url.rpartition("://")
-    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
+    if last_trouble is not None:
+        say(f"{without_logins(url)} answers now")
 
 
 def _login(credentials: Path | None) -> dict[str, Any] | Trouble:
     if credentials is None or credentials.is_dir():
         return {}
     try:
-        found = json.loads(credentials.read_text())
-        return {"user": found["user"], "password": found["password"]}
+        login = json.loads(credentials.read_text())
+        return {"user": login["user"], "password": login["password"]}
     except (OSError, ValueError, KeyError, TypeError) as error:
         return Trouble(sentence=f"{credentials} holds no credentials: {error!r}", is_lasting=True)
 
@@ -93,44 +106,37 @@ async def _without_jetstream(client: Any, url: str) -> Trouble | None:
     return None
 
 
-async def _unreachable(url: str, shown: str) -> Trouble | None:
+async def _unreachable(address: NatsAddress) -> Trouble | None:
     """Return why nothing that greets as NATS does is at the address. NATS speaks first."""
-    parts = urlsplit(url if "://" in url else f"nats://{url}")
-    try:
-        host, port = parts.hostname, parts.port or NATS_PORT
-    except ValueError:
-        host, port = None, NATS_PORT
-    if not host or " " in host:
-        return Trouble(
-            sentence=f"expected the address of a NATS server, as nats://HOST:4222, got {shown!r}",
-            is_lasting=True,
-        )
+    host, port, server = address.host, address.port, address.text
     try:
         async with within(CONNECT_SECONDS):
             reader, writer = await asyncio.open_connection(host, port)
             try:
-                greeting = await reader.read(len(GREETING))
+                greeting = GREETING
+                if not address.is_web_socket:
+                    greeting = await reader.read(len(GREETING))
             finally:
                 writer.close()
                 await writer.wait_closed()
     except socket.gaierror:
-        return Trouble(sentence=f"no host {host!r} is known: check the spelling of {shown}")
+        return Trouble(sentence=f"no host {host!r} is known: check the spelling of {server}")
     except TimeoutError:
         return Trouble(
-            sentence=f"{shown} does not answer within {CONNECT_SECONDS} s: check the address, and "
+            sentence=f"{server} does not answer within {CONNECT_SECONDS} s: check the address, and "
             f"that no firewall closes port {port}"
         )
     except OSError as error:
         return Trouble(
-            sentence=f"nothing listens at {shown} ({error.strerror or error}): check the port, and "
-            "that the platform runs with --nats-listen"
+            sentence=f"nothing listens at {server} ({error.strerror or error}): check the port,"
+            " and that the platform runs with --nats-listen"
         )
     if greeting == GREETING:
         return None
-    return Trouble(sentence=f"what answers at {shown} is no NATS server: check the port")
+    return Trouble(sentence=f"what answers at {server} is no NATS server: check the port")
 
 
-def _refused(error: Exception, url: str, credentials: Path | None) -> Trouble:
+def _login_trouble(error: Exception, url: str, credentials: Path | None) -> Trouble:
     if "authorization" in str(error).lower():
         whose = f"the credentials in {credentials}" if credentials else "clients without a password"
         return Trouble(
@@ -141,5 +147,5 @@ def _refused(error: Exception, url: str, credentials: Path | None) -> Trouble:
     return Trouble(sentence=f"the NATS server at {url} cannot be joined: {error!r}")
 
 
-async def _ignored(_: Exception) -> None:
+async def _ignore(_: Exception) -> None:
     """It is raised as well."""

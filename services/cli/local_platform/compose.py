@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -20,13 +21,18 @@ from shared.local_platform.bus_users import BusUsers
 from shared.local_platform.embedded.nats_server import nats_configuration
 from shared.local_platform.platform import POSTGRES_SERVICES
 from shared.local_platform.tokens import create_token
-from shared.paths import SOURCE_ROOT, give_to_owner_above, make_directory, write_atomically
+from shared.paths import (
+    DEFAULT_METRICS_PORT,
+    DOCKER_SOCKET,
+    give_to_owner_above,
+    make_directory,
+    write_atomically,
+)
 from shared.postgres.roles import logins_sql, role_of
 
-TEMPLATES: Final = SOURCE_ROOT / "compose"
+TEMPLATES: Final = files("gpusteward") / "compose"
 COMPOSE_FILE: Final = "compose.yaml"
 IMAGE_USER: Final = 10001  # of compose/Containerfile
-DOCKER_SOCKET: Final = Path("/var/run/docker.sock")
 NODE_VARIABLE: Final = "STEWARD_NODE_ID"
 CLUSTER_VARIABLE: Final = "STEWARD_CLUSTER_ID"
 # Only for the server of `compose/compose.yaml`.
@@ -66,8 +72,64 @@ STEWARD_NATS_URL={nats_url}
 # Where its agent's metrics are, on port 9400, for whoever reaches that address.
 STEWARD_METRICS_ADDRESS={metrics_address}
 """
+_HA_ENV: Final = """\
+# Both files together are what runs; behind them, with another colon, a compose.override.yaml.
+COMPOSE_FILE=compose.yaml:ha.yaml
+STEWARD_PATRONI_IMAGE=gpusteward-patroni
+STEWARD_BALANCER_IMAGE=caddy:2.10
+# Of the second and the third NATS server, beside STEWARD_NATS_PORT.
+STEWARD_NATS_PORT_2=4223
+STEWARD_NATS_PORT_3=4224
+# The name in the balancer's certificate, by which browsers reach it, and where it listens.
+STEWARD_HOST=localhost
+STEWARD_HTTPS_ADDRESS=127.0.0.1
+STEWARD_HTTPS_PORT=8443
+"""
+_NATS_CLUSTER: Final = """\
+cluster {{
+  name: gpusteward
+  listen: "0.0.0.0:6222"
+  # Clients have all addresses; those of the containers are of no use to others.
+  no_advertise: true
+  authorization {{ user: route, password: "{password}", timeout: 5 }}
+  routes: [{routes}]
+}}
+"""
+_PATRONI: Final = """\
+# Which of two servers is the primary is decided in etcd. A commit is acknowledged once both have
+# it, while both are there.
+scope: gpusteward
+restapi: {{listen: "0.0.0.0:8008"}}
+etcd3: {{hosts: "etcd-1:2379,etcd-2:2379,etcd-3:2379"}}
+bootstrap:
+  dcs:
+    ttl: 20
+    loop_wait: 5
+    retry_timeout: 5
+    synchronous_mode: true
+    postgresql:
+      use_pg_rewind: true
+      use_slots: true
+      # A client that was killed must not keep its locks until its statement ends.
+      parameters: {{client_connection_check_interval: 500ms, jit: "off", max_connections: 200}}
+  initdb: [{{encoding: UTF8}}, data-checksums]
+  post_bootstrap: /etc/patroni/first-start.sh
+postgresql:
+  listen: "0.0.0.0:5432"
+  data_dir: /var/lib/postgresql/18/patroni
+  pgpass: /tmp/pgpass
+  parameters: {{unix_socket_directories: /var/run/postgresql}}
+  pg_hba:
+    - local all all trust
+    - host replication replicator all scram-sha-256
+    - host all all all scram-sha-256
+  authentication:
+    superuser: {{username: postgres, password: "{superuser}"}}
+    replication: {{username: replicator, password: "{replication}"}}
+"""
+HA_FILES: Final = ("ha.yaml", "ha/Containerfile", "ha/Caddyfile", "ha/first-start.sh")
+NATS_SERVERS: Final = ("nats", "nats-2", "nats-3")
 CLUSTER: Final = "cluster"
-METRICS_PORT: Final = 9400
 
 
 class NotOurs(StewardError):
@@ -95,15 +157,17 @@ class ComposeDirectory:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the .env says. Raises OSError without one."""
+        """Read the variables of the .env. Raises OSError without one."""
         lines = self.environment_path.read_text().splitlines()
         pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
         return {name: value for name, _, value in pairs}
 
-    def make_platform(self, node_id: str) -> None:
-        """All that compose.yaml names. Raises NotOurs or OSError."""
+    def make_platform(self, node_id: str, *, is_highly_available: bool = False) -> None:
+        """Write all files that compose.yaml names, and ha.yaml. Raises NotOurs or OSError."""
         self._make_root()
         more = _PLATFORM_ENV.format(cluster_id=CLUSTER)
+        if is_highly_available:
+            more += _HA_ENV
         self._add(".env", lambda: self._environment(node_id, "gpusteward") + more)
         node_id = self.environment.get(NODE_VARIABLE, node_id)
         cluster_id = self.environment.get(CLUSTER_VARIABLE, CLUSTER)
@@ -118,6 +182,8 @@ class ComposeDirectory:
         self._add_logins()
         self._add_token("admin_token", Role.ADMIN)
         self._add_token("prometheus_token", Role.VIEWER)
+        if is_highly_available:
+            self._add_highly_available(configuration)
 
     def make_node(
         self, node_id: str, nats_url: str, metrics_address: str | None = None
@@ -139,9 +205,28 @@ class ComposeDirectory:
         if metrics_address is not None:
             self._directory("prometheus")
             host = f"[{metrics_address}]" if ":" in metrics_address else metrics_address
-            group = {"targets": [f"{host}:{METRICS_PORT}"], "labels": {"node": node_id}}
+            group = {"targets": [f"{host}:{DEFAULT_METRICS_PORT}"], "labels": {"node": node_id}}
             self._add(f"prometheus/{node_id}.json", lambda: json.dumps([group]))
         return node
+
+    def _add_highly_available(self, nats: str) -> None:
+        """Write what ha.yaml names; `nats` is what the configurations of all servers share."""
+        self._directory("ha")
+        for name in HA_FILES:
+            self._add_template(name, name)
+        (self.root / "ha/first-start.sh").chmod(0o700)
+        self._add("nats/route-password", lambda: secrets.token_urlsafe(24))
+        password = (self.root / "nats/route-password").read_text()
+        routes = ", ".join(f'"nats://route:{password}@{name}:6222"' for name in NATS_SERVERS)
+        cluster = _NATS_CLUSTER.format(password=password, routes=routes)
+        for number, name in enumerate(NATS_SERVERS, 1):
+            text = nats.replace("server_name: gpusteward", f"server_name: {name}") + cluster
+            self._add(f"nats/nats-{number}.conf", partial(str, text))
+        superuser = (self.root / "postgres/password").read_text()
+        self._add(
+            "postgres/patroni.yml",
+            lambda: _PATRONI.format(superuser=superuser, replication=secrets.token_urlsafe(24)),
+        )
 
     def _make_root(self) -> None:
         make_directory(self.root, 0o700)
@@ -174,20 +259,22 @@ class ComposeDirectory:
 
     def _add_users(self, *node_ids: str) -> None:
         self._directory("nats/users")
-        before = set(self.users.directory.glob("*.json"))
-        self.users.create([node_speaker(each) for each in node_ids])
-        self.kept += sorted(before)
-        self.made += sorted(set(self.users.directory.glob("*.json")) - before)
+        files_before = set(self.users.directory.glob("*.json"))
+        self.users.create([node_speaker(node_id) for node_id in node_ids])
+        self.kept += sorted(files_before)
+        self.made += sorted(set(self.users.directory.glob("*.json")) - files_before)
 
     def _add_logins(self) -> None:
-        """Each service's password in the form of libpq's password file, all of them in the SQL that
-        makes the roles; the superuser's.
+        """Write the passwords of the services and the superuser, and the SQL that makes their
+        roles.
+
+        Those of the services have the form of libpq's password file.
         """
         self._directory("postgres")
         self._directory("postgres/init")
         self._add("postgres/password", lambda: secrets.token_urlsafe(24))
         for name in sorted(POSTGRES_SERVICES):
-            line = f"postgres:5432:gpusteward:{role_of(name)}:{secrets.token_urlsafe(24)}\n"
+            line = f"*:5432:gpusteward:{role_of(name)}:{secrets.token_urlsafe(24)}\n"
             self._add(f"postgres/{name}.pgpass", partial(str, line))
         self._add("postgres/init/roles.sql", lambda: logins_sql(self._passwords()))
 

@@ -28,7 +28,7 @@ def default_fleet() -> Path:
 
 
 def has_gpu_devices(devices: Path = _DEVICES) -> bool:
-    """Whether the kernel offers a GPU here, however its driver feels: a broken one counts."""
+    """Return whether the kernel offers a GPU here, also one whose driver fails."""
     if (devices / "dxg").exists():
         return True
     return any(re.fullmatch(r"nvidia\d+", path.name) for path in devices.glob("nvidia[0-9]*"))
@@ -49,18 +49,18 @@ def claim_port(preferred: int, host: str = "127.0.0.1") -> tuple[int, socket.soc
     be kept open as long as the platform runs.
     """
     for port in (preferred, 0, 0, 0):
-        if (found := _free_port(port, host)) is None:
+        if (free_port := _free_port(port, host)) is None:
             continue
         claim = socket.socket(socket.AF_UNIX)
         try:
-            claim.bind(f"\0gpusteward-port-{found}")
+            claim.bind(f"\0gpusteward-port-{free_port}")
         except FileNotFoundError:
             claim.close()
-            return found, None  # no abstract namespace here
+            return free_port, None  # no abstract namespace here
         except OSError:
             claim.close()
             continue
-        return found, claim
+        return free_port, claim
     return preferred, None
 
 
@@ -86,19 +86,25 @@ def _free_port(port: int, host: str) -> int | None:
 
 
 def tokens_file(
-    host: str, data_dir: Path, environ: Mapping[str, str], *, on_loopback: bool = False
+    host: str,
+    data_dir: Path,
+    environ: Mapping[str, str],
+    *,
+    on_loopback: bool = False,
+    anywhere: bool = False,
 ) -> Path | None:
     """The file of tokens of an API at `host`; None if it needs none.
 
-    `on_loopback`: it asks for one there too, and this user's own is made if need be. Raises
+    `on_loopback`: it asks for one there too, and this user's own is made if need be; with
+    `anywhere` at every address. Raises
     CommandFailed where no API could be at this address, or not without tokens, or where one would
     have to be made and another platform runs on the data directory.
     """
+    from shared.host_header import is_loopback
     from shared.lifecycle import DataDirectoryBusy, DataDirectoryLock
     from shared.local_platform.tokens import (
         TOKENS_FILE_VARIABLE,
         ensure_admin_token,
-        is_loopback,
         read_tokens,
         tokens_path,
     )
@@ -107,8 +113,8 @@ def tokens_file(
         raise CommandFailed(ErrorCode.BAD_REQUEST, f"{host} is no address of this machine")
     directory = DataDirectory(data_dir.resolve())
     path = tokens_path(directory, environ)
-    makes_one = is_loopback(host) and not environ.get(TOKENS_FILE_VARIABLE)
-    if makes_one and not on_loopback:
+    makes_one = (is_loopback(host) or anywhere) and not environ.get(TOKENS_FILE_VARIABLE)
+    if makes_one and not (on_loopback or anywhere):
         return None
     if not makes_one and not path.exists():
         where = "" if environ.get(TOKENS_FILE_VARIABLE) else f" --data-dir {data_dir}"
@@ -150,24 +156,26 @@ def cause_of(log_path: Path | None) -> str:
 
 
 def cluster_of(
-    given: str | None, cluster_id: str | None, environ: Mapping[str, str]
+    wanted_context: str | None, cluster_id: str | None, environ: Mapping[str, str]
 ) -> "ClusterOptions | None":
     """The Kubernetes cluster of a context, of the current one if it is empty; None without one.
 
     A kubeconfig named by GPUSTEWARD_KUBECONFIG means one as well. Raises CommandFailed.
     """
-    named = environ.get(KUBECONFIG_VARIABLE) or None
-    if given is None and named is None:
+    kubeconfig = environ.get(KUBECONFIG_VARIABLE) or None
+    if wanted_context is None and kubeconfig is None:
         return None
     from shared.ids import node_token
     from shared.kubernetes.access import ClusterAccess, NoCluster
     from shared.local_platform.platform import ClusterOptions
 
-    context = given or environ.get(CONTEXT_VARIABLE) or None
+    context = wanted_context or environ.get(CONTEXT_VARIABLE) or None
     try:
-        name = ClusterAccess(kubeconfig=named, context=context).context_name()
+        name = ClusterAccess(kubeconfig=kubeconfig, context=context).context_name()
     except NoCluster as error:
         raise CommandFailed(ErrorCode.BAD_REQUEST, str(error)) from error
     return ClusterOptions(
-        cluster_id=cluster_id or node_token(name or "cluster"), kubeconfig=named, context=context
+        cluster_id=cluster_id or node_token(name or "cluster"),
+        kubeconfig=kubeconfig,
+        context=context,
     )

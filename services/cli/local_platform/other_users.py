@@ -15,7 +15,7 @@ OF_PEOPLE: Final = (Path("/home"), Path("/run/user"))
 
 def other_users() -> list[str]:
     """Names of people who may log in here, beside the user who runs this, also through sudo."""
-    own = {os.getuid(), int(os.environ.get("SUDO_UID") or os.getuid())}
+    own_ids = {os.getuid(), int(os.environ.get("SUDO_UID") or os.getuid())}
     accounts = {account.pw_uid: account for account in pwd.getpwall()}
     for uid in _owners() - accounts.keys():
         with suppress(KeyError):
@@ -23,7 +23,7 @@ def other_users() -> list[str]:
     return sorted(
         account.pw_name
         for uid, account in accounts.items()
-        if uid not in own and is_person(uid, account.pw_shell)
+        if uid not in own_ids and is_person(uid, account.pw_shell)
     )
 
 
@@ -32,8 +32,8 @@ def is_person(uid: int, shell: str) -> bool:
 
 
 def _owners() -> set[int]:
-    found = set()
+    owner_ids = set()
     for directory in OF_PEOPLE:
         with suppress(OSError):
-            found |= {path.lstat().st_uid for path in directory.iterdir()}
-    return found
+            owner_ids |= {path.lstat().st_uid for path in directory.iterdir()}
+    return owner_ids

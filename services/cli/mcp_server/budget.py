@@ -42,12 +42,15 @@ class Budget:
 
     def check(self, subject_id: UUID, gpu_seconds: float) -> None:
         """Raises RefusedError where it would be more than the budget."""
-        others = sum(self._committed.values()) - self._committed.get(subject_id, 0.0)
-        if others + gpu_seconds > self.gpu_hours * SECONDS_PER_HOUR:
-            needed, left = gpu_seconds / SECONDS_PER_HOUR, self.gpu_hours - others / 3600
+        other_seconds = sum(self._committed.values()) - self._committed.get(subject_id, 0.0)
+        if other_seconds + gpu_seconds > self.gpu_hours * SECONDS_PER_HOUR:
+            needed, left_hours = (
+                gpu_seconds / SECONDS_PER_HOUR,
+                self.gpu_hours - other_seconds / 3600,
+            )
             raise RefusedError(
                 ErrorCode.FORBIDDEN,
-                f"expected at most {left:.3g} GPU-hours, what is left of {self.gpu_hours:g};"
+                f"expected at most {left_hours:.3g} GPU-hours, what is left of {self.gpu_hours:g};"
                 f" this may use {needed:.3g}",
             )
 
@@ -57,19 +60,19 @@ class Budget:
         self._committed[subject_id] = gpu_seconds
 
     def reduce(self, subject_id: UUID, gpu_seconds: float) -> None:
-        """It has ended, after so much."""
+        """Record that it has ended, after so much."""
         if subject_id in self._committed:
             self._committed[subject_id] = min(self._committed[subject_id], gpu_seconds)
 
 
 def gpu_seconds_until(view: ReservationView, end: datetime) -> float:
-    """What a reservation has used if it ends then; 0 before it is granted."""
+    """Return what a reservation has used if it ends at `end`; 0 before it is granted."""
     if view.granted_at is None:
         return 0.0
     return gpus_of(view.request) * max(0.0, (end - view.granted_at).total_seconds())
 
 
 def longest_gpu_seconds(requests: tuple[GpuRequest, ...], optimization: OptimizationSpec) -> float:
-    """What a task may use if every attempt of every experiment takes as long as it may."""
+    """Return what a task uses if every attempt of every experiment takes as long as it may."""
     attempt_seconds = optimization.timeout_per_iteration * optimization.max_attempts
     return sum(map(gpus_of, requests)) * attempt_seconds

@@ -23,7 +23,7 @@ from services.cli.mcp_server.budget import (
     longest_gpu_seconds,
 )
 from services.cli.mcp_server.tool import (
-    LONGEST_WAIT_SECONDS,
+    MAX_WAIT_SECONDS,
     Agent,
     Arguments,
     Change,
@@ -38,7 +38,7 @@ from shared.ids import new_id
 CHANGING: Final[dict[str, Tool]] = {}
 _tool: Final = ToolTable(CHANGING).tool
 
-Wait = Annotated[float, Meta(ge=0, le=LONGEST_WAIT_SECONDS)]
+Wait = Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS)]
 AGENTS_LEASE_SECONDS: Final = 600.0
 
 
@@ -97,78 +97,82 @@ class TaskOutcome(Struct, frozen=True, kw_only=True):
 
 
 @_tool(Role.SUBMITTER)
-async def reserve_gpus(agent: Agent, wanted: Reserve) -> ReservationOutcome:
+async def reserve_gpus(agent: Agent, arguments: Reserve) -> ReservationOutcome:
     """Reserve GPUs for the request's `lease_ttl_seconds` from the grant on; `renew_reservation`
     with the `epoch` of the grant keeps them, `release_reservation` gives them back, else they go
     when the lease ends.
     """
     budget = _budget(agent)
-    request = requested(wanted)
+    request = make_request(arguments)
     reservation_id = new_id()
     gpu_seconds = gpus_of(request) * request.lease_ttl_seconds
-    if wanted.dry_run:
+    if arguments.dry_run:
         budget.check(reservation_id, gpu_seconds)
-        found = await agent.client.availability(request)
-        return ReservationOutcome(dry_run=True, budget=budget.view(), availability=found)
+        availability = await agent.client.availability(request)
+        return ReservationOutcome(dry_run=True, budget=budget.view(), availability=availability)
     budget.commit(reservation_id, gpu_seconds)
     try:
         await agent.client.request_reservation(
-            request, holder=wanted.holder, reservation_id=reservation_id
+            request, holder=arguments.holder, reservation_id=reservation_id
         )
     except RefusedError:
         budget.reduce(reservation_id, 0.0)
         raise
-    view = await agent.client.await_reservation(reservation_id, timeout_seconds=wanted.wait_seconds)
+    view = await agent.client.await_reservation(
+        reservation_id, timeout_seconds=arguments.wait_seconds
+    )
     if view.state is ReservationState.REJECTED:
         budget.reduce(reservation_id, 0.0)
     return ReservationOutcome(dry_run=False, budget=budget.view(), reservation=view)
 
 
 @_tool(Role.SUBMITTER)
-async def renew_reservation(agent: Agent, wanted: Renew) -> ReservationOutcome:
+async def renew_reservation(agent: Agent, arguments: Renew) -> ReservationOutcome:
     """Keep a reservation for another lease, counted from now."""
     budget = _budget(agent)
-    view = await agent.client.reservation(wanted.reservation_id)
+    view = await agent.client.reservation(arguments.reservation_id)
     end = utcnow() + timedelta(seconds=view.request.lease_ttl_seconds)
     gpu_seconds = gpu_seconds_until(view, end)
     budget.check(view.reservation_id, gpu_seconds)
-    if not wanted.dry_run:
+    if not arguments.dry_run:
         budget.commit(view.reservation_id, gpu_seconds)
-        await agent.client.renew_reservation(wanted.reservation_id, wanted.epoch, activate=True)
-        view = await agent.client.reservation(wanted.reservation_id)
-    return ReservationOutcome(dry_run=wanted.dry_run, budget=budget.view(), reservation=view)
+        await agent.client.renew_reservation(
+            arguments.reservation_id, arguments.epoch, activate=True
+        )
+        view = await agent.client.reservation(arguments.reservation_id)
+    return ReservationOutcome(dry_run=arguments.dry_run, budget=budget.view(), reservation=view)
 
 
 @_tool(Role.SUBMITTER)
-async def release_reservation(agent: Agent, wanted: Release) -> ReservationOutcome:
+async def release_reservation(agent: Agent, arguments: Release) -> ReservationOutcome:
     """Give a reservation back, or withdraw it while it waits. Nothing may run on its GPUs then."""
     budget = _budget(agent)
-    view = await agent.client.reservation(wanted.reservation_id)
-    if not wanted.dry_run:
+    view = await agent.client.reservation(arguments.reservation_id)
+    if not arguments.dry_run:
         if view.epoch is not None:
             await agent.client.release_reservation(view.reservation_id, view.epoch)
         else:
             await agent.client.cancel_reservation(view.reservation_id)
         budget.reduce(view.reservation_id, gpu_seconds_until(view, utcnow()))
-        view = await agent.client.reservation(wanted.reservation_id)
-    return ReservationOutcome(dry_run=wanted.dry_run, budget=budget.view(), reservation=view)
+        view = await agent.client.reservation(arguments.reservation_id)
+    return ReservationOutcome(dry_run=arguments.dry_run, budget=budget.view(), reservation=view)
 
 
 @_tool(Role.SUBMITTER)
-async def submit_task(agent: Agent, wanted: Submit) -> TaskOutcome:
+async def submit_task(agent: Agent, arguments: Submit) -> TaskOutcome:
     """Submit a tuning task. The budget has to have what it may use at most: for each experiment its
     GPUs x `timeout_per_iteration` x `max_attempts`.
     """
     budget = _budget(agent)
-    text = msgspec.json.encode(wanted.task)
+    text = msgspec.json.encode(arguments.task)
     plan = await agent.client.validate_task(text)
     optimization = msgspec.json.decode(text, type=TaskFile).optimization
-    requests = tuple(each.request for each in plan.experiments)
+    requests = tuple(experiment.request for experiment in plan.experiments)
     gpu_seconds = longest_gpu_seconds(requests, optimization)
     command_id = new_id()
     budget.check(command_id, gpu_seconds)
     task = None
-    if not wanted.dry_run:
+    if not arguments.dry_run:
         budget.commit(command_id, gpu_seconds)
         try:
             task_id = await agent.client.submit_task(text, command_id=command_id)
@@ -177,35 +181,35 @@ async def submit_task(agent: Agent, wanted: Submit) -> TaskOutcome:
             raise
         task = await agent.client.task(task_id)
     return TaskOutcome(
-        dry_run=wanted.dry_run,
+        dry_run=arguments.dry_run,
         budget=budget.view(),
         task=task,
-        plan=plan if wanted.dry_run else None,
+        plan=plan if arguments.dry_run else None,
         longest_gpu_hours=gpu_seconds / 3600,
     )
 
 
 @_tool(Role.SUBMITTER)
-async def cancel_task(agent: Agent, wanted: Cancel) -> TaskOutcome:
+async def cancel_task(agent: Agent, arguments: Cancel) -> TaskOutcome:
     """Have a task stopped; it is over when its state says so."""
     budget = _budget(agent)
-    if not wanted.dry_run:
-        await agent.client.cancel_task(wanted.task_id, wanted.reason)
-    task = await agent.client.task(wanted.task_id)
-    return TaskOutcome(dry_run=wanted.dry_run, budget=budget.view(), task=task)
+    if not arguments.dry_run:
+        await agent.client.cancel_task(arguments.task_id, arguments.reason)
+    task = await agent.client.task(arguments.task_id)
+    return TaskOutcome(dry_run=arguments.dry_run, budget=budget.view(), task=task)
 
 
 @_tool(Role.SUBMITTER)
-async def show_budget(agent: Agent, _wanted: Arguments) -> BudgetView:
-    """What is left of the GPU-hours that this server may commit for you."""
+async def show_budget(agent: Agent, _arguments: Arguments) -> BudgetView:
+    """Show what is left of the GPU-hours that this server may commit for you."""
     return _budget(agent).view()
 
 
-def requested(wanted: Reserve) -> GpuRequest:
+def make_request(arguments: Reserve) -> GpuRequest:
     """Return what is asked of the scheduler."""
-    if wanted.lease_seconds is None:
-        return wanted.request
-    return replace(wanted.request, lease_ttl_seconds=wanted.lease_seconds)
+    if arguments.lease_seconds is None:
+        return arguments.request
+    return replace(arguments.request, lease_ttl_seconds=arguments.lease_seconds)
 
 
 def _budget(agent: Agent) -> Budget:

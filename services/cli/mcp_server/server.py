@@ -11,7 +11,7 @@ from mcp.server import Server, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 
 from schemas.errors import ErrorCode
-from schemas.gateway.tokens import Me, Role
+from schemas.gateway.tokens import Role
 from services.cli.failures import problem_of, sentence
 from services.cli.mcp_server.budget import Budget
 from services.cli.mcp_server.tool import Agent, Tool
@@ -37,7 +37,7 @@ class Budgets:
         self._by_caller: dict[str, Budget] = {}
 
     def of(self, token: str | None) -> Budget | None:
-        """None where no budget was given."""
+        """Return the budget of a caller; None if none was set."""
         if self._gpu_hours is None:
             return None
         caller = digest_of(token) if token else ""
@@ -70,16 +70,16 @@ class ToolServer:
                 offered = [tool for tool in TOOLS.values() if may_call(tool, role, agent.budget)]
         except StewardError as error:
             raise MCPError(mcp.INVALID_REQUEST, _text(error)) from error
-        return mcp.ListToolsResult(tools=[_described(tool) for tool in offered])
+        return mcp.ListToolsResult(tools=[_describe(tool) for tool in offered])
 
     async def _call(
-        self, context: Context, wanted: mcp.CallToolRequestParams
+        self, context: Context, params: mcp.CallToolRequestParams
     ) -> mcp.CallToolResult:
         try:
-            tool = TOOLS.get(wanted.name)
+            tool = TOOLS.get(params.name)
             if tool is None:
-                raise RefusedError(ErrorCode.NOT_FOUND, f"there is no tool {wanted.name!r}")
-            arguments = _converted(wanted.arguments or {}, tool)
+                raise RefusedError(ErrorCode.NOT_FOUND, f"there is no tool {params.name!r}")
+            arguments = _convert(params.arguments or {}, tool)
             async with self._agent(context) as (agent, role):
                 if not may_call(tool, role, agent.budget):
                     raise RefusedError(
@@ -104,7 +104,7 @@ class ToolServer:
         """A client for one request, and its role as it is now."""
         address = self._address_of(context)
         async with StewardClient(address) as client:
-            me = await client.get("/me", Me)
+            me = await client.me()
             yield Agent(client, self._budgets.of(address.token)), me.role
 
 
@@ -113,14 +113,14 @@ def _text(error: StewardError) -> str:
     return f"{problem.code}: {sentence(problem)}"
 
 
-def _converted(arguments: dict[str, Any], tool: Tool) -> Any:
+def _convert(arguments: dict[str, Any], tool: Tool) -> Any:
     try:
         return msgspec.convert(arguments, tool.arguments)
     except msgspec.ValidationError as error:
         raise RefusedError(ErrorCode.BAD_REQUEST, f"{tool.name}: {error}") from error
 
 
-def _described(tool: Tool) -> mcp.Tool:
+def _describe(tool: Tool) -> mcp.Tool:
     return mcp.Tool(
         name=tool.name,
         description=" ".join(tool.description.split()),

@@ -7,11 +7,12 @@ from typing import Any, Final, TypeVar, get_type_hints
 import msgspec
 from msgspec import Struct
 
+from schemas.gateway.endpoint import Endpoint
 from schemas.gateway.tokens import Role
 from services.cli.mcp_server.budget import Budget
 from shared.client.http import StewardClient
 
-LONGEST_WAIT_SECONDS: Final = 30.0
+MAX_WAIT_SECONDS: Final = 30.0
 A = TypeVar("A", bound=Struct)
 R = TypeVar("R")
 
@@ -26,6 +27,10 @@ class Agent:
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a tool takes; most of them nothing."""
+
+    def parameters(self) -> dict[str, Any]:
+        """Return what an operation of the API takes for these arguments, by name."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
 class Change(Arguments, frozen=True, kw_only=True):
@@ -76,6 +81,24 @@ class ToolTable:
             return run
 
         return declare
+
+    def forward(
+        self,
+        name: str,
+        endpoint: Endpoint[Any],
+        description: str,
+        arguments: type[Arguments] = Arguments,
+        *,
+        body: str | None = None,
+    ) -> None:
+        """Declare a tool that calls one operation; `body` is the argument that is its body."""
+
+        async def run(agent: Agent, values: Arguments) -> Any:
+            parameters = values.parameters()
+            document = parameters.pop(body) if body is not None else None
+            return await agent.client.call(endpoint, document, **parameters)
+
+        self.tools[name] = Tool(name, description, endpoint.role, arguments, endpoint.answer, run)
 
 
 def object_schema(struct: type[Any]) -> dict[str, Any]:

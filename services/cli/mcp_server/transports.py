@@ -1,18 +1,15 @@
 """How agents reach the tools: standard input and output, or HTTP on this machine."""
 
-from typing import Final
-
 import uvicorn
 from mcp.server.stdio import stdio_server
 
 from services.cli.mcp_server.server import Budgets, Context, ToolServer
 from shared.client.discovery import Address
-
-LOOPBACK: Final = "127.0.0.1"
+from shared.host_header import LOOPBACK
 
 
 async def serve_stdio(address: Address, budgets: Budgets) -> None:
-    """Until standard input ends."""
+    """Serve until standard input ends."""
     tools = ToolServer(lambda _: address, budgets)
     async with stdio_server() as (read_stream, write_stream):
         options = tools.server.create_initialization_options()
@@ -20,11 +17,11 @@ async def serve_stdio(address: Address, budgets: Budgets) -> None:
 
 
 async def serve_http(url: str, budgets: Budgets, port: int) -> None:
-    """Until cancelled, on `/mcp`; each request acts by the token that it carries."""
+    """Serve `/mcp` until cancelled; each request acts by the token that it carries."""
 
     def address_of(context: Context) -> Address:
-        given = context.request.headers.get("authorization", "") if context.request else ""
-        scheme, _, token = given.partition(" ")
+        header = context.request.headers.get("authorization", "") if context.request else ""
+        scheme, _, token = header.partition(" ")
         return Address(url, token.strip() if scheme.lower() == "bearer" else None)
 
     tools = ToolServer(address_of, budgets)

@@ -11,7 +11,7 @@ from schemas.scheduler.reservations import LIVE_STATES
 from services.cli.top.fleet_rows import FleetState
 from shared.client.http import StewardClient
 from shared.errors import StewardError
-from shared.waiting import cancelled, wait_for
+from shared.waiting import cancel_and_wait, wait_for
 
 LEDGER_SECONDS: Final = 2.0  # leases are renewed without an event
 RECONNECT_SECONDS: Final = 1.0
@@ -30,16 +30,16 @@ class FleetFeed:
     async def read_ledger(self) -> None:
         """Raises StewardError."""
         gpus = await self.client.gpus(node_id=self.state.node_id)
-        held = await self.client.reservations(
+        reservations = await self.client.reservations(
             states=sorted(LIVE_STATES), node_id=self.state.node_id
         )
-        self.state.apply_ledger(gpus.gpus, held, asyncio.get_running_loop().time())
+        self.state.apply_ledger(gpus.gpus, reservations, asyncio.get_running_loop().time())
 
     async def follow(self) -> None:
-        """Until cancelled."""
+        """Follow the fleet until cancelled."""
         tasks = [
-            asyncio.create_task(each)
-            for each in (
+            asyncio.create_task(coroutine)
+            for coroutine in (
                 self._follow_ledger(),
                 self._repeat(self._read_metrics),
                 self._repeat(self._read_events),
@@ -48,7 +48,7 @@ class FleetFeed:
         try:
             await asyncio.gather(*tasks)
         finally:
-            await cancelled(*tasks)
+            await cancel_and_wait(*tasks)
 
     async def _follow_ledger(self) -> None:
         while True:
@@ -70,8 +70,8 @@ class FleetFeed:
             await asyncio.sleep(RECONNECT_SECONDS)
 
     async def _read_metrics(self) -> None:
-        wanted = self.client.metrics(node_id=self.state.node_id, rate=READINGS_PER_SECOND)
-        async with wanted as frames:
+        stream = self.client.metrics(node_id=self.state.node_id, rate=READINGS_PER_SECOND)
+        async with stream as frames:
             async for frame in frames:
                 if isinstance(frame, GpuMetrics):
                     self.state.apply_readings(frame, asyncio.get_running_loop().time())

@@ -48,7 +48,7 @@ class GpuRow:
 
     @property
     def memory_share(self) -> float | None:
-        """Of 1; None is unknown."""
+        """The used part of its memory, 0 to 1; None if unknown."""
         if self.gpu.memory_used_mb is None or not self.gpu.memory_total_mb:
             return None
         return self.gpu.memory_used_mb / self.gpu.memory_total_mb
@@ -67,13 +67,13 @@ class FleetState:
     def apply_ledger(
         self, gpus: Iterable[GpuView], reservations: Iterable[ReservationView], now: float
     ) -> None:
-        """Every GPU there is and who holds it; a reading replaces only an older one."""
+        """Take all GPUs and who holds them; a reading replaces only an older one."""
         self._lease_ends = {
-            each.reservation_id: each.lease_expires_at
-            for each in reservations
-            if each.lease_expires_at is not None
+            reservation.reservation_id: reservation.lease_expires_at
+            for reservation in reservations
+            if reservation.lease_expires_at is not None
         }
-        before, self._gpus = self._gpus, {}
+        gpus_before, self._gpus = self._gpus, {}
         read_before, self._read_at = self._read_at, {}
         for gpu in gpus:
             key = (gpu.node_id, gpu.uuid)
@@ -81,20 +81,22 @@ class FleetState:
             if gpu.age_seconds is not None:
                 self._read_at[key] = now - gpu.age_seconds
             if read_before.get(key, float("-inf")) > self._read_at.get(key, float("-inf")):
-                self._gpus[key] = _with_ledger_of(before[key], gpu)
+                self._gpus[key] = _with_ledger_of(gpus_before[key], gpu)
                 self._read_at[key] = read_before[key]
 
     def apply_readings(self, metrics: GpuMetrics, now: float) -> None:
         """A node's newest reading; who holds its GPUs stays as it was."""
         for gpu in metrics.gpus:
             key = (gpu.node_id, gpu.uuid)
-            if (known := self._gpus.get(key)) is not None:
-                self._gpus[key] = _with_ledger_of(gpu, known)
+            if (previous := self._gpus.get(key)) is not None:
+                self._gpus[key] = _with_ledger_of(gpu, previous)
                 self._read_at[key] = now - metrics.age_seconds
 
     def rows(self, now: float, *, sort: SortKey = SortKey.NODE, text: str = "") -> list[GpuRow]:
-        """Those of the node and namespace that `text` occurs in."""
-        found = [
+        """Return the GPUs of the node and namespace in which `text` occurs, in the order of
+        `sort`.
+        """
+        all_rows = [
             GpuRow(
                 gpu,
                 self._lease_ends.get(gpu.reservation_id) if gpu.reservation_id else None,
@@ -104,22 +106,24 @@ class FleetState:
             if self.node_id in {None, gpu.node_id}
             and (self.namespace is None or self.namespace in _namespaces(gpu))
         ]
-        wanted = text.casefold()
-        matching = [row for row in found if not wanted or wanted in _searched(row.gpu)]
+        needle = text.casefold()
+        matching = [row for row in all_rows if not needle or needle in _search_text(row.gpu)]
         return sorted(matching, key=lambda row: (*_rank(row, sort), row.gpu.node_id, row.gpu.index))
 
 
 def summary(rows: Sequence[GpuRow]) -> str:
-    """One line on all GPUs that are shown."""
+    """Return one line on all GPUs that are shown."""
     gpus = [row.gpu for row in rows]
     states = [gpu.state for gpu in gpus]
-    free, held = states.count(DeviceState.FREE), states.count(DeviceState.HELD)
+    free, held_count = states.count(DeviceState.FREE), states.count(DeviceState.HELD)
     nodes = len({gpu.node_id for gpu in gpus})
     parts = [f"{len(gpus)} GPUs on {nodes} node{'' if nodes == 1 else 's'}"]
-    parts += [f"{held} held", f"{free} free"]
-    if others := len(gpus) - free - held:
-        parts.append(f"{others} neither")
-    utilizations = [each for gpu in gpus if (each := gpu.utilization_percent) is not None]
+    parts += [f"{held_count} held", f"{free} free"]
+    if other_count := len(gpus) - free - held_count:
+        parts.append(f"{other_count} neither")
+    utilizations = [
+        utilization for gpu in gpus if (utilization := gpu.utilization_percent) is not None
+    ]
     if utilizations:
         parts.append(f"util {sum(utilizations) / len(utilizations):.0f}%")
     powers = [gpu.power_draw_w for gpu in gpus if gpu.power_draw_w is not None]
@@ -179,15 +183,15 @@ def bar(percent: float | None, text: str) -> str:
     return f"{FULL * filled}{EMPTY * (BAR_CELLS - filled)} {text:>4}"
 
 
-def _with_ledger_of(reading: GpuView, known: GpuView) -> GpuView:
-    return replace(reading, **{name: getattr(known, name) for name in _LEDGER_FIELDS})
+def _with_ledger_of(reading: GpuView, ledger_gpu: GpuView) -> GpuView:
+    return replace(reading, **{name: getattr(ledger_gpu, name) for name in _LEDGER_FIELDS})
 
 
 def _namespaces(gpu: GpuView) -> set[str | None]:
-    return {gpu.namespace, *(each.namespace for each in gpu.holders)}
+    return {gpu.namespace, *(holder.namespace for holder in gpu.holders)}
 
 
-def _searched(gpu: GpuView) -> str:
+def _search_text(gpu: GpuView) -> str:
     state = gpu.state.value if gpu.state is not None else ""
     texts = (gpu.node_id, gpu.name, gpu_holder(gpu), gpu.namespace or "", state, gpu.health.value)
     return "\n".join(texts).casefold()

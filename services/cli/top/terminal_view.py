@@ -39,7 +39,7 @@ class GpuLines(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         number = y + self.scroll_offset.y
         line = self.lines[number] if number < len(self.lines) else ""
-        strip = Strip(coloured(line).render(self.app.console))
+        strip = Strip(colour_line(line).render(self.app.console))
         return strip.crop_extend(0, self.size.width, None).apply_style(self.rich_style)
 
 
@@ -88,9 +88,9 @@ class TopApp(App[None]):
         now = asyncio.get_running_loop().time()
         rows = self.feed.state.rows(now, sort=self.sort_key, text=self.wanted_text)
         view = self.query_one(GpuLines)
-        shown = f"  by {self.sort_key.value}" if self.sort_key is not SortKey.NODE else ""
-        shown += f"  with {self.wanted_text!r}" if self.wanted_text else ""
-        self.query_one("#summary", Static).update(summary(rows) + shown)
+        sort_text = f"  by {self.sort_key.value}" if self.sort_key is not SortKey.NODE else ""
+        sort_text += f"  with {self.wanted_text!r}" if self.wanted_text else ""
+        self.query_one("#summary", Static).update(summary(rows) + sort_text)
         table = top_table(rows)
         lines = plain_text(table, max(view.size.width - 2, 1)).split("\n")
         self.query_one("#headings", Static).update(lines[0])
@@ -104,9 +104,9 @@ class TopApp(App[None]):
         self.redraw()
 
     def action_filter(self) -> None:
-        asked = self.query_one(Input)
-        asked.display = True
-        asked.focus()
+        text_input = self.query_one(Input)
+        text_input.display = True
+        text_input.focus()
 
     def action_clear(self) -> None:
         self.query_one(Input).value = ""
@@ -124,7 +124,7 @@ class TopApp(App[None]):
         self.query_one(GpuLines).focus()
 
 
-def coloured(line: str) -> Text:
+def colour_line(line: str) -> Text:
     """Bars by how full they are, states in the colours that every table has."""
     text = Text(line, no_wrap=True, end="")
     for match in _BAR.finditer(line):

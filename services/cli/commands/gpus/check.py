@@ -58,13 +58,13 @@ def check() -> None:
 
 @check.command()
 @click.argument("runtime")
-@click.option("--driver", metavar="VERSION", help="The driver's version, or its CUDA's.")
+@click.option("--driver", metavar="VERSION", help="Version of the driver, or of its CUDA.")
 @click.option(
     "--mode",
     type=click.Choice([mode.value for mode in GpuMode]),
     default=GpuMode.PGPU.value,
     show_default=True,
-    help="How it is given GPUs: whole, by GPU-Manager, by HAMi, by MPS.",
+    help="GPU sharing: whole, by GPU-Manager, by HAMi, by MPS.",
 )
 @click.option("--baseline", metavar="VERSION", help="CUDA of the virtual GPU's library.")
 @click.option(
@@ -79,7 +79,8 @@ def check() -> None:
 def cuda(
     target: Target, runtime: str, driver: str | None, mode: str, baseline: str | None, rules: str
 ) -> None:
-    """Whether drivers serve a CUDA RUNTIME: the one given, else those of the platform's nodes.
+    """Check whether drivers serve a CUDA RUNTIME: the one given, else those of the platform's
+    nodes.
 
     RUNTIME is a version, or what tells one: cu121, libcudart.so.12.4.127, an image's name and tag,
     the value of NVIDIA_REQUIRE_CUDA.
@@ -104,10 +105,12 @@ def cuda(
     "directory",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Those that a model's config.json names, instead.",
+    help="Directory of a model, whose config.json names the precisions.",
 )
 @click.option("--gpu", metavar="NAME", help="A GPU model, such as V100.")
-@click.option("--capability", metavar="X.Y", help="Or its compute capability.")
+@click.option(
+    "--capability", metavar="X.Y", help="The GPU's compute capability, instead of its model."
+)
 @hardware_rules_option
 @reading
 @wide_option
@@ -119,63 +122,65 @@ def precision(
     capability: str | None,
     rules: str,
 ) -> None:
-    """Whether GPUs compute in a PRECISION: the one given, else those of the platform.
+    """Check whether GPUs compute in a PRECISION: the one given, else those of the platform.
 
     PRECISION is a number format or a quantization, as engines name it: bfloat16, fp8, awq.
     """
     if (precision is None) == (directory is None):
         raise click.UsageError("expected a PRECISION, or --model")
-    named = (precision,) if precision is not None else _of_model(directory or Path())
+    names = (precision,) if precision is not None else _of_model(directory or Path())
     questions = [
         PrecisionCheck(precision=name, gpu=gpu, capability=capability, rules=PrecisionRules(rules))
-        for name in named
+        for name in names
     ]
 
     async def ask(client: "StewardClient") -> list[CheckView]:
         return [await client.check(question) for question in questions]
 
     is_given = gpu is not None or capability is not None
-    views = [answer(each, ()) for each in questions] if is_given else target.ask(ask)
+    views = [answer(question, ()) for question in questions] if is_given else target.ask(ask)
     findings = tuple(finding for view in views for finding in view.findings)
     end_with(target, CheckView(verdict=worst(view.verdict for view in views), findings=findings))
 
 
 def _of_model(directory: Path) -> tuple[str, ...]:
-    found = precisions_of_model((directory / "config.json").read_bytes())
-    if not found:
+    precisions = precisions_of_model((directory / "config.json").read_bytes())
+    if not precisions:
         raise CommandFailed(
             ErrorCode.BAD_REQUEST, f"{directory / 'config.json'} names no precision that is known"
         )
-    return tuple(each.name for each in found)
+    return tuple(precision.name for precision in precisions)
 
 
 @check.command()
 @click.argument("counts", nargs=-1, required=True, metavar="RESOURCE=COUNT...")
 @click.option("--gpu", metavar="NAME", help="A GPU model, such as V100.")
-@click.option("--capability", metavar="X.Y", help="Or its compute capability.")
-@click.option("--driver", metavar="VERSION", help="The driver's version, or its CUDA's.")
-@click.option("--kubernetes", metavar="VERSION", help="The cluster's, such as 1.34.")
+@click.option(
+    "--capability", metavar="X.Y", help="The GPU's compute capability, instead of its model."
+)
+@click.option("--driver", metavar="VERSION", help="Version of the driver, or of its CUDA.")
+@click.option("--kubernetes", metavar="VERSION", help="Version of the cluster, such as 1.34.")
 @click.option("--mig", is_flag=True, help="The GPU is divided into MIG instances.")
 @click.option("--mps-on-mig", is_flag=True, help="You run an MPS daemon for the instance.")
 @hardware_rules_option
 @reading
 @wide_option
-def resources(target: Target, counts: tuple[str, ...], **given: Any) -> None:
-    """Whether a container's limits ask for GPUs in a form that there is; needs no platform.
+def resources(target: Target, counts: tuple[str, ...], **options: Any) -> None:
+    """Check whether a container's limits ask for GPUs in a valid form; needs no platform.
 
     Forms are nvidia.com/gpu, tencent.com/vcuda-core with vcuda-memory, nvidia.com/mps-core and
     nvidia.com/mig-PROFILE; of cores 100 are one GPU.
     """
     question = ModeCheck(
-        resources=dict(map(_counted, counts)),
-        kubernetes_version=given["kubernetes"],
-        rules=PrecisionRules(given["rules"]),
-        **{name: given[name] for name in ("gpu", "capability", "driver", "mig", "mps_on_mig")},
+        resources=dict(map(_parse_count, counts)),
+        kubernetes_version=options["kubernetes"],
+        rules=PrecisionRules(options["rules"]),
+        **{name: options[name] for name in ("gpu", "capability", "driver", "mig", "mps_on_mig")},
     )
     end_with(target, answer(question, ()))
 
 
-def _counted(text: str) -> tuple[str, int]:
+def _parse_count(text: str) -> tuple[str, int]:
     name, equals, count = text.partition("=")
     if not (name and equals and count.isdecimal()):
         raise click.UsageError(f"expected RESOURCE=COUNT, got {text!r}")
@@ -187,16 +192,18 @@ def _counted(text: str) -> tuple[str, int]:
 @reading
 @wide_option
 def device_config(target: Target, files: tuple[BinaryIO, ...]) -> None:
-    """Whether ConfigMaps in FILEs of YAML or JSON define custom devices; needs no platform.
+    """Check whether ConfigMaps in FILEs of YAML or JSON define custom devices; needs no platform.
 
     They are those named cf-crl-CUSTOMNAME-KEYNAME; a file may hold several documents, or a List.
     """
-    found = [each for file in files for each in read_config_maps(file)]
-    if not found:
+    config_maps = [config_map for file in files for config_map in read_config_maps(file)]
+    if not config_maps:
         raise CommandFailed(ErrorCode.BAD_REQUEST, "expected a ConfigMap, found none")
-    view = answer(DeviceConfigCheck(config_maps=tuple(each for _, each in found)), ())
-    places = [place for place, _ in found]
-    view = replace(view, findings=tuple(_in_its_file(each, places) for each in view.findings))
+    view = answer(
+        DeviceConfigCheck(config_maps=tuple(config_map for _, config_map in config_maps)), ()
+    )
+    places = [place for place, _ in config_maps]
+    view = replace(view, findings=tuple(_in_its_file(finding, places) for finding in view.findings))
     if target.as_json:
         print_json(view)
     else:
@@ -236,15 +243,15 @@ def resource_table(resources: Iterable[ResourceDefinition]) -> Table:
         headings=("group", "resource", "default", "limits", "requests", "enabled", "description"),
         rows=[
             (
-                each.group,
-                each.key,
-                number(each.default_value),
-                each.limits.value,
-                each.requests.value,
-                "yes" if each.enabled else "no",
-                _description(each) or UNKNOWN,
+                resource.group,
+                resource.key,
+                number(resource.default_value),
+                resource.limits.value,
+                resource.requests.value,
+                "yes" if resource.enabled else "no",
+                _description(resource) or UNKNOWN,
             )
-            for each in resources
+            for resource in resources
         ],
         numeric=frozenset({"default"}),
         wrapped=frozenset({"description"}),
@@ -253,7 +260,7 @@ def resource_table(resources: Iterable[ResourceDefinition]) -> Table:
 
 
 def _description(resource: ResourceDefinition) -> str:
-    """In the reader's language, else in the other one."""
+    """Return the description in the reader's language, else in the other one."""
     locales = (os.environ.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
     is_chinese = next(filter(None, locales), "").startswith("zh")
     english, chinese = resource.description_en, resource.description_zh
@@ -261,12 +268,12 @@ def _description(resource: ResourceDefinition) -> str:
 
 
 def finding_table(findings: Iterable[Finding]) -> Table:
-    """By subject."""
+    """Return a table of findings by subject."""
     return Table(
         headings=("subject", "verdict", "what", "what to do"),
         rows=[
-            (each.subject, each.verdict.value, each.message, each.action or "-")
-            for each in findings
+            (finding.subject, finding.verdict.value, finding.message, finding.action or "-")
+            for finding in findings
         ],
         wrapped=frozenset({"what", "what to do"}),
         important=("verdict", "what", "what to do"),

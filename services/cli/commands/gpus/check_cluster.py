@@ -7,7 +7,6 @@ from typing import Any, BinaryIO, Final
 
 import click
 import yaml
-from msgspec import Struct
 
 from schemas.errors import EXIT_CODE, ErrorCode
 from schemas.gpus.checks import CheckView, Finding, GpuMode, Verdict
@@ -30,58 +29,42 @@ from shared.accelerator_rules.scheduler_extenders import (
 from shared.accelerator_rules.verdicts import worst
 from shared.kubernetes.access import ClusterAccess
 from shared.kubernetes.client import KubernetesClient
+from shared.kubernetes.kinds import NODES, PODS, SERVICES
 from shared.kubernetes.names import Resource
+from shared.kubernetes.objects.common import ApiObject, Metadata, NamedObject
+from shared.kubernetes.objects.nodes import Node
+from shared.kubernetes.objects.pods import PodDetails
 from shared.kubernetes.requirements import version_of
 from shared.kubernetes.watching import list_objects
 
-NODES: Final = Resource("v1", "nodes", is_namespaced=False)
-PODS: Final = Resource("v1", "pods")
-SERVICES: Final = Resource("v1", "services")
 DAEMON_SETS: Final = Resource("apps/v1", "daemonsets")
 ENDPOINT_SLICES: Final = Resource("discovery.k8s.io/v1", "endpointslices")
 SYSTEM: Final = "kube-system"
 SCHEDULER: Final = "component=kube-scheduler"
-NEWEST: Final = (99, 0)  # of a version that cannot be read
+ASSUMED_VERSION: Final = (99, 0)  # of a version that cannot be read
 UNKNOWN_APISERVER: Final = "APISERVER:6443"
 
 
-class _ObjectMetadata(Struct, frozen=True):
-    name: str = ""
-
-
-class _Status(Struct, frozen=True, rename="camel"):
-    allocatable: dict[str, str] = {}
+class _DaemonSetStatus(ApiObject, frozen=True):
     desired_number_scheduled: int = 0
     number_ready: int = 0
 
 
-class _Container(Struct, frozen=True):
-    command: tuple[str, ...] = ()
-    args: tuple[str, ...] = ()
+class _DaemonSet(ApiObject, frozen=True):
+    metadata: Metadata
+    status: _DaemonSetStatus = _DaemonSetStatus()
 
 
-class _Spec(Struct, frozen=True):
-    containers: tuple[_Container, ...] = ()
-
-
-class _Object(Struct, frozen=True):
-    """Of any of these kinds, what is read of it."""
-
-    metadata: _ObjectMetadata
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
-
-
-class _Endpoint(Struct, frozen=True):
+class _Endpoint(ApiObject, frozen=True):
     addresses: tuple[str, ...] = ()
 
 
-class _Port(Struct, frozen=True):
+class _Port(ApiObject, frozen=True):
     port: int | None = None
 
 
-class _EndpointSlice(Struct, frozen=True):
-    metadata: _ObjectMetadata
+class _EndpointSlice(ApiObject, frozen=True):
+    metadata: Metadata
     endpoints: tuple[_Endpoint, ...] | None = ()
     ports: tuple[_Port, ...] | None = ()
 
@@ -90,9 +73,9 @@ class _EndpointSlice(Struct, frozen=True):
 @click.option(
     "--mode",
     "modes",
-    type=click.Choice([each.mode.value for each in PLUGINS]),
+    type=click.Choice([plugin.mode.value for plugin in PLUGINS]),
     multiple=True,
-    help="What the cluster is to have; may be given again. Without: what is found there.",
+    help="Mode that the cluster must support; repeatable [default: those found there].",
 )
 @click.option(
     "--scheduler-config",
@@ -113,36 +96,38 @@ def cluster(
     context: str | None,
     as_json: bool,
 ) -> None:
-    """Whether a cluster has the device plugins of its modes, and a scheduler that asks them.
+    """Check whether a cluster has the device plugins of its modes, and a scheduler that asks them.
 
     pgpu is NVIDIA's device plugin, vgpu GPU-Manager, mps the MPS plugin; the last two extend
-    kube-scheduler. What is missing is said with what to do, and the exact configuration is printed.
+    kube-scheduler. For all that is missing it says what to do, and prints the exact configuration.
     Needs no platform.
     """
-    given = dict(map(_configuration, files))
+    configurations = dict(map(_configuration, files))
     setup, apiserver = asyncio.run(
-        _ask(ClusterAccess(kubeconfig=kubeconfig, context=context), given)
+        _ask(ClusterAccess(kubeconfig=kubeconfig, context=context), configurations)
     )
-    named = {GpuMode(mode) for mode in modes}
+    chosen_modes = {GpuMode(mode) for mode in modes}
     plugins = (
-        tuple(each for each in PLUGINS if each.mode in named) if named else plugins_in_use(setup)
+        tuple(plugin for plugin in PLUGINS if plugin.mode in chosen_modes)
+        if chosen_modes
+        else plugins_in_use(setup)
     )
     if not plugins:
-        names = ", ".join(each.resource for each in PLUGINS)
+        names = ", ".join(plugin.resource for plugin in PLUGINS)
         raise CommandFailed(
             ErrorCode.NOT_FOUND,
             f"no node of this cluster counts any of {names}: --mode says what it is to have",
         )
     findings = check_setup(setup, plugins)
-    view = CheckView(verdict=worst(each.verdict for each in findings), findings=findings)
+    view = CheckView(verdict=worst(finding.verdict for finding in findings), findings=findings)
     written = _to_add(setup, plugins, apiserver, findings)
     if as_json:
         print_json({"verdict": view.verdict, "findings": findings, "configuration": written})
     else:
         print_table(finding_table(findings))
         if written:
-            whole = "append to `extenders` of" if given else "write as"
-            click.echo(f"\n{whole} {CONFIGURATION_PATH} on every control node:\n")
+            instruction = "append to `extenders` of" if configurations else "write as"
+            click.echo(f"\n{instruction} {CONFIGURATION_PATH} on every control node:\n")
             click.echo(yaml.safe_dump(written, sort_keys=False), nl=False)
     leave(0 if view.verdict in WORKS else EXIT_CODE[ErrorCode.UNSUPPORTED])
 
@@ -151,43 +136,43 @@ def _to_add(
     setup: ClusterSetup, plugins: Sequence[Plugin], apiserver: str, findings: Sequence[Finding]
 ) -> Any:
     """The whole file, of files that are there the missing entries; None where nothing is needed."""
-    extenders = [each for each in plugins if each.service is not None]
+    extenders = [plugin for plugin in plugins if plugin.service is not None]
     if not extenders:
         return None
     if not setup.configurations:
         return scheduler_configuration(extenders, apiserver=apiserver, kubernetes=setup.kubernetes)
     lacks = [
-        each
-        for each in extenders
+        plugin
+        for plugin in extenders
         if any(
             finding.rule == "extender_configured"
             and finding.verdict is Verdict.BLOCKED
-            and each.resource in finding.message
+            and plugin.resource in finding.message
             for finding in findings
         )
     ]
-    return [extender(each, apiserver) for each in lacks] or None
+    return [extender(plugin, apiserver) for plugin in lacks] or None
 
 
 def _configuration(file: BinaryIO) -> tuple[str, Mapping[str, Any]]:
-    found = [each for each in read_documents(file) if each is not None]
-    if len(found) != 1 or not isinstance(found[0], dict):
+    documents = [document for document in read_documents(file) if document is not None]
+    if len(documents) != 1 or not isinstance(documents[0], dict):
         raise CommandFailed(
             ErrorCode.BAD_REQUEST, f"{file.name}: expected one KubeSchedulerConfiguration"
         )
-    return file.name, found[0]
+    return file.name, documents[0]
 
 
 async def _ask(
     access: ClusterAccess, configurations: Mapping[str, Mapping[str, Any]]
 ) -> tuple[ClusterSetup, str]:
-    """With the address at which the scheduler reaches the API."""
+    """Read the cluster's setup, and the address at which the scheduler reaches the API."""
     async with KubernetesClient(access) as client:
         version = await client.version()
-        nodes, _ = await list_objects(client, NODES, _Object)
-        daemon_sets, _ = await list_objects(client, DAEMON_SETS, _Object)
-        services, _ = await list_objects(client, SERVICES, _Object, namespace=SYSTEM)
-        pods, _ = await list_objects(client, PODS, _Object, namespace=SYSTEM, labels=SCHEDULER)
+        nodes, _ = await list_objects(client, NODES, Node)
+        daemon_sets, _ = await list_objects(client, DAEMON_SETS, _DaemonSet)
+        services, _ = await list_objects(client, SERVICES, NamedObject, namespace=SYSTEM)
+        pods, _ = await list_objects(client, PODS, PodDetails, namespace=SYSTEM, labels=SCHEDULER)
         slices, _ = await list_objects(
             client,
             ENDPOINT_SLICES,
@@ -197,20 +182,20 @@ async def _ask(
         )
     return (
         ClusterSetup(
-            kubernetes=version_of(version) or NEWEST,
-            resources=_counted(nodes),
+            kubernetes=version_of(version) or ASSUMED_VERSION,
+            resources=_count_resources(nodes),
             daemon_sets={
-                each.metadata.name: DaemonSet(
-                    each.status.desired_number_scheduled, each.status.number_ready
+                daemon_set.metadata.name: DaemonSet(
+                    daemon_set.status.desired_number_scheduled, daemon_set.status.number_ready
                 )
-                for each in daemon_sets
+                for daemon_set in daemon_sets
             },
-            services=frozenset(each.metadata.name for each in services),
+            services=frozenset(service.metadata.name for service in services),
             commands={
-                each.metadata.name: [
-                    word for c in each.spec.containers for word in (*c.command, *c.args)
+                pod.metadata.name: [
+                    word for c in pod.spec.containers for word in (*c.command, *c.args)
                 ]
-                for each in pods
+                for pod in pods
             },
             configurations=configurations,
         ),
@@ -218,19 +203,21 @@ async def _ask(
     )
 
 
-def _counted(nodes: Sequence[_Object]) -> dict[str, int]:
-    found: Counter[str] = Counter()
+def _count_resources(nodes: Sequence[Node]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
     for node in nodes:
         for plugin in PLUGINS:
             amount = node.status.allocatable.get(plugin.resource, "")
-            found[plugin.resource] += int(amount) if amount.isdecimal() else 0
-    return dict(found)
+            counts[plugin.resource] += int(amount) if amount.isdecimal() else 0
+    return dict(counts)
 
 
 def _address(slices: Sequence[_EndpointSlice]) -> str:
-    for each in slices:
-        addresses = [one for endpoint in each.endpoints or () for one in endpoint.addresses]
-        ports = [port.port for port in each.ports or () if port.port is not None]
+    for endpoint_slice in slices:
+        addresses = [
+            address for endpoint in endpoint_slice.endpoints or () for address in endpoint.addresses
+        ]
+        ports = [port.port for port in endpoint_slice.ports or () if port.port is not None]
         if addresses and ports:
             host = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
             return f"{host}:{ports[0]}"

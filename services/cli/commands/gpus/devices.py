@@ -22,10 +22,9 @@ from shared.accelerator_rules.device_config import (
 )
 from shared.kubernetes.access import ClusterAccess
 from shared.kubernetes.client import KubernetesClient
-from shared.kubernetes.names import Resource
+from shared.kubernetes.kinds import CONFIG_MAPS
 from shared.kubernetes.watching import list_objects
 
-CONFIG_MAPS: Final = Resource("v1", "configmaps")
 MANAGER: Final = "gpusteward"
 
 
@@ -54,7 +53,7 @@ def devices() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_command(kubeconfig: str | None, context: str | None, as_json: bool) -> None:
     """List the custom devices that the cluster's ConfigMaps define, by group."""
-    view, names = asyncio.run(_defined(ClusterAccess(kubeconfig=kubeconfig, context=context)))
+    view, names = asyncio.run(_check_defined(ClusterAccess(kubeconfig=kubeconfig, context=context)))
     if as_json:
         print_json(view)
         return
@@ -79,9 +78,9 @@ def import_devices(
     A FILE has ConfigMaps (`check device-config`) or definitions (`check new-device-config`). What
     the cluster has under the same name is replaced.
     """
-    given = [each for file in files for each in read_importable(file)]
-    places = [place for place, _ in given]
-    config_maps = [config_map for _, config_map in given]
+    entries = [entry for file in files for entry in read_importable(file)]
+    places = [place for place, _ in entries]
+    config_maps = [config_map for _, config_map in entries]
     if not config_maps:
         raise CommandFailed(ErrorCode.BAD_REQUEST, "expected a ConfigMap or a definition")
     view = answer_device_config(DeviceConfigCheck(config_maps=tuple(config_maps)))
@@ -94,32 +93,32 @@ def import_devices(
     print_table(resource_table(view.resources))
 
 
-async def _defined(access: ClusterAccess) -> tuple[CheckView, Sequence[str]]:
+async def _check_defined(access: ClusterAccess) -> tuple[CheckView, Sequence[str]]:
     async with KubernetesClient(access) as client:
-        found, _ = await list_objects(
+        config_maps, _ = await list_objects(
             client, CONFIG_MAPS, _ConfigMap, namespace=NAMESPACE, labels=DEVICE_DEFINITIONS
         )
-    if not found:
+    if not config_maps:
         raise CommandFailed(
             ErrorCode.NOT_FOUND,
             f"no ConfigMap in {NAMESPACE} of this cluster defines a device; `gpusteward devices"
             " import FILE` does",
         )
-    given = tuple({**KIND, **to_builtins(each)} for each in found)
-    names = [each.metadata.name for each in found]
-    return answer_device_config(DeviceConfigCheck(config_maps=given)), names
+    documents = tuple({**KIND, **to_builtins(config_map)} for config_map in config_maps)
+    names = [config_map.metadata.name for config_map in config_maps]
+    return answer_device_config(DeviceConfigCheck(config_maps=documents)), names
 
 
 async def _apply(access: ClusterAccess, config_maps: Sequence[dict[str, Any]]) -> None:
     async with KubernetesClient(access) as client:
         for trial in ({"dryRun": "All"}, {}):  # a refusal of one leaves all as they are
-            for each in config_maps:
+            for config_map in config_maps:
                 await client.apply(
-                    CONFIG_MAPS, _own(each), field_manager=MANAGER, force=True, params=trial
+                    CONFIG_MAPS, _own(config_map), field_manager=MANAGER, force=True, params=trial
                 )
 
 
 def _own(config_map: dict[str, Any]) -> dict[str, Any]:
-    """Without what only a server writes."""
+    """Return the ConfigMap without the fields that only a server writes."""
     metadata = {name: config_map["metadata"][name] for name in ("name", "namespace", "labels")}
     return {**KIND, "metadata": metadata, "data": config_map["data"]}

@@ -15,20 +15,20 @@ from msgspec.structs import replace
 
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.views import ReservationView
-from services.cli.commands.gpus.reservations import ANSWER_SECONDS, granted
+from services.cli.commands.gpus.reservations import ANSWER_TIMEOUT_SECONDS, require_grant
 from services.cli.failures import LEASE_LOST_EXIT_CODE, leave
 from services.cli.leased_process.process import (
     DeviceProcess,
     Interruption,
     device_environment,
-    labelled_processes,
+    find_labelled_processes,
 )
 from services.cli.option_types import SecondsRange
 from services.cli.options import Target, with_target
 from services.cli.request_options import request_options, user_name
 from shared.errors import RefusedError, UnavailableError
 from shared.ids import host_node_id, new_id
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 
 if TYPE_CHECKING:
     from services.cli.leased_process.lease import HeldLease
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from shared.processes.cgroups import Cgroup
 
 LEASE_TTL_SECONDS: Final = 30.0
-PATIENCE_SECONDS: Final = 10.0
+RETRY_SECONDS: Final = 10.0
 CANNOT_EXECUTE: Final = 126
 NOT_FOUND: Final = 127
 NO_SUCH_COMMAND: Final = "no such command"
@@ -52,15 +52,15 @@ class ExecRequest:
 
 
 @dataclass(slots=True)
-class _Held:
+class _Holding:
     """What has to be given back; no epoch yet means that it is withdrawn."""
 
     reservation_id: UUID
     epoch: int | None = None
 
 
-def _refuse_cluster(_context: click.Context, _option: click.Parameter, given: str | None) -> None:
-    if given is not None:
+def _refuse_cluster(_context: click.Context, _option: click.Parameter, value: str | None) -> None:
+    if value is not None:
         raise click.UsageError(
             "exec runs CMD on this host, and a cluster's GPUs are for its pods:"
             " `gpusteward reserve --cluster` holds them and says how a pod gets them"
@@ -110,67 +110,70 @@ def exec_command(
     """
     request = replace(request, node_ids=(host_id or host_node_id(),), lease_ttl_seconds=ttl)
     holder = f"exec/{user_name()}"
-    wanted = ExecRequest(request, argv, holder, _installation_id(target))
+    exec_request = ExecRequest(request, argv, holder, _installation_id(target))
     if not _is_there(argv[0]):
-        leave(_say_not_started(wanted, NO_SUCH_COMMAND, NOT_FOUND))
-    leave(target.ask(lambda client: _execute(client, wanted), patience_seconds=PATIENCE_SECONDS))
+        leave(_say_not_started(exec_request, NO_SUCH_COMMAND, NOT_FOUND))
+    leave(target.ask(lambda client: _execute(client, exec_request), retry_seconds=RETRY_SECONDS))
 
 
-async def _execute(client: "StewardClient", wanted: ExecRequest) -> int:
-    held = _Held(new_id())
+async def _execute(client: "StewardClient", exec_request: ExecRequest) -> int:
+    holding = _Holding(new_id())
     interruption = Interruption()
     try:
         await client.request_reservation(
-            wanted.request, holder=wanted.holder, reservation_id=held.reservation_id
+            exec_request.request, holder=exec_request.holder, reservation_id=holding.reservation_id
         )
-        view = granted(
+        view = require_grant(
             await client.await_reservation(
-                held.reservation_id,
-                timeout_seconds=wanted.request.wait_timeout_seconds + ANSWER_SECONDS,
+                holding.reservation_id,
+                timeout_seconds=exec_request.request.wait_timeout_seconds + ANSWER_TIMEOUT_SECONDS,
             )
         )
-        held.epoch = view.epoch
-        return await _run_on(client, view, wanted)
+        holding.epoch = view.epoch
+        return await _run_on(client, view, exec_request)
     except asyncio.CancelledError:
         if interruption.signal is None:
             raise
         return 128 + interruption.signal
     finally:
-        await _give_back(client, held)
+        await _give_back(client, holding)
 
 
-async def _run_on(client: "StewardClient", view: ReservationView, wanted: ExecRequest) -> int:
+async def _run_on(client: "StewardClient", view: ReservationView, exec_request: ExecRequest) -> int:
     from services.cli.leased_process.lease import HeldLease
     from shared.processes.cgroups import CgroupLimits, Cgroups
 
     if view.epoch is None:
         raise TypeError(f"expected a granted reservation to have an epoch, found {view}")
     lease = HeldLease(client, view, view.epoch)
-    environment = device_environment(view, view.epoch, installation_id=wanted.installation_id)
-    names = (wanted.installation_id or "exec", view.node_id or "", str(view.reservation_id))
+    environment = device_environment(view, view.epoch, installation_id=exec_request.installation_id)
+    names = (exec_request.installation_id or "exec", view.node_id or "", str(view.reservation_id))
     cgroup = Cgroups.of_this_host().make(names, CgroupLimits())
     try:
-        return await _run_in(cgroup, lease, environment, wanted)
+        return await _run_in(cgroup, lease, environment, exec_request)
     finally:
         if cgroup is not None:
             await cgroup.end()
 
 
 async def _run_in(
-    cgroup: "Cgroup | None", lease: "HeldLease", environment: Mapping[str, str], wanted: ExecRequest
+    cgroup: "Cgroup | None",
+    lease: "HeldLease",
+    environment: Mapping[str, str],
+    exec_request: ExecRequest,
 ) -> int:
     from services.cli.leased_process.lease import LeaseLost
 
     enter_group = None if cgroup is None else cgroup.enter
     try:
         await lease.activate()
-        process = DeviceProcess(wanted.argv, environment, enter_group)
+        process = DeviceProcess(exec_request.argv, environment, enter_group)
     except LeaseLost as error:
         return _say_lost(error, "was not started")
     except FileNotFoundError:
-        return _say_not_started(wanted, NO_SUCH_COMMAND, NOT_FOUND)
+        return _say_not_started(exec_request, NO_SUCH_COMMAND, NOT_FOUND)
     except OSError as error:
-        return _say_not_started(wanted, error.strerror or str(error), CANNOT_EXECUTE)
+        return _say_not_started(exec_request, error.strerror or str(error), CANNOT_EXECUTE)
     if any(device.simulated for device in lease.reservation.devices):
         click.echo("gpusteward: the reserved GPUs are simulated", err=True)
     with process.forwarding():
@@ -190,7 +193,7 @@ async def _while_leased(process: DeviceProcess, lease: "HeldLease") -> int:
         await asyncio.wait({renewing, ending}, return_when=asyncio.FIRST_COMPLETED)
         if ending.done():
             # Stopped ourselves, we renewed nothing while it ran on.
-            await cancelled(renewing)
+            await cancel_and_wait(renewing)
             # A lease that is taken back before its end is fenced: its processes are killed.
             is_killed = ending.result() == KILLED
             lost = await lease.loss(asks=is_killed)
@@ -203,24 +206,24 @@ async def _while_leased(process: DeviceProcess, lease: "HeldLease") -> int:
             return _say_lost(failed, "was stopped")
         raise failed or RuntimeError("the lease is not kept any more")
     finally:
-        await cancelled(renewing, noticing, ending)
+        await cancel_and_wait(renewing, noticing, ending)
         process.send(signal.SIGKILL)
 
 
-async def _give_back(client: "StewardClient", held: _Held) -> None:
+async def _give_back(client: "StewardClient", holding: _Holding) -> None:
     """Whatever happened before. What cannot be given back ends with its lease."""
-    stopped = not labelled_processes(held.reservation_id)
+    stopped = not find_labelled_processes(holding.reservation_id)
     try:
-        if held.epoch is None:
-            await client.cancel_reservation(held.reservation_id)
+        if holding.epoch is None:
+            await client.cancel_reservation(holding.reservation_id)
         else:
-            await client.release_reservation(held.reservation_id, held.epoch, stopped=stopped)
+            await client.release_reservation(holding.reservation_id, holding.epoch, stopped=stopped)
     except RefusedError:
         # It has ended already, or never was stored.
         return
     except UnavailableError as error:
         click.echo(
-            f"gpusteward: reservation {held.reservation_id} could not be given back ({error});"
+            f"gpusteward: reservation {holding.reservation_id} could not be given back ({error});"
             " it ends by itself with its lease",
             err=True,
         )
@@ -236,14 +239,14 @@ def _is_there(command: str) -> bool:
     return Path(command).exists() if "/" in command else shutil.which(command) is not None
 
 
-def _say_not_started(wanted: ExecRequest, why: str, code: int) -> int:
-    click.echo(f"gpusteward: {wanted.argv[0]}: {why}", err=True)
+def _say_not_started(exec_request: ExecRequest, why: str, code: int) -> int:
+    click.echo(f"gpusteward: {exec_request.argv[0]}: {why}", err=True)
     return code
 
 
 def _installation_id(target: Target) -> str | None:
-    """Of the platform on this machine, if there is one."""
-    if given := os.environ.get("GPUSTEWARD_INSTALLATION_ID"):
-        return given
+    """Return the id of the platform on this machine; None if there is none."""
+    if installation_id := os.environ.get("GPUSTEWARD_INSTALLATION_ID"):
+        return installation_id
     directory = target.directory
     return str(directory.installation_id()) if directory.endpoint_path.exists() else None

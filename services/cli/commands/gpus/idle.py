@@ -29,21 +29,23 @@ if TYPE_CHECKING:
 
 
 @click.group(invoke_without_command=True)
-@click.option("--dry-run", is_flag=True, help="What releasing idle ones would have freed so far.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show what releasing idle reservations would have freed so far."
+)
 @click.option("--since", type=TimeSpan(), default="7d", show_default=True, help="With --dry-run.")
 @click.option(
     "--window",
     type=TimeSpan(),
     default="30m",
     show_default=True,
-    help="With --dry-run: how long quiet before the warning.",
+    help="With --dry-run: idle time before the warning.",
 )
 @click.option(
     "--grace",
     type=TimeSpan(),
     default="30m",
     show_default=True,
-    help="With --dry-run: how long quiet after it.",
+    help="With --dry-run: idle time after the warning.",
 )
 @namespace_option
 @reading
@@ -74,21 +76,25 @@ def idle(
         )
         _print_freed(view, as_json=target.as_json)
         return
-    held = target.ask(
+    reservations = target.ask(
         lambda client: client.reservations(states=HOLDING_STATES, namespace=namespace)
     )
-    found = [each for each in held if each.idle is not None or _is_exempt(each)]
+    idle_reservations = [
+        reservation
+        for reservation in reservations
+        if reservation.idle is not None or _is_exempt(reservation)
+    ]
     if target.as_json:
-        print_json(found)
-    elif found:
-        print_table(idle_table(found))
+        print_json(idle_reservations)
+    elif idle_reservations:
+        print_table(idle_table(idle_reservations))
     else:
         click.echo("no reservation is idle or exempted")
 
 
 @idle.command()
 @click.argument("identifier", metavar="ID")
-@click.option("--reason", required=True, help="Why it is to be kept though nothing uses it.")
+@click.option("--reason", required=True, help="Reason to keep it although it is idle.")
 @click.option("--for", "length", type=TimeSpan(), default="24h", show_default=True)
 @with_target
 def exempt(target: Target, identifier: str, reason: str, length: timedelta) -> None:
@@ -100,26 +106,26 @@ def exempt(target: Target, identifier: str, reason: str, length: timedelta) -> N
         await client.exempt_reservation(view.reservation_id, until_at=until_at, reason=reason)
         return view
 
-    found = target.ask(ask)
+    view = target.ask(ask)
     click.echo(
-        f"reservation {short(found.reservation_id)} is not idle before {until_at:%F %H:%M} UTC"
+        f"reservation {short(view.reservation_id)} is not idle before {until_at:%F %H:%M} UTC"
     )
 
 
-def idle_table(found: Sequence[ReservationView]) -> Table:
-    """One row per reservation that is idle or exempted."""
+def idle_table(reservations: Sequence[ReservationView]) -> Table:
+    """Return a table with a row for each reservation that is idle or exempted."""
     return Table(
         headings=["reservation", "holder", "GPUs", "idle", "what follows", "namespace"],
         rows=[
             [
-                short(each.reservation_id),
-                holder_name(each.holder) or UNKNOWN,
-                str(len(each.devices)),
-                age(each.idle.since_at) if each.idle is not None else UNKNOWN,
-                _following(each),
-                each.namespace,
+                short(reservation.reservation_id),
+                holder_name(reservation.holder) or UNKNOWN,
+                str(len(reservation.devices)),
+                age(reservation.idle.since_at) if reservation.idle is not None else UNKNOWN,
+                _following(reservation),
+                reservation.namespace,
             ]
-            for each in found
+            for reservation in reservations
         ],
         numeric=frozenset({"GPUs", "idle"}),
         shortened=frozenset({"holder"}),
@@ -127,8 +133,8 @@ def idle_table(found: Sequence[ReservationView]) -> Table:
     )
 
 
-def freed_table(view: IdleView) -> Table:
-    """One row per namespace and holder."""
+def idle_savings_table(view: IdleView) -> Table:
+    """Return a table with a row for each namespace and holder."""
     headings = ["namespace", "holder", "reservations", "held GPU h", "freed GPU h", "used again"]
     return Table(
         headings=headings,
@@ -150,7 +156,7 @@ def freed_table(view: IdleView) -> Table:
 
 def _print_freed(view: IdleView, *, as_json: bool) -> None:
     if as_json or view.lines:
-        print_answer(view, freed_table(view), as_json=as_json)
+        print_answer(view, idle_savings_table(view), as_json=as_json)
     if not as_json:
         freed = sum(line.freed_gpu_hours for line in view.lines)
         click.echo(f"releasing idle reservations would have freed {freed:.2f} GPU hours")

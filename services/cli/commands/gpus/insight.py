@@ -37,7 +37,7 @@ from services.cli.display.reason_tables import (
 from services.cli.display.tables import print_devices, short
 from services.cli.failures import CommandFailed, leave
 from services.cli.json_files import read_json
-from services.cli.lookup import Found, find, find_reservation
+from services.cli.lookup import NamedView, find, find_reservation
 from services.cli.options import Target, reading
 from services.cli.request_options import node_choice_options, request_options
 from shared.gpu.node_selection import selection_lines
@@ -61,7 +61,7 @@ every_reason_option = click.option(
 
 @click.command()
 @click.argument("identifier", metavar="ID", shell_complete=complete_ids, required=False)
-@click.option("--codes", is_flag=True, help="List every reason there is, with what it means.")
+@click.option("--codes", is_flag=True, help="List all reasons with their meaning.")
 @every_reason_option
 @reading
 @wide_option
@@ -77,19 +77,19 @@ def why(target: Target, identifier: str | None, codes: bool, every_reason: bool)
         raise click.UsageError("expected an ID, or --codes")
 
     async def ask(client: "StewardClient") -> None:
-        found = await find(client, identifier)
-        waiting = await _reservations_of(client, found)
+        view = await find(client, identifier)
+        waiting = await _reservations_of(client, view)
         for reservation_id in waiting:
             explanation = await client.explain_reservation(reservation_id)
             if target.as_json:
                 print_json(explanation)
             else:
                 _print_explanation(explanation, every_reason=every_reason)
-        starting = [] if target.as_json else starting_lines(await _experiments_of(client, found))
+        starting = [] if target.as_json else starting_lines(await _experiments_of(client, view))
         for line in starting:
             click.echo(line)
         if not waiting and not starting:
-            raise CommandFailed(ErrorCode.CONFLICT, _nothing_waits(found))
+            raise CommandFailed(ErrorCode.CONFLICT, _nothing_waits(view))
 
     target.ask(ask)
 
@@ -142,7 +142,7 @@ def cluster(
     """List nodes with their idle GPUs, as the choice of a node for Kubernetes sees them."""
     if each_gpu:
         status = target.ask(lambda client: client.cluster_status())
-        shown: Any = status
+        document: Any = status
         rows = [
             [
                 gpu.node_name,
@@ -163,7 +163,7 @@ def cluster(
                 utilization_threshold_percent, memory_threshold_percent
             )
         )
-        shown = summaries
+        document = summaries
         has_shares = any(node.total_shares for node in summaries.nodes.values())
         rows = [
             [
@@ -182,7 +182,7 @@ def cluster(
         notes = {name: node.note for name, node in summaries.nodes.items() if node.note}
     numeric = frozenset(headings) - {"node", "name", "allocatable"}
     table = Table(headings, rows, numeric=numeric, shortened=frozenset({"name"}))
-    print_list(shown, table, "no node of this choice has a GPU", as_json=target.as_json)
+    print_list(document, table, "no node of this choice has a GPU", as_json=target.as_json)
     if not target.as_json:
         for name, note in notes.items():
             click.echo(f"{name}: {note}")
@@ -208,7 +208,9 @@ def select_node(target: Target, required_gpus: int, request: GpuRequest) -> None
 
 @click.command()
 @click.argument("identifier", metavar="[RESERVATION]", required=False)
-@click.option("--from", "from_id", type=click.IntRange(min=0), metavar="ID", help="Decision id.")
+@click.option(
+    "--from", "from_id", type=click.IntRange(min=0), metavar="ID", help="Id of the first decision."
+)
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
 @reading
 @table_options
@@ -221,18 +223,18 @@ def replay(target: Target, identifier: str | None, from_id: int | None, limit: i
     async def ask(client: "StewardClient") -> Replay:
         reservation_id = None
         if identifier is not None:
-            found = await find_reservation(client, identifier)
-            if found.request.cluster is not None:
+            reservation = await find_reservation(client, identifier)
+            if reservation.request.cluster is not None:
                 raise CommandFailed(ErrorCode.CONFLICT, _NOT_RECORDED)
-            reservation_id = found.reservation_id
+            reservation_id = reservation.reservation_id
         return await client.replay(from_id=from_id, reservation_id=reservation_id, limit=limit)
 
-    found = target.ask(ask)
+    result = target.ask(ask)
     if target.as_json:
-        print_json(found)
+        print_json(result)
     else:
-        print_replay(found)
-    leave(DIFFERENT_EXIT_CODE if found.different else 0)
+        print_replay(result)
+    leave(DIFFERENT_EXIT_CODE if result.different else 0)
 
 
 def _print_explanation(explanation: Explanation, *, every_reason: bool) -> None:
@@ -270,17 +272,17 @@ def _print_codes(*, as_json: bool) -> None:
     )
 
 
-def print_replay(found: Replay) -> None:
+def print_replay(result: Replay) -> None:
     rows = [
         [
-            str(each.decision_id),
-            each.decided_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3],
-            str(each.term),
-            "same" if each.same else "DIFFERENT",
-            _outcomes_text(each.recorded),
-            UNKNOWN if each.same else _outcomes_text(each.replayed),
+            str(decision.decision_id),
+            decision.decided_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3],
+            str(decision.term),
+            "same" if decision.same else "DIFFERENT",
+            _outcomes_text(decision.recorded),
+            UNKNOWN if decision.same else _outcomes_text(decision.replayed),
         ]
-        for each in found.decisions
+        for decision in result.decisions
     ]
     headings = ["id", "decided at (UTC)", "term", "replay", "recorded", "decided again"]
     table = Table(
@@ -291,62 +293,64 @@ def print_replay(found: Replay) -> None:
         wrapped=frozenset({"recorded", "decided again"}),
     )
     print_table(table)
-    since = f" from keyframe {found.keyframe_id} on" if found.keyframe_id is not None else ""
+    since = f" from keyframe {result.keyframe_id} on" if result.keyframe_id is not None else ""
     click.echo(
-        f"{found.checked} decisions decided again{since}, {found.different} came out otherwise"
+        f"{result.checked} decisions decided again{since}, {result.different} came out otherwise"
     )
-    if found.next_from_id is not None:
-        click.echo(f"more: `gpusteward replay --from {found.next_from_id}`")
+    if result.next_from_id is not None:
+        click.echo(f"more: `gpusteward replay --from {result.next_from_id}`")
 
 
 def _outcomes_text(outcomes: Any) -> str:
     """`grant 0c21…, time_out 77ab…`; what was too much to record comes as counts by kind."""
     if isinstance(outcomes, dict):
         return ", ".join(f"{kind} x{count}" for kind, count in outcomes.items()) or "nothing"
-    ended = [f"{one['type']} {short(UUID(one['reservation_id']))}" for one in outcomes]
+    ended = [f"{outcome['type']} {short(UUID(outcome['reservation_id']))}" for outcome in outcomes]
     return ", ".join(ended) or "nothing"
 
 
-async def _experiments_of(client: "StewardClient", found: Found) -> Sequence[ExperimentView]:
-    if isinstance(found, ReservationView):
+async def _experiments_of(client: "StewardClient", view: NamedView) -> Sequence[ExperimentView]:
+    if isinstance(view, ReservationView):
         return ()
-    if isinstance(found, ExperimentView):
-        return (found,)
-    return await client.experiments(found.task_id)
+    if isinstance(view, ExperimentView):
+        return (view,)
+    return await client.experiments(view.task_id)
 
 
 def starting_lines(experiments: Sequence[ExperimentView]) -> list[str]:
-    """What keeps those that have GPUs from being ready, and what was made ready for those that
-    wait, as executors tell.
+    """Return what keeps experiments that have GPUs from being ready, and what is prepared for
+    others.
     """
     starting = [
-        f"experiment {each.experiment_id}: {each.state.value}"
+        f"experiment {experiment.experiment_id}: {experiment.state.value}"
         f" on {placement_text(attempt.cluster) or attempt.executor_id}: {attempt.message}"
-        for each in experiments
-        for attempt in each.attempts[-1:]
-        if attempt.message and each.state not in FINISHED_EXPERIMENT_STATES
+        for experiment in experiments
+        for attempt in experiment.attempts[-1:]
+        if attempt.message and experiment.state not in FINISHED_EXPERIMENT_STATES
     ]
     waiting = [
-        f"experiment {each.experiment_id}: {each.prepared}" for each in experiments if each.prepared
+        f"experiment {experiment.experiment_id}: {experiment.prepared}"
+        for experiment in experiments
+        if experiment.prepared
     ]
     return [*starting, *waiting]
 
 
-async def _reservations_of(client: "StewardClient", found: Found) -> list[UUID]:
-    if isinstance(found, ReservationView):
-        return [found.reservation_id]
+async def _reservations_of(client: "StewardClient", view: NamedView) -> list[UUID]:
+    if isinstance(view, ReservationView):
+        return [view.reservation_id]
     return [
-        each.reservation_id
-        for each in await _experiments_of(client, found)
-        if each.reservation_id is not None and each.state is ExperimentState.WAITING
+        experiment.reservation_id
+        for experiment in await _experiments_of(client, view)
+        if experiment.reservation_id is not None and experiment.state is ExperimentState.WAITING
     ]
 
 
-def _nothing_waits(found: Found) -> str:
-    if isinstance(found, TaskView):
-        return f"task {found.task_name} is {found.state.value}; no experiment of it waits for GPUs"
-    state = found.state.value
-    remark = f": {found.reason}" if found.reason else ""
+def _nothing_waits(view: NamedView) -> str:
+    if isinstance(view, TaskView):
+        return f"task {view.task_name} is {view.state.value}; no experiment of it waits for GPUs"
+    state = view.state.value
+    remark = f": {view.reason}" if view.reason else ""
     return f"it is {state} and does not wait for GPUs{remark}"
 
 

@@ -20,7 +20,7 @@ class _PodOnGpu(NamedTuple):
 @click.command()
 @namespace_option
 @node_option
-@click.option("--kind", help="Only those with GPUs of this kind, such as pgpu, mig or vgpu.")
+@click.option("--kind", help="Only pods with GPUs of this kind, such as pgpu, mig or vgpu.")
 @reading
 @table_options
 def pods(target: Target, namespace: str | None, node_id: str | None, kind: str | None) -> None:

@@ -31,7 +31,7 @@ from shared.ids import new_id
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
 
-ANSWER_SECONDS = 15.0
+ANSWER_TIMEOUT_SECONDS = 15.0
 
 
 @click.command()
@@ -42,9 +42,9 @@ ANSWER_SECONDS = 15.0
     default=600.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long the grant lives without `gpusteward renew`.",
+    help="Lease of the grant without `gpusteward renew`.",
 )
-@click.option("--holder", help="What for, for people [default: reserve/USER].")
+@click.option("--holder", help="Free-text purpose [default: reserve/USER].")
 @click.option("--for", "requester", metavar="PERSON", help="Ask for somebody else, as an admin.")
 @reading
 @wide_option
@@ -57,8 +57,8 @@ def reserve(
     waits withdraws the request.
     """
     request = replace(request, lease_ttl_seconds=ttl)
-    named = holder or f"reserve/{requester or user_name()}"
-    view = target.ask(lambda client: reserved(client, request, named, requester))
+    recorded_holder = holder or f"reserve/{requester or user_name()}"
+    view = target.ask(lambda client: reserve_and_wait(client, request, recorded_holder, requester))
     if target.as_json:
         print_json(view)
         return
@@ -74,7 +74,7 @@ def reserve(
     )
 
 
-async def reserved(
+async def reserve_and_wait(
     client: "StewardClient", request: GpuRequest, holder: str, requester: str | None = None
 ) -> ReservationView:
     """The granted reservation; withdrawn if this is cancelled. Raises CommandFailed."""
@@ -83,9 +83,10 @@ async def reserved(
         await client.request_reservation(
             request, holder=holder, requester=requester, reservation_id=reservation_id
         )
-        return granted(
+        return require_grant(
             await client.await_reservation(
-                reservation_id, timeout_seconds=request.wait_timeout_seconds + ANSWER_SECONDS
+                reservation_id,
+                timeout_seconds=request.wait_timeout_seconds + ANSWER_TIMEOUT_SECONDS,
             )
         )
     except asyncio.CancelledError:
@@ -140,7 +141,7 @@ def release(target: Target, identifier: str, yes: bool) -> None:
 
 
 def closeness_lines(view: ReservationView) -> list[str]:
-    """How near several GPUs are to each other, and how alike in free memory."""
+    """Return lines on how near several GPUs are to each other, and how alike in free memory."""
     parts = []
     if view.nearness is not None:
         parts.append(f"joined by {view.nearness.value}")
@@ -157,10 +158,13 @@ def use_lines(view: ReservationView) -> list[str]:
     uuids: dict[NodeId, list[str]] = {}
     for device in real:
         uuids.setdefault(device.node_id, []).append(device.uuid)
-    return [f"on {node_id}: CUDA_VISIBLE_DEVICES={','.join(own)}" for node_id, own in uuids.items()]
+    return [
+        f"on {node_id}: CUDA_VISIBLE_DEVICES={','.join(node_uuids)}"
+        for node_id, node_uuids in uuids.items()
+    ]
 
 
-def granted(view: ReservationView) -> ReservationView:
+def require_grant(view: ReservationView) -> ReservationView:
     """The reservation, if its GPUs are held now.
 
     Raises CommandFailed with every reason and who knows what would help.

@@ -50,8 +50,8 @@ def what_if_request(
     """Say whether a waiting reservation would be granted now had it asked for this instead."""
 
     async def ask(client: "StewardClient") -> AvailabilityView:
-        found = await find_reservation(client, identifier)
-        return await client.what_if(found.reservation_id, request)
+        reservation = await find_reservation(client, identifier)
+        return await client.what_if(reservation.reservation_id, request)
 
     print_availability(target.ask(ask), as_json=target.as_json, every_reason=every_reason)
 
@@ -60,7 +60,13 @@ def what_if_request(
 @click.argument(
     "policy", metavar="POLICY", type=click.Choice([policy.value for policy in TriedPolicy])
 )
-@click.option("--since", type=TimeSpan(), default="7d", show_default=True, help="How far back.")
+@click.option(
+    "--since",
+    type=TimeSpan(),
+    default="7d",
+    show_default=True,
+    help="Length of the past that counts.",
+)
 @reading
 @table_options
 def what_if_policy(target: Target, policy: str, since: timedelta) -> None:
@@ -79,29 +85,34 @@ def what_if_policy(target: Target, policy: str, since: timedelta) -> None:
 
 
 def trial_table(trial: PolicyTrial) -> Table:
-    """One row per figure: as it was where that is known, by the present policy, by the tried."""
-    present, tried = trial.present, trial.tried
+    """Return a table with a row per figure: measured where known, by the present and by the tried
+    policy.
+    """
+    present, tried_outcome = trial.present, trial.tried
     rows = [
         [
             "wait p50 s",
-            *_figures(trial.recorded_p50_seconds, present.p50_seconds, tried.p50_seconds),
+            *_figures(trial.recorded_p50_seconds, present.p50_seconds, tried_outcome.p50_seconds),
         ],
         [
             "wait p95 s",
-            *_figures(trial.recorded_p95_seconds, present.p95_seconds, tried.p95_seconds),
+            *_figures(trial.recorded_p95_seconds, present.p95_seconds, tried_outcome.p95_seconds),
         ],
-        ["granted", UNKNOWN, str(present.granted), str(tried.granted)],
-        ["still waiting", UNKNOWN, str(present.waiting), str(tried.waiting)],
-        ["preempted", UNKNOWN, str(present.preempted), str(tried.preempted)],
-        ["GPUs used %", *_figures(None, present.used_percent, tried.used_percent)],
-        ["opened nodes full %", *_figures(None, present.packed_percent, tried.packed_percent)],
+        ["granted", UNKNOWN, str(present.granted), str(tried_outcome.granted)],
+        ["still waiting", UNKNOWN, str(present.waiting), str(tried_outcome.waiting)],
+        ["preempted", UNKNOWN, str(present.preempted), str(tried_outcome.preempted)],
+        ["GPUs used %", *_figures(None, present.used_percent, tried_outcome.used_percent)],
+        [
+            "opened nodes full %",
+            *_figures(None, present.packed_percent, tried_outcome.packed_percent),
+        ],
     ]
-    of = {each.namespace: each for each in tried.namespaces}
-    for each in present.namespaces:
-        other, name = of.get(each.namespace), each.namespace or "(none)"
+    of = {namespace.namespace: namespace for namespace in tried_outcome.namespaces}
+    for namespace in present.namespaces:
+        other, name = of.get(namespace.namespace), namespace.namespace or "(none)"
         hours, wait = (other.gpu_hours, other.p95_seconds) if other is not None else (None, None)
-        rows.append([f"{name}: GPU h", *_figures(None, each.gpu_hours, hours)])
-        rows.append([f"{name}: wait p95 s", *_figures(None, each.p95_seconds, wait)])
+        rows.append([f"{name}: GPU h", *_figures(None, namespace.gpu_hours, hours)])
+        rows.append([f"{name}: wait p95 s", *_figures(None, namespace.p95_seconds, wait)])
     headings = ["figure", "recorded", "present", trial.policy.value]
     return Table(headings, rows, numeric=frozenset(headings[1:]))
 

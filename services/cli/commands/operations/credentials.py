@@ -18,7 +18,9 @@ directory_option = click.option(
     help="Keep the users of a NATS server of your own here [default: the platform's].",
 )
 rotate_option = click.option("--rotate", is_flag=True, help="Replace the password.")
-revoke_option = click.option("--revoke", is_flag=True, help="Cut off, and forget.")
+revoke_option = click.option(
+    "--revoke", is_flag=True, help="Disconnect the node and delete its credentials."
+)
 
 
 @click.command(name="agent-credentials")

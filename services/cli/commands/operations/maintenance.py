@@ -52,7 +52,7 @@ NEXT: Final = {
 }
 
 
-def _checked(context: click.Context, option: click.Parameter, place: str) -> str:
+def _parse_place(context: click.Context, option: click.Parameter, place: str) -> str:
     """NODE or NODE/GPU; a GPU left empty is never taken for the whole node."""
     node_id, slash, gpu = place.partition("/")
     if slash and not gpu:
@@ -63,8 +63,8 @@ def _checked(context: click.Context, option: click.Parameter, place: str) -> str
     return place
 
 
-_place = click.argument("place", metavar="NODE[/GPU]", callback=_checked)
-_reason = click.option("--reason", default="", help="Why, for people.")
+_place = click.argument("place", metavar="NODE[/GPU]", callback=_parse_place)
+_reason = click.option("--reason", default="", help="Free-text reason.")
 
 
 @click.command()
@@ -90,7 +90,7 @@ def cordon(target: Target, place: str, reason: str) -> None:
 @click.option(
     "--confirm-stopped",
     is_flag=True,
-    help="Vouch that nothing runs there any more of what is quarantined, and free it.",
+    help="Confirm that no quarantined workload runs there any more, and free its GPUs.",
 )
 @_reason
 @with_target
@@ -127,7 +127,7 @@ def drain(target: Target, node_id: str, yes: bool, reason: str) -> None:
 
 @click.command()
 @node_option
-@click.option("--ended", is_flag=True, help="Also what ended within a day.")
+@click.option("--ended", is_flag=True, help="Also list drifts that ended within a day.")
 @reading
 @table_options
 def drift(target: Target, node_id: str | None, ended: bool) -> None:
@@ -137,8 +137,8 @@ def drift(target: Target, node_id: str | None, ended: bool) -> None:
         print_json(view)
     elif view.drifts:
         print_table(drift_table(view.drifts))
-        for kind in dict.fromkeys(each.drift for each in view.drifts):
-            action = next(each.action for each in view.drifts if each.drift is kind)
+        for kind in dict.fromkeys(drift.drift for drift in view.drifts):
+            action = next(drift.action for drift in view.drifts if drift.drift is kind)
             click.echo(
                 f"{kind.value}: {MEANINGS[kind]}\n  done: {DONE[action]}\n  next: {NEXT[kind]}"
             )
@@ -150,16 +150,16 @@ def drift_table(drifts: tuple[Drift, ...]) -> Table:
     """Drifts as they come."""
     rows = [
         [
-            each.drift.value,
-            each.node_id if each.device_uuid is None else f"{each.node_id}/{each.device_uuid}",
-            age(each.since_at),
-            short(each.reservation_id) if each.reservation_id is not None else UNKNOWN,
-            ",".join(map(str, each.pids)) or UNKNOWN,
-            each.detail
-            if each.ended_at is None
-            else f"ended {age(each.ended_at)} ago: {each.detail}",
+            drift.drift.value,
+            drift.node_id if drift.device_uuid is None else f"{drift.node_id}/{drift.device_uuid}",
+            age(drift.since_at),
+            short(drift.reservation_id) if drift.reservation_id is not None else UNKNOWN,
+            ",".join(map(str, drift.pids)) or UNKNOWN,
+            drift.detail
+            if drift.ended_at is None
+            else f"ended {age(drift.ended_at)} ago: {drift.detail}",
         ]
-        for each in drifts
+        for drift in drifts
     ]
     return Table(
         ["kind", "where", "age", "reservation", "pids", "what"],
@@ -174,13 +174,13 @@ async def _find(client: "StewardClient", place: str) -> tuple[str, str | None]:
     node_id, _, gpu = place.partition("/")
     if not gpu:
         return node_id, None
-    known = (await client.gpus()).gpus
-    for view in known:
+    gpus = (await client.gpus()).gpus
+    for view in gpus:
         if view.node_id == node_id and _is_named(view, gpu):
             return node_id, view.uuid
     if not gpu.isdigit():
         return node_id, gpu  # the ledger may know a device that no agent reports any more
-    raise unknown_gpu(node_id, gpu, known)
+    raise unknown_gpu(node_id, gpu, gpus)
 
 
 def _is_named(view: GpuView, gpu: str) -> bool:

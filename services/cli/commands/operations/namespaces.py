@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def namespace() -> None:
-    """What each namespace may hold."""
+    """Set and list what each namespace may hold."""
 
 
 @namespace.command("set")
@@ -26,19 +26,19 @@ def namespace() -> None:
     "--gpu-limit",
     type=NumberRange(min=0),
     metavar="GPUS",
-    help="The most GPUs that it may hold at once, shares by their size.",
+    help="Maximum number of GPUs held at once; shares count by their size.",
 )
-@click.option("--no-gpu-limit", is_flag=True, help="Take the limit away.")
+@click.option("--no-gpu-limit", is_flag=True, help="Remove the limit.")
 @click.option(
     "--guaranteed",
     type=NumberRange(min=0),
     metavar="GPUS",
-    help="Up to so many GPUs nobody keeps it from; more is borrowed, and may be taken back.",
+    help="Guaranteed GPUs; more is borrowed, and may be taken back.",
 )
 @click.option(
     "--weight",
     type=click.IntRange(1, 1_000),
-    help="How many times as much as a namespace of weight 1 it is due, where both wait.",
+    help="Fair share relative to a namespace of weight 1, while both wait.",
 )
 @with_target
 def set_namespace(
@@ -59,22 +59,22 @@ def set_namespace(
         raise click.UsageError("expected --gpu-limit or --no-gpu-limit, --guaranteed, or --weight")
 
     async def ask(client: "StewardClient") -> NamespaceUse:
-        known = {each.namespace: each for each in (await client.namespaces()).namespaces}
-        before = known.get(name, NamespaceUse(namespace=name, gpus=0.0))
-        limit = before.gpu_limit if gpu_limit is None else gpu_limit
-        after = replace(
-            before,
+        namespaces = {use.namespace: use for use in (await client.namespaces()).namespaces}
+        present_use = namespaces.get(name, NamespaceUse(namespace=name, gpus=0.0))
+        limit = present_use.gpu_limit if gpu_limit is None else gpu_limit
+        changed_use = replace(
+            present_use,
             gpu_limit=None if no_gpu_limit else limit,
-            guaranteed_gpus=before.guaranteed_gpus if guaranteed is None else guaranteed,
-            weight=before.weight if weight is None else weight,
+            guaranteed_gpus=present_use.guaranteed_gpus if guaranteed is None else guaranteed,
+            weight=present_use.weight if weight is None else weight,
         )
         await client.set_namespace(
             name,
-            gpu_limit=after.gpu_limit,
-            guaranteed_gpus=after.guaranteed_gpus,
-            weight=after.weight,
+            gpu_limit=changed_use.gpu_limit,
+            guaranteed_gpus=changed_use.guaranteed_gpus,
+            weight=changed_use.weight,
         )
-        return after
+        return changed_use
 
     now = target.ask(ask)
     limit = now.gpu_limit
@@ -89,28 +89,28 @@ def set_namespace(
 @wide_option
 def list_namespaces(target: Target) -> None:
     """List namespaces that have rules, hold GPUs or wait for some."""
-    found = target.ask(lambda client: client.namespaces())
+    namespace_list = target.ask(lambda client: client.namespaces())
     if target.as_json:
-        print_json(found)
-    elif found.namespaces:
-        print_table(namespaces_table(found))
+        print_json(namespace_list)
+    elif namespace_list.namespaces:
+        print_table(namespaces_table(namespace_list))
     else:
         click.echo("no namespace has rules, holds a GPU or waits for one")
 
 
-def namespaces_table(found: NamespaceList) -> Table:
-    """One row per namespace."""
+def namespaces_table(namespace_list: NamespaceList) -> Table:
+    """Return a table with a row for each namespace."""
     headings = ["namespace", "GPUs held", "guaranteed", "limit", "weight", "used share", "waiting"]
     rows = [
         [
-            each.namespace,
-            f"{each.gpus:g}",
-            f"{each.guaranteed_gpus:g}",
-            "none" if each.gpu_limit is None else f"{each.gpu_limit:g}",
-            str(each.weight),
-            "" if each.used_share is None else f"{each.used_share:.3f}",
-            str(each.queued),
+            use.namespace,
+            f"{use.gpus:g}",
+            f"{use.guaranteed_gpus:g}",
+            "none" if use.gpu_limit is None else f"{use.gpu_limit:g}",
+            str(use.weight),
+            "" if use.used_share is None else f"{use.used_share:.3f}",
+            str(use.queued),
         ]
-        for each in found.namespaces
+        for use in namespace_list.namespaces
     ]
     return Table(headings, rows, numeric=frozenset(headings[1:]))

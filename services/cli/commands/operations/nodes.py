@@ -29,17 +29,17 @@ HELD_SHOWN: Final = 3
 
 
 def _label_changes(
-    _context: click.Context, _argument: click.Parameter, given: tuple[str, ...]
+    _context: click.Context, _argument: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str | None]:
     changes: dict[str, str | None] = {}
-    for each in given:
-        key, equals, value = each.partition("=")
+    for text in texts:
+        key, equals, value = text.partition("=")
         if not equals and key.endswith("-") and len(key) > 1:
             changes[key[:-1]] = None
         elif equals and key and value:
             changes[key] = value
         else:
-            raise click.BadParameter(f"expected KEY=VALUE, or KEY- to take one away, got {each!r}")
+            raise click.BadParameter(f"expected KEY=VALUE, or KEY- to take one away, got {text!r}")
     return changes
 
 
@@ -52,7 +52,7 @@ def _label_changes(
     metavar="MHZ",
     help="Lock its clock, with or without WATTS.",
 )
-@click.option("--restore", is_flag=True, help="Take both back.")
+@click.option("--restore", is_flag=True, help="Remove power limit and clock lock.")
 @click.option(
     "--reservation",
     metavar="ID",
@@ -79,23 +79,27 @@ def power(
 
     async def ask(client: "StewardClient") -> GpuView:
         gpu = choose_gpu((await client.gpus()).gpus, place)
-        held = None if reservation is None else await find_reservation(client, reservation)
+        held_reservation = (
+            None if reservation is None else await find_reservation(client, reservation)
+        )
         await client.set_power_limit(
             gpu.node_id,
             gpu.uuid,
             watts,
-            reservation_id=held.reservation_id if held is not None else None,
+            reservation_id=held_reservation.reservation_id
+            if held_reservation is not None
+            else None,
             sm_clock_mhz=sm_clock,
         )
         return gpu
 
     gpu = target.ask(ask)
-    named = f"{gpu.node_id}/{gpu.index} {gpu.name}"
+    gpu_text = f"{gpu.node_id}/{gpu.index} {gpu.name}"
     if not limits:
-        click.echo(f"{named}: limit and clock are taken back")
+        click.echo(f"{gpu_text}: limit and clock are taken back")
     else:
         until = "the reservation ends" if reservation else f"`gpusteward power {place} --restore`"
-        click.echo(f"{named}: {', '.join(limits)} until {until}")
+        click.echo(f"{gpu_text}: {', '.join(limits)} until {until}")
 
 
 @click.command()
@@ -105,7 +109,7 @@ def power(
     type=SecondsRange(0.1, 86_400),
     default=10.0,
     show_default=True,
-    help="How long; Ctrl-C ends it earlier.",
+    help="Duration; Ctrl-C ends it earlier.",
 )
 @click.option(
     "--interval",
@@ -113,7 +117,7 @@ def power(
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="Between two readings.",
+    help="Time between two readings.",
 )
 @reading
 @wide_option
@@ -173,6 +177,35 @@ def admit_node(target: Target, node_ids: tuple[str, ...]) -> None:
     target.ask(ask)
 
 
+@node.command("invite")
+@click.argument("node_id", metavar="NODE", callback=node_name)
+@reading
+def invite_node(target: Target, node_id: str) -> None:
+    """Print the one line to type on a new GPU server NODE: it installs, joins and starts.
+
+    It counts once, within an hour. Then the server waits until `node admit`.
+    """
+    from urllib.parse import urlsplit
+
+    from shared.host_header import is_loopback
+
+    url = target.address().url.rstrip("/")
+    invitation = target.ask(lambda client: client.invite_node(node_id, url))
+    if target.as_json:
+        print_json(invitation)
+        return
+    click.echo(invitation.command)
+    until = f"{invitation.ends_at:%H:%M} UTC"
+    click.echo(f"to type on {node_id}: once, until {until}; nobody else is to see it", err=True)
+    if is_loopback(urlsplit(url).hostname or ""):
+        message = (
+            f"only this machine reaches {url}: start the platform with `gpusteward up --host "
+            "ADDRESS --nats-listen ADDRESS:4222`, or put an address that it reaches in its place"
+        )
+        click.echo(message, err=True)
+    click.echo(f"then, here: gpusteward node admit {node_id}", err=True)
+
+
 @node.command("label", context_settings={"ignore_unknown_options": True})
 @click.argument("node_id", metavar="NODE", callback=node_name, shell_complete=complete_nodes)
 @click.argument("changes", metavar="[KEY=VALUE|KEY-]...", nargs=-1, callback=_label_changes)
@@ -186,8 +219,8 @@ def label_node(target: Target, node_id: str, changes: dict[str, str | None]) -> 
     async def ask(client: "StewardClient") -> dict[str, str]:
         if changes:
             await client.label_node(node_id, changes)
-        (known,) = (await client.allocation_map(node_id)).nodes
-        return known.labels
+        (allocation,) = (await client.allocation_map(node_id)).nodes
+        return allocation.labels
 
     labels = target.ask(ask)
     if target.as_json:
@@ -198,8 +231,8 @@ def label_node(target: Target, node_id: str, changes: dict[str, str | None]) -> 
 
 @node.command("remove")
 @click.argument("node_id", metavar="NODE", callback=node_name, shell_complete=complete_nodes)
-@click.option("--yes", is_flag=True, help="Do not ask, whatever is held there.")
-@click.option("--reason", default="", help="Why, for people.")
+@click.option("--yes", is_flag=True, help="Do not ask, even if GPUs are held there.")
+@click.option("--reason", default="", help="Free-text reason.")
 @with_target
 def remove_node(target: Target, node_id: str, yes: bool, reason: str) -> None:
     """Forget a node that has left, with its GPUs; one that reports again is new.
@@ -209,45 +242,49 @@ def remove_node(target: Target, node_id: str, yes: bool, reason: str) -> None:
     """
 
     async def find_held(client: "StewardClient") -> list[DeviceAllocation]:
-        (known,) = (await client.allocation_map(node_id)).nodes
-        return [device for device in known.devices if device.reservation_id is not None]
+        (allocation,) = (await client.allocation_map(node_id)).nodes
+        return [device for device in allocation.devices if device.reservation_id is not None]
 
-    held = target.ask(find_held)
-    if held and not yes:
-        for device in held[:HELD_SHOWN]:
+    held_devices = target.ask(find_held)
+    if held_devices and not yes:
+        for device in held_devices[:HELD_SHOWN]:
             holder = device.holder or f"reservation {short(device.reservation_id)}"
             click.echo(f"GPU {device.index} is {device.state.value}: {holder}", err=True)
-        if len(held) > HELD_SHOWN:
-            more = len(held) - HELD_SHOWN
+        if len(held_devices) > HELD_SHOWN:
+            more = len(held_devices) - HELD_SHOWN
             click.echo(f"and {more} more; `gpusteward map {node_id}` lists them", err=True)
         question = f"End this, on your word that nothing of it runs on {node_id} any more?"
         if not sys.stdin.isatty():
-            raise click.UsageError(f"{len(held)} GPUs of {node_id} are held; --yes ends this")
+            raise click.UsageError(
+                f"{len(held_devices)} GPUs of {node_id} are held; --yes ends this"
+            )
         click.confirm(question, abort=True, err=True)
     target.ask(
-        lambda client: client.remove_node(node_id, end_held=yes or bool(held), reason=reason)
+        lambda client: client.remove_node(
+            node_id, end_held=yes or bool(held_devices), reason=reason
+        )
     )
     click.echo(f"{node_id} is removed; if its agent starts again, it is a new node")
 
 
 def monitoring_table(view: MonitoringView) -> Table:
-    """One row per GPU."""
+    """Return a table with a row for each GPU."""
     headings = ["GPU", "name", "util %", "memory MB", "temp C", "power W", "samples"]
-    rows = [[index, each.name, *gpu_cells(each)] for index, each in view.gpu_stats.items()]
+    rows = [[index, stats.name, *gpu_cells(stats)] for index, stats in view.gpu_stats.items()]
     numeric = frozenset(headings) - {"name"}
     return Table(headings, rows, title=f"{view.node_id}, min/mean/max", numeric=numeric)
 
 
 def choose_gpu(gpus: tuple[GpuView, ...], place: str) -> GpuView:
     """The GPU that `place` names. Raises CommandFailed."""
-    node_id, _, named = place.rpartition("/")
-    if not node_id and any(gpu.uuid == named for gpu in gpus):
-        return next(gpu for gpu in gpus if gpu.uuid == named)
+    node_id, _, gpu_name = place.rpartition("/")
+    if not node_id and any(gpu.uuid == gpu_name for gpu in gpus):
+        return next(gpu for gpu in gpus if gpu.uuid == gpu_name)
     node = node_id or _only_node(sorted({gpu.node_id for gpu in gpus}))
     for gpu in gpus:
-        if gpu.node_id == node and named in {str(gpu.index), gpu.uuid}:
+        if gpu.node_id == node and gpu_name in {str(gpu.index), gpu.uuid}:
             return gpu
-    raise unknown_gpu(node, named, gpus)
+    raise unknown_gpu(node, gpu_name, gpus)
 
 
 def _only_node(nodes: list[str]) -> str:

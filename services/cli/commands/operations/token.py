@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from schemas.base import MAX_PAGE
 from schemas.errors import ErrorCode
 from schemas.gateway.tokens import Role, TokenRequest, TokenView
 from services.cli.display.audit_table import audit_table
@@ -23,8 +24,7 @@ from shared.settings import SettingsError
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
 
-LARGEST_PAGE: Final = 1000
-SHORTEST_END: Final = 6  # of an id
+MIN_ID_CHARACTERS: Final = 6  # of an id
 
 
 @click.command()
@@ -46,10 +46,10 @@ def token() -> None:
 
 
 @token.command()
-@click.option("--name", metavar="NAME", help="What people call it [default: its role].")
+@click.option("--name", metavar="NAME", help="Name of the token [default: its role].")
 @click.option(
     "--role",
-    type=click.Choice([each.value for each in Role]),
+    type=click.Choice([role.value for role in Role]),
     default=Role.ADMIN.value,
     show_default=True,
     help=ROLE_HELP,
@@ -59,21 +59,21 @@ def token() -> None:
     "namespaces",
     metavar="NAME",
     multiple=True,
-    help="Whose things it changes; several are several times this [default: default].",
+    help="Namespace in which it may change things; repeatable [default: default].",
 )
 @click.option(
     "--expires",
     "expires_in",
     metavar="TIME",
     type=TimeSpan(),
-    help="When it counts no more, from now: 45m, 12h, 30d [default: never].",
+    help="Expiry from now: 45m, 12h, 30d [default: never].",
 )
 @click.option(
     "--rate",
     "requests_per_second",
     type=float,
     metavar="NUMBER",
-    help="Requests that it may send each second [default: as the gateway is set].",
+    help="Maximum requests per second [default: the gateway's setting].",
 )
 @with_target
 def create(
@@ -106,10 +106,10 @@ def create(
         "requests_per_second": requests_per_second,
     }
     try:
-        wanted = msgspec.convert(fields, TokenRequest)
+        request = msgspec.convert(fields, TokenRequest)
     except msgspec.ValidationError as error:
         raise CommandFailed(ErrorCode.BAD_REQUEST, str(error)) from error
-    made = target.ask(lambda client: client.create_token(wanted))
+    made = target.ask(lambda client: client.create_token(request))
     click.echo(made.secret)
     click.echo(
         "This token is not shown again. Give it to clients as GPUSTEWARD_TOKEN or --token;"
@@ -119,7 +119,7 @@ def create(
 
 
 def _has_platform(target: Target) -> bool:
-    """Whether one is to be asked; a file that was named goes before one that only happens to run
+    """Return whether to ask a platform; a named file goes before one that only happens to run
     here.
     """
     from shared.local_platform.tokens import TOKENS_FILE_VARIABLE
@@ -155,20 +155,20 @@ def _create_in_file(directory: DataDirectory, role: Role, namespace: str) -> Non
 @table_options
 def list_tokens(target: Target) -> None:
     """Show tokens, newest first, also those that count no more."""
-    found = target.ask(lambda client: client.tokens())
+    tokens = target.ask(lambda client: client.tokens())
     rows = [
         [
-            short(each.token_id),
-            each.name,
-            each.role.value,
-            ",".join(each.namespaces),
-            _state(each),
-            until(each.expires_at) if each.expires_at else UNKNOWN,
-            age(each.last_used_at),
-            age(each.created_at),
-            each.created_by,
+            short(token.token_id),
+            token.name,
+            token.role.value,
+            ",".join(token.namespaces),
+            _state(token),
+            until(token.expires_at) if token.expires_at else UNKNOWN,
+            age(token.last_used_at),
+            age(token.created_at),
+            token.created_by,
         ]
-        for each in found
+        for token in tokens
     ]
     headings = ["id", "name", "role", "namespaces", "state", "ends in", "used", "age", "made by"]
     table = Table(
@@ -179,28 +179,32 @@ def list_tokens(target: Target) -> None:
         shortened=frozenset({"name", "namespaces"}),
     )
     none = "there is no token yet; `gpusteward token create` makes one"
-    print_list(found, table, none, as_json=target.as_json)
+    print_list(tokens, table, none, as_json=target.as_json)
 
 
 @token.command()
-@click.argument("wanted", metavar="ID")
+@click.argument("token_name", metavar="ID")
 @with_target
-def revoke(target: Target, wanted: str) -> None:
+def revoke(target: Target, token_name: str) -> None:
     """Have a token count no more, from now on and for good.
 
     ID is a token's, its end, or its name.
     """
 
     async def ask(client: "StewardClient") -> TokenView:
-        known = await client.tokens()
-        found = [each for each in known if each.name == wanted and not each.revoked_at]
-        if len(wanted) >= SHORTEST_END:
-            found += [each for each in known if str(each.token_id).endswith(wanted.lower())]
-        if len(found) != 1:
-            how = f"{len(found)} tokens are" if found else "no token is"
-            code = ErrorCode.CONFLICT if found else ErrorCode.NOT_FOUND
-            raise CommandFailed(code, f"{how} called {wanted}; `gpusteward token list` shows them")
-        return await client.revoke_token(found[0].token_id)
+        tokens = await client.tokens()
+        matches = [token for token in tokens if token.name == token_name and not token.revoked_at]
+        if len(token_name) >= MIN_ID_CHARACTERS:
+            matches += [
+                token for token in tokens if str(token.token_id).endswith(token_name.lower())
+            ]
+        if len(matches) != 1:
+            how = f"{len(matches)} tokens are" if matches else "no token is"
+            code = ErrorCode.CONFLICT if matches else ErrorCode.NOT_FOUND
+            raise CommandFailed(
+                code, f"{how} called {token_name}; `gpusteward token list` shows them"
+            )
+        return await client.revoke_token(matches[0].token_id)
 
     view = target.ask(ask)
     click.echo(f"token {short(view.token_id)} ({view.name}) counts no more")
@@ -209,10 +213,10 @@ def revoke(target: Target, wanted: str) -> None:
 @click.command()
 @click.option(
     "--limit",
-    type=click.IntRange(1, LARGEST_PAGE),
+    type=click.IntRange(1, MAX_PAGE),
     default=100,
     show_default=True,
-    help="At most so many.",
+    help="Maximum number of rows.",
 )
 @reading
 @table_options

@@ -9,7 +9,7 @@ import click
 
 from schemas.errors import ErrorCode
 from services.cli.failures import CommandFailed
-from services.cli.options import node_name
+from services.cli.options import nats_addresses, node_name
 from shared.ids import host_node_id
 from shared.paths import SOURCE_ROOT
 
@@ -32,35 +32,46 @@ def compose() -> None:
     callback=node_name,
     help="Name of this host as a node [default: its host name].",
 )
-def init(directory: Path, node_id: str | None) -> None:
+@click.option(
+    "--ha",
+    "is_highly_available",
+    is_flag=True,
+    help="Also three NATS servers, Postgres with a standby, two of every service, a balancer.",
+)
+def init(directory: Path, node_id: str | None, is_highly_available: bool) -> None:
     """Make DIRECTORY with compose.yaml, all credentials and a .env, readable by its owner alone.
 
     Files that are there already are kept as they are, passwords with them. As root it is given to
     the image's user, id 10001; as anybody else the containers run as who calls this.
     """
     from services.cli.local_platform.compose import ComposeDirectory, NotOurs
+    from services.cli.local_platform.image import is_installed_from_wheel, write_image_directory
 
     made = ComposeDirectory(directory.resolve())
     try:
-        made.make_platform(node_id or host_node_id())
+        made.make_platform(node_id or host_node_id(), is_highly_available=is_highly_available)
     except NotOurs as error:
         raise CommandFailed(ErrorCode.CONFLICT, str(error)) from error
     _report(made)
     place, settings = shlex.quote(str(made.root)), made.environment
-    image, source = shlex.quote(settings["STEWARD_IMAGE"]), shlex.quote(str(SOURCE_ROOT))
+    image = shlex.quote(settings["STEWARD_IMAGE"])
+    build = f"make -C {shlex.quote(str(SOURCE_ROOT))} image IMAGE={image} TARGET=slim"
+    if is_installed_from_wheel():
+        write_image_directory(made.root / "image")
+        build = f"docker build --tag {image} --target slim {place}/image"
     address = f"{settings['STEWARD_API_ADDRESS']}:{settings['STEWARD_API_PORT']}"
     click.echo(f"""\
 next:
-  docker build --tag {image} --file {source}/compose/Containerfile {source}
+  {build}
   cd {place}
   docker-compose --profile gpu up -d            # or --profile simulated, or none
   export GPUSTEWARD_URL=http://{address} GPUSTEWARD_TOKEN=$(cat {place}/admin_token)
   gpusteward nodes""")
 
 
-def _address(_: click.Context, __: click.Parameter, given: str | None) -> str | None:
+def _address(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     try:
-        return None if given is None else str(ip_address(given))
+        return None if value is None else str(ip_address(value))
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 
@@ -70,9 +81,10 @@ def _address(_: click.Context, __: click.Parameter, given: str | None) -> str | 
 @click.option(
     "--nats",
     "nats_url",
-    metavar="URL",
+    metavar="URL[,URL...]",
     required=True,
-    help="Where that node reaches the bus of this platform, nats://HOST:PORT.",
+    callback=nats_addresses,
+    help="Where that node reaches the bus of this platform, nats://HOST:PORT, or its servers.",
 )
 @click.option(
     "--metrics",
@@ -87,7 +99,7 @@ def _address(_: click.Context, __: click.Parameter, given: str | None) -> str | 
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("gpusteward"),
     show_default=True,
-    help="What `compose init` has made.",
+    help="Directory made by `compose init`.",
 )
 def add_node(node: str, nats_url: str, metrics_address: str | None, directory: Path) -> None:
     """Make a directory in DIRECTORY/nodes with which the machine NODE joins, to be copied there."""

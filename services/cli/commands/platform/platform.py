@@ -13,6 +13,7 @@ import click
 from schemas.base import NODE_PREFIX
 from schemas.errors import ErrorCode
 from services.cli import interruption
+from services.cli.extras import require_extra
 from services.cli.failures import CommandFailed
 from services.cli.local_platform.options import (
     cause_of,
@@ -25,10 +26,11 @@ from services.cli.local_platform.options import (
     tokens_file,
 )
 from services.cli.local_platform.other_users import other_users
-from services.cli.options import data_dir_option
+from services.cli.options import data_dir_option, nats_addresses
 from shared.client.discovery import Address
 from shared.clock import utcnow
 from shared.errors import StewardError
+from shared.nats_addresses import without_logins
 from shared.paths import DEFAULT_HTTP_PORT, DataDirectory, Endpoint, default_data_dir
 
 if TYPE_CHECKING:
@@ -40,7 +42,14 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command()
 @data_dir_option
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address of the API.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    envvar="GPUSTEWARD_HOST",
+    show_envvar=True,
+    help="Address of the API.",
+)
 @click.option("--port", type=click.IntRange(1, 65535), help="Port of the API [default: 8470].")
 @click.option(
     "--local-token",
@@ -50,9 +59,16 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     show_default=True,
     envvar="GPUSTEWARD_LOCAL_TOKEN",
     show_envvar=True,
-    help="Whether a loopback address asks for a token; auto: where other people have accounts.",
+    help="Whether a loopback address asks for a token; auto: where other people have accounts."
+    " With `always` your own is made at every address.",
 )
-@click.option("--nats", "nats_url", metavar="URL", help="Use this NATS server.")
+@click.option(
+    "--nats",
+    "nats_url",
+    metavar="URL[,URL...]",
+    callback=nats_addresses,
+    help="Use this NATS server, or those of a cluster.",
+)
 @click.option(
     "--nats-credentials",
     type=click.Path(exists=True, path_type=Path),
@@ -70,9 +86,14 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--nats-listen", metavar="HOST:PORT", help="Where the embedded NATS server listens for agents."
 )
-@click.option("--simulate", is_flag=True, help="Make up a fleet if this host has no GPU.")
-@click.option("--fleet", type=FILE, help="Make up the fleet that this TOML file describes.")
+@click.option("--simulate", is_flag=True, help="Simulate a fleet if this host has no GPU.")
+@click.option("--fleet", type=FILE, help="Simulate the fleet that this TOML file describes.")
 @click.option("--node-id", metavar="ID", help="Name of this host [default: its host name].")
+@click.option(
+    "--standby",
+    is_flag=True,
+    help="Run each platform service twice, so that one may end while another goes on.",
+)
 @click.option(
     "--cluster",
     "context",
@@ -81,7 +102,9 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="[CONTEXT]",
     help="Also use this Kubernetes cluster, by default kubectl's current one.",
 )
-@click.option("--cluster-id", metavar="ID", help="Its name here [default: the context's].")
+@click.option(
+    "--cluster-id", metavar="ID", help="Name of the cluster here [default: the context's]."
+)
 def up(
     data_dir: Path | None,
     host: str,
@@ -94,18 +117,24 @@ def up(
     simulate: bool,
     fleet: Path | None,
     node_id: str | None,
+    standby: bool,
     context: str | None,
     cluster_id: str | None,
 ) -> None:
     """Run the platform on this machine until Ctrl-C."""
+    require_extra("server")
+    if context is not None:
+        require_extra("cluster")
     from shared.local_platform.platform import PlatformOptions
 
     data_dir = data_dir or default_data_dir()
     cluster = cluster_of(context, cluster_id, os.environ)
-    others = other_users() if loopback_asks == "auto" else []
-    on_loopback = loopback_asks == "always" or bool(others)
-    tokens = tokens_file(host, data_dir, os.environ, on_loopback=on_loopback)
-    _print_token_notice(DataDirectory(data_dir.resolve()), tokens, others)
+    other_names = other_users() if loopback_asks == "auto" else []
+    asks_always = loopback_asks == "always"
+    tokens = tokens_file(
+        host, data_dir, os.environ, on_loopback=bool(other_names), anywhere=asks_always
+    )
+    _print_token_notice(DataDirectory(data_dir.resolve()), tokens, other_names)
     if nats_url is not None:
         _check_bus(nats_url, nats_credentials)
     nats_host, nats_port = host_and_port(nats_listen) if nats_listen else ("127.0.0.1", None)
@@ -132,6 +161,7 @@ def up(
                 fleet=fleet,
                 simulate=fleet is not None,
                 cluster=cluster,
+                standby=standby,
             )
         )
 
@@ -151,20 +181,27 @@ def _check_bus(url: str, credentials: Path | None) -> None:
 
 
 def _print_token_notice(
-    directory: DataDirectory, tokens: Path | None, others: Sequence[str]
+    directory: DataDirectory, tokens: Path | None, other_names: Sequence[str]
 ) -> None:
     if tokens is None or directory.read_admin_token() is None:
         return
-    if others:
-        more = f" and {len(others) - 2} more" if len(others) > 2 else ""
-        click.echo(f"other people have accounts on this host: {', '.join(others[:2])}{more}")
-    click.echo("so the API asks for a token" if others else "the API asks for a token")
+    if other_names:
+        more = f" and {len(other_names) - 2} more" if len(other_names) > 2 else ""
+        click.echo(f"other people have accounts on this host: {', '.join(other_names[:2])}{more}")
+    click.echo("so the API asks for a token" if other_names else "the API asks for a token")
     click.echo(f"gpusteward finds yours by itself in {directory.admin_token_path}")
 
 
 @click.command()
 @data_dir_option
-@click.option("--nats", "nats_url", metavar="URL", required=True, help="NATS server to join.")
+@click.option(
+    "--nats",
+    "nats_url",
+    metavar="URL[,URL...]",
+    required=True,
+    callback=nats_addresses,
+    help="NATS server to join, or those of its cluster.",
+)
 @click.option(
     "--credentials",
     type=FILE,
@@ -172,8 +209,8 @@ def _print_token_notice(
     help="This node's file, which agent-credentials made on the platform's host.",
 )
 @click.option("--node-id", metavar="ID", help="Name of this host [default: the credentials'].")
-@click.option("--simulate", is_flag=True, help="Make up GPUs if this host has none.")
-@click.option("--fleet", type=FILE, help="Make up the GPUs that this TOML file describes.")
+@click.option("--simulate", is_flag=True, help="Simulate GPUs if this host has none.")
+@click.option("--fleet", type=FILE, help="Simulate the GPUs that this TOML file describes.")
 @click.option(
     "--cluster",
     "context",
@@ -192,6 +229,7 @@ def agent(
     context: str | None,
 ) -> None:
     """Join this machine's GPUs to a platform that runs elsewhere, until Ctrl-C."""
+    require_extra("agent")
     from services.cli.local_platform.bus_check import wait_for_bus
     from shared.local_platform.platform import AGENT_SERVICES, PlatformOptions
 
@@ -225,12 +263,12 @@ def _node_of(credentials: Path, node_id: str | None) -> str | None:
         raise CommandFailed(ErrorCode.BAD_REQUEST, message) from error
     if not user.startswith(NODE_PREFIX):
         return node_id
-    own = user.removeprefix(NODE_PREFIX)
-    if node_id not in {None, own}:
+    own_id = user.removeprefix(NODE_PREFIX)
+    if node_id not in {None, own_id}:
         made_by = f"`gpusteward agent-credentials {node_id}`"
-        message = f"{credentials} are {own}'s; {made_by} makes those of {node_id}"
+        message = f"{credentials} are {own_id}'s; {made_by} makes those of {node_id}"
         raise CommandFailed(ErrorCode.BAD_REQUEST, message)
-    return own
+    return own_id
 
 
 def run_until_stopped(options: "PlatformOptions") -> None:
@@ -280,8 +318,8 @@ class _StatusLines:
         from shared.local_platform.supervisor.supervisor import State
 
         if child.state is State.READY:
-            again = f", restarted {child.restarts} times" if child.restarts else ""
-            self._say("green", f"{child.name:<13} ready (process {child.pid}{again})")
+            restart_text = f", restarted {child.restarts} times" if child.restarts else ""
+            self._say("green", f"{child.name:<13} ready (process {child.pid}{restart_text})")
         elif child.state is State.WAITING and child.last_exit is not None:
             self._say("red", f"{child.name:<13} ended: {child.last_exit}; it is started again")
         elif child.state is State.STOPPING:
@@ -298,7 +336,8 @@ class _StatusLines:
         else:
             cluster = self._options.cluster
             joined = "this machine" if cluster is None else f"cluster {cluster.cluster_id}"
-            self._say("bold", f"{joined} has joined {self._options.nats_url}")
+            servers = without_logins(self._options.nats_url or "")
+            self._say("bold", f"{joined} has joined {servers}")
             self._say_next(self._options.node_id if cluster is None else cluster.cluster_id)
 
     def _say_login(self, address: Address) -> None:
@@ -316,11 +355,11 @@ class _StatusLines:
                 self._say("", line)
 
     def _say_next(self, node_id: str | None) -> None:
-        from services.cli.local_platform.joining import found_sentence
+        from services.cli.local_platform.joining import discovery_sentence
 
         if self._options.cluster is None:
             directory = DataDirectory(self._options.data_dir.resolve())
-            self._say("", found_sentence(directory.log_path("telemetry"), self._began_at))
+            self._say("", discovery_sentence(directory.log_path("telemetry"), self._began_at))
         admit = f"`gpusteward node admit {node_id or 'NODE'}`"
         self._say("", f"if it is new there, an administrator types {admit} on the platform's host")
 

@@ -15,7 +15,7 @@ from services.cli.display.output import print_json
 from services.cli.failures import CommandFailed
 from services.cli.lookup import Sort, find
 from services.cli.options import Target, reading, with_target
-from shared.archives.tar import file_in, packed, read_archive
+from shared.archives.tar import file_in, pack_tar, read_archive
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
@@ -53,14 +53,14 @@ def export_experiment(target: Target, identifier: str, where: Path) -> None:
 @click.argument(
     "where", metavar="DIR|FILE.tar", type=click.Path(exists=True, readable=True, path_type=Path)
 )
-@click.option("--namespace", metavar="NAME", help="Whose it is here.")
+@click.option("--namespace", metavar="NAME", help="Namespace of the imported task.")
 @reading
 def import_command(target: Target, where: Path, namespace: str | None) -> None:
     """Show a task or experiment that another platform exported.
 
     It counts in no report. The same export again changes nothing.
     """
-    with _packed(where) as tar:
+    with _pack(where) as tar:
         view = target.ask(lambda client: client.import_archive(tar, namespace=namespace))
     if target.as_json:
         print_json(view)
@@ -97,15 +97,15 @@ def _export(target: Target, identifier: str, where: Path, sort: Sort) -> None:
 
 
 @contextmanager
-def _packed(where: Path) -> Iterator[Path]:
-    """As a tar file."""
+def _pack(where: Path) -> Iterator[Path]:
+    """Yield a tar file of a directory; a file is yielded as it is."""
     if not where.is_dir():
         yield where
         return
     paths = sorted(path for path in where.rglob("*") if path.is_file())
     with tempfile.NamedTemporaryFile(suffix=".tar") as file:
         file.writelines(
-            packed((path.relative_to(where).as_posix(), path.read_bytes()) for path in paths)
+            pack_tar((path.relative_to(where).as_posix(), path.read_bytes()) for path in paths)
         )
         file.flush()
         yield Path(file.name)

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from schemas.errors import ErrorCode
-from schemas.executor.logs import AttemptLogged, LogChunk
+from schemas.executor.logs import MAX_LINES, AttemptLogged, LogChunk
 from schemas.orchestrator.experiments import FINISHED_EXPERIMENT_STATES
 from schemas.orchestrator.views import AttemptView, ExperimentView
 from services.cli.display.output import print_json
@@ -21,15 +21,14 @@ from services.cli.lookup import Sort, find
 from services.cli.options import Target, reading
 from shared.client.errors import ApiError
 from shared.errors import StewardError
-from shared.waiting import cancelled, within
+from shared.waiting import cancel_and_wait, within
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
 
-PATIENCE_SECONDS: Final = 30.0
+RETRY_SECONDS: Final = 30.0
 READ_SECONDS: Final = 10.0  # in case the newest lines were lost on their way
 RECONNECT_SECONDS: Final = 1.0
-MOST_LINES: Final = 10_000
 MESSAGES_WAITING: Final = 64
 
 # Lines as they are written; None when the log or the experiment has to be read.
@@ -50,17 +49,20 @@ class LogRequest:
 @click.command()
 @click.argument("identifier", metavar="EXPERIMENT")
 @click.option(
-    "--attempt", type=click.IntRange(min=1), metavar="N", help="Its Nth attempt, not the newest."
+    "--attempt",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Number of the attempt [default: the newest].",
 )
 @click.option(
     "--lines",
-    type=click.IntRange(1, MOST_LINES),
+    type=click.IntRange(1, MAX_LINES),
     default=200,
     show_default=True,
     metavar="N",
-    help="How many of the last lines.",
+    help="Number of last lines.",
 )
-@click.option("--all", "from_beginning", is_flag=True, help="Everything that is kept.")
+@click.option("--all", "from_beginning", is_flag=True, help="Print the whole log that is kept.")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the attempt ends.")
 @reading
 def logs(
@@ -76,34 +78,34 @@ def logs(
     EXPERIMENT is TASK#3 for a task's third one, the task's name if only one of it goes on, a whole
     id, or its beginning or end if only one has it.
     """
-    wanted = LogRequest(attempt, lines, from_beginning, follow)
+    log_request = LogRequest(attempt, lines, from_beginning, follow)
     show = _printing(as_json=target.as_json, as_stream=follow or from_beginning)
 
     async def ask(client: "StewardClient") -> None:
-        found = await find(client, identifier, Sort.EXPERIMENT)
-        if isinstance(found, ExperimentView):
-            await show_log(client, found, wanted, show)
+        view = await find(client, identifier, Sort.EXPERIMENT)
+        if isinstance(view, ExperimentView):
+            await show_log(client, view, log_request, show)
 
-    target.ask(ask, patience_seconds=PATIENCE_SECONDS if follow else 0.0)
+    target.ask(ask, retry_seconds=RETRY_SECONDS if follow else 0.0)
 
 
 async def show_log(
-    client: "StewardClient", experiment: ExperimentView, wanted: LogRequest, show: Show
+    client: "StewardClient", experiment: ExperimentView, log_request: LogRequest, show: Show
 ) -> None:
     """Show what is wanted, piece by piece; every kept line once and in order.
 
     Lines received live are checked against what was shown; those that were missed are read.
     """
-    if not wanted.follow:
-        first = await _first(client, experiment.experiment_id, wanted.attempt, wanted)
-        reader = _Reader(client, experiment.experiment_id, wanted.attempt, show)
+    if not log_request.follow:
+        first = await _first(client, experiment.experiment_id, log_request.attempt, log_request)
+        reader = _Reader(client, experiment.experiment_id, log_request.attempt, show)
         await reader.take(first)
-        if wanted.from_beginning:
+        if log_request.from_beginning:
             await reader.catch_up()
         return
     # Subscribed before anything is read, so that nothing falls in between.
-    async with _subscribed(client, experiment.experiment_id) as news:
-        number, first = await _until_there(client, experiment, wanted, news)
+    async with _subscribe(client, experiment.experiment_id) as news:
+        number, first = await _until_there(client, experiment, log_request, news)
         reader = _Reader(client, experiment.experiment_id, number, show)
         await reader.take(first)
         await reader.follow(news, first.attempt_id)
@@ -128,12 +130,12 @@ class _Reader:
     async def catch_up(self) -> None:
         """Show all that is written by now."""
         while not self.is_complete:
-            before = self.offset
+            offset_before = self.offset
             chunk = await self.client.experiment_log(
-                self.experiment_id, attempt=self.attempt, offset=before, lines=MOST_LINES
+                self.experiment_id, attempt=self.attempt, offset=offset_before, lines=MAX_LINES
             )
             await self.take(chunk)
-            if self.offset == before:
+            if self.offset == offset_before:
                 return
 
     async def follow(self, news: News, attempt_id: UUID) -> None:
@@ -171,24 +173,26 @@ def _printing(*, as_json: bool, as_stream: bool) -> Show:
 
 
 async def _until_there(
-    client: "StewardClient", experiment: ExperimentView, wanted: LogRequest, news: News
+    client: "StewardClient", experiment: ExperimentView, log_request: LogRequest, news: News
 ) -> tuple[int, LogChunk]:
     """The number of the attempt that is meant and what it wrote, once there is something."""
     is_announced = False
     while True:
-        attempt = _chosen(experiment, wanted.attempt)
+        attempt = _chosen(experiment, log_request.attempt)
         is_over = experiment.state in FINISHED_EXPERIMENT_STATES
         if attempt is not None:
             number = attempt.attempt_number
             try:
-                return number, await _first(client, experiment.experiment_id, number, wanted)
+                return number, await _first(client, experiment.experiment_id, number, log_request)
             except ApiError as error:
                 # Granted, and its executor does not know of it yet.
                 is_over = is_over or attempt.outcome is not None
                 if is_over or error.code is not ErrorCode.NOT_FOUND:
                     raise
         elif is_over:
-            which = "no attempt" if wanted.attempt is None else f"no attempt {wanted.attempt}"
+            which = (
+                "no attempt" if log_request.attempt is None else f"no attempt {log_request.attempt}"
+            )
             raise CommandFailed(
                 ErrorCode.NOT_FOUND,
                 f"experiment {experiment.experiment_id} {experiment.state.value} with {which}",
@@ -201,22 +205,24 @@ async def _until_there(
 
 
 def _chosen(experiment: ExperimentView, number: int | None) -> AttemptView | None:
-    numbered = [each for each in experiment.attempts if number in {None, each.attempt_number}]
+    numbered = [
+        attempt for attempt in experiment.attempts if number in {None, attempt.attempt_number}
+    ]
     return numbered[-1] if numbered else None
 
 
 async def _first(
-    client: "StewardClient", experiment_id: UUID, attempt: int | None, wanted: LogRequest
+    client: "StewardClient", experiment_id: UUID, attempt: int | None, log_request: LogRequest
 ) -> LogChunk:
-    if wanted.from_beginning:
+    if log_request.from_beginning:
         return await client.experiment_log(
-            experiment_id, attempt=attempt, offset=0, lines=MOST_LINES
+            experiment_id, attempt=attempt, offset=0, lines=MAX_LINES
         )
-    return await client.experiment_log(experiment_id, attempt=attempt, lines=wanted.lines)
+    return await client.experiment_log(experiment_id, attempt=attempt, lines=log_request.lines)
 
 
 @asynccontextmanager
-async def _subscribed(client: "StewardClient", experiment_id: UUID) -> AsyncIterator[News]:
+async def _subscribe(client: "StewardClient", experiment_id: UUID) -> AsyncIterator[News]:
     """Lines and events of the experiment; None also where a lost connection is there again."""
     news: News = asyncio.Queue(MESSAGES_WAITING)
     first_tries = (asyncio.Event(), asyncio.Event())
@@ -256,11 +262,11 @@ async def _subscribed(client: "StewardClient", experiment_id: UUID) -> AsyncIter
             await was_tried.wait()
         yield news
     finally:
-        await cancelled(*readers)
+        await cancel_and_wait(*readers)
 
 
 async def _next(news: News, within_seconds: float) -> AttemptLogged | None:
-    """None also if nothing comes in time."""
+    """Return the next lines of the log; None also if none come in time."""
     try:
         async with within(within_seconds):
             return await news.get()

@@ -7,23 +7,24 @@ import click
 from schemas.errors import ErrorCode
 from schemas.task.task_file import DeploymentMode
 from services.cli.failures import CommandFailed
-from services.cli.task_templates import FLAGS, task_template
+from services.cli.task_templates import task_template
+from shared.engines.table import PROFILES
 
 
 @click.command()
 @click.argument("file", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @click.option(
     "--engine",
-    type=click.Choice(list(FLAGS)),
+    type=click.Choice(list(PROFILES)),
     default="vllm",
     show_default=True,
     help="The inference server to tune.",
 )
-@click.option("--model", metavar="ID|PATH", help="Model to serve [default: a small usual one].")
+@click.option("--model", metavar="ID|PATH", help="Model to serve [default: a small common one].")
 @click.option(
     "--mode",
     type=click.Choice([mode.value for mode in DeploymentMode]),
-    help="Where it runs [default: docker; llamacpp and simulated: process].",
+    help="Runtime [default: docker; llamacpp and simulated: process].",
 )
 @click.option("--name", help="The task's name [default: of model and engine].")
 def new(

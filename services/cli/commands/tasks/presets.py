@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from shared.client.http import StewardClient
 
 in_namespace: Final = click.option(
-    "--namespace", metavar="NAME", help="Those of this namespace; without, the token's."
+    "--namespace", metavar="NAME", help="Namespace of the presets [default: the token's]."
 )
 existing_option: Final = click.option(
     "--existing",
-    type=click.Choice([each.value for each in ExistingPreset]),
+    type=click.Choice([existing_preset.value for existing_preset in ExistingPreset]),
     default=ExistingPreset.REFUSE.value,
     show_default=True,
-    help="What becomes of a preset that has the name, and other content.",
+    help="Treatment of an existing preset with the same name and other content.",
 )
 
 
@@ -46,9 +46,9 @@ def preset() -> None:
 @wide_option
 def list_presets(target: Target, namespace: str | None) -> None:
     """List presets: those that were saved, and those of this release."""
-    found = target.ask(lambda client: client.presets(namespace))
+    presets = target.ask(lambda client: client.presets(namespace))
     none = "there is no preset here yet; `gpusteward preset save` makes one"
-    print_list({"presets": found}, presets_table(found), none, as_json=target.as_json)
+    print_list({"presets": presets}, presets_table(presets), none, as_json=target.as_json)
 
 
 @preset.command()
@@ -57,15 +57,15 @@ def list_presets(target: Target, namespace: str | None) -> None:
 @reading
 def show(target: Target, name: str, namespace: str | None) -> None:
     """Show one preset."""
-    found = target.ask(lambda client: client.preset(name, namespace=namespace))
+    shown_preset = target.ask(lambda client: client.preset(name, namespace=namespace))
     if target.as_json:
-        print_json(found)
+        print_json(shown_preset)
         return
-    click.echo(f"{found.name}, {_origin(found)}")
-    if found.description:
-        click.echo(found.description)
-    click.echo(f"engine: {found.engine or 'any'}")
-    _print_parameters(found.parameters)
+    click.echo(f"{shown_preset.name}, {_origin(shown_preset)}")
+    if shown_preset.description:
+        click.echo(shown_preset.description)
+    click.echo(f"engine: {shown_preset.engine or 'any'}")
+    _print_parameters(shown_preset.parameters)
 
 
 @preset.command()
@@ -102,7 +102,7 @@ def import_presets(target: Target, file: BinaryIO, existing: str, namespace: str
             document, existing=ExistingPreset(existing), namespace=namespace
         )
     )
-    names = [each.name for each in msgspec.json.decode(document, type=PresetFile).presets]
+    names = [preset.name for preset in msgspec.json.decode(document, type=PresetFile).presets]
     click.echo(f"presets {', '.join(names)} are saved")
 
 
@@ -116,21 +116,23 @@ def export_presets(target: Target, names: Sequence[str], namespace: str | None) 
     async def ask(client: "StewardClient") -> list[PresetView]:
         if names:
             return [await client.preset(name, namespace=namespace) for name in names]
-        return [each for each in await client.presets(namespace) if each.namespace is not None]
+        return [
+            preset for preset in await client.presets(namespace) if preset.namespace is not None
+        ]
 
-    found = target.ask(ask)
-    if not found:
+    presets = target.ask(ask)
+    if not presets:
         raise click.UsageError("no preset is saved here")
     print_json(
         PresetFile(
             presets=tuple(
                 Preset(
-                    name=each.name,
-                    description=each.description,
-                    engine=each.engine,
-                    parameters=each.parameters,
+                    name=preset.name,
+                    description=preset.description,
+                    engine=preset.engine,
+                    parameters=preset.parameters,
                 )
-                for each in found
+                for preset in presets
             )
         )
     )
@@ -140,10 +142,10 @@ def export_presets(target: Target, names: Sequence[str], namespace: str | None) 
 @click.argument("names", metavar="PRESET...", nargs=-1, required=True)
 @click.option(
     "--how",
-    type=click.Choice([each.value for each in PresetMerge]),
+    type=click.Choice([preset_merge.value for preset_merge in PresetMerge]),
     default=PresetMerge.LAST_WINS.value,
     show_default=True,
-    help="What becomes of a parameter that several of them give.",
+    help="Treatment of a parameter that several presets set.",
 )
 @click.option("--save", "save_as", metavar="NAME", help="Save the result under this name.")
 @existing_option
@@ -160,27 +162,27 @@ def merge(
     """Show what presets are together, and where they conflict."""
 
     async def ask(client: "StewardClient") -> MergedPresets:
-        found = await client.merge_presets(names, PresetMerge(how), namespace=namespace)
+        merged_presets = await client.merge_presets(names, PresetMerge(how), namespace=namespace)
         if save_as is not None:
             made = Preset(
                 name=save_as,
-                description=f"{', '.join(found.presets)}, merged: {how}",
-                engine=found.engine,
-                parameters=found.parameters,
+                description=f"{', '.join(merged_presets.presets)}, merged: {how}",
+                engine=merged_presets.engine,
+                parameters=merged_presets.parameters,
             )
             await client.save_presets(
                 PresetFile(presets=(made,)),
                 existing=ExistingPreset(existing),
                 namespace=namespace,
             )
-        return found
+        return merged_presets
 
-    found = target.ask(ask)
+    merged_presets = target.ask(ask)
     if target.as_json:
-        print_json(found)
+        print_json(merged_presets)
         return
-    _print_parameters(found.parameters)
-    for conflict in found.conflicts:
+    _print_parameters(merged_presets.parameters)
+    for conflict in merged_presets.conflicts:
         click.echo(conflict.outcome)
     if save_as is not None:
         click.echo(f"preset {save_as} saved")
@@ -199,19 +201,19 @@ def delete(target: Target, name: str, yes: bool, namespace: str | None) -> None:
     click.echo(f"preset {name} deleted")
 
 
-def presets_table(found: Sequence[PresetView]) -> Table:
-    """One row per preset."""
+def presets_table(presets: Sequence[PresetView]) -> Table:
+    """Return a table with a row for each preset."""
     headings = ["preset", "namespace", "revision", "engine", "parameters", "description"]
     rows = [
         [
-            each.name,
-            each.namespace or "of this release",
-            str(each.revision) if each.namespace else UNKNOWN,
-            each.engine or "any",
-            ", ".join(each.parameters),
-            each.description,
+            preset.name,
+            preset.namespace or "of this release",
+            str(preset.revision) if preset.namespace else UNKNOWN,
+            preset.engine or "any",
+            ", ".join(preset.parameters),
+            preset.description,
         ]
-        for each in found
+        for preset in presets
     ]
     return Table(
         headings,
@@ -222,10 +224,10 @@ def presets_table(found: Sequence[PresetView]) -> Table:
     )
 
 
-def _origin(found: PresetView) -> str:
-    if found.namespace is None:
+def _origin(preset: PresetView) -> str:
+    if preset.namespace is None:
         return "of this release"
-    return f"revision {found.revision} of namespace {found.namespace}"
+    return f"revision {preset.revision} of namespace {preset.namespace}"
 
 
 def _print_parameters(parameters: PresetParameters) -> None:

@@ -29,7 +29,7 @@ _OF_SEARCH: Final = frozenset(
 @with_target
 def pause(target: Target, identifier: str) -> None:
     """Start no further experiment of a task; what runs is measured to its end."""
-    task = target.ask(lambda client: _paused(client, identifier))
+    task = target.ask(lambda client: _pause(client, identifier))
     click.echo(
         f"task {task.task_name} is {task.state.value}; go on: gpusteward resume {identifier}"
     )
@@ -40,7 +40,7 @@ def pause(target: Target, identifier: str) -> None:
 @with_target
 def resume(target: Target, identifier: str) -> None:
     """Start experiments of a paused task again."""
-    task = target.ask(lambda client: _resumed(client, identifier))
+    task = target.ask(lambda client: _resume(client, identifier))
     click.echo(f"task {task.task_name} is {task.state.value}")
 
 
@@ -62,9 +62,9 @@ def clone(
     """Submit a task's file once more, with changes."""
 
     async def ask(client: "StewardClient") -> TaskView | dict[str, Any]:
-        found = await find_task(client, identifier)
-        document: dict[str, Any] = msgspec.to_builtins(found.task)
-        document["task_name"] = name or f"{found.task_name}-clone"
+        task = await find_task(client, identifier)
+        document: dict[str, Any] = msgspec.to_builtins(task.task)
+        document["task_name"] = name or f"{task.task_name}-clone"
         changed = with_changes(document, changes)
         if only_print:
             return changed
@@ -86,10 +86,10 @@ def rerun(target: Target, identifier: str, name: str | None) -> None:
     """Measure one experiment's configuration once more, as a task of its own."""
 
     async def ask(client: "StewardClient") -> TaskView:
-        found = await find_experiment(client, identifier)
-        task = await client.task(found.task_id)
-        document = only(msgspec.to_builtins(task.task), found.parameters)
-        document["task_name"] = name or f"{task.task_name}-rerun-{found.ordinal}"
+        experiment = await find_experiment(client, identifier)
+        task = await client.task(experiment.task_id)
+        document = only(msgspec.to_builtins(task.task), experiment.parameters)
+        document["task_name"] = name or f"{task.task_name}-rerun-{experiment.ordinal}"
         return await client.task(await client.submit_task(msgspec.json.encode(document)))
 
     made = target.ask(ask)
@@ -99,12 +99,12 @@ def rerun(target: Target, identifier: str, name: str | None) -> None:
 def only(document: dict[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The task file whose one configuration is this, as an experiment shows it."""
     kept = {name: block for name, block in document.items() if name not in _SPACE}
-    for shown, value in parameters.items():
-        block, _, field = shown.rpartition(".")
+    for parameter_name, value in parameters.items():
+        block, _, field = parameter_name.rpartition(".")
         if block:
             kept.setdefault(block, {})[field] = value
         else:
-            kept.setdefault("parameters", {})[shown] = [value]
+            kept.setdefault("parameters", {})[parameter_name] = [value]
     search = kept.get("optimization", {})
     kept["optimization"] = {name: search[name] for name in search if name not in _OF_SEARCH}
     return kept
@@ -141,9 +141,9 @@ def _value(text: str) -> Any:
         return text
 
 
-async def _paused(client: "StewardClient", identifier: str) -> TaskView:
+async def _pause(client: "StewardClient", identifier: str) -> TaskView:
     return await client.pause_task((await find_task(client, identifier)).task_id)
 
 
-async def _resumed(client: "StewardClient", identifier: str) -> TaskView:
+async def _resume(client: "StewardClient", identifier: str) -> TaskView:
     return await client.resume_task((await find_task(client, identifier)).task_id)

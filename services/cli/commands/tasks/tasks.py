@@ -44,7 +44,7 @@ from shared.errors import StewardError
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
 
-PATIENCE_SECONDS: Final = 60.0
+RETRY_SECONDS: Final = 60.0
 CANCEL_TIMEOUT_SECONDS: Final = 60.0
 CANCEL_POLL_SECONDS: Final = 0.2
 
@@ -52,12 +52,12 @@ CANCEL_POLL_SECONDS: Final = 0.2
 constraints_option: Final = click.option(
     "--constraints",
     metavar="TEXT",
-    help="What the best experiment has to meet, as optimization.constraints: 'ttft:p99<300ms'.",
+    help="Constraints of the best experiment, as optimization.constraints: 'ttft:p99<300ms'.",
 )
 
 
 task_namespace_option: Final = click.option(
-    "--namespace", metavar="NAME", help="Whose the task is; without, the token's own."
+    "--namespace", metavar="NAME", help="Namespace of the task [default: the token's]."
 )
 
 
@@ -68,7 +68,7 @@ task_namespace_option: Final = click.option(
 @reading
 def submit(target: Target, file: BinaryIO, constraints: str | None, namespace: str | None) -> None:
     """Hand in a task FILE, JSON or YAML, and return at once; `-` is standard input."""
-    document = _constrained(read_json(file), constraints)
+    document = _replace_constraints(read_json(file), constraints)
 
     async def ask(client: "StewardClient") -> TaskView:
         return await client.task(await client.submit_task(document, namespace=namespace))
@@ -94,7 +94,7 @@ def validate(target: Target, file: BinaryIO, constraints: str | None) -> None:
     Nothing is stored. Ends with 0 only if the task can run here. Where no platform runs, the file's
     form alone is checked.
     """
-    document = _constrained(read_json(file), constraints)
+    document = _replace_constraints(read_json(file), constraints)
     try:
         plan = target.ask(lambda client: client.validate_task(document))
     except PlatformUnreachable as unreachable:
@@ -133,27 +133,27 @@ def cancel(target: Target, identifier: str, no_wait: bool, yes: bool) -> None:
     """
 
     async def look(client: "StewardClient") -> tuple[TaskView | ReservationView, str]:
-        found = await find(client, identifier)
-        if isinstance(found, TaskView):
+        view = await find(client, identifier)
+        if isinstance(view, TaskView):
             running = await client.experiments(
-                found.task_id, states=RUNNING_STATES, monitoring=False
+                view.task_id, states=RUNNING_STATES, monitoring=False
             )
-            return found, experiments_ending(running)
-        if isinstance(found, ReservationView):
-            is_mine = is_own(found, await own_person(client))
-            return found, "" if is_mine else reservations_ending([found])
+            return view, experiments_ending(running)
+        if isinstance(view, ReservationView):
+            is_mine = is_own(view, await own_person(client))
+            return view, "" if is_mine else reservations_ending([view])
         raise CommandFailed(
             ErrorCode.UNSUPPORTED,
-            f"an experiment is stopped with its task: `gpusteward cancel {found.task_id}`",
+            f"an experiment is stopped with its task: `gpusteward cancel {view.task_id}`",
         )
 
     async def ask(client: "StewardClient") -> str:
-        if isinstance(found, TaskView):
-            return await _cancel_task(client, found, wait=not no_wait)
-        await client.cancel_reservation(found.reservation_id)
-        return f"reservation {found.reservation_id} withdrawn"
+        if isinstance(view, TaskView):
+            return await _cancel_task(client, view, wait=not no_wait)
+        await client.cancel_reservation(view.reservation_id)
+        return f"reservation {view.reservation_id} withdrawn"
 
-    found, ending = target.ask(look)
+    view, ending = target.ask(look)
     confirm_ending("This", ending, yes=yes)
     click.echo(target.ask(ask))
 
@@ -167,21 +167,21 @@ def delete(target: Target, identifier: str, yes: bool) -> None:
 
     Its events and the GPU hours that it used stay on record.
     """
-    found = target.ask(lambda client: find(client, identifier, Sort.TASK, Sort.EXPERIMENT))
+    view = target.ask(lambda client: find(client, identifier, Sort.TASK, Sort.EXPERIMENT))
     what = (
-        f"task {found.task_name} with {found.experiments_total} experiments"
-        if isinstance(found, TaskView)
+        f"task {view.task_name} with {view.experiments_total} experiments"
+        if isinstance(view, TaskView)
         else f"experiment {identifier}"
     )
     if not yes:
         confirm(f"Delete {what} and all that was measured?")
 
     async def ask(client: "StewardClient") -> None:
-        match found:
+        match view:
             case TaskView():
-                await client.delete_task(found.task_id)
+                await client.delete_task(view.task_id)
             case ExperimentView():
-                await client.delete_experiment(found.experiment_id)
+                await client.delete_experiment(view.experiment_id)
 
     target.ask(ask)
     click.echo(f"{what} deleted")
@@ -189,12 +189,12 @@ def delete(target: Target, identifier: str, yes: bool) -> None:
 
 @click.command()
 @click.argument("file", type=click.File("rb"), metavar="TASK.json")
-@click.option("--simulate", is_flag=True, help="If no GPU is found, start with a made-up fleet.")
-@click.option("--keep", is_flag=True, help="Leave a platform that had to be started running.")
+@click.option("--simulate", is_flag=True, help="Simulate a fleet if no GPU is found.")
+@click.option("--keep", is_flag=True, help="Keep a platform running that had to be started.")
 @click.option(
     "--each-model",
     is_flag=True,
-    help="Once on each GPU model: those of gpus.models, else those of the fleet.",
+    help="Run once on each GPU model: those of gpus.models, else those of the fleet.",
 )
 @constraints_option
 @task_namespace_option
@@ -214,7 +214,7 @@ def run(
     Starts the platform if none answers. Ends with 0 only if every experiment succeeded. With
     --each-model it is a task for each GPU model, and a table shows what each came to.
     """
-    document = _constrained(read_json(file), constraints)
+    document = _replace_constraints(read_json(file), constraints)
     leave(
         interruption.run(
             _run(
@@ -233,28 +233,28 @@ def _show_form(document: bytes, why_alone: str, *, as_json: bool) -> None:
     """Print that a file has no mistake, as far as can be seen here. Raises RefusedError."""
     from services.cli.form_check import check_form
 
-    found = check_form(document)
-    unknown = ["executors", "GPUs", "cost", "start", *found.unknown]
+    form = check_form(document)
+    unknown = ["executors", "GPUs", "cost", "start", *form.unknown]
     if as_json:
         print_json({"mistakes": [], "asked_platform": False, "unknown": unknown})
         return
-    spec = found.task.optimization
+    spec = form.task.optimization
     click.echo(
-        f"{found.task.base_runtime}, {spec.strategy.value}, {spec.objective.value}:"
+        f"{form.task.base_runtime}, {spec.strategy.value}, {spec.objective.value}:"
         " the file has no mistake that shows without a platform"
     )
     click.echo(f"no platform was asked ({why_alone}), so this is not known: {', '.join(unknown)}")
     click.echo("`gpusteward up` starts one; `gpusteward up --simulate` needs no GPU")
 
 
-def _constrained(document: bytes, constraints: str | None) -> bytes:
+def _replace_constraints(document: bytes, constraints: str | None) -> bytes:
     """The task with these constraints in place of its own."""
     if constraints is None:
         return document
     task: dict[str, Any] = msgspec.json.decode(document)
-    given = task.get("optimization") or {}
-    if isinstance(given, dict):  # else refused as it is
-        task["optimization"] = {**given, "constraints": constraints}
+    optimization = task.get("optimization") or {}
+    if isinstance(optimization, dict):  # else refused as it is
+        task["optimization"] = {**optimization, "constraints": constraints}
     return msgspec.json.encode(task)
 
 
@@ -276,7 +276,7 @@ async def _run(
         check_form(document)  # before a platform is started in vain
     async with (
         platform(target, simulate=simulate, keep=keep) as running,
-        StewardClient(running.address, patience_seconds=PATIENCE_SECONDS) as client,
+        StewardClient(running.address, retry_seconds=RETRY_SECONDS) as client,
     ):
         if each_model:
             return await _run_on_each_model(client, document, namespace)
@@ -295,8 +295,8 @@ async def _run_on_each_model(
     documents = documents_by_model(document, names)
     task_ids: dict[str, UUID] = {}
     try:
-        for model, each in documents.items():
-            task_ids[model] = await client.submit_task(each, namespace=namespace)
+        for model, text in documents.items():
+            task_ids[model] = await client.submit_task(text, namespace=namespace)
     except StewardError:
         await _cancel_all(client, task_ids.values(), "another model's task was refused")
         raise

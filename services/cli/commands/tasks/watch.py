@@ -34,12 +34,12 @@ def watch(target: Target, identifier: str) -> None:
     """
 
     async def ask(client: "StewardClient") -> int:
-        found = await find(client, identifier)
-        if isinstance(found, TaskView | ExperimentView):
+        view = await find(client, identifier)
+        if isinstance(view, TaskView | ExperimentView):
             from services.cli.follow import watch_to_end
 
-            return await watch_to_end(client, found.task_id)
-        return await _watch_reservation(client, found.reservation_id)
+            return await watch_to_end(client, view.task_id)
+        return await _watch_reservation(client, view.reservation_id)
 
     leave(target.ask(ask))
 
@@ -69,7 +69,7 @@ async def _watch_reservation(client: "StewardClient", reservation_id: UUID) -> i
 
 
 def state_line(view: ReservationView) -> str:
-    """What it is now, where it holds GPUs or stands in the queue, and why."""
+    """Return one line on its state, where it holds GPUs or stands in the queue, and why."""
     parts = [f"reservation {short(view.reservation_id)}  {view.state.value}"]
     if view.queue_position is not None:
         parts.append(f"position {view.queue_position}")
