@@ -21,7 +21,7 @@ SERVICES = (
     "telemetry",
 )
 BUS_SERVICES = tuple(name for name in SERVICES if name != "cli")
-LONGEST_FILE_LINES = 400
+MAX_FILE_LINES = 400
 
 # Things that connect, or that gather handlers: made by `create_service`, so that two of them can
 # live in one process.
@@ -43,7 +43,7 @@ MADE_BY_A_FACTORY = frozenset(
 ENVIRONMENT_READERS = {
     "schemas/examples/reserve_gpu.py": "a program of its own",
     "services/cli": "a program for people: where it runs decides what it does",
-    "services/executor/engines/servers/simulated_behaviour.py": "as engines find their caches",
+    "shared/engines/simulated/behaviour.py": "as engines find their caches",
     "services/executor/guard/client.py": "a guard gets nothing of what its executor has but PATH",
     "services/executor/runtimes/engine_process.py": "an engine inherits what its executor has",
     "services/telemetry/sources/nvml/source.py": "the probe's process inherits what its agent has",
@@ -54,6 +54,7 @@ ENVIRONMENT_READERS = {
     "shared/kubernetes/access.py": "finds the cluster as kubectl does",
     "shared/lifecycle.py": "the supervisor tells where to say that a service is ready",
     "shared/paths.py": "the XDG directories",
+    "shared/local_platform/backup/restore.py": "a service inherits what its caller has",
     "shared/local_platform/platform.py": "a service inherits what its supervisor has",
     "shared/settings.py": "the settings",
     "shared/skip_optional_imports.py": "decides what is imported before there are settings",
@@ -87,7 +88,7 @@ def called(node: ast.expr | None) -> str | None:
     return None
 
 
-def test_packages_import_only_what_their_contracts_allow() -> None:
+def test_packages_import_by_their_contracts() -> None:
     lint_imports = Path(sys.executable).parent / "lint-imports"
 
     result = subprocess.run(
@@ -104,7 +105,7 @@ def test_the_services_are_those_of_the_design() -> None:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_a_service_says_what_it_is_for_and_starts_as_a_module(service: str) -> None:
+def test_service_has_a_docstring_and_a_module(service: str) -> None:
     package = ROOT / "services" / service
 
     assert ast.get_docstring(ast.parse((package / "__init__.py").read_text()))
@@ -112,7 +113,7 @@ def test_a_service_says_what_it_is_for_and_starts_as_a_module(service: str) -> N
 
 
 @pytest.mark.parametrize("service", BUS_SERVICES)
-def test_a_service_is_put_together_by_one_factory_without_arguments(service: str) -> None:
+def test_service_has_one_factory_without_arguments(service: str) -> None:
     tree = ast.parse((ROOT / "services" / service / "app.py").read_text())
 
     factories = [
@@ -127,7 +128,7 @@ def test_a_service_is_put_together_by_one_factory_without_arguments(service: str
     assert None not in arguments.kw_defaults
 
 
-def test_nothing_that_connects_is_made_when_a_module_is_imported() -> None:
+def test_imports_make_nothing_that_connects() -> None:
     made = [
         f"{relative(path)}:{node.lineno} makes a {called(node.value)}"
         for path, tree in trees(*MADE_BY_A_FACTORY)
@@ -138,7 +139,7 @@ def test_nothing_that_connects_is_made_when_a_module_is_imported() -> None:
     assert made == []
 
 
-def test_the_environment_is_read_where_settings_are_made() -> None:
+def test_environment_is_read_in_settings_only() -> None:
     environment = ("environ", "environb", "getenv")
 
     readers = {
@@ -158,7 +159,7 @@ def test_the_environment_is_read_where_settings_are_made() -> None:
     assert readers - allowed == set()
 
 
-def test_nothing_waits_by_what_may_lose_a_cancellation() -> None:
+def test_no_wait_may_lose_a_cancellation() -> None:
     """`asyncio.wait_for` of Python 3.11 loses one that comes together with its result,
     `asyncio.timeout` one that was pending when it was entered.
     """
@@ -175,10 +176,10 @@ def test_nothing_waits_by_what_may_lose_a_cancellation() -> None:
     )
 
 
-def test_files_stay_short_enough_to_be_read_in_one_go() -> None:
+def test_files_have_at_most_400_lines() -> None:
     lengths = {relative(path): len(path.read_text().splitlines()) for path in modules(*PACKAGES)}
 
-    assert {name: n for name, n in lengths.items() if n > LONGEST_FILE_LINES} == {}
+    assert {name: n for name, n in lengths.items() if n > MAX_FILE_LINES} == {}
 
 
 def test_no_module_is_named_for_nothing() -> None:

@@ -29,9 +29,9 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
-from schemas.gpus.gpu_request import GpuRequest
+from schemas.gpus.gpu_request import WHOLE, GpuRequest
 from services.scheduler.domain.model.demand import DemandClass
-from services.scheduler.domain.model.fleet import WHOLE, Device, Node
+from services.scheduler.domain.model.fleet import Device, Node
 from services.scheduler.domain.model.inputs import (
     DemandSeen,
     DeviceSeen,

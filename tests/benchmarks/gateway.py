@@ -52,6 +52,8 @@ PAGE: Final = 20
 LOOK_SECONDS: Final = 0.05
 START_SECONDS: Final = 120
 SEQUENCE: Final = re.compile(rb'"sequence":(\d+)')
+PING: Final = 0x89
+PONG: Final = bytes((0x8A, 0x80, 0, 0, 0, 0))  # without content, by a mask of zeros
 LENGTH: Final = re.compile(rb"content-length: (\d+)", re.IGNORECASE)
 
 Publish = Callable[[int], Awaitable[None]]
@@ -60,22 +62,25 @@ Publish = Callable[[int], Awaitable[None]]
 class Follower(asyncio.Protocol):
     """A WebSocket's frames, as raw as they come: a client library would be what is measured."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, path: str = "/ws/metrics") -> None:
         self.port = port
+        self.path = path
         self.is_open = False
         self.newest = 0
         self.frame = b""
         self.received: list[tuple[int, float]] = []
         self._buffer = bytearray()
+        self._transport: asyncio.WriteTransport | None = None
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.WriteTransport, transport)
         key = base64.b64encode(os.urandom(16)).decode()
         request = (
-            f"GET /ws/metrics HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nUpgrade: websocket\r\n"
+            f"GET {self.path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\nUpgrade: websocket\r\n"
             f"Connection: Upgrade\r\nSec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n"
         )
-        cast(asyncio.WriteTransport, transport).write(request.encode())
+        self._transport.write(request.encode())
 
     @override
     def data_received(self, data: bytes) -> None:
@@ -87,12 +92,16 @@ class Follower(asyncio.Protocol):
             assert head.startswith(b"HTTP/1.1 101"), head
             self.is_open, self._buffer = True, rest
         while (size := self._frame_size()) is not None and len(self._buffer) >= size:
-            found = SEQUENCE.search(self._buffer, 0, size)
-            if found is not None:
-                self.newest = int(found[1])
-                self.frame = bytes(self._buffer[4:size])
-                self.received.append((self.newest, time.perf_counter()))
+            if self._buffer[0] == PING and self._transport is not None:
+                self._transport.write(PONG)
+            self.on_frame(bytes(self._buffer[4:size]))
             del self._buffer[:size]
+
+    def on_frame(self, frame: bytes) -> None:
+        if (match := SEQUENCE.search(frame)) is not None:
+            self.newest = int(match[1])
+            self.frame = frame
+            self.received.append((self.newest, time.perf_counter()))
 
     def _frame_size(self) -> int | None:
         if len(self._buffer) < 4:

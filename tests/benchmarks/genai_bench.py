@@ -26,9 +26,9 @@ from shared.benchmarks.genai_bench.command import arguments, batches, environmen
 from shared.benchmarks.genai_bench.installation import GENAI_BENCH
 from shared.benchmarks.genai_bench.results import Observed, read_run
 from shared.benchmarks.tools.adapter import Target
-from shared.benchmarks.tools.environment import TOOLS_VARIABLE
 from shared.benchmarks.tools.present import run_benchmark
 from shared.clock import utcnow
+from shared.paths import TOOLS_VARIABLE
 from tests.support.benchmark_tools import TEST_TOOLS
 from tests.support.processes.inference_engine import running_engine
 
@@ -49,7 +49,7 @@ def overhead_s(rounds: int = ROUNDS) -> float | None:
         _tool(),
         running_engine("llamacpp", {"threads": 1, "parallel": 2}, model=MODEL) as engine,
     ):
-        if GENAI_BENCH.installed_program() is None:
+        if GENAI_BENCH.find_program() is None:
             return None
         target = Target(base_url=engine.base_url, model_name=MODEL)
         return statistics.median(asyncio.run(_round(target)) for _ in range(rounds))
@@ -77,7 +77,7 @@ def whole_s() -> float:
         asyncio.run(run_benchmark(SPEC, target, directory=Path(directory)))
         results = Path(directory) / "alone"
         argv = arguments(
-            [str(GENAI_BENCH.installed_program())],
+            [str(GENAI_BENCH.find_program())],
             SPEC,
             target,
             batches(SPEC)[0],

@@ -44,7 +44,8 @@ async def grant_latencies_ms(bus: Bus) -> list[float]:
     granted: dict[UUID, asyncio.Future[ReservationGranted]] = {}
 
     async def on_granted(event: ReservationGranted) -> None:
-        if waiting := granted.get(event.reservation_id):
+        waiting = granted.get(event.reservation_id)
+        if waiting is not None and not waiting.done():  # an event may come twice
             waiting.set_result(event)
 
     await bus.listen(ReservationGranted, on_granted)

@@ -33,11 +33,11 @@ from typing import Any, Final
 from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, Distribution, LevelResult
 from services.executor.engines.compile_cache import CacheKey, CompileCaches, cache_variables
 from services.executor.engines.engine_table import build_command
-from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
-from services.executor.engines.servers.simulated_batch import BatchSpeed
 from shared.benchmarks.builtin.client_ceiling import ceiling_tokens_per_s
 from shared.benchmarks.builtin.generator import run_benchmark
 from shared.benchmarks.metrics import distribution
+from shared.engines.simulated.batch import BatchSpeed
+from shared.engines.simulated.server import Behaviour, SimulatedEngine
 from tests.support.http_server import serving
 from tests.support.known_servers.batch_truth import TrueTimes, open_loop
 from tests.support.known_servers.bound_cases import cases, disturbed, named_of, truth_of

@@ -36,7 +36,7 @@ from nats.aio.msg import Msg
 from rich.console import Console
 from rich.table import Table
 
-from schemas.base import pattern_for
+from schemas.base import Command, pattern_for
 from schemas.errors import Accepted
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.reservations import (
@@ -46,12 +46,13 @@ from schemas.scheduler.reservations import (
 )
 from schemas.scheduler.views import AllocationMap, GetAllocationMap
 from schemas.telemetry.readings import GetSnapshot
+from shared.errors import UnavailableError
 from shared.ids import new_id
 from shared.local_platform.embedded import EmbeddedPostgres
 from shared.messaging.bus import Bus
 from shared.messaging.codec import encode
 from shared.testing import NatsServer, eventually, short_directory
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.benchmarks.bare_postgres import rate_per_second
 from tests.support.bus import connected_bus
 from tests.support.processes.scheduler import SchedulerProcess, scheduler_process
@@ -67,6 +68,7 @@ ARRIVALS_PER_SECOND: Final = 25
 RELEASES: Final = 200
 LOAD_SECONDS: Final = 15.0
 FAILOVERS: Final = 3
+PATIENCE_SECONDS: Final = 60.0
 
 
 @dataclass(slots=True)
@@ -74,6 +76,7 @@ class Clients:
     """Everybody who asks for GPUs, on one connection."""
 
     bus: Bus
+    unanswered: int = 0
     _granted: dict[UUID, asyncio.Future[tuple[float, ReservationGranted]]] = field(
         default_factory=dict
     )
@@ -96,17 +99,37 @@ class Clients:
         self._granted[reservation_id] = asyncio.get_running_loop().create_future()
         return reservation_id, self._granted[reservation_id]
 
-    async def request(self, reservation_id: UUID, request: GpuRequest) -> None:
+    async def request(
+        self, reservation_id: UUID, request: GpuRequest, namespace: str = "default"
+    ) -> None:
         command = RequestReservation(
-            command_id=new_id(), reservation_id=reservation_id, holder="benchmark", request=request
+            command_id=new_id(),
+            reservation_id=reservation_id,
+            namespace=namespace,
+            holder="benchmark",
+            request=request,
         )
-        assert isinstance(await self.bus.request(command), Accepted)
+        await self.send(command)
+
+    async def send(self, command: Command) -> None:
+        """Send a command, again under the same id while nobody answers, as clients do."""
+        give_up_at = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                answer = await self.bus.request(command)
+            except UnavailableError:
+                self.unanswered += 1
+                if time.monotonic() > give_up_at:
+                    raise
+                continue
+            assert isinstance(answer, Accepted), answer
+            return
 
     async def release(self, granted: ReservationGranted) -> None:
         command = ReleaseReservation(
             command_id=new_id(), reservation_id=granted.reservation_id, epoch=granted.epoch
         )
-        assert isinstance(await self.bus.request(command), Accepted)
+        await self.send(command)
 
     async def use(self, request: GpuRequest = GpuRequest()) -> float:  # noqa: B008  # frozen
         """Request, wait for the grant, release; seconds from request to grant."""
@@ -119,11 +142,11 @@ class Clients:
 
 
 @asynccontextmanager
-async def fleet(bus: Bus) -> AsyncIterator[list[FakeNode]]:
+async def fleet(bus: Bus, count: int = NODES) -> AsyncIterator[list[FakeNode]]:
     """Nodes that have reported, sample every second and answer snapshots."""
     nodes = [
         FakeNode(bus, name, [FakeGpu(f"GPU-{name}-{i}", i) for i in range(GPUS_PER_NODE)])
-        for name in (f"node-{number:03}" for number in range(NODES))
+        for name in (f"node-{number:03}" for number in range(count))
     ]
     by_name = {node.node_id: node for node in nodes}
 
@@ -138,11 +161,26 @@ async def fleet(bus: Bus) -> AsyncIterator[list[FakeNode]]:
         await asyncio.sleep(delay)
         await node.keep_sampling()
 
-    tasks = [asyncio.create_task(sample(n, i / NODES)) for i, n in enumerate(nodes)]
+    tasks = [asyncio.create_task(sample(n, i / count)) for i, n in enumerate(nodes)]
     try:
         yield nodes
     finally:
-        await cancelled(*tasks)
+        await cancel_and_wait(*tasks)
+
+
+async def until_known(bus: Bus, nodes: int) -> None:
+    """Wait until the scheduler has fresh readings of all the nodes' GPUs."""
+
+    async def is_known() -> bool:
+        query, devices = GetAllocationMap(), 0
+        while True:
+            page = await bus.query(query, AllocationMap, timeout_seconds=10)
+            devices += sum(len(node.devices) for node in page.nodes if node.fresh)
+            if page.next_after_node_id is None:
+                return devices >= nodes * GPUS_PER_NODE
+            query = GetAllocationMap(after_node_id=page.next_after_node_id)
+
+    await eventually(is_known, within_seconds=120, every_seconds=0.5, what="the whole fleet")
 
 
 async def grant_latencies(clients: Clients) -> list[float]:
@@ -243,11 +281,7 @@ async def measure(directory: Path) -> tuple[dict[str, float], dict[str, Any]]:
         await clients.hear()
         await stack.enter_async_context(fleet(bus))
 
-        async def is_known() -> bool:
-            seen = await bus.query(GetAllocationMap(), AllocationMap, timeout_seconds=10)
-            return sum(len(node.devices) for node in seen.nodes if node.fresh) == 800
-
-        await eventually(is_known, within_seconds=60, every_seconds=0.5, what="the whole fleet")
+        await until_known(bus, NODES)
         await asyncio.gather(*(clients.use() for _ in range(WARM_UP)))
         grants = await grant_latencies(clients)
         releases = await release_latencies(clients)

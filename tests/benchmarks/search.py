@@ -24,11 +24,14 @@ from rich.table import Table
 
 from schemas.executor.attempts import FailureKind
 from schemas.orchestrator.experiments import ExperimentState
-from schemas.task.task_file import Objective, OptimizationSpec, Strategy
+from schemas.task.objectives import Objective
+from schemas.task.strategies import Strategy
+from schemas.task.task_file import OptimizationSpec
 from schemas.task.trust import RunInfo
-from services.orchestrator.domain.plan.expansion import Axis, Point
-from services.orchestrator.domain.search.history import Past, trials_of
-from services.orchestrator.domain.search.propose import Proposal, propose, search_of
+from services.orchestrator.domain.configurations import Axis, Point
+from services.orchestrator.domain.search.history import RunRecord, trials_of
+from services.orchestrator.domain.search.propose import begin_search, propose
+from services.orchestrator.domain.search.search import Proposal
 from services.orchestrator.domain.search.space import Space, space_of
 from shared.benchmarks.verdicts.ranking import Scored, rank
 from tests.benchmarks.search_client import client_figures
@@ -38,7 +41,7 @@ from tests.support.known_servers.noisy_servers import LARGEST, SEARCH, make_serv
 
 SEEDS: Final = 50
 NOISE: Final = 0.02  # standard deviation of a measurement, as a share of it
-MOST_OF_GRID: Final = 0.25
+MAX_OF_GRID: Final = 0.25
 LEARNED_AFTER: Final = 3  # crashes
 SERVERS: Final = 200
 BOUNDARY_NOISE: Final = 0.05
@@ -104,9 +107,10 @@ def search_surface(strategy: Strategy, space: Space, surface: Latency, seed: int
     optimum = min(value for value in grid if value is not None)
     # The staged search says itself how many it needs.
     is_planned = strategy in {Strategy.AUTO, Strategy.SUCCESSIVE_HALVING}
-    most = None if is_planned else int(len(grid) * MOST_OF_GRID)
-    search = search_of(OptimizationSpec(strategy=strategy, max_iterations=most, seed=seed), space)
-    past: list[Past] = []
+    most = None if is_planned else int(len(grid) * MAX_OF_GRID)
+    spec = OptimizationSpec(strategy=strategy, max_iterations=most, seed=seed)
+    search = begin_search(spec, space)
+    past: list[RunRecord] = []
     while True:
         trials = trials_of((Objective.MINIMIZE_LATENCY,), space, past)
         proposal = propose(search, trials, lambda _: True)
@@ -137,11 +141,11 @@ def search_surface(strategy: Strategy, space: Space, surface: Latency, seed: int
     )
 
 
-def past_of(ordinal: int, point: Point, score: float | None, divisor: int = 1) -> Past:
-    return Past(
+def past_of(ordinal: int, point: Point, score: float | None, divisor: int = 1) -> RunRecord:
+    return RunRecord(
         ordinal=ordinal,
         state=ExperimentState.SUCCEEDED if score is not None else ExperimentState.FAILED,
-        parameters=point.shown(),
+        parameters=point.show(),
         scored=Scored(experiment_id=UUID(int=ordinal), ordinal=ordinal, score=score)
         if score is not None
         else None,

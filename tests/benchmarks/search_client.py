@@ -19,14 +19,15 @@ import msgspec
 
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool
-from schemas.task.task_file import Objective, TaskFile
+from schemas.task.objectives import Objective
+from schemas.task.task_file import TaskFile
 from schemas.task.trust import RunInfo
 from services.orchestrator.domain.lifecycle.score_error import score_error
-from services.orchestrator.domain.search.history import Past
+from services.orchestrator.domain.search.history import RunRecord
 from services.orchestrator.domain.search.trust import next_checks, verdict
 from shared.benchmarks.arrivals import Load
 from shared.benchmarks.levels.level_choice import metrics_of
-from shared.benchmarks.levels.measured_level import LevelOutcome, Record, measured_level
+from shared.benchmarks.levels.measured_level import LevelOutcome, Record, measured_level_result
 from shared.benchmarks.metrics import RequestSample
 from shared.benchmarks.verdicts.ranking import Scored, score
 
@@ -37,7 +38,7 @@ CLEAR_SECONDS: Final = 0.04
 REQUESTS: Final = 40
 TOKENS: Final = 8
 CONCURRENCY: Final = 2
-LARGEST_LOAD: Final = 5
+MAX_LOAD: Final = 5
 LOAD_LASTS: Final = 0.8  # chance that the next run meets the same load
 LATE_SECONDS_PER_LOAD: Final = 0.001  # mean
 ENGINE_SLOWED_PER_LOAD: Final = 0.02  # share
@@ -87,14 +88,14 @@ def _truths(drawn: random.Random) -> list[float]:
     return truths
 
 
-def _tuned(truths: Sequence[float], drawn: random.Random) -> list[Past]:
-    past: list[Past] = []
-    load = drawn.randint(0, LARGEST_LOAD)
+def _tuned(truths: Sequence[float], drawn: random.Random) -> list[RunRecord]:
+    past: list[RunRecord] = []
+    load = drawn.randint(0, MAX_LOAD)
 
     def measure(number: int, run: RunInfo) -> None:
         nonlocal load
         if drawn.random() > LOAD_LASTS:
-            load = drawn.randint(0, LARGEST_LOAD)
+            load = drawn.randint(0, MAX_LOAD)
         benchmark = _measured(truths[number], load, drawn)
         past.append(_past(len(past) + 1, number, benchmark, run))
 
@@ -134,7 +135,7 @@ def _measured(true_seconds: float, load: int, drawn: random.Random) -> Benchmark
         rate_per_s=REQUESTS / now,
         sent_in_all=REQUESTS,
     )
-    level = measured_level("D(8,8)", outcome, _SPEC)
+    level = measured_level_result("D(8,8)", outcome, _SPEC)
     return BenchmarkResult(
         tool=BenchmarkTool.BUILTIN,
         tool_version="1",
@@ -145,13 +146,13 @@ def _measured(true_seconds: float, load: int, drawn: random.Random) -> Benchmark
     )
 
 
-def _past(ordinal: int, number: int, benchmark: BenchmarkResult, run: RunInfo) -> Past:
+def _past(ordinal: int, number: int, benchmark: BenchmarkResult, run: RunInfo) -> RunRecord:
     scored = Scored(
         experiment_id=UUID(int=ordinal),
         ordinal=ordinal,
         score=score(Objective.MINIMIZE_LATENCY, benchmark.metrics),
     )
-    return Past(
+    return RunRecord(
         ordinal=ordinal,
         state=ExperimentState.SUCCEEDED,
         parameters={"number": number},

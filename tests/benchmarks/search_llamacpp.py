@@ -35,7 +35,7 @@ OBJECTIVE: Final = "maximize_throughput"
 MODEL: Final = "smollm2-135m"
 # A few seconds of some 20 requests: of 8 requests equal runs differ by a sixth.
 LEVEL_MINUTES: Final = 0.06
-PATIENCE_SECONDS: Final = 1800.0
+TIMEOUT_SECONDS: Final = 1800.0
 
 
 def make_task(strategy: str) -> dict[str, Any]:
@@ -69,7 +69,7 @@ async def tune(platform: PlatformProcess, strategy: str) -> tuple[dict[str, Any]
     _, stored = await platform.request("POST", "/api/v1/tasks", make_task(strategy))
     task_id = stored["task_id"]
     loads = []
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             _, task = await platform.request("GET", f"/api/v1/tasks/{task_id}")
             if task["state"] in FINISHED_TASK_STATES:

@@ -9,11 +9,14 @@ from uuid import UUID
 from schemas.executor.attempts import FailureKind
 from schemas.executor.model_shape import ModelShape
 from schemas.orchestrator.experiments import ExperimentState
-from schemas.task.task_file import Objective, OptimizationSpec, Strategy
-from services.orchestrator.domain.plan.expansion import Point
-from services.orchestrator.domain.search.history import Past, trials_of
-from services.orchestrator.domain.search.prior import USUAL_GPU, Prior
-from services.orchestrator.domain.search.propose import Proposal, propose, search_of
+from schemas.task.objectives import Objective
+from schemas.task.strategies import Strategy
+from schemas.task.task_file import OptimizationSpec
+from services.orchestrator.domain.configurations import Point
+from services.orchestrator.domain.search.history import RunRecord, trials_of
+from services.orchestrator.domain.search.prior import DEFAULT_GPU, Prior
+from services.orchestrator.domain.search.propose import begin_search, propose
+from services.orchestrator.domain.search.search import Proposal
 from services.orchestrator.domain.search.space import Space
 from shared.benchmarks.verdicts.ranking import Scored
 
@@ -29,7 +32,7 @@ class WrongPrior(Prior, frozen=True, kw_only=True):
     truths: dict[str, float]
 
     def order(self, point: Point) -> float | None:
-        return -self.truths.get(str(point.shown()), float("inf"))
+        return -self.truths.get(str(point.show()), float("inf"))
 
 
 def prior_figures(space: Space, surfaces: Sequence[Latency], noise: float) -> dict[str, float]:
@@ -56,8 +59,8 @@ def _needed(
     drawn = random.Random(f"prior:{seed}")
     truths = [truth for place in space.places() if (truth := surface(space.point(place)))]
     spec = OptimizationSpec(strategy=strategy, max_iterations=MOST, seed=seed)
-    search = search_of(spec, space, prior=prior)
-    past: list[Past] = []
+    search = begin_search(spec, space, prior=prior)
+    past: list[RunRecord] = []
     while True:
         trials = trials_of((Objective.MINIMIZE_LATENCY,), space, past)
         proposal = propose(search, trials, lambda _: True)
@@ -73,23 +76,23 @@ def _needed(
 def _wrong(space: Space, surface: Latency) -> WrongPrior:
     fields: dict[str, Any] = {
         "shape": ModelShape(weights=1, active_weights=1, cached_values=1, layers=1),
-        "gpu": USUAL_GPU,
+        "gpu": DEFAULT_GPU,
         "objective": Objective.MINIMIZE_LATENCY,
         "input_tokens": 1.0,
         "output_tokens": 1.0,
         "loads": (1,),
     }
     points = [space.point(place) for place in space.places()]
-    truths = {str(each.shown()): truth for each in points if (truth := surface(each)) is not None}
+    truths = {str(each.show()): truth for each in points if (truth := surface(each)) is not None}
     return WrongPrior(**fields, truths=truths)
 
 
-def _past(proposal: Proposal, score: float | None) -> Past:
+def _past(proposal: Proposal, score: float | None) -> RunRecord:
     ordinal = proposal.ordinal
-    return Past(
+    return RunRecord(
         ordinal=ordinal,
         state=ExperimentState.FAILED if score is None else ExperimentState.SUCCEEDED,
-        parameters=proposal.point.shown(),
+        parameters=proposal.point.show(),
         scored=None
         if score is None
         else Scored(experiment_id=UUID(int=ordinal), ordinal=ordinal, score=score),

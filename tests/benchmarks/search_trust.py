@@ -13,10 +13,10 @@ from typing import Final
 from uuid import UUID
 
 from schemas.orchestrator.experiments import ExperimentState
-from schemas.task.task_file import Objective
+from schemas.task.objectives import Objective
 from schemas.task.trust import RunInfo
-from services.orchestrator.domain.plan.expansion import Point
-from services.orchestrator.domain.search.history import Past
+from services.orchestrator.domain.configurations import Point
+from services.orchestrator.domain.search.history import RunRecord
 from services.orchestrator.domain.search.trust import next_checks, verdict
 from shared.benchmarks.verdicts.ranking import Scored
 
@@ -58,7 +58,7 @@ def _declared(
     noise: float,
 ) -> tuple[int, float]:
     """The winner, counted from 0, and the GPU-seconds for it."""
-    past: list[Past] = []
+    past: list[RunRecord] = []
     seconds = 0.0
 
     def measure(number: int, run: RunInfo) -> None:
@@ -77,13 +77,13 @@ def _declared(
     return (verdict(OBJECTIVE, past).winner or 0) - 1, seconds
 
 
-def _past(ordinal: int, point: Point, score: float | None, run: RunInfo) -> Past:
+def _past(ordinal: int, point: Point, score: float | None, run: RunInfo) -> RunRecord:
     if score is None:
         state, scored = ExperimentState.FAILED, None
     else:
         state = ExperimentState.SUCCEEDED
         scored = Scored(experiment_id=UUID(int=ordinal), ordinal=ordinal, score=score)
-    return Past(ordinal=ordinal, state=state, parameters=point.shown(), scored=scored, run=run)
+    return RunRecord(ordinal=ordinal, state=state, parameters=point.show(), scored=scored, run=run)
 
 
 def _fixed(truths: Truths, drawn: random.Random, noise: float) -> int:

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from schemas.task.benchmark import BenchmarkSpec, BenchmarkTool, LevelResult
 from shared.benchmarks.tools.adapter import Target
-from shared.benchmarks.tools.environment import TOOLS_VARIABLE
 from shared.benchmarks.tools.present import ADAPTERS, run_benchmark
+from shared.paths import TOOLS_VARIABLE
 from tests.support.benchmark_tools import TEST_TOOLS
 from tests.support.processes.inference_engine import running_engine
 

@@ -1,4 +1,4 @@
-"""Writes docs/cli.md, docs/settings.md and docs/task-file.md: `make docs`."""
+"""Writes the generated pages of docs/reference/ and the rules of the web page: `make docs`."""
 
 import inspect
 from collections.abc import Iterator, Mapping
@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from schemas.base import LARGEST_INTEGER
+from schemas.base import MAX_INTEGER
 from schemas.formats.task_file_schema import FieldNote, field_notes
 from schemas.gpus import gpu_request
 from schemas.task import benchmark, parameters, quality, slo, task_file
@@ -21,6 +21,7 @@ from services.results.settings import ResultsSettings
 from services.scheduler.settings import SchedulerSettings
 from services.telemetry.settings import TelemetrySettings
 from shared.settings import CommonSettings, variable_of
+from tests.contract.page_rules import page_rules
 from tests.support.paths import ROOT
 
 _TASK_TYPES: Final = {
@@ -31,8 +32,9 @@ _TASK_TYPES: Final = {
 }
 _TASK_FILE_INTRODUCTION: Final = (
     "JSON or YAML; `gpusteward new` writes a first one. What a search does with it: "
-    "[using](using.md). Editors complete it by its "
-    "[schema](../schemas/exported/task-file.schema.json), which `$schema` as the first field names."
+    "[write a task file](../how-to/tune/write-a-task-file.md). Editors complete it by its "
+    "[schema](../../schemas/exported/task-file.schema.json), which `$schema` as the first field "
+    "names."
 )
 WIDTH: Final = 100
 COMMAND: Final = "make docs"
@@ -72,9 +74,10 @@ SETTINGS: Final[dict[str, type[CommonSettings]]] = {
 def pages() -> dict[Path, str]:
     """What the generated pages have to hold."""
     return {
-        ROOT / "docs/cli.md": _cli_page(),
-        ROOT / "docs/settings.md": _settings_page(),
-        ROOT / "docs/task-file.md": _task_file_page(),
+        ROOT / "docs/reference/cli.md": _cli_page(),
+        ROOT / "docs/reference/settings.md": _settings_page(),
+        ROOT / "docs/reference/task-file.md": _task_file_page(),
+        ROOT / "services/gateway/web/src/domain/rules.generated.ts": page_rules(),
     }
 
 
@@ -190,7 +193,7 @@ def _type(kind: msgspec.inspect.Type) -> str:
 def _bounds(kind: Any) -> str:
     bounds = {"> ": kind.gt, ">= ": kind.ge, "< ": kind.lt, "<= ": kind.le}
     # What every whole number is bounded by says nothing of this one.
-    told = {sign: bound for sign, bound in bounds.items() if bound not in {None, LARGEST_INTEGER}}
+    told = {sign: bound for sign, bound in bounds.items() if bound not in {None, MAX_INTEGER}}
     given = [f"{sign}{bound:g}" for sign, bound in told.items()]
     return f" {' and '.join(given)}" if given else ""
 

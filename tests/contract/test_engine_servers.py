@@ -70,7 +70,7 @@ async def test_it_lists_the_model_under_the_served_name(
     assert [model["id"] for model in models["data"]] == [MODEL]
 
 
-async def test_a_streamed_answer_has_the_wanted_length_and_its_usage(
+async def test_streamed_answer_has_length_and_usage(
     engine: EngineProcess, session: aiohttp.ClientSession
 ) -> None:
     stream = ChatStream()
@@ -101,7 +101,7 @@ async def test_a_whole_answer_has_the_wanted_length(
     assert answer["choices"][0]["message"]["content"]
 
 
-async def test_a_broken_body_is_answered_with_an_error_and_the_next_request_works(
+async def test_broken_body_is_an_error_next_one_works(
     engine: EngineProcess, session: aiohttp.ClientSession
 ) -> None:
     url = f"{engine.base_url}/v1/chat/completions"
@@ -115,7 +115,7 @@ async def test_a_broken_body_is_answered_with_an_error_and_the_next_request_work
 
 
 @ENDING
-async def test_sigterm_ends_it_at_once_in_the_middle_of_an_answer(
+async def test_sigterm_ends_engine_during_an_answer(
     name: str, session: aiohttp.ClientSession
 ) -> None:
     with running_engine(name, ENGINES[name], model=MODEL) as engine:

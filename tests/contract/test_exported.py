@@ -8,6 +8,7 @@ from typing import Any
 
 from schemas import catalog, export
 from schemas.base import tag_of
+from schemas.task.strategies import Strategy
 from tests.contract.make_golden import DIRECTORY as GOLDEN
 from tests.contract.make_golden import covered
 from tests.support.tables import for_each
@@ -18,7 +19,7 @@ WRITE = "python -m schemas.export schemas/exported"
 
 @cache
 def texts() -> dict[str, str]:
-    return export.exported()
+    return export.export_files()
 
 
 @cache
@@ -27,13 +28,13 @@ def document_of(name: str) -> dict[str, Any]:
     return document
 
 
-def test_the_committed_files_are_what_the_messages_give() -> None:
+def test_committed_files_match_the_messages() -> None:
     committed = {path.name: path.read_text(encoding="utf-8") for path in EXPORTED.iterdir()}
 
     assert committed == texts(), f"write them anew: {WRITE}"
 
 
-def test_the_command_writes_the_files_and_needs_a_directory(tmp_path: Path) -> None:
+def test_export_command_needs_a_directory(tmp_path: Path) -> None:
     assert export.main([str(tmp_path / "out")]) == 0
     assert export.main([]) == 2
 
@@ -57,7 +58,7 @@ def test_a_message_that_does_not_fit_is_found() -> None:
     assert place == "$.node_id"
 
 
-def test_every_reference_of_the_asyncapi_document_leads_somewhere() -> None:
+def test_asyncapi_references_resolve() -> None:
     document, defs = document_of("asyncapi.json"), document_of("schema.json")["$defs"]
     references = re.findall(r'"\$ref": "([^"]+)"', texts()["asyncapi.json"])
 
@@ -82,14 +83,34 @@ def test_every_message_is_a_channel_and_an_operation() -> None:
         assert "reply" in document["operations"][tag_of(cls)]
 
 
-def test_every_name_used_in_typescript_is_declared_once() -> None:
+def test_typescript_names_are_declared_once() -> None:
     text = re.sub(r"/\*\*.*?\*/|//[^\n]*|\"[^\"\n]*\"", "", texts()["messages.ts"], flags=re.DOTALL)
 
-    declared = re.findall(r"export (?:interface|type|const) (\w+)", text)
+    types = re.findall(r"export (?:interface|type) (\w+)", text)
+    values = re.findall(r"export const (\w+)", text)
     used = set(re.findall(r"\b[A-Z]\w+", text)) - {"Record"}
 
-    assert len(declared) == len(set(declared))
-    assert used == set(declared)
+    assert len(types) == len(set(types))
+    assert len(values) == len(set(values))
+    assert used == {*types, *values}
+
+
+def test_typescript_enum_keeps_its_order() -> None:
+    values = ", ".join(f'"{strategy}"' for strategy in Strategy)
+
+    assert f"export const Strategy = [{values}] as const;" in lines_of("messages.ts")
+
+
+def test_typescript_state_group_has_its_states() -> None:
+    states = '["granted", "active", "releasing"]'
+    group = "export const LIVE_RESERVATION_STATES: readonly ReservationState[]"
+
+    assert f"{group} = {states};" in lines_of("messages.ts")
+
+
+def lines_of(name: str) -> str:
+    """Return the file with each declaration in one line."""
+    return " ".join(texts()[name].split()).replace("[ ", "[").replace(", ]", "]")
 
 
 def misfit(value: Any, schema: Any, defs: dict[str, Any], place: str = "$") -> str | None:

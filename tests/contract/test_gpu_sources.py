@@ -255,7 +255,7 @@ def test_the_driver_of_this_host_is_among_them() -> None:
     assert READING[-len(OF_THE_HOST) :] == OF_THE_HOST
 
 
-async def test_inventory_names_every_device_once_in_the_order_of_indices(case: Case) -> None:
+async def test_inventory_lists_devices_once_by_index(case: Case) -> None:
     async with opened(case) as source:
         inventory = await source.inventory()
 
@@ -299,7 +299,7 @@ async def test_a_reading_survives_the_wire(case: Case) -> None:
     assert msgspec.msgpack.decode(encode(sample), type=GpuSampled) == sample
 
 
-async def test_devices_are_marked_simulated_where_they_are_and_only_there(case: Case) -> None:
+async def test_only_simulated_devices_are_marked(case: Case) -> None:
     async with opened(case) as source:
         inventory = await source.inventory()
 
@@ -307,7 +307,7 @@ async def test_devices_are_marked_simulated_where_they_are_and_only_there(case: 
     assert all(device.simulated is simulated for device in inventory.devices)
 
 
-async def test_a_source_can_be_closed_twice_and_replaced_by_another(case: Case) -> None:
+async def test_source_closes_twice_and_is_replaced(case: Case) -> None:
     source = case.make(5)
     await source.open()
     await source.close()
@@ -318,7 +318,7 @@ async def test_a_source_can_be_closed_twice_and_replaced_by_another(case: Case) 
 
 
 @reading_sources
-async def test_a_field_that_cannot_be_read_is_unknown_and_takes_nothing_else_along(
+async def test_unreadable_field_alone_is_unknown(
     case: Case,
 ) -> None:
     async with opened(case) as source:
@@ -337,9 +337,7 @@ def known(reading: GpuReading) -> set[str]:
 
 
 @reading_sources
-async def test_a_hang_is_told_by_the_deadline_and_leaves_nothing_behind(
-    case: Case, idle_clock: Clock
-) -> None:
+async def test_hang_is_told_by_the_deadline(case: Case, idle_clock: Clock) -> None:
     before = loose_ends()
     async with opened(case, deadline_seconds=DEADLINE_SECONDS) as source:
         await source.read()
@@ -354,7 +352,7 @@ async def test_a_hang_is_told_by_the_deadline_and_leaves_nothing_behind(
 
 
 @reading_sources
-async def test_a_failure_is_told_as_one_and_leaves_nothing_behind(case: Case) -> None:
+async def test_failure_is_told_and_leaves_nothing(case: Case) -> None:
     before = loose_ends()
     async with opened(case) as source:
         await source.read()
@@ -376,7 +374,7 @@ async def settled(before: tuple[set[object], int]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_power_limit_of_an_unknown_device_is_refused(case: Case) -> None:
+async def test_power_limit_of_unknown_device_is_refused(case: Case) -> None:
     async with opened(case) as source:
         with pytest.raises(RefusedError) as refusal:
             await source.set_power_limit("GPU-nowhere", 300.0)
@@ -393,7 +391,7 @@ async def test_a_clock_of_an_unknown_device_is_refused(case: Case) -> None:
 
 
 @reading_sources
-async def test_a_clock_that_no_gpu_has_is_refused_with_those_it_has(case: Case) -> None:
+async def test_unsupported_clock_is_refused_with_choices(case: Case) -> None:
     async with opened(case) as source:
         uuid = (await source.inventory()).devices[0].uuid
         with pytest.raises(RefusedError) as refusal:
@@ -410,7 +408,7 @@ async def test_a_clock_that_no_gpu_has_is_refused_with_those_it_has(case: Case) 
     ids=lambda make: make.__name__[1:],
     indirect=True,
 )
-async def test_a_clock_is_locked_and_unlocked_or_it_is_unsupported(case: Case) -> None:
+async def test_clock_locks_and_unlocks_or_is_unsupported(case: Case) -> None:
     async with opened(case) as source:
         uuid = (await source.inventory()).devices[0].uuid
         for mhz in (1200, None, None):

@@ -20,7 +20,7 @@ from schemas.base import (
     Message,
     Query,
     pattern_for,
-    sent_by,
+    sender_subject,
     subject_for,
     tag_of,
 )
@@ -119,7 +119,7 @@ def loses(now: Any, before: Any, *, appended: bool = False) -> str | None:
 
 
 @every_type
-def test_old_bytes_decode_to_the_message_that_was_sent(name: str) -> None:
+def test_old_bytes_decode_to_their_message(name: str) -> None:
     cls = covered()[name]
 
     from_msgpack = msgspec.msgpack.decode(golden_bytes(name, "msgpack"), type=cls)
@@ -167,9 +167,7 @@ def test_a_missing_golden_file_says_how_to_make_it() -> None:
         golden_bytes("scheduler.never_made", "json")
 
 
-def test_golden_files_are_written_once_and_always_the_same(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_golden_files_are_written_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     shutil.copytree(DIRECTORY, tmp_path / "golden")
     monkeypatch.setattr(make_golden, "DIRECTORY", tmp_path / "golden")
     old, gone = tmp_path / "golden" / "accepted.json", tmp_path / "golden" / "refused"
@@ -199,7 +197,7 @@ def test_a_subject_is_made_of_product_kind_and_tag(cls: type[Message]) -> None:
     own = [str(getattr(message, field)) for field in (cls.speaker_field, cls.key_field) if field]
     if isinstance(message, Command):
         unsigned = subject_for(replace(message, sender=""))
-        assert subject == sent_by(unsigned, message.sender)
+        assert subject == sender_subject(unsigned, message.sender)
         subject, tokens = unsigned, unsigned.split(".")
     assert tokens[4:] == own
     assert len(subject) <= 256
@@ -207,7 +205,7 @@ def test_a_subject_is_made_of_product_kind_and_tag(cls: type[Message]) -> None:
 
 
 @every_message
-def test_a_message_belongs_to_the_module_its_tag_names(cls: type[Message]) -> None:
+def test_message_is_in_the_module_of_its_tag(cls: type[Message]) -> None:
     if issubclass(cls, GetBacklog):
         return  # asked of every service alike
     assert OWNERS[sys.modules[cls.__module__]] == tag_of(cls).split(".")[0]
@@ -219,7 +217,7 @@ def test_tags_are_unique() -> None:
     assert len(tags) == len(set(tags)) == len(covered())
 
 
-def test_every_command_has_an_id_and_every_event_a_revision() -> None:
+def test_commands_have_ids_events_revisions() -> None:
     assert [c for c in catalog.COMMANDS if "command_id" not in c.__struct_fields__] == []
     for field in ("message_id", "occurred_at", "revision"):
         assert [e for e in catalog.EVENTS if field not in e.__struct_fields__] == []
@@ -245,7 +243,7 @@ def test_an_answer_is_told_from_a_refusal() -> None:
 
 
 @every_message
-def test_an_event_is_kept_by_one_stream_and_nothing_else_by_any(cls: type[Message]) -> None:
+def test_only_events_are_kept_by_one_stream(cls: type[Message]) -> None:
     message = make(cls)
     assert isinstance(message, Message)
     subject = subject_for(message)
@@ -261,7 +259,7 @@ def test_a_key_that_is_no_token_is_refused(node_id: str) -> None:
         subject_for(GetSnapshot(node_id=node_id))
 
 
-def test_durable_names_start_with_their_service_and_are_unique() -> None:
+def test_durable_names_are_prefixed_and_unique() -> None:
     names: list[str] = []
     for path in sorted((ROOT / "services").rglob("*.py")):
         service = path.relative_to(ROOT / "services").parts[0]

@@ -58,7 +58,7 @@ async def places(driver: Driver) -> list[tuple[str, int, int]]:
     return [(each.profile, each.start, each.size) for each in (await layout(driver)).instances]
 
 
-async def test_a_gpu_in_mig_mode_says_what_it_can_be_divided_into(driver: Driver) -> None:
+async def test_mig_gpu_tells_its_options(driver: Driver) -> None:
     options = {each.profile: each for each in (await layout(driver)).options}
 
     assert options["3g.40gb"].starts == (0, 4)
@@ -68,7 +68,7 @@ async def test_a_gpu_in_mig_mode_says_what_it_can_be_divided_into(driver: Driver
     assert 40_000 <= (options["3g.40gb"].memory_mb or 0) <= 41_000
 
 
-async def test_an_instance_is_made_where_it_is_asked_for_and_is_a_device(driver: Driver) -> None:
+async def test_instance_is_made_and_is_a_device(driver: Driver) -> None:
     assert isinstance(driver, MigDriver)
     await driver.make_mig(GPU, "3g.40gb", 4)
     await driver.make_mig(GPU, "1g.10gb", 2)
@@ -108,7 +108,7 @@ async def test_done_twice_it_changes_nothing(driver: Driver) -> None:
         pytest.param("GPU-nowhere", "3g.40gb", 4, {ErrorCode.NOT_FOUND}, id="no such GPU"),
     ],
 )
-async def test_what_cannot_be_made_is_refused_and_changes_nothing(
+async def test_impossible_instance_changes_nothing(
     driver: Driver, uuid: str, profile: str, start: int, codes: set[ErrorCode]
 ) -> None:
     await driver.make_mig(GPU, "2g.20gb", 2)
@@ -120,7 +120,7 @@ async def test_what_cannot_be_made_is_refused_and_changes_nothing(
     assert await places(driver) == [("2g.20gb", 2, 2)]
 
 
-async def test_the_room_of_a_removed_instance_is_free_for_another(driver: Driver) -> None:
+async def test_removed_instance_frees_its_room(driver: Driver) -> None:
     for start in (0, 2, 4):
         await driver.make_mig(GPU, "2g.20gb", start)
     for start in (0, 2):

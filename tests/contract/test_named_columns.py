@@ -52,7 +52,7 @@ def stars(text: str, tables: frozenset[str]) -> Iterator[str]:
         ("scheduler", {"device", "reservation"}),
     ],
 )
-def test_no_statement_takes_all_columns_of_a_stored_table(service: str, known: set[str]) -> None:
+def test_no_statement_selects_all_columns(service: str, known: set[str]) -> None:
     found = {
         path.relative_to(ROOT).as_posix(): list(texts(text))
         for folder in ("shared/postgres", f"services/{service}")
@@ -74,7 +74,7 @@ def test_no_statement_takes_all_columns_of_a_stored_table(service: str, known: s
     assert taken == []
 
 
-def test_all_columns_are_found_by_every_name_of_a_table() -> None:
+def test_select_star_is_found_by_any_table_name() -> None:
     tables = frozenset({"device", "drift"})
 
     taken = {

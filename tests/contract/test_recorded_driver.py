@@ -115,7 +115,7 @@ def test_nvml_and_nvidia_smi_say_the_same(state: str) -> None:
     assert nvml.reading.processes == smi.reading.processes
 
 
-async def test_the_fake_nvml_leaves_unknown_what_the_driver_did(tmp_path: Path) -> None:
+async def test_fake_nvml_leaves_unknown_what_driver_did(tmp_path: Path) -> None:
     lines = (RECORDED / "calls-busy.jsonl").read_text().splitlines()
     calls = [msgspec.json.decode(line, type=Call) for line in lines]
     fake = FakeNvml(tmp_path, gpus=1)

@@ -28,7 +28,7 @@ from services.executor.runtimes.runtime import EngineRuntime, RunningEngine, Wor
 from services.executor.settings import ExecutorSettings
 from shared.errors import RefusedError
 from shared.testing import eventually
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.support.worlds.cluster_executor import (
     cluster_settings,
     cluster_start,
@@ -194,7 +194,7 @@ async def cluster_host(
         yield Host(settings, runtime, runtime(settings), engines)
 
 
-async def test_it_offers_and_starts_an_engine_that_answers_until_it_is_stopped(host: Host) -> None:
+async def test_engine_is_offered_started_and_stopped(host: Host) -> None:
     command = host.start_of()
     reports: list[float] = []
 
@@ -237,7 +237,7 @@ async def test_what_it_cannot_run_is_refused_by_its_field(host: Host) -> None:
         assert refused.value.path == path
 
 
-async def test_a_switched_off_engine_is_refused_with_the_reason(host: Host) -> None:
+async def test_switched_off_engine_is_refused(host: Host) -> None:
     runtime = host.make(msgspec.structs.replace(host.settings, allow_simulated_engine=False))
 
     with pytest.raises(RefusedError, match="switched off") as refused:
@@ -247,7 +247,7 @@ async def test_a_switched_off_engine_is_refused_with_the_reason(host: Host) -> N
     assert "switched off" in (await runtime.offer()).missing["simulated"]
 
 
-async def test_an_engine_that_ends_by_itself_tells_its_exit_and_its_last_lines(host: Host) -> None:
+async def test_ended_engine_tells_exit_and_last_lines(host: Host) -> None:
     async with host.running(host.start_of({"die-after-requests": 0})) as engine:
         base_url = await engine.until_ready(READY_SECONDS)
         ended = asyncio.create_task(engine.until_ended())
@@ -262,7 +262,7 @@ async def test_an_engine_that_ends_by_itself_tells_its_exit_and_its_last_lines(h
     assert any("listening on" in line for line in failure.log_tail)
 
 
-async def test_an_engine_that_is_killed_before_it_is_ready_says_so_at_once(host: Host) -> None:
+async def test_engine_killed_before_ready_says_so(host: Host) -> None:
     command = host.start_of(NEVER)
     async with host.running(command) as engine:
         ready = asyncio.create_task(engine.until_ready(60))
@@ -278,7 +278,7 @@ async def test_an_engine_that_is_killed_before_it_is_ready_says_so_at_once(host:
     assert "before it was ready with signal 9" in failed.value.failure.message
 
 
-async def test_an_engine_that_is_never_ready_fails_when_its_time_is_over(host: Host) -> None:
+async def test_engine_never_ready_fails_in_time(host: Host) -> None:
     async with host.running(host.start_of(NEVER)) as engine:
         with pytest.raises(AttemptFailed) as failed:
             await engine.until_ready(0.5)
@@ -286,7 +286,7 @@ async def test_an_engine_that_is_never_ready_fails_when_its_time_is_over(host: H
     assert failed.value.failure.kind is FailureKind.READINESS_TIMEOUT
 
 
-async def test_an_engine_that_ignores_sigterm_is_killed_after_its_grace(host: Host) -> None:
+async def test_engine_ignoring_sigterm_is_killed(host: Host) -> None:
     if host.pod_engines is not None:
         pytest.skip("kwok forgets a pod at once, whatever grace it has; a kubelet keeps to it")
     command = host.start_of({"ignore-sigterm": True})
@@ -300,12 +300,12 @@ async def test_an_engine_that_ignores_sigterm_is_killed_after_its_grace(host: Ho
     assert 0.3 <= took_seconds < 5
 
 
-async def test_a_start_that_is_cut_off_leaves_nothing_once_its_labels_are_ended(host: Host) -> None:
+async def test_cut_off_start_leaves_nothing(host: Host) -> None:
     command = host.start_of()
     for delay_seconds in (0.0, 0.05, 0.2):
         starting = asyncio.create_task(host.runtime.start(launch_of(command, host.settings)))
         await asyncio.sleep(delay_seconds)
-        await cancelled(starting)
+        await cancel_and_wait(starting)
         await host.runtime.end(labels_of(command, host.settings))
 
         assert await host.workload(command) is None
@@ -313,7 +313,7 @@ async def test_a_start_that_is_cut_off_leaves_nothing_once_its_labels_are_ended(
             await starting.result().stop(0.0)
 
 
-async def test_a_new_life_finds_and_ends_what_an_earlier_one_started(host: Host) -> None:
+async def test_new_life_ends_what_a_former_started(host: Host) -> None:
     command = host.start_of({"ignore-sigterm": True})
     earlier = await host.runtime.start(launch_of(command, host.settings))
     await earlier.until_ready(READY_SECONDS)
@@ -328,7 +328,7 @@ async def test_a_new_life_finds_and_ends_what_an_earlier_one_started(host: Host)
     assert left == ()
 
 
-async def test_nothing_but_the_reservation_of_this_installation_is_ended(host: Host) -> None:
+async def test_only_own_reservation_is_ended(host: Host) -> None:
     """Another installation's has even the same reservation."""
     command = host.start_of()
     other = msgspec.structs.replace(
@@ -345,7 +345,7 @@ async def test_nothing_but_the_reservation_of_this_installation_is_ended(host: H
         ended = {asyncio.create_task(each.until_ended()) for each in (foreign, neighbour)}
         done, _ = await asyncio.wait(ended, timeout=0.5)
         for task in ended:
-            await cancelled(task)
+            await cancel_and_wait(task)
 
     assert seen is None
     assert done == set()

@@ -11,7 +11,7 @@ from tests.contract.test_task_files import EVERY_BLOCK
 SCHEMA = task_file_schema()
 
 
-def test_every_field_of_a_task_has_a_note_and_none_has_two() -> None:
+def test_every_task_field_has_one_note() -> None:
     blocks = {
         name: set(definition["properties"]) - {"type"}
         for name, definition in SCHEMA["$defs"].items()

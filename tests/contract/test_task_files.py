@@ -16,12 +16,12 @@ from schemas.task.benchmark import BenchmarkTool
 from schemas.task.task_file import DeploymentMode, TaskFile
 from services.cli.task_templates import task_template
 from services.executor.engines.engine_table import IMAGES
-from services.orchestrator.domain.plan.executor_offers import Offer
-from services.orchestrator.domain.plan.plan import Plan, make_plan
+from services.orchestrator.domain.installation.offers import Offer
+from services.orchestrator.domain.plan.plan import Plan
 from shared.problems import explain_validation_error
 from shared.yaml_documents import json_of_yaml
 from tests.support.paths import ROOT
-from tests.support.worlds.orchestrator_records import OFFERS, make_offer
+from tests.support.worlds.orchestrator_records import OFFERS, make_offer, make_plan
 
 EXAMPLES = ROOT / "schemas" / "examples"
 
@@ -93,7 +93,7 @@ def planned(text: bytes | str) -> Plan:
 
 
 @pytest.mark.parametrize("name", AUTOTUNER)
-def test_the_autotuners_own_file_is_accepted_unchanged(name: str) -> None:
+def test_autotuner_file_is_accepted_unchanged(name: str) -> None:
     text = autotuners(name)
 
     plan = planned(text)
@@ -166,7 +166,7 @@ def test_the_autotuners_file_becomes_flags_and_gpus(
         ("tuning_task.json", "llama-3-2-1b-instruct-rt"),
     ],
 )
-def test_the_autotuners_file_for_a_cluster_that_has_what_it_names(name: str, runtime: str) -> None:
+def test_autotuner_cluster_file_is_planned(name: str, runtime: str) -> None:
     offered = RuntimeOffer(
         runtime=Runtime.OME,
         engines=("sglang",),

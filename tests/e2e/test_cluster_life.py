@@ -112,7 +112,7 @@ async def pods(api: Api) -> list[Object]:
     return await api.items(path, labelSelector="gpusteward.reservation")
 
 
-async def test_a_script_deploys_a_service_on_the_chosen_node_or_leaves_it_to_kubernetes(
+async def test_script_deploys_on_the_chosen_node(
     ome_cluster: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the page of its users has it, with their names."""
@@ -160,7 +160,7 @@ async def test_a_script_deploys_a_service_on_the_chosen_node_or_leaves_it_to_kub
     assert "nodeAffinity" in made["spec"]["engine"]["affinity"]
 
 
-async def test_a_task_is_measured_on_a_part_of_a_gpu_that_is_held_as_such(
+async def test_task_is_measured_on_part_of_a_gpu(
     ome_cluster: ControlPlane,
 ) -> None:
     cores, memory = "tencent.com/vcuda-core", "tencent.com/vcuda-memory"
@@ -207,7 +207,7 @@ async def test_a_task_is_measured_on_a_part_of_a_gpu_that_is_held_as_such(
     assert view["state"] == "completed", view
 
 
-async def test_what_kueue_holds_is_told_by_why_and_a_killed_executor_costs_an_attempt(
+async def test_kueue_hold_is_explained(
     ome_cluster: ControlPlane,
 ) -> None:
     with short_directory() as directory:
@@ -275,7 +275,7 @@ def joined_cluster(plane: ControlPlane, data_dir: Path, nats: str, user: Path) -
         process.wait(timeout=40)
 
 
-async def test_a_cluster_joins_from_another_machine_and_runs_a_task(
+async def test_remote_cluster_joins_and_runs_a_task(
     ome_cluster: ControlPlane,
 ) -> None:
     with short_directory() as directory:

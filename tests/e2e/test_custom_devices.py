@@ -42,7 +42,7 @@ def task_file(path: Path, **gpus: Any) -> str:
     return str(path)
 
 
-async def test_a_task_on_custom_devices_gets_their_defaults_or_the_rule_that_it_breaks(
+async def test_custom_device_task_gets_defaults_or_rule(
     empty_cluster: ControlPlane,
 ) -> None:
     with short_directory() as directory:

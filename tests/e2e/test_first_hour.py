@@ -28,7 +28,7 @@ APPROVED = Path(__file__).parent / "first_hour"
 EXAMPLES = ROOT / "schemas" / "examples"
 COLUMNS = 80
 CREATED = 201
-MOST_LINES = 5
+MAX_LINES = 5
 
 TASK = {
     "task_name": "first-hour",
@@ -220,7 +220,7 @@ async def test_wrong_input_says_what_was_approved(hour: Hour) -> None:
         shown = line.format_map(_Placeholders())
         written += [f"$ gpusteward {shown}", constant(screen), f"[exit {code}]", ""]
         assert "Traceback" not in screen
-    too_long = [answer for answer in written if answer.count("\n") >= MOST_LINES]
+    too_long = [answer for answer in written if answer.count("\n") >= MAX_LINES]
     compare("wrong-inputs.txt", "\n".join(written))
     assert too_long == []
     assert "[exit 0]" not in written

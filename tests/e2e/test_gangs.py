@@ -1,18 +1,10 @@
 """An experiment over two machines, from the task file to its measured GPUs."""
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import psutil
 import pytest
 
-from schemas.base import node_speaker
-from shared.local_platform.embedded import EmbeddedNats
 from shared.testing import eventually, run_apart, short_directory
 from tests.support.processes.platform import (
     PlatformProcess,
@@ -20,40 +12,11 @@ from tests.support.processes.platform import (
     marked_processes,
     quick_task,
 )
+from tests.support.processes.second_machine import second_machine
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240)]
 
 NODES = ("alpha", "beta")
-
-
-@contextmanager
-def second_machine(platform: PlatformProcess, data_dir: Path) -> Iterator[None]:
-    """`gpusteward agent` with a simulated fleet of its own."""
-    endpoint = platform.directory.read_endpoint()
-    assert endpoint is not None
-    data_dir.mkdir()
-    server = EmbeddedNats(platform.directory.nats)
-    server.users.create([node_speaker(NODES[1])])
-    server.reload()
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "services.cli", "agent", "--node-id", NODES[1]),
-            *("--data-dir", str(data_dir), "--nats", str(endpoint.nats_url)),
-            *("--credentials", str(server.users.path_of(node_speaker(NODES[1])))),
-        ],
-        env={
-            **{k: v for k, v in os.environ.items() if not k.startswith("GPUSTEWARD_")},
-            "GPUSTEWARD_TELEMETRY_SOURCE": "simulated",
-            "GPUSTEWARD_TELEMETRY_METRICS": "false",
-        },
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(timeout=40)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +28,7 @@ def platform() -> Iterator[PlatformProcess]:
         try:
             run_apart(running.start())
             installation = str(running.directory.installation_id())
-            with second_machine(running, directory / "second"):
+            with second_machine(running, directory / "second", NODES[1]):
                 yield running
         finally:
             run_apart(running.stop())
@@ -77,7 +40,7 @@ async def two_nodes(platform: PlatformProcess) -> None:
 
     async def has_joined() -> bool:
         _, found = await platform.request("GET", "/api/v1/gpus")
-        fresh = {gpu["node_id"] for gpu in found["gpus"] if not gpu.get("stale", True)}
+        fresh = {gpu["node_id"] for gpu in found["gpus"] if gpu.get("fresh", False)}
         _, nodes = await platform.request("GET", "/api/v1/nodes")
         offering = {node["node_id"] for node in nodes["nodes"] if node["runtimes"]}
         return fresh & offering >= set(NODES)
@@ -108,7 +71,7 @@ def executor_of(node_id: str, data_dir: str) -> psutil.Process:
     raise AssertionError(f"no executor of {node_id}")
 
 
-async def test_a_task_over_two_machines_is_measured_on_the_gpus_of_both(
+async def test_two_machine_task_uses_gpus_of_both(
     platform: PlatformProcess,
 ) -> None:
     await two_nodes(platform)
@@ -130,9 +93,7 @@ async def test_a_task_over_two_machines_is_measured_on_the_gpus_of_both(
 
 
 @pytest.mark.parametrize("node", NODES, ids=["the coordinator's", "the other's"])
-async def test_a_task_over_two_machines_outlives_the_executor_of_one(
-    platform: PlatformProcess, node: str
-) -> None:
+async def test_two_machine_task_outlives_an_executor(platform: PlatformProcess, node: str) -> None:
     await two_nodes(platform)
     task = quick_task(f"killed-{node}", gpus={"count": 4, "num_nodes": 2})
     task["parameters"] = {"ttft-seconds": [0.05], "tpot-seconds": [0.01]}

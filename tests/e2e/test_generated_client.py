@@ -10,7 +10,7 @@ import pytest
 
 from shared.processes.command import run_command
 from shared.testing import short_directory
-from tests.support.generated_client import install
+from tests.support.generated_client.install import GENERATOR
 from tests.support.paths import ROOT
 from tests.support.processes.platform import PlatformProcess, quick_task
 
@@ -32,12 +32,10 @@ async def platform() -> AsyncIterator[PlatformProcess]:
 
 
 @pytest.mark.skipif(
-    not install.is_current(),
+    not GENERATOR.is_current(),
     reason=f"needs {sys.executable} -m tests.support.generated_client.install",
 )
-async def test_a_generated_client_drives_a_task_from_submission_to_its_results(
-    platform: PlatformProcess, tmp_path: Path
-) -> None:
+async def test_generated_client_drives_a_task(platform: PlatformProcess, tmp_path: Path) -> None:
     document = tmp_path / "openapi.json"
     _, schema = await platform.request("GET", "/schema/openapi.json")
     document.write_text(json.dumps(schema))
@@ -46,18 +44,18 @@ async def test_a_generated_client_drives_a_task_from_submission_to_its_results(
 
     generated = await run_command(
         (
-            *(str(install.GENERATOR), "generate", "--path", str(document)),
+            *(str(GENERATOR.program("openapi-python-client")), "generate", "--path", str(document)),
             *("--meta", "none", "--fail-on-warning", "--config", str(config)),
             *("--output-path", str(tmp_path / "client")),
         ),
         deadline_seconds=DEADLINE_SECONDS,
-        environment={"PATH": f"{install.PYTHON.parent}:{os.environ['PATH']}"},
+        environment={"PATH": f"{GENERATOR.python.parent}:{os.environ['PATH']}"},
     )
     driver = ROOT / "tests" / "support" / "generated_client" / "drive.py"
     task = tmp_path / "task.json"
     task.write_text(json.dumps(quick_task("generated")))
     driven = await run_command(
-        ("sh", "-c", f"{install.PYTHON} {driver} {platform.url} {DEADLINE_SECONDS} < {task}"),
+        ("sh", "-c", f"{GENERATOR.python} {driver} {platform.url} {DEADLINE_SECONDS} < {task}"),
         deadline_seconds=DEADLINE_SECONDS + 30,
         environment={"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)},
     )

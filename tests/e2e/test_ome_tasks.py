@@ -20,7 +20,7 @@ from services.telemetry.app import create_service
 from services.telemetry.domain.pods import PodDevices
 from services.telemetry.settings import TelemetrySettings
 from shared.testing import eventually, short_directory
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.support.fakes.kubelet import FakeKubelet, encoded
 from tests.support.kubernetes.api import Api, path_to
 from tests.support.kubernetes.control_plane import ControlPlane
@@ -91,7 +91,7 @@ async def agent_on(
             try:
                 yield given
             finally:
-                await cancelled(giving)
+                await cancel_and_wait(giving)
 
 
 async def assert_joined(platform: PlatformProcess, given: dict[str, list[str]]) -> None:
@@ -135,7 +135,7 @@ def task_file(name: str) -> Path:
     return path
 
 
-async def test_the_autotuners_ome_files_run_to_their_result_tables(
+async def test_autotuner_ome_files_run_to_results(
     empty_cluster: ControlPlane,
 ) -> None:
     if (reason := missing_crds()) is not None:

@@ -65,7 +65,7 @@ async def platform(running_platform: PlatformProcess) -> PlatformProcess:
     return running_platform
 
 
-async def test_a_task_runs_from_submission_to_measured_results(platform: PlatformProcess) -> None:
+async def test_task_runs_to_measured_results(platform: PlatformProcess) -> None:
     task = quick_task("first")
     # Windows longer than a sampling interval.
     task["parameters"] = {"ttft-seconds": [0.025, 0.05], "tpot-seconds": [0.01]}
@@ -89,7 +89,7 @@ async def test_a_task_runs_from_submission_to_measured_results(platform: Platfor
 
 
 @pytest.mark.long
-async def test_two_experiments_run_beside_each_other_on_shares_of_one_gpu(
+async def test_two_experiments_share_one_gpu(
     platform: PlatformProcess,
 ) -> None:
     task = quick_task("beside", gpus={"shares": 0.5})
@@ -116,9 +116,7 @@ async def test_two_experiments_run_beside_each_other_on_shares_of_one_gpu(
 
 @pytest.mark.long
 @pytest.mark.parametrize("victim", SERVICES)
-async def test_a_task_completes_although_a_service_is_killed(
-    platform: PlatformProcess, victim: str
-) -> None:
+async def test_task_completes_with_a_killed_service(platform: PlatformProcess, victim: str) -> None:
     task_id = await platform.submit(quick_task("victim"))
 
     async def is_measuring() -> bool:
@@ -135,7 +133,7 @@ async def test_a_task_completes_although_a_service_is_killed(
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-async def test_an_agent_reserves_renews_and_gives_back_and_runs_a_task(
+async def test_mcp_agent_reserves_and_runs_a_task(
     platform: PlatformProcess,
 ) -> None:
     """By a real MCP client over stdio, then what it did seen by another over HTTP."""
@@ -225,7 +223,7 @@ async def test_what_people_ask_waits_for_killed_schedulers(platform: PlatformPro
 
 
 @pytest.mark.long
-async def test_a_task_completes_although_the_bus_loses_its_whole_store(
+async def test_task_completes_without_the_bus_store(
     platform: PlatformProcess,
 ) -> None:
     task_id = await platform.submit(quick_task("store"))
@@ -245,7 +243,7 @@ async def test_a_task_completes_although_the_bus_loses_its_whole_store(
 
 
 @pytest.mark.long
-async def test_a_task_completes_although_postgres_is_restarted(platform: PlatformProcess) -> None:
+async def test_task_completes_over_postgres_restart(platform: PlatformProcess) -> None:
     task_id = await platform.submit(quick_task("postgres"))
     await asyncio.sleep(1.0)  # anywhere in the middle
 
@@ -256,7 +254,7 @@ async def test_a_task_completes_although_postgres_is_restarted(platform: Platfor
     await assert_sound(platform, task_id)
 
 
-async def test_cancel_stops_a_running_experiment_and_frees_its_gpu_within_5_s(
+async def test_cancel_frees_the_gpu_within_5_s(
     platform: PlatformProcess,
 ) -> None:
     task = quick_task("to-cancel")
@@ -292,7 +290,7 @@ async def test_cancel_stops_a_running_experiment_and_frees_its_gpu_within_5_s(
 
 
 @pytest.mark.long
-async def test_who_waits_behind_a_task_learns_when_he_starts_and_short_requests_go_before(
+async def test_waiting_request_learns_its_start(
     platform: PlatformProcess,
 ) -> None:
     task = quick_task("in-the-way", model={"id_or_path": "a-model-never-run-before"})
@@ -333,7 +331,7 @@ async def reserve(platform: PlatformProcess, **request: Any) -> str:
 
 
 @pytest.mark.long
-async def test_who_runs_a_command_is_told_that_it_has_to_give_way(
+async def test_exec_is_told_to_give_way(
     platform: PlatformProcess,
 ) -> None:
     _, found = await platform.request("GET", "/api/v1/gpus")
@@ -368,7 +366,7 @@ async def test_who_runs_a_command_is_told_that_it_has_to_give_way(
     assert code == 128 + signal.SIGTERM
 
 
-async def test_up_twice_on_one_data_directory_is_refused_by_name(platform: PlatformProcess) -> None:
+async def test_second_up_on_data_directory_is_refused(platform: PlatformProcess) -> None:
     code, _, err = await platform.command("up")
 
     assert code == EXIT_CODE[ErrorCode.CONFLICT]
@@ -377,7 +375,7 @@ async def test_up_twice_on_one_data_directory_is_refused_by_name(platform: Platf
     assert "Traceback" not in err
 
 
-async def test_whoever_has_no_token_reads_nothing_but_the_page_that_takes_it(
+async def test_without_token_only_login_page_is_readable(
     platform: PlatformProcess,
 ) -> None:
     """Every command of these tests finds the token by itself."""
@@ -457,7 +455,7 @@ async def test_a_bad_task_is_refused_with_its_field(
     assert "$.optimization.strategy" in err
 
 
-async def test_a_task_is_submitted_shown_and_cancelled_by_commands(
+async def test_task_is_submitted_shown_and_cancelled(
     platform: PlatformProcess, tmp_path: Path
 ) -> None:
     path = write_long_task(tmp_path, "commanded")
@@ -475,9 +473,7 @@ async def test_a_task_is_submitted_shown_and_cancelled_by_commands(
 
 
 @pytest.mark.long
-async def test_an_interrupted_run_cancels_its_task_and_leaves_the_platform(
-    platform: PlatformProcess, tmp_path: Path
-) -> None:
+async def test_interrupted_run_cancels_its_task(platform: PlatformProcess, tmp_path: Path) -> None:
     process = await platform.start_command("run", str(write_long_task(tmp_path, "interrupted")))
     assert process.stdout is not None
     async with asyncio.timeout(45):
@@ -549,7 +545,7 @@ def as_tuning_scripts_do() -> dict[str, Any]:
     }
 
 
-async def test_the_examples_of_tuning_scripts_run_as_they_are_written(
+async def test_tuning_script_examples_run_as_written(
     platform: PlatformProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUSTEWARD_DATA_DIR", str(platform.data_dir))
@@ -594,7 +590,7 @@ async def test_what_waits_is_explained_and_withdrawn(platform: PlatformProcess) 
     assert (await platform.command("cancel", str(view["reservation_id"])))[0] == 0
 
 
-async def test_a_service_holds_a_login_that_reads_no_other_services_tables(
+async def test_service_login_reads_no_other_tables(
     platform: PlatformProcess,
 ) -> None:
     def login_of(name: str) -> str | None:
@@ -696,7 +692,7 @@ async def everything_stored(platform: PlatformProcess) -> list[str]:
 
 
 @pytest.mark.long
-async def test_servers_that_exist_are_used_instead_of_embedded_ones(
+async def test_existing_servers_are_used(
     nats_server: NatsServer, nats_url: str, postgres_dsn: str
 ) -> None:
     assert nats_url
@@ -719,7 +715,7 @@ async def test_servers_that_exist_are_used_instead_of_embedded_ones(
 
 
 @pytest.mark.long
-async def test_killing_the_supervisor_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_killed_supervisor_leaves_nothing(tmp_path: Path) -> None:
     with short_directory() as directory:
         platform = PlatformProcess(directory / "data")
         await platform.start()
@@ -741,7 +737,7 @@ async def test_killing_the_supervisor_leaves_nothing_behind(tmp_path: Path) -> N
 def is_engine(process: psutil.Process) -> bool:
     """Whether this is an inference server of an experiment."""
     try:
-        return "services.executor.engines" in " ".join(process.cmdline())
+        return "shared.engines" in " ".join(process.cmdline())
     except psutil.Error:
         return False
 

@@ -59,7 +59,7 @@ async def a_collector() -> AsyncIterator[tuple[Collector, str]]:
         await runner.cleanup()
 
 
-async def test_one_trace_leads_from_submission_to_the_result() -> None:
+async def test_one_trace_spans_submission_to_result() -> None:
     async with a_collector() as (collector, endpoint):
         with short_directory() as directory:
             platform = PlatformProcess(

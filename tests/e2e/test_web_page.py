@@ -49,6 +49,11 @@ SCHEMES: tuple[tuple[Literal["light", "dark"], list[str] | None], ...] = (
     ("dark", ["color-contrast"]),
 )
 LONG_MS = 180_000  # until experiments have run
+# As a browser is that reaches the platform over plain HTTP from another machine.
+WITHOUT_HTTPS = """
+delete Crypto.prototype.randomUUID;
+Object.defineProperty(Navigator.prototype, "clipboard", {value: undefined});
+"""
 GATEWAY_IS_AWAY = (r"ERR_CONNECTION", r"ERR_EMPTY_RESPONSE", r"WebSocket", r"\b50[234]\b")
 
 
@@ -131,9 +136,7 @@ async def release(platform: PlatformProcess, reservation_id: str) -> None:
     await platform.request("DELETE", f"/api/v1/reservations/{reservation_id}")
 
 
-async def test_a_task_is_described_in_the_form_and_seen_to_wait_to_run_and_to_finish(
-    platform: PlatformProcess, visit: Visit
-) -> None:
+async def test_task_form_runs_to_its_results(platform: PlatformProcess, visit: Visit) -> None:
     held = await reserve(platform, 2, "somebody-else")
     watched = await visit("/tasks/new")
     watched.expect(r"\b400\b.*/tasks/validate")
@@ -142,11 +145,11 @@ async def test_a_task_is_described_in_the_form_and_seen_to_wait_to_run_and_to_fi
     await page.get_by_label("Name", exact=True).fill("from-the-form")
     await page.get_by_label("ttft-seconds", exact=True).fill("0.005, 0.01")
     await page.get_by_label("tpot-seconds", exact=True).fill("0.02")
-    await page.get_by_label("At once, at most").fill("1")
-    await page.get_by_label("Time of a level, at most (min)").fill("0.05")
-    constraints = page.get_by_label("Constraints of the best")
+    await page.get_by_label("Max parallel experiments").fill("1")
+    await page.get_by_label("Max time per level (min)").fill("0.05")
+    constraints = page.get_by_label("Constraints on the best experiment")
     await constraints.fill("error_rate<many")
-    file = await page.get_by_label("The task as a file").input_value()
+    file = await page.get_by_label("Task file").input_value()
     refused = await refusal(platform, yaml.safe_load(file))
     await expect(page.get_by_text(refused["detail"]).first).to_be_visible()
     await constraints.fill("error_rate<50%")
@@ -173,13 +176,13 @@ async def test_a_task_is_described_in_the_form_and_seen_to_wait_to_run_and_to_fi
     ]
 
 
-async def test_goals_a_budget_a_probe_and_a_preset_are_written_by_the_form(
+async def test_form_writes_goals_budget_probe_and_preset(
     platform: PlatformProcess, visit: Visit
 ) -> None:
     page = (await visit("/tasks/new")).page
     submit = page.get_by_role("button", name="Submit")
 
-    await page.get_by_label("Save them as a preset").fill("from-the-form")
+    await page.get_by_label("Save parameters as a preset").fill("from-the-form")
     await page.get_by_role("button", name="Save", exact=True).click()
     await expect(page.get_by_text("Saved.")).to_be_visible()
     await page.get_by_role("button", name="remove ttft-seconds").click()
@@ -187,15 +190,15 @@ async def test_goals_a_budget_a_probe_and_a_preset_are_written_by_the_form(
     await page.get_by_label("Strategy").select_option("bayesian")
     # All four experiments to their time limit would be 0.667.
     await page.get_by_label("Budget (GPU-hours)").fill("0.5")
-    await page.get_by_label("Begin with what past tasks measured").select_option("true")
+    await page.get_by_label("Warm start from past tasks").select_option("true")
     await page.get_by_label("Compare answers with the baseline").select_option("on")
-    warm = yaml.safe_load(await page.get_by_label("The task as a file").input_value())
+    warm = yaml.safe_load(await page.get_by_label("Task file").input_value())
     await expect(submit).to_be_enabled()
     await page.get_by_label("Further objectives").select_option("minimize_ttft")
-    file = yaml.safe_load(await page.get_by_label("The task as a file").input_value())
+    file = yaml.safe_load(await page.get_by_label("Task file").input_value())
 
     await expect(submit).to_be_enabled()
-    await expect(page.get_by_label("what it would become")).to_contain_text("0.5\u202fGPU-h")
+    await expect(page.get_by_label("task plan")).to_contain_text("0.5\u202fGPU-h")
     saved = await get(platform, "/presets/from-the-form")
     assert saved["parameters"] == {"ttft-seconds": [0.005, 0.01], "tpot-seconds": [0.001, 0.002]}
     assert file["presets"] == ["from-the-form"]
@@ -209,20 +212,18 @@ async def test_goals_a_budget_a_probe_and_a_preset_are_written_by_the_form(
     assert file["benchmark"]["quality"] == {"prompts": 16}
 
 
-async def test_a_search_for_the_greatest_load_is_described_in_the_form_and_its_bracket_is_shown(
-    platform: PlatformProcess, visit: Visit
-) -> None:
+async def test_form_describes_a_load_search(platform: PlatformProcess, visit: Visit) -> None:
     page = (await visit("/tasks/new")).page
 
     await page.get_by_label("Name", exact=True).fill("greatest-load")
     await page.get_by_label("ttft-seconds", exact=True).fill("0.005")
     await page.get_by_label("tpot-seconds", exact=True).fill("0.001")
     await page.get_by_label("Objective", exact=True).select_option("maximize_load")
-    await page.get_by_label("Greatest load that is tried").fill("4")
-    await page.get_by_label("Levels of an experiment, at most").fill("3")
-    await page.get_by_label("Time of a level, at most (min)").fill("0.01")
-    await page.get_by_label("Measure again before a winner is declared").select_option("false")
-    file = yaml.safe_load(await page.get_by_label("The task as a file").input_value())
+    await page.get_by_label("Max load").fill("4")
+    await page.get_by_label("Max levels per experiment").fill("3")
+    await page.get_by_label("Max time per level (min)").fill("0.01")
+    await page.get_by_label("Confirm the winner with repeated runs").select_option("false")
+    file = yaml.safe_load(await page.get_by_label("Task file").input_value())
     await page.get_by_role("button", name="Submit").click()
     await page.wait_for_url("**/tasks/*-*")
     experiments = page.get_by_role("region", name="Experiments")
@@ -239,11 +240,11 @@ async def test_a_search_for_the_greatest_load_is_described_in_the_form_and_its_b
     told = page.get_by_text(re.compile(rf"{greatest:.3g} (or more|\(.* to .*\)).requests at once"))
     await expect(told).to_be_visible()
     await page.get_by_role("tab", name="Compare").click()
-    [row] = await chart_values(page, "Greatest load within the constraints")
-    assert float(row["greatest load (requests at once)"]) == pytest.approx(greatest, rel=1e-3)
+    [row] = await chart_values(page, "Max load within the constraints")
+    assert float(row["max load (requests at once)"]) == pytest.approx(greatest, rel=1e-3)
 
 
-async def test_conversations_are_described_in_the_form_and_told_by_turn(
+async def test_form_describes_conversations_by_turn(
     platform: PlatformProcess, visit: Visit
 ) -> None:
     page = (await visit("/tasks/new")).page
@@ -252,10 +253,10 @@ async def test_conversations_are_described_in_the_form_and_told_by_turn(
     await page.get_by_label("ttft-seconds", exact=True).fill("0.005")
     await page.get_by_label("tpot-seconds", exact=True).fill("0.001")
     await page.get_by_label("Concurrency levels").fill("2")
-    await page.get_by_label("Turns of a conversation").fill("3")
+    await page.get_by_label("Turns per conversation").fill("3")
     await page.get_by_label("Pause before the next turn (s)").fill("0.01")
-    await page.get_by_label("Requests of a level, at most").fill("30")
-    file = yaml.safe_load(await page.get_by_label("The task as a file").input_value())
+    await page.get_by_label("Max requests per level").fill("30")
+    file = yaml.safe_load(await page.get_by_label("Task file").input_value())
     await page.get_by_role("button", name="Submit").click()
     await page.wait_for_url("**/tasks/*-*")
     experiments = page.get_by_role("region", name="Experiments")
@@ -275,7 +276,7 @@ async def test_conversations_are_described_in_the_form_and_told_by_turn(
     await expect(shown).to_contain_text(re.compile(r"of [\d.]+.% asked"))
 
 
-async def test_charts_of_an_experiment_contain_what_the_api_says(
+async def test_experiment_charts_show_the_api_values(
     platform: PlatformProcess, visit: Visit, finished_task: dict[str, Any]
 ) -> None:
     experiment_id = finished_task["best_experiment_id"]
@@ -317,7 +318,7 @@ async def test_charts_of_an_experiment_contain_what_the_api_says(
         assert any(title.startswith(told) for title in titles), (index, titles)
 
 
-async def test_the_comparison_names_the_winner_that_the_report_names(
+async def test_comparison_names_the_reports_winner(
     platform: PlatformProcess, visit: Visit, finished_task: dict[str, Any]
 ) -> None:
     task_id = finished_task["task_id"]
@@ -354,7 +355,7 @@ async def test_the_comparison_names_the_winner_that_the_report_names(
     } == within
 
 
-async def test_every_chart_of_a_comparison_says_its_points_by_arrow_keys(
+async def test_comparison_charts_speak_by_arrow_keys(
     visit: Visit, finished_task: dict[str, Any]
 ) -> None:
     page = (await visit(f"/tasks/{finished_task['task_id']}?tab=compare")).page
@@ -385,18 +386,18 @@ async def test_every_chart_of_a_comparison_says_its_points_by_arrow_keys(
     await expect(opened).to_be_visible()
 
 
-async def test_the_bar_of_gpu_time_says_what_its_colours_mean(
+async def test_gpu_time_bar_explains_its_colours(
     visit: Visit, finished_task: dict[str, Any]
 ) -> None:
     assert finished_task["state"] == "completed"
     page = (await visit("/reports")).page
 
-    key = page.get_by_role("list", name="what the colours of GPU time mean").get_by_role("listitem")
+    key = page.get_by_role("list", name="legend of GPU time").get_by_role("listitem")
 
     await expect(key).to_have_text(["used", "held and idle", "free", "cordoned", "unknown"])
 
 
-async def test_a_page_says_that_the_gateway_is_away_goes_on_by_itself_and_misses_nothing(
+async def test_page_resumes_after_an_absent_gateway(
     platform: PlatformProcess, visit: Visit
 ) -> None:
     watched = await visit("")
@@ -442,7 +443,7 @@ async def test_a_page_says_that_the_gateway_is_away_goes_on_by_itself_and_misses
     assert await page.evaluate("window.shown.length > 0"), "it was loaded anew"
 
 
-async def test_a_page_says_that_the_gateway_hangs_and_goes_on_when_it_answers_again(
+async def test_page_resumes_after_a_hanging_gateway(
     platform: PlatformProcess, visit: Visit
 ) -> None:
     watched = await visit("/tasks")
@@ -531,7 +532,7 @@ async def test_a_gpu_is_found_and_cordoned_without_a_mouse(
     await expect(page.get_by_role("button", name="Cordon", exact=True)).to_be_focused()
 
 
-async def test_a_task_is_compared_and_another_submitted_without_a_mouse(
+async def test_tasks_are_compared_without_a_mouse(
     platform: PlatformProcess, visit: Visit, finished_task: dict[str, Any]
 ) -> None:
     page = (await visit(f"/tasks/{finished_task['task_id']}")).page
@@ -565,9 +566,7 @@ async def test_a_task_is_compared_and_another_submitted_without_a_mouse(
     await expect(page.get_by_role("main")).to_be_focused()
 
 
-async def test_monitoring_is_by_node_or_pod_and_a_link_keeps_it(
-    platform: PlatformProcess, visit: Visit
-) -> None:
+async def test_monitoring_link_keeps_node_or_pod(platform: PlatformProcess, visit: Visit) -> None:
     [gpu, *_] = (await get(platform, "/gpus"))["gpus"]
     page = (await visit("/monitoring?range=30m")).page
 
@@ -582,8 +581,8 @@ async def test_monitoring_is_by_node_or_pod_and_a_link_keeps_it(
     await page.reload()
     await expect(page.get_by_role("combobox", name="GPU type")).to_have_value("pGPU")
     await page.get_by_role("tab", name="Pods").click()
-    await expect(page.get_by_text("No pod of Kubernetes had a GPU that fits").first).to_be_visible()
-    await expect(page.get_by_role("combobox", name="Namespace of pods")).to_be_visible()
+    await expect(page.get_by_text("No matching Kubernetes pod used a GPU").first).to_be_visible()
+    await expect(page.get_by_role("combobox", name="Pod namespace")).to_be_visible()
     await expect(page).to_have_url(re.compile(r"view=pods"))
 
 
@@ -606,11 +605,40 @@ async def test_people_are_offered_what_their_token_may(
     await page.get_by_role("link", name="New task").click()
     submit = page.get_by_role("button", name="Submit")
     await (expect(submit).to_be_enabled() if may_submit else expect(submit).to_be_disabled())
-    told = page.get_by_text("Your token may only look")
+    told = page.get_by_text("Your token is read-only")
     await expect(told).to_have_count(0 if may_submit else 1)
 
 
-async def test_no_page_has_what_axe_finds_serious_dark_or_light(
+async def test_a_server_is_invited_where_there_is_no_https(
+    platform: PlatformProcess, visit: Visit
+) -> None:
+    watched = await visit("")
+    watched.expect(r"\b409\b")
+    page = watched.page
+    await page.add_init_script(WITHOUT_HTTPS)
+    await watched.open("/")
+    await page.get_by_role("button", name="Add a server").click()
+    await page.get_by_label("Name of the server").fill("alpha")
+    await page.get_by_role("button", name="Make the command").click()
+
+    command = page.get_by_role("dialog").locator("code").first
+    await expect(command).to_contain_text(f"gpusteward join {platform.url} alpha")
+    await page.get_by_role("button", name="Copy the command").click()
+    await expect(page.get_by_role("button", name="Copy the command")).to_have_text("Copied")
+    code = re.search(r"CODE=([^;]+)", await command.inner_text())
+    assert code is not None
+    body = {"node_id": "alpha", "code": code[1]}
+    status, credentials = await platform.request("POST", "/api/v1/join", body)
+    assert (status, credentials["user"]) == (200, "node_alpha")
+
+    await page.get_by_role("button", name="Done").click()
+    await page.get_by_role("button", name="Add a server").click()
+    await page.get_by_label("Name of the server").fill("alpha")
+    await page.get_by_role("button", name="Make the command").click()
+    await expect(page.get_by_role("alert")).to_contain_text("has credentials already")
+
+
+async def test_axe_finds_nothing_serious(
     platform: PlatformProcess, visit: Visit, finished_task: dict[str, Any]
 ) -> None:
     held = await reserve(platform, 2, "somebody-else")

@@ -105,7 +105,7 @@ PHASES: list[tuple[str, set[str], dict[str, Any]]] = [
 
 @pytest.mark.long
 @pytest.mark.timeout(500)
-async def test_a_killed_executor_leaves_no_container_and_the_experiment_is_repeated(
+async def test_killed_executor_leaves_no_container(
     docker_engine: PrivateEngine,
 ) -> None:
     async with platform_on(docker_engine) as platform:
@@ -132,7 +132,7 @@ async def test_a_killed_executor_leaves_no_container_and_the_experiment_is_repea
 @pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("how", ["restart", "kill"])
-async def test_a_restarted_container_engine_ends_in_the_truth(
+async def test_restarted_container_engine_ends_truthfully(
     docker_engine: PrivateEngine, how: str
 ) -> None:
     def away() -> None:
@@ -166,7 +166,7 @@ def _kind(experiment: dict[str, Any]) -> str | None:
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-async def test_what_cannot_run_fails_with_the_right_reason_and_frees_its_gpus(
+async def test_impossible_container_fails_with_reason(
     docker_engine: PrivateEngine,
 ) -> None:
     wrong: list[tuple[str, dict[str, Any], set[str]]] = [

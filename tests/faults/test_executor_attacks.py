@@ -128,7 +128,7 @@ def endless(**overrides: Any) -> StartExperiment:
 
 
 @pytest.mark.long
-async def test_an_engine_that_hangs_in_a_start_costs_no_lease(world: World) -> None:
+async def test_engine_hanging_in_start_costs_no_lease(world: World) -> None:
     """The container runs, and the executor has not heard so."""
     start = endless(lease_ttl_seconds=SHORTEST_LEASE_SECONDS)
     world.proxy.after_success("POST .*/start", world.proxy.freeze)
@@ -148,7 +148,7 @@ async def test_an_engine_that_hangs_in_a_start_costs_no_lease(world: World) -> N
 
 
 @pytest.mark.long
-async def test_what_the_engine_refuses_to_kill_is_ended_by_the_kernel(world: World) -> None:
+async def test_unkillable_container_ends_by_the_kernel(world: World) -> None:
     start = endless(lease_ttl_seconds=SHORTEST_LEASE_SECONDS)
     async with create_service(world.settings).running():
         await world.scheduler.ask(start)
@@ -177,7 +177,7 @@ MOMENTS: dict[str, Arrange] = {
 
 @pytest.mark.long
 @pytest.mark.timeout(200)
-async def test_an_executor_that_dies_at_any_step_leaves_nothing_and_tells_one_end(
+async def test_executor_dying_anywhere_tells_one_end(
     world: World,
 ) -> None:
     """Each moment is exact: the question was not asked, or was answered and not heard."""
@@ -205,7 +205,7 @@ async def test_an_executor_that_dies_at_any_step_leaves_nothing_and_tells_one_en
 
 
 @pytest.mark.long
-async def test_first_starts_at_the_same_time_find_out_together_what_the_engine_lacks(
+async def test_first_starts_find_missing_features_once(
     docker_engine: PrivateEngine, tmp_path: Path
 ) -> None:
     engine_image(docker_engine.client, f"vllm/vllm-openai:{TAG}")
@@ -242,7 +242,7 @@ async def strangers(
 
 
 @pytest.mark.long
-async def test_labels_that_nobody_of_ours_writes_hide_nothing_and_stop_nothing(
+async def test_foreign_labels_hide_and_stop_nothing(
     world: World,
 ) -> None:
     start = endless()
@@ -275,7 +275,7 @@ async def test_labels_that_nobody_of_ours_writes_hide_nothing_and_stop_nothing(
     assert states == {"running"}
 
 
-async def test_a_journal_of_the_first_release_is_taken_on_with_what_was_under_way(
+async def test_first_release_journal_is_continued(
     tmp_path: Path,
 ) -> None:
     start = make_start(devices=(make_device("GPU-7"),))
@@ -305,7 +305,7 @@ async def test_a_journal_of_the_first_release_is_taken_on_with_what_was_under_wa
     connection.close()
 
     journal = await Journal(path).open()
-    found = await journal.transact(store.unfinished_attempts)
+    found = await journal.transact(store.find_unfinished_attempts)
     journal.close_nowait()
 
     assert [each.command for each in found] == [start]
@@ -313,7 +313,7 @@ async def test_a_journal_of_the_first_release_is_taken_on_with_what_was_under_wa
 
 
 @pytest.mark.long
-async def test_a_container_that_cannot_be_removed_keeps_no_gpu(world: World) -> None:
+async def test_unremovable_container_keeps_no_gpu(world: World) -> None:
     start = endless()
     async with create_service(world.settings).running():
         await world.scheduler.ask(start)
@@ -329,7 +329,7 @@ async def test_a_container_that_cannot_be_removed_keeps_no_gpu(world: World) -> 
 
 
 @pytest.mark.long
-async def test_an_engine_that_answers_slowly_still_ends_an_attempt(world: World) -> None:
+async def test_slow_engine_still_ends_an_attempt(world: World) -> None:
     start = endless()
     inspect = "GET .*/containers/[0-9a-f]+/json"
 

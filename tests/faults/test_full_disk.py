@@ -11,9 +11,7 @@ from tests.support.disks.small_disk import small_disk
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-async def test_a_platform_outlives_a_disk_that_is_full_at_its_start_in_a_task_and_at_its_stop() -> (
-    None
-):
+async def test_platform_outlives_a_full_disk() -> None:
     with short_directory() as directory, small_disk(directory / "disk", DISK_MB) as disk:
         report = await run_full_disk_story(disk)
 

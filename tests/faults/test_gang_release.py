@@ -17,9 +17,7 @@ OPEN = (
 )
 
 
-async def test_the_first_part_that_ends_does_not_free_the_others(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_first_ended_part_does_not_free_others(nats_url: str, postgres_dsn: str) -> None:
     """An executor releases when its own part is torn down. It cannot speak for the other node, on
     which the gang may still run.
     """

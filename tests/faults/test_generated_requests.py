@@ -36,7 +36,7 @@ def platform() -> Iterator[PlatformProcess]:
             run_apart(running.stop())
 
 
-async def test_no_generated_request_is_answered_by_what_the_document_leaves_out(
+async def test_generated_requests_get_documented_answers(
     platform: PlatformProcess, tmp_path: Path
 ) -> None:
     document = f"{platform.url}/schema/openapi.json"

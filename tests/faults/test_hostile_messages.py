@@ -93,9 +93,7 @@ async def test_no_bytes_keep_others_from_being_served(nats_url: str, postgres_ds
         await is_served(around)
 
 
-async def test_no_epoch_of_a_node_keeps_others_from_being_served(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_node_epoch_blocks_no_other_node(nats_url: str, postgres_dsn: str) -> None:
     """An executor whose journal is broken tells an epoch behind which there is no other."""
     async with served(nats_url, postgres_dsn) as around:
         for revision, epoch in enumerate((2**62, 2**63 - 1, 2**64 - 1), start=1):

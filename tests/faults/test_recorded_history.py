@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from tests.support.history.partitions import PARTITIONS
 from tests.support.history.run import LONGEST, run
 
 SEEDS = [int(seed) for seed in os.environ.get("GPUSTEWARD_HISTORY_SEEDS", "1,2,3").split(",")]
@@ -38,7 +39,7 @@ async def test_no_fault_gives_one_device_to_two_holders(
 
 @pytest.mark.long
 @pytest.mark.timeout(TIMEOUT_SECONDS)
-async def test_no_fault_gives_a_device_of_a_real_executor_to_two_holders(
+async def test_faults_give_no_device_two_holders(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The real agent and executor with simulated GPUs and engines: what runs is read from /proc."""
@@ -48,3 +49,18 @@ async def test_no_fault_gives_a_device_of_a_real_executor_to_two_holders(
         sys.stdout.write(f"\n{outcome.table()}")
     assert outcome.violations == []
     assert outcome.operations["runs begun"] >= FEWEST_RUNS
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+async def test_partitions_give_no_device_two_holders(capsys: pytest.CaptureFixture[str]) -> None:
+    """Twenty: nodes and schedulers that hear and are not heard, a scheduler that Postgres alone is
+    cut off from, a bus that falls apart into one server and two.
+    """
+    outcome = await run(SEEDS[0], SECONDS, fewest_grants=FEWEST_GRANTS, with_partitions=True)
+
+    with capsys.disabled():
+        sys.stdout.write(f"\n{outcome.table()}")
+    assert outcome.violations == []
+    partitions = [name for name in outcome.faults if name.startswith("partition ")]
+    assert len(partitions) == len(PARTITIONS) == 20

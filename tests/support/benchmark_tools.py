@@ -8,7 +8,8 @@ import pytest
 
 from shared.benchmarks.aiperf.installation import AIPERF
 from shared.benchmarks.genai_bench.installation import GENAI_BENCH
-from shared.benchmarks.tools.environment import TOOLS_VARIABLE, Environment, Tool
+from shared.benchmarks.tools.environment import Environment, Tool
+from shared.paths import TOOLS_VARIABLE
 
 # Taken out of the environment: a test that does not ask for the tool gets the same load generator
 # on every host, whether it is installed or not.

@@ -1,7 +1,7 @@
 """Tests of several files at once, in forks of the process that has collected them.
 
 Workers that collect by themselves, as those of pytest-xdist, spend a third of what the unit tests
-take on that and on telling their results (docs/performance.md).
+take on that and on telling their results (docs/explanation/performance.md).
 """
 
 import io

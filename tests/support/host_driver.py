@@ -24,7 +24,7 @@ _FOUND: Final = [
 ]
 _ENVIRON: Final = {**os.environ, _LIBRARIES: os.pathsep.join(_FOUND)}
 _SMI: Final = shutil.which("nvidia-smi")
-ANSWER_SECONDS: Final = 60
+ANSWER_TIMEOUT_SECONDS: Final = 60
 
 os.environ[_LIBRARIES] = os.pathsep.join([_NO_DRIVER, *_FOUND])
 if _SMI is not None:
@@ -48,10 +48,10 @@ def find_host_driver() -> HostDriver | str:
     command = [_SMI, "--list-gpus"]
     try:
         listed = subprocess.run(
-            command, capture_output=True, text=True, timeout=ANSWER_SECONDS, env=_ENVIRON
+            command, capture_output=True, text=True, timeout=ANSWER_TIMEOUT_SECONDS, env=_ENVIRON
         )
     except subprocess.TimeoutExpired:
-        return f"{_SMI} did not answer within {ANSWER_SECONDS} s"
+        return f"{_SMI} did not answer within {ANSWER_TIMEOUT_SECONDS} s"
     if listed.returncode != 0:
         return f"{_SMI} said {listed.stdout.strip()}"
     return HostDriver(listed.stdout.count("(UUID: GPU-"), _SMI, _ENVIRON)

@@ -113,3 +113,13 @@ class KeptSchema:
             return bool(await connection.fetchval(SHAPE, self.schema) == self._shape)
         finally:
             await connection.close()
+
+
+@asynccontextmanager
+async def opened(database: Database) -> AsyncIterator[Database]:
+    """A service's part of a database, migrated and open."""
+    await database.open()
+    try:
+        yield database
+    finally:
+        await database.close()

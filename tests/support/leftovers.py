@@ -22,7 +22,7 @@ from typing import Any, Final
 from unittest.mock import patch
 
 # What is ending at the end of a test may take so long to be gone.
-PATIENCE_SECONDS: Final = 5.0
+TIMEOUT_SECONDS: Final = 5.0
 
 _owned: set[int] = set()
 
@@ -33,12 +33,12 @@ def has_an_owner(pid: int) -> None:
 
 
 @contextmanager
-def nothing_is_left(patience_seconds: float = PATIENCE_SECONDS) -> Iterator[None]:
+def nothing_is_left(timeout_seconds: float = TIMEOUT_SECONDS) -> Iterator[None]:
     """Raises AssertionError if more is there at the end than at the beginning."""
 
     def still(left: Callable[[], list[str]]) -> list[str]:
         """What is left although it had time to go."""
-        deadline = time.monotonic() + patience_seconds
+        deadline = time.monotonic() + timeout_seconds
         while (found := left()) and time.monotonic() < deadline:
             gc.collect()
             time.sleep(0.01)

@@ -12,11 +12,11 @@ from aiohttp import web
 from schemas.executor.attempts import AttemptOutcome
 from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, CacheReset
 from services.executor.domain.verdict import judge
-from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
 from shared.benchmarks.aiperf.installation import AIPERF
 from shared.benchmarks.metrics import aggregate
 from shared.benchmarks.tools.adapter import LoadPhase, Progress, ServerGone, Target
 from shared.benchmarks.tools.present import chosen_tool, run_benchmark
+from shared.engines.simulated.server import Behaviour, SimulatedEngine
 from shared.testing import eventually
 from tests.support.benchmark_tools import require_tool
 from tests.support.http_server import serving
@@ -223,7 +223,7 @@ def is_alive(process: psutil.Process) -> bool:
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
-async def test_a_server_that_dies_meanwhile_is_told_with_what_was_measured(tmp_path: Path) -> None:
+async def test_dying_server_is_told_with_measurements(tmp_path: Path) -> None:
     seen: list[Progress] = []
     with running_engine("llamacpp", {"threads": 1}, model=MODEL) as engine:
         running = asyncio.create_task(

@@ -27,9 +27,7 @@ def aiperf(monkeypatch: pytest.MonkeyPatch) -> Path:
     return require_tool(AIPERF, monkeypatch)
 
 
-async def test_an_experiment_is_measured_by_aiperf_where_it_is_asked_for(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_aiperf_measures_where_requested(nats_url: str, tmp_path: Path) -> None:
     settings = make_settings(nats_url, tmp_path)
     start = make_start(
         {"threads": 1},

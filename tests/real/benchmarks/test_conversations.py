@@ -8,8 +8,8 @@ import pytest
 from aiohttp import web
 
 from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, CacheReset, LevelResult
-from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
 from shared.benchmarks.builtin.generator import run_benchmark
+from shared.engines.simulated.server import Behaviour, SimulatedEngine
 from tests.support.http_server import serving
 from tests.support.processes.inference_engine import running_engine
 
@@ -49,7 +49,7 @@ def shares_of(level: LevelResult) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("dialect", ["vllm", "sglang"])
-async def test_answers_go_into_the_history_and_the_realised_hit_rate_stands_beside_the_asked_one(
+async def test_history_has_answers_and_hit_rates(
     dialect: str,
 ) -> None:
     seen: list[dict[str, Any]] = []
@@ -73,7 +73,7 @@ async def test_answers_go_into_the_history_and_the_realised_hit_rate_stands_besi
             assert answer["content"] == " token" * 32
 
 
-async def test_without_a_prefix_cache_the_same_conversations_find_nothing() -> None:
+async def test_without_prefix_cache_nothing_is_found() -> None:
     async with engine([], prefix_cache=False) as base_url:
         [level] = (await measure(base_url)).levels
 

@@ -16,10 +16,10 @@ import pytest
 from schemas.executor.attempts import AttemptOutcome, FailureKind
 from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec, BenchmarkTool, LevelResult
 from services.executor.domain.verdict import judge
-from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
 from shared.benchmarks.metrics import aggregate
 from shared.benchmarks.tools.adapter import LoadPhase, Progress, ServerGone, Target
 from shared.benchmarks.tools.present import chosen_tool, run_benchmark
+from shared.engines.simulated.server import Behaviour, SimulatedEngine
 from shared.testing import eventually
 from tests.support.benchmark_tools import processes_of, require_genai_bench
 from tests.support.http_server import serving
@@ -175,7 +175,7 @@ def has_started(directory: Path) -> bool:
     return any("Starting benchmark" in log.read_text() for log in files_in(directory, "output.log"))
 
 
-async def test_a_server_that_is_killed_meanwhile_is_a_failed_benchmark(tmp_path: Path) -> None:
+async def test_killed_server_fails_the_benchmark(tmp_path: Path) -> None:
     """genai-bench itself ends with exit 0 then, and an error rate of 0."""
     seen: list[Progress] = []
     with running_engine("llamacpp", {"threads": 1}, model=MODEL) as engine:
@@ -215,7 +215,7 @@ async def another_answer(base_url: str, before: float) -> bool:
     return await tokens_predicted(base_url) > before
 
 
-async def test_levels_that_fail_altogether_are_kept_and_the_next_are_measured(
+async def test_failed_levels_are_kept_and_others_run(
     tmp_path: Path,
 ) -> None:
     """The tool gives up after such a level; the preflight has to pass before it."""

@@ -44,9 +44,7 @@ def genai_bench(monkeypatch: pytest.MonkeyPatch) -> Path:
     return require_genai_bench(monkeypatch)
 
 
-async def test_an_experiment_is_measured_by_the_tool_that_auto_prefers(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_auto_measures_with_the_preferred_tool(nats_url: str, tmp_path: Path) -> None:
     settings = make_settings(nats_url, tmp_path)
     start = make_start(
         {"threads": 1}, engine="llamacpp", model=MODEL, benchmark=BENCHMARK, timeout_seconds=150.0
@@ -89,7 +87,7 @@ async def until_measuring(scheduler: Scheduler, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["engine killed", "cancelled"])
-async def test_an_experiment_that_ends_early_leaves_no_tool(
+async def test_experiment_ending_early_leaves_no_tool(
     nats_url: str, tmp_path: Path, how: str
 ) -> None:
     settings = make_settings(nats_url, tmp_path)

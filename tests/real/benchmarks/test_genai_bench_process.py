@@ -77,7 +77,7 @@ def make_process(
     )
 
 
-async def test_levels_are_taken_as_they_are_written_and_the_tool_is_then_ended(
+async def test_levels_are_read_as_written(
     tmp_path: Path,
 ) -> None:
     seen: list[Progress] = []
@@ -100,7 +100,7 @@ async def test_levels_are_taken_as_they_are_written_and_the_tool_is_then_ended(
     assert processes_of(tmp_path) == []
 
 
-async def test_a_run_that_the_tool_gives_up_is_a_failed_level(tmp_path: Path) -> None:
+async def test_run_given_up_by_tool_is_a_failed_level(tmp_path: Path) -> None:
     """Its exit code is 1 then, and levels that follow are another process's."""
     play = (
         "start(1); result(1, 0, 0, 'debug_for_run_D8_4_1.json', run_duration=0.0,"
@@ -130,7 +130,7 @@ async def test_a_run_without_an_answer_is_a_failed_level(tmp_path: Path) -> None
     assert levels[0].error_codes_frequency == {"unanswered": 1}
 
 
-async def test_a_tool_that_ends_early_is_told_with_its_last_words(tmp_path: Path) -> None:
+async def test_tool_ending_early_tells_its_last_words(tmp_path: Path) -> None:
     play = "start(1); raise OSError('no connection to the hub')"
 
     with pytest.raises(BenchmarkFailed) as failed:
@@ -180,7 +180,7 @@ async def test_a_cancelled_benchmark_leaves_no_process(tmp_path: Path, times: in
     assert processes_of(tmp_path) == []
 
 
-async def test_a_key_that_the_tool_writes_down_is_unreadable(tmp_path: Path) -> None:
+async def test_key_written_by_the_tool_is_unreadable(tmp_path: Path) -> None:
     play = (
         "say('model_api_key: sk-secret')\n"
         "(RESULTS / 'experiment_metadata.json').write_text(json.dumps({'cmd': 'sk-secret'}))\n"

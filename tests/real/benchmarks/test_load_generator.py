@@ -14,13 +14,13 @@ import pytest
 from aiohttp import web
 
 from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec
-from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
 from shared.benchmarks.builtin.generator import run_benchmark
 from shared.benchmarks.chat_server import LoadLimits
 from shared.benchmarks.levels.request_columns import unpack_requests
 from shared.benchmarks.metrics import distribution
 from shared.benchmarks.tools.adapter import LoadPhase, ModelNotServed, Progress, ServerUnreachable
 from shared.benchmarks.traffic import UnsupportedTraffic
+from shared.engines.simulated.server import Behaviour, SimulatedEngine
 from tests.support.http_server import serving
 from tests.support.idle_clock import Clock
 from tests.support.processes.inference_engine import running_engine
@@ -210,7 +210,7 @@ async def test_the_warm_up_is_sent_and_not_counted() -> None:
     }
 
 
-async def test_a_level_ends_when_its_time_is_over_and_lets_requests_finish() -> None:
+async def test_level_ends_in_time_and_drains_requests() -> None:
     spec = make_spec(
         max_time_per_level_seconds=0.5, max_requests_per_level=10_000, num_concurrency=(2,)
     )
@@ -237,7 +237,7 @@ async def test_a_level_ends_when_its_time_is_over_and_lets_requests_finish() -> 
     assert 0.5 <= level.run_duration <= took
 
 
-async def test_requests_that_outlast_the_drain_are_timeouts() -> None:
+async def test_requests_outlasting_the_drain_time_out() -> None:
     spec = make_spec(
         max_time_per_level_seconds=0.1, max_requests_per_level=10_000, num_concurrency=(2,)
     )
@@ -276,7 +276,7 @@ async def test_the_error_rate_is_true() -> None:
     assert spread.p99 == pytest.approx(level.stats.ttft.p99, abs=1e-6)
 
 
-async def test_a_server_that_dies_is_seen_in_the_error_rate() -> None:
+async def test_dying_server_shows_in_the_error_rate() -> None:
     parameters = {"ttft-seconds": 0.002, "tpot-seconds": 0, "die-after-requests": 10}
     with running_engine("simulated", parameters, model=MODEL) as engine:
         spec = make_spec(max_requests_per_level=25, num_concurrency=(2,))
@@ -316,9 +316,7 @@ async def test_an_answer_is_read_however_it_is_cut(line_end: bytes, piece_bytes:
         ),
     ],
 )
-async def test_a_bad_answer_is_an_error_and_no_short_success(
-    lines: list[bytes], chunked: bool, want: str
-) -> None:
+async def test_bad_answer_is_an_error(lines: list[bytes], chunked: bool, want: str) -> None:
     async with answering_bytes(*(line + b"\n\n" for line in lines), chunked=chunked) as base_url:
         level = (await measure(base_url, make_spec(max_requests_per_level=2))).levels[0]
 
@@ -334,7 +332,7 @@ async def test_a_stream_cut_inside_a_chunk_is_an_error() -> None:
     assert level.num_error_requests == 1
 
 
-async def test_tokens_without_usage_are_estimated_and_marked() -> None:
+async def test_tokens_without_usage_are_estimated() -> None:
     async with simulated(usage=False) as base_url:
         level = (await measure(base_url, make_spec())).levels[0]
 
@@ -397,13 +395,13 @@ async def test_cancelling_closes_every_connection() -> None:
     assert asyncio.all_tasks() == tasks_before
 
 
-async def test_a_model_that_is_not_served_is_found_before_the_load() -> None:
+async def test_unserved_model_is_found_before_the_load() -> None:
     async with simulated(model="another") as base_url:
         with pytest.raises(ModelNotServed, match=r"expected 'm' at http.*serves \['another'\]"):
             await measure(base_url, make_spec())
 
 
-async def test_an_answer_without_end_and_one_elsewhere_are_no_list_of_models() -> None:
+async def test_endless_model_list_is_refused() -> None:
     async def endless(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -423,7 +421,7 @@ async def test_an_answer_without_end_and_one_elsewhere_are_no_list_of_models() -
             await measure(f"{base_url}/elsewhere", make_spec())
 
 
-async def test_a_server_that_is_not_there_is_found_before_the_load() -> None:
+async def test_missing_server_is_found_before_the_load() -> None:
     async with simulated() as base_url:
         pass
     with pytest.raises(ServerUnreachable, match="/v1/models"):
@@ -438,7 +436,7 @@ async def test_a_server_that_is_not_there_is_found_before_the_load() -> None:
         {"additional_params": {"stream": False}},
     ],
 )
-async def test_what_cannot_be_measured_is_refused_before_anything_is_sent(
+async def test_unmeasurable_is_refused_before_sending(
     overrides: dict[str, Any],
 ) -> None:
     with pytest.raises(UnsupportedTraffic):
@@ -476,7 +474,7 @@ async def test_a_real_model_is_measured() -> None:
     assert 20 <= template_tokens <= 40
 
 
-async def test_a_very_long_prompt_does_not_hold_up_the_program() -> None:
+async def test_long_prompt_does_not_block_the_program() -> None:
     """Made in a thread and in pieces: on the event loop it took a second for each four million."""
     spec = make_spec(traffic_scenarios=("D(400000,1)",), max_requests_per_level=1)
     longest = 0.0

@@ -10,13 +10,13 @@ import psutil
 import pytest
 
 from schemas.task.benchmark import BenchmarkSpec, LevelResult
-from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
 from shared.benchmarks.arrivals import loads
 from shared.benchmarks.builtin.generator import LoadGenerator
 from shared.benchmarks.builtin.load_processes import Crew
 from shared.benchmarks.builtin.prefix_cache import ServerPrefixCache
 from shared.benchmarks.chat_server import ChatServer
 from shared.benchmarks.tools.adapter import BenchmarkFailed
+from shared.engines.simulated.server import Behaviour, SimulatedEngine
 from shared.testing import eventually
 from tests.support.http_server import serving
 
@@ -51,7 +51,7 @@ async def measured(made: LoadGenerator, spec: BenchmarkSpec) -> LevelResult:
     return await made.run_level(1, spec.traffic_scenarios[0], loads(spec)[0], spec)
 
 
-async def test_a_closed_loop_is_made_by_two_processes_together() -> None:
+async def test_two_processes_share_a_closed_loop() -> None:
     spec = BenchmarkSpec(
         traffic_scenarios=(SCENARIO,), num_concurrency=(6,), max_requests_per_level=60
     )
@@ -69,7 +69,7 @@ async def test_a_closed_loop_is_made_by_two_processes_together() -> None:
 
 
 @pytest.mark.long
-async def test_timed_arrivals_come_from_both_at_the_asked_rate() -> None:
+async def test_two_processes_share_timed_arrivals() -> None:
     spec = BenchmarkSpec(
         traffic_scenarios=(SCENARIO,), arrivals=("constant(40)",), max_requests_per_level=40
     )
@@ -83,7 +83,7 @@ async def test_timed_arrivals_come_from_both_at_the_asked_rate() -> None:
 
 
 @pytest.mark.parametrize("end", ["killed", "cancelled"])
-async def test_nothing_is_left_where_one_ends_or_all_are_cancelled(end: str) -> None:
+async def test_ended_or_cancelled_load_leaves_nothing(end: str) -> None:
     spec = BenchmarkSpec(
         traffic_scenarios=(SCENARIO,), arrivals=("constant(20)",), max_requests_per_level=100_000
     )

@@ -12,9 +12,9 @@ from schemas.task.benchmark import (
     LevelMark,
     LevelResult,
 )
-from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
 from shared.benchmarks.builtin import prefix_cache
 from shared.benchmarks.builtin.generator import run_benchmark
+from shared.engines.simulated.server import Behaviour, SimulatedEngine
 from tests.support.http_server import serving
 
 SPEC = BenchmarkSpec(
@@ -62,7 +62,7 @@ async def test_a_level_that_the_cache_served_is_set_aside(dialect: str, cache_re
 
 
 @pytest.mark.parametrize("dialect", ["vllm", "sglang"])
-async def test_the_same_requests_are_sent_again_only_to_a_cache_that_was_seen_empty(
+async def test_requests_repeat_only_to_an_empty_cache(
     dialect: str,
 ) -> None:
     async with engine(dialect=dialect) as base_url:
@@ -77,7 +77,7 @@ async def test_the_same_requests_are_sent_again_only_to_a_cache_that_was_seen_em
         assert level.set_aside is None
 
 
-async def test_levels_of_equal_requests_are_each_measured_cold() -> None:
+async def test_equal_levels_are_each_measured_cold() -> None:
     spec = BenchmarkSpec(
         traffic_scenarios=("D(200,2)",), num_concurrency=(2, 2), max_requests_per_level=6
     )
@@ -88,7 +88,7 @@ async def test_levels_of_equal_requests_are_each_measured_cold() -> None:
     assert [share_of(level) for level in levels] == [0, 0]
 
 
-async def test_a_shared_beginning_that_was_declared_is_reported_and_counts() -> None:
+async def test_declared_shared_prefix_is_reported() -> None:
     spec = BenchmarkSpec(
         traffic_scenarios=("D(320,2)",), max_requests_per_level=40, prefix_share=0.5
     )
@@ -100,7 +100,7 @@ async def test_a_shared_beginning_that_was_declared_is_reported_and_counts() -> 
     assert share_of(level) == pytest.approx(0.5, abs=0.05)
 
 
-async def test_an_engine_without_counters_is_asked_for_nothing_and_gets_new_requests() -> None:
+async def test_engine_without_counters_gets_new_prompts() -> None:
     async with engine(step_seconds=None) as base_url:
         levels = [(await measure(base_url)).levels[0] for _ in range(2)]
 

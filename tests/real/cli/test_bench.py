@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from services.cli.command_line import main
-from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
 from shared.benchmarks.tools.adapter import ModelNotServed
 from shared.client import aio_benchmarks, aio_telemetry, run_benchmark_job
+from shared.engines.simulated.server import Behaviour, SimulatedEngine
 from shared.errors import RefusedError
 from shared.testing import eventually
 from tests.support.http_server import serving
@@ -41,7 +41,7 @@ def no_platform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-async def test_the_gpus_are_watched_while_a_platform_runs(
+async def test_gpus_are_watched_while_platform_runs(
     nats_url: str, postgres_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
@@ -88,7 +88,7 @@ async def test_what_cannot_be_measured_is_told_at_once() -> None:
             await aio_benchmarks.run_benchmark_job(url, {"scenarios": ["D(1,1)"]})
 
 
-async def test_the_command_measures_a_server_and_prints_its_levels() -> None:
+async def test_bench_measures_server_and_prints_levels() -> None:
     bench = partial(run_command, "bench", environment=os.environ)
     options = ("--scenario", "D(8,4)", "--max-requests", "4", "--tool", "builtin")
     async with a_server() as url, a_server(error_rate=1.0) as failing:

@@ -12,7 +12,7 @@ from services.cli.local_platform.bus_check import CONNECT_SECONDS, bus_trouble, 
 from shared.local_platform.embedded.nats_server import find_nats_server
 from shared.testing import NatsServer, eventually
 
-PATIENCE_SECONDS = 5.0
+TIMEOUT_SECONDS = 5.0
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ async def test_a_server_that_lets_in_is_no_trouble(nats_server: NatsServer) -> N
     assert await bus_trouble(nats_server.authenticated_url, None, needs_jetstream=True) is None
 
 
-async def test_a_wrong_password_names_the_file_and_where_it_is_made(
+async def test_wrong_password_names_file_and_origin(
     nats_server: NatsServer, credentials: Path
 ) -> None:
     trouble = await bus_trouble(nats_server.url, credentials, needs_jetstream=False)
@@ -87,10 +87,10 @@ async def test_a_wrong_address_says_what_is_there(
 
     assert trouble is not None
     assert says.format(**places) in trouble.sentence
-    assert asyncio.get_running_loop().time() - began < PATIENCE_SECONDS > CONNECT_SECONDS
+    assert asyncio.get_running_loop().time() - began < TIMEOUT_SECONDS > CONNECT_SECONDS
 
 
-async def test_a_server_without_jetstream_is_named_at_once(
+async def test_server_without_jetstream_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.cli.local_platform.bus_check.RETRY_SECONDS", 0.05)
@@ -115,7 +115,7 @@ async def test_a_server_without_jetstream_is_named_at_once(
     assert "runs without JetStream" in trouble.sentence
 
 
-async def test_what_is_mended_is_joined_and_each_trouble_said_once(
+async def test_recovered_bus_is_joined_troubles_said_once(
     nats_server: NatsServer, credentials: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.cli.local_platform.bus_check.RETRY_SECONDS", 0.05)
@@ -126,7 +126,7 @@ async def test_what_is_mended_is_joined_and_each_trouble_said_once(
 
     user, _, password = nats_server.authenticated_url[7:].rpartition("@")[0].partition(":")
     write_login(credentials, user, password)
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await waiting
 
     assert len(said) == 2

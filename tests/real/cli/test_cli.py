@@ -34,7 +34,7 @@ async def command(tmp_path: Path) -> AsyncIterator[Command]:
         yield Command(stub, url, tmp_path)
 
 
-async def test_help_answers_quickly_and_without_the_slow_libraries(command: Command) -> None:
+async def test_help_is_fast_without_slow_libraries(command: Command) -> None:
     probe = (
         "import sys\n"
         "from services.cli.command_line import cli\n"
@@ -70,7 +70,7 @@ async def test_help_answers_quickly_and_without_the_slow_libraries(command: Comm
         ("report", ["report"]),
     ],
 )
-async def test_a_command_is_looked_up_without_others_modules_and_libraries(
+async def test_command_lookup_imports_only_its_module(
     command: Command, name: str | None, imported: list[str]
 ) -> None:
     probe = (
@@ -93,7 +93,7 @@ async def test_a_command_is_looked_up_without_others_modules_and_libraries(
 
 
 @pytest.mark.long
-async def test_the_module_of_each_command_can_be_imported_first(command: Command) -> None:
+async def test_each_command_module_can_be_imported_first(command: Command) -> None:
     """Forked commands have imported them all, in one order."""
     probe = (
         "import importlib, os, sys\n"
@@ -125,7 +125,7 @@ async def test_the_module_of_each_command_can_be_imported_first(command: Command
         ),
     ],
 )
-async def test_validate_says_in_its_last_line_and_by_its_exit_code_whether_a_task_can_run(
+async def test_validate_tells_if_task_can_run_by_exit_code(
     command: Command, missing: tuple[str, ...], code: int, last: str
 ) -> None:
     command.stub.plan = make_plan(missing=missing)
@@ -139,9 +139,7 @@ async def test_validate_says_in_its_last_line_and_by_its_exit_code_whether_a_tas
     assert json.loads(document.out)["missing"] == list(missing)
 
 
-async def test_up_for_other_machines_without_a_token_is_one_sentence_before_anything_starts(
-    command: Command, tmp_path: Path
-) -> None:
+async def test_public_up_without_token_fails_before_start(command: Command, tmp_path: Path) -> None:
     given = ("--data-dir", str(tmp_path / "data"))
 
     refused = await command("up", *given, "--host", "0.0.0.0")  # noqa: S104  # refused
@@ -156,7 +154,7 @@ async def test_up_for_other_machines_without_a_token_is_one_sentence_before_anyt
     assert str(tmp_path / "data" / "tokens.json") in made.err
 
 
-async def test_gpus_are_a_plain_table_in_a_pipe_and_the_apis_answer_as_json(
+async def test_gpus_are_plain_in_pipe_and_json_on_request(
     command: Command,
 ) -> None:
     table = await command("gpus")
@@ -168,7 +166,7 @@ async def test_gpus_are_a_plain_table_in_a_pipe_and_the_apis_answer_as_json(
 
 
 @pytest.mark.parametrize("code", [ErrorCode.BAD_REQUEST, ErrorCode.NAME_TAKEN, ErrorCode.FORBIDDEN])
-async def test_a_refused_submission_ends_with_the_codes_exit_code_and_names_the_field(
+async def test_refused_submission_has_exit_code_and_field(
     command: Command, code: ErrorCode
 ) -> None:
     command.stub.refusal = code
@@ -181,9 +179,7 @@ async def test_a_refused_submission_ends_with_the_codes_exit_code_and_names_the_
 
 
 @pytest.mark.parametrize("name", ["submit", "run"])
-async def test_a_task_is_handed_in_for_the_namespace_that_is_named(
-    command: Command, name: str
-) -> None:
+async def test_task_is_submitted_for_named_namespace(command: Command, name: str) -> None:
     command.stub.refusal = ErrorCode.FORBIDDEN if name == "submit" else None
 
     await command(name, "-", "--namespace", "team-a", text="{}")
@@ -191,14 +187,14 @@ async def test_a_task_is_handed_in_for_the_namespace_that_is_named(
     assert ("POST", "/api/v1/tasks?namespace=team-a", {}) in command.stub.calls
 
 
-async def test_with_json_an_error_is_a_problem_document_on_stderr(command: Command) -> None:
+async def test_json_error_is_problem_document_on_stderr(command: Command) -> None:
     ended = await command("show", "01920000-0000-7000-8000-000000000000", "--json")
 
     assert ended.code == EXIT_CODE[ErrorCode.NOT_FOUND]
     assert json.loads(ended.err)["code"] == "not_found"
 
 
-async def test_without_a_platform_every_command_says_how_to_start_one(command: Command) -> None:
+async def test_commands_without_platform_say_how_to_start(command: Command) -> None:
     del command.environment["GPUSTEWARD_URL"]
 
     ended = await command("tasks")
@@ -208,14 +204,14 @@ async def test_without_a_platform_every_command_says_how_to_start_one(command: C
     assert ended.err.endswith("; start it with `gpusteward up`\n")
 
 
-async def test_an_unknown_option_is_a_usage_error_without_traceback(command: Command) -> None:
+async def test_unknown_option_is_usage_error(command: Command) -> None:
     ended = await command("tasks", "--nonsense")
 
     assert ended.code == 2
     assert "Traceback" not in ended.err
 
 
-async def test_show_takes_the_short_id_that_tables_print(command: Command) -> None:
+async def test_show_takes_short_id(command: Command) -> None:
     task = make_task(state=TaskState.COMPLETED, experiments_total=1)
     experiment = make_experiment(
         task_id=task.task_id,
@@ -234,7 +230,7 @@ async def test_show_takes_the_short_id_that_tables_print(command: Command) -> No
     assert "simulated" in shown.out
 
 
-async def test_delete_asks_first_and_where_nobody_can_be_asked_names_the_option(
+async def test_delete_asks_or_names_the_option(
     command: Command,
 ) -> None:
     task = make_task(state=TaskState.COMPLETED, experiments_total=4)
@@ -258,7 +254,7 @@ async def test_delete_asks_first_and_where_nobody_can_be_asked_names_the_option(
     assert [call[1] for call in command.stub.calls_of("DELETE")] == [f"/api/v1/tasks/{typed}"]
 
 
-async def test_why_says_every_reason_of_an_experiment_that_waits(command: Command) -> None:
+async def test_why_prints_every_reason_of_waiting_experiment(command: Command) -> None:
     reservation = make_task().task_id
     waiting = make_experiment(state=ExperimentState.WAITING, reservation_id=reservation)
     command.stub.experiments = [waiting]
@@ -288,7 +284,7 @@ async def test_why_of_what_does_not_wait_says_so(command: Command) -> None:
         (ReservationState.TIMED_OUT, ErrorCode.TIMEOUT),
     ],
 )
-async def test_a_reservation_that_is_not_granted_ends_with_its_reason(
+async def test_ungranted_reservation_ends_with_reason(
     command: Command, outcome: ReservationState, code: ErrorCode
 ) -> None:
     command.stub.outcome = outcome
@@ -299,7 +295,7 @@ async def test_a_reservation_that_is_not_granted_ends_with_its_reason(
     assert "the fleet has 2 GPUs" in ended.err
 
 
-async def test_a_granted_reservation_is_printed_and_given_back_by_its_short_id(
+async def test_granted_reservation_is_released_by_short_id(
     command: Command,
 ) -> None:
     reserved = await command("reserve", "--gpus", "2", "--json")
@@ -313,7 +309,7 @@ async def test_a_granted_reservation_is_printed_and_given_back_by_its_short_id(
     assert path == f"/api/v1/reservations/{view['reservation_id']}?epoch=7&stopped=true"
 
 
-async def test_release_of_anothers_reservation_is_refused_until_told_to(
+async def test_foreign_release_is_refused_without_force(
     command: Command,
 ) -> None:
     held = make_reservation(holder="exec/carol-of-vision")
@@ -341,7 +337,7 @@ async def test_cancel_says_which_experiments_run(command: Command) -> None:
     assert command.stub.calls_of("POST") == []
 
 
-async def test_the_platform_is_named_before_or_behind_a_command_without_a_scheme(
+async def test_platform_url_may_stand_before_or_after_command(
     command: Command,
 ) -> None:
     del command.environment["GPUSTEWARD_URL"]
@@ -374,7 +370,7 @@ async def test_why_no_platform_is_reached_is_told_apart(command: Command) -> Non
     assert (wrong.code, "such as http://127.0.0.1:8470" in wrong.err) == (2, True)
 
 
-async def test_names_work_where_ids_do_and_show_prints_the_experiments_ids(
+async def test_names_work_like_ids(
     command: Command,
 ) -> None:
     task = make_task(task_name="tuning", state=TaskState.COMPLETED, experiments_total=1)

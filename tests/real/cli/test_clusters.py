@@ -25,7 +25,7 @@ async def command(nats_url: str, postgres_dsn: str, tmp_path: Path) -> AsyncIter
 
 
 @pytest.mark.long
-async def test_gpus_of_a_cluster_are_held_with_what_a_pod_needs_to_get_them(
+async def test_cluster_reservation_prints_pod_limits(
     command: Command,
 ) -> None:
     could = await command("availability", "--gpus", "8", "--cluster", "k8s", "--wait", "30")

@@ -7,7 +7,7 @@ import signal
 from services.cli.leased_process.process import DeviceProcess
 
 
-async def test_all_who_wait_for_its_end_are_told_its_code() -> None:
+async def test_all_waiters_get_the_exit_code() -> None:
     process = DeviceProcess(["/bin/sleep", "60"], dict(os.environ))
     waiting = [asyncio.create_task(process.wait()) for _ in range(3)]
     await asyncio.sleep(0)

@@ -63,7 +63,7 @@ class Answer:
 
 async def doctor(*arguments: str, environment: Mapping[str, str] | None = None) -> Answer:
     # Others may keep this machine busy, and only what hangs is to be given up on.
-    given = arguments if "--patience" in arguments else ("--patience", "30", *arguments)
+    given = arguments if "--timeout" in arguments else ("--timeout", "30", *arguments)
     return await ask(sys.executable, "-m", "services.cli", *DOCTOR, *given, environment=environment)
 
 
@@ -84,7 +84,7 @@ async def ask(*command: str, environment: Mapping[str, str] | None = None) -> An
 
 
 @pytest.mark.long
-async def test_a_container_engine_is_told_as_it_comes_and_goes(
+async def test_container_engine_is_reported_up_and_down(
     docker_engine: PrivateEngine, tmp_path: Path
 ) -> None:
     # Whether the rest of the host is fit is not asked here, but whether this check counts.
@@ -159,7 +159,7 @@ def test_what_a_real_engine_says_is_recognised(docker_engine: PrivateEngine) -> 
     assert len(set(of_the_gpu)) == len(of_the_gpu), "each has a cause of its own"
 
 
-def test_a_driver_is_asked_through_nvml_by_a_process_that_may_hang(tmp_path: Path) -> None:
+def test_hanging_nvml_runs_in_own_process(tmp_path: Path) -> None:
     fake = FakeNvml(tmp_path, gpus=3)
     fake.device(2).mig = 1
     working = ask_nvml(30.0, fake.environ)
@@ -194,7 +194,7 @@ async def test_it_ends_in_time_whatever_hangs(tmp_path: Path) -> None:
         config.write_text(f"clusters:\n- cluster:\n    server: https://{address}\n  name: a\n")
         undisturbed = await doctor("--data-dir", str(tmp_path))
         hung = await doctor(
-            *("--data-dir", str(tmp_path), "--patience", str(DEADLINE_SECONDS)),
+            *("--data-dir", str(tmp_path), "--timeout", str(DEADLINE_SECONDS)),
             environment={
                 **fake.environ,
                 "PATH": f"{programs}:{os.environ['PATH']}",
@@ -212,7 +212,7 @@ async def test_it_ends_in_time_whatever_hangs(tmp_path: Path) -> None:
     assert hung.state("python") == "ok"
 
 
-async def test_a_cluster_whose_api_answers_is_told_with_its_version(tmp_path: Path) -> None:
+async def test_answering_cluster_is_shown_with_version(tmp_path: Path) -> None:
     async def version(_: web.Request) -> web.Response:
         return web.json_response({"gitVersion": "v1.31.2"})
 
@@ -239,10 +239,10 @@ async def test_a_cluster_whose_api_answers_is_told_with_its_version(tmp_path: Pa
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-async def test_it_needs_no_rights_and_tells_what_may_not_be_written(tmp_path: Path) -> None:
+async def test_doctor_needs_no_rights_and_names_missing_ones(tmp_path: Path) -> None:
     told = await ask(
         *(sys.executable, "-c", AS_NOBODY, *DOCTOR),
-        *("--patience", "30", "--data-dir", str(tmp_path / "of-root")),
+        *("--timeout", "30", "--data-dir", str(tmp_path / "of-root")),
     )
 
     assert told.state("python") == "ok"

@@ -54,7 +54,7 @@ def released(command: Command) -> list[str]:
     return [path.partition("?")[2] for _, path, _ in command.stub.calls_of("DELETE")]
 
 
-async def test_the_command_finds_its_devices_and_the_exit_code_is_its_own(
+async def test_command_sees_devices_and_keeps_exit_code(
     command: Command,
 ) -> None:
     script = f"{PRINT_ENVIRONMENT}; raise SystemExit(3)"
@@ -74,7 +74,7 @@ async def test_the_command_finds_its_devices_and_the_exit_code_is_its_own(
     assert "simulated" in ended.err
 
 
-async def test_only_this_node_is_asked_and_the_lease_is_confirmed_before_the_start(
+async def test_exec_asks_this_node_and_confirms_lease_first(
     command: Command,
 ) -> None:
     await command("exec", "--gpus", "1", "--min-memory", "9000", "--node", "alpha", "--", "true")
@@ -96,7 +96,7 @@ async def test_only_this_node_is_asked_and_the_lease_is_confirmed_before_the_sta
         pytest.param("/etc", 126, ["epoch=7&stopped=true"], id="no file"),
     ],
 )
-async def test_a_command_that_cannot_start_keeps_no_gpus(
+async def test_unstartable_command_keeps_no_gpus(
     command: Command, program: str, code: int, given_back: list[str]
 ) -> None:
     ended = await command("exec", "--gpus", "1", "--", program)
@@ -106,9 +106,7 @@ async def test_a_command_that_cannot_start_keeps_no_gpus(
     assert released(command) == given_back
 
 
-async def test_a_rejected_request_starts_nothing_and_ends_with_its_reason(
-    command: Command, tmp_path: Path
-) -> None:
+async def test_rejected_request_starts_nothing(command: Command, tmp_path: Path) -> None:
     command.stub.outcome = ReservationState.REJECTED
 
     ended = await command("exec", "--gpus", "9", "--", "touch", str(tmp_path / "started"))
@@ -118,7 +116,7 @@ async def test_a_rejected_request_starts_nothing_and_ends_with_its_reason(
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-async def test_signals_reach_the_command_and_its_end_is_told_as_shells_do(
+async def test_signals_reach_command_and_set_exit_code(
     command: Command, tmp_path: Path, sent: signal.Signals
 ) -> None:
     script = f"import signal; signal.signal(signal.SIGINT, signal.SIG_DFL)\n{SLEEPER}"
@@ -131,9 +129,7 @@ async def test_signals_reach_the_command_and_its_end_is_told_as_shells_do(
     assert released(command) == ["epoch=7&stopped=true"]
 
 
-async def test_a_signal_while_queued_withdraws_the_request(
-    command: Command, tmp_path: Path
-) -> None:
+async def test_signal_while_queued_withdraws_request(command: Command, tmp_path: Path) -> None:
     command.stub.outcome = ReservationState.QUEUED
     process = await command.start("exec", "--gpus", "1", "--", "touch", str(tmp_path / "started"))
     await eventually(lambda: bool(command.stub.calls_of("GET")), what="it to wait")
@@ -145,9 +141,7 @@ async def test_a_signal_while_queued_withdraws_the_request(
     assert not (tmp_path / "started").exists()
 
 
-async def test_a_lost_lease_stops_the_command_and_everything_it_started(
-    command: Command, tmp_path: Path
-) -> None:
+async def test_lost_lease_stops_command_and_children(command: Command, tmp_path: Path) -> None:
     """The child ignores SIGTERM, as a stuck engine would."""
     script = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{SLEEPER}"
     process, pid = await started(command, tmp_path, "--ttl", "3", script=script)
@@ -160,9 +154,7 @@ async def test_a_lost_lease_stops_the_command_and_everything_it_started(
     await gone(pid)
 
 
-async def test_a_lease_that_nobody_confirms_is_given_up_in_time(
-    command: Command, tmp_path: Path
-) -> None:
+async def test_unconfirmed_lease_is_given_up_in_time(command: Command, tmp_path: Path) -> None:
     process, pid = await started(command, tmp_path, "--ttl", "6")
     loop = asyncio.get_running_loop()
 
@@ -194,7 +186,7 @@ UNTIL_TOLD = (
         pytest.param(None, 3, id="the ledger still has it"),
     ],
 )
-async def test_a_command_that_ended_while_the_command_line_was_stopped_says_if_the_lease_was_lost(
+async def test_ended_command_reports_lease_lost_while_stopped(
     command: Command, tmp_path: Path, refusal: ErrorCode | None, want: int
 ) -> None:
     process, pid = await started(command, tmp_path, "--ttl", "3", script=UNTIL_TOLD)
@@ -221,7 +213,7 @@ async def test_a_command_that_ended_while_the_command_line_was_stopped_says_if_t
         pytest.param(None, 128 + signal.SIGKILL, id="by whomever"),
     ],
 )
-async def test_a_command_that_was_killed_says_if_its_lease_was_taken_back(
+async def test_killed_command_reports_revoked_lease(
     command: Command, tmp_path: Path, refusal: ErrorCode | None, want: int
 ) -> None:
     """As a preempted one is, whose node kills what runs of it long before the lease would end."""
@@ -240,9 +232,7 @@ def is_zombie(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 
-async def test_the_lease_is_renewed_while_the_command_runs(
-    command: Command, tmp_path: Path
-) -> None:
+async def test_lease_is_renewed_while_command_runs(command: Command, tmp_path: Path) -> None:
     process, _ = await started(command, tmp_path, "--ttl", "3")
 
     def renewals() -> list[bool]:
@@ -256,7 +246,7 @@ async def test_the_lease_is_renewed_while_the_command_runs(
     assert renewals()[:3] == [True, False, False]
 
 
-async def test_killing_the_command_line_kills_the_command(command: Command, tmp_path: Path) -> None:
+async def test_killing_cli_kills_command(command: Command, tmp_path: Path) -> None:
     process, pid = await started(command, tmp_path)
 
     process.kill()
@@ -265,9 +255,7 @@ async def test_killing_the_command_line_kills_the_command(command: Command, tmp_
     await gone(pid)
 
 
-async def test_a_notice_is_said_once_while_the_command_runs_on(
-    command: Command, tmp_path: Path
-) -> None:
+async def test_notice_is_printed_once_while_running(command: Command, tmp_path: Path) -> None:
     process, _ = await started(command, tmp_path, "--ttl", "3600")
     stub = command.stub
     await eventually(lambda: bool(stub.sockets), what="it to listen")
@@ -288,7 +276,7 @@ async def test_a_notice_is_said_once_while_the_command_runs_on(
     assert "has to stop" not in rest.decode()
 
 
-async def test_a_notice_given_while_the_gateway_was_away_is_said_when_it_is_back(
+async def test_notice_during_gateway_outage_is_printed_later(
     command: Command, tmp_path: Path
 ) -> None:
     process, _ = await started(command, tmp_path)
@@ -326,9 +314,7 @@ ESCAPES = (
 
 
 @pytest.mark.skipif(not HAS_CGROUPS, reason="no control group can be written here")
-async def test_a_grandchild_that_clears_its_environment_ends_with_the_command(
-    command: Command, tmp_path: Path
-) -> None:
+async def test_grandchild_without_environment_ends_too(command: Command, tmp_path: Path) -> None:
     pid_file = tmp_path / "grandchild"
 
     ended = await command("exec", "--gpus", "1", "--", sys.executable, "-c", ESCAPES, str(pid_file))
@@ -345,7 +331,7 @@ async def test_the_help_says_what_can_escape(command: Command) -> None:
 
 
 @pytest.mark.skipif(HAS_CGROUPS, reason="with a control group it is stopped")
-async def test_what_left_the_group_is_not_reported_as_stopped(
+async def test_process_outside_group_is_not_reported_stopped(
     command: Command, tmp_path: Path
 ) -> None:
     """A daemon still holds the GPU: its node's executor has to see to it."""

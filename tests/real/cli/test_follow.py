@@ -23,7 +23,7 @@ async def gateway() -> AsyncIterator[tuple[StubGateway, str]]:
         yield stub, url
 
 
-async def test_a_task_is_read_when_one_of_its_events_comes_and_not_before(
+async def test_task_is_read_only_on_its_events(
     gateway: tuple[StubGateway, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     stub, url = gateway
@@ -48,7 +48,7 @@ async def test_a_task_is_read_when_one_of_its_events_comes_and_not_before(
     assert "0 of 1 experiments succeeded" in capsys.readouterr().out
 
 
-async def test_results_that_nobody_reads_keep_nothing_else_waiting(
+async def test_unread_results_delay_nothing_else(
     gateway: tuple[StubGateway, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stub, url = gateway

@@ -44,7 +44,7 @@ async def test_it_reads_prints_and_ends_the_same(
     assert stub.calls[:half] == stub.calls[half:] != []
 
 
-async def test_it_has_its_own_descriptors_and_ends_by_its_signal(tmp_path: Path) -> None:
+async def test_forked_command_has_own_descriptors_and_signal(tmp_path: Path) -> None:
     async with stub_gateway() as (stub, url):
         command = Command(stub, url, tmp_path)
         # Of the command itself: what it starts inherits none.

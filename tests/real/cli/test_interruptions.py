@@ -15,13 +15,13 @@ from tests.support.processes.followers import (
 
 
 @pytest.mark.parametrize("name", ["logs", "run"])
-async def test_a_follower_that_nobody_reads_ends_at_once(name: str, tmp_path: Path) -> None:
+async def test_follower_without_reader_ends_at_once(name: str, tmp_path: Path) -> None:
     ended = await interrupted(name, tmp_path, random.Random(name))
 
     assert ended.is_well, ended
 
 
-async def test_while_it_is_still_imported_it_ends_without_a_traceback(tmp_path: Path) -> None:
+async def test_interrupt_during_import_has_no_traceback(tmp_path: Path) -> None:
     ended = await interrupted_early("reserve", tmp_path, random.Random(2))
 
     assert ended.is_well, ended
@@ -29,7 +29,7 @@ async def test_while_it_is_still_imported_it_ends_without_a_traceback(tmp_path: 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-async def test_every_follower_ends_within_2_s_at_whatever_moment(tmp_path: Path) -> None:
+async def test_every_follower_ends_within_2_s(tmp_path: Path) -> None:
     dice = random.Random(11)
     each = [
         await interrupted(name, tmp_path, dice, is_read=is_read)
@@ -42,7 +42,7 @@ async def test_every_follower_ends_within_2_s_at_whatever_moment(tmp_path: Path)
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-async def test_at_any_moment_of_its_start_it_ends_without_a_traceback(tmp_path: Path) -> None:
+async def test_interrupt_during_start_has_no_traceback(tmp_path: Path) -> None:
     dice = random.Random(12)
     each = [await interrupted_early("reserve", tmp_path, dice) for _ in range(20)]
 

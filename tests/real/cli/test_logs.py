@@ -97,7 +97,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         yield World(stub, url, tmp_path)
 
 
-async def test_lines_received_live_are_shown_without_being_read_again(world: World) -> None:
+async def test_live_lines_are_not_read_again(world: World) -> None:
     world.log.append(b"one\ntwo\n")
     following = asyncio.create_task(world.show())
     await eventually(lambda: bool(world.stub.sockets) and bool(world.shown))
@@ -113,7 +113,7 @@ async def test_lines_received_live_are_shown_without_being_read_again(world: Wor
     assert world.asked == ["attempt=1&lines=200"]
 
 
-async def test_following_misses_and_repeats_nothing_whatever_is_left_out_live(
+async def test_following_neither_misses_nor_repeats(
     world: World,
 ) -> None:
     lines = [f"line {number} of the engine" for number in range(2000)]
@@ -147,7 +147,7 @@ async def test_what_is_not_kept_any_more_is_told(world: World) -> None:
     assert sum(chunk.skipped_bytes for chunk in world.shown) == world.log.start > 0
 
 
-async def test_following_waits_for_an_attempt_and_for_its_log(world: World) -> None:
+async def test_following_waits_for_attempt_and_log(world: World) -> None:
     world.stub.logs = {}
     waiting = make_experiment(
         experiment_id=world.experiment.experiment_id, state=ExperimentState.WAITING
@@ -167,7 +167,7 @@ async def test_following_waits_for_an_attempt_and_for_its_log(world: World) -> N
     assert world.lines == ["at last"]
 
 
-async def test_following_what_has_left_nothing_behind_ends_with_the_reason(world: World) -> None:
+async def test_following_without_any_log_ends_with_reason(world: World) -> None:
     world.stub.logs = {}
     ended = make_attempt(1, outcome=AttemptOutcome.FAILED)
     world.experiment = make_experiment(state=ExperimentState.FAILED, attempts=(ended,))
@@ -206,7 +206,7 @@ async def test_what_is_shown_is_what_was_asked_for(
     assert world.lines == want
 
 
-async def test_the_command_takes_a_part_of_an_id_and_tells_lines_or_answers(world: World) -> None:
+async def test_logs_takes_partial_id(world: World) -> None:
     world.log.append(b"one\ntwo\n")
     world.stub.ended_attempts.add(1)
     name = str(world.experiment.experiment_id)[-8:]
@@ -236,7 +236,7 @@ async def test_an_interrupted_follower_says_nothing(world: World) -> None:
     assert (process.returncode, out, err.strip()) == (130, b"", b"")
 
 
-async def test_an_interruption_in_the_middle_of_a_late_piece_is_not_lost(
+async def test_interrupt_within_late_piece_is_kept(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slow reader holds up the showing for longer than the log is left unread."""
@@ -258,7 +258,7 @@ async def test_an_interruption_in_the_middle_of_a_late_piece_is_not_lost(
     assert was_cancelled
 
 
-async def test_lines_lost_on_their_way_are_read_after_a_while(
+async def test_lines_lost_on_the_way_are_read_later(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "READ_SECONDS", 0.05)

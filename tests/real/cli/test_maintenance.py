@@ -18,7 +18,7 @@ from tests.support.worlds.gateway import gateway
 from tests.support.worlds.gateway_views import make_drift, make_gpu, make_reservation
 
 
-async def test_an_admin_takes_devices_out_of_service_and_back_and_nobody_else(
+async def test_only_admin_cordons_and_uncordons_devices(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
     roles = {"a": "admin", "s": "submitter"}
@@ -77,7 +77,7 @@ async def test_an_admin_takes_devices_out_of_service_and_back_and_nobody_else(
     assert [drift["drift"] for drift in listed["drifts"]] == ["squatter"]
 
 
-async def test_the_command_names_a_gpu_by_its_index_and_lists_what_does_not_add_up(
+async def test_drift_is_listed_and_gpu_named_by_index(
     tmp_path: Path,
 ) -> None:
     async with stub_gateway() as (stub, url):
@@ -110,7 +110,7 @@ async def test_the_command_names_a_gpu_by_its_index_and_lists_what_does_not_add_
     assert "next: end it" in listed.out
 
 
-async def test_a_node_is_forgotten_at_once_if_nothing_is_held_there_else_after_confirmation(
+async def test_node_removal_asks_only_if_gpus_are_held(
     tmp_path: Path,
 ) -> None:
     async with stub_gateway() as (stub, url):
@@ -133,7 +133,7 @@ async def test_a_node_is_forgotten_at_once_if_nothing_is_held_there_else_after_c
     ]
 
 
-async def test_drain_says_what_would_end_and_ends_it_only_if_told_to(tmp_path: Path) -> None:
+async def test_drain_previews_and_ends_only_if_told(tmp_path: Path) -> None:
     async with stub_gateway() as (stub, url):
         command = Command(stub, url, tmp_path)
 
@@ -165,6 +165,6 @@ async def test_labels_are_set_taken_away_and_printed(tmp_path: Path) -> None:
     assert changed.out == printed.out == "alpha: zone=a\n"
 
 
-def test_every_kind_of_drift_has_its_meaning_and_next_step() -> None:
+def test_every_drift_kind_has_meaning_and_action() -> None:
     assert set(MEANINGS) == set(NEXT) == set(DriftKind)
     assert set(DONE) == set(DriftAction)

@@ -76,7 +76,7 @@ def said(result: "CallToolResult") -> str:
 
 
 @pytest.mark.long
-async def test_a_viewers_agent_is_offered_what_reads_and_refused_what_changes(api: Api) -> None:
+async def test_viewer_agent_gets_only_reading_tools(api: Api) -> None:
     async with connected(in_process(api, "viewers")) as client:
         offered = {tool.name for tool in (await client.list_tools()).tools}
         read = await client.call_tool("list_gpus", {})
@@ -94,7 +94,7 @@ async def test_a_viewers_agent_is_offered_what_reads_and_refused_what_changes(ap
 
 
 @pytest.mark.long
-async def test_without_a_budget_a_submitters_agent_only_reads(api: Api) -> None:
+async def test_submitter_agent_without_budget_only_reads(api: Api) -> None:
     async with connected(by_stdio(api, "submitters")) as client:
         offered = {tool.name for tool in (await client.list_tools()).tools}
         refused = await client.call_tool("reserve_gpus", {})
@@ -118,7 +118,7 @@ async def test_what_an_agent_gets_wrong_is_said_to_it(api: Api) -> None:
 
 
 @pytest.mark.long
-async def test_over_http_each_request_acts_by_its_own_token(api: Api) -> None:
+async def test_http_requests_act_by_their_own_token(api: Api) -> None:
     from mcp.client.streamable_http import streamable_http_client
     from mcp.shared._httpx_utils import create_mcp_http_client
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.local_platform.supervisor.leftovers import marked_processes
+from shared.local_platform.supervisor.leftovers import find_marked_processes
 from shared.paths import DataDirectory
 from shared.testing import eventually, short_directory
 from tests.support.paths import ROOT
@@ -48,7 +48,7 @@ class Installation:
         return process.returncode or 0, out.decode(), err.decode()
 
     def left_behind(self) -> Sequence[int]:
-        return marked_processes(str(self.directory.root.resolve()))
+        return find_marked_processes(str(self.directory.root.resolve()))
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ async def installation() -> AsyncIterator[Installation]:
         assert made.left_behind() == []
 
 
-async def test_run_starts_a_platform_follows_the_task_and_leaves_nothing_behind(
+async def test_run_starts_platform_and_leaves_nothing(
     installation: Installation,
 ) -> None:
     code, out, err = await installation.run("run", "--simulate", str(QUICK))

@@ -24,7 +24,7 @@ async def command(nats_url: str, postgres_dsn: str, tmp_path: Path) -> AsyncIter
         yield Command(StubGateway(), api.url, tmp_path)
 
 
-async def test_presets_are_saved_merged_exported_and_imported_again(command: Command) -> None:
+async def test_presets_are_merged_exported_and_imported(command: Command) -> None:
     wide = json.dumps({"engine": "simulated", "parameters": {"slots": [1, 2], "seed": [1]}})
 
     saved = await command("preset", "save", "wide", "-", text=wide)

@@ -75,7 +75,7 @@ async def terminal(tmp_path: Path) -> AsyncIterator[Terminal]:
         yield Terminal(stub, url, tmp_path)
 
 
-async def test_at_80_columns_a_gpu_is_one_line_and_the_rest_is_said_to_be_left_out(
+async def test_gpu_is_one_line_at_80_columns(
     terminal: Terminal,
 ) -> None:
     shown = await terminal("gpus")
@@ -89,7 +89,7 @@ async def test_at_80_columns_a_gpu_is_one_line_and_the_rest_is_said_to_be_left_o
     assert "power W" in note
 
 
-async def test_wide_shows_every_column_and_columns_those_that_were_named(
+async def test_wide_shows_all_and_columns_the_named_ones(
     terminal: Terminal,
 ) -> None:
     wide = await terminal("gpus", "--wide")
@@ -101,7 +101,7 @@ async def test_wide_shows_every_column_and_columns_those_that_were_named(
     assert chosen[1].split() == ["0", "698/700", "exec/somebody-with-a-long-name"]
 
 
-async def test_a_column_that_is_not_there_is_refused_with_those_that_are(
+async def test_unknown_column_is_refused_with_known_ones(
     terminal: Terminal,
 ) -> None:
     shown = " ".join(await terminal("gpus", "--columns", "gpu,colour"))

@@ -57,7 +57,7 @@ async def test_a_token_is_made_shown_used_and_revoked(
     assert "DELETE /tokens/" in log.out
 
 
-def test_without_a_platform_a_token_goes_into_the_file(tmp_path: Path) -> None:
+def test_without_platform_token_goes_into_file(tmp_path: Path) -> None:
     made = typed("token", "create", "--role", "viewer", "--namespace", "a")
     named = typed("token", "create", "--name", "ci")
 
@@ -66,9 +66,7 @@ def test_without_a_platform_a_token_goes_into_the_file(tmp_path: Path) -> None:
     assert (named.exit_code, "start the platform" in named.stderr) == (2, True)
 
 
-def test_a_file_that_was_named_goes_before_a_platform(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_named_token_file_beats_platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "named.json"
     monkeypatch.setenv("GPUSTEWARD_GATEWAY_TOKENS_FILE", str(path))
     monkeypatch.setenv("GPUSTEWARD_URL", "http://127.0.0.1:1")

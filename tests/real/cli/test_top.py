@@ -63,7 +63,7 @@ def text_of(app: "TopApp", name: str) -> str:
     return str(widget.render()) if widget.display else ""
 
 
-async def test_it_shows_every_gpu_in_80_columns_and_says_that_they_are_simulated(
+async def test_top_shows_simulated_gpus_in_80_columns(
     top: Running,
 ) -> None:
     app, _, _ = top
@@ -74,7 +74,7 @@ async def test_it_shows_every_gpu_in_80_columns_and_says_that_they_are_simulated
     assert all(len(line) <= 80 for line in shown(app))
 
 
-async def test_a_reading_and_a_change_of_the_ledger_are_shown_as_they_happen(top: Running) -> None:
+async def test_top_shows_readings_and_ledger_changes_live(top: Running) -> None:
     app, _, stub = top
     busy = make_gpu(1, state=None, utilization_percent=83.0)
     metrics = GpuMetrics(node_id=NODE, sequence=1, observed_at=NOW, simulated=True, gpus=(busy,))
@@ -111,7 +111,7 @@ async def test_keys_sort_and_filter(top: Running) -> None:
     assert not app.query_one(Input).display
 
 
-async def test_a_lost_connection_is_said_and_taken_up_again(top: Running) -> None:
+async def test_top_reports_and_restores_lost_connection(top: Running) -> None:
     app, _, stub = top
 
     stub.refusal = ErrorCode.UNAVAILABLE
@@ -177,7 +177,7 @@ async def test_the_terminal_is_afterwards_as_it_was(
     assert after == before
 
 
-async def test_without_a_terminal_it_says_what_prints_the_gpus_once(tmp_path: Path) -> None:
+async def test_top_without_terminal_names_alternative(tmp_path: Path) -> None:
     ended = await run_command("top", "--data-dir", str(tmp_path), environment=os.environ)
 
     assert ended.code == 2

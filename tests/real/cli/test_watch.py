@@ -68,7 +68,7 @@ async def test_a_reservation_is_watched_to_its_end(stub: StubGateway) -> None:
     assert (code, rest.split()[2]) == (0, "released")
 
 
-async def test_a_task_is_watched_and_ctrl_c_leaves_it_alone(stub: StubGateway) -> None:
+async def test_task_is_watched_and_survives_ctrl_c(stub: StubGateway) -> None:
     task = make_task(task_id=ID, experiments_total=1)
     stub.tasks.append(task)
     stub.experiments.append(make_experiment(task_id=ID, state=ExperimentState.WAITING))
@@ -117,7 +117,7 @@ async def test_a_shell_completes_commands_names_and_ids(stub: StubGateway) -> No
     assert await completed("gpusteward cancel 0000") == [str(ID)]
 
 
-async def test_without_a_platform_a_shell_is_offered_nothing_and_shown_no_error(
+async def test_completion_without_platform_is_silent(
     stub: StubGateway,
 ) -> None:
     nowhere = "http://127.0.0.1:1"

@@ -116,7 +116,7 @@ async def deployed(
 
 
 @pytest.mark.parametrize("supply", GpuSupply)
-async def test_fifty_deployments_at_once_have_their_pods_on_the_nodes_that_were_chosen(
+async def test_fifty_deployments_reach_their_chosen_nodes(
     deployed: Deployed, supply: GpuSupply
 ) -> None:
     api, around, by_plugin = deployed.api, deployed.around, supply is GpuSupply.DEVICE_PLUGIN
@@ -179,7 +179,7 @@ async def test_fifty_deployments_at_once_have_their_pods_on_the_nodes_that_were_
 
 
 @pytest.mark.parametrize("is_deleted", [False, True], ids=["cordoned", "deleted"])
-async def test_a_node_that_is_lost_before_its_pod_is_bound_is_told_and_the_next_is_elsewhere(
+async def test_lost_node_before_binding_moves_next_pod(
     deployed: Deployed, is_deleted: bool
 ) -> None:
     api = deployed.api
@@ -223,7 +223,7 @@ def recorded_node() -> Object:
 @pytest.mark.skipif(
     not RECORDED.exists(), reason="needs a node from the field: set GPUSTEWARD_TEST_DATA"
 )
-async def test_whole_gpus_are_never_of_a_shared_board_whoever_chooses(deployed: Deployed) -> None:
+async def test_whole_gpus_never_come_from_shared_board(deployed: Deployed) -> None:
     """Neither our choice nor kube-scheduler's binds them to a unit that is no GPU."""
     api, around, view = deployed.api, deployed.around, deployed.view
     registered = {"hami.io/node-nvidia-register": "GPU-1,10,15360,100,Tesla T4,0,true:"}

@@ -108,7 +108,7 @@ def abandoned() -> Iterator[tuple[Place, int]]:
 
 
 @pytest.mark.long
-def test_an_engine_in_a_container_answers_a_benchmark_and_sees_the_devices_it_was_given(
+def test_container_engine_serves_and_sees_its_devices(
     docker_engine: PrivateEngine,
 ) -> None:
     gpus = DeviceRequest(device_ids=["0", "2"], capabilities=[["gpu"]])
@@ -174,7 +174,7 @@ def test_an_engine_misbehaves_as_it_is_told(
 
 
 @pytest.mark.long
-def test_an_engine_may_be_told_through_its_environment_to_ignore_sigterm(
+def test_environment_makes_engine_ignore_sigterm(
     docker_engine: PrivateEngine,
 ) -> None:
     tag = engine_image(docker_engine.client, "some-registry/engine:1", entrypoint=["engine"])
@@ -195,7 +195,7 @@ def test_an_engine_may_be_told_through_its_environment_to_ignore_sigterm(
         assert container.attrs["State"]["ExitCode"] == 137
 
 
-def test_without_root_or_without_its_programs_there_is_no_engine_and_a_reason(
+def test_docker_engine_needs_root_and_programs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tests.support.docker.private_engine.PATH", "/nowhere")
@@ -209,7 +209,7 @@ def test_without_root_or_without_its_programs_there_is_no_engine_and_a_reason(
 
 
 @pytest.mark.long
-def test_a_hook_that_fails_or_is_missing_keeps_a_container_from_starting(
+def test_failing_hook_keeps_container_from_starting(
     docker_engine: PrivateEngine,
 ) -> None:
     image = busybox_image(docker_engine.client)
@@ -235,7 +235,7 @@ def test_a_hook_that_fails_or_is_missing_keeps_a_container_from_starting(
 
 
 @pytest.mark.long
-def test_containers_and_their_ports_outlive_the_engine(docker_engine: PrivateEngine) -> None:
+def test_containers_and_ports_outlive_docker(docker_engine: PrivateEngine) -> None:
     image, ports = engine_image(docker_engine.client), {"8000/tcp": ("127.0.0.1", free_port())}
 
     with running(docker_engine, image, "engine", ports=ports) as container:
@@ -273,7 +273,7 @@ def test_two_engines_at_once_do_not_meet(docker_engine: PrivateEngine) -> None:
 
 
 @pytest.mark.long
-def test_nothing_is_left_of_an_engine_whose_test_process_was_killed() -> None:
+def test_killed_test_process_leaves_nothing() -> None:
     with abandoned() as (place, _):
         sockets = place.shim_sockets()
         assert [path.is_socket() for path in sockets] == [True]
@@ -283,7 +283,7 @@ def test_nothing_is_left_of_an_engine_whose_test_process_was_killed() -> None:
 
 
 @pytest.mark.long
-def test_nothing_is_left_of_an_engine_whose_watcher_was_killed_as_well() -> None:
+def test_killed_watcher_leaves_nothing() -> None:
     with abandoned() as (place, watcher):
         os.kill(watcher, signal.SIGKILL)
     assert traces(place)

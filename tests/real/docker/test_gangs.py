@@ -28,7 +28,7 @@ def containers(engine: PrivateEngine, node_id: str) -> list[dict[str, str]]:
     return found
 
 
-async def test_ranks_in_containers_meet_are_measured_and_end_with_the_first_that_is_killed(
+async def test_gang_in_containers_ends_with_killed_rank(
     docker_engine: PrivateEngine, nats_url: str, tmp_path: Path
 ) -> None:
     name, _, tag = engine_image(docker_engine.client).rpartition(":")

@@ -17,7 +17,7 @@ from services.executor.runtimes.runtime import RuntimeUnavailable
 from services.executor.settings import ExecutorSettings
 from shared.clock import utcnow
 from shared.testing import eventually
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.support.docker.images import busybox_image
 from tests.support.docker.private_engine import PrivateEngine
 from tests.support.docker.registry import TAG, Registry, image_registry
@@ -80,7 +80,7 @@ async def until_asked(registry: Registry, times: int = 1) -> None:
     )
 
 
-async def test_an_attempt_that_starts_meanwhile_joins_the_pull_and_outlives_it(
+async def test_attempt_joins_and_outlives_preparing_pull(
     docker_engine: PrivateEngine, registry: Registry, settings: ExecutorSettings
 ) -> None:
     runtime, start = DockerRuntime(settings), start_of("own", {})
@@ -89,7 +89,7 @@ async def test_an_attempt_that_starts_meanwhile_joins_the_pull_and_outlives_it(
     await until_asked(registry)
     fetching = asyncio.create_task(runtime.fetch(start, lambda *_: joined.set()))
     await asyncio.sleep(0)  # it has asked for the image
-    await cancelled(preparing)
+    await cancel_and_wait(preparing)
     registry.may_go_on.set()
     await asyncio.wait_for(fetching, 60)
 
@@ -98,7 +98,7 @@ async def test_an_attempt_that_starts_meanwhile_joins_the_pull_and_outlives_it(
     assert await runtime.prepare(WANTED) == "", "it is there"
 
 
-async def test_nothing_is_pulled_onto_a_disk_without_room_to_spare(
+async def test_nothing_is_pulled_onto_full_disk(
     docker_engine: PrivateEngine, registry: Registry, settings: ExecutorSettings
 ) -> None:
     runtime = DockerRuntime(msgspec.structs.replace(settings, prepare_spare_disk_percent=100.0))
@@ -124,7 +124,7 @@ async def tell(scheduler: Scheduler, start: WaitingStart) -> None:
     )
 
 
-async def test_an_executor_killed_in_a_pull_leaves_nothing_and_the_next_one_pulls_it(
+async def test_next_executor_repeats_pull_of_killed_one(
     docker_engine: PrivateEngine,
     registry: Registry,
     settings: ExecutorSettings,

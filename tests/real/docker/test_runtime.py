@@ -19,7 +19,7 @@ from services.executor.host.processes import ProcessMark
 from services.executor.runtimes.docker.client import ContainerEngine
 from services.executor.runtimes.docker.container import EngineContainer
 from services.executor.runtimes.docker.runtime import DockerRuntime
-from services.executor.runtimes.docker.spec import Abilities, Made
+from services.executor.runtimes.docker.spec import Abilities, ContainerParts
 from services.executor.runtimes.docker.starting import Starting
 from services.executor.settings import ExecutorSettings
 from shared.errors import RefusedError
@@ -80,7 +80,7 @@ def device(uuid: str, index: int, **overrides: Any) -> DeviceGrant:
     return DeviceGrant(**given | overrides)
 
 
-def made_of(runtime: DockerRuntime, command: StartExperiment) -> Made:
+def made_of(runtime: DockerRuntime, command: StartExperiment) -> ContainerParts:
     """What the runtime would make for it."""
     return runtime._made(command, "m")  # noqa: SLF001  # to take a port that Docker would not
 
@@ -93,9 +93,7 @@ async def told(base_url: str) -> dict[str, Any]:
 
 
 @pytest.mark.long
-async def test_what_an_engine_compiles_is_kept_by_its_images_id(
-    world: World, tmp_path: Path
-) -> None:
+async def test_compile_cache_is_kept_by_image_id(world: World, tmp_path: Path) -> None:
     runtime = DockerRuntime(
         msgspec.structs.replace(world.settings, compile_cache_dir=str(tmp_path / "caches"))
     )
@@ -120,7 +118,7 @@ async def test_what_an_engine_compiles_is_kept_by_its_images_id(
         await container.stop(0.0)
 
 
-async def test_an_engine_starts_in_a_container_and_leaves_nothing(world: World) -> None:
+async def test_engine_starts_in_container_and_leaves_nothing(world: World) -> None:
     command = world.start_of(model="a/model", devices=(device("SIM-1", 0, simulated=True),))
     marks: list[ProcessMark] = []
 
@@ -149,7 +147,7 @@ async def test_an_engine_starts_in_a_container_and_leaves_nothing(world: World) 
     assert "stub engine serves a/model" in launch.log.tail(20)
 
 
-async def test_it_offers_what_has_an_image_and_says_what_is_missing(world: World) -> None:
+async def test_runtime_offers_images_and_says_what_is_missing(world: World) -> None:
     offer = await world.runtime.offer()
 
     assert offer.version == world.engine.client.version()["Version"]
@@ -158,7 +156,7 @@ async def test_it_offers_what_has_an_image_and_says_what_is_missing(world: World
     assert "nvidia-container-toolkit" in offer.missing["docker"]
 
 
-async def test_it_offers_the_cuda_of_the_images_that_are_there(world: World) -> None:
+async def test_runtime_offers_cuda_of_present_images(world: World) -> None:
     images = {
         "told": "ENV NVIDIA_REQUIRE_CUDA='cuda>=12.4 brand=tesla,driver>=470,driver<471'",
         "labelled": "LABEL com.nvidia.cuda.version=11.8.0",
@@ -186,7 +184,7 @@ async def test_it_offers_the_cuda_of_the_images_that_are_there(world: World) -> 
     }
 
 
-async def test_a_part_of_a_device_needs_a_daemon_and_a_whole_gpu(world: World) -> None:
+async def test_device_share_needs_daemon_and_whole_gpu(world: World) -> None:
     half = DeviceShare(kind=ShareKind.MPS, compute_percent=50)
     for granted, said in (
         (device("GPU-a", 0, share=half), "nvidia-cuda-mps-control"),
@@ -197,7 +195,7 @@ async def test_a_part_of_a_device_needs_a_daemon_and_a_whole_gpu(world: World) -
         assert refused.value.path == "$.devices[0].share"
 
 
-async def test_it_gets_exactly_the_granted_devices_and_no_variable_of_cuda(world: World) -> None:
+async def test_container_gets_only_granted_devices(world: World) -> None:
     granted = (device("GPU-b", 2), device("GPU-a", 0), device("GPU-x", 1, node_id="another"))
 
     async with world.running(world.start_of(devices=granted)) as container:
@@ -216,7 +214,7 @@ async def failed(awaitable: Awaitable[Any]) -> Failure:
     return raised.value.failure
 
 
-async def test_an_engine_without_cdi_says_which_do_it_and_how(world: World) -> None:
+async def test_docker_without_cdi_names_alternatives(world: World) -> None:
     if world.engine.client.info().get("CDISpecDirs"):
         pytest.skip("this Docker gives devices by their CDI names without being told to")
     runtime = DockerRuntime(msgspec.structs.replace(world.settings, docker_device_ids="cdi"))
@@ -229,7 +227,7 @@ async def test_an_engine_without_cdi_says_which_do_it_and_how(world: World) -> N
     assert await runtime.workloads() == ()
 
 
-async def test_it_gets_the_hub_token_of_its_executor_and_nothing_else_of_it(
+async def test_container_gets_only_the_hub_token(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_of_the_node")
@@ -242,7 +240,7 @@ async def test_it_gets_the_hub_token_of_its_executor_and_nothing_else_of_it(
     assert "OPERATORS_OWN" not in given["environ"]
 
 
-async def test_an_engine_that_cannot_start_leaves_no_container(world: World) -> None:
+async def test_failed_start_leaves_no_container(world: World) -> None:
     """The driver is broken for one, and the image of the other lacks the program."""
     broken = world.start_of(devices=(device("GPU-a", 0),))
     missing = start_of("own", image_tag="1")
@@ -268,7 +266,7 @@ async def test_an_engine_that_cannot_start_leaves_no_container(world: World) -> 
 
 
 @pytest.mark.long
-async def test_an_engine_that_ends_while_it_loads_tells_why(world: World) -> None:
+async def test_engine_exit_while_loading_is_explained(world: World) -> None:
     parameters = {
         "stub-print": "torch.OutOfMemoryError: CUDA out of memory.",
         "stub-exit-after": 0.1,
@@ -284,7 +282,7 @@ async def test_an_engine_that_ends_while_it_loads_tells_why(world: World) -> Non
 
 
 @pytest.mark.long
-async def test_running_out_of_memory_is_told_from_being_killed(world: World) -> None:
+async def test_out_of_memory_differs_from_kill(world: World) -> None:
     greedy = world.start_of({"stub-allocate": True}, host_memory_mb=128)
     async with world.running(greedy) as container:
         failure = await asyncio.wait_for(container.until_ended(), 30)
@@ -302,7 +300,7 @@ async def test_running_out_of_memory_is_told_from_being_killed(world: World) -> 
     assert "removed" in removed.message
 
 
-async def test_a_taken_port_is_tried_anew_and_leaves_no_container(world: World) -> None:
+async def test_taken_port_is_retried_without_leftovers(world: World) -> None:
     command = world.start_of()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         starting = Starting(
@@ -320,7 +318,7 @@ async def test_a_taken_port_is_tried_anew_and_leaves_no_container(world: World) 
     assert await world.runtime.workloads() == ()
 
 
-async def test_an_image_that_is_not_there_is_not_started(world: World) -> None:
+async def test_absent_image_is_not_started(world: World) -> None:
     """No registry can be reached here, so it cannot be pulled either."""
     command = world.start_of(image_tag="no-such-tag")
 
@@ -338,7 +336,7 @@ async def test_an_image_that_is_there_is_not_pulled(world: World) -> None:
 
 
 @pytest.mark.long
-async def test_a_model_is_read_only_from_below_the_roots(world: World, tmp_path: Path) -> None:
+async def test_model_is_mounted_only_from_roots(world: World, tmp_path: Path) -> None:
     root = tmp_path / "models"
     (root / "own").mkdir(parents=True)
     (root / "own" / "weights").write_text("x")
@@ -402,7 +400,7 @@ async def test_two_executors_on_one_engine_never_meet(world: World, tmp_path: Pa
 
 
 @pytest.mark.long
-async def test_a_rank_of_several_serves_on_the_network_of_its_host(world: World) -> None:
+async def test_gang_rank_serves_on_host_network(world: World) -> None:
     command = world.start_of()
 
     async with world.running(command, rank_parameters={"node-rank": 1}) as container:

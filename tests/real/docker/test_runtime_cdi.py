@@ -86,7 +86,7 @@ async def refusal(runtime: DockerRuntime, launch: Launch) -> Failure:
     return raised.value.failure
 
 
-async def test_a_container_gets_exactly_the_granted_devices_by_their_cdi_names(
+async def test_container_gets_granted_devices_by_cdi_name(
     cdi_engine: PrivateEngine, settings: ExecutorSettings
 ) -> None:
     container = await runtime_on(cdi_engine, settings).start(
@@ -112,7 +112,7 @@ async def test_a_container_gets_exactly_the_granted_devices_by_their_cdi_names(
     assert cdi_engine.devices_of(container.container_id) is None, "and not by the hook as well"
 
 
-async def test_a_device_that_no_specification_names_keeps_its_engine_from_starting(
+async def test_device_without_specification_fails_start(
     cdi_engine: PrivateEngine, settings: ExecutorSettings
 ) -> None:
     launch = launch_with(settings, "GPU-a", "GPU-x")
@@ -124,7 +124,7 @@ async def test_a_device_that_no_specification_names_keeps_its_engine_from_starti
     assert "nvidia-ctk cdi generate" in failure.hint
 
 
-async def test_an_engine_with_cdi_devices_is_no_reason_for_a_warning(
+async def test_cdi_devices_cause_no_warning(
     cdi_engine: PrivateEngine,
 ) -> None:
     host = await ContainerEngine(cdi_engine.base_url).call(engine_info)

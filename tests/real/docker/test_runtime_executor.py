@@ -73,7 +73,7 @@ def containers(engine: PrivateEngine, start: StartExperiment) -> list[str]:
     return [str(each["State"]) for each in found]
 
 
-async def test_an_experiment_in_a_container_succeeds_and_leaves_nothing(
+async def test_container_experiment_succeeds_and_leaves_nothing(
     docker_engine: PrivateEngine, settings: ExecutorSettings
 ) -> None:
     start = contained(make_start(), FAST)
@@ -123,7 +123,7 @@ async def is_removed(engine: PrivateEngine, scheduler: Scheduler, start: StartEx
         ),
     ],
 )
-async def test_a_killed_executors_container_is_gone_soon_after_the_next_begins(
+async def test_container_of_killed_executor_is_removed(
     until: Callable[[PrivateEngine, Scheduler, StartExperiment], Awaitable[None]],
     outcome: AttemptOutcome,
     parameters: dict[str, Any],
@@ -154,7 +154,7 @@ async def test_a_killed_executors_container_is_gone_soon_after_the_next_begins(
     assert took_seconds < GONE_SECONDS
 
 
-async def test_a_lost_lease_stops_a_container_in_time_though_docker_is_gone_too(
+async def test_lost_lease_stops_container_without_docker(
     docker_engine: PrivateEngine, settings: ExecutorSettings
 ) -> None:
     start = contained(
@@ -194,7 +194,7 @@ async def test_a_lost_lease_stops_a_container_in_time_though_docker_is_gone_too(
     assert left == []
 
 
-async def test_an_attempt_whose_container_runs_out_of_memory_says_so(
+async def test_container_out_of_memory_is_reported(
     docker_engine: PrivateEngine, settings: ExecutorSettings
 ) -> None:
     start = contained(make_start(host_memory_mb=12), FAST)

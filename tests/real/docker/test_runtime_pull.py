@@ -13,7 +13,7 @@ from services.executor.domain.verdict import AttemptFailed
 from services.executor.runtimes.docker.runtime import DockerRuntime
 from services.executor.settings import ExecutorSettings
 from shared.testing import eventually
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.support.docker.images import busybox_image
 from tests.support.docker.private_engine import PrivateEngine
 from tests.support.docker.registry import Registry, image_registry
@@ -55,7 +55,7 @@ def command_of(tag: str | None = None) -> StartExperiment:
     return start_of("own", {}, image_tag=tag)
 
 
-async def test_an_image_is_pulled_once_for_all_who_want_it_and_its_progress_told(
+async def test_image_is_pulled_once_with_progress(
     registry: Registry, runtime: DockerRuntime
 ) -> None:
     told: list[tuple[float, str]] = []
@@ -75,7 +75,7 @@ async def test_an_image_is_pulled_once_for_all_who_want_it_and_its_progress_told
     await runtime.fetch(command_of(), lambda *_: pytest.fail("pulled again"))
 
 
-async def test_a_tag_that_the_registry_lacks_is_a_missing_image(runtime: DockerRuntime) -> None:
+async def test_unknown_tag_is_a_missing_image(runtime: DockerRuntime) -> None:
     with pytest.raises(AttemptFailed) as failed:
         await runtime.fetch(command_of("2"), lambda *_: None)
 
@@ -83,18 +83,16 @@ async def test_a_tag_that_the_registry_lacks_is_a_missing_image(runtime: DockerR
     assert "manifest unknown" in failed.value.failure.message
 
 
-async def test_a_pull_that_nobody_waits_for_is_broken_off(
-    registry: Registry, runtime: DockerRuntime
-) -> None:
+async def test_unneeded_pull_is_aborted(registry: Registry, runtime: DockerRuntime) -> None:
     told: list[float] = []
     first, second = (
         asyncio.create_task(runtime.fetch(command_of(), lambda *report: told.append(report[0])))
         for _ in range(2)
     )
     await eventually(lambda: any(told), what="a half pull")
-    await cancelled(first)
+    await cancel_and_wait(first)
     is_joined = not second.done()
-    await cancelled(second)
+    await cancel_and_wait(second)
     registry.may_go_on.set()
     again = asyncio.create_task(runtime.fetch(command_of(), lambda *_: None))
     await asyncio.wait_for(again, 30)
@@ -114,7 +112,7 @@ async def test_a_pull_has_a_deadline(settings: ExecutorSettings) -> None:
 
 
 @pytest.mark.parametrize("how", [PrivateEngine.stop, PrivateEngine.kill])
-async def test_a_pull_goes_on_after_docker_was_restarted(
+async def test_pull_continues_after_docker_restart(
     how: Callable[[PrivateEngine], None],
     docker_engine: PrivateEngine,
     registry: Registry,

@@ -23,7 +23,7 @@ from services.executor.runtimes.docker.runtime import DockerRuntime
 from services.executor.runtimes.runtime import Launch, RuntimeUnavailable
 from services.executor.settings import ExecutorSettings
 from shared.testing import eventually
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.support.docker.images import engine_image
 from tests.support.docker.private_engine import PrivateEngine, private_engine
 from tests.support.worlds.executor import NODE
@@ -91,7 +91,7 @@ async def answers(base_url: str) -> bool:
 
 
 @pytest.mark.parametrize("how", GOES)
-async def test_an_engine_that_loads_and_serves_outlives_a_restart(
+async def test_loading_and_serving_engines_outlive_restart(
     how: str, engine: PrivateEngine, settings: ExecutorSettings, runtime: DockerRuntime
 ) -> None:
     command = command_of({"start-delay-seconds": 2, "stub-lines": 500})
@@ -109,7 +109,7 @@ async def test_an_engine_that_loads_and_serves_outlives_a_restart(
         await eventually(lambda: answers(base_url), what="an engine that answers again")
         (found,) = await runtime.workloads()
         is_over = ended.done()
-        await cancelled(ended)
+        await cancel_and_wait(ended)
 
     numbers = re.findall(r"^line (\d{8})", launch.log.path.read_text(), re.MULTILINE)
     assert not is_over
@@ -118,7 +118,7 @@ async def test_an_engine_that_loads_and_serves_outlives_a_restart(
 
 
 @pytest.mark.parametrize("how", GOES)
-async def test_an_engine_stops_in_time_though_docker_is_away_and_its_container_goes_later(
+async def test_engine_stops_in_time_while_docker_is_away(
     how: str, engine: PrivateEngine, settings: ExecutorSettings, runtime: DockerRuntime
 ) -> None:
     command = command_of({"ignore-sigterm": True})
@@ -140,7 +140,7 @@ async def test_an_engine_stops_in_time_though_docker_is_away_and_its_container_g
         engine.client.containers.get(container.container_id)
 
 
-async def test_an_engine_stops_in_time_though_docker_hangs(
+async def test_engine_stops_in_time_while_docker_hangs(
     engine: PrivateEngine, settings: ExecutorSettings, runtime: DockerRuntime
 ) -> None:
     command = command_of()
@@ -165,7 +165,7 @@ async def test_an_engine_stops_in_time_though_docker_hangs(
 
 @pytest.mark.parametrize("how", GOES)
 @pytest.mark.parametrize("delay_seconds", [0.0, 0.1, 0.3, 0.6])
-async def test_a_docker_that_goes_while_it_starts_or_removes_one_leaves_nothing(
+async def test_docker_loss_during_start_leaves_nothing(
     how: str,
     delay_seconds: float,
     engine: PrivateEngine,
@@ -193,7 +193,7 @@ async def test_a_docker_that_goes_while_it_starts_or_removes_one_leaves_nothing(
 
 
 @pytest.mark.parametrize("how", GOES)
-async def test_an_engine_that_docker_takes_with_it_says_so(how: str, tmp_path: Path) -> None:
+async def test_engine_ended_by_docker_says_so(how: str, tmp_path: Path) -> None:
     """Without live restore; a killed one stops it when it comes back."""
     with private_engine(live_restore=False) as engine:
         engine_image(engine.client, f"vllm/vllm-openai:{TAG}")
@@ -209,7 +209,7 @@ async def test_an_engine_that_docker_takes_with_it_says_so(how: str, tmp_path: P
     assert "live-restore" in failure.hint
 
 
-async def test_a_docker_without_the_toolkit_gives_no_gpus_and_keeps_no_container(
+async def test_docker_without_toolkit_gives_no_gpus(
     engine: PrivateEngine, settings: ExecutorSettings, runtime: DockerRuntime
 ) -> None:
     granted = DeviceGrant(node_id=NODE, uuid="GPU-a", index=0, name="GPU")
@@ -226,7 +226,7 @@ async def test_a_docker_without_the_toolkit_gives_no_gpus_and_keeps_no_container
     assert await runtime.workloads() == ()
 
 
-async def test_what_was_never_used_and_is_away_has_nothing_of_ours(tmp_path: Path) -> None:
+async def test_unused_absent_docker_counts_as_empty(tmp_path: Path) -> None:
     settings = runtime_settings(tmp_path, docker_host=f"unix://{tmp_path}/none.sock")
     runtime = DockerRuntime(settings)
     labels = labels_of(command_of(), settings)

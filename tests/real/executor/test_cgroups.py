@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from services.executor.host.processes import labelled_processes
+from services.executor.host.processes import find_labelled_processes
 from services.executor.runtimes.runtime import Labels
 from shared.processes.cgroups import Cgroup, CgroupLimits, Cgroups
 from shared.testing import eventually, run_apart
@@ -37,7 +37,7 @@ def cgroups() -> Cgroups:
     return found
 
 
-async def test_a_process_beyond_its_memory_is_ended_and_the_group_tells(cgroups: Cgroups) -> None:
+async def test_process_over_memory_limit_is_killed(cgroups: Cgroups) -> None:
     whose = labels()
     group = cgroups.make(whose.cgroup_names, CgroupLimits(memory_mb=64, cpus=1.5, pids=50))
     assert group is not None
@@ -53,7 +53,7 @@ async def test_a_process_beyond_its_memory_is_ended_and_the_group_tells(cgroups:
     assert not any(directory.exists() for directory in group.directories)
 
 
-async def test_children_without_a_label_end_with_the_group(cgroups: Cgroups) -> None:
+async def test_unlabelled_children_end_with_cgroup(cgroups: Cgroups) -> None:
     whose = labels()
     group = cgroups.make(whose.cgroup_names, CgroupLimits())
     assert group is not None
@@ -63,7 +63,7 @@ async def test_children_without_a_label_end_with_the_group(cgroups: Cgroups) -> 
         await eventually(lambda: len(group.pids()) == 3, what="all three in the group")
         found_by_label = [
             each
-            for each in labelled_processes(whose.installation_id)
+            for each in find_labelled_processes(whose.installation_id)
             if each.reservation_id == whose.reservation_id
         ]
         await cgroups.end(whose.cgroup_names)
@@ -76,7 +76,7 @@ async def test_children_without_a_label_end_with_the_group(cgroups: Cgroups) -> 
     assert not group.was_out_of_memory()
 
 
-async def test_with_its_last_group_an_installation_is_gone_and_others_are_made_meanwhile(
+async def test_last_cgroup_removes_installation_cgroup(
     cgroups: Cgroups,
 ) -> None:
     shared = labels()
@@ -94,7 +94,7 @@ async def test_with_its_last_group_an_installation_is_gone_and_others_are_made_m
 
 
 @pytest.mark.parametrize("error", [FileExistsError, FileNotFoundError])
-def test_a_group_is_made_although_what_it_is_in_is_removed_meanwhile(
+def test_cgroup_is_made_though_parent_is_removed(
     error: type[OSError], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Path] = []
@@ -115,7 +115,7 @@ def test_a_group_is_made_although_what_it_is_in_is_removed_meanwhile(
     assert group.directories[0].is_dir()
 
 
-async def test_a_group_that_is_gone_is_ended_without_a_word(cgroups: Cgroups) -> None:
+async def test_ending_absent_cgroup_is_silent(cgroups: Cgroups) -> None:
     whose = labels()
 
     await cgroups.end(whose.cgroup_names)
@@ -127,7 +127,7 @@ async def test_a_group_that_is_gone_is_ended_without_a_word(cgroups: Cgroups) ->
     assert str(whose.reservation_id) not in groups
 
 
-def test_where_groups_cannot_be_written_there_are_none(tmp_path: Path) -> None:
+def test_unwritable_cgroups_are_not_used(tmp_path: Path) -> None:
     found = Cgroups.of_this_host(tmp_path)
 
     assert found.hierarchies == ()

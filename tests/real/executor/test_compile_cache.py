@@ -25,9 +25,7 @@ async def said(scheduler: Scheduler, settings: ExecutorSettings, namespace: str)
 
 
 @pytest.mark.long
-async def test_a_second_start_compiles_nothing_and_another_namespace_sees_nothing_of_it(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_second_start_reuses_namespace_compile_cache(nats_url: str, tmp_path: Path) -> None:
     settings = make_settings(nats_url, tmp_path)
     async with scheduling(settings) as scheduler, create_service(settings).running():
         starts = [await said(scheduler, settings, namespace) for namespace in ("a", "a", "b")]

@@ -27,7 +27,7 @@ from tests.support.worlds.executor import (
 )
 
 
-async def test_a_killed_executor_leaves_no_engine_and_the_next_one_says_interrupted(
+async def test_killed_executor_interrupts_and_leaves_no_engine(
     nats_url: str, tmp_path: Path
 ) -> None:
     settings = make_settings(nats_url, tmp_path)
@@ -62,9 +62,7 @@ async def test_a_killed_executor_leaves_no_engine_and_the_next_one_says_interrup
 
 
 @pytest.mark.long
-async def test_the_next_executor_ends_what_outlived_the_last_one(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_next_executor_ends_surviving_workloads(nats_url: str, tmp_path: Path) -> None:
     settings = make_settings(nats_url, tmp_path)
     start = make_endless_start()
     async with scheduling(settings) as scheduler:
@@ -89,9 +87,7 @@ async def test_the_next_executor_ends_what_outlived_the_last_one(
 
 
 @pytest.mark.long
-async def test_a_cancellation_accepted_before_a_crash_is_an_outcome_of_its_own(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_cancellation_before_crash_has_own_outcome(nats_url: str, tmp_path: Path) -> None:
     settings = make_settings(nats_url, tmp_path, stop_grace_seconds=30.0)
     start = make_endless_start({"ignore-sigterm": True}, lease_ttl_seconds=300.0)
     async with scheduling(settings) as scheduler:
@@ -109,9 +105,7 @@ async def test_a_cancellation_accepted_before_a_crash_is_an_outcome_of_its_own(
     assert finished.outcome is AttemptOutcome.CANCELLED
 
 
-async def test_an_executor_that_is_stopped_ends_its_attempts_and_says_so(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_stopped_executor_ends_and_reports_attempts(nats_url: str, tmp_path: Path) -> None:
     settings = make_settings(nats_url, tmp_path)
     start = make_endless_start()
     async with scheduling(settings) as scheduler:
@@ -133,7 +127,7 @@ async def test_an_executor_that_is_stopped_ends_its_attempts_and_says_so(
 
 @pytest.mark.long
 @pytest.mark.parametrize("delay_seconds", [0.0, 0.1, 0.8])
-async def test_whenever_it_is_killed_an_attempt_has_exactly_one_outcome(
+async def test_kill_at_any_moment_gives_one_outcome(
     nats_url: str, tmp_path: Path, delay_seconds: float
 ) -> None:
     settings = make_settings(nats_url, tmp_path)
@@ -157,7 +151,7 @@ async def test_whenever_it_is_killed_an_attempt_has_exactly_one_outcome(
 
 
 @pytest.mark.long
-async def test_what_a_dead_bus_did_not_take_is_sent_later_even_by_the_next_executor(
+async def test_next_executor_sends_events_of_dead_bus(
     nats_server_factory: Callable[[], Awaitable[NatsServer]], tmp_path: Path
 ) -> None:
     server = await nats_server_factory()
@@ -181,7 +175,7 @@ async def test_what_a_dead_bus_did_not_take_is_sent_later_even_by_the_next_execu
 
 
 @pytest.mark.long
-async def test_events_are_published_again_into_a_new_stream(
+async def test_events_are_republished_to_new_stream(
     nats_server_factory: Callable[[], Awaitable[NatsServer]], tmp_path: Path
 ) -> None:
     server = await nats_server_factory()
@@ -205,9 +199,7 @@ async def test_events_are_published_again_into_a_new_stream(
 
 
 @pytest.mark.long
-async def test_a_second_executor_on_one_data_directory_does_not_start(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_second_executor_on_data_directory_is_refused(nats_url: str, tmp_path: Path) -> None:
     settings = make_settings(nats_url, tmp_path)
     async with scheduling(settings) as scheduler:
         with executor_process(settings):
@@ -221,9 +213,7 @@ async def test_a_second_executor_on_one_data_directory_does_not_start(
     assert running.attempts == ()
 
 
-async def test_a_second_executor_in_the_name_of_one_node_does_not_start(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_second_executor_of_node_is_refused(nats_url: str, tmp_path: Path) -> None:
     first, second = (make_settings(nats_url, tmp_path / name) for name in ("first", "second"))
     async with create_service(first).running():
         with executor_process(second) as twin:
@@ -234,7 +224,7 @@ async def test_a_second_executor_in_the_name_of_one_node_does_not_start(
     assert "set another GPUSTEWARD_NODE_ID here" in said
 
 
-async def test_whenever_it_is_stopped_in_order_a_start_is_answered_by_what_becomes_of_it(
+async def test_start_during_shutdown_is_answered_by_its_outcome(
     nats_url: str, tmp_path: Path
 ) -> None:
     """Accepted starts end as interrupted, others are to be sent again; none is lost in between."""

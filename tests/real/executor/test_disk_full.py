@@ -30,9 +30,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         yield place
 
 
-async def test_an_attempt_ends_on_a_full_disk_and_the_next_says_why_it_cannot_start(
-    nats_url: str, disk: Path
-) -> None:
+async def test_full_disk_ends_attempt_and_refuses_next(nats_url: str, disk: Path) -> None:
     settings = make_settings(nats_url, disk)
     running, refused, later = (
         make_endless_start(),
@@ -62,9 +60,7 @@ async def test_an_attempt_ends_on_a_full_disk_and_the_next_says_why_it_cannot_st
     assert succeeded.outcome is AttemptOutcome.SUCCEEDED
 
 
-async def test_an_engine_outlives_a_disk_without_any_room_and_its_end_is_recorded_later(
-    nats_url: str, disk: Path
-) -> None:
+async def test_engine_outlives_full_disk_and_end_is_recorded(nats_url: str, disk: Path) -> None:
     settings = make_settings(nats_url, disk, report_interval_seconds=0.1)
     running = make_endless_start(lease_ttl_seconds=3.0)
     async with scheduling(settings) as scheduler, create_service(settings).running():

@@ -32,7 +32,7 @@ from tests.support.worlds.executor import (
         pytest.param(ENDLESS, None, id="it has none, and that is said"),
     ],
 )
-async def test_an_engines_metrics_are_published_while_it_is_measured(
+async def test_engine_metrics_are_published_while_measuring(
     nats_url: str, tmp_path: Path, parameters: dict[str, Any], engine: str | None
 ) -> None:
     settings = make_settings(nats_url, tmp_path)

@@ -68,7 +68,7 @@ def ran(user: EngineUser, needed: list[Path], code: str) -> str:
 
 
 @as_root
-async def test_an_engine_of_roots_runs_as_a_user_that_owns_nothing(tmp_path: Path) -> None:
+async def test_engine_of_root_runs_as_unprivileged_user(tmp_path: Path) -> None:
     settings = runtime_settings(tmp_path)
 
     async with running(settings) as engine:
@@ -79,7 +79,7 @@ async def test_an_engine_of_roots_runs_as_a_user_that_owns_nothing(tmp_path: Pat
     assert (len(uids), status["NoNewPrivs"], status["CapEff"]) == (1, ["1"], ["0" * 16])
 
 
-async def test_an_engine_finds_few_of_the_operators_variables(
+async def test_engine_gets_few_operator_variables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "VLLM_API_KEY", "MY_PASSWORD"):
@@ -101,7 +101,7 @@ async def test_an_engine_finds_few_of_the_operators_variables(
 
 
 @as_root
-def test_of_a_closed_folder_an_engine_sees_what_it_needs_alone(tmp_path: Path) -> None:
+def test_engine_sees_only_needed_files_of_closed_folder(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     model, secret = closed / "models/good/weights", closed / "secret"
     model.parent.mkdir(parents=True)
@@ -126,7 +126,7 @@ def test_a_user_that_is_none_is_said(tmp_path: Path) -> None:
 
 
 @as_root
-async def test_where_no_other_user_can_run_engines_are_refused_with_the_reason(
+async def test_unusable_engine_user_refuses_engines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Servers of ours, whose flags name neither code nor files, run as the executor does."""

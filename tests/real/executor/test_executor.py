@@ -57,9 +57,7 @@ async def node(
         yield scheduler
 
 
-async def test_an_experiment_is_run_measured_and_its_gpus_given_back(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_experiment_is_measured_and_gpus_released(nats_url: str, tmp_path: Path) -> None:
     start = make_start(devices=(make_device("GPU-a"), make_device("GPU-b", 1)))
     async with node(nats_url, tmp_path) as scheduler:
         reply = await scheduler.ask(start)
@@ -125,7 +123,7 @@ async def test_a_load_is_searched_on_one_running_engine(nats_url: str, tmp_path:
     assert phases.count(AttemptPhase.MEASURING) == 3
 
 
-async def test_the_engine_sees_its_devices_and_labels_and_none_of_our_secrets(
+async def test_engine_sees_devices_labels_and_no_secrets(
     nats_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUSTEWARD_POSTGRES_DSN", "postgresql://secret@/")
@@ -193,9 +191,7 @@ async def test_an_older_grant_of_a_device_is_refused(nats_url: str, tmp_path: Pa
     assert isinstance(unrelated, Accepted)
 
 
-async def test_two_attempts_never_share_a_device_or_an_experiment(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_attempts_never_share_device_or_experiment(nats_url: str, tmp_path: Path) -> None:
     start = make_endless_start()
     async with node(nats_url, tmp_path) as scheduler:
         await scheduler.ask(start)
@@ -214,9 +210,7 @@ async def test_two_attempts_never_share_a_device_or_an_experiment(
     assert isinstance(free_again, Accepted)
 
 
-async def test_two_attempts_run_beside_each_other_on_parts_of_one_device(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_two_attempts_run_on_shares_of_one_device(nats_url: str, tmp_path: Path) -> None:
     newer = make_endless_start(epoch=9, devices=(make_part((5_000, 10_000)),))
     older = make_endless_start(epoch=8, devices=(make_part((0, 5_000)),))
     async with node(nats_url, tmp_path) as scheduler:
@@ -241,7 +235,7 @@ async def test_two_attempts_run_beside_each_other_on_parts_of_one_device(
     assert refusal(again) == (ErrorCode.STALE_EPOCH, "$.devices[0]")
 
 
-async def test_cancelling_ends_an_engine_that_ignores_sigterm_within_5_s(
+async def test_cancel_ends_engine_that_ignores_sigterm_in_5_s(
     nats_url: str, tmp_path: Path
 ) -> None:
     start = make_endless_start({"ignore-sigterm": True})
@@ -265,9 +259,7 @@ async def test_cancelling_ends_an_engine_that_ignores_sigterm_within_5_s(
     assert finished.benchmark is None
 
 
-async def test_an_attempt_cancelled_before_it_arrived_is_never_started(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_attempt_cancelled_before_arrival_never_starts(nats_url: str, tmp_path: Path) -> None:
     start = make_start()
     async with node(nats_url, tmp_path) as scheduler:
         cancelled = await scheduler.ask(make_cancel(start))
@@ -277,9 +269,7 @@ async def test_an_attempt_cancelled_before_it_arrived_is_never_started(
     assert refusal(started) == (ErrorCode.CONFLICT, None)
 
 
-async def test_an_engine_that_does_not_start_fails_the_attempt_with_its_last_words(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_failed_start_ends_attempt_with_last_lines(nats_url: str, tmp_path: Path) -> None:
     require_engine("llamacpp")
     broken = tmp_path / "models" / "broken.gguf"
     broken.parent.mkdir()
@@ -298,9 +288,7 @@ async def test_an_engine_that_does_not_start_fails_the_attempt_with_its_last_wor
     assert any("did not start" in line for line in finished.failure.log_tail)
 
 
-async def test_an_engine_that_dies_while_measured_fails_the_attempt(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_engine_death_while_measuring_fails_attempt(nats_url: str, tmp_path: Path) -> None:
     start = make_endless_start({"die-after-requests": 3, "tpot-seconds": 0.001})
     async with node(nats_url, tmp_path) as scheduler:
         await scheduler.ask(start)
@@ -315,7 +303,7 @@ async def test_an_engine_that_dies_while_measured_fails_the_attempt(
     assert finished.benchmark is None
 
 
-async def test_work_that_is_cancelled_from_inside_fails_the_attempt(
+async def test_work_cancelled_from_inside_fails_attempt(
     nats_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def cancelled(*_: object, **__: object) -> None:
@@ -334,7 +322,7 @@ async def test_work_that_is_cancelled_from_inside_fails_the_attempt(
     assert "cancelled from inside" in finished.failure.message
 
 
-async def test_a_benchmark_whose_requests_fail_is_no_success(nats_url: str, tmp_path: Path) -> None:
+async def test_benchmark_with_failed_requests_fails(nats_url: str, tmp_path: Path) -> None:
     start = make_start({**FAST, "error-rate": 1})
     async with node(nats_url, tmp_path) as scheduler:
         await scheduler.ask(start)
@@ -380,7 +368,7 @@ async def test_what_takes_too_long_is_ended(
     assert scheduler.running_at_release == [[]]
 
 
-async def test_without_a_confirmed_lease_nothing_is_started(nats_url: str, tmp_path: Path) -> None:
+async def test_nothing_starts_without_confirmed_lease(nats_url: str, tmp_path: Path) -> None:
     start = make_start()
     async with node(nats_url, tmp_path, answer_renewal=refuse_lease) as scheduler:
         await scheduler.ask(start)
@@ -394,9 +382,7 @@ async def test_without_a_confirmed_lease_nothing_is_started(nats_url: str, tmp_p
     assert not (tmp_path / "executor" / "attempts").exists()
 
 
-async def test_a_lease_that_is_refused_later_stops_the_engine_at_once(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_lease_refusal_stops_engine_at_once(nats_url: str, tmp_path: Path) -> None:
     start = make_endless_start(lease_ttl_seconds=12.0)
     async with node(nats_url, tmp_path) as scheduler:
         await scheduler.ask(start)
@@ -412,9 +398,7 @@ async def test_a_lease_that_is_refused_later_stops_the_engine_at_once(
     assert not any(renewal.activate for renewal in scheduler.renewals[1:])
 
 
-async def test_an_executor_that_hears_nothing_stops_itself_before_its_lease_runs_out(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_isolated_executor_stops_before_lease_ends(nats_url: str, tmp_path: Path) -> None:
     ttl_seconds = 6.0
     last_answered = 0.0
     is_silent = False
@@ -441,9 +425,7 @@ async def test_an_executor_that_hears_nothing_stops_itself_before_its_lease_runs
     assert finished.failure.kind is FailureKind.LEASE_LOST
 
 
-async def test_a_fence_ends_a_running_attempt_and_bars_later_starts(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_fence_ends_attempt_and_bars_later_starts(nats_url: str, tmp_path: Path) -> None:
     start = make_endless_start({"ignore-sigterm": True})
     async with node(nats_url, tmp_path) as scheduler:
         await scheduler.ask(start)
@@ -463,9 +445,7 @@ async def test_a_fence_ends_a_running_attempt_and_bars_later_starts(
     assert refusal(late) == (ErrorCode.LEASE_LOST, None)
 
 
-async def test_a_fence_ends_what_a_dead_holder_left_and_nothing_else(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_fence_ends_only_leftovers_of_dead_holder(nats_url: str, tmp_path: Path) -> None:
     ours, theirs = uuid4(), uuid4()
     async with node(nats_url, tmp_path) as scheduler:
         installation = scheduler.settings.installation_id
@@ -490,7 +470,7 @@ async def test_a_fence_ends_what_a_dead_holder_left_and_nothing_else(
     assert ended == [-15, -15, None, None]
 
 
-async def test_a_fence_of_what_never_ran_is_accepted_at_once(nats_url: str, tmp_path: Path) -> None:
+async def test_fence_of_unknown_reservation_is_accepted(nats_url: str, tmp_path: Path) -> None:
     async with node(nats_url, tmp_path) as scheduler:
         reply = await scheduler.ask(make_fence(uuid4(), epoch=41))
         await eventually(lambda: bool(scheduler.reports), what="a report")
@@ -535,7 +515,7 @@ REFUSED: tuple[tuple[dict[str, Any], ErrorCode, str | None], ...] = (
 )
 
 
-async def test_what_cannot_be_run_is_refused_with_its_path(nats_url: str, tmp_path: Path) -> None:
+async def test_unrunnable_start_is_refused_with_its_path(nats_url: str, tmp_path: Path) -> None:
     async with node(nats_url, tmp_path) as scheduler:
         for overrides, code, path in REFUSED:
             start = make_start(**overrides)
@@ -548,7 +528,7 @@ async def test_what_cannot_be_run_is_refused_with_its_path(nats_url: str, tmp_pa
     assert running.attempts == ()
 
 
-async def test_a_cluster_or_another_nodes_device_is_refused(nats_url: str, tmp_path: Path) -> None:
+async def test_start_of_cluster_or_other_node_is_refused(nats_url: str, tmp_path: Path) -> None:
     cluster = EngineSpec(runtime=Runtime.OME, engine="vllm", model="m")
     foreign = msgspec.structs.replace(make_device(), node_id="node-2")
     async with node(nats_url, tmp_path) as scheduler:
@@ -576,9 +556,7 @@ async def test_a_model_outside_the_roots_is_refused(nats_url: str, tmp_path: Pat
     assert refusal(by_tokenizer) == (ErrorCode.BAD_REQUEST, "$.benchmark.model_tokenizer")
 
 
-async def test_a_process_reads_a_model_by_path_only_where_links_stay_below_a_root(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_model_path_with_link_out_of_root_is_refused(nats_url: str, tmp_path: Path) -> None:
     roots = tmp_path / "models"
     (roots / "good").mkdir(parents=True)
     (roots / "file").symlink_to("/etc/passwd")
@@ -595,7 +573,7 @@ async def test_a_process_reads_a_model_by_path_only_where_links_stay_below_a_roo
     assert [refusal(reply) for reply in (*replies, without_roots)] == [want] * 5
 
 
-async def test_a_release_is_repeated_until_it_is_answered(nats_url: str, tmp_path: Path) -> None:
+async def test_release_is_repeated_until_answered(nats_url: str, tmp_path: Path) -> None:
     answers = [ErrorCode.UNAVAILABLE, ErrorCode.UNAVAILABLE, ErrorCode.LEASE_LOST]
 
     def answer(_: object) -> Reply:

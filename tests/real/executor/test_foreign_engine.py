@@ -13,8 +13,8 @@ import pytest
 
 from schemas.executor.attempts import AttemptOutcome, FailureKind
 from services.executor.app import create_service
-from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
 from services.executor.runtimes import process
+from shared.engines.simulated.server import Behaviour, SimulatedEngine
 from shared.paths import SOURCE_ROOT
 from tests.support.http_server import serving
 from tests.support.worlds.executor import (
@@ -32,7 +32,7 @@ model = arguments.pop(0)
 at = arguments.index("--served-model-name")
 name = arguments.pop(at + 1)
 arguments.pop(at)
-server = "services.executor.engines.servers.simulated"
+server = "shared.engines.simulated.server"
 os.environ["PYTHONPATH"] = ROOT
 program = [sys.executable, "-m", server, "--model", model, "--alias", name]
 os.execv(sys.executable, [*program, *arguments])
@@ -81,7 +81,7 @@ def install_vllm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
         pytest.param(FAIL_ONCE, id="on the second port"),
     ],
 )
-async def test_an_engine_that_is_told_its_port_is_measured(
+async def test_engine_given_its_port_is_measured(
     nats_url: str, tmp_path: Path, install_vllm: Callable[[str], None], before: str
 ) -> None:
     install_vllm(before)
@@ -106,7 +106,7 @@ async def test_an_engine_that_is_told_its_port_is_measured(
         pytest.param(RUN_OUT_OF_MEMORY, FailureKind.GPU_OUT_OF_MEMORY, id="out of memory"),
     ],
 )
-async def test_an_engine_that_does_not_come_up_fails_the_attempt(
+async def test_engine_that_never_serves_fails_attempt(
     nats_url: str,
     tmp_path: Path,
     install_vllm: Callable[[str], None],
@@ -125,7 +125,7 @@ async def test_an_engine_that_does_not_come_up_fails_the_attempt(
     assert finished.failure.kind is want
 
 
-async def test_an_answer_on_its_port_by_another_process_is_not_taken_for_the_engine(
+async def test_answer_of_other_process_is_not_ready(
     nats_url: str,
     tmp_path: Path,
     install_vllm: Callable[[str], None],
@@ -144,7 +144,7 @@ async def test_an_answer_on_its_port_by_another_process_is_not_taken_for_the_eng
     assert finished.failure.kind is FailureKind.READINESS_TIMEOUT
 
 
-async def test_workers_that_left_the_engines_session_end_with_it(
+async def test_workers_outside_session_end_with_engine(
     nats_url: str, tmp_path: Path, install_vllm: Callable[[str], None]
 ) -> None:
     install_vllm(FORK_WORKERS)

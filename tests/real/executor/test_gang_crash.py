@@ -87,9 +87,7 @@ async def processes(nats_url: str, tmp_path: Path) -> AsyncIterator[Processes]:
             yield nodes
 
 
-async def test_a_killed_coordinator_leaves_no_rank_and_the_next_one_says_interrupted(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_killed_coordinator_leaves_no_rank(nats_url: str, tmp_path: Path) -> None:
     async with processes(nats_url, tmp_path) as nodes:
         start = await nodes.measuring()
         nodes.kill(LEADER)
@@ -107,9 +105,7 @@ async def test_a_killed_coordinator_leaves_no_rank_and_the_next_one_says_interru
     assert finished.failure.kind is FailureKind.EXECUTOR_RESTARTED
 
 
-async def test_a_coordinator_that_is_back_at_once_has_its_ranks_stopped(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_restarted_coordinator_stops_its_ranks(nats_url: str, tmp_path: Path) -> None:
     async with processes(nats_url, tmp_path) as nodes:
         stubborn = {"ignore-sigterm": True}
         start = make_gang_start(endless=True, parameters=stubborn, lease_ttl_seconds=60.0)
@@ -124,9 +120,7 @@ async def test_a_coordinator_that_is_back_at_once_has_its_ranks_stopped(
     assert member.failure is not None
 
 
-async def test_a_killed_member_ends_all_and_its_node_is_named_when_its_lease_is_over(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_killed_member_ends_gang_and_is_named(nats_url: str, tmp_path: Path) -> None:
     """The coordinator's own engine ends at once, for want of the other, and is not the cause."""
     async with processes(nats_url, tmp_path) as nodes:
         start = await nodes.measuring()
@@ -142,7 +136,7 @@ async def test_a_killed_member_ends_all_and_its_node_is_named_when_its_lease_is_
 
 
 @pytest.mark.parametrize("parameters", [{}, SLOW], ids=["measured", "loading"])
-async def test_a_member_that_is_back_at_once_has_ended_its_rank_and_with_it_all(
+async def test_restarted_member_ends_its_rank_and_gang(
     nats_url: str, tmp_path: Path, parameters: dict[str, Any]
 ) -> None:
     async with processes(nats_url, tmp_path) as nodes:
@@ -161,9 +155,7 @@ async def test_a_member_that_is_back_at_once_has_ended_its_rank_and_with_it_all(
     assert finished.failure.message.startswith(f"rank 1 on {MEMBER}: the executor ended")
 
 
-async def test_a_member_that_is_paused_stops_by_its_own_clock_when_it_wakes_up(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_paused_member_stops_by_own_clock(nats_url: str, tmp_path: Path) -> None:
     async with processes(nats_url, tmp_path) as nodes:
         start = await nodes.measuring()
         member = nodes.running[MEMBER]
@@ -179,9 +171,7 @@ async def test_a_member_that_is_paused_stops_by_its_own_clock_when_it_wakes_up(
     assert view.failure is not None
 
 
-async def test_a_coordinator_that_is_stopped_has_its_ranks_stopped_first(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_stopped_coordinator_stops_ranks_first(nats_url: str, tmp_path: Path) -> None:
     async with processes(nats_url, tmp_path) as nodes:
         start = await nodes.measuring()
         nodes.running[LEADER].send_signal(signal.SIGTERM)
@@ -194,7 +184,7 @@ async def test_a_coordinator_that_is_stopped_has_its_ranks_stopped_first(
     assert finished.outcome is AttemptOutcome.INTERRUPTED
 
 
-async def test_a_bus_that_is_back_within_the_lease_ends_nothing(
+async def test_bus_back_within_lease_ends_nothing(
     nats_server_factory: Callable[[], Awaitable[NatsServer]], tmp_path: Path
 ) -> None:
     server = await nats_server_factory()
@@ -215,9 +205,7 @@ async def test_a_bus_that_is_back_within_the_lease_ends_nothing(
     assert finished.outcome is AttemptOutcome.CANCELLED
 
 
-async def test_executors_killed_at_any_moment_leave_nothing_and_one_outcome(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_killed_executors_leave_one_outcome(nats_url: str, tmp_path: Path) -> None:
     """From before the first message to the measured engine, now the one and now the other."""
     async with processes(nats_url, tmp_path) as nodes:
         outcomes = []

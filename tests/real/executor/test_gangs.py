@@ -31,9 +31,7 @@ def make_go(start: StartExperiment) -> StartRank:
     )
 
 
-async def test_a_gang_runs_is_measured_and_given_back_once_by_its_coordinator(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_gang_is_measured_and_released_once(nats_url: str, tmp_path: Path) -> None:
     """Also where every message comes twice."""
     start = make_gang_start()
     [member_start] = rank_starts(start)
@@ -69,9 +67,7 @@ async def test_a_gang_runs_is_measured_and_given_back_once_by_its_coordinator(
     assert too_late.code is ErrorCode.LEASE_LOST
 
 
-async def test_where_one_node_refuses_nothing_is_started_on_any(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_refusal_by_one_node_starts_no_rank(nats_url: str, tmp_path: Path) -> None:
     start = make_gang_start()
     async with gang(nats_url, tmp_path, of_member={"allow_simulated_engine": False}) as nodes:
         await nodes.scheduler.ask(start)
@@ -92,9 +88,7 @@ async def test_where_one_node_refuses_nothing_is_started_on_any(
     assert isinstance(late, Refused)
 
 
-async def test_a_rank_that_gets_no_lease_keeps_all_from_starting(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_rank_without_lease_keeps_gang_from_starting(nats_url: str, tmp_path: Path) -> None:
     def only_the_first(command: RenewReservation) -> Reply:
         if command.activate:
             return accept(command)
@@ -114,9 +108,7 @@ async def test_a_rank_that_gets_no_lease_keeps_all_from_starting(
 
 
 @pytest.mark.long
-async def test_where_one_rank_dies_while_it_is_measured_all_end_and_it_is_named(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_rank_death_while_measuring_ends_gang_by_name(nats_url: str, tmp_path: Path) -> None:
     start = make_gang_start(endless=True)
     async with gang(nats_url, tmp_path) as nodes:
         await nodes.scheduler.ask(start)
@@ -137,9 +129,7 @@ async def test_where_one_rank_dies_while_it_is_measured_all_end_and_it_is_named(
     assert nodes.scheduler.running_at_release == [[]]
 
 
-async def test_a_gang_is_cancelled_on_all_nodes_while_it_waits_for_one(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_waiting_gang_is_cancelled_on_all_nodes(nats_url: str, tmp_path: Path) -> None:
     """The second node's executor is not there: nobody starts, and it is told as soon as it is."""
     start = make_gang_start(lease_ttl_seconds=6.0)
     async with gang(nats_url, tmp_path, LEADER) as nodes:
@@ -158,9 +148,7 @@ async def test_a_gang_is_cancelled_on_all_nodes_while_it_waits_for_one(
     assert "cancelled" in late.message
 
 
-async def test_no_node_starts_or_cancels_what_it_does_not_coordinate(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_node_ignores_commands_of_foreign_coordinator(nats_url: str, tmp_path: Path) -> None:
     start = make_gang_start()
     stranger = node_speaker("node-3")
     async with gang(nats_url, tmp_path, MEMBER) as nodes:
@@ -183,9 +171,7 @@ async def test_no_node_starts_or_cancels_what_it_does_not_coordinate(
 
 
 @pytest.mark.long
-async def test_a_rank_without_a_word_from_its_coordinator_stops_within_its_lease(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_rank_without_coordinator_stops_within_lease(nats_url: str, tmp_path: Path) -> None:
     """Its own engine goes on: it waits for a leader that is nowhere."""
     start = make_gang_start(lease_ttl_seconds=6.0)
     [member_start] = rank_starts(start)
@@ -214,7 +200,7 @@ async def test_a_rank_without_a_word_from_its_coordinator_stops_within_its_lease
     assert nodes.scheduler.progress == []
 
 
-async def test_an_engine_of_one_node_is_refused_for_several(nats_url: str, tmp_path: Path) -> None:
+async def test_single_node_engine_is_refused_for_several(nats_url: str, tmp_path: Path) -> None:
     require_engine("llamacpp")
     single = make_start({}, engine="llamacpp", model="none.gguf")
     start = replace(single, devices=gang_devices(LEADER, MEMBER))
@@ -226,9 +212,7 @@ async def test_an_engine_of_one_node_is_refused_for_several(nats_url: str, tmp_p
     assert "one node only" in reply.message
 
 
-async def test_where_one_rank_dies_while_others_load_all_end_and_it_is_named(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_rank_death_while_loading_ends_gang_by_name(nats_url: str, tmp_path: Path) -> None:
     slow = {"start-delay-seconds": 30}
     start = make_gang_start("node-1", "node-2", "node-3", parameters=slow)
     async with gang(nats_url, tmp_path, "node-1", "node-2", "node-3") as nodes:
@@ -246,9 +230,7 @@ async def test_where_one_rank_dies_while_others_load_all_end_and_it_is_named(
 
 
 @pytest.mark.long
-async def test_a_lease_lost_by_one_rank_while_it_is_measured_ends_all(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_lease_lost_by_one_rank_ends_gang(nats_url: str, tmp_path: Path) -> None:
     nodes_scheduler: list[Scheduler] = []
     coordinators: set[str] = set()
     is_over = False

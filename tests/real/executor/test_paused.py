@@ -23,7 +23,7 @@ TTL_SECONDS = 6.0
 
 @pytest.mark.long
 @pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
-async def test_engines_end_before_the_lease_does_although_their_executor_does_not_run(
+async def test_engines_of_paused_executor_end_before_lease(
     nats_url: str, tmp_path: Path, how: signal.Signals
 ) -> None:
     renewed_at = 0.0

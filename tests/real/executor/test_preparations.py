@@ -21,7 +21,7 @@ from services.executor.settings import ExecutorSettings
 from shared.clock import utcnow
 from shared.messaging.bus import Bus
 from shared.testing import eventually
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.support.disks.page_cache import forget, resident_bytes
 from tests.support.worlds.executor import NODE, Scheduler, make_settings, scheduling
 
@@ -87,9 +87,7 @@ def is_resident(roots: Path, model: str) -> bool:
     return resident(roots, model) >= 0.9 * MODEL_BYTES
 
 
-async def test_weights_are_in_memory_before_their_experiment_starts(
-    settings: ExecutorSettings, roots: Path
-) -> None:
+async def test_weights_are_in_memory_before_start(settings: ExecutorSettings, roots: Path) -> None:
     starts = first, second = waiting("one"), waiting(str(roots / "two"))
     async with scheduling(settings) as scheduler, create_service(settings).running():
         await until_told_of(scheduler, second, starts)
@@ -103,9 +101,7 @@ async def test_weights_are_in_memory_before_their_experiment_starts(
     assert running.attempts == ()
 
 
-async def test_what_cannot_be_made_ready_is_told_once_and_holds_up_nothing(
-    settings: ExecutorSettings, roots: Path
-) -> None:
+async def test_failed_preparation_is_logged_once(settings: ExecutorSettings, roots: Path) -> None:
     starts = outside, inside = waiting("/etc"), waiting("one")
     async with scheduling(settings) as scheduler, create_service(settings).running():
         await until_told_of(scheduler, inside, starts)
@@ -117,7 +113,7 @@ async def test_what_cannot_be_made_ready_is_told_once_and_holds_up_nothing(
     assert is_resident(roots, "one")
 
 
-async def test_weights_that_would_fill_the_memory_are_left(
+async def test_weights_larger_than_memory_are_not_read(
     settings: ExecutorSettings, roots: Path
 ) -> None:
     settings = replace(settings, prepare_memory_percent=0.0)
@@ -176,11 +172,11 @@ async def preparing(
     try:
         yield tell_of
     finally:
-        await cancelled(loop)
+        await cancel_and_wait(loop)
         await bus.close()
 
 
-async def test_one_is_made_ready_after_the_other_and_each_once(settings: ExecutorSettings) -> None:
+async def test_preparations_run_one_by_one_and_once(settings: ExecutorSettings) -> None:
     runtime = SlowRuntime()
     async with preparing(settings, runtime) as tell_of:
         await tell_of("a", "b", "a")
@@ -195,7 +191,7 @@ async def test_one_is_made_ready_after_the_other_and_each_once(settings: Executo
         await eventually(lambda: runtime.asked[3:] == ["a"], what="one that waits anew")
 
 
-async def test_what_waits_no_longer_is_broken_off_a_little_later(
+async def test_preparation_of_gone_request_is_aborted(
     settings: ExecutorSettings,
 ) -> None:
     runtime = SlowRuntime()
@@ -226,7 +222,7 @@ async def test_nothing_is_begun_beside_a_measurement(
     assert asked_beside == []
 
 
-async def test_beside_a_measurement_too_where_the_operator_says_so(
+async def test_operator_may_allow_preparing_while_measuring(
     settings: ExecutorSettings,
 ) -> None:
     runtime = SlowRuntime(phases=[AttemptPhase.MEASURING])

@@ -49,9 +49,7 @@ async def test_planted_divergence_is_seen(nats_url: str, tmp_path: Path) -> None
     assert (drifted.first_divergence.got or "").startswith("drifted")
 
 
-async def test_questions_of_a_file_are_asked_and_a_file_elsewhere_is_refused(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_quality_questions_of_foreign_file_are_refused(nats_url: str, tmp_path: Path) -> None:
     (tmp_path / "questions").write_text('{"prompt": "a?", "answer": "nowhere in it"}\n' * 3)
     probe = QualityProbe(prompts=0, accuracy_file="questions")
     start = make_start(benchmark=replace(SHORT, quality=probe))

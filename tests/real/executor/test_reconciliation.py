@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 from schemas.errors import Accepted
 from services.executor.app import create_service
-from services.executor.host.local_executors import Neighbours
+from services.executor.host.local_executors import LocalExecutorRegistry
 from services.executor.journal.journal import Journal
 from services.executor.runtimes.host import host_runtimes
 from services.executor.settings import ExecutorSettings
@@ -29,20 +29,18 @@ async def ungranted_on(node_id: str, settings: ExecutorSettings, journal: Path) 
     try:
         workloads = Workloads(
             node_id=node_id,
-            neighbours=Neighbours(settings.installation_id),
+            local_executors=LocalExecutorRegistry(settings.installation_id),
             runtimes=host_runtimes(settings, memory),
             journal=memory,
             bus=bus,
         )
-        return await workloads.ungranted(())
+        return await workloads.find_ungranted(())
     finally:
         await bus.close()
         memory.close_nowait()
 
 
-async def test_an_attempt_is_stopped_by_nobody_but_the_executor_of_its_node(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_attempt_is_stopped_only_by_its_own_node(nats_url: str, tmp_path: Path) -> None:
     settings = make_settings(nats_url, tmp_path)
     start = make_endless_start()
     async with scheduling(settings) as scheduler, create_service(settings).running():
@@ -58,9 +56,7 @@ async def test_an_attempt_is_stopped_by_nobody_but_the_executor_of_its_node(
     assert {each.node_id for each in running.workloads} == {"node-1"}
 
 
-async def test_an_engine_that_no_attempt_has_is_ended_within_the_interval(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_engine_without_attempt_is_ended_in_interval(nats_url: str, tmp_path: Path) -> None:
     settings = make_settings(nats_url, tmp_path, reconcile_interval_seconds=0.3)
     mine, commands_own, foreign = uuid4(), uuid4(), uuid4()
     experiment = {"GPUSTEWARD_EXPERIMENT": str(uuid4())}
@@ -79,18 +75,16 @@ async def test_an_engine_that_no_attempt_has_is_ended_within_the_interval(
     assert others == [None, None]
 
 
-async def test_a_fence_ends_what_names_a_node_that_is_not_on_this_host(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_fence_ends_workload_of_node_not_on_host(nats_url: str, tmp_path: Path) -> None:
     settings = make_settings(nats_url, tmp_path)
-    mine = Neighbours(settings.installation_id)
+    mine = LocalExecutorRegistry(settings.installation_id)
     reservation_id = uuid4()
     async with scheduling(settings) as scheduler, create_service(settings).running():
         carried = labelled_process(
             reservation_id, settings.installation_id, {"GPUSTEWARD_NODE": "elsewhere"}
         )
         mine.announce("node-2")
-        neighbours = labelled_process(
+        foreign = labelled_process(
             reservation_id, settings.installation_id, {"GPUSTEWARD_NODE": "node-2"}
         )
         try:
@@ -99,9 +93,9 @@ async def test_a_fence_ends_what_names_a_node_that_is_not_on_this_host(
                 return isinstance(await scheduler.ask(make_fence(reservation_id)), Accepted)
 
             await eventually(is_fenced, what="the fence accepted")
-            ended = [carried.poll() is not None, neighbours.poll() is not None]
+            ended = [carried.poll() is not None, foreign.poll() is not None]
         finally:
-            for process in (carried, neighbours):
+            for process in (carried, foreign):
                 process.kill()
                 process.wait()
             mine.close()

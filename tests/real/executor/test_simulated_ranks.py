@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 
 from services.executor.engines.engine_table import build_command, engine_named
-from services.executor.engines.servers.simulated_ranks import LOST_STATUS, Place
 from services.executor.host.addresses import free_port
+from shared.engines.simulated.ranks import LOST_STATUS, Place
 from shared.testing import eventually
 
 SIZE = 3
@@ -45,7 +45,7 @@ async def status(port: int) -> int:
 
 
 @pytest.mark.long
-async def test_ranks_serve_once_all_are_there_and_end_when_one_is_gone() -> None:
+async def test_ranks_serve_when_complete_and_end_together() -> None:
     leader_port, port = free_port(), free_port()
 
     async def is_ready() -> bool:
@@ -67,6 +67,6 @@ async def test_ranks_serve_once_all_are_there_and_end_when_one_is_gone() -> None
 @pytest.mark.parametrize(
     ("rank", "met_at"), [(2, "127.0.0.1:1"), (1, ""), (1, "127.0.0.1"), (1, "127.0.0.1:http")]
 )
-def test_a_rank_that_does_not_know_its_place_does_not_start(rank: int, met_at: str) -> None:
+def test_rank_without_known_place_does_not_start(rank: int, met_at: str) -> None:
     with pytest.raises(ValueError, match=r"expected a rank of 2|invalid literal"):
         Place.parse(rank, 2, met_at)

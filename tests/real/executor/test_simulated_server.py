@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from services.executor.engines.servers.simulated import Behaviour, SimulatedEngine
+from shared.engines.simulated.server import Behaviour, SimulatedEngine
 from tests.support.http_server import serving
 from tests.support.idle_clock import Clock
 from tests.support.processes.inference_engine import running_engine
@@ -51,7 +51,7 @@ async def test_it_calls_itself_simulated_everywhere(session: aiohttp.ClientSessi
     assert answer["system_fingerprint"] == "simulated"
 
 
-async def test_prompt_tokens_are_words_and_an_answer_ends_by_itself(
+async def test_prompt_tokens_are_words_and_answer_ends(
     session: aiohttp.ClientSession,
 ) -> None:
     async with simulated() as base_url:
@@ -94,7 +94,7 @@ async def test_more_devices_make_it_faster(
     assert elapsed_seconds == pytest.approx(0.1, abs=0.02)
 
 
-async def test_a_slow_start_is_unhealthy_until_it_is_over(session: aiohttp.ClientSession) -> None:
+async def test_slow_start_is_unhealthy_until_over(session: aiohttp.ClientSession) -> None:
     async with simulated(start_delay_seconds=0.3) as base_url:
         refused = await complete(session, base_url)
         statuses: list[int] = []
@@ -163,7 +163,7 @@ async def test_a_client_that_leaves_gives_its_slot_back(
         ("sglang", "/flush_cache", "sglang:cached_tokens_total", (200, "Cache flushed.")),
     ],
 )
-async def test_a_batching_engine_counts_prefix_hits_and_resets_its_cache(
+async def test_batching_engine_counts_prefix_hits_and_resets(
     session: aiohttp.ClientSession, dialect: str, path: str, counter: str, want: tuple[int, str]
 ) -> None:
     words = " ".join(f"word{place}" for place in range(40))
@@ -190,7 +190,7 @@ async def test_a_batching_engine_counts_prefix_hits_and_resets_its_cache(
         ("sglang", "/flush_cache", (400, "Flush cache failed: requests are running.")),
     ],
 )
-async def test_a_refused_cache_reset_reads_as_the_engines_say_it(
+async def test_refused_cache_reset_reads_like_engines(
     session: aiohttp.ClientSession, dialect: str, path: str, want: tuple[int, str]
 ) -> None:
     async with (

@@ -44,7 +44,7 @@ async def test_the_host_header_has_to_name_this_gateway(api: Api) -> None:
     assert found == expected
 
 
-async def test_foreign_pages_can_neither_change_nor_watch_anything(api: Api) -> None:
+async def test_foreign_pages_can_neither_change_nor_watch(api: Api) -> None:
     sent = await api.owners.overhear()
     foreign = {"Origin": "https://evil.example"}
 
@@ -57,7 +57,7 @@ async def test_foreign_pages_can_neither_change_nor_watch_anything(api: Api) -> 
     assert sent == []
 
 
-async def test_the_page_of_the_api_opens_without_a_token_and_loads_nothing_from_elsewhere(
+async def test_api_page_opens_without_token_or_foreign_files(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "tokens.json"
@@ -112,7 +112,7 @@ async def test_tokens_decide_who_may_do_what(
         assert submitted.namespace == "a"
 
 
-async def test_a_key_is_spent_for_its_namespace_and_its_caller_alone(
+async def test_idempotency_key_is_per_namespace_and_caller(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
     callers = {"first": ("admin", "a"), "second": ("admin", "a")}
@@ -140,7 +140,7 @@ def token_of(token: str, role: str, namespace: str) -> dict[str, str]:
     return {"token_sha256": digest, "role": role, "namespace": namespace}
 
 
-def test_an_address_that_others_reach_needs_tokens(tmp_path: Path) -> None:
+def test_public_address_needs_tokens(tmp_path: Path) -> None:
     empty = tmp_path / "tokens.json"
     empty.write_text("[]")
     settings: dict[str, Any] = {"postgres_dsn": "postgresql:///none", "host": "192.0.2.1"}

@@ -35,7 +35,7 @@ from schemas.results.measurements import (
     SummaryList,
 )
 from schemas.task.benchmark import BenchmarkMetrics
-from shared.archives.tar import ArchiveWriter, packed, read_archive
+from shared.archives.tar import ArchiveWriter, pack_tar, read_archive
 from shared.client.discovery import Address
 from shared.client.errors import ApiError
 from shared.client.http import StewardClient
@@ -152,7 +152,7 @@ async def elsewhere(nats_url: str, postgres_dsn: str) -> AsyncIterator[Elsewhere
         yield found
 
 
-async def test_a_task_is_taken_elsewhere_and_shown_there_as_here(elsewhere: Elsewhere) -> None:
+async def test_exported_task_is_imported_and_shown_alike(elsewhere: Elsewhere) -> None:
     client, task = elsewhere.client, elsewhere.task
     here = await client.experiments(task.task_id)
 
@@ -183,7 +183,7 @@ async def test_a_task_is_taken_elsewhere_and_shown_there_as_here(elsewhere: Else
     assert gone.value.code is ErrorCode.NOT_FOUND
 
 
-async def test_an_export_has_what_was_measured_and_no_secret(elsewhere: Elsewhere) -> None:
+async def test_export_has_measurements_and_no_secret(elsewhere: Elsewhere) -> None:
     import pyarrow.parquet  # type: ignore[import-untyped]  # it has no types
 
     tar = await elsewhere.client.export(ArchiveKind.TASK, elsewhere.task.task_id)
@@ -224,11 +224,11 @@ async def test_one_experiment_goes_alone(elsewhere: Elsewhere) -> None:
     assert shown.experiment_id == first.experiment_id
 
 
-async def test_what_must_not_come_in_is_refused_and_leaves_nothing(elsewhere: Elsewhere) -> None:
+async def test_refused_import_leaves_nothing(elsewhere: Elsewhere) -> None:
     client = elsewhere.client
     tar = await client.export(ArchiveKind.TASK, elsewhere.task.task_id)
     _, files = read_archive(tar)
-    changed = b"".join(packed({**files, MANIFEST: b"{}"}.items()))
+    changed = b"".join(pack_tar({**files, MANIFEST: b"{}"}.items()))
 
     async def refused(body: bytes) -> ErrorCode:
         with pytest.raises(ApiError) as found:
@@ -275,7 +275,7 @@ def with_document(tar: bytes, path: str, before: bytes, after: bytes) -> bytes:
         pytest.param("task.json", b'"task_name": "', b'"task_name": "\xff', id="not UTF-8"),
     ],
 )
-async def test_documents_that_cannot_be_kept_are_refused(
+async def test_unstorable_documents_are_refused(
     elsewhere: Elsewhere, path: str, before: bytes, after: bytes
 ) -> None:
     tar = await elsewhere.client.export(ArchiveKind.TASK, elsewhere.task.task_id)
@@ -289,9 +289,7 @@ async def test_documents_that_cannot_be_kept_are_refused(
 
 
 @pytest.mark.long
-async def test_a_large_one_comes_in_part_by_part_and_goes_out_as_it_came(
-    elsewhere: Elsewhere, tmp_path: Path
-) -> None:
+async def test_large_archive_is_streamed_both_ways(elsewhere: Elsewhere, tmp_path: Path) -> None:
     client, task_id = elsewhere.client, elsewhere.task.task_id
     file = tmp_path / "task.tar"
     file.write_bytes(with_samples(await client.export(ArchiveKind.TASK, task_id), 66 << 20))
@@ -310,7 +308,7 @@ async def test_a_large_one_comes_in_part_by_part_and_goes_out_as_it_came(
     assert hashlib.sha256(out).digest() == hashlib.sha256(file.read_bytes()).digest()
 
 
-async def test_larger_ones_than_the_settings_allow_are_refused(
+async def test_archive_over_limit_is_refused(
     elsewhere: Elsewhere, nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
     tar = await elsewhere.client.export(ArchiveKind.TASK, elsewhere.task.task_id)
@@ -329,7 +327,7 @@ async def test_larger_ones_than_the_settings_allow_are_refused(
     assert await elsewhere.client.imports() == ()
 
 
-async def test_one_that_is_cut_off_on_its_way_leaves_nothing_and_comes_again(
+async def test_interrupted_import_leaves_nothing(
     elsewhere: Elsewhere,
 ) -> None:
     client, task_id = elsewhere.client, elsewhere.task.task_id

@@ -37,7 +37,7 @@ async def test_what_has_not_changed_is_not_sent_again(api: Api) -> None:
     assert changed == (200, False, "cancelled")
 
 
-async def test_a_refusal_and_what_is_no_read_carry_no_tag(api: Api) -> None:
+async def test_refusals_and_non_reads_carry_no_tag(api: Api) -> None:
     async with api.session.get(f"{api.url}/api/v1/nodes/none") as missing:
         headers = missing.headers
     async with api.session.get(f"{api.url}/healthz") as health:
@@ -48,7 +48,7 @@ async def test_a_refusal_and_what_is_no_read_carry_no_tag(api: Api) -> None:
     assert "ETag" not in outside
 
 
-async def test_a_change_of_what_was_read_before_it_changed_is_refused(api: Api) -> None:
+async def test_change_of_stale_read_is_refused(api: Api) -> None:
     task = make_task_view(UUID(int=1))
     await api.owners.answer(GetTask, lambda _: task)
     await api.owners.accept(DeleteTask)
@@ -74,7 +74,7 @@ async def test_a_change_of_what_was_read_before_it_changed_is_refused(api: Api) 
     assert deleted.expected_revision == 2  # what changes meanwhile is its owner's to refuse
 
 
-async def test_the_document_names_tags_and_what_takes_them(api: Api) -> None:
+async def test_api_document_names_tags(api: Api) -> None:
     _, document = await api.get("/schema/openapi.json")
     takes = {
         (method, path)

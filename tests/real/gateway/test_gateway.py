@@ -125,7 +125,7 @@ async def api(nats_url: str, postgres_dsn: str) -> AsyncIterator[Api]:
         yield running
 
 
-async def test_a_submitted_task_is_sent_to_its_owner_and_shown(api: Api) -> None:
+async def test_submitted_task_reaches_owner_and_is_shown(api: Api) -> None:
     await api.owners.accept(SubmitTask)
     await api.owners.answer(GetTask, lambda query: make_task_view(query.task_id))
     task_id = new_id()
@@ -138,7 +138,7 @@ async def test_a_submitted_task_is_sent_to_its_owner_and_shown(api: Api) -> None
     assert command.task.task_name == "tune"
 
 
-async def test_the_same_idempotency_key_sends_the_same_command(api: Api) -> None:
+async def test_same_idempotency_key_sends_same_command(api: Api) -> None:
     await api.owners.accept(SubmitTask)
     await api.owners.answer(GetTask, lambda query: make_task_view(query.task_id))
 
@@ -152,7 +152,7 @@ async def test_the_same_idempotency_key_sends_the_same_command(api: Api) -> None
     assert third.task_id != first.task_id
 
 
-async def test_an_owners_refusal_keeps_its_code_and_path(api: Api) -> None:
+async def test_refusal_of_owner_keeps_code_and_path(api: Api) -> None:
     await api.owners.answer(
         SubmitTask,
         Refused(
@@ -171,7 +171,7 @@ async def test_an_owners_refusal_keeps_its_code_and_path(api: Api) -> None:
     assert unknown[0] == 404
 
 
-async def test_an_owner_that_does_not_answer_is_unavailable_for_now(api: Api) -> None:
+async def test_silent_owner_is_unavailable(api: Api) -> None:
     async with api.session.get(f"{api.url}/api/v1/tasks") as response:
         assert response.status == 503
         assert response.headers["Retry-After"] == "1"
@@ -182,7 +182,7 @@ async def test_an_owner_that_does_not_answer_is_unavailable_for_now(api: Api) ->
     assert "gpusteward.rpc" not in problem["detail"]
 
 
-async def test_an_experiment_is_merged_with_its_measurements(api: Api) -> None:
+async def test_experiment_is_merged_with_measurements(api: Api) -> None:
     view = make_experiment_view()
     summary = make_summary(view, benchmark=BENCHMARK, image_digest="vllm@sha256:aa")
     await api.owners.answer(GetExperiment, view)
@@ -205,7 +205,7 @@ async def test_an_experiment_is_merged_with_its_measurements(api: Api) -> None:
     assert msgspec.convert(one, ExperimentView).gpu_monitoring == summary.gpu_monitoring
 
 
-async def test_a_tasks_measurements_are_one_query_for_each_page(api: Api) -> None:
+async def test_task_measurements_take_one_query_per_page(api: Api) -> None:
     task_id = new_id()
     views = [make_experiment_view(task_id=task_id, ordinal=n) for n in range(1, 6)]
     summaries = [make_summary(view) for view in views]
@@ -231,7 +231,7 @@ async def test_a_tasks_measurements_are_one_query_for_each_page(api: Api) -> Non
     assert sum(isinstance(query, ListSummaries) for query in api.owners.received) == 4
 
 
-async def test_every_list_goes_on_at_the_cursor_of_its_last_answer(api: Api) -> None:
+async def test_every_list_continues_at_its_cursor(api: Api) -> None:
     task_id = new_id()
     experiments = [make_experiment_view(task_id=task_id, ordinal=n) for n in range(1, 6)]
     tasks = [make_task_view(new_id()) for _ in range(5)]
@@ -295,7 +295,7 @@ async def test_every_list_goes_on_at_the_cursor_of_its_last_answer(api: Api) -> 
     assert "expected the next_cursor of an earlier answer" in refused["detail"]
 
 
-async def test_a_tasks_experiments_come_in_one_answer_however_many_pages_they_are(
+async def test_task_experiments_come_in_one_answer(
     api: Api,
 ) -> None:
     views = [make_experiment_view(ordinal=n) for n in range(1, 6)]
@@ -318,7 +318,7 @@ async def test_a_tasks_experiments_come_in_one_answer_however_many_pages_they_ar
     assert [each["ordinal"] for each in limited["experiments"]] == [1, 2, 3]
 
 
-async def test_a_tasks_report_is_joined_and_comes_as_markdown_too(api: Api) -> None:
+async def test_task_report_is_joined_and_rendered(api: Api) -> None:
     view = make_experiment_view()
     waterfall = WaterfallView(
         subject_id=view.task_id,
@@ -358,7 +358,7 @@ async def test_filters_of_experiments_are_the_owners(api: Api) -> None:
     ]
 
 
-async def test_a_waiting_experiment_says_why_even_without_results(api: Api) -> None:
+async def test_waiting_experiment_has_reasons_without_results(api: Api) -> None:
     reservation_id = new_id()
     waiting = make_experiment_view(
         state=ExperimentState.WAITING, reservation_id=reservation_id, metrics=None
@@ -389,7 +389,7 @@ async def test_a_waiting_experiment_says_why_even_without_results(api: Api) -> N
     assert without["missing"] == ["results"]
 
 
-async def test_a_failure_for_want_of_memory_comes_with_what_memory_did_before(api: Api) -> None:
+async def test_out_of_memory_failure_shows_memory_trend(api: Api) -> None:
     view = make_experiment_view(state=ExperimentState.FAILED, attempts=(make_attempt(),))
     trend = GpuMemoryTrend(
         node_id=NODE,
@@ -417,7 +417,7 @@ async def test_a_failure_for_want_of_memory_comes_with_what_memory_did_before(ap
     assert body["failure_memory"] == [msgspec.to_builtins(trend)]
 
 
-async def test_gpus_join_readings_and_ledger_and_say_what_is_unknown(api: Api) -> None:
+async def test_gpus_join_readings_and_ledger(api: Api) -> None:
     await api.owners.answer(GetAllocationMap, make_allocation_map())
     _, before = await api.get("/api/v1/gpus")
 
@@ -434,7 +434,7 @@ async def test_gpus_join_readings_and_ledger_and_say_what_is_unknown(api: Api) -
     unknown, _ = await api.get("/api/v1/nodes/nowhere")
     _, shares = await api.get(f"/api/v1/nodes/{NODE}/gpu-alloc-map")
 
-    assert [(gpu["stale"], gpu["observed_at"]) for gpu in before["gpus"]] == [(True, None)] * 2
+    assert [(gpu["fresh"], gpu["observed_at"]) for gpu in before["gpus"]] == [(False, None)] * 2
     first = after["gpus"][0]
     assert (first["state"], first["holder"], first["simulated"]) == ("held", "experiment/1", True)
     assert first["power_draw_w"] is None
@@ -446,7 +446,7 @@ async def test_gpus_join_readings_and_ledger_and_say_what_is_unknown(api: Api) -
     assert shares["gpu_alloc_map"] == {"0": "1.00", "1": "0.00"}
 
 
-async def test_readings_are_shown_while_the_scheduler_is_away(api: Api) -> None:
+async def test_readings_are_shown_without_scheduler(api: Api) -> None:
     async def is_heard() -> bool:
         await api.owners.publish(make_sample())
         _, body = await api.get("/api/v1/gpus")
@@ -497,7 +497,7 @@ async def test_a_long_poll_ends_with_the_grant(api: Api) -> None:
     assert granted["state"] == "granted"
 
 
-async def test_tasks_and_experiments_are_deleted_and_again_with_the_same_answer(api: Api) -> None:
+async def test_deletion_is_repeatable_with_same_answer(api: Api) -> None:
     task_id, experiment_id = new_id(), new_id()
     await api.owners.answer(GetTask, lambda query: make_task_view(query.task_id))
     await api.owners.answer(GetExperiment, _unknown)
@@ -532,7 +532,7 @@ def _unknown(query: GetExperiment) -> Refused:
     )
 
 
-async def test_a_lease_is_renewed_released_and_cancelled_through_the_api(api: Api) -> None:
+async def test_lease_is_renewed_released_and_cancelled(api: Api) -> None:
     reservation_id = new_id()
     path = f"/api/v1/reservations/{reservation_id}"
     await api.owners.answer(
@@ -559,7 +559,7 @@ async def test_a_lease_is_renewed_released_and_cancelled_through_the_api(api: Ap
     ]
 
 
-async def test_events_are_logged_once_and_unknown_ones_as_plain_data(api: Api) -> None:
+async def test_events_are_logged_once_unknown_as_plain_data(api: Api) -> None:
     event = make_task_started()
     stream = api.owners.client.jetstream()
 
@@ -583,7 +583,7 @@ async def test_events_are_logged_once_and_unknown_ones_as_plain_data(api: Api) -
     assert [e["message_id"] for e in of_task] == [str(last.message_id)]
 
 
-async def test_a_published_event_comes_back_with_a_cursor(api: Api) -> None:
+async def test_published_event_returns_with_cursor(api: Api) -> None:
     body = {"name": "deploy", "data": {"version": 3}}
     options = {"headers": {"Idempotency-Key": "deploy-3"}}
 
@@ -628,7 +628,7 @@ async def test_readiness_names_what_does_not_answer(api: Api) -> None:
         *("scheduler", "orchestrator", "results", "executor", "telemetry"),
     ]
 
-    await api.owners.answer(GetAllocationMap, make_allocation_map())
+    await api.owners.answer(ListReservations, ReservationList(reservations=()))
     await api.owners.answer(ListTasks, TaskList(tasks=()))
     await api.owners.answer(GetReport, ReportView(rows=()))
     await api.owners.answer(
@@ -686,9 +686,7 @@ async def test_nodes_are_remembered_over_a_restart(nats_url: str, postgres_dsn: 
     ]
 
 
-async def test_a_removed_node_is_shown_no_more_also_after_a_restart(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_removed_node_stays_hidden_after_restart(nats_url: str, postgres_dsn: str) -> None:
     inventory = InventoryReported(
         message_id=new_id(),
         occurred_at=utcnow(),
@@ -716,7 +714,7 @@ async def test_a_removed_node_is_shown_no_more_also_after_a_restart(
     assert [len(nodes) for nodes in shown] == [1, 0, 0]
 
 
-async def test_the_api_describes_itself_without_the_network(api: Api) -> None:
+async def test_api_document_needs_no_network(api: Api) -> None:
     async with api.session.get(f"{api.url}/schema/openapi.json") as response:
         document = json.loads(await response.read())
     async with api.session.get(f"{api.url}/schema") as response:
@@ -746,7 +744,7 @@ def references(value: Any) -> list[str]:
     return []
 
 
-async def test_the_stream_is_the_one_that_everybody_declares(api: Api) -> None:
+async def test_event_stream_matches_common_declaration(api: Api) -> None:
     info = await api.owners.client.jetstream().stream_info(str(EVENTS.name))
 
     assert info.config.subjects == EVENTS.subjects

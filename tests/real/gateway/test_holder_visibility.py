@@ -52,7 +52,7 @@ async def answer_map(admin: Caller) -> None:
     await admin.api.owners.publish(make_sample())
 
 
-async def test_where_everybody_is_told_the_fleet_and_the_map_name_holders(
+async def test_open_visibility_names_holders_in_fleet(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
     async with admins(nats_url, postgres_dsn, tmp_path, **EVERYBODY) as (admin,):
@@ -66,7 +66,7 @@ async def test_where_everybody_is_told_the_fleet_and_the_map_name_holders(
     assert SECRET in str(seen)
 
 
-async def test_where_everybody_is_told_events_of_reservations_are_seen_and_of_tasks_not(
+async def test_open_visibility_shows_reservation_events_only(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
     async with admins(nats_url, postgres_dsn, tmp_path, **EVERYBODY) as (admin,):
@@ -101,7 +101,7 @@ async def test_where_everybody_is_told_events_of_reservations_are_seen_and_of_ta
         pytest.param({}, "admin", None, None, id="an admin"),
     ],
 )
-async def test_reasons_are_asked_for_with_the_names_that_the_caller_is_told(
+async def test_reasons_name_only_visible_holders(
     nats_url: str,
     postgres_dsn: str,
     tmp_path: Path,

@@ -228,7 +228,7 @@ SAYS = {
 }
 
 
-async def test_bad_input_is_refused_by_field_and_not_forwarded(api: Api) -> None:
+async def test_bad_input_is_refused_by_field(api: Api) -> None:
     await api.owners.answer(GetReservation, Refused(code=ErrorCode.NOT_FOUND, message="none"))
     sent = await api.owners.overhear()
     found, said = {}, {}
@@ -248,7 +248,7 @@ async def test_bad_input_is_refused_by_field_and_not_forwarded(api: Api) -> None
     assert set(sent) <= {"gpusteward.rpc.scheduler.get_reservation"}
 
 
-async def test_what_an_owner_refuses_is_named_as_the_client_gave_it(api: Api) -> None:
+async def test_refused_field_is_named_as_client_gave_it(api: Api) -> None:
     task_id = UUID(int=5)
     refusal = Refused(code=ErrorCode.NOT_FOUND, message="there is none", path="$.task_id")
     await api.owners.answer(GetTask, refusal)
@@ -258,7 +258,7 @@ async def test_what_an_owner_refuses_is_named_as_the_client_gave_it(api: Api) ->
     assert problem["path"] == "path.task_id"
 
 
-async def test_a_field_of_a_request_is_named_where_the_client_gave_the_request(api: Api) -> None:
+async def test_request_field_is_named_where_client_gave_it(api: Api) -> None:
     refusal = Refused(code=ErrorCode.BAD_REQUEST, message="too many", path="$.request.gpus")
     await api.owners.answer(GetAvailability, refusal)
     await api.owners.answer(RequestReservation, refusal)
@@ -272,7 +272,7 @@ async def test_a_field_of_a_request_is_named_where_the_client_gave_the_request(a
     assert [problem["path"] for _, problem in found] == ["query.gpus", "$.gpus", "$.request.gpus"]
 
 
-async def test_a_task_may_be_yaml_and_is_as_strict_as_json(api: Api) -> None:
+async def test_yaml_task_is_as_strict_as_json(api: Api) -> None:
     await api.owners.accept(SubmitTask)
     await api.owners.answer(GetTask, lambda query: make_task_view(query.task_id))
     headers = {"Content-Type": "application/yaml; charset=utf-8"}

@@ -42,7 +42,7 @@ class Browser:
         return body
 
 
-async def test_a_login_gives_a_cookie_that_scripts_cannot_read_and_that_counts_at_every_gateway(
+async def test_login_cookie_counts_at_every_gateway(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
     async with admins(nats_url, postgres_dsn, tmp_path, gateways=2) as (here, there):
@@ -68,7 +68,7 @@ async def test_a_login_gives_a_cookie_that_scripts_cannot_read_and_that_counts_a
     assert me["csrf_token"] not in morsel.value
 
 
-async def test_a_change_with_a_cookie_needs_what_only_the_page_knows(
+async def test_change_by_cookie_needs_csrf_token(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
     async with admins(nats_url, postgres_dsn, tmp_path) as (admin,):
@@ -86,7 +86,7 @@ async def test_a_change_with_a_cookie_needs_what_only_the_page_knows(
     assert "X-CSRF-Token" in problem["detail"]
 
 
-async def test_a_login_opens_streams_and_ends_with_its_token(
+async def test_login_opens_streams_and_ends_with_token(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
     async with admins(nats_url, postgres_dsn, tmp_path) as (admin,):
@@ -122,7 +122,7 @@ async def test_a_logout_ends_the_session_and_no_other(
     assert found == [401, 200]
 
 
-async def test_a_login_ends_by_itself_and_a_wrong_token_makes_none(
+async def test_login_expires_and_wrong_token_makes_none(
     nats_url: str, postgres_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logins, "LOGIN_SECONDS", 0)
@@ -142,9 +142,7 @@ async def test_a_login_ends_by_itself_and_a_wrong_token_makes_none(
     ]
 
 
-async def test_without_tokens_everybody_is_an_admin_and_has_nothing_to_log_in_with(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_without_tokens_everybody_is_admin(nats_url: str, postgres_dsn: str) -> None:
     async with gateway(nats_url, postgres_dsn) as api:
         status, me = await api.get("/api/v1/me")
         login, _ = await api.post("/api/v1/login", {"token": "any"})
@@ -156,9 +154,7 @@ async def test_without_tokens_everybody_is_an_admin_and_has_nothing_to_log_in_wi
     assert (login, logout) == (409, 204)
 
 
-async def test_every_answer_forbids_what_a_browser_could_do_with_it(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_every_answer_has_security_headers(nats_url: str, postgres_dsn: str) -> None:
     async with gateway(nats_url, postgres_dsn) as api:
         for path in ("/healthz", "/api/v1/me", "/nowhere", "/docs"):
             async with api.session.get(
@@ -171,7 +167,7 @@ async def test_every_answer_forbids_what_a_browser_could_do_with_it(
             assert not [name for name in headers if name.startswith("Access-Control")]
 
 
-async def test_an_unknown_cookie_counts_for_nothing_and_takes_nothing_from_a_token(
+async def test_unknown_cookie_does_not_affect_token(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
     async with admins(nats_url, postgres_dsn, tmp_path) as (admin,):
@@ -212,7 +208,7 @@ async def test_a_login_link_logs_one_browser_in_once(
     assert {"/api/v1/login/links", "/api/v1/login"} <= {each["path"] for each in log["entries"]}
 
 
-async def test_a_login_link_ends_by_itself_and_with_its_token(
+async def test_login_link_expires_with_its_token(
     nats_url: str, postgres_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with admins(nats_url, postgres_dsn, tmp_path) as (admin,):

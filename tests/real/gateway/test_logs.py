@@ -67,7 +67,7 @@ def make_chunk(query: ReadLog) -> LogChunk:
     )
 
 
-async def test_the_log_of_an_attempt_is_asked_from_the_executor_that_ran_it(api: Api) -> None:
+async def test_log_is_read_from_executor_of_attempt(api: Api) -> None:
     attempts = (make_attempt(1, executor_id="node-a"), make_attempt(2, executor_id="node-b"))
     view = make_experiment_view(attempts=attempts)
     path = f"/api/v1/experiments/{view.experiment_id}/logs"
@@ -96,7 +96,7 @@ async def test_the_log_of_an_attempt_is_asked_from_the_executor_that_ran_it(api:
     assert "skipped_bytes" in openapi["components"]["schemas"]["LogChunk"]["properties"]
 
 
-async def test_a_log_that_nobody_keeps_or_answers_for_is_a_clear_problem(api: Api) -> None:
+async def test_unavailable_log_is_a_clear_problem(api: Api) -> None:
     waiting = make_experiment_view(state=ExperimentState.WAITING)
     started = make_experiment_view(attempts=(make_attempt(executor_id="node-b"),))
     views = {view.experiment_id: view for view in (waiting, started)}
@@ -118,7 +118,7 @@ async def test_a_log_that_nobody_keeps_or_answers_for_is_a_clear_problem(api: Ap
     assert (removed[0], removed[1]["detail"]) == (404, "nothing is kept")
 
 
-async def test_lines_of_one_experiment_arrive_as_they_are_written(api: Api) -> None:
+async def test_live_lines_arrive_as_written(api: Api) -> None:
     mine, other = uuid4(), uuid4()
 
     async with api.session.ws_connect(f"{api.url}/ws/logs?experiment_id={mine}") as socket:
@@ -147,7 +147,7 @@ async def _listeners(api: Api, experiment_id: UUID) -> int:
     return 1
 
 
-async def test_a_slow_client_gets_the_newest_lines_and_an_offset_that_shows_the_gap(
+async def test_slow_client_gets_newest_lines_and_gap(
     api: Api,
 ) -> None:
     mine, line = uuid4(), "x" * 60_000
@@ -164,7 +164,7 @@ async def test_a_slow_client_gets_the_newest_lines_and_an_offset_that_shows_the_
     assert any(jumps)
 
 
-async def test_what_a_real_engine_writes_is_heard_and_read_while_it_runs_and_afterwards(
+async def test_real_engine_log_is_streamed_and_kept(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
     settings = make_settings(nats_url, tmp_path)

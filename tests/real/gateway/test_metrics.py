@@ -82,9 +82,7 @@ def make_reported(executor_id: str) -> ExecutorReported:
     )
 
 
-async def test_the_queue_grants_waits_drifts_lags_and_requests_are_counted(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_metrics_count_queue_waits_and_requests(nats_url: str, postgres_dsn: str) -> None:
     uses = (NamespaceUse(namespace="metered", gpus=3.5, gpu_limit=8.0, queued=4),)
     events = [
         replace(make_queued(holder="x"), namespace="metered"),
@@ -146,7 +144,7 @@ async def test_the_queue_grants_waits_drifts_lags_and_requests_are_counted(
     assert named - exposed - OF_AGENTS == set()
 
 
-def test_the_alerts_are_raised_when_they_should_be() -> None:
+def test_alerts_fire_on_their_conditions() -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("the alerts are tested by promtool (Debian: prometheus)")
@@ -162,7 +160,7 @@ def test_the_alerts_are_raised_when_they_should_be() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_dashboards_expressions_are_read_whatever_is_chosen(tmp_path: Path) -> None:
+def test_dashboard_queries_are_valid_for_any_choice(tmp_path: Path) -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
         pytest.skip("expressions are read by promtool (Debian: prometheus)")
@@ -190,7 +188,7 @@ def test_the_dashboards_expressions_are_read_whatever_is_chosen(tmp_path: Path) 
     assert not [expression for expression in expressions if "$" in expression]
 
 
-def test_the_dashboard_has_variables_of_node_pod_and_type() -> None:
+def test_dashboard_has_node_pod_and_type_variables() -> None:
     board = json.loads((COMPOSE / "grafana" / "gpusteward.json").read_text())
 
     variables = {each["name"] for each in board["templating"]["list"]}
@@ -208,7 +206,7 @@ def test_the_dashboard_has_variables_of_node_pod_and_type() -> None:
         assert all(name in expression for expression in of_pods)
 
 
-def test_every_alert_has_a_test_and_every_panel_an_expression() -> None:
+def test_every_alert_and_panel_is_covered() -> None:
     rules = yaml.safe_load((COMPOSE / "prometheus" / "alerts.yml").read_text())
     tests = yaml.safe_load((COMPOSE / "prometheus" / "alerts_test.yml").read_text())
     board = json.loads((COMPOSE / "grafana" / "gpusteward.json").read_text())

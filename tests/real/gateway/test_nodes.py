@@ -10,7 +10,7 @@ import pytest
 
 from schemas.gpus.available_gpus import AvailableGpus, ListAvailableGpus, ScoredGpu
 from schemas.gpus.checks import CudaCheck, PrecisionCheck
-from schemas.scheduler.views import GetAllocationMap, GetReservation
+from schemas.scheduler.views import AllocationMap, GetAllocationMap, GetReservation
 from schemas.telemetry.readings import SetBurst, SetPowerLimit
 from shared.client import Address, StewardClient, aio_telemetry
 from shared.ids import new_id
@@ -38,7 +38,7 @@ async def heard(api: Api) -> None:
     await eventually(is_there, what="a reading and an inventory at the gateway")
 
 
-async def test_the_functions_of_the_requirements_over_a_running_platform(
+async def test_required_functions_work_on_real_platform(
     nats_url: str, postgres_dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with gateway(nats_url, postgres_dsn) as api, a_node(nats_url, tmp_path):
@@ -111,9 +111,7 @@ async def test_an_agent_is_reached_by_http(
     assert "process_resident_memory_bytes" in figures
 
 
-async def test_a_node_that_never_was_is_not_found_and_one_that_is_away_unavailable(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_unknown_node_is_404_and_absent_one_503(nats_url: str, postgres_dsn: str) -> None:
     routes: list[tuple[str, str, Any]] = [
         ("GET", "agent", None),
         ("GET", "available-gpus?use_cache=false", None),
@@ -125,7 +123,15 @@ async def test_a_node_that_never_was_is_not_found_and_one_that_is_away_unavailab
     ]
 
     async with gateway(nats_url, postgres_dsn) as api:
-        await api.owners.answer(GetAllocationMap, make_allocation_map())
+        known = make_allocation_map()
+
+        def answer(query: GetAllocationMap) -> AllocationMap:
+            """Answer as for a fleet of more nodes than fit into a message."""
+            if query.after_node_id is None and query.node_id is None:
+                return AllocationMap(nodes=(), next_after_node_id="a-node")
+            return known
+
+        await api.owners.answer(GetAllocationMap, answer)
 
         async def found(node_id: str) -> dict[str, tuple[int, str | None]]:
             answers = [
@@ -140,7 +146,7 @@ async def test_a_node_that_never_was_is_not_found_and_one_that_is_away_unavailab
     assert set(away.values()) == {(503, None)}
 
 
-async def test_a_cap_is_for_who_may_change_the_reservation_and_else_for_admins(
+async def test_power_cap_is_for_holder_or_admin(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
     roles = {
@@ -182,7 +188,7 @@ async def test_a_cap_is_for_who_may_change_the_reservation_and_else_for_admins(
     assert bursts == {"v": 403, "s": 200, "t": 200, "r": 200}
 
 
-async def test_checks_are_answered_by_rule_about_what_is_given_and_about_every_node(
+async def test_checks_answer_for_input_and_every_node(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
     async with gateway(nats_url, postgres_dsn) as api, a_node(nats_url, tmp_path):

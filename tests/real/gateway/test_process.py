@@ -43,7 +43,7 @@ def kill(process: asyncio.subprocess.Process) -> None:
         process.kill()
 
 
-async def test_it_serves_more_clients_than_files_it_was_allowed_and_sigterm_ends_it_cleanly(
+async def test_many_clients_are_served_and_sigterm_is_clean(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
     port = free_port()

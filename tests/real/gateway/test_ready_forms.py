@@ -31,7 +31,7 @@ async def read_by_compose(files: list[Path]) -> dict[str, Any]:
     shutil.which("docker-compose") is None,
     reason="reading a fragment needs docker-compose (Debian: docker-compose)",
 )
-async def test_compose_reads_every_fragment_as_it_is_meant(tmp_path: Path) -> None:
+async def test_compose_accepts_every_fragment(tmp_path: Path) -> None:
     files = []
     for tuned in TUNED:
         files.append(tmp_path / f"{tuned.name}.yaml")

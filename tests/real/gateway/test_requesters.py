@@ -61,7 +61,7 @@ async def test_a_claim_to_be_somebody_else_is_refused(
         assert requesters(admin) == []
 
 
-async def test_an_admin_asks_for_somebody_or_as_its_account(
+async def test_admin_requests_for_others_or_as_account(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
     async with admins(nats_url, postgres_dsn, tmp_path) as (admin,):
@@ -74,7 +74,7 @@ async def test_an_admin_asks_for_somebody_or_as_its_account(
         assert requesters(admin) == ["jürgen", "bob"]
 
 
-async def test_an_account_counts_for_nobody_who_has_a_token_of_a_role_below_admin(
+async def test_account_is_ignored_below_admin(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
     async with admins(nats_url, postgres_dsn, tmp_path) as (admin,):
@@ -87,9 +87,7 @@ async def test_an_account_counts_for_nobody_who_has_a_token_of_a_role_below_admi
         assert requesters(admin) == ["ada"]
 
 
-async def test_without_tokens_the_account_asks_unless_it_cannot_be_shown(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_without_tokens_account_is_the_requester(nats_url: str, postgres_dsn: str) -> None:
     async with gateway(nats_url, postgres_dsn) as api:
         caller = Caller(api, "")
         await answer_reservations(caller)

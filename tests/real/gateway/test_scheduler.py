@@ -57,7 +57,7 @@ def make_gpu(node: str) -> ClusterGpu:
     )
 
 
-async def test_questions_reach_the_scheduler_with_their_parameters(api: Api) -> None:
+async def test_scheduler_queries_keep_their_parameters(api: Api) -> None:
     reservation_id = new_id()
     await api.owners.answer(WhatIf, GRANTED)
     await api.owners.answer(GetNodeSummaries, NodeSummaries(nodes={}))
@@ -115,7 +115,7 @@ def planned(*gpus: int) -> tuple[PlannedExperiment, ...]:
     )
 
 
-async def test_a_task_that_the_fleet_can_never_run_is_missing_something(api: Api) -> None:
+async def test_unservable_task_reports_what_is_missing(api: Api) -> None:
     await api.owners.answer(ValidateTask, make_plan(experiments=planned(1, 2, 2, 64)))
     never = AvailabilityView(available=False, message="no node has 64 GPUs", impossible=True)
     await api.owners.answer(
@@ -137,7 +137,7 @@ async def test_a_task_that_the_fleet_can_never_run_is_missing_something(api: Api
         ((1, 64), []),
     ],
 )
-async def test_a_search_is_missing_something_if_no_configuration_can_run(
+async def test_unservable_search_reports_what_is_missing(
     api: Api, sizes: tuple[int, ...], missing: list[str]
 ) -> None:
     await api.owners.answer(ValidateTask, make_plan(samples=planned(*sizes)))
@@ -151,7 +151,7 @@ async def test_a_search_is_missing_something_if_no_configuration_can_run(
     assert (status, plan["missing"]) == (200, missing)
 
 
-async def test_a_plan_has_its_cost_and_when_its_largest_experiment_starts(api: Api) -> None:
+async def test_plan_has_cost_and_expected_start(api: Api) -> None:
     plan = make_plan(experiments=planned(1, 2), gpu_hours_at_most=3.0)
     await api.owners.answer(ValidateTask, plan)
     busy = AvailabilityView(available=False, message="2 GPUs are held")
@@ -173,7 +173,7 @@ async def test_a_plan_has_its_cost_and_when_its_largest_experiment_starts(api: A
     }
 
 
-async def test_a_cluster_told_in_pages_comes_as_one_answer(api: Api) -> None:
+async def test_paged_cluster_comes_as_one_answer(api: Api) -> None:
     def page(query: GetClusterStatus) -> ClusterStatus:
         if query.after_node_id is None:
             return ClusterStatus(gpus=(make_gpu("alpha"),), next_after_node_id="alpha")
@@ -187,7 +187,7 @@ async def test_a_cluster_told_in_pages_comes_as_one_answer(api: Api) -> None:
     assert body["next_after_node_id"] is None
 
 
-async def test_waiting_for_gpus_ends_when_the_ledger_or_a_reading_brings_them(api: Api) -> None:
+async def test_availability_wait_ends_with_ledger_or_reading(api: Api) -> None:
     answers = {"view": IN_VAIN}
     await api.owners.answer(GetAvailability, lambda _: answers["view"])
 
@@ -219,7 +219,7 @@ async def test_waiting_in_vain_ends_with_the_reason(api: Api) -> None:
     assert len(api.owners.received) == 2
 
 
-async def test_waiting_for_what_the_fleet_can_never_give_ends_at_once(api: Api) -> None:
+async def test_impossible_availability_is_answered_at_once(api: Api) -> None:
     never = msgspec.structs.replace(IN_VAIN, impossible=True)
     await api.owners.answer(GetAvailability, never)
 
@@ -247,7 +247,7 @@ def make_granted() -> tuple[str, bytes]:
     return subject_for(event), encode(event)
 
 
-async def test_custom_devices_are_those_that_executors_of_clusters_offer(api: Api) -> None:
+async def test_custom_devices_come_from_cluster_executors(api: Api) -> None:
     cores = ResourceDefinition(custom_name="npu", group="npu", key="vendor.example/cores")
     memory = replace(cores, key="vendor.example/memory", description_zh="显存", default_value=8)
     offers = (

@@ -40,7 +40,7 @@ async def frames(response: aiohttp.ClientResponse, count: int) -> list[Frame]:
     return found
 
 
-async def test_a_browser_that_reconnects_misses_no_event(api: Api) -> None:
+async def test_reconnecting_browser_misses_no_event(api: Api) -> None:
     events = [make_task_started() for _ in range(12)]
     stream = api.owners.client.jetstream()
     path = f"{api.url}/sse/events?after=0"
@@ -60,9 +60,7 @@ async def test_a_browser_that_reconnects_misses_no_event(api: Api) -> None:
     assert [cursor for cursor, _ in seen] == [data["cursor"] for _, data in seen]
 
 
-async def test_readings_come_with_a_sign_of_life_between_them(
-    api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_keepalives_come_between_readings(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_sent, "SILENT_SECONDS", 0.05)
     await api.owners.publish(make_sample(1))
 

@@ -8,6 +8,7 @@ import aiohttp
 import nats
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from services.gateway.app import create_service
 from services.gateway.http import server
@@ -29,7 +30,7 @@ async def open_and_read_nothing(port: int, request: str) -> asyncio.StreamWriter
     return writer
 
 
-async def test_clients_that_do_not_read_are_cut_off_and_cost_nobody_else_anything(
+async def test_clients_that_do_not_read_are_disconnected(
     nats_url: str, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "STUCK_SECONDS", 0.2)
@@ -69,7 +70,27 @@ async def test_clients_that_do_not_read_are_cut_off_and_cost_nobody_else_anythin
     assert seen == list(range(1, sequence + 1))
 
 
-async def test_clients_that_never_finish_asking_are_cut_off(
+async def test_clients_that_vanish_are_no_failures_of_ours(
+    nats_url: str, postgres_dsn: str
+) -> None:
+    service = create_service(GatewaySettings(nats_url=nats_url, postgres_dsn=postgres_dsn, port=0))
+    owners = Owners(await nats.connect(nats_url))
+    with capture_logs() as entries:
+        async with service.running():
+            port, live = service.http.port, service.live
+            request = f"GET /ws/metrics HTTP/1.1\r\n{OPENING}"
+            clients = [await open_and_read_nothing(port, request) for _ in range(40)]
+            await eventually(lambda: len(live.watchers) == 40, what="every watcher")
+            for sequence, client in enumerate(clients, 1):
+                await owners.publish(make_sample(sequence, name=BULK))
+                client.transport.abort()
+            await eventually(lambda: not live.watchers, within_seconds=60, what="their end")
+    await owners.client.close()
+
+    assert [entry for entry in entries if entry["event"] == "websocket_failed"] == []
+
+
+async def test_unfinished_requests_are_disconnected(
     nats_url: str, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "STUCK_SECONDS", 0.5)
@@ -113,7 +134,7 @@ async def test_clients_that_never_finish_asking_are_cut_off(
     assert still == (False, False)
 
 
-async def test_a_socket_whose_client_answers_no_ping_is_closed(
+async def test_socket_without_pong_is_closed(
     nats_url: str, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "WEBSOCKET_PING_SECONDS", 0.2)

@@ -20,7 +20,7 @@ from schemas.orchestrator.views import ExperimentList, GetExperiment, ListExperi
 from schemas.scheduler.reservations import LIVE_STATES, ReservationState
 from schemas.scheduler.views import ListReservations, ReservationList
 from services.gateway.app import create_service
-from services.gateway.ledger import eventlog
+from services.gateway.ledger import event_writer
 from services.gateway.routes.common import query_names
 from services.gateway.routes.history import get_series, list_events
 from services.gateway.routes.tasks.tasks import list_experiments
@@ -57,9 +57,7 @@ async def receive(socket: aiohttp.ClientWebSocketResponse, count: int) -> list[d
         return [json.loads(await socket.receive_str()) for _ in range(count)]
 
 
-async def test_a_client_that_resumes_after_its_cursor_misses_nothing(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_resumed_client_misses_nothing(nats_url: str, postgres_dsn: str) -> None:
     events = [make_task_started() for _ in range(30)]
     async with gateway(nats_url, postgres_dsn) as api:
         stream = api.owners.client.jetstream()
@@ -85,7 +83,7 @@ async def test_a_client_that_resumes_after_its_cursor_misses_nothing(
     assert all(msgspec.convert(e, StoredEvent).cursor for e in seen)
 
 
-async def test_event_filters_and_progress_without_a_cursor(api: Api) -> None:
+async def test_event_filters_and_progress_need_no_cursor(api: Api) -> None:
     wanted, other = make_task_started(), make_task_started()
     progress = AttemptProgressed(
         observed_at=utcnow(),
@@ -109,7 +107,7 @@ async def test_event_filters_and_progress_without_a_cursor(api: Api) -> None:
     assert (second[0]["cursor"], second[0]["event"]["fraction"]) == (None, 0.5)
 
 
-async def test_a_tasks_events_include_its_reservations_live_and_again(api: Api) -> None:
+async def test_task_events_include_its_reservations(api: Api) -> None:
     task_id, experiment_id, reservation_id = new_id(), new_id(), new_id()
     mine: dict[str, Any] = {
         "reservation_id": reservation_id,
@@ -149,7 +147,7 @@ async def test_a_tasks_events_include_its_reservations_live_and_again(api: Api) 
     assert all([e["message_id"] for e in events] == expected for events in seen.values()), seen
 
 
-async def test_a_reservations_event_that_comes_before_its_experiments_is_not_lost(api: Api) -> None:
+async def test_reservation_event_before_experiment_is_kept(api: Api) -> None:
     task_id, experiment_id, reservation_id = new_id(), new_id(), new_id()
     queued = make_queued(reservation_id=reservation_id, holder=f"experiment/{experiment_id}")
     waiting = make_waiting(task_id, experiment_id, reservation_id)
@@ -163,10 +161,10 @@ async def test_a_reservations_event_that_comes_before_its_experiments_is_not_los
     assert [e["message_id"] for e in seen] == [str(waiting.message_id), str(queued.message_id)]
 
 
-async def test_an_event_of_an_experiment_that_is_never_announced_is_in_the_log_all_the_same(
+async def test_event_of_unannounced_experiment_is_logged(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(eventlog, "TASK_UNKNOWN_TRIES", 2)
+    monkeypatch.setattr(event_writer, "TASK_UNKNOWN_TRIES", 2)
     queued = make_queued(holder=f"experiment/{new_id()}")
 
     await api.owners.client.jetstream().publish(subject_for(queued), encode(queued))
@@ -175,7 +173,7 @@ async def test_an_event_of_an_experiment_that_is_never_announced_is_in_the_log_a
     assert event["message_id"] == str(queued.message_id)
 
 
-async def test_a_wrong_filter_is_refused_with_what_was_expected(api: Api) -> None:
+async def test_wrong_filter_is_refused_with_expectation(api: Api) -> None:
     expected = {
         "/ws/events?task_id=tune": ("query.task_id", "UUID"),
         "/ws/events?reservation_id=1": ("query.reservation_id", "UUID"),
@@ -207,7 +205,7 @@ async def test_a_wrong_filter_is_refused_with_what_was_expected(api: Api) -> Non
         assert text in problem["detail"]
 
 
-async def test_metrics_are_filtered_by_node_gpu_experiment_and_task(api: Api) -> None:
+async def test_metrics_are_filtered_by_place_and_task(api: Api) -> None:
     view = make_experiment_view(
         gpu_info=GpuInfo(
             model="NVIDIA A100",
@@ -238,7 +236,7 @@ async def test_metrics_are_filtered_by_node_gpu_experiment_and_task(api: Api) ->
     assert all(metrics["simulated"] for metrics in seen.values())
 
 
-async def test_metrics_of_a_namespace_are_those_of_its_reservations(api: Api) -> None:
+async def test_namespace_metrics_are_of_its_reservations(api: Api) -> None:
     experiment_id = new_id()
     held = make_reservation_view(
         new_id(),
@@ -274,7 +272,7 @@ async def test_metrics_of_a_namespace_are_those_of_its_reservations(api: Api) ->
     assert progress[0]["experiment_id"] == str(experiment_id)
 
 
-async def test_a_rate_leaves_out_readings_and_says_how_many_and_how_old(api: Api) -> None:
+async def test_rate_drops_readings_and_reports_gap_and_age(api: Api) -> None:
     await api.owners.publish(make_sample(1))
     async with api.session.ws_connect(f"{api.url}/ws/metrics?rate=2") as socket:
         first = await receive(socket, 1)
@@ -289,9 +287,7 @@ async def test_a_rate_leaves_out_readings_and_says_how_many_and_how_old(api: Api
     assert refused == 400
 
 
-async def test_a_slow_client_gets_the_newest_reading_and_nothing_piles_up(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_slow_client_gets_newest_reading(nats_url: str, postgres_dsn: str) -> None:
     service = create_service(GatewaySettings(nats_url=nats_url, postgres_dsn=postgres_dsn, port=0))
     client = await nats.connect(nats_url)
     owners = Owners(client)
@@ -320,7 +316,7 @@ async def test_a_slow_client_gets_the_newest_reading_and_nothing_piles_up(
     await client.close()
 
 
-def test_sockets_and_routes_filter_by_one_set_of_names() -> None:
+def test_sockets_and_routes_share_filter_names() -> None:
     names = {
         name
         for handler in (watch_metrics, watch_events, watch_logs)

@@ -16,7 +16,7 @@ from schemas.orchestrator.experiments import TaskStarted
 from shared.messaging import routes
 from shared.messaging.codec import encode
 from shared.testing import eventually
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.real.gateway.test_process import start
 from tests.support.ports import free_port
 from tests.support.worlds.gateway import Api, gateway, make_task_started
@@ -58,7 +58,7 @@ class Follower:
 @pytest.mark.long
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("followers", [50, 500])
-async def test_followers_of_a_killed_gateway_go_on_at_another_without_a_gap_or_a_repetition(
+async def test_followers_continue_at_another_gateway(
     nats_url: str,
     postgres_dsn: str,
     tmp_path: Path,
@@ -92,7 +92,7 @@ async def test_followers_of_a_killed_gateway_go_on_at_another_without_a_gap_or_a
                 within_seconds=60,
                 what="every event at every follower",
             )
-            await cancelled(*following)
+            await cancel_and_wait(*following)
             _, log = await other.get(f"/api/v1/events?limit={EVENTS}")
     finally:
         if killed.returncode is None:

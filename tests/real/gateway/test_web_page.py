@@ -55,9 +55,7 @@ def test_it_is_looked_for_where_it_is_built() -> None:
     assert (web_page.BUILT.parent / "package.json").is_file()
 
 
-async def test_before_it_is_built_a_plain_page_says_how_and_then_it_is_served_without_a_restart(
-    api: Api, built: Path
-) -> None:
+async def test_built_page_replaces_hint_without_restart(api: Api, built: Path) -> None:
     status, text, _ = await fetch(api, "/")
     assert (status, "<code>make web</code>" in text) == (200, True)
 
@@ -66,9 +64,7 @@ async def test_before_it_is_built_a_plain_page_says_how_and_then_it_is_served_wi
     assert (await fetch(api, "/"))[:2] == (200, "<title>the page</title>")
 
 
-async def test_files_are_kept_by_their_names_and_the_page_is_asked_for_again(
-    api: Api, built: Path
-) -> None:
+async def test_hashed_files_are_cached_page_is_revalidated(api: Api, built: Path) -> None:
     build(built)
 
     _, _, page = await fetch(api, "/")
@@ -82,7 +78,7 @@ async def test_files_are_kept_by_their_names_and_the_page_is_asked_for_again(
     assert (again, body) == (304, "")
 
 
-async def test_the_first_page_names_what_its_script_will_ask_for(api: Api, built: Path) -> None:
+async def test_first_page_names_files_of_its_script(api: Api, built: Path) -> None:
     build(built)
 
     (_, _, first), (_, _, place) = await fetch(api, "/"), await fetch(api, "/queue")
@@ -93,9 +89,7 @@ async def test_the_first_page_names_what_its_script_will_ask_for(api: Api, built
     assert statuses == [401] * 3  # there, for those who may
 
 
-async def test_places_in_the_page_are_the_page_and_what_there_is_not_is_not(
-    api: Api, built: Path
-) -> None:
+async def test_page_paths_give_the_page_others_404(api: Api, built: Path) -> None:
     build(built)
     script = {"Accept": "*/*"}
 
@@ -129,7 +123,7 @@ async def test_the_page_runs_only_its_own_scripts(api: Api, built: Path) -> None
     assert headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_whatever_is_not_the_page_is_not_open_like_the_page() -> None:
+def test_other_paths_are_not_public_like_the_page() -> None:
     application = create_app(cast(Gateway, None))
     handlers = [
         (route.path, handler)

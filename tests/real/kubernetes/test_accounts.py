@@ -17,9 +17,9 @@ from shared.testing import eventually
 from tests.support.bus import connected_bus
 from tests.support.kubernetes.api import Api
 from tests.support.kubernetes.caches import CLAIM, bound_claim, mounted
+from tests.support.kubernetes.chart import install, token_of
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.engines import pod_engines
-from tests.support.kubernetes.manifests import install, token_of
 from tests.support.kubernetes.nodes import make_device_plugin_nodes, make_dra_nodes, pod_object
 from tests.support.kubernetes.ome_stand_in import ome_stand_in
 from tests.support.worlds.cluster_executor import (
@@ -85,7 +85,7 @@ async def test_the_watcher_sees_all_of_a_cluster(
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", [Runtime.KUBERNETES, Runtime.OME])
-async def test_the_executor_runs_engines_and_keeps_what_they_compile(
+async def test_executor_account_runs_engines_and_keeps_caches(
     ome_cluster: ControlPlane,
     api: Api,
     runtimes: ClusterRuntimes,

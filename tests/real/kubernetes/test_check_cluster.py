@@ -48,7 +48,7 @@ async def install(api: Api) -> None:
         await api.create(made)
 
 
-async def test_what_a_cluster_lacks_is_said_with_the_configuration_until_nothing_is(
+async def test_missing_cluster_parts_come_with_configuration(
     empty_cluster: ControlPlane, api: Api, tmp_path: Path
 ) -> None:
     bare = await checked(empty_cluster, "--mode", "vgpu", "--json")
@@ -71,7 +71,7 @@ async def test_what_a_cluster_lacks_is_said_with_the_configuration_until_nothing
 
 
 @pytest.mark.parametrize(("version", "is_read"), [("v1", True), ("v1beta2", False)])
-async def test_the_scheduler_reads_what_is_printed_and_not_the_guides_version(
+async def test_scheduler_accepts_printed_configuration(
     empty_cluster: ControlPlane, tmp_path: Path, version: str, *, is_read: bool
 ) -> None:
     _, told = await checked(empty_cluster, "--mode", "vgpu", "--mode", "mps", "--json")

@@ -92,7 +92,7 @@ async def until_phase(scheduler: Scheduler, start: StartExperiment, phase: Attem
     await eventually(is_there, within_seconds=60, what=f"the phase {phase.value}")
 
 
-async def test_an_attempt_in_a_cluster_is_measured_to_its_end(
+async def test_cluster_attempt_is_measured_to_its_end(
     settings: ExecutorSettings, engines: PodEngines, api: Api
 ) -> None:
     start = cluster_start(place=ClusterPlacement(cluster_id=NODE, gpus=2))
@@ -125,7 +125,7 @@ async def test_an_attempt_in_a_cluster_is_measured_to_its_end(
     }
 
 
-async def test_what_holds_a_pod_is_progress_and_the_failure_when_time_is_over(
+async def test_held_pod_is_progress_then_failure(
     settings: ExecutorSettings, engines: PodEngines, api: Api
 ) -> None:
     settings = msgspec.structs.replace(settings, readiness_timeout_seconds=8.0)
@@ -144,7 +144,7 @@ async def test_what_holds_a_pod_is_progress_and_the_failure_when_time_is_over(
 
 
 @pytest.mark.parametrize("moment", ["accepted", "made", "loading", "measuring", "ending"])
-async def test_an_executor_killed_at_any_moment_leaves_nothing_once_the_next_one_runs(
+async def test_killed_executor_leaves_nothing_in_cluster(
     settings: ExecutorSettings, engines: PodEngines, api: Api, moment: str
 ) -> None:
     parameters = {**ENDLESS, "start-delay-seconds": 600} if moment == "loading" else ENDLESS
@@ -179,7 +179,7 @@ async def test_an_executor_killed_at_any_moment_leaves_nothing_once_the_next_one
     await eventually(lambda: not engines.pids(start.reservation_id), what="no engine")
 
 
-async def test_a_reservation_is_fenced_only_when_its_pods_are_gone(
+async def test_fence_waits_until_pods_are_gone(
     settings: ExecutorSettings, engines: PodEngines, api: Api
 ) -> None:
     start = endless()
@@ -208,7 +208,7 @@ async def test_a_reservation_is_fenced_only_when_its_pods_are_gone(
     assert late.code is ErrorCode.LEASE_LOST
 
 
-async def test_what_is_no_place_in_this_cluster_is_refused_by_its_field(
+async def test_invalid_cluster_place_is_refused_by_field(
     settings: ExecutorSettings,
 ) -> None:
     settings = msgspec.structs.replace(settings, cluster_namespaces="shared,team-a:quotas")

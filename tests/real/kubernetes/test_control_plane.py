@@ -26,7 +26,7 @@ async def running_pods(api: Api) -> int:
     return sum(each["status"]["phase"] == "Running" for each in await api.items("api/v1/pods"))
 
 
-def test_control_planes_side_by_side_share_no_address() -> None:
+def test_control_planes_share_no_address() -> None:
     with ExitStack() as stack:
         claimed = [stack.enter_context(closing(LoopbackNetworks())) for _ in range(40)]
 
@@ -88,7 +88,7 @@ async def test_claims_get_devices_until_there_are_none(empty_cluster: ControlPla
 
 
 @pytest.mark.long
-async def test_a_watch_from_before_a_restart_has_expired(empty_cluster: ControlPlane) -> None:
+async def test_watch_from_before_restart_expires(empty_cluster: ControlPlane) -> None:
     async with empty_cluster.api() as api:
         await make_device_plugin_nodes(api, ["node-0"])
         before = (await api.get("api/v1/nodes"))["metadata"]["resourceVersion"]
@@ -180,7 +180,7 @@ async def test_a_pod_has_logs_and_runs_programs(empty_cluster: ControlPlane) -> 
         assert await api.execute(f"{path}/exec", "nvidia-smi", "-q") == "asked for -q\n"
 
 
-async def test_what_a_test_made_in_the_namespaces_of_kubernetes_is_wiped(
+async def test_objects_in_system_namespaces_are_wiped(
     empty_cluster: ControlPlane,
 ) -> None:
     path = "api/v1/namespaces/kube-system/pods"
@@ -204,7 +204,7 @@ async def test_many_nodes_are_wiped_by_starting_anew(empty_cluster: ControlPlane
         assert await api.items("api/v1/nodes") == []
 
 
-async def test_a_webhook_that_never_answers_holds_creations_up(
+async def test_silent_webhook_delays_creations(
     empty_cluster: ControlPlane,
 ) -> None:
     async with (

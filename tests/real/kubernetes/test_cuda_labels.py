@@ -21,7 +21,7 @@ def api_of(plane: ControlPlane, directory: Path, user: str) -> ClusterApi:
     return ClusterApi(address=plane.url, token_file=token, authority_file=plane.ca_file)
 
 
-async def test_a_pod_is_bound_where_the_driver_serves_its_cuda(
+async def test_pod_is_bound_where_driver_serves_cuda(
     empty_cluster: ControlPlane, tmp_path: Path
 ) -> None:
     await empty_cluster.allow("watcher", [MAY_PATCH])
@@ -53,7 +53,7 @@ async def test_a_pod_is_bound_where_the_driver_serves_its_cuda(
         assert (labels["cuda-major-version"], labels["cuda-minor-version"]) == ("12", "2")
 
 
-async def test_a_newer_major_version_serves_as_well_and_minor_0_asks_for_none(
+async def test_newer_major_cuda_serves_and_minor_0_is_any(
     empty_cluster: ControlPlane, tmp_path: Path
 ) -> None:
     await empty_cluster.allow("watcher", [MAY_PATCH])

@@ -6,8 +6,7 @@ from schemas.executor.attempts import Runtime, RuntimeOffer
 from schemas.gpus.checks import RequestsPolicy, ResourceDefinition
 from schemas.gpus.device_grant import ClusterPlacement
 from services.executor.runtimes.runtime import EngineRuntime
-from services.orchestrator.domain.plan.executor_offers import Offer
-from services.orchestrator.domain.plan.plan import make_plan
+from services.orchestrator.domain.installation.offers import Offer
 from shared.accelerator_rules.device_config import config_map_of
 from shared.testing import eventually
 from tests.support.kubernetes.api import Api, path_to
@@ -15,7 +14,7 @@ from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.nodes import node_object
 from tests.support.worlds.cluster_executor import ClusterRuntimes, cluster_settings, cluster_start
 from tests.support.worlds.executor import NODE
-from tests.support.worlds.orchestrator_records import make_file
+from tests.support.worlds.orchestrator_records import make_file, make_plan
 from tests.support.worlds.runtime_launches import launch_of
 
 CORES, MEMORY = "vendor.example/npu-cores", "vendor.example/npu-memory"
@@ -41,7 +40,7 @@ async def offered(runtime: EngineRuntime) -> RuntimeOffer:
     return await runtime.offer()
 
 
-async def test_default_values_of_a_group_reach_the_pod_of_an_experiment(
+async def test_group_defaults_reach_experiment_pod(
     empty_cluster: ControlPlane, api: Api, runtimes: ClusterRuntimes, tmp_path: Path
 ) -> None:
     await api.create(node_object("node-0", resource=CORES, resources={MEMORY: 64}))
@@ -73,7 +72,7 @@ async def test_default_values_of_a_group_reach_the_pod_of_an_experiment(
     assert made.devices.requests == {CORES: 2}
 
 
-async def test_a_login_without_the_right_offers_no_devices(
+async def test_login_without_right_offers_no_devices(
     empty_cluster: ControlPlane, api: Api, runtimes: ClusterRuntimes, tmp_path: Path
 ) -> None:
     await api.create_all(map(config_map_of, DEFINITIONS))

@@ -25,18 +25,18 @@ from tests.support.kubernetes.control_plane import ControlPlane, rule_of
 from tests.support.kubernetes.kueue import kueue_kind
 from tests.support.kubernetes.nodes import make_device_plugin_nodes, make_dra_nodes, node_object
 
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 def facts_of(plane: ControlPlane, user: str = "admin", **environment: str) -> HostFacts:
     return HostFacts(
         data_dir=Path("nowhere"),
         environment={"KUBECONFIG": str(plane.kubeconfig(user)), **environment},
-        program_seconds=PATIENCE_SECONDS,
+        program_seconds=TIMEOUT_SECONDS,
     )
 
 
-async def test_gpus_are_found_in_both_worlds_and_their_absence_is_told(
+async def test_doctor_finds_gpus_of_both_kinds(
     empty_cluster: ControlPlane,
 ) -> None:
     bare = await to_thread(gpus, facts_of(empty_cluster))
@@ -84,7 +84,7 @@ async def test_a_login_hears_what_it_may_not(empty_cluster: ControlPlane) -> Non
     assert (await to_thread(gpus, some)).state is State.WARN
 
 
-async def test_a_login_hears_what_it_could_learn_with_more_rights(
+async def test_doctor_names_rights_it_lacks(
     ome_cluster: ControlPlane,
 ) -> None:
     needed = [
@@ -107,7 +107,7 @@ async def test_a_login_hears_what_it_could_learn_with_more_rights(
     assert whole.state is State.OK
 
 
-async def test_ome_is_looked_for_and_an_old_kubernetes_refused(empty_cluster: ControlPlane) -> None:
+async def test_doctor_checks_ome_and_kubernetes_version(empty_cluster: ControlPlane) -> None:
     facts = facts_of(empty_cluster)
     async with empty_cluster.api() as api:
         try:
@@ -122,7 +122,7 @@ async def test_ome_is_looked_for_and_an_old_kubernetes_refused(empty_cluster: Co
     assert "Kubernetes v1.34" in answers.found
 
 
-async def test_a_login_that_has_ended_is_no_cluster_without_gpus(
+async def test_expired_login_is_not_a_cluster_without_gpus(
     empty_cluster: ControlPlane, tmp_path: Path
 ) -> None:
     ended = tmp_path / "kubeconfig"

@@ -12,7 +12,7 @@ from schemas.cluster.nodes import GpuSupply
 from schemas.executor.attempts import FailureKind, Runtime
 from schemas.gpus.device_grant import ClusterPlacement
 from services.executor.domain.verdict import AttemptFailed
-from services.executor.runtimes.kubernetes.objects import workload_name
+from services.executor.runtimes.kubernetes.plan import workload_name
 from shared.testing import eventually
 from tests.support.kubernetes.api import Api, Object, path_to
 from tests.support.kubernetes.control_plane import ControlPlane
@@ -72,7 +72,7 @@ async def nothing_is_left(api: Api, kinds: Sequence[tuple[str, str]] = ()) -> No
         assert found == [], f"{kind} left behind"
 
 
-async def test_an_engine_answers_logs_and_goes_from_the_chosen_node(
+async def test_engine_serves_logs_and_leaves_chosen_node(
     empty_cluster: ControlPlane,
     api: Api,
     engines: PodEngines,
@@ -102,7 +102,7 @@ async def test_an_engine_answers_logs_and_goes_from_the_chosen_node(
     await nothing_is_left(api, [("v1", "Service")])
 
 
-async def test_a_driver_s_devices_come_by_a_claim_that_goes_with_the_engine(
+async def test_driver_devices_come_by_claim_of_engine(
     empty_cluster: ControlPlane, api: Api, runtimes: ClusterRuntimes, tmp_path: Path
 ) -> None:
     await make_dra_nodes(api, ["node-0"])
@@ -123,7 +123,7 @@ async def test_a_driver_s_devices_come_by_a_claim_that_goes_with_the_engine(
     await nothing_is_left(api)
 
 
-async def test_a_pod_without_room_says_so_while_it_waits_and_when_time_is_over(
+async def test_pod_without_room_says_so_until_timeout(
     empty_cluster: ControlPlane,
     api: Api,
     engines: PodEngines,
@@ -153,7 +153,7 @@ async def test_a_pod_without_room_says_so_while_it_waits_and_when_time_is_over(
         ("crashing", FailureKind.ENGINE_EXITED, "ended before it was ready with exit code 1"),
     ],
 )
-async def test_an_image_that_is_not_there_and_an_engine_that_crashes(
+async def test_missing_image_and_crash_fail_attempt(
     empty_cluster: ControlPlane,
     api: Api,
     engines: PodEngines,
@@ -177,7 +177,7 @@ async def test_an_image_that_is_not_there_and_an_engine_that_crashes(
     await nothing_is_left(api)
 
 
-async def test_a_node_that_leaves_with_its_engine_ends_the_attempt_and_nothing_is_left(
+async def test_lost_node_ends_attempt_and_leaves_nothing(
     empty_cluster: ControlPlane,
     api: Api,
     engines: PodEngines,
@@ -200,7 +200,7 @@ async def test_a_node_that_leaves_with_its_engine_ends_the_attempt_and_nothing_i
     await nothing_is_left(api)
 
 
-async def test_what_the_cluster_rewrites_is_no_measurement_of_what_was_asked_for(
+async def test_rewritten_pod_fails_measurement(
     empty_cluster: ControlPlane,
     api: Api,
     engines: PodEngines,
@@ -262,7 +262,7 @@ async def test_what_the_cluster_rewrites_is_no_measurement_of_what_was_asked_for
     await nothing_is_left(api, [(OME, "InferenceService"), (OME, "ServingRuntime")])
 
 
-async def test_what_a_task_names_and_the_cluster_does_not_have_is_told_with_a_next_step(
+async def test_unknown_cluster_name_has_next_step(
     empty_cluster: ControlPlane,
     ome: OmeStandIn,
     runtimes: ClusterRuntimes,
@@ -288,7 +288,7 @@ async def test_what_a_task_names_and_the_cluster_does_not_have_is_told_with_a_ne
         assert failed.value.failure.kind is kind
 
 
-async def test_the_model_and_image_are_those_that_the_cluster_knows_by_name(
+async def test_model_and_image_are_found_by_cluster_name(
     empty_cluster: ControlPlane,
     api: Api,
     engines: PodEngines,
@@ -322,7 +322,7 @@ async def test_the_model_and_image_are_those_that_the_cluster_knows_by_name(
     await nothing_is_left(api, [(OME, "InferenceService"), (OME, "ServingRuntime")])
 
 
-async def test_without_ome_and_without_rights_the_offer_says_what_is_missing(
+async def test_offer_names_missing_ome_and_rights(
     empty_cluster: ControlPlane, api: Api, runtimes: ClusterRuntimes, tmp_path: Path
 ) -> None:
     await remove_crds(api)
@@ -347,10 +347,10 @@ async def test_without_ome_and_without_rights_the_offer_says_what_is_missing(
         await runtime.start(launch_of(command, settings))
     assert failed.value.failure.kind is FailureKind.RUNTIME_UNAVAILABLE
     assert "Forbidden" in failed.value.failure.message
-    assert "compose/kubernetes" in failed.value.failure.hint
+    assert "gpusteward chart" in failed.value.failure.hint
 
 
-async def test_a_webhook_that_never_answers_is_the_reason_and_leaves_nothing(
+async def test_silent_webhook_is_named_and_leaves_nothing(
     empty_cluster: ControlPlane,
     api: Api,
     engines: PodEngines,
@@ -358,7 +358,7 @@ async def test_a_webhook_that_never_answers_is_the_reason_and_leaves_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("services.executor.runtimes.kubernetes.cluster.PATIENCE_SECONDS", 2.0)
+    monkeypatch.setattr("services.executor.runtimes.kubernetes.cluster.TIMEOUT_SECONDS", 2.0)
     settings = cluster_settings(empty_cluster, tmp_path)
     runtime = runtimes.make(Runtime.KUBERNETES, settings)
 
@@ -372,7 +372,7 @@ async def test_a_webhook_that_never_answers_is_the_reason_and_leaves_nothing(
 
 
 @pytest.mark.timeout(150)
-async def test_an_api_that_is_away_for_a_while_neither_fails_nor_ends_an_engine(
+async def test_api_outage_neither_fails_nor_ends_engine(
     empty_cluster: ControlPlane,
     api: Api,
     engines: PodEngines,

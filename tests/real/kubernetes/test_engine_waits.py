@@ -74,7 +74,7 @@ async def until_said(said: list[str], text: str, ready: asyncio.Task[str]) -> No
         raise AssertionError(f"{error}: {said}") from error
 
 
-async def test_an_engine_s_way_is_told_and_each_kind_is_listed_once(
+async def test_engine_start_is_reported_with_one_list_each(
     empty_cluster: ControlPlane,
     api: Api,
     engines: PodEngines,
@@ -106,7 +106,7 @@ async def test_an_engine_s_way_is_told_and_each_kind_is_listed_once(
     ]
 
 
-async def test_an_engine_s_end_is_seen_after_the_api_was_started_anew(
+async def test_engine_end_is_seen_after_api_restart(
     empty_cluster: ControlPlane,
     api: Api,
     engines: PodEngines,
@@ -129,7 +129,7 @@ async def test_an_engine_s_end_is_seen_after_the_api_was_started_anew(
     assert failure.kind is FailureKind.ENGINE_EXITED
 
 
-async def test_what_kueue_says_of_a_pod_that_it_holds_is_said_until_it_admits_it(
+async def test_kueue_message_is_reported_until_admission(
     empty_cluster: ControlPlane,
     api: Api,
     engines: PodEngines,
@@ -166,7 +166,7 @@ async def refused(engine: RunningEngine, said: list[str], text: str) -> AttemptF
     return failed.value
 
 
-async def test_what_an_admission_webhook_refuses_is_said_in_its_own_words(
+async def test_webhook_refusal_keeps_its_words(
     empty_cluster: ControlPlane,
     api: Api,
     runtimes: ClusterRuntimes,

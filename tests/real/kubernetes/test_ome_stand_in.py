@@ -62,9 +62,7 @@ async def ready_url(api: Api, name: str = "chat") -> str | None:
     return url
 
 
-async def test_a_service_becomes_pods_and_is_ready_at_the_given_address(
-    api: Api, ome_cluster: ControlPlane
-) -> None:
+async def test_ome_service_becomes_pods_and_is_ready(api: Api, ome_cluster: ControlPlane) -> None:
     async with ome_stand_in(ome_cluster, url_of="http://127.0.0.1:1"):
         await api.create(runtime())
         await api.create(service(minReplicas=1))
@@ -82,7 +80,7 @@ async def test_a_service_becomes_pods_and_is_ready_at_the_given_address(
         assert ip_address(front["spec"]["clusterIP"]) in ip_network(networks.services)
 
 
-async def test_what_it_made_goes_with_the_service_but_not_while_it_is_paused(
+async def test_deleting_ome_service_deletes_its_objects(
     api: Api, ome_cluster: ControlPlane
 ) -> None:
     async with ome_stand_in(ome_cluster) as stand_in:
@@ -119,7 +117,7 @@ async def test_a_runtime_that_changes_changes_the_pods(api: Api, ome_cluster: Co
 
 
 @pytest.mark.parametrize("image", ["no-such-image:1", "crashing:1"])
-async def test_an_engine_that_does_not_start_is_never_ready(
+async def test_failing_ome_engine_is_never_ready(
     api: Api, ome_cluster: ControlPlane, image: str
 ) -> None:
     async with ome_stand_in(ome_cluster):
@@ -138,9 +136,7 @@ async def test_an_engine_that_does_not_start_is_never_ready(
 
 
 @pytest.mark.long
-async def test_it_goes_on_after_the_apiserver_was_restarted(
-    api: Api, ome_cluster: ControlPlane
-) -> None:
+async def test_ome_stand_in_survives_apiserver_restart(api: Api, ome_cluster: ControlPlane) -> None:
     async with ome_stand_in(ome_cluster):
         await api.create(runtime())
         await ome_cluster.restart_apiserver()

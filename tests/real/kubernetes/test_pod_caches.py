@@ -63,7 +63,7 @@ class Starts:
 
 
 @pytest.mark.long
-async def test_a_second_start_on_a_node_compiles_nothing_and_no_other_node_or_namespace_sees_it(
+async def test_second_start_reuses_cache_of_node_and_namespace(
     empty_cluster: ControlPlane,
     api: Api,
     runtimes: ClusterRuntimes,
@@ -91,7 +91,7 @@ async def test_a_second_start_on_a_node_compiles_nothing_and_no_other_node_or_na
 
 
 @pytest.mark.long
-async def test_two_engines_at_once_have_a_directory_each_and_the_next_one_takes_the_last_left(
+async def test_concurrent_engines_have_own_cache_directories(
     empty_cluster: ControlPlane,
     api: Api,
     runtimes: ClusterRuntimes,
@@ -122,7 +122,7 @@ async def test_two_engines_at_once_have_a_directory_each_and_the_next_one_takes_
     assert alone.rpartition("/")[2] == names[-1]
 
 
-async def test_a_directory_of_the_node_is_refused_by_a_security_level_with_what_to_set_instead(
+async def test_host_path_cache_refused_by_security_has_hint(
     empty_cluster: ControlPlane,
     api: Api,
     runtimes: ClusterRuntimes,
@@ -151,7 +151,7 @@ async def test_a_directory_of_the_node_is_refused_by_a_security_level_with_what_
 
 @pytest.mark.long
 @pytest.mark.parametrize("has_claim", [True, False])
-async def test_a_claim_passes_the_same_level_and_where_there_is_none_an_engine_does_without(
+async def test_claim_cache_passes_security_or_is_skipped(
     empty_cluster: ControlPlane,
     api: Api,
     runtimes: ClusterRuntimes,

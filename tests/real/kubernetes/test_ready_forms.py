@@ -12,7 +12,7 @@ from tests.support.ready_forms import TUNED
 DRY_RUN: Final = {"dryRun": "All", "fieldValidation": "Strict"}
 
 
-async def test_every_deployment_is_taken_with_its_service(api: Api) -> None:
+async def test_every_deployment_is_accepted_with_service(api: Api) -> None:
     for tuned in TUNED:
         for each in yaml.safe_load_all(tuned.forms().deployment):
             made = await api.create(each, **DRY_RUN)
@@ -21,7 +21,7 @@ async def test_every_deployment_is_taken_with_its_service(api: Api) -> None:
 
 
 @pytest.mark.long
-async def test_every_inference_service_is_taken_with_its_runtime(api: Api) -> None:
+async def test_every_inference_service_is_accepted(api: Api) -> None:
     if (reason := missing_crds()) is not None:
         pytest.skip(reason)
     await install_crds(api)

@@ -77,9 +77,7 @@ async def listed(world: World, *, archived: bool) -> list[tuple[UUID, bool]]:
     return [(task.task_id, task.archived) for task in answer.tasks]
 
 
-async def test_a_finished_task_is_forgotten_with_its_experiments_and_one_event(
-    world: World, service: Service
-) -> None:
+async def test_deleted_task_goes_with_its_experiments(world: World, service: Service) -> None:
     task_id, other_id = await world.submit(), await world.submit(task_file("other"))
     await world.until(task_id, TaskState.COMPLETED)
     await world.until(other_id, TaskState.COMPLETED)
@@ -101,9 +99,7 @@ async def test_a_finished_task_is_forgotten_with_its_experiments_and_one_event(
     assert await listed(world, archived=True) == [(other_id, False)]
 
 
-async def test_what_has_changed_since_it_was_read_is_not_deleted(
-    world: World, service: Service
-) -> None:
+async def test_stale_revision_is_not_deleted(world: World, service: Service) -> None:
     task_id = await world.submit()
     read = await world.until(task_id, TaskState.COMPLETED)
     experiment = (await world.experiments(task_id))[0]
@@ -123,9 +119,7 @@ async def test_what_has_changed_since_it_was_read_is_not_deleted(
     assert await rows(service) == before
 
 
-async def test_what_runs_is_not_deleted_and_it_says_what_ends_it(
-    world: World, service: Service
-) -> None:
+async def test_running_task_is_not_deleted(world: World, service: Service) -> None:
     world.auto_run = False
     task_id = await world.submit()
     experiment = (await world.experiments(task_id))[0]
@@ -141,9 +135,7 @@ async def test_what_runs_is_not_deleted_and_it_says_what_ends_it(
     assert await rows(service) != [0, 0, 0]
 
 
-async def test_without_its_best_experiment_a_task_has_the_next_best(
-    world: World, service: Service
-) -> None:
+async def test_next_best_follows_a_deleted_best(world: World, service: Service) -> None:
     task_id = await world.submit()
     best_id = (await world.until(task_id, TaskState.COMPLETED)).best_experiment_id
     experiments = await world.experiments(task_id)
@@ -161,7 +153,7 @@ async def test_without_its_best_experiment_a_task_has_the_next_best(
         await world.bus.query(GetExperiment(experiment_id=best_id), ExperimentList)
 
 
-async def test_a_task_that_finished_long_ago_is_listed_only_when_asked_for(
+async def test_archived_task_is_listed_only_if_asked_for(
     world: World, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task_id = await world.submit()

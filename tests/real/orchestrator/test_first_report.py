@@ -12,7 +12,7 @@ from tests.support.bus import connected_bus
 from tests.support.worlds.orchestrator import World, scripted_world, task_file
 
 AT_ONCE = 12
-PATIENCE_SECONDS = 60.0  # whatever else this machine does meanwhile
+TIMEOUT_SECONDS = 60.0  # whatever else this machine does meanwhile
 
 
 def settings(nats_url: str, postgres_dsn: str, first_report_seconds: float) -> OrchestratorSettings:
@@ -26,10 +26,8 @@ def submission(number: int) -> SubmitTask:
     return SubmitTask(command_id=new_id(), task_id=new_id(), task=task)
 
 
-async def test_submissions_wait_for_the_first_report_together(
-    nats_url: str, postgres_dsn: str
-) -> None:
-    service = create_service(settings(nats_url, postgres_dsn, PATIENCE_SECONDS))
+async def test_submissions_wait_together_for_a_report(nats_url: str, postgres_dsn: str) -> None:
+    service = create_service(settings(nats_url, postgres_dsn, TIMEOUT_SECONDS))
     async with scripted_world(nats_url, reports=False) as world, service.running():
         asked = asyncio.gather(*(reply_to(world, submission(n)) for n in range(AT_ONCE)))
         planned = asyncio.gather(*(plan_of(world) for _ in range(AT_ONCE)))
@@ -41,7 +39,7 @@ async def test_submissions_wait_for_the_first_report_together(
     assert all(plan.missing == () for plan in plans)
 
 
-async def test_without_an_executor_every_submission_is_told_so_in_time(
+async def test_submission_without_executors_answers_in_time(
     nats_url: str, postgres_dsn: str
 ) -> None:
     service = create_service(settings(nats_url, postgres_dsn, 0.6))
@@ -57,9 +55,9 @@ async def test_without_an_executor_every_submission_is_told_so_in_time(
 
 
 async def reply_to(world: World, command: SubmitTask) -> Reply:
-    return await world.bus.request(command, timeout_seconds=PATIENCE_SECONDS)
+    return await world.bus.request(command, timeout_seconds=TIMEOUT_SECONDS)
 
 
 async def plan_of(world: World) -> TaskPlan:
     query = ValidateTask(task=task_file())
-    return await world.bus.query(query, TaskPlan, timeout_seconds=PATIENCE_SECONDS)
+    return await world.bus.query(query, TaskPlan, timeout_seconds=TIMEOUT_SECONDS)

@@ -26,7 +26,7 @@ async def world(nats_url: str, postgres_dsn: str) -> AsyncIterator[World]:
         yield running
 
 
-async def test_an_attempt_on_a_lost_node_is_repeated_once_its_stop_is_confirmed(
+async def test_attempt_on_a_lost_node_is_repeated(
     world: World,
 ) -> None:
     world.auto_run = False

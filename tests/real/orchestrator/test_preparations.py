@@ -24,7 +24,7 @@ def settings(
     nats_url: str, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> OrchestratorSettings:
     """Without the rest after each round, which is long where the machine is busy."""
-    monkeypatch.setattr(preparations, "REST", 0)
+    monkeypatch.setattr(preparations, "PAUSE_RATIO", 0)
     return OrchestratorSettings(
         nats_url=nats_url, postgres_dsn=postgres_dsn, preparation_interval_seconds=0.1
     )
@@ -61,7 +61,7 @@ def task_of(model: str) -> Any:
     return task_file(name=model, model={"id_or_path": model}, parameters={"slots": [1]})
 
 
-async def test_the_node_where_it_is_expected_is_told_until_it_waits_no_longer(
+async def test_expected_node_prepares_while_it_waits(
     settings: OrchestratorSettings, world: World, told: dict[str, StartsWaiting]
 ) -> None:
     world.expected_node_ids = (OTHER,)
@@ -81,7 +81,7 @@ async def test_the_node_where_it_is_expected_is_told_until_it_waits_no_longer(
     assert start.engine == EngineSpec(runtime=Runtime.PROCESS, engine="simulated", model="first")
 
 
-async def test_another_life_of_the_orchestrator_tells_it_again(
+async def test_restarted_orchestrator_publishes_again(
     settings: OrchestratorSettings, world: World, told: dict[str, StartsWaiting]
 ) -> None:
     async with create_service(settings).running():
@@ -93,7 +93,7 @@ async def test_another_life_of_the_orchestrator_tells_it_again(
         await until(told, n1=["first"], n2=["first"])
 
 
-async def test_what_was_made_ready_stands_with_the_experiment(
+async def test_experiment_shows_what_was_prepared(
     settings: OrchestratorSettings, world: World, told: dict[str, StartsWaiting]
 ) -> None:
     async with create_service(settings).running():

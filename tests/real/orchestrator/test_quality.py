@@ -7,7 +7,7 @@ from services.orchestrator.settings import OrchestratorSettings
 from tests.support.worlds.orchestrator import scripted_world, task_file
 
 
-async def test_a_configuration_whose_answers_differ_never_wins(
+async def test_configuration_with_other_answers_never_wins(
     nats_url: str, postgres_dsn: str
 ) -> None:
     settings = OrchestratorSettings(nats_url=nats_url, postgres_dsn=postgres_dsn)
@@ -26,7 +26,7 @@ async def test_a_configuration_whose_answers_differ_never_wins(
         assert view.best_experiment_id == experiments[1].experiment_id
 
 
-async def test_the_baseline_is_the_first_that_is_not_lost(nats_url: str, postgres_dsn: str) -> None:
+async def test_baseline_is_the_first_not_lost(nats_url: str, postgres_dsn: str) -> None:
     settings = OrchestratorSettings(nats_url=nats_url, postgres_dsn=postgres_dsn)
     async with scripted_world(nats_url) as world, create_service(settings).running():
         world.outcomes = [AttemptOutcome.CANCELLED]

@@ -94,9 +94,7 @@ def nodes_asked(world: World) -> list[tuple[str, ...]]:
     return [command.request.node_ids for command in world.requests.values()]
 
 
-async def test_a_failure_that_may_pass_is_repeated_on_another_node(
-    world: World, service: Service
-) -> None:
+async def test_passing_failure_is_repeated_elsewhere(world: World, service: Service) -> None:
     await world.report("n2")
     await known(world, BUILTIN, "n1", "n2")
     world.outcomes = [AttemptOutcome.FAILED, AttemptOutcome.FAILED]
@@ -116,9 +114,7 @@ async def test_a_failure_that_may_pass_is_repeated_on_another_node(
     assert nodes_asked(world) == [("n1", "n2"), ("n2",), ("n2",)]
 
 
-async def test_a_tasks_experiments_stay_on_the_model_of_its_first_grant(
-    world: World, service: Service
-) -> None:
+async def test_experiments_stay_on_the_first_granted_model(world: World, service: Service) -> None:
     await known(world, BUILTIN, "n1")
     world.auto_grant = False
     two = one_experiment(max_parallel=2) | {"parameters": {"slots": [1, 2]}}
@@ -138,9 +134,7 @@ async def test_a_tasks_experiments_stay_on_the_model_of_its_first_grant(
     assert {start.devices[0].name for start in world.starts} == {model.name}
 
 
-async def test_no_place_elsewhere_leads_back_to_where_it_failed(
-    world: World, service: Service
-) -> None:
+async def test_experiment_without_other_places_returns(world: World, service: Service) -> None:
     await world.report("n2")
     await known(world, BUILTIN, "n1", "n2")
     world.auto_grant = False
@@ -155,9 +149,7 @@ async def test_no_place_elsewhere_leads_back_to_where_it_failed(
     assert nodes_asked(world) == [("n1", "n2"), ("n2",), ("n1", "n2")]
 
 
-async def test_a_paused_task_repeats_a_failed_attempt_when_it_is_resumed(
-    world: World, service: Service
-) -> None:
+async def test_resumed_task_repeats_a_failed_attempt(world: World, service: Service) -> None:
     world.auto_run = False
     world.kinds = [FailureKind.PORT_TAKEN]
     task_id = await world.submit(task_file(**one_experiment()))
@@ -182,9 +174,7 @@ async def eventually_pending(world: World, task_id: UUID) -> None:
     await eventually(pending, what="the failed attempt counted")
 
 
-async def test_cancelling_a_task_that_waits_to_repeat_ends_it_once(
-    world: World, service: Service
-) -> None:
+async def test_cancel_between_attempts_ends_a_task_once(world: World, service: Service) -> None:
     world.auto_grant = False
     world.outcomes, world.kinds = [AttemptOutcome.FAILED], [FailureKind.PORT_TAKEN]
     task_id = await world.submit(task_file(**one_experiment()))
@@ -213,7 +203,7 @@ async def test_cancelling_a_task_that_waits_to_repeat_ends_it_once(
     ]
 
 
-async def test_a_task_keeps_its_tool_through_a_restart_and_leaves_out_nodes_without_it(
+async def test_task_keeps_its_tool_through_a_restart(
     world: World, settings: OrchestratorSettings
 ) -> None:
     world.auto_run = False
@@ -239,31 +229,7 @@ async def test_a_task_keeps_its_tool_through_a_restart_and_leaves_out_nodes_with
     assert sum("'genai-bench' generates the load" in note for note in view.notes) == 1
 
 
-async def test_a_task_of_an_older_release_goes_on_with_what_it_was_measured_with(
-    world: World, service: Service
-) -> None:
-    world.auto_run = False
-    task_id = await world.submit(task_file(benchmark={"tool": "auto"}))
-    first = await started(world, 1)
-    assert service.database is not None
-    await service.database.pool.execute(
-        "UPDATE task SET record = (record::jsonb - 'benchmark_tool')::json"
-    )
-    await world.report("n1", BOTH)
-    await known(world, GENAI, "n1")
-
-    await world.finish(first)
-    second = await started(world, 2)
-
-    assert second.benchmark.tool is BUILTIN
-    assert (await world.task(task_id)).benchmark_tool is BUILTIN
-    await world.finish(second)
-    await world.until(task_id, TaskState.COMPLETED)
-
-
-async def test_an_executor_that_never_tells_the_end_is_stopped_and_then_loses_its_lease(
-    world: World, service: Service
-) -> None:
+async def test_endless_attempt_is_stopped_then_loses_lease(world: World, service: Service) -> None:
     world.auto_run = False
     task_id = await world.submit(task_file(**one_experiment(timeout_per_iteration=0.2)))
     start = await started(world, 1)
@@ -280,9 +246,7 @@ async def test_an_executor_that_never_tells_the_end_is_stopped_and_then_loses_it
     assert [a.outcome for a in experiment.attempts] == ["failed"]
 
 
-async def test_an_overdue_attempt_that_its_executor_forgot_ends_when_its_gpus_are_free(
-    world: World, service: Service
-) -> None:
+async def test_forgotten_overdue_attempt_ends_with_its_gpus(world: World, service: Service) -> None:
     world.auto_run = False
     task_id = await world.submit(task_file(**one_experiment(timeout_per_iteration=0.2)))
     start = await started(world, 1)
@@ -299,9 +263,7 @@ async def test_an_overdue_attempt_that_its_executor_forgot_ends_when_its_gpus_ar
     assert experiment.failure.kind is FailureKind.TIMEOUT
 
 
-async def test_the_lease_of_an_executor_that_fell_silent_before_it_started_is_let_go(
-    world: World, service: Service
-) -> None:
+async def test_lease_of_a_silent_executor_runs_out(world: World, service: Service) -> None:
     world.refuse_start = [ErrorCode.UNAVAILABLE] * 1000
     task_id = await world.submit(task_file(**one_experiment()))
     await eventually(lambda: len(world.renewals) >= 1, what="a renewal")

@@ -70,9 +70,7 @@ async def facts(service: Service) -> list[tuple[str, str, int]]:
     ]
 
 
-async def test_a_preset_is_saved_once_and_its_revision_grows_with_its_content(
-    world: World, service: Service
-) -> None:
+async def test_preset_revision_grows_with_its_content(world: World, service: Service) -> None:
     first = saving(make("fast", slots=[1]))
     changed = make("fast", slots=[2])
 
@@ -96,9 +94,7 @@ async def test_a_preset_is_saved_once_and_its_revision_grows_with_its_content(
     assert await facts(service) == [("saved", "fast", 1), ("saved", "fast", 2)]
 
 
-async def test_a_preset_that_is_deleted_is_gone_and_may_be_saved_again(
-    world: World, service: Service
-) -> None:
+async def test_deleted_preset_may_be_saved_again(world: World, service: Service) -> None:
     await world.bus.request(saving(make("fast", slots=[1])))
     delete = DeletePreset(command_id=new_id(), namespace="default", name="fast")
 
@@ -118,9 +114,7 @@ async def test_a_preset_that_is_deleted_is_gone_and_may_be_saved_again(
     ]
 
 
-async def test_two_that_save_one_name_at_once_are_one_after_the_other(
-    world: World, service: Service
-) -> None:
+async def test_concurrent_saves_of_a_name_are_serial(world: World, service: Service) -> None:
     codes = await asyncio.gather(
         *(code_of(world, saving(make("fast", slots=[n]))) for n in range(1, 7))
     )
@@ -129,9 +123,7 @@ async def test_two_that_save_one_name_at_once_are_one_after_the_other(
     assert await facts(service) == [("saved", "fast", 1)]
 
 
-async def test_namespaces_have_their_own_presets_and_all_see_those_of_the_release(
-    world: World, service: Service
-) -> None:
+async def test_namespaces_share_the_presets_of_the_release(world: World, service: Service) -> None:
     await world.bus.request(saving(make("z", slots=[1]), make("B", slots=[1]), namespace="b"))
     await world.bus.request(saving(make("a", slots=[1]), namespace="a"))
 
@@ -159,9 +151,7 @@ async def test_namespaces_have_their_own_presets_and_all_see_those_of_the_releas
     assert await revision_of(world, "z", "a") is None
 
 
-async def test_a_task_takes_what_its_presets_say_when_it_is_submitted(
-    world: World, service: Service
-) -> None:
+async def test_submitted_task_takes_its_presets_values(world: World, service: Service) -> None:
     await world.bus.request(saving(make("wide", slots=[1, 2]), make("one", slots=[1])))
     file = task_file(parameters={}, presets=["one", "wide"])
     submit = SubmitTask(command_id=new_id(), task_id=new_id(), task=file)
@@ -189,9 +179,7 @@ async def test_a_task_takes_what_its_presets_say_when_it_is_submitted(
     )
 
 
-async def test_a_task_with_a_preset_that_it_cannot_take_is_refused(
-    world: World, service: Service
-) -> None:
+async def test_unfit_preset_refuses_the_task(world: World, service: Service) -> None:
     await world.bus.request(saving(make("fast", slots=[1]), make("unknown", sluts=[1])))
     for named, namespace, code in (
         ("missing", "default", ErrorCode.NOT_FOUND),

@@ -14,7 +14,8 @@ from schemas.executor.model_shape import ModelShape
 from schemas.orchestrator.experiments import ExperimentState, SubmitTask, TaskState
 from schemas.orchestrator.views import TaskPlan, ValidateTask
 from schemas.task.benchmark import BenchmarkTool
-from schemas.task.task_file import Objective, StopReason, TaskFile
+from schemas.task.objectives import Objective
+from schemas.task.task_file import StopReason, TaskFile
 from services.orchestrator.app import create_service
 from services.orchestrator.domain.search import tpe
 from services.orchestrator.settings import OrchestratorSettings
@@ -48,9 +49,7 @@ async def slots_of(world: World, task_id: UUID) -> list[int]:
     return [each.parameters["slots"] for each in await world.experiments(task_id)]
 
 
-async def test_a_search_proposes_one_experiment_after_the_other(
-    world: World, service: Service
-) -> None:
+async def test_search_proposes_one_after_the_other(world: World, service: Service) -> None:
     task_id = await world.submit(search_file())
 
     view = await world.until(task_id, TaskState.COMPLETED)
@@ -67,9 +66,7 @@ async def test_a_search_proposes_one_experiment_after_the_other(
     assert [start.experiment_id for start in world.starts] == [e.experiment_id for e in experiments]
 
 
-async def test_experiments_in_parallel_are_proposed_as_gpus_are_granted(
-    world: World, service: Service
-) -> None:
+async def test_parallel_proposals_follow_grants(world: World, service: Service) -> None:
     world.auto_grant = world.auto_run = False
     task_id = await world.submit(search_file(max_parallel=3))
 
@@ -87,9 +84,7 @@ async def test_experiments_in_parallel_are_proposed_as_gpus_are_granted(
     assert len(set(await slots_of(world, task_id))) == 4
 
 
-async def test_a_task_without_gpu_hours_left_starts_nothing_further(
-    world: World, service: Service
-) -> None:
+async def test_spent_gpu_hours_start_nothing_further(world: World, service: Service) -> None:
     # Every attempt of the script has its GPU for a second or more.
     for strategy in ("bayesian", "grid_search"):
         slots = [1, 2, 3] if strategy == "grid_search" else SLOTS["slots"]
@@ -110,9 +105,7 @@ async def test_a_task_without_gpu_hours_left_starts_nothing_further(
         assert states[1:] == [ExperimentState.CANCELLED] * cut
 
 
-async def test_a_task_without_money_left_starts_nothing_further(
-    world: World, service: Service
-) -> None:
+async def test_spent_money_starts_nothing_further(world: World, service: Service) -> None:
     bounded = {"strategy": "grid_search", "trust": True, "max_cost": 0.001}
     file = task_file("bounded", parameters={"slots": [1, 2, 3]}, optimization=bounded)
     without = await world.bus.request(SubmitTask(command_id=new_id(), task_id=new_id(), task=file))
@@ -136,9 +129,7 @@ async def test_a_task_without_money_left_starts_nothing_further(
     )
 
 
-async def test_a_prior_by_the_models_config_orders_and_is_told_beside_what_was_measured(
-    world: World, service: Service
-) -> None:
+async def test_prior_orders_proposals_and_is_shown(world: World, service: Service) -> None:
     shape = ModelShape(
         weights=8_030_000_000, active_weights=7_500_000_000, cached_values=65_536, layers=32
     )
@@ -165,7 +156,7 @@ async def test_a_prior_by_the_models_config_orders_and_is_told_beside_what_was_m
     assert all(each.predicted_score for each in experiments)
 
 
-async def test_what_a_search_computes_with_is_imported_outside_of_transactions(
+async def test_optuna_is_imported_outside_of_transactions(
     nats_url: str, postgres_dsn: str, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads: list[str] = []
@@ -184,9 +175,7 @@ async def test_what_a_search_computes_with_is_imported_outside_of_transactions(
         assert loads  # before any event that a stored search goes on by
 
 
-async def test_a_search_for_several_objectives_names_the_best_by_the_first(
-    world: World, service: Service
-) -> None:
+async def test_first_of_several_objectives_names_the_best(world: World, service: Service) -> None:
     objectives = ["maximize_throughput", "minimize_ttft"]
     file = search_file(objectives=objectives, trust=True, max_iterations=4)
     task_id = await world.submit(file)
@@ -201,9 +190,7 @@ async def test_a_search_for_several_objectives_names_the_best_by_the_first(
     assert "none beats in it and minimize_ttft" in view.notes[0]
 
 
-async def test_a_search_begins_with_what_past_tasks_measured_of_the_same(
-    world: World, service: Service
-) -> None:
+async def test_search_begins_with_past_measurements(world: World, service: Service) -> None:
     warm = {"warm_start": True, "max_iterations": 5}
     alone = await world.submit(search_file("alone", **warm))
     await world.until(alone, TaskState.COMPLETED)
@@ -228,9 +215,7 @@ async def test_a_search_begins_with_what_past_tasks_measured_of_the_same(
     assert view.best_experiment_id == best.experiment_id
 
 
-async def test_a_search_begins_with_nothing_that_another_tool_measured(
-    world: World, service: Service
-) -> None:
+async def test_measurements_of_another_tool_are_no_start(world: World, service: Service) -> None:
     """`auto` may become another tool than it was for the task before."""
     searched = search_file(warm_start=True, max_iterations=2)
     task = replace(searched, benchmark=replace(searched.benchmark, tool=BenchmarkTool.AUTO))
@@ -253,7 +238,7 @@ async def test_a_search_begins_with_nothing_that_another_tool_measured(
 @pytest.mark.parametrize(
     "given", [{"strategy": "grid_search"}, {"objectives": ["minimize_ttft", "minimize_tpot"]}]
 )
-async def test_a_warm_start_that_a_search_cannot_take_is_refused(
+async def test_impossible_warm_start_is_refused(
     world: World, service: Service, given: dict[str, Any]
 ) -> None:
     task = task_file("refused", optimization={"strategy": "bayesian", "warm_start": True, **given})
@@ -264,7 +249,7 @@ async def test_a_warm_start_that_a_search_cannot_take_is_refused(
     assert reply.path == "$.optimization.warm_start"
 
 
-async def test_validating_a_search_says_what_it_may_take(world: World, service: Service) -> None:
+async def test_validated_search_says_what_it_may_take(world: World, service: Service) -> None:
     plan = await world.bus.query(ValidateTask(task=search_file()), TaskPlan)
 
     assert (plan.experiments, plan.total, plan.experiments_at_most) == ((), 32, 8)

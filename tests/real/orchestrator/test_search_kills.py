@@ -130,7 +130,7 @@ TASKS: dict[int, dict[str, Any]] = {
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("count", TASKS)
-async def test_a_search_killed_after_every_change_of_state_has_the_history_of_one_that_was_not(
+async def test_killed_search_has_the_same_history(
     count: int, nats_url: str, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killer = Killer()

@@ -16,7 +16,7 @@ from tests.support.worlds.orchestrator_records import make_task
 IS_WAITING = "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted"
 
 
-async def test_one_that_is_deleted_before_its_turn_holds_up_nothing(postgres_dsn: str) -> None:
+async def test_deleted_task_holds_up_no_other(postgres_dsn: str) -> None:
     """It ends and is forgotten while the one before it is waited for."""
     database = Database(postgres_dsn, "orchestrator", MIGRATIONS)
     await database.open()

@@ -31,9 +31,7 @@ OFFERED = tuple(
 
 @pytest.mark.long
 @pytest.mark.timeout(240)
-async def test_every_file_of_the_autotuner_runs_to_its_best_experiment(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_autotuner_files_run_to_their_best(nats_url: str, postgres_dsn: str) -> None:
     files = {
         name: msgspec.json.decode(autotuners(name), type=TaskFile) for name in sorted(AUTOTUNER)
     }

@@ -7,9 +7,7 @@ from services.orchestrator.settings import OrchestratorSettings
 from tests.support.worlds.orchestrator import scripted_world, task_file
 
 
-async def test_the_baseline_is_repeated_and_the_winner_replayed_before_a_grid_ends(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_grid_repeats_baseline_and_replays_winner(nats_url: str, postgres_dsn: str) -> None:
     settings = OrchestratorSettings(nats_url=nats_url, postgres_dsn=postgres_dsn)
     async with scripted_world(nats_url) as world, create_service(settings).running():
         task_id = await world.submit(
@@ -34,9 +32,7 @@ async def test_the_baseline_is_repeated_and_the_winner_replayed_before_a_grid_en
         assert view.best_experiment_id == experiments[2].experiment_id
 
 
-async def test_a_task_without_gpu_hours_left_is_trusted_as_far_as_it_came(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_spent_budget_limits_trust(nats_url: str, postgres_dsn: str) -> None:
     settings = OrchestratorSettings(nats_url=nats_url, postgres_dsn=postgres_dsn)
     async with scripted_world(nats_url) as world, create_service(settings).running():
         wanted = {"trust": True, "max_gpu_hours": 0.5 / 3600}

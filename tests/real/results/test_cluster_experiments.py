@@ -63,7 +63,7 @@ def samples(start: datetime, pods: Sequence[Sequence[Pods]], event: Any) -> list
     return made
 
 
-async def test_a_pods_gpus_are_joined_whatever_fails_in_between(world: World) -> None:
+async def test_pod_gpus_are_joined_despite_failures(world: World) -> None:
     start = utcnow() - timedelta(seconds=SECONDS)
     event = in_cluster(start)
     # Kubelet tells of the second device late, and is away for a while; the first is another's.
@@ -98,7 +98,7 @@ async def test_a_pods_gpus_are_joined_whatever_fails_in_between(world: World) ->
     assert tenant.seconds == pytest.approx(3.0)
 
 
-async def test_without_an_agent_on_the_node_there_are_no_figures_but_the_reason(
+async def test_node_without_agent_has_reason_no_figures(
     world: World,
 ) -> None:
     finished = in_cluster(utcnow() - timedelta(seconds=SECONDS))

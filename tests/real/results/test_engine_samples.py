@@ -80,7 +80,7 @@ async def listed(world: World, sample: EngineSampled) -> list[tuple[int, float |
         )
 
 
-async def test_a_sample_that_nobody_can_store_holds_up_none_beside_it(world: World) -> None:
+async def test_unstorable_sample_delays_none_beside_it(world: World) -> None:
     first, hopeless, last = make_samples(3)
     far = msgspec.msgpack.decode(encode(hopeless))
     far["observed_at"] = "9999-12-31T23:59:59.999999-23:59"
@@ -103,7 +103,7 @@ async def stored(world: World, rows: int) -> None:
     await eventually(are_there, what=f"{rows} stored samples of engines")
 
 
-async def test_each_sample_is_stored_once_and_shown_in_time(world: World) -> None:
+async def test_each_sample_is_stored_once(world: World) -> None:
     samples = make_samples(20)
     lost = samples.pop(11)
     late = [*samples, *samples[3:9]]
@@ -133,7 +133,7 @@ async def test_each_sample_is_stored_once_and_shown_in_time(world: World) -> Non
     assert [point.mean for point in of_two.series[EngineMetric.RUNNING]] == [0.0, 1.0]
 
 
-async def test_the_newest_attempt_is_shown_and_an_engine_without_metrics_is_one(
+async def test_newest_attempt_is_shown(
     world: World,
 ) -> None:
     old, other = make_samples(3), make_samples(1, engine=None)[0]
@@ -151,7 +151,7 @@ async def test_the_newest_attempt_is_shown_and_an_engine_without_metrics_is_one(
     assert (silent.attempt_id, silent.engine) == (other.attempt_id, None)
 
 
-async def test_a_deleted_experiment_is_forgotten_also_what_comes_late(world: World) -> None:
+async def test_deleted_experiment_stays_forgotten(world: World) -> None:
     samples, kept = make_samples(3), make_samples(2)
     async with world.results():
         await world.publish(*samples, *kept)
@@ -175,7 +175,7 @@ async def test_a_deleted_experiment_is_forgotten_also_what_comes_late(world: Wor
         assert await listed(world, samples[0]) == []
 
 
-async def test_each_level_is_told_with_what_bounded_it_in_its_window(world: World) -> None:
+async def test_levels_tell_what_bounded_them(world: World) -> None:
     start = utcnow() - timedelta(minutes=2)
     request = RequestSample(ttft=0.02, e2e_latency=0.2, num_input_tokens=10, num_output_tokens=20)
     levels = tuple(

@@ -82,7 +82,7 @@ def make_measured(rng: random.Random, start: datetime) -> AttemptFinished:
     return make_finished(list(zip(at[::2], at[1::2], strict=True)))
 
 
-async def test_aggregates_of_experiments_equal_plain_sql_over_the_samples(world: World) -> None:
+async def test_aggregates_equal_plain_sql(world: World) -> None:
     rng = random.Random(1)
     start = utcnow() - timedelta(minutes=20)
     samples = make_samples(rng, start)

@@ -35,7 +35,7 @@ from tests.support.worlds.results import (
 BURSTS = f"gpusteward.cmd.telemetry.burst.{NODE}"
 
 
-async def test_the_whole_run_is_told_beside_what_was_measured(world: World) -> None:
+async def test_whole_run_is_told_beside_measured_part(world: World) -> None:
     start = utcnow() - timedelta(seconds=40)
     window = (start + timedelta(seconds=10.5), start + timedelta(seconds=20.5))
     event = make_finished(
@@ -97,7 +97,7 @@ async def test_the_whole_run_is_told_beside_what_was_measured(world: World) -> N
     )
 
 
-async def test_nodes_sample_faster_from_the_load_of_an_experiment_on(world: World) -> None:
+async def test_nodes_sample_faster_during_the_load(world: World) -> None:
     bursts: list[SetBurst] = []
 
     async def agent(message: Any) -> None:
@@ -147,7 +147,7 @@ async def test_nodes_sample_faster_from_the_load_of_an_experiment_on(world: Worl
     assert {b.experiment_id for b in bursts} == {finished.experiment_id}
 
 
-async def test_an_experiments_samples_come_page_by_page_each_once(world: World) -> None:
+async def test_samples_are_paged_each_once(world: World) -> None:
     start = utcnow() - timedelta(seconds=40)
     event = make_finished([(start + timedelta(seconds=10.5), start + timedelta(seconds=20.5))])
     samples = every_second(start, 32, energy_mj=None)
@@ -180,7 +180,7 @@ async def test_an_experiments_samples_come_page_by_page_each_once(world: World) 
     ]
 
 
-async def test_driver_and_image_are_those_that_it_was_measured_with(world: World) -> None:
+async def test_driver_and_image_are_those_measured_with(world: World) -> None:
     start = utcnow() - timedelta(minutes=5)
     window = (start, start + timedelta(seconds=5))
     event = make_finished([window], image_digest="vllm/vllm-openai@sha256:aa")

@@ -303,7 +303,7 @@ async def hours_of(database: Database) -> Amounts:
     return found
 
 
-async def test_every_millisecond_of_every_gpu_is_something_whatever_comes_twice_late_or_crashes(
+async def test_gpu_milliseconds_add_up_despite_crashes(
     postgres_dsn: str,
 ) -> None:
     chance = random.Random(7)
@@ -361,7 +361,7 @@ async def test_every_millisecond_of_every_gpu_is_something_whatever_comes_twice_
     await database.close()
 
 
-async def test_reports_tell_who_held_what_it_cost_who_waited_and_what_failed(world: World) -> None:
+async def test_reports_tell_use_cost_waits_and_failures(world: World) -> None:
     start = utcnow() - timedelta(seconds=150)
     held = granted(start + timedelta(seconds=5), new_id(), grant_of(0))
     half = granted(start + timedelta(seconds=5), new_id(), grant_of(1, 50))

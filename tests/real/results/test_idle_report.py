@@ -70,7 +70,7 @@ async def freed(
     return found.lines
 
 
-async def test_what_idle_reservations_would_have_freed_is_their_time_beyond_window_and_grace(
+async def test_idle_report_counts_time_beyond_grace(
     postgres_dsn: str,
 ) -> None:
     start = start_of(utcnow(), HOUR) - (HOURS + 1) * HOUR
@@ -87,7 +87,7 @@ async def test_what_idle_reservations_would_have_freed_is_their_time_beyond_wind
     assert (line.namespace, line.holder) == ("team-a", "exec/ada")
 
 
-async def test_experiments_are_left_out_of_what_would_be_freed(postgres_dsn: str) -> None:
+async def test_idle_report_leaves_out_experiments(postgres_dsn: str) -> None:
     start = start_of(utcnow(), HOUR) - (HOURS + 1) * HOUR
 
     lines = await freed(postgres_dsn, start, holder="experiment/x/task#1")

@@ -27,10 +27,9 @@ from services.results.summaries import summary_rows
 from shared.clock import utcnow
 from shared.postgres.database import Connection, Database
 from shared.settings import SettingsError
-from shared.testing import PostgresServer, database_of, eventually
+from shared.testing import eventually
 from tests.support.worlds.results import (
     BOOT,
-    NODE,
     World,
     every_second,
     make_finished,
@@ -38,12 +37,6 @@ from tests.support.worlds.results import (
 )
 
 METRIC: Final = SeriesMetric.POWER_DRAW_W
-RELEASE_BEFORE_ROLLUPS: Final = 4  # migrations
-COLUMNS_BEFORE: Final = (
-    *("device_no", "observed_at", "boot_id", "sequence", "interval_seconds"),
-    *("utilization_percent", "memory_total_mb", "memory_used_mb", "temperature_c"),
-    *("power_draw_w", "energy_mj", "power_limit_w"),
-)
 SEVEN_DAYS: Final = timedelta(days=7)
 Tick = tuple[str, UUID, int]
 
@@ -160,9 +153,7 @@ def expected_points(
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 2))]
 )
-async def test_every_series_equals_the_samples_after_crashes_duplicates_and_disorder(
-    store: Store, seed: int
-) -> None:
+async def test_series_equal_samples_despite_disorder(store: Store, seed: int) -> None:
     rng = random.Random(seed)
     start = start_of(utcnow(), HOUR) - timedelta(hours=5)
     ticks = storm(rng, start, 900)
@@ -220,7 +211,7 @@ async def test_missing_ticks_are_known_until_they_come(store: Store) -> None:
     assert [(gap.lower, gap.upper) for gap in after] == [(8, 9)]
 
 
-async def test_a_rollup_is_computed_again_for_what_comes_late(store: Store) -> None:
+async def test_late_sample_recomputes_a_rollup(store: Store) -> None:
     start = start_of(utcnow(), HOUR) - timedelta(hours=2)
     ticks = every_second(start, 7200)
     late = ticks.pop(30)
@@ -242,7 +233,7 @@ async def test_a_rollup_is_computed_again_for_what_comes_late(store: Store) -> N
     )
 
 
-async def test_a_boot_whose_first_samples_come_during_a_rollup_is_rolled_up_later(
+async def test_boot_during_a_rollup_is_rolled_up_later(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start = start_of(utcnow(), HOUR) - HOUR
@@ -293,7 +284,7 @@ async def test_what_no_sample_has_any_more_is_forgotten(store: Store) -> None:
     ]
 
 
-async def test_a_clock_far_ahead_makes_no_partition_of_a_day_that_never_comes(store: Store) -> None:
+async def test_future_clock_makes_no_partition(store: Store) -> None:
     ahead = [make_sample(utcnow() + timedelta(days=days), days) for days in (1, 400, 9_000)]
 
     await store.store(ahead)
@@ -303,7 +294,7 @@ async def test_a_clock_far_ahead_makes_no_partition_of_a_day_that_never_comes(st
     assert await ask(store, "SELECT count(*) FROM sample") == 2
 
 
-async def test_raw_samples_outlive_their_days_until_they_are_rolled_up_and_rollups_outlive_them(
+async def test_raw_samples_wait_for_their_rollup(
     store: Store,
 ) -> None:
     day = utcnow().date() - timedelta(days=8)
@@ -331,7 +322,7 @@ async def test_raw_samples_outlive_their_days_until_they_are_rolled_up_and_rollu
     assert await counts() == (2, 180)
 
 
-async def test_hours_are_kept_by_months_and_dropped_when_all_of_one_has_passed(
+async def test_hours_are_dropped_by_whole_months(
     store: Store,
 ) -> None:
     today = utcnow().date()
@@ -342,12 +333,12 @@ async def test_hours_are_kept_by_months_and_dropped_when_all_of_one_has_passed(
     await hours.make([today, today, long_ago, first - timedelta(days=1)])
     await hours.drop_old()
 
-    assert first in hours.known
-    assert Table.HOUR.first_day(long_ago) not in hours.known
+    assert first in hours.known_days
+    assert Table.HOUR.first_day(long_ago) not in hours.known_days
     assert Table.HOUR.following(first) > today
 
 
-async def test_a_chart_of_seven_days_reads_no_raw_partition_it_does_not_need(
+async def test_chart_of_seven_days_reads_few_partitions(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = utcnow()
@@ -385,66 +376,8 @@ async def test_a_chart_of_seven_days_reads_no_raw_partition_it_does_not_need(
     assert read <= {start.date(), now.date(), (now - timedelta(minutes=3)).date()}
 
 
-@pytest.fixture
-async def empty_dsn(postgres_server: PostgresServer) -> AsyncIterator[str]:
-    async with database_of(postgres_server) as dsn:
-        yield dsn
-
-
-async def test_an_upgrade_keeps_what_is_stored_while_the_release_before_still_stores(
-    empty_dsn: str,
-) -> None:
-    before = Database(empty_dsn, "results", MIGRATIONS[:RELEASE_BEFORE_ROLLUPS])
-    await before.open()
-    assert await before.pool.fetchval("SELECT to_regclass('results.sample_minute')") is None
-    raw = Partitions(before, Table.RAW, 7)
-    start = start_of(utcnow(), HOUR) - timedelta(hours=3)
-    await raw.make({start.date(), utcnow().date()})
-    ticks = [make_sample(start + timedelta(seconds=s), s, power_draw_w=s / 8) for s in range(9000)]
-    await as_the_release_before(before, ticks[:3000])
-
-    database = Database(empty_dsn, "results", MIGRATIONS)
-    await database.open()
-    store = Store(database)
-    await as_the_release_before(before, ticks[3000:5000])
-    await store.store(ticks[4000:7000])  # a part of it once more
-    await store.rollups.roll_up_ready(utcnow())
-    await as_the_release_before(before, ticks[7000:8000])
-    await store.store(ticks[2000:])
-    await store.rollups.roll_up_ready(start + timedelta(hours=1))
-
-    store.given = {(t.node_id, t.boot_id, t.sequence): t for t in ticks}
-    for points in (1, 3, 50):
-        await check(store, start, start + timedelta(hours=3), points=points)
-    assert await ask(store, "SELECT count(*) FROM sample") == 2 * len(ticks)
-    await database.close()
-    await before.close()
-
-
 def identity_of(tick: GpuSampled) -> tuple[datetime, UUID, int]:
     return (tick.observed_at, tick.boot_id, tick.sequence)
-
-
-async def as_the_release_before(database: Database, ticks: list[GpuSampled]) -> None:
-    """The statements by which it stored a batch."""
-    async with database.transaction() as connection:
-        numbers = [
-            await connection.fetchval(
-                "INSERT INTO device (node_id, device_uuid, device_index, name, simulated)"
-                " VALUES ($1, $2, $3, '', true) ON CONFLICT (node_id, device_uuid)"
-                " DO UPDATE SET device_index = $3 RETURNING device_no",
-                NODE,
-                f"GPU-{index}",
-                index,
-            )
-            for index in range(2)
-        ]
-        rows = [
-            (number, *identity_of(tick), 1.0, 80.0, 1, 1, 1.0, gpu.power_draw_w, None, 1.0)
-            for tick in ticks
-            for number, gpu in zip(numbers, tick.gpus, strict=True)
-        ]
-        await connection.copy_records_to_table("sample", records=rows, columns=COLUMNS_BEFORE)
 
 
 async def test_the_service_rolls_up_by_itself(world: World) -> None:
@@ -460,6 +393,6 @@ async def test_the_service_rolls_up_by_itself(world: World) -> None:
         assert await world.count("sample_hour") > 0
 
 
-def test_rollups_are_kept_no_shorter_than_what_they_are_of() -> None:
+def test_rollups_are_kept_at_least_as_long() -> None:
     with pytest.raises(SettingsError, match="retention_days <= minutes_retention_days"):
         ResultsSettings(postgres_dsn="postgresql://", minutes_retention_days=3)

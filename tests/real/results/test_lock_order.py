@@ -18,7 +18,7 @@ IS_WAITING = "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted"
 LOCK = "SELECT 1 FROM summary WHERE attempt_id = $1 FOR UPDATE"
 
 
-async def test_a_task_is_forgotten_while_late_samples_open_its_summaries(postgres_dsn: str) -> None:
+async def test_task_is_forgotten_while_samples_arrive(postgres_dsn: str) -> None:
     """A scan finds the second summary first; late samples lock the first one first."""
     database = Database(postgres_dsn, "results", MIGRATIONS)
     await database.open()

@@ -81,9 +81,7 @@ def make_samples(start: datetime) -> list[GpuSampled]:
         ),
     ],
 )
-async def test_a_failure_for_want_of_memory_has_the_minute_before_it(
-    world: World, failure: Failure
-) -> None:
+async def test_memory_failure_has_the_minute_before_it(world: World, failure: Failure) -> None:
     start = utcnow() - timedelta(minutes=10)
     failed = make_failed(start, failure)
     query = GetMemoryTrend(attempt_id=failed.attempt_id)

@@ -77,7 +77,7 @@ async def collecting() -> AsyncIterator[Collector]:
     await runner.cleanup()
 
 
-async def test_a_collector_gets_every_reading_with_who_held_the_gpu_and_for_what(
+async def test_collector_gets_readings_with_holders(
     world: World,
 ) -> None:
     start = utcnow() - timedelta(seconds=30)
@@ -151,7 +151,7 @@ async def test_a_collector_gets_every_reading_with_who_held_the_gpu_and_for_what
     assert "hw.energy" not in values  # these GPUs do not tell it
 
 
-async def test_samples_are_stored_while_the_collector_is_away(world: World) -> None:
+async def test_samples_are_stored_without_the_collector(world: World) -> None:
     samples = every_second(utcnow() - timedelta(seconds=60), 50)
 
     async with world.results(otlp_endpoint=f"http://127.0.0.1:{free_port()}"):
@@ -159,7 +159,7 @@ async def test_samples_are_stored_while_the_collector_is_away(world: World) -> N
         await world.stored(100)
 
 
-async def test_samples_are_stored_while_the_collector_says_nothing(world: World) -> None:
+async def test_silent_collector_delays_no_storing(world: World) -> None:
     samples = every_second(utcnow() - timedelta(seconds=60), 50)
 
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -23,7 +23,7 @@ async def nothing(_: Connection, __: object) -> None:
     """Is called with what is stored."""
 
 
-async def test_history_by_pod_is_of_the_minutes_in_which_it_had_the_device(
+async def test_pod_history_covers_its_minutes(
     postgres_dsn: str,
 ) -> None:
     first, second, other = (

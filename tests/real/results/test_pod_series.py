@@ -106,7 +106,7 @@ async def series(of: tuple[Database, datetime], metric: SeriesMetric, **query: A
         return await history.series(connection, asked, dict.fromkeys(Level, start - MINUTE))
 
 
-async def test_a_pod_shows_its_own_use_or_says_that_it_is_the_gpus(
+async def test_pod_shows_its_own_use_or_the_gpus(
     filled: tuple[Database, datetime],
 ) -> None:
     views = {
@@ -178,10 +178,10 @@ async def test_pods_are_listed_with_whose_they_are(filled: tuple[Database, datet
     assert {each.devices for each in listed.pods} == {1}
 
 
-async def test_a_list_of_too_many_pods_says_how_many_are_left_out(
+async def test_long_pod_list_tells_how_many_are_missing(
     filled: tuple[Database, datetime], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pod_history, "MOST_PODS", 2)
+    monkeypatch.setattr(pod_history, "MAX_PODS", 2)
     database, start = filled
     async with database.transaction() as connection:
         listed = await pod_history.list_pods(connection, ListPods(start_at=start, end_at=utcnow()))
@@ -193,7 +193,7 @@ async def test_a_list_of_too_many_pods_says_how_many_are_left_out(
     assert (none.pods, none.left_out) == ((), 0)
 
 
-async def test_gpus_and_nodes_of_a_namespace_are_of_its_minutes(
+async def test_namespace_gpus_are_of_its_minutes(
     filled: tuple[Database, datetime],
 ) -> None:
     """team-a has GPU-0 by a reservation from the middle on, and GPU-2 by its own pod."""

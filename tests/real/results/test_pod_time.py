@@ -240,9 +240,7 @@ async def hours_of(database: Database) -> Amounts:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_reservations_pods_and_nobody_add_up_to_the_gpus(
-    postgres_dsn: str, seed: int
-) -> None:
+async def test_reservations_and_pods_sum_to_the_gpus(postgres_dsn: str, seed: int) -> None:
     start = start_of(utcnow(), HOUR) - HOUR
     truth = Truth(random.Random(seed), start)
     database = Database(postgres_dsn, "results", MIGRATIONS)

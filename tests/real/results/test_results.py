@@ -33,7 +33,7 @@ from shared.testing import NatsServer, eventually
 from tests.support.worlds.results import NODE, World, every_second, make_finished, make_sample
 
 
-async def test_an_attempt_is_joined_to_its_samples_and_told(world: World) -> None:
+async def test_attempt_is_joined_to_its_samples(world: World) -> None:
     start = utcnow() - timedelta(seconds=30)
     event = make_finished([(start + timedelta(seconds=2.5), start + timedelta(seconds=7.5))])
 
@@ -71,7 +71,7 @@ async def test_duplicates_and_disorder_change_nothing(world: World) -> None:
     assert versions == sorted(set(versions))
 
 
-async def test_samples_that_come_after_the_summary_make_a_new_version(world: World) -> None:
+async def test_late_samples_make_a_new_summary(world: World) -> None:
     start = utcnow() - timedelta(seconds=30)
     samples = every_second(start, 12)
     event = make_finished([(start + timedelta(seconds=2), start + timedelta(seconds=8))])
@@ -88,7 +88,7 @@ async def test_samples_that_come_after_the_summary_make_a_new_version(world: Wor
     assert second.gpu_monitoring.coverage_percent == pytest.approx(100.0)
 
 
-async def test_a_crash_between_storing_and_summarizing_is_made_good_by_the_next_life(
+async def test_crash_before_summary_is_made_good(
     world: World,
 ) -> None:
     start = utcnow() - timedelta(seconds=3)
@@ -110,7 +110,7 @@ async def test_a_crash_between_storing_and_summarizing_is_made_good_by_the_next_
     assert view.gpu_monitoring.sample_count == 1
 
 
-async def test_a_window_without_samples_is_summarized_after_the_grace(world: World) -> None:
+async def test_window_without_samples_is_summarized(world: World) -> None:
     start = utcnow() - timedelta(seconds=3)
     event = make_finished([(start, start + timedelta(seconds=2))])
 
@@ -124,10 +124,10 @@ async def test_a_window_without_samples_is_summarized_after_the_grace(world: Wor
     assert view.gpu_monitoring.gpu_stats["0"].utilization.mean is None
 
 
-async def test_a_tasks_summaries_come_newest_by_experiment_in_pages(
+async def test_summaries_are_paged_by_experiment(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handlers, "MOST_SUMMARIES", 3)
+    monkeypatch.setattr(handlers, "MAX_SUMMARIES", 3)
     start = utcnow() - timedelta(seconds=30)
     window = [(start + timedelta(seconds=2), start + timedelta(seconds=8))]
     task_id = new_id()
@@ -151,7 +151,7 @@ async def test_a_tasks_summaries_come_newest_by_experiment_in_pages(
     assert all(s == replace(views[s.experiment_id], benchmark={}) for s in found)
 
 
-async def test_unknown_readings_stay_unknown_through_the_database(world: World) -> None:
+async def test_unknown_stays_unknown_in_the_database(world: World) -> None:
     start = utcnow() - timedelta(seconds=30)
     samples = every_second(start, 12, power_draw_w=None, temperature_c=math.nan)
     event = make_finished([(start + timedelta(seconds=2), start + timedelta(seconds=8))])
@@ -167,7 +167,7 @@ async def test_unknown_readings_stay_unknown_through_the_database(world: World) 
     assert stats.utilization.mean == 80.0
 
 
-async def test_two_instances_store_and_summarize_everything_once(world: World) -> None:
+async def test_two_instances_store_everything_once(world: World) -> None:
     start = utcnow() - timedelta(seconds=60)
     samples = every_second(start, 40)
     events = [
@@ -190,7 +190,7 @@ async def test_two_instances_store_and_summarize_everything_once(world: World) -
     assert len({(t.experiment_id, t.version) for t in told}) == len(told)
 
 
-async def test_failed_attempts_are_kept_for_the_report_and_not_summarized(world: World) -> None:
+async def test_failed_attempts_are_kept_unsummarized(world: World) -> None:
     start = datetime(2026, 1, 1, 12, tzinfo=UTC)
     failed = make_finished(
         [(start, start + timedelta(hours=2))],
@@ -273,7 +273,7 @@ async def test_a_series_has_at_most_the_points_asked_for(world: World) -> None:
         pytest.param({"namespace": "team-a"}, "$.namespace", id="namespace"),
     ],
 )
-async def test_what_an_experiments_series_would_ignore_is_refused(
+async def test_query_of_ignored_fields_is_refused(
     world: World, beside: dict[str, Any], path: str
 ) -> None:
     asked: dict[str, Any] = {
@@ -291,7 +291,7 @@ async def test_what_an_experiments_series_would_ignore_is_refused(
     assert alone.devices == alone.pods == ()
 
 
-async def test_partitions_are_made_ahead_and_dropped_after_the_retention(world: World) -> None:
+async def test_partitions_are_made_ahead_and_dropped(world: World) -> None:
     today = utcnow().date()
     days = [today - timedelta(days=ago) for ago in (10, 8, 7, 1)]
     database = Database(world.dsn, "results", MIGRATIONS)
@@ -304,13 +304,13 @@ async def test_partitions_are_made_ahead_and_dropped_after_the_retention(world: 
     await Partitions(database, Table.RAW, 7).make(days)  # one that does not know what exists
 
     kept = set(days[2:]) | {today + timedelta(days=ahead) for ahead in range(3)}
-    assert partitions.known == kept
+    assert partitions.known_days == kept
     for day in [*kept, *days]:
         assert await world.count(Table.RAW.name_of(day)) == 0
     await database.close()
 
 
-async def test_samples_postgres_cannot_hold_are_left_out_without_stopping_the_rest(
+async def test_unstorable_samples_are_left_out(
     world: World,
 ) -> None:
     now = utcnow()
@@ -369,7 +369,7 @@ async def told_again(world: World, event: AttemptFinished) -> bool:
     return event.experiment_id in {t.experiment_id for t in await world.told_summaries()}
 
 
-async def test_an_attempt_that_cannot_be_summarized_keeps_no_other_from_it(world: World) -> None:
+async def test_unsummarizable_attempt_delays_no_other(world: World) -> None:
     start = utcnow() - timedelta(minutes=1)
     window = (start, start + timedelta(seconds=2))
     device = DeviceGrant(node_id=NODE, uuid="GPU-\0", index=0, name="no name Postgres stores")
@@ -395,7 +395,7 @@ def make_deleted(event: AttemptFinished) -> ExperimentDeleted:
     )
 
 
-async def test_what_was_measured_goes_with_what_was_deleted_and_its_gpu_hours_stay(
+async def test_deleted_data_leaves_its_gpu_hours(
     world: World,
 ) -> None:
     """Also where the attempt's end, or samples of it, come after the deletion."""
@@ -428,7 +428,7 @@ async def test_what_was_measured_goes_with_what_was_deleted_and_its_gpu_hours_st
     assert is_late_gone
 
 
-async def test_measured_requests_are_kept_beside_the_summary_once(world: World) -> None:
+async def test_measured_requests_are_kept_once(world: World) -> None:
     start = utcnow() - timedelta(seconds=40)
     window = (start + timedelta(seconds=2.5), start + timedelta(seconds=7.5))
     levels = tuple(

@@ -47,7 +47,7 @@ class Explaining:
             self._note(inner)
 
 
-async def test_a_spike_survives_a_week_and_devices_are_chosen_by_their_model(
+async def test_spike_survives_a_week_of_rollups(
     postgres_dsn: str,
 ) -> None:
     end = start_of(utcnow(), HOUR) - timedelta(minutes=20)

@@ -8,7 +8,7 @@ from services.scheduler.ledger.migrations import MIGRATIONS
 from shared.postgres.database import Database
 from shared.testing import PostgresServer
 from tests.support.idle_clock import idle_time
-from tests.support.kept_schema import KeptSchema
+from tests.support.kept_schema import KeptSchema, opened
 from tests.support.worlds.scheduler import World, scheduler, world
 
 
@@ -19,12 +19,8 @@ def kept_schema(postgres_server: PostgresServer) -> KeptSchema:
 
 @pytest.fixture
 async def database(postgres_dsn: str) -> AsyncIterator[Database]:
-    database = Database(postgres_dsn, "scheduler", MIGRATIONS)
-    await database.open()
-    try:
+    async with opened(Database(postgres_dsn, "scheduler", MIGRATIONS)) as database:
         yield database
-    finally:
-        await database.close()
 
 
 @pytest.fixture

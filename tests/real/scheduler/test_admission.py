@@ -22,9 +22,7 @@ async def allocation(around: World, node_id: NodeId) -> NodeAllocation:
     return view.nodes[0]
 
 
-async def test_a_made_up_node_is_never_granted_before_it_is_admitted(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_simulated_node_waits_for_admission(nats_url: str, postgres_dsn: str) -> None:
     async with world(nats_url) as around:
         async with scheduler(nats_url, postgres_dsn, admit_nodes="alpha"):
             await around.add_node("alpha", 1)
@@ -52,9 +50,7 @@ async def test_a_made_up_node_is_never_granted_before_it_is_admitted(
     assert [event.node_id for event in around.seen(NodeAdmitted)] == ["made-up"]
 
 
-async def test_a_node_that_was_removed_has_to_be_admitted_again(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_removed_node_must_be_admitted_again(nats_url: str, postgres_dsn: str) -> None:
     quick = {"stale_agent_seconds": 1.0, "admit_nodes": ""}
     async with scheduler(nats_url, postgres_dsn, **quick), world(nats_url) as around:
         alpha = await around.add_node("alpha", 1, samples=False, executor=False)

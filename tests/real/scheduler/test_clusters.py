@@ -83,7 +83,7 @@ async def explain(around: World, reservation_id: UUID) -> Explanation:
     return await around.bus.query(ExplainReservation(reservation_id=reservation_id), Explanation)
 
 
-async def test_gpus_of_a_cluster_are_granted_renewed_and_given_back(steward: World) -> None:
+async def test_cluster_gpus_are_granted_and_released(steward: World) -> None:
     async with reporting(steward) as cluster:
         await cluster.tell(make_cluster_node("gpu.0", requested=3))
         reservation_id = await steward.request(of_cluster(6, lease_ttl_seconds=60.0))
@@ -111,7 +111,7 @@ async def test_gpus_of_a_cluster_are_granted_renewed_and_given_back(steward: Wor
     assert third.node_name == "gpu.1"
 
 
-async def test_fifty_requests_at_once_take_no_node_beyond_what_it_has(steward: World) -> None:
+async def test_fifty_requests_never_overcommit_a_node(steward: World) -> None:
     async with reporting(steward, nodes=10):
         ids = await asyncio.gather(*(steward.request(of_cluster(1 + n % 3)) for n in range(50)))
         granted = [await steward.granted(each) for each in ids]
@@ -127,7 +127,7 @@ async def test_fifty_requests_at_once_take_no_node_beyond_what_it_has(steward: W
     assert len({each.epoch for each in granted}) == 50
 
 
-async def test_a_bound_pod_is_counted_once_and_its_holding_until_the_end(steward: World) -> None:
+async def test_bound_pod_is_counted_once(steward: World) -> None:
     async with reporting(steward, nodes=1) as cluster:
         request = await steward.request(of_cluster(5, lease_ttl_seconds=60.0))
         granted = await steward.granted(request)
@@ -175,7 +175,7 @@ async def eventually_waits(around: World, reservation_id: UUID, text: str) -> bo
     return True
 
 
-async def test_a_gap_and_a_new_boot_have_everything_asked_anew(steward: World) -> None:
+async def test_gap_or_new_boot_queries_everything_anew(steward: World) -> None:
     async with reporting(steward, nodes=7) as cluster:
         await place(steward)
         asked = cluster.asked
@@ -193,9 +193,7 @@ async def test_a_gap_and_a_new_boot_have_everything_asked_anew(steward: World) -
     assert (after_gap.node_name, after_boot.node_name) == ("gpu.9", "new")
 
 
-async def test_an_expired_holding_stays_closed_until_the_executor_confirms(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_expired_cluster_grant_waits_for_executor(nats_url: str, postgres_dsn: str) -> None:
     async with (
         scheduler(nats_url, postgres_dsn),
         make_world(nats_url) as around,
@@ -228,7 +226,7 @@ async def test_an_expired_holding_stays_closed_until_the_executor_confirms(
     assert after.node_name == "gpu.0"
 
 
-async def test_cancelling_and_draining_end_what_is_held_there(steward: World) -> None:
+async def test_cancel_and_drain_end_cluster_grants(steward: World) -> None:
     async with reporting(steward, nodes=1):
         node = await executor(steward)
         first, second = [
@@ -276,7 +274,7 @@ async def test_a_new_cluster_has_to_be_admitted(nats_url: str, postgres_dsn: str
     assert granted.cluster is not None
 
 
-async def test_gpus_of_a_node_of_a_cluster_are_granted_to_no_one_else(steward: World) -> None:
+async def test_gpus_of_cluster_node_have_one_owner(steward: World) -> None:
     await steward.add_node("gpu-0", 8, labels={LABEL: "k8s"}, executor=False)
     await steward.known("gpu-0", 8)
     waiting = await steward.request(GpuRequest(gpus=1))
@@ -295,7 +293,7 @@ async def test_gpus_of_a_node_of_a_cluster_are_granted_to_no_one_else(steward: W
     assert not any(gpu.allocatable for gpu in told)
 
 
-async def test_the_nodes_of_a_cluster_are_asked_for_as_our_own(steward: World) -> None:
+async def test_cluster_nodes_are_requested_like_own(steward: World) -> None:
     await steward.add_node("alpha", 1)
     await steward.known("alpha", 1)
     own = await steward.bus.query(SelectNode(), NodeSelection)
@@ -331,7 +329,7 @@ async def test_the_nodes_of_a_cluster_are_asked_for_as_our_own(steward: World) -
     assert (busiest.memory_usage_percent, busiest.cluster_id) == (10.0, "k8s")
 
 
-async def test_select_node_names_the_node_that_a_reservation_then_gets(steward: World) -> None:
+async def test_select_node_matches_later_reservation(steward: World) -> None:
     """With what both ask of CPUs and labels, each time on what the one before has taken."""
     zone = Selector(key=SelectorKey.LABEL, label="zone", values=("east",))
     requests = [
@@ -365,9 +363,7 @@ async def test_select_node_names_the_node_that_a_reservation_then_gets(steward: 
     assert [name for name, _ in got] == ["gpu.0", "gpu.1", "gpu.1", "gpu.1", None]
 
 
-async def test_parts_of_gpus_are_held_as_parts_until_they_are_given_back(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_gpu_parts_are_held_until_release(nats_url: str, postgres_dsn: str) -> None:
     """Also by a leader that has come since, and once a pod asks for them itself."""
     cores = "tencent.com/vcuda-core"
     counted = {"resource": cores, "units_per_gpu": 100, "allocatable_units": 100}
@@ -406,9 +402,7 @@ async def test_parts_of_gpus_are_held_as_parts_until_they_are_given_back(
     assert names == ["gpu.0", "gpu.0", None, None, "gpu.0", "gpu.0"]
 
 
-async def test_what_its_executor_runs_under_a_holding_is_no_orphan_and_nothing_is_a_ghost(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_cluster_workload_is_no_orphan_or_ghost(nats_url: str, postgres_dsn: str) -> None:
     quick = {
         "reconcile_interval_seconds": 0.2,
         "orphan_seconds": 0.5,
@@ -446,24 +440,21 @@ async def test_what_its_executor_runs_under_a_holding_is_no_orphan_and_nothing_i
 @pytest.mark.parametrize(
     "request_",
     [
-        of_cluster(nodes=2),
+        of_cluster(nodes=2, selects_node=False),
+        of_cluster(nodes=2, resource="nvidia.com/mps-core", units=50),
         of_cluster(device_uuids=("GPU-1",)),
         of_cluster(selects_node=False, node_names=("a",)),
         of_cluster(selects_node=False, gpu_models=("H100",)),
     ],
 )
-async def test_what_a_cluster_cannot_be_asked_for_is_refused(
-    steward: World, request_: GpuRequest
-) -> None:
+async def test_impossible_cluster_request_is_refused(steward: World, request_: GpuRequest) -> None:
     view = GetAvailability(request=request_)
 
     with pytest.raises(Exception, match="expected"):
         await steward.bus.query(view, AvailabilityView)
 
 
-async def test_a_new_leader_counts_what_the_one_before_has_granted(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_new_leader_counts_former_grants(nats_url: str, postgres_dsn: str) -> None:
     async with make_world(nats_url) as around, reporting(around, nodes=1):
         async with scheduler(nats_url, postgres_dsn):
             first = await place(around, of_cluster(5, lease_ttl_seconds=60.0))
@@ -480,9 +471,7 @@ async def test_a_new_leader_counts_what_the_one_before_has_granted(
     assert [tuple(row) for row in held] == [("gpu.0", 5), (None, 4), ("gpu.0", 3)]
 
 
-async def test_a_scheduler_that_starts_asks_every_cluster_that_it_knows(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_started_scheduler_queries_all_clusters(nats_url: str, postgres_dsn: str) -> None:
     async with make_world(nats_url) as around:
         async with scheduler(nats_url, postgres_dsn), reporting(around):
             await place(around)
@@ -494,7 +483,7 @@ async def test_a_scheduler_that_starts_asks_every_cluster_that_it_knows(
 
 
 @pytest.mark.long
-async def test_a_leader_killed_among_its_grants_leaves_no_node_with_more_than_it_has(
+async def test_killed_leader_never_overcommits_nodes(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
     ids = [new_id() for _ in range(40)]
@@ -529,3 +518,20 @@ async def test_a_leader_killed_among_its_grants_leaves_no_node_with_more_than_it
     assert len({each.epoch for each in granted}) == 40
     assert max(count for name, count in taken.items() if name is not None) <= 8
     assert taken[None] <= 81 - 9 * 7
+
+
+async def test_gang_holds_every_node_until_all_is_given_back(steward: World) -> None:
+    async with reporting(steward, nodes=2):
+        gang = await steward.granted(await steward.request(of_cluster(8, nodes=2)))
+        alone = await place(steward, of_cluster(8))
+        assert gang.cluster is not None
+        held = {gang.cluster.node_name, *(n.node_name for n in gang.cluster.other_nodes)}
+        waiting = await steward.request(of_cluster(8, nodes=2))
+        await steward.waiting(waiting, ReasonCode.TOO_FEW_NODES)
+        accepted(await steward.release(gang))
+        second = await steward.granted(waiting)
+
+    assert len(held) == 2
+    assert (gang.cluster.gpus, gang.cluster.total_gpus) == (8, 16)
+    assert alone.node_name is None  # nothing is idle
+    assert second.epoch > gang.epoch

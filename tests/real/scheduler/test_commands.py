@@ -36,7 +36,7 @@ def a_request(**changes: Any) -> RequestReservation:
     return replace(RequestReservation(command_id=new_id(), reservation_id=new_id()), **changes)
 
 
-async def test_the_same_command_gets_the_same_answer_and_changes_nothing(steward: World) -> None:
+async def test_repeated_command_gets_the_same_answer(steward: World) -> None:
     await steward.add_node("alpha", 2)
     command = a_request()
 
@@ -51,7 +51,7 @@ async def test_the_same_command_gets_the_same_answer_and_changes_nothing(steward
     assert len(steward.seen(ReservationGranted)) == 1
 
 
-async def test_a_known_reservation_is_accepted_again_only_with_the_same_body(
+async def test_repeated_reservation_must_have_same_body(
     steward: World,
 ) -> None:
     await steward.add_node("alpha", 2)
@@ -66,7 +66,7 @@ async def test_a_known_reservation_is_accepted_again_only_with_the_same_body(
     assert len(steward.seen(ReservationQueued)) == 1
 
 
-async def test_the_requester_is_in_the_view_the_map_and_every_event(steward: World) -> None:
+async def test_requester_is_in_view_map_and_events(steward: World) -> None:
     await steward.add_node("alpha", 1)
     asked = await steward.request(holder="training", requester="ada")
     granted = await steward.granted(asked)
@@ -81,9 +81,7 @@ async def test_the_requester_is_in_the_view_the_map_and_every_event(steward: Wor
     assert (holder.holder, holder.requester) == ("training", "ada")
 
 
-async def test_the_same_request_sent_by_many_at_once_is_stored_once(
-    steward: World, postgres_dsn: str
-) -> None:
+async def test_concurrent_equal_requests_stored_once(steward: World, postgres_dsn: str) -> None:
     await steward.add_node("alpha", 2)
     command = a_request()
 
@@ -107,7 +105,7 @@ async def test_the_same_request_sent_by_many_at_once_is_stored_once(
         pytest.param(GpuRequest(gpu_models=("a\x00",)), "$.request.gpu_models[0]", id="NUL"),
     ],
 )
-async def test_a_request_that_cannot_be_stored_is_refused_with_its_field(
+async def test_invalid_request_is_refused_with_its_field(
     steward: World, request_: GpuRequest, path: str
 ) -> None:
     reply = refused(await steward.bus.request(a_request(request=request_)))
@@ -125,9 +123,7 @@ async def test_a_wrong_type_is_refused_with_its_field(steward: World) -> None:
     assert reply["path"] == "$.request.gpus"
 
 
-async def test_a_plain_nats_client_without_a_reply_subject_is_answered_by_events(
-    steward: World, nats_url: str
-) -> None:
+async def test_plain_nats_client_is_answered_by_events(steward: World, nats_url: str) -> None:
     await steward.add_node("alpha", 1)
     reservation_id, heard = str(new_id()), asyncio.Queue[dict[str, Any]]()
     client = await nats.connect(nats_url)
@@ -154,9 +150,7 @@ async def test_a_plain_nats_client_without_a_reply_subject_is_answered_by_events
     assert granted["devices"][0]["uuid"] == "GPU-alpha-0"
 
 
-async def test_an_inventory_seen_twice_or_late_changes_nothing(
-    steward: World, postgres_dsn: str
-) -> None:
+async def test_late_or_repeated_inventory_is_ignored(steward: World, postgres_dsn: str) -> None:
     node = await steward.add_node("alpha", 2)
     await steward.known("alpha", 2)
     old = await node.report_inventory()
@@ -177,9 +171,7 @@ async def test_an_inventory_seen_twice_or_late_changes_nothing(
     assert after == before
 
 
-async def test_a_device_that_is_gone_is_lost_and_keeps_its_number_when_it_returns(
-    steward: World, postgres_dsn: str
-) -> None:
+async def test_missing_device_is_lost_and_keeps_number(steward: World, postgres_dsn: str) -> None:
     node = await steward.add_node("alpha", 2)
     await steward.known("alpha", 2)
     gone = node.gpus.pop()
@@ -198,7 +190,7 @@ async def test_a_device_that_is_gone_is_lost_and_keeps_its_number_when_it_return
         assert numbers == await connection.fetch("SELECT device_no, uuid FROM device ORDER BY uuid")
 
 
-async def test_a_grant_tells_the_readings_by_which_its_gpus_were_chosen(steward: World) -> None:
+async def test_grant_tells_the_readings_it_chose_by(steward: World) -> None:
     await steward.add_node("alpha", 2)
     await steward.known("alpha", 2)
 
@@ -230,9 +222,7 @@ async def test_a_lost_gpu_is_out_of_the_choice_at_once(steward: World) -> None:
     assert "fell off the bus" in view.reasons[0].message
 
 
-async def test_epochs_stay_above_every_one_that_an_executor_has_seen(
-    steward: World, postgres_dsn: str
-) -> None:
+async def test_epochs_exceed_all_seen_by_an_executor(steward: World, postgres_dsn: str) -> None:
     await steward.add_node("alpha", 1)
     report = ExecutorReported(
         message_id=new_id(),
@@ -265,7 +255,7 @@ async def _health(steward: World, uuid: str, health: HealthState) -> None:
     await eventually(is_so, what=f"{uuid} to be {health}")
 
 
-async def test_a_reservation_is_changed_by_its_namespace_its_node_and_the_platform_alone(
+async def test_only_namespace_node_or_platform_may_change(
     steward: World,
 ) -> None:
     await steward.add_node("alpha", 1)
@@ -291,7 +281,7 @@ async def test_a_reservation_is_changed_by_its_namespace_its_node_and_the_platfo
         )
 
 
-async def test_a_command_on_the_subject_of_another_speaker_is_refused(steward: World) -> None:
+async def test_command_on_foreign_subject_is_refused(steward: World) -> None:
     command = a_request(namespace="theirs")
     own = pattern_for(RequestReservation, speaker="ours")
 

@@ -20,7 +20,7 @@ from schemas.telemetry.readings import GpuProcess
 from shared.errors import UnavailableError
 from shared.ids import new_id
 from shared.testing import NatsServer, eventually
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.support.worlds.scheduler import FakeNode, World, accepted, refused, scheduler, world
 
 QUICK: dict[str, Any] = {
@@ -46,14 +46,14 @@ async def sampling(node: FakeNode) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await cancelled(task)
+        await cancel_and_wait(task)
 
 
 def of_kind(steward: World, kind: DriftKind) -> list[DriftDetected]:
     return [event for event in steward.seen(DriftDetected) if event.drift is kind]
 
 
-async def test_a_clock_that_is_minutes_off_is_told_until_it_is_set(steward: World) -> None:
+async def test_clock_skew_is_a_drift_until_it_is_set(steward: World) -> None:
     node = await steward.add_node("alpha", 1, interval_seconds=0.2)
     node.clock_off_by = timedelta(minutes=-10)
     async with sampling(node):
@@ -68,7 +68,7 @@ async def test_a_clock_that_is_minutes_off_is_told_until_it_is_set(steward: Worl
     assert over.drift_id == told.drift_id
 
 
-async def test_a_process_that_no_reservation_explains_delays_a_grant_until_it_ends(
+async def test_unexplained_process_delays_a_grant(
     steward: World,
 ) -> None:
     node = await steward.add_node("alpha", 1, interval_seconds=0.2)
@@ -106,7 +106,7 @@ async def test_drifts_are_listed_part_by_part(steward: World) -> None:
     assert (len(found), rest.next_cursor) == (3, None)
 
 
-async def test_the_last_holder_s_processes_delay_nothing_once_its_node_was_read_again(
+async def test_former_processes_delay_nothing_after_read(
     steward: World,
 ) -> None:
     node = await steward.add_node("alpha", 1, samples=False)
@@ -123,9 +123,7 @@ async def test_the_last_holder_s_processes_delay_nothing_once_its_node_was_read_
     assert (await steward.granted(second)).waited_seconds < 5
 
 
-async def test_a_drift_keeps_its_age_across_a_restart_and_is_told_once(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_drift_keeps_its_age_across_a_restart(nats_url: str, postgres_dsn: str) -> None:
     async with world(nats_url) as around:
         async with scheduler(nats_url, postgres_dsn, **QUICK):
             node = await around.add_node("alpha", 1, interval_seconds=0.2)
@@ -146,7 +144,7 @@ async def test_a_drift_keeps_its_age_across_a_restart_and_is_told_once(
 
 
 @pytest.mark.long
-async def test_a_ghost_is_released_after_its_node_confirmed_that_nothing_runs(
+async def test_ghost_is_released_once_node_confirms(
     steward: World,
 ) -> None:
     node = await steward.add_node("alpha", 1, interval_seconds=0.2)
@@ -167,7 +165,7 @@ async def test_a_ghost_is_released_after_its_node_confirmed_that_nothing_runs(
     assert refused(await steward.renew(ghost)).code is ErrorCode.LEASE_LOST
 
 
-async def test_what_runs_without_a_live_reservation_is_fenced(steward: World) -> None:
+async def test_workload_without_reservation_is_fenced(steward: World) -> None:
     node = await steward.add_node("alpha", 2, interval_seconds=0.2)
     over = await steward.granted(await steward.request())
     live = await steward.granted(await steward.request())
@@ -185,7 +183,7 @@ async def test_what_runs_without_a_live_reservation_is_fenced(steward: World) ->
     accepted(await steward.renew(live))
 
 
-async def test_a_node_that_falls_silent_is_lost_with_what_it_holds(steward: World) -> None:
+async def test_silent_node_is_lost_with_its_holdings(steward: World) -> None:
     await steward.add_node("alpha", 1, interval_seconds=0.2)
     beta = await steward.add_node("beta", 1, samples=False, interval_seconds=0.2)
     async with sampling(beta):
@@ -206,9 +204,7 @@ async def test_a_node_that_falls_silent_is_lost_with_what_it_holds(steward: Worl
     assert len(steward.seen(DeviceCordoned)) == 1
 
 
-async def test_a_node_whose_agent_was_stopped_is_a_drift_then_lost_and_returns_by_itself(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_stopped_agent_is_drift_then_lost_node(nats_url: str, postgres_dsn: str) -> None:
     quick = {**QUICK, "stale_agent_seconds": 0.5, "recovery_quiet_seconds": 0.3}
     async with scheduler(nats_url, postgres_dsn, **quick), world(nats_url) as steward:
         await steward.add_node("alpha", 1, interval_seconds=0.2)
@@ -278,4 +274,4 @@ async def _renewed(steward: World, granted: Any) -> AsyncIterator[UUID]:
     try:
         yield granted.reservation_id
     finally:
-        await cancelled(task)
+        await cancel_and_wait(task)

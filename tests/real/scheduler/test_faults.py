@@ -54,7 +54,7 @@ async def tell_xid(steward: World, node: FakeNode, **changes: Any) -> HealthChan
     return event
 
 
-async def test_a_device_that_has_to_be_reset_is_cordoned_and_its_reservation_is_lost(
+async def test_gpu_that_needs_reset_is_cordoned(
     steward: World,
 ) -> None:
     node = await steward.add_node("alpha", 1)
@@ -77,7 +77,7 @@ async def test_a_device_that_has_to_be_reset_is_cordoned_and_its_reservation_is_
     assert "XID 48" in view.reasons[0].message
 
 
-async def test_a_fault_told_again_after_the_return_to_service_changes_nothing(
+async def test_repeated_fault_after_recovery_is_ignored(
     steward: World,
 ) -> None:
     node = await steward.add_node("alpha", 1)
@@ -102,7 +102,7 @@ async def test_a_fault_told_again_after_the_return_to_service_changes_nothing(
     accepted(await steward.renew(granted))
 
 
-async def test_a_fault_whose_event_was_missed_is_found_in_the_inventory(steward: World) -> None:
+async def test_fault_of_missed_event_is_in_inventory(steward: World) -> None:
     node = await steward.add_node("alpha", 2)
     await steward.known("alpha", 2)
     missed = FaultSeen(
@@ -123,7 +123,7 @@ async def test_a_fault_whose_event_was_missed_is_found_in_the_inventory(steward:
     assert granted.devices[0].uuid == "GPU-alpha-0"
 
 
-async def test_a_gpu_that_comes_to_a_cordoned_node_is_cordoned_and_that_is_told_once(
+async def test_new_gpu_of_cordoned_node_is_cordoned(
     steward: World,
 ) -> None:
     """What counts the time out of service knows it from events alone."""
@@ -144,9 +144,7 @@ async def test_a_gpu_that_comes_to_a_cordoned_node_is_cordoned_and_that_is_told_
     assert told == [("GPU-alpha-0", "new fan"), ("GPU-alpha-1", "its node is cordoned")]
 
 
-async def test_the_cordon_of_a_loss_lifts_itself_and_nobody_else_s(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_cordon_of_a_loss_lifts_only_itself(nats_url: str, postgres_dsn: str) -> None:
     """Two GPUs vanish for a moment; an operator had cordoned one of them."""
     quick = {"reconcile_interval_seconds": 0.1, "recovery_quiet_seconds": 0.5}
     async with scheduler(nats_url, postgres_dsn, **quick), world(nats_url) as steward:

@@ -13,7 +13,7 @@ from shared.testing import eventually
 from tests.support.worlds.scheduler import World, accepted, ledger
 
 
-async def test_a_gang_is_held_whole_and_freed_by_each_node_for_itself(steward: World) -> None:
+async def test_gang_is_held_whole_and_freed_per_node(steward: World) -> None:
     silent = True
 
     def not_yet(command: FenceReservation) -> Reply:
@@ -46,7 +46,7 @@ async def test_a_gang_is_held_whole_and_freed_by_each_node_for_itself(steward: W
     assert (await steward.view(gang)).quarantined is False
 
 
-async def test_a_gang_that_does_not_fit_whole_holds_nothing(steward: World) -> None:
+async def test_gang_that_does_not_fit_holds_nothing(steward: World) -> None:
     await steward.add_node("alpha", 1)
     await steward.add_node("beta", 1)
     await steward.known("beta", 1)
@@ -61,9 +61,7 @@ async def test_a_gang_that_does_not_fit_whole_holds_nothing(steward: World) -> N
     assert len((await steward.granted(gang)).node_ids) == 2
 
 
-async def test_cpus_of_a_host_are_held_and_given_back_with_its_devices(
-    steward: World, postgres_dsn: str
-) -> None:
+async def test_host_cpus_are_held_with_the_devices(steward: World, postgres_dsn: str) -> None:
     await steward.add_node("alpha", 2, cpu_count=8)
     await steward.known("alpha", 2)
     large = GpuRequest(cpu_count=5.5)

@@ -14,7 +14,7 @@ from schemas.scheduler.reservations import RenewReservation, RequestReservation,
 from shared.errors import UnavailableError
 from shared.ids import new_id
 from shared.lease import Lease
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.support.processes.scheduler import scheduler_process
 from tests.support.worlds.scheduler import World, world
 
@@ -81,7 +81,7 @@ async def test_every_lease_outlives_a_leader_that_hangs(
             await asyncio.sleep(HANGS_SECONDS)
             leader.resume()
             await asyncio.sleep(TTL_SECONDS / 3)
-            await cancelled(*holders)
+            await cancel_and_wait(*holders)
 
     sys.stdout.write(f"\n  leader stopped, request to grant: {waited_seconds:.1f} s")
     assert waited_seconds < 15

@@ -64,9 +64,7 @@ def exemption(of: ReservationGranted, length: timedelta) -> ExemptReservation:
     )
 
 
-async def test_an_idle_reservation_is_warned_then_released_and_its_gpu_granted_again(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_idle_reservation_is_warned_then_released(nats_url: str, postgres_dsn: str) -> None:
     async with platform(nats_url, postgres_dsn, idle_action=IdleAction.RELEASE) as (steward, node):
         first = await steward.granted(await steward.request(KEPT))
         waiting = await steward.request()
@@ -84,9 +82,7 @@ async def test_an_idle_reservation_is_warned_then_released_and_its_gpu_granted_a
     assert warned.revision < ended.revision
 
 
-async def test_by_default_it_is_only_warned_of_and_use_takes_the_warning_back(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_idle_default_is_warning_taken_back_by_use(nats_url: str, postgres_dsn: str) -> None:
     async with platform(nats_url, postgres_dsn) as (steward, node):
         held = await steward.granted(await steward.request(KEPT))
         warned = await steward.event(ReservationFoundIdle, held.reservation_id)
@@ -102,9 +98,7 @@ async def test_by_default_it_is_only_warned_of_and_use_takes_the_warning_back(
     assert after.idle is None
 
 
-async def test_a_warning_survives_a_new_leader_and_is_not_given_twice(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_idle_warning_survives_a_new_leader(nats_url: str, postgres_dsn: str) -> None:
     async with world(nats_url) as around:
         async with scheduler(nats_url, postgres_dsn, **QUICK):
             node = await around.add_node("alpha", 1, interval_seconds=0.5)
@@ -121,9 +115,7 @@ async def test_a_warning_survives_a_new_leader_and_is_not_given_twice(
     assert ended.occurred_at - first.occurred_at >= timedelta(seconds=0.8)
 
 
-async def test_one_of_a_namespace_that_says_so_gives_way_to_any_request_while_it_is_idle(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_idle_reservation_gives_way_by_policy(nats_url: str, postgres_dsn: str) -> None:
     settings = {"idle_actions": "default=preemptible", "preemption_grace_seconds": 0.2}
     async with platform(nats_url, postgres_dsn, **settings) as (steward, _):
         first = await steward.granted(await steward.request(KEPT))
@@ -149,9 +141,7 @@ async def test_one_that_is_used_again_gives_way_no_more(nats_url: str, postgres_
     assert not steward.seen(ReservationPreempting)
 
 
-async def test_an_experiment_is_idle_while_its_engine_has_no_requests(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_experiment_is_idle_without_requests(nats_url: str, postgres_dsn: str) -> None:
     """Something of it runs, and its GPU is quiet, all along."""
     async with platform(nats_url, postgres_dsn) as (steward, node):
         await node.answer_running()
@@ -171,9 +161,7 @@ async def test_an_experiment_is_idle_while_its_engine_has_no_requests(
         await steward.event(ReservationFoundActive, held.reservation_id)
 
 
-async def test_an_exempted_one_is_idle_no_more_however_often_the_exemption_comes(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_exempted_reservation_is_not_idle(nats_url: str, postgres_dsn: str) -> None:
     async with platform(nats_url, postgres_dsn) as (steward, _):
         held = await steward.granted(await steward.request(KEPT))
         await steward.event(ReservationFoundIdle, held.reservation_id)

@@ -54,7 +54,7 @@ async def explain(around: World, reservation_id: UUID) -> Explanation:
     return await around.bus.query(ExplainReservation(reservation_id=reservation_id), Explanation)
 
 
-async def test_a_waiting_request_is_told_what_would_help_and_when_it_starts(
+async def test_waiting_request_is_told_what_would_help(
     steward: World,
 ) -> None:
     await steward.add_node("alpha", 4)
@@ -99,7 +99,7 @@ async def test_a_waiting_request_is_told_what_would_help_and_when_it_starts(
     assert (await steward.view(reservation_id)).state is ReservationState.QUEUED
 
 
-async def test_reasons_name_other_namespaces_holders_to_those_who_are_told(
+async def test_reasons_name_foreign_holders_by_rights(
     steward: World,
 ) -> None:
     await steward.add_node("alpha", 1)
@@ -125,7 +125,7 @@ async def test_reasons_name_other_namespaces_holders_to_those_who_are_told(
     assert await told(None) == [True] * 4
 
 
-async def test_an_ended_wait_keeps_whom_it_waited_for_by_who_is_told(steward: World) -> None:
+async def test_ended_wait_names_holders_by_rights(steward: World) -> None:
     await steward.add_node("alpha", 1)
     held = await steward.request(GpuRequest(), namespace="a", holder="secret-job")
     await steward.granted(held)
@@ -151,7 +151,7 @@ async def test_an_ended_wait_keeps_whom_it_waited_for_by_who_is_told(steward: Wo
     assert "secret-job" not in str(event.reasons)
 
 
-async def test_a_grant_says_when_its_request_was_expected_to_start(steward: World) -> None:
+async def test_grant_tells_its_expected_start(steward: World) -> None:
     await steward.add_node("alpha", 2)
     await steward.known("alpha", 2)
     held = await steward.granted(
@@ -174,7 +174,7 @@ async def test_a_grant_says_when_its_request_was_expected_to_start(steward: Worl
     assert granted.forecast_start_at == expected
 
 
-async def test_applying_a_suggestion_is_a_grant_and_what_does_not_wait_has_no_what_if(
+async def test_applied_suggestion_is_granted(
     steward: World,
 ) -> None:
     await steward.add_node("alpha", [FakeGpu("GPU-a", 0, utilization_percent=72.0)])
@@ -196,7 +196,7 @@ async def test_applying_a_suggestion_is_a_grant_and_what_does_not_wait_has_no_wh
     assert refused.value.code is ErrorCode.CONFLICT
 
 
-async def test_what_was_rejected_is_told_what_would_have_fit(steward: World) -> None:
+async def test_rejected_request_is_told_what_would_fit(steward: World) -> None:
     await steward.add_node("alpha", 2)
     await steward.known("alpha", 2)
     reservation_id = await steward.request(GpuRequest(gpus=3))
@@ -214,7 +214,7 @@ async def test_what_was_rejected_is_told_what_would_have_fit(steward: World) -> 
     assert told.expected_start_at is None
 
 
-async def test_available_gpus_are_those_that_a_request_for_one_would_get(steward: World) -> None:
+async def test_available_gpus_match_a_request_for_one(steward: World) -> None:
     gpus = [
         FakeGpu("GPU-held", 0),
         FakeGpu("GPU-busy", 1, utilization_percent=72.0),
@@ -238,7 +238,7 @@ async def test_available_gpus_are_those_that_a_request_for_one_would_get(steward
     assert refused.value.code is ErrorCode.NOT_FOUND
 
 
-async def test_recorded_decisions_come_out_the_same_when_they_are_decided_again(
+async def test_replayed_decisions_are_the_same(
     steward: World,
 ) -> None:
     await steward.add_node("alpha", 2)
@@ -264,7 +264,7 @@ async def test_recorded_decisions_come_out_the_same_when_they_are_decided_again(
     assert second.epoch > first.epoch
 
 
-async def test_recorded_requests_are_served_again_by_another_policy(steward: World) -> None:
+async def test_recorded_requests_run_under_other_policy(steward: World) -> None:
     week = utcnow() - timedelta(days=7)
     with pytest.raises(RefusedError) as nothing:
         await steward.bus.query(TryPolicy(policy=TriedPolicy.DENSITY, since_at=week), PolicyTrial)
@@ -290,9 +290,7 @@ async def test_recorded_requests_are_served_again_by_another_policy(steward: Wor
     assert found.left_out
 
 
-async def test_decisions_are_decided_again_by_the_policy_of_their_time(
-    steward: World, postgres_dsn: str
-) -> None:
+async def test_replay_uses_the_policy_of_its_time(steward: World, postgres_dsn: str) -> None:
     half_full = FakeGpu("GPU-a", 0, memory_used_mb=20_000)
     await steward.add_node("alpha", [half_full])
     await steward.granted(await steward.request())
@@ -308,9 +306,7 @@ async def test_decisions_are_decided_again_by_the_policy_of_their_time(
     assert (again.checked, again.different) == (1, 0)
 
 
-async def test_a_decision_that_comes_out_otherwise_is_told_with_both(
-    steward: World, postgres_dsn: str
-) -> None:
+async def test_different_replay_tells_both_decisions(steward: World, postgres_dsn: str) -> None:
     await steward.add_node("alpha", 1)
     reservation_id = (await steward.granted(await steward.request())).reservation_id
     async with ledger(postgres_dsn) as connection:
@@ -327,7 +323,7 @@ async def test_a_decision_that_comes_out_otherwise_is_told_with_both(
     assert again.decisions[0].replayed[0]["reservation_id"] == str(reservation_id)
 
 
-async def test_the_cluster_is_told_gpu_by_gpu_and_node_by_node(steward: World) -> None:
+async def test_cluster_status_lists_gpus_by_node(steward: World) -> None:
     busy = FakeGpu("GPU-b", 0, utilization_percent=80.0, memory_used_mb=60_000)
     await steward.add_node("alpha", 2)
     await steward.add_node("beta", [busy])
@@ -374,9 +370,7 @@ async def test_a_standby_answers_as_the_leader_does(nats_url: str, postgres_dsn:
             assert [view.queue_position for view in listed.reservations] == [3, 2, 1]
 
 
-async def test_under_density_decisions_are_explained_and_decided_again_as_they_were(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_density_decisions_replay_the_same(nats_url: str, postgres_dsn: str) -> None:
     async with scheduler(nats_url, postgres_dsn, density=True), world(nats_url) as around:
         for node_id in ("alpha", "beta"):
             await around.add_node(node_id, 2)

@@ -27,7 +27,7 @@ from tests.support.disks.small_disk import every_disk_full
 from tests.support.worlds.scheduler import World, accepted, refused
 
 
-async def test_an_expired_lease_quarantines_until_the_node_confirms_the_stop(
+async def test_expired_lease_is_quarantined_until_stop(
     unhurried: World,
 ) -> None:
     node = await unhurried.add_node("alpha", 1)
@@ -82,7 +82,7 @@ async def test_a_renewed_lease_lives_on(steward: World) -> None:
     assert after.revision == 3
 
 
-async def test_a_full_disk_refuses_new_requests_with_the_reason_and_no_renewal(
+async def test_full_disk_refuses_requests_not_renewals(
     steward: World,
 ) -> None:
     await steward.add_node("alpha", 2)
@@ -101,7 +101,7 @@ async def test_a_full_disk_refuses_new_requests_with_the_reason_and_no_renewal(
     await steward.granted(await steward.request())
 
 
-async def test_renewals_tell_a_stale_holder_from_a_lost_one(steward: World) -> None:
+async def test_renewal_tells_stale_from_lost_holder(steward: World) -> None:
     await steward.add_node("alpha", 1)
     granted = await steward.granted(await steward.request())
     queued = await steward.request()
@@ -120,7 +120,7 @@ async def test_renewals_tell_a_stale_holder_from_a_lost_one(steward: World) -> N
     assert lost.code is ErrorCode.LEASE_LOST
 
 
-async def test_giving_up_without_a_stop_frees_only_after_the_confirmation(
+async def test_release_without_stop_frees_after_confirm(
     steward: World,
 ) -> None:
     await steward.add_node("alpha", 1, executor=False)
@@ -142,9 +142,7 @@ async def test_giving_up_without_a_stop_frees_only_after_the_confirmation(
 
 
 @pytest.mark.parametrize("active", [False, True], ids=["granted", "active"])
-async def test_a_cancelled_grant_ends_at_once_and_frees_after_the_fence(
-    steward: World, *, active: bool
-) -> None:
+async def test_cancelled_grant_is_freed_after_fence(steward: World, *, active: bool) -> None:
     node = await steward.add_node("alpha", 1)
     reservation_id = await steward.request()
     granted = await steward.granted(reservation_id)
@@ -163,7 +161,7 @@ async def test_a_cancelled_grant_ends_at_once_and_frees_after_the_fence(
     await steward.granted(await steward.request())
 
 
-async def test_a_queued_request_is_cancelled_without_any_fence(steward: World) -> None:
+async def test_queued_request_is_cancelled_without_fence(steward: World) -> None:
     node = await steward.add_node("alpha", 1)
     await steward.granted(await steward.request())
     reservation_id = await steward.request()
@@ -184,7 +182,7 @@ async def test_a_queued_request_is_cancelled_without_any_fence(steward: World) -
     assert (await steward.view(reservation_id)).state is ReservationState.CANCELLED
 
 
-async def test_cancelling_what_has_ended_changes_nothing_and_unknown_is_refused(
+async def test_cancel_of_ended_reservation_is_no_change(
     steward: World,
 ) -> None:
     await steward.add_node("alpha", 1)
@@ -203,7 +201,7 @@ async def test_cancelling_what_has_ended_changes_nothing_and_unknown_is_refused(
     assert unknown.code is ErrorCode.NOT_FOUND
 
 
-async def test_the_holder_may_confirm_the_stop_of_a_cancelled_grant(steward: World) -> None:
+async def test_holder_may_confirm_a_cancelled_stop(steward: World) -> None:
     await steward.add_node("alpha", 1, executor=False)
     granted = await steward.granted(await steward.request())
     accepted(await steward.cancel(granted.reservation_id))
@@ -216,7 +214,7 @@ async def test_the_holder_may_confirm_the_stop_of_a_cancelled_grant(steward: Wor
     await steward.granted(await steward.request())
 
 
-async def test_without_an_executor_only_an_administrator_frees_a_quarantined_device(
+async def test_only_admin_frees_without_an_executor(
     steward: World,
 ) -> None:
     await steward.add_node("alpha", 1, executor=False)
@@ -238,7 +236,7 @@ async def test_without_an_executor_only_an_administrator_frees_a_quarantined_dev
     await steward.granted(waiting)
 
 
-async def test_a_cordoned_device_is_not_granted_until_it_is_back(steward: World) -> None:
+async def test_cordoned_device_is_not_granted(steward: World) -> None:
     node = await steward.add_node("alpha", 1)
     await steward.known("alpha", 1)
     uuid = node.gpus[0].uuid
@@ -258,7 +256,7 @@ async def test_a_cordoned_device_is_not_granted_until_it_is_back(steward: World)
     assert refused(await steward.bus.request(unknown)).code is ErrorCode.NOT_FOUND
 
 
-async def test_a_drained_node_ends_its_reservations_and_takes_no_new_ones(
+async def test_drained_node_ends_its_reservations(
     steward: World,
 ) -> None:
     await steward.add_node("alpha", 2)
@@ -271,7 +269,7 @@ async def test_a_drained_node_ends_its_reservations_and_takes_no_new_ones(
     await steward.waiting(await steward.request(), ReasonCode.CORDONED)
 
 
-async def test_events_of_one_aggregate_come_with_growing_revisions(steward: World) -> None:
+async def test_revisions_of_an_aggregate_grow(steward: World) -> None:
     await steward.add_node("alpha", 2)
     for _ in range(3):
         granted = await steward.granted(await steward.request())

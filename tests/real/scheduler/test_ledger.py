@@ -14,7 +14,7 @@ from services.scheduler.ledger.rows import reservation_rows
 from shared.errors import UnavailableError
 from shared.postgres.database import Database
 from shared.testing import eventually
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.support.worlds.scheduler import ledger, scheduler, world
 
 
@@ -27,10 +27,10 @@ async def listening(database: Database) -> AsyncIterator[list[None]]:
         await eventually(lambda: len(wakes) == 1)
         yield wakes
     finally:
-        await cancelled(task)
+        await cancel_and_wait(task)
 
 
-async def test_a_locked_reservation_says_whether_its_devices_are_quarantined(
+async def test_locked_reservation_tells_its_quarantine(
     nats_url: str, postgres_dsn: str, database: Database
 ) -> None:
     """The lock waits for the transaction that cancels: what that one quarantines is seen."""
@@ -60,7 +60,7 @@ async def test_a_locked_reservation_says_whether_its_devices_are_quarantined(
             assert await reservation_rows.find(connection, granted.reservation_id) == after
 
 
-async def test_a_change_of_the_ledger_wakes_with_its_commit(database: Database) -> None:
+async def test_ledger_change_wakes_with_its_commit(database: Database) -> None:
     add_node = "INSERT INTO node (node_id) VALUES ($1)"
     async with listening(database) as wakes:
         async with database.transaction() as connection:
@@ -106,10 +106,10 @@ async def test_a_lost_connection_counts_as_a_change(
         await task
     again = asyncio.create_task(listener.run())
     await eventually(lambda: len(wakes) == 2)
-    await cancelled(again)
+    await cancel_and_wait(again)
 
 
-async def test_every_change_leads_to_a_decision_without_polling(
+async def test_every_change_is_decided_without_polling(
     nats_url: str, postgres_dsn: str, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cancel is another process's: only the notification can wake this one."""

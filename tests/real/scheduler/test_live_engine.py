@@ -1,8 +1,5 @@
 """An engine that follows the ledger's changes is the same as one that is loaded from it."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.devices import Cordon, DeviceFreed, Uncordon
 from schemas.scheduler.nodes import RemoveNode
@@ -15,17 +12,8 @@ from services.scheduler.observations.release_snapshots import ReleaseSnapshots
 from shared.ids import new_id
 from shared.postgres.database import Database
 from shared.testing import eventually
+from tests.support.kept_schema import opened
 from tests.support.worlds.scheduler import World, accepted, scheduler, world
-
-
-@asynccontextmanager
-async def opened(postgres_dsn: str) -> AsyncIterator[Database]:
-    database = Database(postgres_dsn, "scheduler", MIGRATIONS)
-    await database.open()
-    try:
-        yield database
-    finally:
-        await database.close()
 
 
 async def much_happens(around: World) -> None:
@@ -57,13 +45,11 @@ async def much_happens(around: World) -> None:
     await around.known("gamma", 1)
 
 
-async def test_an_engine_that_follows_the_ledger_is_one_that_is_loaded_from_it(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_followed_engine_equals_a_loaded_one(nats_url: str, postgres_dsn: str) -> None:
     async with (
         scheduler(nats_url, postgres_dsn, stale_agent_seconds=0.1),
         world(nats_url) as around,
-        opened(postgres_dsn) as database,
+        opened(Database(postgres_dsn, "scheduler", MIGRATIONS)) as database,
     ):
         reader = FleetReader(
             readings := LatestReadings(), ReleaseSnapshots(around.bus, readings, 1.0), 0.0

@@ -17,7 +17,7 @@ from schemas.telemetry.readings import HealthState
 from services.scheduler.domain.faults import Loss, Recovery
 from services.scheduler.intake import apply_batch
 from services.scheduler.ledger import out_of_service, transitions
-from services.scheduler.ledger.rows import node_rows, reservation_rows
+from services.scheduler.ledger.rows import loss_rows, node_rows, reservation_rows
 from shared.ids import new_id
 from shared.postgres.database import Connection, Database
 from shared.testing import eventually
@@ -68,7 +68,7 @@ async def two_devices(dsn: str) -> tuple[int, int]:
 
 
 async def recovered(connection: Connection) -> None:
-    rows = await node_rows.losses(connection)
+    rows = await loss_rows.losses(connection)
     losses = tuple(
         Loss(
             node_id=row.node_id,
@@ -80,7 +80,7 @@ async def recovered(connection: Connection) -> None:
     )
     now = await reservation_rows.database_now(connection)
     await out_of_service.recover(
-        connection, Recovery(began=losses, broken=(), over=losses), now, 60.0
+        connection, Recovery(new_losses=losses, broken=(), over=losses), now, 60.0
     )
 
 
@@ -99,7 +99,7 @@ async def recovered(connection: Connection) -> None:
         pytest.param(recovered, id="recovery"),
     ],
 )
-async def test_a_nodes_devices_are_changed_in_the_order_of_their_numbers(
+async def test_devices_of_node_are_locked_in_order(
     database: Database, postgres_dsn: str, change: Change
 ) -> None:
     one, two = await two_devices(postgres_dsn)
@@ -108,9 +108,7 @@ async def test_a_nodes_devices_are_changed_in_the_order_of_their_numbers(
     await change_beside(database, postgres_dsn, change, lock.format(one), lock.format(two))
 
 
-async def test_a_node_is_locked_before_its_devices_where_it_recovers(
-    database: Database, postgres_dsn: str
-) -> None:
+async def test_recovery_locks_node_before_devices(database: Database, postgres_dsn: str) -> None:
     one, _ = await two_devices(postgres_dsn)
     async with ledger(postgres_dsn) as connection:
         await connection.execute("UPDATE node SET cordoned = true, cordon_cause = 'node_lost'")

@@ -28,7 +28,7 @@ def instance(number: int, profile: str) -> FakeGpu:
     )
 
 
-async def test_an_instance_is_granted_by_its_profile_to_one_and_its_gpu_to_nobody(
+async def test_instance_is_granted_by_profile_to_one(
     steward: World,
 ) -> None:
     gpus = [PARENT, WHOLE, instance(0, "1g.10gb"), instance(1, "2g.20gb")]
@@ -59,7 +59,7 @@ async def test_an_instance_is_granted_by_its_profile_to_one_and_its_gpu_to_nobod
 
 
 @pytest.mark.parametrize(("name", "value"), [("gpus", 2), ("shares", 0.5), ("nodes", 2)])
-async def test_what_excludes_an_instance_is_refused_with_the_rule(
+async def test_request_beside_mig_profile_is_refused(
     steward: World, name: str, value: float
 ) -> None:
     request = GpuRequest(mig_profile="1g.10gb", **{name: value})  # type: ignore[arg-type]

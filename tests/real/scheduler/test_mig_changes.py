@@ -71,7 +71,7 @@ def of(profile: str, **values: Any) -> GpuRequest:
     return GpuRequest(mig_profile=profile, **values)
 
 
-async def test_requests_for_two_profiles_divide_a_gpu_and_another_replaces_one(
+async def test_two_profiles_divide_one_gpu_in_turn(
     steward: World, nats_url: str, tmp_path: Path
 ) -> None:
     async with agent(nats_url, tmp_path):
@@ -99,7 +99,7 @@ async def test_requests_for_two_profiles_divide_a_gpu_and_another_replaces_one(
     assert at_last == ["7g.80gb"]
 
 
-async def test_where_no_agent_may_make_any_a_request_is_rejected_as_before(
+async def test_profile_without_mig_agent_is_rejected(
     steward: World, nats_url: str, tmp_path: Path
 ) -> None:
     async with agent(nats_url, tmp_path, mig_instances=False):
@@ -160,9 +160,7 @@ async def commands(steward: World) -> list[ChangeMig]:
 @pytest.mark.parametrize(
     "is_refused", [True, pytest.param(False, marks=pytest.mark.long)], ids=["refused", "done"]
 )
-async def test_an_instance_that_is_to_be_removed_is_granted_to_nobody_until_its_agent_has_spoken(
-    steward: World, *, is_refused: bool
-) -> None:
+async def test_removed_instance_is_granted_to_nobody(steward: World, *, is_refused: bool) -> None:
     heard = await commands(steward)
     node = await steward.add_node(NODE, divided("1g.10gb"))
     await steward.known(NODE, 2)

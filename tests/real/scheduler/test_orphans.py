@@ -13,7 +13,7 @@ from tests.support.worlds.executor import make_settings
 from tests.support.worlds.scheduler import accepted, scheduler, world
 
 
-async def test_a_process_that_outlived_its_reservation_is_found_fenced_and_ended(
+async def test_outliving_process_is_found_and_ended(
     nats_url: str, postgres_dsn: str, tmp_path: Path
 ) -> None:
     settings = make_settings(nats_url, tmp_path, node_id="alpha")

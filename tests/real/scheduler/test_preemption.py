@@ -16,9 +16,7 @@ PREEMPTIBLE = GpuRequest(preemptible=True)
 IMPORTANT = GpuRequest(priority=10)
 
 
-async def test_who_does_not_stop_within_the_notice_is_ended_and_fenced(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_holder_ignoring_preemption_is_fenced(nats_url: str, postgres_dsn: str) -> None:
     async with (
         scheduler(nats_url, postgres_dsn, preemption_grace_seconds=0.5),
         world(nats_url) as steward,
@@ -41,9 +39,7 @@ async def test_who_does_not_stop_within_the_notice_is_ended_and_fenced(
         assert steward.received_at(next_grant) >= steward.received_at(freed)
 
 
-async def test_who_stops_in_time_is_preempted_without_a_fence(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_holder_stopping_in_time_is_not_fenced(nats_url: str, postgres_dsn: str) -> None:
     async with (
         scheduler(nats_url, postgres_dsn, preemption_grace_seconds=60),
         world(nats_url) as steward,
@@ -67,9 +63,7 @@ async def test_who_stops_in_time_is_preempted_without_a_fence(
         await steward.waiting(equal, ReasonCode.HELD)
 
 
-async def test_what_a_namespace_borrows_is_taken_back_for_whom_it_is_guaranteed(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_borrowed_gpus_return_to_the_guaranteed(nats_url: str, postgres_dsn: str) -> None:
     async with (
         scheduler(nats_url, postgres_dsn, preemption_grace_seconds=600),
         world(nats_url) as steward,

@@ -24,9 +24,7 @@ async def states(steward: World) -> dict[NodeId, list[DeviceState]]:
     return {node.node_id: [device.state for device in node.devices] for node in seen.nodes}
 
 
-async def test_a_node_that_left_is_forgotten_and_new_when_it_reports_again(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_node_that_left_is_new_when_it_returns(nats_url: str, postgres_dsn: str) -> None:
     quick = {"stale_agent_seconds": STALE_SECONDS}
     async with scheduler(nats_url, postgres_dsn, **quick), world(nats_url) as steward:
         await steward.add_node("alpha", 1)
@@ -69,9 +67,7 @@ async def test_a_node_that_left_is_forgotten_and_new_when_it_reports_again(
     assert back["beta"] == [DeviceState.HELD]
 
 
-async def test_what_a_removed_node_reported_before_does_not_bring_it_back(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_old_report_does_not_revive_removed_node(nats_url: str, postgres_dsn: str) -> None:
     quick = {"stale_agent_seconds": 0.1}
     async with scheduler(nats_url, postgres_dsn, **quick), world(nats_url) as steward:
         beta = await steward.add_node("beta", 1, samples=False, executor=False)

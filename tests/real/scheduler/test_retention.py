@@ -34,7 +34,7 @@ async def ended_reservation(connection: Any, device_no: int, *, days: int, freed
     return reservation_id
 
 
-async def test_old_reservations_go_unless_their_devices_wait(database: Database) -> None:
+async def test_old_reservations_are_pruned_once_freed(database: Database) -> None:
     async with database.transaction() as connection:
         await connection.execute("INSERT INTO node (node_id) VALUES ('alpha')")
         device_no = await connection.fetchval(
@@ -55,7 +55,7 @@ async def test_old_reservations_go_unless_their_devices_wait(database: Database)
         assert await reservation_rows.find(connection, waiting) is not None
 
 
-async def test_of_the_decisions_a_keyframe_and_what_follows_it_are_kept(database: Database) -> None:
+async def test_pruning_keeps_keyframe_and_successors(database: Database) -> None:
     async with database.transaction() as connection:
         for number in range(12):
             await decision_log.record(

@@ -40,7 +40,7 @@ from shared.testing import eventually
 from tests.support.worlds.scheduler import FakeGpu, World, accepted, ledger, scheduler, world
 
 
-async def test_a_request_is_queued_granted_activated_and_released_with_events(
+async def test_request_runs_from_queue_to_release(
     steward: World,
 ) -> None:
     node = await steward.add_node("alpha", 2)
@@ -62,7 +62,7 @@ async def test_a_request_is_queued_granted_activated_and_released_with_events(
     assert (ended.revision, ended.devices) == (4, granted.devices)
 
 
-async def test_the_third_of_three_requests_on_two_gpus_is_granted_at_the_first_release(
+async def test_third_request_is_granted_at_first_release(
     unhurried: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The node samples every 30 s and shows the holder's load until a snapshot names its release,
@@ -93,7 +93,7 @@ async def test_the_third_of_three_requests_on_two_gpus_is_granted_at_the_first_r
     assert node.snapshots[-1].released_reservation_id == first
 
 
-async def test_a_node_that_answers_no_snapshot_is_read_by_its_later_samples(
+async def test_node_without_snapshot_is_read_by_samples(
     steward: World,
 ) -> None:
     node = await steward.add_node("alpha", 1, snapshots=False, interval_seconds=0.2)
@@ -118,7 +118,7 @@ async def test_a_node_that_answers_no_snapshot_is_read_by_its_later_samples(
 
 
 @pytest.mark.parametrize("hangs", [False, True], ids=["no agent to ask", "an agent that hangs"])
-async def test_a_gpu_seen_unused_is_granted_though_its_node_answers_no_snapshot(
+async def test_unused_gpu_is_granted_without_snapshot(
     unhurried: World, capsys: pytest.CaptureFixture[str], *, hangs: bool
 ) -> None:
     node = await unhurried.add_node("alpha", 1, snapshots=False, interval_seconds=30.0)
@@ -144,9 +144,7 @@ async def test_a_gpu_seen_unused_is_granted_though_its_node_answers_no_snapshot(
     assert len(node.snapshots) == hangs
 
 
-async def test_postgres_itself_refuses_two_holdings_of_one_device(
-    steward: World, postgres_dsn: str
-) -> None:
+async def test_postgres_refuses_two_holdings_of_a_device(steward: World, postgres_dsn: str) -> None:
     await steward.add_node("alpha", 2)
     granted = await steward.granted(await steward.request())
 
@@ -195,7 +193,7 @@ async def test_many_concurrent_requests_never_share_a_gpu(
             assert busy[device.uuid] in (0, 1)
 
 
-async def test_an_idle_gpu_whose_memory_is_full_is_not_available(steward: World) -> None:
+async def test_idle_gpu_with_full_memory_is_unavailable(steward: World) -> None:
     await steward.add_node("alpha", [FakeGpu("GPU-full", 0, memory_used_mb=79_000)])
 
     reservation_id = await steward.request()
@@ -208,7 +206,7 @@ async def test_an_idle_gpu_whose_memory_is_full_is_not_available(steward: World)
     assert not answer.available
 
 
-async def test_unknown_readings_are_never_free_and_blind_no_other_gpu(steward: World) -> None:
+async def test_unknown_readings_are_never_free(steward: World) -> None:
     await steward.add_node(
         "alpha",
         [
@@ -233,7 +231,7 @@ async def test_unknown_readings_are_never_free_and_blind_no_other_gpu(steward: W
     }
 
 
-async def test_a_gpu_that_becomes_idle_is_granted_to_whoever_waits(steward: World) -> None:
+async def test_gpu_that_becomes_idle_is_granted(steward: World) -> None:
     node = await steward.add_node(
         "alpha", [FakeGpu("GPU-a", 0, utilization_percent=90.0)], interval_seconds=0.1
     )
@@ -265,9 +263,7 @@ async def test_a_silent_node_is_not_granted(steward: World) -> None:
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
-async def test_a_node_whose_clock_is_an_hour_off_is_granted_from(
-    steward: World, hours: int
-) -> None:
+async def test_node_with_wrong_clock_is_granted_from(steward: World, hours: int) -> None:
     await steward.add_node("alpha", 1, clock_off_by=timedelta(hours=hours))
 
     granted = await steward.granted(await steward.request())
@@ -275,7 +271,7 @@ async def test_a_node_whose_clock_is_an_hour_off_is_granted_from(
     assert granted.node_id == "alpha"
 
 
-async def test_what_can_never_fit_is_rejected_at_once_with_reasons(steward: World) -> None:
+async def test_impossible_request_is_rejected_at_once(steward: World) -> None:
     await steward.add_node("alpha", 2)
     await steward.known("alpha", 2)
 
@@ -293,9 +289,7 @@ async def test_what_can_never_fit_is_rejected_at_once_with_reasons(steward: Worl
     assert (await steward.view(too_many)).state is ReservationState.REJECTED
 
 
-async def test_an_empty_fleet_may_still_fill_but_not_for_ever(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_empty_fleet_may_fill_for_a_while(nats_url: str, postgres_dsn: str) -> None:
     async with (
         scheduler(nats_url, postgres_dsn, inventory_grace_seconds=3.0),
         world(nats_url) as around,
@@ -309,7 +303,7 @@ async def test_an_empty_fleet_may_still_fill_but_not_for_ever(
         assert rejected.revision == 2
 
 
-async def test_a_request_that_waited_long_enough_times_out_with_its_reasons(
+async def test_request_times_out_with_its_reasons(
     unhurried: World,
 ) -> None:
     await unhurried.add_node("alpha", 1)
@@ -328,7 +322,7 @@ async def test_a_request_that_waited_long_enough_times_out_with_its_reasons(
     assert (await unhurried.view(reservation_id)).reasons == ended.reasons
 
 
-async def test_priority_goes_first_and_backfill_never_delays_the_head(steward: World) -> None:
+async def test_backfill_never_delays_the_head(steward: World) -> None:
     await steward.add_node("alpha", 2)
     await steward.add_node("beta", [FakeGpu("GPU-beta-0", 0, name="NVIDIA L4")])
     await steward.known("beta", 1)
@@ -350,7 +344,7 @@ async def test_priority_goes_first_and_backfill_never_delays_the_head(steward: W
     assert len((await steward.granted(head)).devices) == 2
 
 
-async def test_explanations_are_empty_only_for_what_is_granted(steward: World) -> None:
+async def test_only_grantable_requests_lack_reasons(steward: World) -> None:
     await steward.add_node("alpha", 1)
     first = await steward.request()
     held = await steward.granted(first)
@@ -373,7 +367,7 @@ async def test_explanations_are_empty_only_for_what_is_granted(steward: World) -
     assert [reason.code for reason in ended.reasons] == [ReasonCode.ENDED]
 
 
-async def test_what_would_not_be_granted_is_not_called_free(steward: World) -> None:
+async def test_ungrantable_gpu_is_not_called_free(steward: World) -> None:
     hung = FakeGpu("GPU-hung", 0, health=HealthState.HUNG)
     used = FakeGpu("GPU-used", 1, processes=(GpuProcess(pid=4711),))
     full = FakeGpu("GPU-full", 2, memory_used_mb=79_000)
@@ -405,9 +399,7 @@ async def test_what_would_not_be_granted_is_not_called_free(steward: World) -> N
     }
 
 
-async def test_a_request_that_selects_a_label_is_granted_once_a_node_has_it(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_label_selector_waits_for_a_node_with_it(nats_url: str, postgres_dsn: str) -> None:
     """The agent's label is overruled by an operator's, which outlives a restart."""
 
     def select(value: str) -> GpuRequest:
@@ -438,7 +430,7 @@ async def test_a_request_that_selects_a_label_is_granted_once_a_node_has_it(
     ]
 
 
-async def test_the_fleet_can_be_asked_about_without_reserving(steward: World) -> None:
+async def test_fleet_queries_reserve_nothing(steward: World) -> None:
     await steward.add_node("alpha", 2)
     await steward.add_node("beta", [FakeGpu("GPU-busy", 0, utilization_percent=80.0)])
     await steward.known("beta", 1)
@@ -466,7 +458,7 @@ async def test_the_fleet_can_be_asked_about_without_reserving(steward: World) ->
     assert not steward.seen(ReservationGranted, new_id())
 
 
-async def test_select_node_takes_the_thresholds_of_its_request(steward: World) -> None:
+async def test_select_node_uses_request_thresholds(steward: World) -> None:
     await steward.add_node("beta", [FakeGpu("GPU-busy", 0, utilization_percent=40.0)])
     await steward.known("beta", 1)
     request = GpuRequest(cluster=ClusterRequest(utilization_threshold_percent=60.0))
@@ -478,7 +470,7 @@ async def test_select_node_takes_the_thresholds_of_its_request(steward: World) -
     assert idle == [0, 1]
 
 
-async def test_reservations_are_listed_part_by_part_while_others_are_stored(
+async def test_reservations_are_paged_while_others_come(
     steward: World,
 ) -> None:
     await steward.add_node("alpha", 1)

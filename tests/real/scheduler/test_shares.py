@@ -49,7 +49,7 @@ async def shares(around: World, amount: float, **more: object) -> ReservationGra
     return await around.granted(await around.request(request))
 
 
-async def test_the_map_shows_0_60_and_0_80_after_0_2_and_1_2_of_two_gpus(steward: World) -> None:
+async def test_map_shows_shares_of_two_gpus(steward: World) -> None:
     await steward.add_node("alpha", 2)
 
     first = await shares(steward, 0.2)
@@ -80,9 +80,7 @@ async def test_the_map_shows_0_60_and_0_80_after_0_2_and_1_2_of_two_gpus(steward
     assert set((await held(steward)).values()) == {"0.00"}
 
 
-async def test_what_keeps_holders_to_their_shares_changes_only_while_nobody_holds_any(
-    steward: World, postgres_dsn: str
-) -> None:
+async def test_share_enforcement_changes_only_when_empty(steward: World, postgres_dsn: str) -> None:
     gpu = FakeGpu(uuid="GPU-0", index=0, simulated=False)
     node = await steward.add_node("alpha", [gpu])
 
@@ -112,9 +110,7 @@ async def test_what_keeps_holders_to_their_shares_changes_only_while_nobody_hold
     assert (reply.code, reply.path) == (ErrorCode.CONFLICT, "$.labels")
 
 
-async def test_a_whole_gpu_is_the_same_cells_however_it_is_asked_for(
-    steward: World, postgres_dsn: str
-) -> None:
+async def test_whole_gpu_has_the_same_cells_in_any_form(steward: World, postgres_dsn: str) -> None:
     await steward.add_node("alpha", 1)
     found = []
     for request in (GpuRequest(shares=1.0), GpuRequest(vgpu_cores=100), GpuRequest()):
@@ -132,9 +128,7 @@ async def test_a_whole_gpu_is_the_same_cells_however_it_is_asked_for(
     assert len(set(found)) == 1
 
 
-async def test_postgres_itself_refuses_more_than_a_device_has(
-    steward: World, postgres_dsn: str
-) -> None:
+async def test_postgres_refuses_more_than_a_device(steward: World, postgres_dsn: str) -> None:
     await steward.add_node("alpha", 1)
     await shares(steward, 0.7)
     other = await steward.request(GpuRequest(shares=0.4))
@@ -154,9 +148,7 @@ async def test_postgres_itself_refuses_more_than_a_device_has(
 
 
 @pytest.mark.long
-async def test_two_schedulers_never_give_out_more_than_a_device(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_two_schedulers_never_overcommit_a_device(nats_url: str, postgres_dsn: str) -> None:
     """Shares and whole GPUs at once, through both, while a connection of its own looks."""
     amounts = [0.3, 0.25, 0.7, 1.2, 0.5, 1.0] * 4
     async with (
@@ -187,7 +179,7 @@ async def test_two_schedulers_never_give_out_more_than_a_device(
         assert set((await held(around)).values()) == {"0.00"}
 
 
-async def test_a_cancelled_share_is_closed_until_its_node_confirms(steward: World) -> None:
+async def test_cancelled_share_is_closed_until_confirmed(steward: World) -> None:
     node = await steward.add_node("alpha", 1, executor=False)
     first, second = await shares(steward, 0.5), await shares(steward, 0.25)
 
@@ -202,7 +194,7 @@ async def test_a_cancelled_share_is_closed_until_its_node_confirms(steward: Worl
     assert (await steward.view(second.reservation_id)).state is ReservationState.GRANTED
 
 
-async def test_cores_and_memory_of_a_vgpu_come_from_a_gpu_with_enough_of_both(
+async def test_vgpu_needs_enough_cores_and_memory(
     steward: World,
 ) -> None:
     small = FakeGpu("GPU-small", 0, memory_total_mb=24_000)
@@ -240,7 +232,7 @@ async def test_why_and_what_if_speak_of_shares(steward: World) -> None:
         (GpuRequest(unfragmented=True), "unfragmented", "without `shares`"),
     ],
 )
-async def test_what_cannot_be_granted_exactly_is_refused_with_the_rule(
+async def test_inexact_share_is_refused_with_the_rule(
     steward: World, request_: GpuRequest, place: str, says: str
 ) -> None:
     command = RequestReservation(command_id=new_id(), reservation_id=UUID(int=1), request=request_)

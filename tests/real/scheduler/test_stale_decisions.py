@@ -122,7 +122,7 @@ def grant_of(
         pytest.param(WHOLE, GpuRequest(), {"uuid": "GPU-9"}, id="gone"),
     ],
 )
-async def test_a_device_that_has_changed_is_not_granted_as_what_it_was(
+async def test_changed_device_is_not_granted_as_before(
     nats_url: str,
     postgres_dsn: str,
     gpu: FakeGpu,
@@ -154,7 +154,7 @@ async def test_a_device_that_is_as_it_was_is_granted(nats_url: str, postgres_dsn
 
 
 @pytest.mark.parametrize("before", [{}, {MPS_LABEL: "true"}], ids=["on", "off"])
-async def test_shares_are_not_granted_by_what_keeps_holders_to_them_no_more(
+async def test_shares_need_their_enforcement(
     nats_url: str, postgres_dsn: str, before: dict[str, str]
 ) -> None:
     """The grant waits for the inventory, whose transaction is open and has the node's label."""
@@ -173,9 +173,7 @@ async def test_shares_are_not_granted_by_what_keeps_holders_to_them_no_more(
             await applying
 
 
-async def test_what_keeps_holders_to_their_shares_stays_where_the_grant_came_first(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_enforcement_stays_for_an_earlier_grant(nats_url: str, postgres_dsn: str) -> None:
     """The inventory waits for the grant, and then finds that a share is held."""
     labels = {MPS_LABEL: "true"}
     async with decided(nats_url, postgres_dsn, WHOLE, GpuRequest(shares=0.5), labels) as stale:

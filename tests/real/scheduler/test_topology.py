@@ -16,7 +16,7 @@ def link(first: int, second: int, kind: LinkKind) -> GpuLink:
     return GpuLink(first_uuid=f"GPU-{first}", second_uuid=f"GPU-{second}", kind=kind)
 
 
-async def test_a_group_is_granted_one_island_and_says_how_near_its_gpus_are(
+async def test_group_is_granted_on_one_island(
     steward: World,
 ) -> None:
     links = (

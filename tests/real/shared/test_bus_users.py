@@ -95,7 +95,7 @@ async def assert_held_to_the_table(server: EmbeddedNats, name: str) -> None:
     await client.close()
 
 
-async def test_a_nodes_file_alone_is_worth_that_node_and_nothing_else(
+async def test_credentials_file_serves_its_node_alone(
     server: EmbeddedNats,
 ) -> None:
     violations = Violations()
@@ -138,9 +138,7 @@ async def test_a_nodes_file_alone_is_worth_that_node_and_nothing_else(
     await thief.close()
 
 
-async def test_a_revoked_user_is_cut_off_at_once_and_the_others_are_not(
-    server: EmbeddedNats, idle_clock: Clock
-) -> None:
+async def test_revoked_user_is_cut_off_alone(server: EmbeddedNats, idle_clock: Clock) -> None:
     revoked = await connect(server, NODE, Violations())
     other = await connect(server, "viewer_eve", Violations())
 
@@ -158,7 +156,7 @@ async def test_a_revoked_user_is_cut_off_at_once_and_the_others_are_not(
     await other.close()
 
 
-async def test_a_service_goes_on_with_the_password_that_replaces_its_own(
+async def test_service_continues_with_a_new_password(
     server: EmbeddedNats,
 ) -> None:
     bus = Bus("executor", server.url, str(server.users.path_of(NODE)))

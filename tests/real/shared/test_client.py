@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import ErrorCode
+from schemas.gateway import endpoints
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.reservations import ReservationState
 from schemas.scheduler.views import AvailabilityView
@@ -36,7 +37,7 @@ async def gateway(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[StubGa
         yield stub, url
 
 
-async def test_changes_carry_an_idempotency_key_and_the_token(
+async def test_changes_carry_idempotency_key_and_token(
     gateway: tuple[StubGateway, str],
 ) -> None:
     stub, url = gateway
@@ -62,7 +63,7 @@ async def test_a_refusal_carries_code_field_and_sentence(gateway: tuple[StubGate
     assert (seen.value.code, seen.value.path) == (ErrorCode.BAD_REQUEST, "$.model")
 
 
-async def test_an_answer_that_is_not_the_gateways_is_a_clear_error(
+async def test_foreign_answer_is_a_clear_error(
     gateway: tuple[StubGateway, str],
 ) -> None:
     _, url = gateway
@@ -80,13 +81,13 @@ async def test_an_unreachable_platform_is_told_at_once() -> None:
             await client.tasks()
 
 
-async def test_with_patience_an_unavailable_gateway_is_asked_again_under_the_same_key(
+async def test_patient_client_retries_with_the_same_key(
     gateway: tuple[StubGateway, str],
 ) -> None:
     stub, url = gateway
     stub.refusal = ErrorCode.UNAVAILABLE
 
-    async with StewardClient(Address(url), patience_seconds=5) as client:
+    async with StewardClient(Address(url), retry_seconds=5) as client:
         asking = asyncio.create_task(client.request_reservation(GpuRequest(), holder="test"))
         await eventually(lambda: len(stub.calls) >= 2, what="a second try")
         stub.refusal = None
@@ -96,7 +97,7 @@ async def test_with_patience_an_unavailable_gateway_is_asked_again_under_the_sam
     assert len(stub.reservations) == 1
 
 
-async def test_what_is_being_started_again_is_asked_again_until_the_time_out(
+async def test_restarting_service_is_retried_in_time(
     gateway: tuple[StubGateway, str],
 ) -> None:
     stub, url = gateway
@@ -122,7 +123,7 @@ async def test_what_may_stay_away_is_told_at_once(gateway: tuple[StubGateway, st
     assert len(stub.calls) == 1
 
 
-async def test_a_gateway_that_its_supervisor_starts_again_is_asked_again() -> None:
+async def test_restarting_gateway_is_asked_again() -> None:
     calls = 0
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -137,10 +138,10 @@ async def test_a_gateway_that_its_supervisor_starts_again_is_asked_again() -> No
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         async with StewardClient(Address(url)) as client:
             with pytest.raises(PlatformUnreachable):
-                await client.send("POST", "/estimate", {})
+                await client.call(endpoints.ESTIMATE.read_as(bytes), {})
         calls = 0
         async with StewardClient(Address(url, is_supervised=True)) as client:
-            assert await client.send("POST", "/estimate", {}) == b"{}"
+            assert await client.call(endpoints.ESTIMATE.read_as(bytes), {}) == b"{}"
 
 
 async def test_waiting_for_a_grant_ends_with_its_state(gateway: tuple[StubGateway, str]) -> None:
@@ -155,7 +156,7 @@ async def test_waiting_for_a_grant_ends_with_its_state(gateway: tuple[StubGatewa
     assert "wait_seconds=5" in stub.calls[-1][1]
 
 
-def test_the_address_is_the_argument_then_the_variable_then_the_data_directory(
+def test_url_is_argument_variable_or_data_dir(
     tmp_path: Path,
 ) -> None:
     directory = DataDirectory(tmp_path)
@@ -170,7 +171,7 @@ def test_the_address_is_the_argument_then_the_variable_then_the_data_directory(
         find_address(environ={"GPUSTEWARD_DATA_DIR": str(tmp_path / "empty")})
 
 
-async def test_available_gpus_are_those_that_would_be_granted_best_first(
+async def test_available_gpus_come_best_first(
     gateway: tuple[StubGateway, str],
 ) -> None:
     stub, _ = gateway
@@ -184,7 +185,7 @@ async def test_available_gpus_are_those_that_would_be_granted_best_first(
     ]
 
 
-async def test_groups_are_balanced_and_no_memory_is_asked_for_unless_told(
+async def test_default_groups_are_balanced_without_memory(
     gateway: tuple[StubGateway, str],
 ) -> None:
     stub, _ = gateway
@@ -207,7 +208,7 @@ async def test_groups_are_balanced_and_no_memory_is_asked_for_unless_told(
     ]
 
 
-async def test_query_gpus_gives_readings_by_the_known_names(
+async def test_query_gpus_uses_the_documented_names(
     gateway: tuple[StubGateway, str],
 ) -> None:
     stub, _ = gateway
@@ -223,7 +224,7 @@ async def test_query_gpus_gives_readings_by_the_known_names(
     assert await asyncio.to_thread(steward.is_available)
 
 
-def test_without_a_platform_there_is_no_snapshot_and_nothing_available(
+def test_no_platform_means_nothing_available(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("GPUSTEWARD_URL", NOWHERE)
@@ -240,7 +241,7 @@ async def test_get_gpu_info_finds_by_index(gateway: tuple[StubGateway, str]) -> 
     assert await asyncio.to_thread(steward.get_gpu_info, 9) is None
 
 
-async def test_an_index_on_one_of_several_nodes_needs_the_node(
+async def test_index_on_one_of_many_nodes_needs_the_node(
     gateway: tuple[StubGateway, str],
 ) -> None:
     stub, _ = gateway
@@ -263,7 +264,7 @@ async def test_estimate_and_availability_answer_as_pairs(gateway: tuple[StubGate
     )
 
 
-async def test_selecting_gpus_reserves_nothing_and_raises_when_there_are_too_few(
+async def test_select_gpus_reserves_nothing_and_may_raise(
     gateway: tuple[StubGateway, str],
 ) -> None:
     stub, _ = gateway
@@ -277,7 +278,7 @@ async def test_selecting_gpus_reserves_nothing_and_raises_when_there_are_too_few
     assert not stub.reservations
 
 
-async def test_waiting_for_gpus_is_one_question_that_is_answered_when_they_are_there(
+async def test_wait_for_gpus_is_one_long_question(
     gateway: tuple[StubGateway, str],
 ) -> None:
     stub, _ = gateway
@@ -292,7 +293,7 @@ async def test_waiting_for_gpus_is_one_question_that_is_answered_when_they_are_t
     assert "wait_seconds=" in stub.calls[-1][1]
 
 
-async def test_nodes_for_a_deployment_are_told_by_the_known_names(
+async def test_deployment_nodes_use_documented_names(
     gateway: tuple[StubGateway, str],
 ) -> None:
     stub, _ = gateway
@@ -311,7 +312,7 @@ async def test_nodes_for_a_deployment_are_told_by_the_known_names(
     )
 
 
-async def test_asynchronous_functions_answer_as_the_plain_ones_do(
+async def test_async_functions_answer_like_plain_ones(
     gateway: tuple[StubGateway, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     task = {"model": {"id_or_path": "llama-3-70b"}, "parameters": {"tp-size": [1, 2, 4]}}
@@ -324,7 +325,7 @@ async def test_asynchronous_functions_answer_as_the_plain_ones_do(
         await aio_scheduling.select_gpus_for_task(1)
 
 
-async def test_waiting_for_what_the_fleet_can_never_give_ends_at_once(
+async def test_wait_for_impossible_gpus_ends_at_once(
     gateway: tuple[StubGateway, str],
 ) -> None:
     stub, _ = gateway
@@ -338,7 +339,7 @@ async def test_waiting_for_what_the_fleet_can_never_give_ends_at_once(
     assert len(_asked(stub)) == 1
 
 
-async def test_waiting_for_gpus_in_vain_says_why_and_meanwhile_how_it_stands(
+async def test_vain_wait_for_gpus_tells_progress_and_why(
     gateway: tuple[StubGateway, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="shared.client.aio_scheduling")

@@ -25,7 +25,7 @@ def descriptors() -> set[Path]:
     return set(Path("/proc/self/fd").iterdir())
 
 
-async def test_nothing_is_left_however_often_it_is_cancelled() -> None:
+async def test_repeated_cancellation_leaves_nothing() -> None:
     """Who waits for a cancelled task cancels it again where that takes long."""
     before = descriptors()
     running = asyncio.ensure_future(run_command(("sleep", "61"), deadline_seconds=60))
@@ -43,7 +43,7 @@ async def test_nothing_is_left_however_often_it_is_cancelled() -> None:
 
 
 @pytest.mark.parametrize("path", [os.environ["PATH"], ""], ids=["by setpriv", "without it"])
-async def test_it_is_killed_with_the_process_that_waits_for_it(path: str) -> None:
+async def test_child_is_killed_with_its_waiting_process(path: str) -> None:
     waiting = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", WAITS), cwd=ROOT, env={"PATH": path}
     )

@@ -56,8 +56,7 @@ class Sender:
     async def keep(self, *commands: Command) -> None:
         assert self.service.database is not None
         async with self.service.database.transaction() as connection:
-            for command in commands:
-                await send_later(connection, command)
+            await send_later(connection, *commands)
 
 
 @asynccontextmanager
@@ -95,9 +94,7 @@ def cancel(reason: str) -> CancelReservation:
     return CancelReservation(command_id=new_id(), reservation_id=new_id(), reason=reason)
 
 
-async def test_commands_to_one_owner_arrive_in_the_order_they_were_kept(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_commands_of_one_owner_keep_their_order(nats_url: str, postgres_dsn: str) -> None:
     owner = Owner()
     async with owning(nats_url, owner), sending(nats_url, postgres_dsn) as sender:
         await sender.keep(*(cancel(f"{number}") for number in range(20)))
@@ -107,9 +104,7 @@ async def test_commands_to_one_owner_arrive_in_the_order_they_were_kept(
     assert owner.taken == [f"{number}" for number in range(20)]
 
 
-async def test_a_command_kept_while_the_owner_is_away_does_not_overtake_an_earlier_one(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_kept_command_does_not_overtake(nats_url: str, postgres_dsn: str) -> None:
     """The earlier one waits out its back-off when the later one is kept and the owner returns."""
     owner = Owner()
     async with sending(nats_url, postgres_dsn) as sender:
@@ -128,9 +123,7 @@ async def test_a_command_kept_while_the_owner_is_away_does_not_overtake_an_earli
     assert owner.taken == ["earlier", "later"]
 
 
-async def test_an_owner_whose_database_is_down_holds_up_what_comes_after(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_owner_without_database_delays_later_ones(nats_url: str, postgres_dsn: str) -> None:
     owner = Owner(failures={"earlier": [UnavailableError("postgres is away")]})
     async with owning(nats_url, owner), sending(nats_url, postgres_dsn) as sender:
         await sender.keep(cancel("earlier"), cancel("later"))
@@ -141,9 +134,7 @@ async def test_an_owner_whose_database_is_down_holds_up_what_comes_after(
     assert owner.tried == ["earlier", "earlier", "later"]
 
 
-async def test_an_answer_that_cannot_be_taken_in_is_asked_for_again_and_holds_up_nothing(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_unreadable_answer_is_repeated_alone(nats_url: str, postgres_dsn: str) -> None:
     owner = Owner()
     async with owning(nats_url, owner), sending(nats_url, postgres_dsn) as sender:
         broken = cancel("broken")
@@ -168,7 +159,7 @@ async def test_a_stop_under_way_holds_up_nothing(nats_url: str, postgres_dsn: st
     assert not any(isinstance(reply, Refused) for reply in sender.replies)
 
 
-async def test_a_node_that_does_not_answer_holds_up_no_other_owner(
+async def test_silent_node_delays_no_other_owner(
     nats_url: str, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commands, "REQUEST_TIMEOUT_SECONDS", 300.0)
@@ -182,9 +173,7 @@ async def test_a_node_that_does_not_answer_holds_up_no_other_owner(
         await eventually(lambda: owner.taken == ["present"])
 
 
-async def test_a_command_kept_again_while_its_answer_is_applied_locks_nothing_up(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_command_kept_during_its_answer_is_no_lock(nats_url: str, postgres_dsn: str) -> None:
     """What the answer changes is locked by a transaction that keeps the same command once more."""
     owner = Owner()
     async with owning(nats_url, owner), sending(nats_url, postgres_dsn) as sender:
@@ -201,9 +190,7 @@ async def test_a_command_kept_again_while_its_answer_is_applied_locks_nothing_up
     assert owner.taken == ["kept twice"]
 
 
-async def test_a_reply_that_another_sender_has_applied_is_not_applied_again(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_reply_applied_by_another_is_not_repeated(nats_url: str, postgres_dsn: str) -> None:
     """A restarted service and its last life may both have sent, and that one is ahead."""
     owner = Owner()
     owner.answers.clear()

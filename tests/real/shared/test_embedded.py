@@ -54,7 +54,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-async def test_nats_takes_a_client_with_its_credentials_and_stores_streams(
+async def test_nats_accepts_credentials_and_streams(
     nats_server_factory: NatsFactory,
 ) -> None:
     server = await nats_server_factory()
@@ -93,7 +93,7 @@ async def test_nats_keeps_its_secrets_in_private_files(nats_server: NatsServer) 
     assert mode_of(users.directory) == mode_of(nats_server.home) == 0o700
 
 
-async def test_nats_is_back_on_its_port_with_its_streams_after_sigkill(
+async def test_nats_keeps_port_and_streams_after_sigkill(
     nats_server_factory: NatsFactory,
 ) -> None:
     server = await nats_server_factory()
@@ -111,7 +111,7 @@ async def test_nats_is_back_on_its_port_with_its_streams_after_sigkill(
     assert names == ["FACTS"]
 
 
-async def test_nats_that_lost_its_store_is_back_empty_on_its_port(
+async def test_nats_without_its_store_returns_empty(
     nats_server_factory: NatsFactory,
 ) -> None:
     server = await nats_server_factory()
@@ -128,7 +128,7 @@ async def test_nats_that_lost_its_store_is_back_empty_on_its_port(
     await client.close()
 
 
-async def test_nats_of_the_same_directory_reuses_port_and_credentials(tmp_path: Path) -> None:
+async def test_nats_reuses_port_and_credentials(tmp_path: Path) -> None:
     async with NatsServer(tmp_path / "nats") as first:
         url = first.authenticated_url
 
@@ -136,7 +136,7 @@ async def test_nats_of_the_same_directory_reuses_port_and_credentials(tmp_path: 
         assert second.authenticated_url == url
 
 
-async def test_nats_takes_another_port_when_somebody_has_the_remembered_one(tmp_path: Path) -> None:
+async def test_nats_moves_when_its_port_is_taken(tmp_path: Path) -> None:
     async with NatsServer(tmp_path / "nats") as first:
         port = first.port
     squatter = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", port)
@@ -147,7 +147,7 @@ async def test_nats_takes_another_port_when_somebody_has_the_remembered_one(tmp_
         await client.close()
 
 
-async def test_nats_that_cannot_start_shows_the_end_of_its_log(tmp_path: Path) -> None:
+async def test_failed_nats_shows_the_end_of_its_log(tmp_path: Path) -> None:
     squatter = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
     port = squatter.sockets[0].getsockname()[1]
 
@@ -156,7 +156,7 @@ async def test_nats_that_cannot_start_shows_the_end_of_its_log(tmp_path: Path) -
             await EmbeddedNats(tmp_path / "nats", port=port).start()
 
 
-async def test_postgres_is_durable_utf8_and_reached_by_a_private_socket_alone(
+async def test_postgres_is_durable_and_private(
     tmp_path: Path,
 ) -> None:
     with short_directory() as directory:
@@ -184,7 +184,7 @@ async def test_postgres_is_durable_utf8_and_reached_by_a_private_socket_alone(
 
 
 @pytest.mark.long
-async def test_postgres_keeps_committed_rows_through_sigkill(
+async def test_postgres_keeps_rows_through_sigkill(
     postgres_server_factory: PostgresFactory,
 ) -> None:
     server = await postgres_server_factory()
@@ -243,7 +243,7 @@ async def test_postgres_hands_every_test_an_empty_database(postgres_server: Post
         await asyncpg.connect(first)
 
 
-async def test_postgres_ends_a_statement_whose_client_was_killed(postgres_dsn: str) -> None:
+async def test_postgres_ends_statement_of_killed_client(postgres_dsn: str) -> None:
     script = (
         "import asyncio, asyncpg, sys\n"
         "async def main():\n"
@@ -271,7 +271,7 @@ async def test_postgres_ends_a_statement_whose_client_was_killed(postgres_dsn: s
 
 @pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has to give the database to another user")
-async def test_postgres_of_root_below_a_closed_directory_is_placed_where_its_user_gets(
+async def test_root_postgres_moves_below_closed_directory(
     tmp_path: Path,
 ) -> None:
     closed = tmp_path / "closed"
@@ -302,7 +302,7 @@ async def test_postgres_of_root_below_a_closed_directory_is_placed_where_its_use
 
 @pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has to give the database to another user")
-async def test_postgres_whose_database_became_unreachable_is_refused_not_begun_anew() -> None:
+async def test_unreachable_postgres_is_not_begun_anew() -> None:
     with short_directory() as directory:
         home = directory / "data" / "postgres"
         async with EmbeddedPostgres(home):
@@ -315,7 +315,7 @@ async def test_postgres_whose_database_became_unreachable_is_refused_not_begun_a
 
 @pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root copies the programs for another user")
-async def test_postgres_runs_from_a_copy_when_its_user_cannot_read_the_package(
+async def test_postgres_runs_from_copy_when_unreadable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -334,7 +334,7 @@ async def test_postgres_runs_from_a_copy_when_its_user_cannot_read_the_package(
 
 @pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-async def test_postgres_of_an_ordinary_user_runs_as_that_user_from_the_package() -> None:
+async def test_postgres_of_user_runs_from_the_package() -> None:
     script = (
         "import asyncio, os, sys\n"
         "import asyncpg\n"
@@ -360,7 +360,7 @@ async def test_postgres_of_an_ordinary_user_runs_as_that_user_from_the_package()
 
 
 @pytest.mark.long
-async def test_postgres_with_a_long_path_puts_its_socket_where_the_kernel_takes_it() -> None:
+async def test_postgres_with_long_path_moves_its_socket() -> None:
     with short_directory() as directory:
         home = directory / ("long" * 25) / "postgres"
         async with EmbeddedPostgres(home) as server:
@@ -373,7 +373,7 @@ async def test_postgres_with_a_long_path_puts_its_socket_where_the_kernel_takes_
         shutil.rmtree(socket_dir)
 
 
-async def test_postgres_of_another_version_is_refused_with_what_to_do() -> None:
+async def test_other_postgres_version_is_refused() -> None:
     with short_directory() as directory:
         server = EmbeddedPostgres(directory / "postgres")
         server.place.cluster.mkdir()
@@ -399,7 +399,7 @@ async def test_an_interrupted_initdb_is_begun_again() -> None:
 
 
 @pytest.mark.long
-async def test_servers_die_with_the_process_that_started_them() -> None:
+async def test_servers_die_with_their_starter() -> None:
     script = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"
@@ -434,7 +434,7 @@ def children_of(pid: int) -> list[int]:
 
 
 @pytest.mark.long
-async def test_each_service_logs_in_as_itself_and_sees_its_own_schema_alone() -> None:
+async def test_each_service_sees_its_own_schema_alone() -> None:
     with short_directory() as directory:
         server = EmbeddedPostgres(directory / "postgres", schemas=("scheduler", "results"))
         await server.start()
@@ -470,7 +470,7 @@ async def test_each_service_logs_in_as_itself_and_sees_its_own_schema_alone() ->
 
 
 @pytest.mark.long
-async def test_a_database_of_an_earlier_release_gets_its_logins_at_the_next_start() -> None:
+async def test_older_database_gets_logins_at_next_start() -> None:
     with short_directory() as directory:
         before = EmbeddedPostgres(directory / "postgres")
         await before.start()

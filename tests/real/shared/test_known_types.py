@@ -16,7 +16,7 @@ def database(dsn: str, colours: str) -> Database:
     return Database(dsn, "paint", [f"CREATE TYPE colour AS ENUM ({colours})"])
 
 
-async def test_a_second_connection_reads_arrays_and_ranges_without_asking_what_they_are(
+async def test_second_connection_knows_array_types(
     postgres_dsn: str,
 ) -> None:
     questions = []
@@ -36,7 +36,7 @@ async def test_a_second_connection_reads_arrays_and_ranges_without_asking_what_t
     assert questions[1] == 0
 
 
-async def test_a_type_of_the_database_itself_is_asked_for_each_time(postgres_dsn: str) -> None:
+async def test_type_of_database_is_queried_each_time(postgres_dsn: str) -> None:
     """Its id is another type's in another database."""
     for _ in range(2):
         opened = database(postgres_dsn, "'red'")

@@ -149,7 +149,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "_LOGIN_AGAIN_SECONDS", 0.0)
 
 
-async def test_a_list_of_pages_comes_whole_then_changes_follow(tmp_path: Path) -> None:
+async def test_paged_list_is_whole_before_changes(tmp_path: Path) -> None:
     api = ScriptedApi(
         listing("5", "a", more="next"),
         listing("5", "b"),
@@ -166,7 +166,7 @@ async def test_a_list_of_pages_comes_whole_then_changes_follow(tmp_path: Path) -
     assert api.requests[2]["resourceVersion"] == "5"
 
 
-async def test_a_watch_that_ends_goes_on_behind_the_last_version_it_knows(tmp_path: Path) -> None:
+async def test_ended_watch_resumes_after_last_version(tmp_path: Path) -> None:
     bookmark = {"type": "BOOKMARK", "object": metadata("", "20")}
     api = ScriptedApi(
         listing("5"),
@@ -181,7 +181,7 @@ async def test_a_watch_that_ends_goes_on_behind_the_last_version_it_knows(tmp_pa
     assert [each.get("resourceVersion") for each in api.requests] == [None, "5", "6", "20"]
 
 
-async def test_a_cut_connection_is_told_and_resumed_without_a_new_list(tmp_path: Path) -> None:
+async def test_cut_connection_resumes_without_a_list(tmp_path: Path) -> None:
     api = ScriptedApi(listing("5"))
     api.answers += [
         events(event("ADDED", "a", "6"), cut_after=api.changed),
@@ -202,7 +202,7 @@ async def test_a_forgotten_version_is_listed_anew(tmp_path: Path, forgotten: Ans
     assert await seen(api, tmp_path, 2) == [Listed((thing("a", "5"),)), Listed((thing("b", "9"),))]
 
 
-async def test_pages_whose_version_is_forgotten_are_listed_from_the_first(tmp_path: Path) -> None:
+async def test_expired_pages_are_listed_from_the_first(tmp_path: Path) -> None:
     api = ScriptedApi(listing("5", "a", more="x"), refusal(410, "Expired"), listing("9", "b"))
 
     assert await seen(api, tmp_path, 1) == [Listed((thing("b", "9"),))]
@@ -212,7 +212,7 @@ async def test_pages_whose_version_is_forgotten_are_listed_from_the_first(tmp_pa
     ("answer", "code"),
     [(refusal(403, "Forbidden"), 403), (refusal(404, "NotFound"), 404), (body({"items": 1}), 0)],
 )
-async def test_a_refusal_and_what_cannot_be_read_are_told_and_tried_again(
+async def test_refused_or_unreadable_watch_is_retried(
     tmp_path: Path, answer: Answer, code: int
 ) -> None:
     first, second = await seen(ScriptedApi(answer, listing("1", "a")), tmp_path, 2)
@@ -232,7 +232,7 @@ async def test_a_token_that_ended_is_read_anew(tmp_path: Path) -> None:
     assert api.tokens == ["Bearer first", "Bearer second"]
 
 
-async def test_an_answer_that_does_not_come_is_an_error_in_time(tmp_path: Path) -> None:
+async def test_missing_answer_is_an_error_in_time(tmp_path: Path) -> None:
     async with served(ScriptedApi(), tmp_path) as client:
         client.timeout_seconds = 0.2
         with pytest.raises(KubernetesUnavailable) as late:
@@ -248,7 +248,7 @@ async def test_a_missing_kubeconfig_is_told_with_its_path(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "{", "- 1", "a: b", '{"contexts": []}'])
-async def test_a_kubeconfig_that_is_none_leads_to_no_cluster(tmp_path: Path, text: str) -> None:
+async def test_invalid_kubeconfig_has_no_cluster(tmp_path: Path, text: str) -> None:
     (tmp_path / "bad").write_text(text)
     async with KubernetesClient(ClusterAccess(kubeconfig=str(tmp_path / "bad"))) as client:
         with pytest.raises(KubernetesError):

@@ -14,7 +14,6 @@ from services.gateway.ledger.migrations import MIGRATIONS as GATEWAY
 from services.orchestrator.ledger.migrations import MIGRATIONS as ORCHESTRATOR
 from services.results.migrations import MIGRATIONS as RESULTS
 from services.scheduler.ledger.migrations import MIGRATIONS as SCHEDULER
-from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.bus import Bus, Route, command_route, event_route
 from shared.messaging.streams import EVENTS
@@ -24,6 +23,7 @@ from shared.service import Service
 from shared.testing import eventually
 from tests.support.docker.other_servers import nats_container, postgres_container
 from tests.support.docker.private_engine import PrivateEngine
+from tests.support.worlds.gateway import make_released
 from tests.support.worlds.scheduler import accepted, ledger, scheduler, world
 
 pytestmark = pytest.mark.long
@@ -105,17 +105,6 @@ async def service(
         yield made
 
 
-def released() -> ReservationReleased:
-    return ReservationReleased(
-        message_id=new_id(),
-        occurred_at=utcnow(),
-        revision=1,
-        reservation_id=new_id(),
-        namespace="default",
-        holder="test",
-    )
-
-
 async def described(dsn: str) -> list[asyncpg.Record]:
     """Every column and every index that the migrations have made."""
     connection = await asyncpg.connect(dsn)
@@ -126,9 +115,7 @@ async def described(dsn: str) -> list[asyncpg.Record]:
         await connection.close()
 
 
-async def test_the_bus_does_on_another_nats_server_what_it_does_on_ours(
-    other_nats_url: str, postgres_dsn: str
-) -> None:
+async def test_bus_works_on_other_nats_servers(other_nats_url: str, postgres_dsn: str) -> None:
     """A request is answered, an event stored once and repeated until it is handled, and all that
     was staged comes again when the stream is a new one.
     """
@@ -144,7 +131,7 @@ async def test_the_bus_does_on_another_nats_server_what_it_does_on_ours(
         assert teller.database is not None
         command = CancelReservation(command_id=new_id(), reservation_id=new_id())
         reply = await teller.bus.request(command)
-        first, second = released(), released()
+        first, second = make_released(holder="test"), make_released(holder="test")
         for _ in range(2):
             await teller.bus.publish_event(first)
         await eventually(lambda: owner.heard == [first.reservation_id])
@@ -161,9 +148,7 @@ async def test_the_bus_does_on_another_nats_server_what_it_does_on_ours(
     assert owner.tries == 4
 
 
-async def test_a_scheduler_grants_and_releases_on_other_servers(
-    oldest_nats_url: str, other_dsn: str
-) -> None:
+async def test_scheduler_works_on_other_servers(oldest_nats_url: str, other_dsn: str) -> None:
     async with scheduler(oldest_nats_url, other_dsn), world(oldest_nats_url) as around:
         await around.add_node("alpha", 1)
         granted = await around.granted(await around.request())
@@ -185,9 +170,7 @@ async def test_a_scheduler_grants_and_releases_on_other_servers(
     assert holder is not None
 
 
-async def test_the_lead_passes_to_another_scheduler_on_another_postgres(
-    nats_url: str, other_dsn: str
-) -> None:
+async def test_lead_passes_on_other_postgres(nats_url: str, other_dsn: str) -> None:
     async with world(nats_url) as around:
         async with scheduler(nats_url, other_dsn):
             await around.add_node("alpha", 1)
@@ -201,9 +184,7 @@ async def test_the_lead_passes_to_another_scheduler_on_another_postgres(
     assert terms == 2
 
 
-async def test_every_service_makes_the_same_tables_on_another_postgres(
-    other_dsn: str, postgres_dsn: str
-) -> None:
+async def test_services_make_equal_tables_elsewhere(other_dsn: str, postgres_dsn: str) -> None:
     for dsn in (other_dsn, postgres_dsn):
         for schema, migrations in MIGRATIONS.items():
             for _ in range(2):

@@ -1,4 +1,4 @@
-"""The example of docs/api.md: a reservation by a plain NATS client, without any code of ours."""
+"""The example of the API's page: a reservation by a plain NATS client, without our code."""
 
 import asyncio
 import sys
@@ -13,10 +13,12 @@ EXAMPLE = ROOT / "schemas" / "examples" / "reserve_gpu.py"
 
 
 def test_the_page_shows_the_example_as_it_is() -> None:
-    assert f"```python\n{EXAMPLE.read_text()}```" in (ROOT / "docs" / "api.md").read_text()
+    page = (ROOT / "docs" / "reference" / "api.md").read_text()
+
+    assert f"```python\n{EXAMPLE.read_text()}```" in page
 
 
-async def test_a_plain_nats_client_is_granted_a_reservation_like_any_other(
+async def test_plain_nats_client_gets_a_reservation(
     nats_server: NatsServer, nats_url: str, postgres_dsn: str
 ) -> None:
     async with scheduler(nats_url, postgres_dsn), world(nats_url) as steward:

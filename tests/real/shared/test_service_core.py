@@ -12,6 +12,7 @@ import asyncpg
 import msgspec
 import nats
 import pytest
+from nats.aio.msg import Msg
 
 from schemas.backlog import Backlog, GetSchedulerBacklog
 from schemas.base import Command, subject_for
@@ -34,6 +35,7 @@ from shared.postgres.database import Connection, Database
 from shared.postgres.outbox import outbox_age_seconds, stage
 from shared.service import Service
 from shared.testing import NatsServer, eventually
+from tests.support.bus import connected_bus
 
 MIGRATIONS = ("CREATE TABLE ended (reservation_id uuid PRIMARY KEY, times int NOT NULL);",)
 FAR_WEST = timezone(-timedelta(hours=23))
@@ -149,9 +151,7 @@ def cancel(reason: str = "") -> CancelReservation:
     return CancelReservation(command_id=new_id(), reservation_id=new_id(), reason=reason)
 
 
-async def test_the_same_command_twice_gets_the_same_answer_and_changes_nothing(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_repeated_command_gets_the_same_answer(nats_url: str, postgres_dsn: str) -> None:
     async with owner_service(nats_url, postgres_dsn) as service:
         command = cancel()
 
@@ -163,9 +163,7 @@ async def test_the_same_command_twice_gets_the_same_answer_and_changes_nothing(
         assert await service.database.pool.fetchval("SELECT times FROM ended") == 1
 
 
-async def test_the_same_command_id_with_another_body_is_refused(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_reused_command_id_is_refused(nats_url: str, postgres_dsn: str) -> None:
     async with owner_service(nats_url, postgres_dsn) as service:
         command = cancel()
         await service.bus.request(command)
@@ -177,9 +175,7 @@ async def test_the_same_command_id_with_another_body_is_refused(
         assert reply.code is ErrorCode.COMMAND_ID_REUSED
 
 
-async def test_a_final_refusal_is_remembered_and_changes_nothing(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_final_refusal_is_remembered(nats_url: str, postgres_dsn: str) -> None:
     async with owner_service(nats_url, postgres_dsn) as service:
         command = cancel("refuse")
 
@@ -193,9 +189,7 @@ async def test_a_final_refusal_is_remembered_and_changes_nothing(
         assert await service.database.pool.fetchval("SELECT count(*) FROM ended") == 0
 
 
-async def test_a_command_without_a_reply_subject_is_handled_and_answered_by_its_event(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_command_without_reply_is_told_by_event(nats_url: str, postgres_dsn: str) -> None:
     heard = Heard()
     async with (
         owner_service(nats_url, postgres_dsn),
@@ -210,9 +204,7 @@ async def test_a_command_without_a_reply_subject_is_handled_and_answered_by_its_
         await client.close()
 
 
-async def test_bad_input_is_refused_with_the_place_and_kept_when_nobody_waits(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_bad_input_is_refused_with_its_place(nats_url: str, postgres_dsn: str) -> None:
     async with owner_service(nats_url, postgres_dsn) as service:
         body = msgspec.msgpack.encode(
             {
@@ -270,7 +262,7 @@ async def test_a_refusal_is_short_whatever_came(
         pytest.param("".join(map(str, range(9_000))), id="a text too long for an index"),
     ],
 )
-async def test_what_the_database_cannot_hold_is_refused_and_an_event_with_it_given_up_at_once(
+async def test_unstorable_command_and_event_are_refused(
     nats_url: str, postgres_dsn: str, given: object
 ) -> None:
     async def store(connection: Connection) -> None:
@@ -327,9 +319,7 @@ async def dead_letters(database: Database, count: int) -> None:
     await eventually(are_kept, what=f"{count} messages that were given up")
 
 
-async def test_an_event_whose_error_repeats_nul_is_given_up_too(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_event_with_nul_in_its_error_is_given_up(nats_url: str, postgres_dsn: str) -> None:
     heard = Heard()
     async with listener_service(nats_url, postgres_dsn, heard) as service:
         hopeless, next_one = make_released(), make_released()
@@ -359,7 +349,7 @@ async def test_a_query_is_answered_refused_or_unavailable(nats_url: str, postgre
         assert crashed.value.code is ErrorCode.INTERNAL
 
 
-async def test_what_asks_for_people_waits_for_a_service_that_is_started_again(
+async def test_peoples_queries_wait_for_restarting_service(
     nats_url: str, postgres_dsn: str
 ) -> None:
     asking = Bus("gateway", nats_url, awaits_services=True)
@@ -381,9 +371,7 @@ async def test_what_asks_for_people_waits_for_a_service_that_is_started_again(
 
 
 @pytest.mark.parametrize("awaits_services", [True, False])
-async def test_silence_is_told_with_the_service_and_the_next_step_and_without_a_subject(
-    nats_url: str, awaits_services: bool
-) -> None:
+async def test_silence_names_service_and_next_step(nats_url: str, awaits_services: bool) -> None:
     bus = Bus("gateway", nats_url, awaits_services=awaits_services)
     await bus.open()
 
@@ -399,9 +387,29 @@ async def test_silence_is_told_with_the_service_and_the_next_step_and_without_a_
     await bus.close()
 
 
-async def test_a_durable_command_is_repeated_until_its_owner_answers(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_command_in_a_dead_hand_is_asked_again(nats_url: str) -> None:
+    """Two processes share the commands; whoever takes the first one is killed with it."""
+    asked: list[UUID] = []
+    client = await nats.connect(nats_url)
+
+    async def answer_the_second(raw: Msg) -> None:
+        command = msgspec.msgpack.decode(raw.data, type=CancelReservation)
+        asked.append(command.command_id)
+        if len(asked) == 2:
+            await raw.respond(encode(Accepted(command_id=command.command_id)))
+
+    command = CancelReservation(command_id=new_id(), reservation_id=new_id())
+    async with connected_bus(nats_url, "test") as bus:
+        await client.subscribe(subject_for(command), cb=answer_the_second)
+        await client.flush()
+        answer = await bus.request(command)
+    await client.close()
+
+    assert answer == Accepted(command_id=command.command_id)
+    assert asked == [command.command_id] * 2
+
+
+async def test_durable_command_repeats_until_answered(nats_url: str, postgres_dsn: str) -> None:
     replies: list[Reply] = []
 
     async def on_reply(_: Connection, command: Command, reply: Reply) -> None:
@@ -427,9 +435,7 @@ async def test_a_durable_command_is_repeated_until_its_owner_answers(
     assert replies == [Accepted(command_id=command.command_id, revision=1)]
 
 
-async def test_an_event_is_delivered_again_after_an_error_and_given_up_when_it_cannot_succeed(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_event_is_redelivered_then_given_up(nats_url: str, postgres_dsn: str) -> None:
     outside_down, hopeless = UnavailableError("down"), PermanentError("hopeless")
     heard = Heard(fail=lambda call: {1: outside_down, 2: None, 3: hopeless}.get(call))
     async with listener_service(nats_url, postgres_dsn, heard) as service:
@@ -460,9 +466,7 @@ async def test_an_event_published_twice_is_stored_once(nats_url: str, postgres_d
         assert heard.events == [event.reservation_id, last.reservation_id]
 
 
-async def test_a_service_says_how_old_its_oldest_unpublished_event_is(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_service_tells_age_of_its_outbox(nats_url: str, postgres_dsn: str) -> None:
     database = Database(postgres_dsn, "scheduler", MIGRATIONS)
     await database.open()
     async with database.transaction() as connection:
@@ -482,7 +486,7 @@ async def test_a_service_says_how_old_its_oldest_unpublished_event_is(
     assert stuck >= 90
 
 
-async def test_events_survive_the_loss_of_the_whole_bus_store(
+async def test_events_survive_a_lost_bus_store(
     nats_server_factory: Callable[[], Awaitable[NatsServer]], postgres_dsn: str
 ) -> None:
     server = await nats_server_factory()
@@ -518,9 +522,7 @@ async def test_events_survive_the_loss_of_the_whole_bus_store(
         await eventually(lambda: heard.events.count(before.reservation_id) == 2)
 
 
-async def test_a_process_that_was_paused_in_a_transaction_gives_up_its_locks(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_paused_process_loses_its_locks(nats_url: str, postgres_dsn: str) -> None:
     limits: list[str] = []
 
     async def pause_in(transaction: AbstractAsyncContextManager[Any]) -> None:
@@ -538,9 +540,7 @@ async def test_a_process_that_was_paused_in_a_transaction_gives_up_its_locks(
     assert limits == ["10s"]
 
 
-async def test_postgres_on_a_full_disk_is_away_and_says_why(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_postgres_on_full_disk_tells_why(nats_url: str, postgres_dsn: str) -> None:
     async with owner_service(nats_url, postgres_dsn) as service:
         assert service.database is not None
         with pytest.raises(UnavailableError, match="the disk of Postgres is full: no room left"):
@@ -550,9 +550,7 @@ async def test_postgres_on_a_full_disk_is_away_and_says_why(
                 )
 
 
-async def test_a_service_waits_for_postgres_and_lives_through_its_restart(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_service_survives_a_postgres_restart(nats_url: str, postgres_dsn: str) -> None:
     async with owner_service(nats_url, postgres_dsn) as service:
         assert service.database is not None
         await service.bus.request(cancel())
@@ -569,9 +567,7 @@ async def test_a_service_waits_for_postgres_and_lives_through_its_restart(
         await eventually(accepted)
 
 
-async def test_an_event_that_no_server_would_carry_holds_up_none_behind_it(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_too_large_event_delays_none_behind_it(nats_url: str, postgres_dsn: str) -> None:
     heard = Heard()
     async with (
         owner_service(nats_url, postgres_dsn) as service,
@@ -593,9 +589,7 @@ async def test_an_event_that_no_server_would_carry_holds_up_none_behind_it(
         await eventually(is_kept)
 
 
-async def test_a_command_that_no_server_would_carry_is_refused(
-    nats_url: str, postgres_dsn: str
-) -> None:
+async def test_too_large_command_is_refused(nats_url: str, postgres_dsn: str) -> None:
     async with owner_service(nats_url, postgres_dsn) as service:
         reply = await service.bus.request(cancel("x" * (1 << 20)))
 

@@ -42,9 +42,7 @@ async def service_process(nats_url: str, directory: Path) -> AsyncIterator[Proce
         await process.communicate()
 
 
-async def test_a_loop_that_fails_ends_the_process_with_status_1(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_failed_loop_ends_process_with_status_1(nats_url: str, tmp_path: Path) -> None:
     async with service_process(nats_url, tmp_path) as process:
         (tmp_path / "fail").touch()
 
@@ -56,12 +54,25 @@ async def test_a_loop_that_fails_ends_the_process_with_status_1(
 
 
 @pytest.mark.long
-async def test_a_service_that_is_told_to_stop_ends_with_status_0(
-    nats_url: str, tmp_path: Path
-) -> None:
+async def test_stopped_service_ends_with_status_0(nats_url: str, tmp_path: Path) -> None:
     async with service_process(nats_url, tmp_path) as process:
         process.send_signal(signal.SIGTERM)
 
         _, log = await asyncio.wait_for(process.communicate(), 40)
 
     assert process.returncode == 0, log.decode()
+
+
+async def test_wrong_bus_address_is_a_sentence_and_status_78() -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "services.results"),
+        cwd=ROOT,
+        stderr=PIPE,
+        env={**os.environ, "GPUSTEWARD_NATS_URL": "nats://a:4222;nats://b:4222"},
+    )
+    _, said = await asyncio.wait_for(process.communicate(), 40)
+
+    assert process.returncode == os.EX_CONFIG
+    (sentence,) = said.decode().splitlines()
+    assert sentence.startswith("GPUSTEWARD_NATS_URL: expected the address of a NATS server")
+    assert sentence.endswith("got 'nats://a:4222;nats://b:4222'")

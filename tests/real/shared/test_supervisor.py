@@ -21,7 +21,7 @@ from nats.js import JetStreamContext
 from shared.lifecycle import DataDirectoryBusy, DataDirectoryLock
 from shared.local_platform.embedded import EmbeddedPostgres
 from shared.local_platform.platform import PlatformOptions, run_platform
-from shared.local_platform.supervisor.leftovers import marked_processes
+from shared.local_platform.supervisor.leftovers import find_marked_processes
 from shared.local_platform.supervisor.service import ChildSpec
 from shared.local_platform.supervisor.supervisor import (
     Backoff,
@@ -108,7 +108,7 @@ def restarted(supervisor: Supervisor, name: str, old_pid: int) -> Callable[[], b
 
 
 def marked(directory: DataDirectory) -> list[int]:
-    return marked_processes(str(directory.root.resolve()))
+    return find_marked_processes(str(directory.root.resolve()))
 
 
 async def test_stages_start_in_order_and_stop_in_reverse(directory: DataDirectory) -> None:
@@ -131,7 +131,7 @@ async def test_stages_start_in_order_and_stop_in_reverse(directory: DataDirector
     assert marked(directory) == []
 
 
-async def test_a_child_that_ends_is_started_again_and_the_state_file_tells(
+async def test_ended_child_is_restarted_and_told(
     directory: DataDirectory,
 ) -> None:
     supervisor = Supervisor([[service("one"), service("two")]], directory, backoff=QUICK)
@@ -153,7 +153,7 @@ async def test_a_child_that_ends_is_started_again_and_the_state_file_tells(
     assert {known.state for known in read_states(directory)} == {State.STOPPED}
 
 
-async def test_delays_between_restarts_double_up_to_the_longest(directory: DataDirectory) -> None:
+async def test_restart_delays_double_to_the_maximum(directory: DataDirectory) -> None:
     lives = directory.root / "lives"
     script = (
         f"n = open({str(lives)!r}, 'a'); n.write(f'{{time.monotonic()}}\\n'); n.close()\n"
@@ -178,7 +178,7 @@ async def test_delays_between_restarts_double_up_to_the_longest(directory: DataD
     assert state_of(supervisor, "brief").last_exit == "exit 3"
 
 
-async def test_a_child_that_never_starts_ends_the_supervisor_with_the_end_of_its_log(
+async def test_child_that_never_starts_ends_supervisor(
     directory: DataDirectory,
 ) -> None:
     broken = service("broken", "print('no such model'); sys.exit(1)")
@@ -191,7 +191,7 @@ async def test_a_child_that_never_starts_ends_the_supervisor_with_the_end_of_its
     assert marked(directory) == []
 
 
-async def test_a_child_that_refuses_its_settings_is_not_started_again(
+async def test_child_refusing_settings_is_not_restarted(
     directory: DataDirectory,
 ) -> None:
     refusing = service("refusing", "print('no such fleet'); sys.exit(os.EX_CONFIG)")
@@ -203,7 +203,7 @@ async def test_a_child_that_refuses_its_settings_is_not_started_again(
     assert state_of(supervisor, "refusing").restarts == 0
 
 
-async def test_a_child_that_stays_silent_is_killed_and_started_again(
+async def test_silent_child_is_killed_and_restarted(
     directory: DataDirectory,
 ) -> None:
     first = directory.root / "first"
@@ -223,7 +223,7 @@ async def test_a_child_that_stays_silent_is_killed_and_started_again(
         assert "was not ready within 1 s" in known.last_exit
 
 
-async def test_a_ready_file_of_an_earlier_life_does_not_count(directory: DataDirectory) -> None:
+async def test_ready_file_of_earlier_life_is_ignored(directory: DataDirectory) -> None:
     directory.ready_path("silent").write_text("1\n")
     silent = service("silent", "time.sleep(60)", ready_timeout_seconds=0.3)
     once = Backoff(start_attempts=1)
@@ -232,7 +232,7 @@ async def test_a_ready_file_of_an_earlier_life_does_not_count(directory: DataDir
         await Supervisor([[silent]], directory, backoff=once).run()
 
 
-async def test_a_child_that_ignores_the_signal_is_killed_after_its_time(
+async def test_child_ignoring_the_signal_is_killed(
     directory: DataDirectory, idle_clock: Clock
 ) -> None:
     stubborn = service("stubborn", IGNORES_SIGTERM, stop_timeout_seconds=0.3)
@@ -267,7 +267,7 @@ async def test_a_second_request_stops_at_once(directory: DataDirectory, idle_clo
     assert marked(directory) == []
 
 
-async def test_a_full_disk_ends_nothing_and_what_could_not_be_written_is_written_later(
+async def test_full_disk_delays_writes_and_ends_nothing(
     tmp_path: Path,
 ) -> None:
     with small_disk(tmp_path / "disk", 24) as disk:
@@ -305,7 +305,7 @@ async def test_a_full_disk_ends_nothing_and_what_could_not_be_written_is_written
 
 
 @pytest.mark.long
-async def test_servers_without_any_room_serve_again_once_there_is_some() -> None:
+async def test_servers_resume_once_disk_has_room() -> None:
     with short_directory() as path, small_disk(path / "disk", 128) as disk:
         disk.chmod(0o711)
         directory = DataDirectory(disk / "data")
@@ -354,7 +354,7 @@ async def is_written(connection: asyncpg.Connection) -> bool:
     return True
 
 
-async def test_a_first_start_that_a_full_disk_prevents_is_tried_until_there_is_room(
+async def test_first_start_on_full_disk_is_retried(
     directory: DataDirectory,
 ) -> None:
     room = directory.root / "room"
@@ -378,7 +378,7 @@ async def test_a_first_start_that_a_full_disk_prevents_is_tried_until_there_is_r
         await task
 
 
-async def test_descendants_that_left_their_group_are_ended_too(directory: DataDirectory) -> None:
+async def test_descendants_out_of_group_are_ended(directory: DataDirectory) -> None:
     supervisor = Supervisor([[service("parent", LEAVES_A_RUNAWAY)]], directory)
 
     async with running(supervisor):
@@ -387,7 +387,7 @@ async def test_descendants_that_left_their_group_are_ended_too(directory: DataDi
     assert marked(directory) == []
 
 
-async def test_what_an_earlier_life_left_is_ended_before_anything_starts(
+async def test_leftovers_are_ended_before_the_start(
     directory: DataDirectory,
 ) -> None:
     orphan = subprocess.Popen(  # noqa: ASYNC220  # starting it blocks for a moment only
@@ -407,7 +407,7 @@ async def test_output_goes_to_the_log_of_the_childs_name(directory: DataDirector
         assert directory.log_path("talking").read_text() == "said\n"
 
 
-def test_a_log_past_its_limit_is_moved_while_its_writer_goes_on(tmp_path: Path) -> None:
+def test_long_log_is_rotated_while_written(tmp_path: Path) -> None:
     path = tmp_path / "one.log"
     with path.open("a") as writer:
         writer.write("x" * 100)
@@ -420,7 +420,7 @@ def test_a_log_past_its_limit_is_moved_while_its_writer_goes_on(tmp_path: Path) 
     assert path.read_text() == "after"
 
 
-def test_a_second_platform_on_one_data_directory_is_told_who_holds_it(
+def test_second_platform_is_told_the_holder(
     directory: DataDirectory,
 ) -> None:
     with DataDirectoryLock(directory, command="gpusteward up") as held:
@@ -460,7 +460,7 @@ def test_the_lock_of_a_killed_process_is_free(directory: DataDirectory) -> None:
     DataDirectoryLock(directory).acquire().release()
 
 
-def test_an_endpoint_whose_supervisor_is_gone_is_none(directory: DataDirectory) -> None:
+def test_endpoint_without_supervisor_is_none(directory: DataDirectory) -> None:
     directory.write_endpoint(Endpoint(pid=os.getpid(), api_url="http://127.0.0.1:1"))
     assert directory.read_endpoint() == Endpoint(pid=os.getpid(), api_url="http://127.0.0.1:1")
     assert directory.endpoint_path.stat().st_mode & 0o777 == 0o600
@@ -538,7 +538,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-async def test_a_supervisor_killed_with_sigkill_leaves_no_process(directory: DataDirectory) -> None:
+async def test_killed_supervisor_leaves_no_process(directory: DataDirectory) -> None:
     process, _, _ = start_platform(directory)
     everybody = descendants(process.pid)
     assert len(everybody) >= 4 + 3, "both services, both servers, the workers of Postgres"
@@ -551,7 +551,7 @@ async def test_a_supervisor_killed_with_sigkill_leaves_no_process(directory: Dat
 
 
 @pytest.mark.long
-async def test_a_platform_comes_back_with_its_data_after_sigkill(directory: DataDirectory) -> None:
+async def test_platform_keeps_data_after_sigkill(directory: DataDirectory) -> None:
     process, first_nats_url, dsn = start_platform(directory)
     connection = await asyncpg.connect(dsn)
     await connection.execute("CREATE TABLE kept (n int); INSERT INTO kept VALUES (1)")
@@ -573,7 +573,7 @@ async def test_a_platform_comes_back_with_its_data_after_sigkill(directory: Data
 
 @pytest.mark.long
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-async def test_a_signal_stops_servers_and_services_in_order(
+async def test_signal_stops_everything_in_order(
     directory: DataDirectory, sent: signal.Signals
 ) -> None:
     process, _, _ = start_platform(directory)
@@ -590,7 +590,7 @@ async def test_a_signal_stops_servers_and_services_in_order(
 
 
 @pytest.mark.long
-async def test_killed_servers_come_back_on_the_same_addresses_nats_even_without_its_store(
+async def test_killed_servers_keep_their_addresses(
     directory: DataDirectory,
 ) -> None:
     process, nats_url, dsn = start_platform(directory)
@@ -631,7 +631,7 @@ async def test_killed_servers_come_back_on_the_same_addresses_nats_even_without_
         process.communicate(timeout=45)
 
 
-async def test_a_running_platform_tells_where_it_is_and_refuses_a_second_one(
+async def test_running_platform_refuses_a_second_one(
     directory: DataDirectory,
 ) -> None:
     options = PlatformOptions(data_dir=directory.root, services=())

@@ -10,7 +10,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from schemas.base import subject_for
+from schemas.scheduler.reservations import CancelReservation
 from shared import tracing
+from shared.ids import new_id
+from shared.postgres.commands import stage_with_commands
 from shared.postgres.database import Database
 from shared.postgres.outbox import stage
 from shared.testing import eventually
@@ -43,7 +46,7 @@ def names_in(exporter: InMemorySpanExporter, trace: str) -> set[str]:
     }
 
 
-async def test_a_trace_goes_from_a_request_through_the_outbox_to_who_consumes_the_event(
+async def test_trace_runs_from_request_to_consumer(
     nats_url: str, postgres_dsn: str, spans: InMemorySpanExporter
 ) -> None:
     heard = Heard()
@@ -66,7 +69,7 @@ async def test_a_trace_goes_from_a_request_through_the_outbox_to_who_consumes_th
     }
 
 
-async def test_what_another_process_does_with_an_aggregate_is_of_the_trace_that_began_it(
+async def test_trace_continues_in_another_process(
     postgres_dsn: str, spans: InMemorySpanExporter
 ) -> None:
     database = Database(postgres_dsn, "scheduler", MIGRATIONS)
@@ -105,3 +108,31 @@ async def test_without_a_collector_no_message_has_a_header(
     await client.close()
 
     assert seen == [None]
+
+
+@pytest.mark.parametrize("is_traced", [False, True])
+async def test_events_and_commands_are_stored_together(
+    postgres_dsn: str, request: pytest.FixtureRequest, is_traced: bool
+) -> None:
+    if is_traced:
+        request.getfixturevalue("spans")
+    database = Database(postgres_dsn, "scheduler", MIGRATIONS)
+    events = [make_released() for _ in range(3)]
+    commands = [
+        CancelReservation(command_id=new_id(), reservation_id=event.reservation_id)
+        for event in events
+    ]
+    await database.open()
+
+    with tracing.serving("HTTP POST", GIVEN):
+        async with database.transaction() as connection:
+            await stage_with_commands(connection, events, commands)
+            await stage_with_commands(connection, events, commands)
+    async with database.transaction() as connection:
+        told = await connection.fetch("SELECT message_id, traceparent FROM outbox ORDER BY id")
+        kept = await connection.fetch("SELECT command_id FROM outgoing ORDER BY id")
+    await database.close()
+
+    assert [row["message_id"] for row in told] == [event.message_id for event in events]
+    assert [row["command_id"] for row in kept] == [command.command_id for command in commands]
+    assert {row["traceparent"] is not None for row in told} == {is_traced}

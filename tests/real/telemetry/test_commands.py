@@ -127,7 +127,7 @@ async def test_an_agent_answers_for_its_gpus(
     assert unknown.value.code is ErrorCode.NOT_FOUND
 
 
-async def test_a_monitoring_samples_as_fast_as_asked_and_tells_what_it_saw(
+async def test_monitoring_samples_at_its_rate(
     nats_url: str, watcher: Watcher, tmp_path: Path
 ) -> None:
     query = StartMonitoring(node_id=NODE, monitoring_id=new_id(), interval_seconds=0.1)
@@ -176,7 +176,7 @@ async def test_a_burst_hurries_at_once_and_ends_by_itself(
     assert len(watcher.inventories) == 1
 
 
-async def test_a_power_limit_is_recorded_and_ends_with_its_reservation(
+async def test_power_limit_ends_with_its_reservation(
     nats_url: str, watcher: Watcher, tmp_path: Path
 ) -> None:
     reservation_id = new_id()
@@ -238,7 +238,7 @@ async def test_a_stopped_agent_leaves_no_power_limit(
     assert watcher.changes[-2] is HealthKind.POWER_LIMIT_RESTORED
 
 
-async def test_a_power_limit_is_taken_back_after_the_agent_was_killed(
+async def test_killed_agents_power_limit_is_restored(
     nats_url: str, watcher: Watcher, tmp_path: Path
 ) -> None:
     async with agent_process(nats_url, tmp_path, GPUSTEWARD_TELEMETRY_METRICS="false"):
@@ -269,7 +269,7 @@ def make_expired(reservation_id: UUID) -> ReservationExpired:
     )
 
 
-def test_an_agent_ends_with_the_sentence_that_is_wrong_with_its_fleet(tmp_path: Path) -> None:
+def test_agent_ends_with_the_error_of_its_fleet(tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.toml"
     fleet.write_text(DEFAULT_FLEET.read_text().replace("is_mig_device = false", "mig = true", 1))
 

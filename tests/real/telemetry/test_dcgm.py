@@ -25,7 +25,7 @@ def source_of(dcgm: FakeDcgm) -> DcgmSource:
     return DcgmSource(dcgm.url, StickyXids(), deadline_seconds=0.5)
 
 
-async def test_an_exporter_that_hangs_goes_away_and_comes_back_is_followed(nats_url: str) -> None:
+async def test_exporter_that_hangs_and_returns_is_followed(nats_url: str) -> None:
     dcgm = FakeDcgm()
     async with watching(nats_url) as watcher, dcgm.serving():
         settings = TelemetrySettings(
@@ -64,14 +64,14 @@ async def test_an_exporter_that_hangs_goes_away_and_comes_back_is_followed(nats_
     assert [gpu.uuid for gpu in watcher.samples[-1].gpus] == ["GPU-aaaa"]
 
 
-async def test_a_page_that_is_cut_off_is_a_failure_and_not_a_loss_of_gpus(dcgm: FakeDcgm) -> None:
+async def test_cut_page_is_a_failure_and_no_loss(dcgm: FakeDcgm) -> None:
     dcgm.cut_at = len(dcgm.page) // 2
 
     with pytest.raises(SourceFailedError, match="broke off"):
         await source_of(dcgm).read()
 
 
-async def test_a_page_without_end_is_a_failure_and_not_a_full_memory(dcgm: FakeDcgm) -> None:
+async def test_endless_page_is_a_failure(dcgm: FakeDcgm) -> None:
     dcgm.endless = True
     source = DcgmSource(dcgm.url, StickyXids(), deadline_seconds=20)
 
@@ -108,14 +108,14 @@ async def test_an_exporter_without_gpus_is_absent(dcgm: FakeDcgm) -> None:
         await source_of(dcgm).open()
 
 
-async def test_another_exporter_is_not_taken_for_one_of_dcgm(dcgm: FakeDcgm) -> None:
+async def test_other_exporter_is_not_taken_for_dcgm(dcgm: FakeDcgm) -> None:
     dcgm.page = "node_load1 0.5\n"
 
     with pytest.raises(SourceFailedError, match="no values of DCGM"):
         await source_of(dcgm).open()
 
 
-async def test_an_agents_own_page_is_refused_as_it_may_be_simulated(dcgm: FakeDcgm) -> None:
+async def test_own_exporter_page_is_refused(dcgm: FakeDcgm) -> None:
     dcgm.page = make_lines(0, "GPU-aaaa") + "gpusteward_telemetry_ticks_total 7\n"
 
     with pytest.raises(SourceFailedError, match="is an agent"):

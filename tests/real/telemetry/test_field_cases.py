@@ -98,7 +98,7 @@ async def test_one_lost_gpu_takes_no_other_with_it(
     assert sorted(by_number(reading)) == sorted({"1", "2", "3"} - {lost})
 
 
-async def test_what_a_virtual_gpu_does_not_tell_stays_unknown(cases: Path, tmp_path: Path) -> None:
+async def test_vgpus_missing_fields_are_unknown(cases: Path, tmp_path: Path) -> None:
     (gpu,) = (await read(tmp_path, cases / "a06-vgpu-mig-guest-smi.json")).gpus
 
     assert (gpu.utilization_percent, gpu.temperature_c, gpu.power_draw_w) == (None, None, None)
@@ -128,7 +128,7 @@ def test_two_partitions_of_one_uuid_are_two_devices(cases: Path) -> None:
     assert (first.utilization_percent, second.utilization_percent) == (5.0, None)
 
 
-def test_mig_instances_without_memory_hurt_no_other_gpu(cases: Path) -> None:
+def test_instances_without_memory_hurt_no_other(cases: Path) -> None:
     page = parse_page(samples((cases / "c02-dcgm-mig-no-fb.prom").read_text()))
 
     memory = {gpu.uuid: gpu.memory_used_mb for gpu in page.readings}

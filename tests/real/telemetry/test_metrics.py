@@ -80,7 +80,7 @@ async def test_a_scrape_tells_every_gpu_and_who_holds_it(nats_url: str) -> None:
     assert rows["process_resident_memory_bytes"][0][1] > 0
 
 
-async def test_a_port_that_is_taken_is_told_and_the_agent_goes_on(
+async def test_taken_port_is_told_and_agent_runs(
     nats_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)

@@ -145,7 +145,7 @@ def shown(layout: MigLayout) -> list[tuple[str, int, bool]]:
     return [(each.profile, each.start, each.made_by_agent) for each in layout.instances]
 
 
-async def test_what_the_agent_made_makes_room_for_another_and_what_it_did_not_make_stays(
+async def test_only_own_instances_make_room(
     node: Node,
 ) -> None:
     node.fake.split(0, "1g.10gb")  # by somebody else, at slice 0
@@ -184,7 +184,7 @@ async def test_what_runs_there_stays(node: Node) -> None:
     assert after.refusal == "the 3g.40gb at slice 4 runs process 4194304"
 
 
-async def test_a_driver_that_refuses_leaves_nothing_half_made(node: Node) -> None:
+async def test_refusing_driver_leaves_nothing_half_made(node: Node) -> None:
     node.fake.rule("nvmlGpuInstanceCreateComputeInstance", error=INSUFFICIENT_RESOURCES)
     async with node.agent():
         await node.change(1, "3g.40gb", 4)
@@ -203,7 +203,7 @@ async def test_a_driver_that_refuses_leaves_nothing_half_made(node: Node) -> Non
         pytest.param("nvmlGpuInstanceCreateComputeInstance", [4], id="half made"),
     ],
 )
-async def test_an_agent_killed_while_it_makes_one_knows_it_as_its_own(
+async def test_killed_agent_knows_its_own_instance(
     node: Node, function: str, starts: list[int]
 ) -> None:
     async with node.agent_process() as process:
@@ -227,7 +227,7 @@ async def test_an_agent_killed_while_it_makes_one_knows_it_as_its_own(
     assert shown(last) == [("7g.80gb", 0, True)]
 
 
-async def test_without_the_setting_nothing_is_offered_and_nothing_made(node: Node) -> None:
+async def test_without_the_setting_no_instance_is_made(node: Node) -> None:
     async with node.agent(is_allowed=False):
         before = node.newest()
         await node.change(1, "3g.40gb", 4)

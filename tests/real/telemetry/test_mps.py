@@ -117,7 +117,7 @@ async def test_what_nobody_knows_of_changes_nothing(host: Host) -> None:
     assert host.listening() == [False, True]
 
 
-async def test_the_next_agent_adopts_and_stops_only_what_is_empty_and_wanted_no_more(
+async def test_next_agent_stops_only_empty_daemons(
     host: Host,
 ) -> None:
     await host.agent().poll()
@@ -138,7 +138,7 @@ async def test_the_next_agent_adopts_and_stops_only_what_is_empty_and_wanted_no_
     assert host.pids("GPU-a") == before[0]
 
 
-async def test_one_that_was_killed_is_started_again_also_under_its_holder(host: Host) -> None:
+async def test_killed_daemon_restarts_under_its_holder(host: Host) -> None:
     agent = host.agent()
     await agent.poll()
     [killed] = host.pids("GPU-a")
@@ -155,7 +155,7 @@ async def test_one_that_was_killed_is_started_again_also_under_its_holder(host: 
     assert host.pids("GPU-a") != [killed]
 
 
-async def test_a_daemon_of_somebody_else_is_neither_replaced_nor_ended(host: Host) -> None:
+async def test_foreign_daemon_is_left_alone(host: Host) -> None:
     directory = host.pipe_dir / "GPU-a"
     directory.mkdir(parents=True)
     environment = {
@@ -186,7 +186,7 @@ async def run_apart_from_agents(
     return process.returncode
 
 
-async def test_a_program_that_fails_is_tried_again_after_growing_pauses(host: Host) -> None:
+async def test_failing_daemon_is_retried_with_pauses(host: Host) -> None:
     fails = '#!/bin/sh\necho x >> "$0.tries"\nexit 3\n'
     await asyncio.to_thread(Path(host.control.program).write_text, fails)
     agent = host.agent()
@@ -199,7 +199,7 @@ async def test_a_program_that_fails_is_tried_again_after_growing_pauses(host: Ho
     assert tries == "x\n" * len(UUIDS)
 
 
-async def test_a_directory_of_somebody_else_is_not_listened_in(host: Host) -> None:
+async def test_foreign_directory_has_no_daemon_of_ours(host: Host) -> None:
     host.pipe_dir.mkdir()
     (host.pipe_dir / "GPU-a").symlink_to(host.pipe_dir.parent)
 

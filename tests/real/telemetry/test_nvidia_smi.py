@@ -55,7 +55,7 @@ async def opened(smi: FakeSmi, *, deadline_seconds: float = 30) -> NvidiaSmiSour
     return source
 
 
-async def test_a_broken_driver_is_reported_and_never_replaced_by_a_simulated_fleet(
+async def test_broken_driver_is_never_simulated(
     nats_url: str, watcher: Watcher, smi: FakeSmi
 ) -> None:
     smi.behave('echo "NVIDIA-SMI has failed because it cannot communicate with the NVIDIA driver."')
@@ -77,7 +77,7 @@ async def test_a_broken_driver_is_reported_and_never_replaced_by_a_simulated_fle
     assert watcher.samples[-1].gpus[0].memory_used_mb == 1024
 
 
-async def test_a_gpu_that_is_lost_is_told_while_the_others_are_read_by_name_until_it_is_back(
+async def test_lost_gpu_is_told_while_others_are_read(
     nats_url: str, watcher: Watcher, smi: FakeSmi
 ) -> None:
     first, second = make_gpu(0, "GPU-aaaa"), make_gpu(1, "GPU-bbbb")
@@ -101,7 +101,7 @@ async def test_a_gpu_that_is_lost_is_told_while_the_others_are_read_by_name_unti
     assert HealthKind.SOURCE_FAILED not in watcher.changes
 
 
-async def test_a_slow_probe_skips_ticks_and_leaves_gaps_that_can_be_counted(
+async def test_slow_probe_leaves_countable_gaps(
     nats_url: str, watcher: Watcher, smi: FakeSmi, tmp_path: Path
 ) -> None:
     running = tmp_path / "running"
@@ -134,7 +134,7 @@ async def test_a_slow_probe_skips_ticks_and_leaves_gaps_that_can_be_counted(
         pytest.param("printf '\\377\\000, x\\n0, 1\\n'", HealthKind.SOURCE_FAILED, id="garbage"),
     ],
 )
-async def test_what_nvidia_smi_gets_wrong_is_told_within_three_intervals_and_recovered_from(
+async def test_nvidia_smi_faults_are_told_and_end(
     nats_url: str,
     watcher: Watcher,
     smi: FakeSmi,
@@ -165,7 +165,7 @@ async def test_what_nvidia_smi_gets_wrong_is_told_within_three_intervals_and_rec
     assert children_named("sleep") == []
 
 
-async def test_one_reading_has_every_field_and_the_processes(smi: FakeSmi) -> None:
+async def test_reading_has_all_fields_and_processes(smi: FakeSmi) -> None:
     smi.answer([make_gpu(), make_gpu(1, "GPU-bbbb")], processes="GPU-aaaa, 0, 512, /opt/x/serve\n")
     source = await opened(smi)
 
@@ -194,7 +194,7 @@ async def test_a_warning_hides_no_process(smi: FakeSmi) -> None:
     assert [process.name for process in only.processes or ()] == ["squatter"]
 
 
-async def test_processes_that_cannot_be_told_are_unknown_and_cost_nothing_else(
+async def test_unlistable_processes_are_unknown_alone(
     smi: FakeSmi,
 ) -> None:
     smi.answer([make_gpu()], before='case "$1" in --query-compute*) echo ERR; exit 1;; esac')
@@ -221,7 +221,7 @@ async def test_an_old_version_is_asked_for_what_it_knows(smi: FakeSmi) -> None:
     assert gpu.throttle_reasons == ("sw_power_cap", "hw_thermal_slowdown")
 
 
-async def test_a_hung_run_is_killed_with_everything_it_started(smi: FakeSmi) -> None:
+async def test_hung_run_is_killed_with_its_children(smi: FakeSmi) -> None:
     source = await opened(smi, deadline_seconds=0.3)
     smi.behave("sleep 31 & sleep 31")
 
@@ -238,7 +238,7 @@ def is_sleep(process: psutil.Process) -> bool:
     return bool(process.info["cmdline"] == ["sleep", "31"])
 
 
-async def test_output_without_end_is_a_failure_and_not_a_full_memory(smi: FakeSmi) -> None:
+async def test_endless_output_is_a_failure(smi: FakeSmi) -> None:
     source = await opened(smi)
     smi.behave("exec cat /dev/zero")
 
@@ -273,7 +273,7 @@ async def test_a_cancelled_reading_leaves_no_program(smi: FakeSmi) -> None:
         ),
     ],
 )
-async def test_a_power_limit_is_refused_in_the_words_of_nvidia_smi(
+async def test_power_limit_is_refused_in_smi_words(
     smi: FakeSmi, before: str, code: ErrorCode
 ) -> None:
     smi.answer([make_gpu()], before=before)
@@ -285,9 +285,7 @@ async def test_a_power_limit_is_refused_in_the_words_of_nvidia_smi(
     assert refusal.value.code is code
 
 
-async def test_a_power_limit_is_set_within_what_the_device_allows(
-    smi: FakeSmi, tmp_path: Path
-) -> None:
+async def test_power_limit_is_set_within_range(smi: FakeSmi, tmp_path: Path) -> None:
     said = tmp_path / "said"
     smi.answer([make_gpu()], before=f'case "$2" in --power*) echo "$*" >{said}; exit 0;; esac')
     source = await opened(smi)
@@ -299,7 +297,7 @@ async def test_a_power_limit_is_set_within_what_the_device_allows(
     assert refusal.value.details == {"minimum_w": 200, "maximum_w": 700}
 
 
-async def test_a_clock_is_locked_and_unlocked_by_the_program(smi: FakeSmi, tmp_path: Path) -> None:
+async def test_clock_is_locked_by_the_program(smi: FakeSmi, tmp_path: Path) -> None:
     said = tmp_path / "said"
     smi.answer(
         [make_gpu()], before=f'case "$2" in *-gpu-clocks*) echo "$*" >>{said}; exit 0;; esac'
@@ -317,7 +315,7 @@ async def test_a_clock_is_locked_and_unlocked_by_the_program(smi: FakeSmi, tmp_p
     ]
 
 
-async def test_no_devices_is_absent_and_a_missing_program_too(smi: FakeSmi) -> None:
+async def test_no_device_and_no_program_are_absent(smi: FakeSmi) -> None:
     smi.behave('echo "No devices were found"')
 
     for path in (smi.path, f"{smi.path}-missing"):

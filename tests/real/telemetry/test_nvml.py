@@ -29,7 +29,7 @@ def fake_driver(fake: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     return fake
 
 
-async def test_an_agent_outlives_a_hung_driver_and_notices_when_it_works_again(
+async def test_agent_outlives_a_hung_driver(
     nats_url: str, fake_driver: FakeNvml, idle_clock: Clock
 ) -> None:
     settings = TelemetrySettings(
@@ -68,7 +68,7 @@ async def test_an_agent_outlives_a_hung_driver_and_notices_when_it_works_again(
     assert nvml_children() == set()
 
 
-async def test_a_driver_that_hangs_from_the_start_does_not_keep_the_agent_from_starting(
+async def test_agent_starts_beside_a_hanging_driver(
     nats_url: str, fake_driver: FakeNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.telemetry.agent.READY_SECONDS", 0.1)
@@ -84,9 +84,7 @@ async def test_a_driver_that_hangs_from_the_start_does_not_keep_the_agent_from_s
     assert nvml_children() == set()
 
 
-async def test_auto_prefers_a_real_gpu_to_a_fleet_that_is_allowed(
-    nats_url: str, fake_driver: FakeNvml
-) -> None:
+async def test_auto_prefers_real_gpus_to_a_fleet(nats_url: str, fake_driver: FakeNvml) -> None:
     settings = TelemetrySettings(
         nats_url=nats_url, node_id=NODE, interval_seconds=0.1, simulate=True
     )
@@ -96,7 +94,7 @@ async def test_auto_prefers_a_real_gpu_to_a_fleet_that_is_allowed(
     assert watcher.samples[0].source is Source.NVML
 
 
-async def test_one_gpu_that_hangs_is_told_while_the_other_keeps_reporting(
+async def test_hanging_gpu_is_told_while_other_reports(
     nats_url: str, fake_driver: FakeNvml, idle_clock: Clock
 ) -> None:
     settings = TelemetrySettings(

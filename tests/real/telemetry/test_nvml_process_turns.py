@@ -20,7 +20,7 @@ busy = pynvml.nvmlDeviceGetUtilizationRates(handle)
 turns = ProcessTurns(handle)
 processes = (GpuProcess(11, pod_uid="a"), GpuProcess(12, pod_uid="b"), GpuProcess(13))
 for given in (processes, processes, processes[:1]):
-    found = turns.added_to(given, busy)
+    found = turns.add_to(given, busy)
     print(json.dumps([each.utilization_percent for each in found]))
 """
 

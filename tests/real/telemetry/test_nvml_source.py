@@ -117,9 +117,7 @@ async def test_a_changed_value_shows_in_the_next_reading(fake: FakeNvml) -> None
 
 
 @pytest.mark.parametrize("error", [NOT_SUPPORTED, UNKNOWN])
-async def test_a_field_that_cannot_be_read_is_unknown_and_hides_nothing_else(
-    fake: FakeNvml, error: int
-) -> None:
+async def test_unreadable_field_hides_nothing_else(fake: FakeNvml, error: int) -> None:
     fake.rule("nvmlDeviceGetUtilizationRates", device=0, error=error)
     async with opened(fake) as source:
         (first, second) = (await source.read()).gpus
@@ -142,7 +140,7 @@ async def test_a_gpu_with_mig_enabled_is_still_read(fake: FakeNvml) -> None:
     assert first.memory_total_mb == 81559
 
 
-async def test_a_lost_gpu_is_named_and_the_other_still_read(fake: FakeNvml) -> None:
+async def test_lost_gpu_is_named_and_others_read(fake: FakeNvml) -> None:
     async with opened(fake) as source:
         fake.device(0).lost = 1
         reading = await source.read()
@@ -155,7 +153,7 @@ async def test_a_lost_gpu_is_named_and_the_other_still_read(fake: FakeNvml) -> N
         assert [gpu.index for gpu in (await source.read()).gpus] == [0, 1]
 
 
-async def test_a_process_is_known_with_its_memory_and_reservation(fake: FakeNvml) -> None:
+async def test_process_has_memory_and_reservation(fake: FakeNvml) -> None:
     reservation_id = new_id()
     worker = await asyncio.create_subprocess_exec(
         "sleep", "30", env={**os.environ, "GPUSTEWARD_RESERVATION": str(reservation_id)}
@@ -173,7 +171,7 @@ async def test_a_process_is_known_with_its_memory_and_reservation(fake: FakeNvml
     )
 
 
-async def test_a_process_that_nobody_can_look_at_is_only_a_number(fake: FakeNvml) -> None:
+async def test_foreign_process_is_only_a_number(fake: FakeNvml) -> None:
     beyond_any_pid = 1 << 22
     fake.run(0, beyond_any_pid + 1, 0)
     fake.device(0).processes[0].memory = (1 << 64) - 1
@@ -183,7 +181,7 @@ async def test_a_process_that_nobody_can_look_at_is_only_a_number(fake: FakeNvml
     assert first.processes == (GpuProcess(pid=beyond_any_pid + 1),)
 
 
-async def test_without_a_library_or_a_device_the_source_is_absent(fake: FakeNvml) -> None:
+async def test_no_library_or_device_is_absent(fake: FakeNvml) -> None:
     fake.state.count = 0
     source = NvmlSource(deadline_seconds=5, open_deadline_seconds=10, environ=fake.environ)
     with pytest.raises(SourceAbsentError):
@@ -191,7 +189,7 @@ async def test_without_a_library_or_a_device_the_source_is_absent(fake: FakeNvml
     await source.close()
 
 
-async def test_a_driver_that_is_not_loaded_is_a_failure_and_not_an_absence(fake: FakeNvml) -> None:
+async def test_unloaded_driver_is_a_failure(fake: FakeNvml) -> None:
     fake.state.init_error = DRIVER_NOT_LOADED
     source = NvmlSource(deadline_seconds=5, open_deadline_seconds=10, environ=fake.environ)
     with pytest.raises(SourceFailedError, match="NVML"):
@@ -199,9 +197,7 @@ async def test_a_driver_that_is_not_loaded_is_a_failure_and_not_an_absence(fake:
     await source.close()
 
 
-async def test_a_hanging_call_ends_at_its_deadline_and_the_child_is_gone(
-    fake: FakeNvml, idle_clock: Clock
-) -> None:
+async def test_hanging_call_ends_with_its_child(fake: FakeNvml, idle_clock: Clock) -> None:
     async with opened(fake, deadline_seconds=0.2) as source:
         fake.rule("nvmlDeviceGetPowerUsage", latency_seconds=30)
         began = idle_clock()
@@ -213,7 +209,7 @@ async def test_a_hanging_call_ends_at_its_deadline_and_the_child_is_gone(
     assert nvml_children() == set()
 
 
-async def test_a_child_that_dies_is_a_failure_of_the_source(fake: FakeNvml) -> None:
+async def test_dead_child_is_a_failure(fake: FakeNvml) -> None:
     async with opened(fake) as source:
         (pid,) = nvml_children()
         os.kill(pid, signal.SIGKILL)
@@ -281,7 +277,7 @@ async def test_every_further_value_is_read_in_its_unit(fake: FakeNvml) -> None:
     assert fake.state.throughput_calls == 0
 
 
-async def test_links_tell_each_pair_once_by_the_nearest_way(tmp_path: Path) -> None:
+async def test_links_tell_each_pair_once(tmp_path: Path) -> None:
     fake = FakeNvml(tmp_path, gpus=3)
     fake.link(0, 1, count=4)
     fake.device(0).topology[2] = fake.device(2).topology[0] = TOPOLOGY_SINGLE
@@ -297,7 +293,7 @@ async def test_links_tell_each_pair_once_by_the_nearest_way(tmp_path: Path) -> N
     )
 
 
-async def test_what_the_driver_sampled_between_two_readings_is_told_once(fake: FakeNvml) -> None:
+async def test_driver_samples_are_told_once(fake: FakeNvml) -> None:
     fake.sampled(0, (1_000_000, 99, 600_000))
     async with opened(fake) as source:
         before = (await source.read()).gpus[0]
@@ -353,9 +349,7 @@ async def test_a_container_is_recognised_by_its_process(fake: FakeNvml) -> None:
     assert (process.name, process.container_id) == ("sleep", own_container())
 
 
-async def test_one_gpu_that_hangs_costs_no_other_gpu_a_reading(
-    fake: FakeNvml, idle_clock: Clock
-) -> None:
+async def test_hanging_gpu_costs_no_other_a_reading(fake: FakeNvml, idle_clock: Clock) -> None:
     async with opened(fake, deadline_seconds=0.4) as source:
         child = source.child_pid
         fake.rule("nvmlDeviceGetPowerUsage", device=0, latency_seconds=30)
@@ -376,7 +370,7 @@ async def test_one_gpu_that_hangs_costs_no_other_gpu_a_reading(
         assert source.child_pid == child
 
 
-async def test_a_driver_that_hangs_as_a_whole_is_left_with_all_gpus_but_the_culprit(
+async def test_hung_driver_is_left_with_its_culprit(
     fake: FakeNvml,
 ) -> None:
     """Its lock is held by the call for one GPU, so no thread of that process gets any further."""
@@ -428,9 +422,7 @@ async def test_an_xid_is_told_once_whoever_tells_of_it(fake: FakeNvml, tmp_path:
     assert "pid=7" in logged.detail
 
 
-async def test_an_nvlink_error_is_told_with_the_kernels_severity(
-    fake: FakeNvml, tmp_path: Path
-) -> None:
+async def test_nvlink_error_has_the_kernels_severity(fake: FakeNvml, tmp_path: Path) -> None:
     log = tmp_path / "kmsg"
     os.mkfifo(log)
     async with opened(fake, kernel_log=str(log)) as source:
@@ -463,7 +455,7 @@ async def test_an_event_set_that_hangs_costs_no_reading(fake: FakeNvml, idle_clo
         assert len((await source.read()).gpus) == 2
 
 
-async def test_a_clock_is_locked_within_what_the_gpu_supports(fake: FakeNvml) -> None:
+async def test_clock_is_locked_within_range(fake: FakeNvml) -> None:
     async with opened(fake) as source:
         await source.inventory()
         await source.set_sm_clock(GPU.format(1), 1500)
@@ -488,7 +480,7 @@ async def test_a_clock_is_locked_within_what_the_gpu_supports(fake: FakeNvml) ->
     assert (fake.device(0).locked_mhz, fake.device(1).locked_mhz) == (0, 0)
 
 
-async def test_a_power_limit_is_set_within_what_the_gpu_allows(fake: FakeNvml) -> None:
+async def test_power_limit_is_set_within_gpu_range(fake: FakeNvml) -> None:
     async with opened(fake) as source:
         await source.inventory()
         assert await source.set_power_limit(GPU.format(1), 300) == 700
@@ -512,7 +504,7 @@ async def test_a_power_limit_is_set_within_what_the_gpu_allows(fake: FakeNvml) -
     assert fake.device(1).limit_mw == 700_000
 
 
-def test_the_source_works_in_the_loop_that_services_run_in(fake: FakeNvml) -> None:
+def test_source_works_in_the_services_loop(fake: FakeNvml) -> None:
     async def read_and_hang() -> NodeReading:
         async with opened(fake, deadline_seconds=0.5) as source:
             fake.rule("nvmlDeviceGetPowerUsage", device=0, latency_seconds=30)

@@ -27,7 +27,7 @@ async def test_pods_are_known_while_kubelet_answers(
     nats_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pods, "LIST_SECONDS", 0.1)
-    monkeypatch.setattr(pod_resources, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(pod_resources, "ANSWER_TIMEOUT_SECONDS", 0.5)
     with short_directory() as directory:
         kubelet = FakeKubelet(directory / "kubelet.sock")
         settings = TelemetrySettings(

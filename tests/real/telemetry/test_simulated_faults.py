@@ -38,7 +38,7 @@ async def watcher(nats_url: str) -> AsyncIterator[Watcher]:
         yield found
 
 
-async def test_every_scripted_fault_is_told_once_and_its_end_is_noticed(
+async def test_scripted_faults_are_told_once(
     nats_url: str, watcher: Watcher, tmp_path: Path
 ) -> None:
     script = """
@@ -75,7 +75,7 @@ async def test_every_scripted_fault_is_told_once_and_its_end_is_noticed(
     assert all(sample.simulated for sample in watcher.samples)
 
 
-async def test_a_driver_that_hangs_as_scripted_is_a_hung_probe_until_it_answers(
+async def test_scripted_hang_is_a_hung_probe(
     nats_url: str, watcher: Watcher, tmp_path: Path
 ) -> None:
     script = 'fault = [{ kind = "hang", at_seconds = 0.2, duration_seconds = 0.4 }]'
@@ -95,7 +95,7 @@ async def test_a_driver_that_hangs_as_scripted_is_a_hung_probe_until_it_answers(
     assert (after.energy_mj or 0) >= (hung.energy_mj or 0) > 0
 
 
-async def test_errors_are_told_with_what_to_do_and_repeated_with_the_inventory(
+async def test_errors_are_told_with_what_to_do(
     nats_url: str, watcher: Watcher, tmp_path: Path
 ) -> None:
     script = """

@@ -77,9 +77,7 @@ async def watcher(nats_url: str) -> AsyncIterator[Watcher]:
         yield found
 
 
-async def test_an_agent_tells_its_start_its_devices_and_a_sample_per_tick(
-    nats_url: str, watcher: Watcher
-) -> None:
+async def test_agent_tells_start_devices_and_samples(nats_url: str, watcher: Watcher) -> None:
     async with create_service(make_settings(nats_url)).running():
         await watcher.samples_beyond(5)
         await eventually(lambda: bool(watcher.inventories), what="an inventory")
@@ -97,9 +95,7 @@ async def test_an_agent_tells_its_start_its_devices_and_a_sample_per_tick(
     assert numbers == sorted(set(numbers))
 
 
-async def test_revisions_grow_over_inventory_and_health_alike(
-    nats_url: str, watcher: Watcher
-) -> None:
+async def test_revisions_grow_over_all_events(nats_url: str, watcher: Watcher) -> None:
     settings = make_settings(nats_url, inventory_seconds=INTERVAL_SECONDS)
     async with create_service(settings).running():
         await eventually(lambda: len(watcher.inventories) >= 3, what="repeated inventories")
@@ -110,9 +106,7 @@ async def test_revisions_grow_over_inventory_and_health_alike(
     assert revisions[-1] < watcher.health[-1].revision
 
 
-async def test_a_restarted_agent_has_another_boot_id_and_counts_from_the_start(
-    nats_url: str, watcher: Watcher
-) -> None:
+async def test_restarted_agent_has_a_new_boot_id(nats_url: str, watcher: Watcher) -> None:
     async with create_service(make_settings(nats_url)).running():
         await watcher.samples_beyond(3)
     async with create_service(make_settings(nats_url)).running():
@@ -124,9 +118,7 @@ async def test_a_restarted_agent_has_another_boot_id_and_counts_from_the_start(
     assert restarted[0].sequence == 1
 
 
-async def test_a_snapshot_takes_the_next_number_and_is_published_like_any_sample(
-    nats_url: str, watcher: Watcher
-) -> None:
+async def test_snapshot_takes_the_next_number(nats_url: str, watcher: Watcher) -> None:
     settings = make_settings(nats_url, interval_seconds=30.0)
     async with create_service(settings).running():
         await eventually(lambda: len(watcher.samples) == 1, what="the first sample")
@@ -138,9 +130,7 @@ async def test_a_snapshot_takes_the_next_number_and_is_published_like_any_sample
     assert watcher.samples[1] == fresh == cached
 
 
-async def test_simulated_load_rises_with_a_grant_and_is_gone_after_the_release(
-    nats_url: str, watcher: Watcher
-) -> None:
+async def test_simulated_load_follows_the_grant(nats_url: str, watcher: Watcher) -> None:
     granted = make_granted(new_id())
     async with create_service(make_settings(nats_url)).running():
         await watcher.samples_beyond(1)
@@ -167,9 +157,7 @@ async def test_a_grant_of_another_node_raises_nothing_here(nats_url: str, watche
     assert {sample.gpus[0].memory_used_mb for sample in watcher.samples} == {idle_mb}
 
 
-async def test_a_snapshot_after_a_release_has_no_load_and_a_late_grant_brings_none_back(
-    nats_url: str, watcher: Watcher
-) -> None:
+async def test_snapshot_after_release_has_no_load(nats_url: str, watcher: Watcher) -> None:
     """The scheduler asks before its release is heard; the grant may be heard after both."""
     granted = make_granted(new_id())
     async with create_service(make_settings(nats_url)).running():
@@ -187,9 +175,7 @@ async def test_a_snapshot_after_a_release_has_no_load_and_a_late_grant_brings_no
         assert {sample.gpus[0].memory_used_mb for sample in after} == {idle_mb}
 
 
-async def test_a_simulated_agent_learns_at_its_start_what_is_held(
-    nats_url: str, watcher: Watcher
-) -> None:
+async def test_simulated_agent_learns_holders_at_start(nats_url: str, watcher: Watcher) -> None:
     asked: list[ListReservations] = []
     granted = make_granted(new_id())
     async with (
@@ -203,9 +189,7 @@ async def test_a_simulated_agent_learns_at_its_start_what_is_held(
     assert asked[0].node_id == NODE
 
 
-async def test_a_reservation_whose_end_was_missed_stops_loading_its_device(
-    nats_url: str, watcher: Watcher
-) -> None:
+async def test_missed_release_still_ends_the_load(nats_url: str, watcher: Watcher) -> None:
     missed = make_granted(new_id())
     settings = make_settings(nats_url, inventory_seconds=0.2)
     async with create_service(settings).running():
@@ -248,7 +232,7 @@ async def _scheduler_that_lists(
         yield
 
 
-async def test_a_host_without_gpus_reports_an_inventory_without_devices(
+async def test_host_without_gpus_has_empty_inventory(
     nats_url: str, watcher: Watcher, tmp_path: Path
 ) -> None:
     settings = make_settings(nats_url, source="auto", smi_path=str(tmp_path / "nvidia-smi"))
@@ -263,7 +247,7 @@ async def test_a_host_without_gpus_reports_an_inventory_without_devices(
     assert watcher.changes == [HealthKind.AGENT_STARTED, HealthKind.AGENT_STOPPED]
 
 
-async def test_a_host_without_gpus_simulates_only_when_that_is_allowed(
+async def test_host_without_gpus_simulates_if_allowed(
     nats_url: str, watcher: Watcher, tmp_path: Path
 ) -> None:
     settings = make_settings(
@@ -275,7 +259,7 @@ async def test_a_host_without_gpus_simulates_only_when_that_is_allowed(
     assert watcher.inventories[0].source is Source.SIMULATED
 
 
-async def test_the_inventory_is_told_again_when_the_bus_has_lost_everything(
+async def test_inventory_is_repeated_to_an_empty_bus(
     nats_server_factory: Callable[[], Awaitable[NatsServer]],
 ) -> None:
     server = await nats_server_factory()

@@ -15,7 +15,7 @@ GPU1\tNV12\t X \t16-31\t1\t\tN/A
 """
 
 
-async def test_nvidia_smi_tells_links_and_is_asked_again_for_other_gpus(tmp_path: Path) -> None:
+async def test_smi_links_are_read_again_for_new_gpus(tmp_path: Path) -> None:
     smi = FakeSmi(tmp_path)
     smi.answer([make_gpu(0, "GPU-a"), make_gpu(1, "GPU-b")])
     source = NvidiaSmiSource(smi.path, deadline_seconds=5.0)
@@ -32,7 +32,7 @@ async def test_nvidia_smi_tells_links_and_is_asked_again_for_other_gpus(tmp_path
     assert [facts.numa_node for facts in known.devices] == [0, 1, None]
 
 
-async def test_amd_smi_tells_xgmi_and_is_asked_again_until_it_does(tmp_path: Path) -> None:
+async def test_amd_links_are_read_until_known(tmp_path: Path) -> None:
     amd = FakeAmd(tmp_path)
     source = AmdSource(amd.amd_smi_path, amd.rocm_smi_path, deadline_seconds=5.0)
     await source.open()

@@ -425,7 +425,7 @@ class EngineMachine:
                         )
                 model.leases[reservation_id] = self._lease(entry, placed)
                 with self.engine.what_if(self.now) as what_if:
-                    assert what_if.queued(reservation_id) is None
+                    assert what_if.find_queued(reservation_id) is None
             case Rejection(reservation_id=reservation_id, reasons=reasons):
                 entry = model.queue.pop(reservation_id)
                 self._end(reservation_id, "rejected")

@@ -199,6 +199,6 @@ def _is_running(platform: PlatformProcess) -> bool:
 
 def _is_engine(process: psutil.Process) -> bool:
     try:
-        return any("engines.servers" in word for word in process.cmdline())
+        return any("shared.engines" in word for word in process.cmdline())
     except psutil.Error:
         return False

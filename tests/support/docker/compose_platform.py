@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import aiohttp
 import asyncpg
+from asyncpg.connect_utils import SessionAttribute
 from docker.models.containers import Container
 
 from services.cli.local_platform.compose import ComposeDirectory
@@ -38,12 +39,15 @@ class ComposePlatform(PlatformProcess):
         root: Path,
         images: Mapping[str, str],
         profiles: Sequence[str] = (),
+        *,
+        is_highly_available: bool = False,
     ) -> None:
         super().__init__(data_dir=root)
         self.engine = engine
         self.compose = ComposeDirectory(root)
         self.nats_port = free_port()
         self._images = images
+        self.is_highly_available = is_highly_available
         self._profiles = [word for name in profiles for word in ("--profile", name)]
 
     @property
@@ -53,13 +57,18 @@ class ComposePlatform(PlatformProcess):
             **self._images,
             "STEWARD_API_PORT": self.port,
             "STEWARD_NATS_PORT": self.nats_port,
+            "STEWARD_NATS_PORT_2": free_port(),
+            "STEWARD_NATS_PORT_3": free_port(),
+            "STEWARD_HTTPS_PORT": free_port(),
             "STEWARD_DOCKER_SOCKET": self.engine.socket,
             "STEWARD_DOCKER_GID": self.engine.socket.stat().st_gid,
         }
 
     async def start(self) -> None:
         """`compose init` and `up`."""
-        await self.gpusteward("compose", "init", str(self.data_dir), "--node-id", NODE)
+        options = ["--ha"] if self.is_highly_available else []
+        init = ("compose", "init", str(self.data_dir), "--node-id", NODE, *options)
+        await self.gpusteward(*init)
         set_variables(self.compose.environment_path, self.variables)
         await self.docker_compose(*self._profiles, "up", "-d")
         await eventually(self.is_ready, within_seconds=READY_SECONDS, what="a ready platform")
@@ -119,7 +128,7 @@ class ComposePlatform(PlatformProcess):
         except (aiohttp.ClientError, OSError, TimeoutError):
             return False
         gpus = body.get("gpus", [])
-        return bool(gpus) and all(not gpu.get("stale", True) for gpu in gpus)
+        return bool(gpus) and all(gpu.get("fresh", False) for gpu in gpus)
 
     async def request(
         self, method: str, path: str, body: object = None, **options: Any
@@ -136,10 +145,11 @@ class ComposePlatform(PlatformProcess):
 
     @asynccontextmanager
     async def postgres(self) -> AsyncIterator[Any]:
-        networks = self.container("postgres").attrs["NetworkSettings"]["Networks"]
-        (network,) = networks.values()
+        names = ("postgres", "postgres-2") if self.is_highly_available else ("postgres",)
+        networks = [self.container(name).attrs["NetworkSettings"]["Networks"] for name in names]
         connection = await asyncpg.connect(
-            host=network["IPAddress"],
+            host=[network["IPAddress"] for one in networks for network in one.values()],
+            target_session_attrs=SessionAttribute.read_write,
             user="postgres",
             password=(self.data_dir / "postgres/password").read_text(),
             database="gpusteward",

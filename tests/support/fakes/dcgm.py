@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 
 PAGE_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 BLANK: Final = 9223372036854775794
@@ -95,7 +95,7 @@ class FakeDcgm:
         finally:
             server.close()
             await server.wait_closed()
-            await cancelled(*self._answering)
+            await cancel_and_wait(*self._answering)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

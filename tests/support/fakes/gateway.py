@@ -25,6 +25,7 @@ from schemas.errors import HTTP_STATUS, Accepted, ErrorCode
 from schemas.executor.logs import AttemptLogged, LogChunk
 from schemas.gateway.archives import ImportedList
 from schemas.gateway.problem import Problem
+from schemas.gateway.tokens import Me, Role
 from schemas.gateway.views import GpuAllocMap, GpuList, GpuMetrics, GpuView, StoredEvent
 from schemas.gpus.available_gpus import AvailableGpus, ScoredGpu
 from schemas.gpus.gpu_request import GpuRequest
@@ -136,6 +137,7 @@ class StubGateway:
                 web.get("/api/v1/nodes/{id}/gpu-alloc-map", self._allocation_map),
                 web.get("/api/v1/drifts", self._drifts),
                 web.get("/api/v1/imports", self._imports),
+                web.get("/api/v1/me", self._me),
             ]
         )
         return application
@@ -206,6 +208,9 @@ class StubGateway:
 
     async def _imports(self, _: web.Request) -> web.Response:
         return _json(ImportedList(imported=()))
+
+    async def _me(self, _: web.Request) -> web.Response:
+        return _json(Me(role=Role.ADMIN, namespaces=()))
 
     async def _tasks(self, _: web.Request) -> web.Response:
         return _json(TaskList(tasks=tuple(self.tasks)))
@@ -313,8 +318,8 @@ class StubGateway:
         ttl_seconds = ids[0].request.lease_ttl_seconds
         return _json(Accepted(command_id=new_id(), lease_ttl_seconds=ttl_seconds, epoch=7))
 
-    async def _release(self, _: web.Request) -> web.Response:
-        return web.Response(status=204)
+    async def _release(self, request: web.Request) -> web.Response:
+        return _json(next(r for r in self.reservations.values() if _is_named(r, request)))
 
 
 @asynccontextmanager

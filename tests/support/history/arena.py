@@ -29,16 +29,17 @@ from shared.ids import new_id
 from shared.messaging.bus import Bus
 from shared.messaging.streams import EVENTS as EVENT_STREAM
 from shared.testing import NatsServer, PostgresServer, eventually, short_directory
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.support.bus import connected_bus
 from tests.support.history import ledger_audit
-from tests.support.history.links import Link
+from tests.support.history.links import Link, PostgresLink
 from tests.support.history.messenger import Messenger
 from tests.support.history.node_double import CPU_COUNT, HOST_MEMORY_MB
 from tests.support.history.node_journal import read_lines
 from tests.support.history.processes import Victim
 from tests.support.history.real_node import Watch, real_node
 from tests.support.history.records import AnyRecord, Fault, Heard, NodeFacts, Record, Replayed
+from tests.support.history.split_bus import SplitBus, split_bus
 
 AGAIN = "X-Again"  # marks what the network repeats, or it would repeat itself
 EVENT_AGAIN = 0.04
@@ -68,7 +69,7 @@ class Arena:
     directory: Path
     dice: random.Random
     bus: Bus
-    nats: NatsServer
+    nats: NatsServer | None
     postgres: PostgresServer
     dsn: str
     tasks: asyncio.TaskGroup
@@ -77,6 +78,7 @@ class Arena:
     links: dict[str, Link]
     watch: Watch | None
     node_sizes: dict[str, int]
+    split_bus: SplitBus | None = None
     history: list[AnyRecord] = field(default_factory=list)
     granted: dict[UUID, ReservationGranted] = field(default_factory=dict)
     told: defaultdict[UUID, asyncio.Event] = field(
@@ -181,7 +183,7 @@ class Arena:
     async def end_late(self) -> None:
         """Nothing is sent or repeated any more."""
         self.is_over = True
-        await cancelled(*self.late)
+        await cancel_and_wait(*self.late)
 
     async def _read_stream(self) -> None:
         """What a listener missed while the bus was away is in the stream."""
@@ -196,28 +198,47 @@ class Arena:
 
 @asynccontextmanager
 async def arena(
-    seed: int, node_groups: list[dict[str, int]], *, with_real_node: bool = False
+    seed: int,
+    node_groups: list[dict[str, int]],
+    *,
+    with_real_node: bool = False,
+    with_split_bus: bool = False,
 ) -> AsyncIterator[Arena]:
     """Two schedulers, a process for every group of node doubles (id: GPUs) and, if wanted, a node
-    with the real agent and executor; all of it ready.
+    with the real agent and executor; all of it ready. `with_split_bus`: the bus is a cluster, each
+    of its clients at another server, and schedulers reach Postgres by links.
     """
     async with AsyncExitStack() as stack:
         directory = stack.enter_context(short_directory())
-        nats_server = NatsServer(directory / "nats")
-        await nats_server.start()
-        stack.push_async_callback(nats_server.stop)
+        nats_server, split = None, None
+        if with_split_bus:
+            split = await stack.enter_async_context(split_bus(directory / "nats"))
+            url = split.cluster.authenticated_url
+        else:
+            nats_server = NatsServer(directory / "nats")
+            await nats_server.start()
+            stack.push_async_callback(nats_server.stop)
+            url = nats_server.authenticated_url
         postgres = PostgresServer(directory / "postgres")
         await postgres.start()
         stack.push_async_callback(postgres.stop)
         dsn = await postgres.take_database()
         await ledger_audit.execute(dsn, ledger_audit.CLOCK)
-        url = nats_server.authenticated_url
         links: dict[str, Link] = {}
+        servers = url.split(",")
 
         async def linked(name: str) -> str:
-            links[name] = Link(url)
+            links[name] = Link(servers[len(links) % len(servers)])
             stack.push_async_callback(links[name].stop)
             return await links[name].start()
+
+        async def linked_postgres(name: str) -> str:
+            if split is None:
+                return dsn
+            link = PostgresLink(dsn, directory=directory / f"postgres-of-{name}")
+            links[f"postgres of {name}"] = link
+            stack.push_async_callback(link.stop)
+            return await link.start()
 
         schedulers = [
             Victim(
@@ -226,7 +247,7 @@ async def arena(
                 (),
                 {
                     "GPUSTEWARD_NATS_URL": await linked(name),
-                    "GPUSTEWARD_POSTGRES_DSN": dsn,
+                    "GPUSTEWARD_POSTGRES_DSN": await linked_postgres(name),
                     **{f"GPUSTEWARD_SCHEDULER_{key}": value for key, value in IMPATIENT.items()},
                 },
                 directory,
@@ -269,6 +290,7 @@ async def arena(
             links=links,
             watch=Watch(bus, directory) if with_real_node else None,
             node_sizes=sizes,
+            split_bus=split,
         )
         for node_id in sizes:
             made.note(

@@ -25,12 +25,12 @@ from schemas.task.benchmark import BenchmarkSpec
 from shared.errors import RefusedError, UnavailableError
 from shared.ids import new_id
 from shared.testing import eventually
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.support.history.arena import Arena
 from tests.support.history.node_double import PARTS
 
 LEASE_TTL_SECONDS = 3.0
-PATIENCE_SECONDS = 40.0
+TIMEOUT_SECONDS = 40.0
 # Slower than any run lasts: every one is ended by its time limit.
 ENGINE = EngineSpec(
     runtime=Runtime.PROCESS,
@@ -117,7 +117,7 @@ class Client:
     async def _grant_of(self, reservation_id: UUID) -> ReservationGranted | None:
         """The grant, heard of or asked for; None if it ended without one, or was given up."""
         gives_up = self.dice.random() < 0.1
-        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        deadline = asyncio.get_running_loop().time() + TIMEOUT_SECONDS
         while asyncio.get_running_loop().time() < deadline:
             if (granted := self.arena.granted.get(reservation_id)) is not None:
                 return granted
@@ -147,7 +147,7 @@ class Client:
                 await self._give_back_parts(granted, starts)
                 return
         finally:
-            await cancelled(renewing)
+            await cancel_and_wait(renewing)
         if self.dice.random() < 0.2:
             await asyncio.sleep(self.dice.uniform(0.0, seconds))
             await self._cancel(granted.reservation_id)
@@ -191,7 +191,7 @@ class Client:
         for start in starts:
             await eventually(
                 partial(self._has_ended, start),
-                within_seconds=PATIENCE_SECONDS,
+                within_seconds=TIMEOUT_SECONDS,
                 every_seconds=0.2,
                 what="the end of a gang's part",
             )
@@ -235,7 +235,7 @@ class Client:
         await self._release(granted, stopped=False)
 
     async def _until_ended(self, reservation_id: UUID) -> None:
-        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        deadline = asyncio.get_running_loop().time() + TIMEOUT_SECONDS
         while asyncio.get_running_loop().time() < deadline:
             view = await self._view(reservation_id)
             if view is not None and view.state not in OPEN_STATES:

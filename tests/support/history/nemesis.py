@@ -128,6 +128,7 @@ class Nemesis:
 
     async def _wipe_bus(self) -> None:
         async with self._alone("nats"):
+            assert self.arena.nats is not None
             self.arena.fault("store wiped", "nats")
             await self.arena.nats.crash_and_lose_store()
             await asyncio.sleep(self.dice.uniform(0.0, 1.0))

@@ -33,7 +33,7 @@ from schemas.telemetry.readings import (
     InventoryReported,
     Source,
 )
-from services.executor.domain.admission import Remembered, refuse_start
+from services.executor.domain.admission import StartHistory, refuse_start
 from shared.clock import utcnow
 from shared.errors import UnavailableError
 from shared.ids import new_id
@@ -202,10 +202,10 @@ class NodeDouble:
                 reply = refusal
         await raw.respond(encode(reply))
 
-    def _remembered(self, command: StartExperiment) -> Remembered:
+    def _remembered(self, command: StartExperiment) -> StartHistory:
         uuids = {device.uuid for device in command.devices}
         unfinished = self.journal.unfinished()
-        return Remembered(
+        return StartHistory(
             is_fenced=command.reservation_id in self.journal.fenced,
             device_epochs={uuid: self.journal.device_epoch(uuid) for uuid in uuids},
             blocking_attempts=tuple(

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.support.history import ledger_audit
 from tests.support.history.arena import arena
 from tests.support.history.checker import Violation, check
 from tests.support.history.clients import Client, cancel_all
 from tests.support.history.nemesis import Nemesis
+from tests.support.history.partitions import divide
 from tests.support.history.records import Answered, AnyRecord, Asked, Began, Fault, Moved
 
 CLIENTS = 12
@@ -62,13 +63,17 @@ async def run(
     fewest_grants: int,
     clock_jumps: bool = False,
     with_real_node: bool = False,
+    with_partitions: bool = False,
 ) -> Outcome:
     """Faults for so many seconds, again until there were `fewest_grants`, then rest, and what the
-    checker says. Raises AssertionError if the ledger does not come to rest.
+    checker says. `with_partitions`: each of those once instead of faults for a time. Raises
+    AssertionError if the ledger does not come to rest.
     """
     groups = REAL_BESIDE if with_real_node else NODE_GROUPS
     run_seconds = (2.0, 4.0, 6.0) if with_real_node else (0.2, 0.5, 1.0, 4.0)
-    async with arena(seed, groups, with_real_node=with_real_node) as place:
+    async with arena(
+        seed, groups, with_real_node=with_real_node, with_split_bus=with_partitions
+    ) as place:
         clients = [
             Client(
                 place,
@@ -91,16 +96,19 @@ async def run(
         )
         began_at = time.monotonic()
         for _ in range(LONGEST):
-            await nemesis.rage(seconds)
+            if with_partitions:
+                await divide(place, random.Random(seed + 7))
+            else:
+                await nemesis.rage(seconds)
             if await ledger_audit.count_grants(place.dsn) >= fewest_grants:
                 break
         enough.set()
         seconds = time.monotonic() - began_at
         await asyncio.wait(working, timeout=3.0)
-        await cancelled(*working)
+        await cancel_and_wait(*working)
         await cancel_all(place, await ledger_audit.open_reservations(place.dsn))
         await place.settle(REST_SECONDS)
-        await cancelled(administrator)
+        await cancel_and_wait(administrator)
         await place.end_late()
         records = await place.collect()
         return outcome_of(seed, seconds, records)

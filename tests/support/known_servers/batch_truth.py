@@ -8,7 +8,7 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from services.executor.engines.servers.simulated_batch import (
+from shared.engines.simulated.batch import (
     BatchedRequest,
     BatchScheduler,
     BatchSpeed,

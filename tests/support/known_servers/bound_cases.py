@@ -14,12 +14,12 @@ import msgspec
 
 from schemas.executor.engine_samples import EngineReading
 from schemas.task.benchmark import BenchmarkSpec, Bound, LevelMark, LevelResult
-from services.executor.engines.servers.simulated_batch import BatchSpeed
-from services.executor.engines.servers.simulated_batch_server import BatchRoutes, BatchRunner
 from services.results.domain.bounds import WindowFacts, bounds_of
 from shared.benchmarks.arrivals import loads
 from shared.benchmarks.builtin.generator import LoadGenerator
-from shared.engine_metrics import read_page
+from shared.engines.metrics_page import read_page
+from shared.engines.simulated.batch import BatchSpeed
+from shared.engines.simulated.batch_server import BatchRoutes, BatchRunner
 from tests.support.known_servers.batch_truth import closed_loop
 from tests.support.known_servers.known_engine import TRAVEL_SECONDS, KnownEngine, NoCache, make_spec
 from tests.support.virtual_time import run_virtually

@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.task.benchmark import BenchmarkSpec, CacheReset, LevelResult, PrefixCacheUse
-from services.executor.engines.servers.simulated_batch import ANSWER_WORD, BatchSpeed
-from services.executor.engines.servers.simulated_batch_server import BatchRunner
 from shared.benchmarks.arrivals import loads
 from shared.benchmarks.builtin.conversation import Conversation
 from shared.benchmarks.builtin.generator import LoadGenerator
@@ -16,6 +14,8 @@ from shared.benchmarks.chat_server import LoadLimits, RequestFailed
 from shared.benchmarks.levels.level_choice import next_level
 from shared.benchmarks.metrics import RequestSample
 from shared.benchmarks.traffic import RequestSize
+from shared.engines.simulated.batch import ANSWER_WORD, BatchSpeed
+from shared.engines.simulated.batch_server import BatchRunner
 from tests.support.known_servers.batch_truth import TrueTimes, closed_loop
 from tests.support.virtual_time import run_virtually
 

@@ -1,4 +1,4 @@
-"""Builds the programs of a control plane once, into a cache outside the repository.
+"""Builds the programs of a control plane and helm once, into a cache outside the repository.
 
 `python -m tests.support.kubernetes.build`. The first build takes minutes and about 2 GB of Go's
 caches; one that has been done takes none. Modules come from the Go module proxy and are held to
@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,15 +22,20 @@ from shared.lifecycle import dying_with_parent
 from tests.support.kubernetes.binaries import (
     ETCD_VERSION,
     GIVEN,
+    HELM,
+    HELM_VERSION,
     KUBERNETES_VERSION,
     KWOK_VERSION,
     MODULES,
     PROGRAMS,
     directory,
+    helm_directory,
     missing,
+    missing_helm,
 )
 
 GO_NEEDED: Final = (1, 24)
+GO_OF_HELM: Final = (1, 26)
 BUILD_SECONDS: Final = 2400.0
 CHECK_SECONDS: Final = 60.0
 # In the order in which they share what is compiled.
@@ -40,14 +45,16 @@ SOURCES: Final = {
     "kube-scheduler": ("control_plane", "k8s.io/kubernetes/cmd/kube-scheduler"),
     "kube-controller-manager": ("control_plane", "k8s.io/kubernetes/cmd/kube-controller-manager"),
     "kwok": ("kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+    HELM: (HELM, "helm.sh/helm/v4/cmd/helm"),
 }
 _MAJOR, _MINOR, _ = KUBERNETES_VERSION.split(".")
 _VERSION_PACKAGE: Final = "k8s.io/component-base/version"
 LINKED: Final = (
     f"-s -w -X {_VERSION_PACKAGE}.gitVersion=v{KUBERNETES_VERSION}"
     f" -X {_VERSION_PACKAGE}.gitMajor={_MAJOR} -X {_VERSION_PACKAGE}.gitMinor={_MINOR}"
+    f" -X helm.sh/helm/v4/internal/version.version=v{HELM_VERSION}"
 )
-VERSIONS: Final = {"etcd": ETCD_VERSION, "kwok": KWOK_VERSION}
+VERSIONS: Final = {"etcd": ETCD_VERSION, "kwok": KWOK_VERSION, HELM: HELM_VERSION}
 
 
 class CannotBuild(Exception):
@@ -56,7 +63,22 @@ class CannotBuild(Exception):
 
 def build(*, nice: int = 0, within_seconds: float = BUILD_SECONDS) -> None:
     """Put every program into `directory()`, or nothing. Raises CannotBuild."""
-    go, target = _go(), directory()
+    _build_into(directory(), PROGRAMS, missing, _go(GO_NEEDED), nice, within_seconds)
+
+
+def build_helm(*, nice: int = 0, within_seconds: float = BUILD_SECONDS) -> None:
+    """Put helm into `helm_directory()`. Raises CannotBuild."""
+    _build_into(helm_directory(), [HELM], missing_helm, _go(GO_OF_HELM), nice, within_seconds)
+
+
+def _build_into(
+    target: Path,
+    programs: Sequence[str],
+    find_missing: Callable[[], str | None],
+    go: str,
+    nice: int,
+    within_seconds: float,
+) -> None:
     deadline = time.monotonic() + within_seconds
     target.parent.mkdir(parents=True, exist_ok=True)
     with (target.parent / "lock").open("w") as lock:
@@ -65,13 +87,13 @@ def build(*, nice: int = 0, within_seconds: float = BUILD_SECONDS) -> None:
         except BlockingIOError:
             _say("another build runs, waiting for it")
             fcntl.flock(lock, fcntl.LOCK_EX)
-        if missing() is None:
+        if find_missing() is None:
             return
         for left in target.parent.glob(f"{target.name}.*"):
             shutil.rmtree(left, ignore_errors=True)
         made = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
         try:
-            for name in SOURCES:
+            for name in (name for name in SOURCES if name in programs):
                 _build_program(go, name, made / name, nice=nice, deadline=deadline)
                 _check_version(name, made / name)
             made.chmod(0o755)
@@ -81,9 +103,9 @@ def build(*, nice: int = 0, within_seconds: float = BUILD_SECONDS) -> None:
             shutil.rmtree(made, ignore_errors=True)
 
 
-def _go() -> str:
+def _go(needed: tuple[int, int]) -> str:
     go = shutil.which("go")
-    wanted = ".".join(map(str, GO_NEEDED))
+    wanted = ".".join(map(str, needed))
     other = f"or name a directory with {', '.join(PROGRAMS)} in {GIVEN}"
     if go is None:
         raise CannotBuild(
@@ -92,7 +114,7 @@ def _go() -> str:
         )
     told = subprocess.run([go, "env", "GOVERSION"], capture_output=True, text=True, check=True)
     found = re.match(r"go(\d+)\.(\d+)", told.stdout)
-    if found is None or (int(found[1]), int(found[2])) < GO_NEEDED:
+    if found is None or (int(found[1]), int(found[2])) < needed:
         raise CannotBuild(
             f"expected Go {wanted} or newer, found {told.stdout.strip()} at {go}: "
             f"install a newer one, {other}"
@@ -145,8 +167,9 @@ def _build_program(go: str, name: str, path: Path, *, nice: int, deadline: float
 
 def _check_version(name: str, path: Path) -> None:
     wanted = VERSIONS.get(name, KUBERNETES_VERSION)
+    question = "version" if name == HELM else "--version"
     told = subprocess.run(
-        [path, "--version"], capture_output=True, text=True, timeout=CHECK_SECONDS, check=False
+        [path, question], capture_output=True, text=True, timeout=CHECK_SECONDS, check=False
     )
     if wanted not in told.stdout:
         raise CannotBuild(
@@ -160,25 +183,28 @@ def _say(line: str) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build what is missing; 0 once everything is there."""
+    """Build what is missing; 0 once a control plane is there. Only the chart's tests need helm."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.support.kubernetes.build", description=__doc__
     )
     parser.add_argument("--nice", type=int, default=0, help="give way to other processes, up to 19")
     options = parser.parse_args(arguments)
     reason = missing()
-    if reason is None:
-        _say(f"is in {directory()}")
-        return 0
-    if os.environ.get(GIVEN):
+    if reason is not None and os.environ.get(GIVEN):
         print(reason, file=sys.stderr)
         return 1
     try:
-        build(nice=options.nice)
+        if reason is not None:
+            build(nice=options.nice)
     except CannotBuild as error:
         print(error, file=sys.stderr)
         return 1
     _say(f"is in {directory()}")
+    try:
+        if missing_helm() is not None:
+            build_helm(nice=options.nice)
+    except CannotBuild as error:
+        print(error, file=sys.stderr)
     return 0
 
 

@@ -7,6 +7,7 @@ that name them.
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -17,14 +18,16 @@ from typing import Final
 
 from aiohttp import ClientError
 
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.support.kubernetes.api import Api, ApiError, Object, path_to
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.paths import ROOT
 
 CONTAINER: Final = "ome-container"
 LABEL: Final = "gpusteward.reservation"
+SERVICE_NAME: Final = re.compile(r"([a-z0-9-]+)\.([a-z0-9-]+)\.svc")
 RETRY_SECONDS: Final = 0.1
+WATCH_SECONDS: Final = 5  # then pods are listed anew: a watch may fall silent with its apiserver
 
 
 @asynccontextmanager
@@ -37,7 +40,7 @@ async def pod_engines(
         try:
             yield engines
         finally:
-            await cancelled(watching)
+            await cancel_and_wait(watching)
             await engines.end_all()
 
 
@@ -66,24 +69,32 @@ class PodEngines:
             self._kill(uid)
 
     async def watch(self) -> None:
-        path = path_to("v1", "Pod")
         while True:
             with suppress(ApiError, ClientError, TimeoutError, OSError):
-                listed = await self.api.get(path, labelSelector=LABEL)
-                there = {each["metadata"]["uid"] for each in listed["items"]}
-                for uid in set(self._running) - there:
-                    self._kill(uid)
-                for each in listed["items"]:
-                    self._notice(each)
-                since = listed["metadata"]["resourceVersion"]
-                async for event, pod in self.api.watch(path, since=since, labelSelector=LABEL):
-                    if event == "ERROR":
-                        break
-                    if event == "DELETED":
-                        self._kill(pod["metadata"]["uid"])
-                    else:
-                        self._notice(pod)
+                async with asyncio.timeout(2 * WATCH_SECONDS):
+                    await self._list_and_watch()
             await asyncio.sleep(RETRY_SECONDS)
+
+    async def _list_and_watch(self) -> None:
+        path = path_to("v1", "Pod")
+        pods = await self.api.get(path, labelSelector=LABEL)
+        there = {pod["metadata"]["uid"] for pod in pods["items"]}
+        for uid in set(self._running) - there:
+            self._kill(uid)
+        for pod in pods["items"]:
+            self._notice(pod)
+        async for event, pod in self.api.watch(
+            path,
+            since=pods["metadata"]["resourceVersion"],
+            labelSelector=LABEL,
+            timeoutSeconds=WATCH_SECONDS,
+        ):
+            if event == "ERROR":
+                return
+            if event == "DELETED":
+                self._kill(pod["metadata"]["uid"])
+            else:
+                self._notice(pod)
 
     async def end_all(self) -> None:
         for uid in self._running:
@@ -108,11 +119,29 @@ class PodEngines:
             with suppress(ProcessLookupError):
                 process.kill()
 
+    async def _resolved(self, word: str, uid: str) -> str:
+        """With the address of the pod behind a headless Service, as the cluster's DNS answers the
+        pod `uid` for as long as it is there.
+        """
+        match = SERVICE_NAME.search(word)
+        if match is None:
+            return word
+        service = await self.api.get(path_to("v1", "Service", match[2], match[1]))
+        labels = ",".join(f"{key}={text}" for key, text in service["spec"]["selector"].items())
+        while uid not in self._killed:
+            pods = await self.api.items(path_to("v1", "Pod", match[2]), labelSelector=labels)
+            for pod in pods:
+                if address := pod.get("status", {}).get("podIP"):
+                    return word.replace(match[0], address)
+            await asyncio.sleep(RETRY_SECONDS)
+        return word
+
     async def _run(self, pod: Object) -> None:
         metadata, address = pod["metadata"], pod["status"]["podIP"]
         container = next(c for c in pod["spec"]["containers"] if c["name"] == CONTAINER)
         words = [*container.get("command", []), *container.get("args", [])]
-        words = [each.replace("$$", "$") for each in words]
+        uid = metadata["uid"]
+        words = [await self._resolved(each.replace("$$", "$"), uid) for each in words]
         argv = [sys.executable, *(address if each == "0.0.0.0" else each for each in words[1:])]  # noqa: S104
         process = self.processes[metadata["uid"]] = await asyncio.create_subprocess_exec(
             *argv,

@@ -19,7 +19,7 @@ from typing import Any, Final
 from aiohttp import ClientError
 
 from shared.testing import eventually
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.support.kubernetes.api import Api, ApiError, Object, gather_some, path_of, path_to
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.ome_rules import (
@@ -150,7 +150,7 @@ async def ome_stand_in(
         try:
             yield stand_in
         finally:
-            await cancelled(task)
+            await cancel_and_wait(task)
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
 

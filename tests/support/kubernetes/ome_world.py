@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from services.executor.engines.servers import simulated
+from shared.engines.simulated import server as simulated
 from tests.support.kubernetes.api import Api
-from tests.support.kubernetes.manifests import until_no_namespace_ends
+from tests.support.kubernetes.chart import until_no_namespace_ends
 from tests.support.kubernetes.nodes import node_object
 from tests.support.kubernetes.ome_stand_in import install_crds
 from tests.support.paths import ROOT

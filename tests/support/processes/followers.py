@@ -40,7 +40,7 @@ from tests.support.processes.command_line import CommandProcess, start_command
 from tests.support.worlds.gateway_views import make_experiment, make_task
 
 PIPE_BYTES: Final = 50_000  # of 16 pages: a line goes into the next one where it does not fit
-PATIENCE_SECONDS: Final = 10.0  # until an interrupted command counts as one that hangs
+TIMEOUT_SECONDS: Final = 10.0  # until an interrupted command counts as one that hangs
 PYTHON_SECONDS: Final = 0.06  # the interpreter's own start, before any line of ours
 START_SECONDS: Final = 5.0  # what has not used so much of a processor by then waits
 EXPERIMENTS: Final = 2_000  # a line for each fills the pipe
@@ -199,7 +199,7 @@ async def _seconds_until_ended(
     for pid in pids:
         with suppress(OSError, ValueError):
             before[pid] = _scheduled(pid)[1]
-    while not end.done() and time.monotonic() - began - max(waited.values()) < PATIENCE_SECONDS:
+    while not end.done() and time.monotonic() - began - max(waited.values()) < TIMEOUT_SECONDS:
         await asyncio.wait({end}, timeout=0.02)
         for pid in pids:
             with suppress(OSError, ValueError):
@@ -263,7 +263,9 @@ class _Gateway(StubGateway):
             self.tasks = [replace(self.tasks[0], state=TaskState.CANCELLED)]
             with suppress(ConnectionError):
                 await self.tell("orchestrator.task_cancelled")
-        return web.json_response({"type": "accepted", "command_id": str(new_id())})
+        return web.Response(
+            body=msgspec.json.encode(self.tasks[0]), content_type="application/json"
+        )
 
     async def _monitoring(self, request: web.Request) -> web.Response:
         view = MonitoringView(

@@ -28,15 +28,20 @@ from shared.client.http import StewardClient
 from shared.errors import StewardError
 from shared.ids import new_id
 from shared.testing import eventually
-from shared.waiting import cancelled, within
+from shared.waiting import cancel_and_wait, within
 from tests.support.processes.engine_sightings import EngineWatch, overlaps
-from tests.support.processes.platform import PlatformProcess, marked_processes, quick_task
+from tests.support.processes.platform import (
+    PlatformProcess,
+    assert_sound,
+    marked_processes,
+    quick_task,
+)
 
 GPUS: Final = 6
 CLIENTS: Final = 4
 TASKS: Final = 2
 TTL_SECONDS: Final = 10.0
-PATIENCE_SECONDS: Final = 40.0
+TIMEOUT_SECONDS: Final = 40.0
 FINISH_SECONDS: Final = 120.0
 SETTLE_SECONDS: Final = 60.0
 PAUSES_SECONDS: Final = (1.5, 5.0)
@@ -145,7 +150,7 @@ class KillTour:
             await self._settle(watch)
             await self._judge(watch)
         finally:
-            await cancelled(watching)
+            await cancel_and_wait(watching)
             await platform.stop()
         left = [" ".join(process.cmdline()) for process in marked_processes(installation)]
         self._blame("leftovers", [f"runs after the platform: {each}" for each in left])
@@ -164,7 +169,7 @@ class KillTour:
         except TimeoutError:
             self._blame("lost", ["a client or a task did not come to its end"])
         finally:
-            await cancelled(*workers)
+            await cancel_and_wait(*workers)
 
     async def _inflict(self) -> None:
         """Everything once in a random order, again and again."""
@@ -204,7 +209,7 @@ class KillTour:
     ) -> None:
         """Again and again until the faults are over; what cannot be asked is asked again."""
         address = Address(self._platform.url, None)
-        async with StewardClient(address, patience_seconds=PATIENCE_SECONDS) as client:
+        async with StewardClient(address, retry_seconds=TIMEOUT_SECONDS) as client:
             while not self._over.is_set():
                 with suppress(StewardError):
                     await work(client)
@@ -275,6 +280,10 @@ class KillTour:
             experiments = await self._platform.experiments(str(task_id))
             found.operations += len(experiments)
             self._blame("lost", [each for one in experiments for each in _lost(one, ends)])
+            try:
+                await assert_sound(self._platform, str(task_id))
+            except AssertionError as error:
+                self._blame("lost", [f"task {task_id}: {error}"])
         boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
         after_end = (
             boot + each.last_seen_at - ended[each.reservation_id]

@@ -48,6 +48,8 @@ class PlatformProcess:
     port: int = field(default_factory=free_port)
     arguments: tuple[str, ...] = ("--simulate",)
     environment: Mapping[str, str] = field(default_factory=dict)
+    program: tuple[str, ...] = (sys.executable, "-m", "services.cli")
+    working_directory: Path | None = None
     process: "subprocess.Popen[bytes] | None" = None
 
     @property
@@ -66,10 +68,11 @@ class PlatformProcess:
     def launch(self) -> None:
         """Start, and wait for nothing."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith("GPUSTEWARD_")}
-        command = [sys.executable, "-m", "services.cli", "up"]
+        command = [*self.program, "up"]
         command += ["--data-dir", str(self.data_dir), "--port", str(self.port), *self.arguments]
         self.process = subprocess.Popen(
             command,
+            cwd=self.working_directory,
             env={**environment, "GPUSTEWARD_LOCAL_TOKEN": "never", **self.environment},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -99,7 +102,7 @@ class PlatformProcess:
         except (aiohttp.ClientError, OSError, TimeoutError):
             return False
         found = gpus.get("gpus", [])
-        return bool(found) and all(not gpu.get("stale", True) for gpu in found)
+        return bool(found) and all(gpu.get("fresh", False) for gpu in found)
 
     def logs(self) -> str:
         """The last lines of every log, for a failing test's message."""
@@ -246,6 +249,11 @@ async def assert_sound(platform: PlatformProcess, task_id: str) -> None:
         spans = sorted((a["started_at"], a["finished_at"]) for a in attempts if a.get("started_at"))
         for (_, earlier_end), (later_start, _) in itertools.pairwise(spans):
             assert earlier_end <= later_start
+    await assert_ledger_sound(platform)
+
+
+async def assert_ledger_sound(platform: PlatformProcess) -> None:
+    """No device was held twice at any time, and every experiment ended once."""
     async with platform.postgres() as connection:
         overlapping = await connection.fetchval(
             "SELECT count(*) FROM scheduler.holding a JOIN scheduler.holding b"

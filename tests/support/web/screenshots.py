@@ -40,7 +40,7 @@ ENVIRONMENT: Final = {**ADMIT, "GPUSTEWARD_SCHEDULER_NODE_LOST_SECONDS": "20"}
 TALLEST_PX: Final = 4000
 LEASE_SECONDS: Final = 3600
 SETTLE_MS: Final = 1500  # charts are drawn, and what was typed is checked
-MOST_MS: Final = 300_000  # a tall page of many charts, drawn without a GPU beside others
+MAX_MS: Final = 300_000  # a tall page of many charts, drawn without a GPU beside others
 # All that a page would show if its window were tall enough.
 NEEDED_PX: Final = """() => {
   const main = document.querySelector("main");
@@ -48,7 +48,7 @@ NEEDED_PX: Final = """() => {
 }"""
 IS_WHOLE: Final = """() =>
   !document.querySelector("[aria-label^=loading]") &&
-  !document.body.innerText.includes("does not answer")
+  !document.body.innerText.includes("not responding")
 """
 TASK: Final = {
     "task_name": "chat-latency-and-throughput",
@@ -238,7 +238,7 @@ async def draw(browser: Browser, url: str, places: dict[str, str]) -> list[Path]
             viewport={"width": width, "height": height}, locale="en-US", reduced_motion="reduce"
         )
         page = await context.new_page()
-        page.set_default_timeout(MOST_MS)
+        page.set_default_timeout(MAX_MS)
         for name, place in places.items():
             await page.set_viewport_size({"width": width, "height": height})
             await page.goto(url + place)
@@ -251,7 +251,7 @@ async def draw(browser: Browser, url: str, places: dict[str, str]) -> list[Path]
                 await until_whole(page)
                 await page.wait_for_timeout(SETTLE_MS)
                 path = FOLDER / f"{name}-{size}-{scheme}.png"
-                await page.screenshot(path=path, timeout=MOST_MS)
+                await page.screenshot(path=path, timeout=MAX_MS)
                 drawn.append(path)
             tell(f"{name} {size}: {len(drawn)} of {len(places) * len(SIZES) * len(SCHEMES)}")
         await context.close()

@@ -40,7 +40,8 @@ from schemas.scheduler.views import (
     ReservationView,
 )
 from schemas.task.benchmark import BenchmarkMetrics
-from schemas.task.task_file import DeploymentMode, Objective
+from schemas.task.objectives import Objective
+from schemas.task.task_file import DeploymentMode
 from schemas.telemetry.readings import (
     GpuReading,
     GpuSampled,
@@ -336,7 +337,7 @@ async def gateway(nats_url: str, dsn: str, **settings: Any) -> AsyncIterator[Api
     with _app_of_an_earlier_gateway():
         service = gateway_app.create_service(wanted)
         service.bus.awaits_services = False  # an owner that is not there comes in no test
-        client = await nats.connect(nats_url)
+        client = await nats.connect(nats_url.split(","))
         async with service.running(), aiohttp.ClientSession() as session:
             yield Api(session, f"http://127.0.0.1:{service.http.port}", Owners(client))
         await client.close()

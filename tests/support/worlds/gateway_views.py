@@ -17,7 +17,9 @@ from schemas.scheduler.drifts import DriftAction, DriftKind
 from schemas.scheduler.reservations import ReservationState
 from schemas.scheduler.views import Drift, ReservationView
 from schemas.task.benchmark import BenchmarkMetrics
-from schemas.task.task_file import DeploymentMode, Objective, Strategy
+from schemas.task.objectives import Objective
+from schemas.task.strategies import Strategy
+from schemas.task.task_file import DeploymentMode
 from schemas.telemetry.monitoring import GpuStats, SampledSpread, Spread
 from schemas.telemetry.readings import Source
 from shared.ids import new_id

@@ -1,5 +1,6 @@
 """Valid tasks, experiments and attempts for tests of the orchestrator's decisions."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -7,14 +8,19 @@ from uuid import UUID
 import msgspec
 
 from schemas.executor.attempts import EngineSpec, Runtime, RuntimeOffer
+from schemas.gpus.checks import CudaRules
 from schemas.gpus.device_grant import DeviceGrant
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.orchestrator.experiments import ExperimentState, TaskState
 from schemas.task.benchmark import BenchmarkTool
 from schemas.task.task_file import DeploymentMode, TaskFile
 from services.executor.engines.engine_table import ENGINES
+from services.orchestrator.domain.installation.installation import Installation
+from services.orchestrator.domain.installation.offers import Offer
 from services.orchestrator.domain.lifecycle.waiting import Grant
-from services.orchestrator.domain.plan.executor_offers import Offer
+from services.orchestrator.domain.plan import expansion
+from services.orchestrator.domain.plan import plan as planning
+from services.orchestrator.domain.plan.expansion import Grid
 from services.orchestrator.domain.records import Attempt, Experiment, Task
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -35,6 +41,18 @@ OFFERS = (
         benchmark_tools=("builtin",),
     ),
 )
+
+
+def make_plan(
+    task: TaskFile, offers: Iterable[Offer], rules: CudaRules = CudaRules.STRICT
+) -> planning.Plan:
+    """Return the plan of a task where executors offer this."""
+    return planning.make_plan(task, Installation(offers, rules))
+
+
+def expand(task: TaskFile) -> Grid:
+    """Return the configurations of a grid."""
+    return expansion.expand(expansion.find_axes(task), task.optimization.max_iterations)
 
 
 def make_offer(

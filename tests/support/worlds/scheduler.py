@@ -57,7 +57,7 @@ from shared.messaging.bus import Bus
 from shared.messaging.codec import encode
 from shared.service import Service
 from shared.testing import DEADLINE_SECONDS, eventually
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.support.bus import connected_bus
 from tests.support.idle_clock import Clock
 
@@ -440,7 +440,7 @@ async def world(nats_url: str, clock: Clock = time.monotonic) -> AsyncIterator[W
         try:
             yield around
         finally:
-            await cancelled(*around.running)
+            await cancel_and_wait(*around.running)
 
 
 @asynccontextmanager

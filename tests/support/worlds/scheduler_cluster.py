@@ -25,7 +25,7 @@ from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.bus import Bus
 from shared.messaging.codec import encode
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.support.worlds.scheduler import World
 
 
@@ -147,4 +147,4 @@ async def reporting(
     try:
         yield cluster
     finally:
-        await cancelled(task)
+        await cancel_and_wait(task)

@@ -24,7 +24,7 @@ ROW = st.tuples(
 
 
 @given(st.lists(st.lists(ROW, min_size=1, max_size=40), max_size=20))
-def test_another_reader_finds_every_value_and_every_null(
+def test_other_reader_finds_values_and_nulls(
     groups: list[list[tuple[object, ...]]],
 ) -> None:
     import pyarrow.parquet  # type: ignore[import-untyped]  # it has no types

@@ -8,7 +8,7 @@ from shared.archives.redaction import without_secrets
 @pytest.mark.parametrize(
     "name", ["api-key", "api_key", "HF_TOKEN", "hfToken", "password", "Authorization"]
 )
-def test_what_is_named_as_a_secret_is_hidden_wherever_it_stands(name: str) -> None:
+def test_named_secrets_are_hidden_everywhere(name: str) -> None:
     task = {
         "benchmark": {"additional_params": [{name: "s3cret"}]},
         "parameters": {name: ["s3cret"]},
@@ -23,7 +23,7 @@ def test_a_grid_of_secrets_is_still_a_grid() -> None:
     assert without_secrets(grid) == {"api-key": {"type": "choice", "values": ["***", "***"]}}
 
 
-def test_numbers_and_names_that_only_contain_such_a_word_stay() -> None:
+def test_words_only_containing_a_secret_stay() -> None:
     kept = {"max_num_tokens": 8, "model_tokenizer": "gpt2", "max-batch-tokens": "4", "keys": 3}
 
     assert without_secrets(kept) == {**kept, "max-batch-tokens": "***"}

@@ -9,7 +9,7 @@ import pytest
 
 from schemas.errors import ErrorCode
 from schemas.gateway.archives import FORMAT, MANIFEST, ArchiveKind, Manifest
-from shared.archives.tar import ArchiveWriter, packed, read_archive
+from shared.archives.tar import ArchiveWriter, pack_tar, read_archive
 from shared.clock import utcnow
 from shared.errors import RefusedError
 from shared.ids import new_id
@@ -36,7 +36,7 @@ def written(**overrides: Any) -> bytes:
 
 
 def pack(files: dict[str, bytes]) -> bytes:
-    return b"".join(packed(files.items()))
+    return b"".join(pack_tar(files.items()))
 
 
 def members(archive: bytes) -> dict[str, bytes]:
@@ -54,7 +54,7 @@ def with_member(name: str, **fields: Any) -> bytes:
     return buffer.getvalue()
 
 
-def test_what_was_written_is_read_and_any_tar_program_reads_it() -> None:
+def test_tar_is_read_by_any_program() -> None:
     archive = written()
 
     manifest, files = read_archive(archive)
@@ -115,7 +115,7 @@ def test_one_that_was_changed_is_refused(change: dict[str, bytes | None]) -> Non
         ),
     ],
 )
-def test_one_that_reaches_out_of_its_folder_is_refused(unsafe: bytes) -> None:
+def test_path_out_of_the_folder_is_refused(unsafe: bytes) -> None:
     with pytest.raises(RefusedError, match="cannot be part of an export"):
         read_archive(unsafe)
 
@@ -129,14 +129,14 @@ def test_one_of_a_later_release_says_so() -> None:
     assert refused.value.code is ErrorCode.UNSUPPORTED
 
 
-def test_only_what_is_wanted_is_held_and_the_rest_is_checked() -> None:
+def test_only_wanted_files_are_held() -> None:
     archive = written()
 
-    _, held = read_archive(archive, wanted=lambda path: path.endswith(".json"))
+    _, held = read_archive(archive, is_wanted=lambda path: path.endswith(".json"))
 
     assert held == {"task.json": FILES["task.json"]}
     with pytest.raises(RefusedError, match=r"part-001.parquet is not what it was"):
-        read_archive(archive.replace(bytes(range(256)), bytes(256)), wanted=lambda _: False)
+        read_archive(archive.replace(bytes(range(256)), bytes(256)), is_wanted=lambda _: False)
 
 
 def test_more_than_may_be_held_is_refused() -> None:
@@ -147,7 +147,7 @@ def test_more_than_may_be_held_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
-def test_a_header_that_claims_more_than_a_header_has_is_not_read(kind: bytes) -> None:
+def test_oversized_header_is_not_read(kind: bytes) -> None:
     header = tarfile.TarInfo("header")
     header.type, header.size = kind, 1 << 30
 
@@ -156,7 +156,7 @@ def test_a_header_that_claims_more_than_a_header_has_is_not_read(kind: bytes) ->
 
 
 def test_folders_count_as_files_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.archives.tar.MOST_FILES", 100)
+    monkeypatch.setattr("shared.archives.tar.MAX_FILES", 100)
     folder = tarfile.TarInfo("folder")
     folder.type = tarfile.DIRTYPE
 

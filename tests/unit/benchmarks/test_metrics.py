@@ -10,14 +10,14 @@ import pytest
 
 from schemas.task.benchmark import BenchmarkMetrics, FailedLevel, LevelResult, LevelStats
 from shared.benchmarks.metrics import (
-    MOST_CODES,
+    MAX_CODES,
     FailedRequest,
     RequestSample,
     aggregate,
     distribution,
     few_codes,
     level_result,
-    pooled,
+    pool_levels,
     with_gpus,
 )
 
@@ -68,7 +68,7 @@ def test_one_token_has_no_time_per_token() -> None:
     assert level.stats.ttft is not None
 
 
-def test_percentiles_are_interpolated_between_neighbours() -> None:
+def test_percentiles_are_interpolated() -> None:
     spread = distribution([4.0, 1.0, 3.0, 2.0])
 
     assert spread is not None
@@ -122,7 +122,7 @@ def test_an_estimate_marks_its_level() -> None:
     assert not make_level(make_sample()).tokens_estimated
 
 
-def test_a_level_without_success_is_kept_with_empty_stats() -> None:
+def test_level_without_success_has_no_stats() -> None:
     level = make_level(connect=5)
 
     assert level.stats == LevelStats()
@@ -138,7 +138,7 @@ def test_a_level_without_success_is_kept_with_empty_stats() -> None:
         pytest.param(make_level(), id="no request ended"),
     ],
 )
-def test_a_failed_level_lowers_throughput_has_no_latency_and_is_named(bad: LevelResult) -> None:
+def test_failed_level_is_named_and_has_no_latency(bad: LevelResult) -> None:
     good = make_level(make_sample())
 
     metrics = aggregate([good, bad])
@@ -158,7 +158,7 @@ def test_a_failed_level_lowers_throughput_has_no_latency_and_is_named(bad: Level
 
 
 @pytest.mark.parametrize(("max_error_rate", "failed"), [(0.0, 1), (0.24, 1), (0.25, 0)])
-def test_how_many_requests_of_a_level_may_fail_is_said(max_error_rate: float, failed: int) -> None:
+def test_allowed_failures_of_a_level_are_told(max_error_rate: float, failed: int) -> None:
     level = make_level(make_sample(), make_sample(), make_sample(), connect=1)
 
     metrics = aggregate([level], max_error_rate)
@@ -167,7 +167,7 @@ def test_how_many_requests_of_a_level_may_fail_is_said(max_error_rate: float, fa
     assert metrics.max_error_rate == max_error_rate
 
 
-def test_an_experiments_p99_is_that_of_its_worst_level() -> None:
+def test_experiment_p99_is_of_its_worst_level() -> None:
     light = make_level(make_sample(e2e_latency=1.0), num_concurrency=1)
     heavy = make_level(make_sample())
 
@@ -177,7 +177,7 @@ def test_an_experiments_p99_is_that_of_its_worst_level() -> None:
     assert metrics.p50_e2e_latency == 1.75
 
 
-def test_throughput_stands_beside_its_share_of_each_gpu() -> None:
+def test_throughput_is_told_per_gpu() -> None:
     metrics = aggregate([make_level(make_sample(), seconds=1.0)])
 
     shared = with_gpus(metrics, 4)
@@ -219,7 +219,7 @@ def stored_experiments() -> list[dict[str, Any]]:
     return experiments
 
 
-def test_recorded_levels_give_exactly_the_recorded_aggregates() -> None:
+def test_recorded_levels_give_recorded_aggregates() -> None:
     """All but p99: the recorded one is the mean of the levels' own, which no request exceeded."""
     compared = 0
     for experiment in stored_experiments():
@@ -239,18 +239,18 @@ def test_recorded_levels_give_exactly_the_recorded_aggregates() -> None:
     assert compared == 2 * 15
 
 
-def test_of_very_many_error_codes_the_most_frequent_are_kept_and_none_is_lost() -> None:
+def test_frequent_error_codes_are_kept() -> None:
     counts = {str(code): 1 for code in range(400, 500)} | {"503": 7, "other": 2}
 
     kept = few_codes(counts)
 
     assert kept["503"] == 7
-    assert len(kept) <= MOST_CODES + 1
+    assert len(kept) <= MAX_CODES + 1
     assert sum(kept.values()) == sum(counts.values())
     assert few_codes({"b": 1, "a": 2}) == {"a": 2, "b": 1}
 
 
-def test_percentiles_over_repeats_are_those_of_all_their_requests() -> None:
+def test_repeat_percentiles_pool_all_requests() -> None:
     quick = make_level(*[make_sample(e2e_latency=1.0 + n / 100) for n in range(90)], seconds=9.0)
     slow = make_level(*[make_sample(e2e_latency=5.0 + n) for n in range(10)], seconds=21.0)
     other = make_level(make_sample(e2e_latency=3.0), num_concurrency=4)
@@ -266,14 +266,14 @@ def test_percentiles_over_repeats_are_those_of_all_their_requests() -> None:
     assert (metrics.total_levels, metrics.total_requests) == (3, 101)
 
 
-def test_repeats_of_which_the_requests_are_not_all_known_stay_levels_of_their_own() -> None:
+def test_unpoolable_repeats_stay_levels() -> None:
     level = make_level(make_sample(e2e_latency=1.0))
     unknown = msgspec.structs.replace(make_level(make_sample(e2e_latency=5.0)), requests=None)
 
-    assert pooled([level, unknown]) == [level, unknown]
+    assert pool_levels([level, unknown]) == [level, unknown]
 
 
-def test_pooled_repeats_begin_with_the_first_and_last_as_long_as_all() -> None:
+def test_pooled_repeats_span_all() -> None:
     level = level_result(
         scenario="D(100,21)",
         num_concurrency=4,
@@ -285,7 +285,7 @@ def test_pooled_repeats_begin_with_the_first_and_last_as_long_as_all() -> None:
     )
     later = msgspec.structs.replace(level, started_at=level.started_at + timedelta(seconds=60))
 
-    (both,) = pooled([level, later])
+    (both,) = pool_levels([level, later])
 
     assert (both.scenario, both.num_concurrency) == (level.scenario, 4)
     assert (both.started_at, both.run_duration) == (level.started_at, 18.0)

@@ -31,7 +31,7 @@ def test_progress_runs_over_all_levels(
     assert fraction == want
 
 
-def test_a_level_without_requests_is_over_as_it_begins() -> None:
+def test_level_without_requests_ends_at_once() -> None:
     fraction = overall_fraction(
         level_no=1,
         levels_total=2,

@@ -15,7 +15,7 @@ from services.cli.endings import (
 from tests.support.worlds.gateway_views import make_experiment, make_grant, make_reservation
 
 
-def test_reservations_that_would_end_are_counted_and_the_first_named() -> None:
+def test_ending_reservations_are_counted() -> None:
     held = [
         make_reservation(holder=f"exec/{name}", devices=(make_grant(2 * n), make_grant(2 * n + 1)))
         for n, name in enumerate(("alice", "bob", "carol", "dan", "eve"))
@@ -35,9 +35,9 @@ def test_shares_of_one_gpu_are_counted_as_one_gpu() -> None:
 
 
 @pytest.mark.parametrize(
-    "state", set(ReservationState) - {ReservationState.GRANTED, ReservationState.ACTIVE}
+    "state", sorted(set(ReservationState) - {ReservationState.GRANTED, ReservationState.ACTIVE})
 )
-def test_a_reservation_that_holds_nothing_ends_nobodys_work(state: ReservationState) -> None:
+def test_unheld_reservation_ends_nobodys_work(state: ReservationState) -> None:
     assert reservations_ending([make_reservation(state=state)]) == ""
 
 
@@ -59,7 +59,7 @@ def test_only_experiments_that_run_would_end() -> None:
         ("alice#3", False),
     ],
 )
-def test_a_reservation_is_ones_own_if_its_holder_names_one(
+def test_reservation_is_own_by_its_holder(
     monkeypatch: pytest.MonkeyPatch, holder: str, own: bool
 ) -> None:
     monkeypatch.setattr(endings, "user_name", lambda: "alice")
@@ -81,7 +81,7 @@ def test_who_requested_it_goes_before_the_holder(holder: str, requester: str, ow
     assert is_own(make_reservation(holder=holder, requester=requester), "ada") is own
 
 
-def test_what_would_end_is_told_with_the_person_whom_its_holder_does_not_name() -> None:
+def test_ending_work_is_shown_with_its_person() -> None:
     experiment = make_reservation(holder="tuning#3", requester="ada")
     command = make_reservation(holder="exec/ada", requester="ada")
 
@@ -89,7 +89,7 @@ def test_what_would_end_is_told_with_the_person_whom_its_holder_does_not_name() 
     assert reservations_ending([command]) == "1 reservation on 1 GPU: exec/ada"
 
 
-def test_without_a_terminal_what_would_end_is_refused_with_the_way_out(
+def test_ending_work_without_terminal_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)

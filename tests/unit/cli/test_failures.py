@@ -20,7 +20,7 @@ def make_problem(code: ErrorCode, **changes: str) -> Problem:
 
 
 @for_each("code", ErrorCode)
-def test_the_exit_code_of_a_refusal_is_that_of_the_table(
+def test_refusal_has_exit_code_of_table(
     code: ErrorCode, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert report(ApiError(make_problem(code)), ["tasks"]) == EXIT_CODE[code]
@@ -35,7 +35,7 @@ def test_the_offending_field_is_named(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().err == "gpusteward: it is so (at $.model.id_or_path)\n"
 
 
-def test_an_unreachable_platform_is_one_sentence_with_the_next_step(
+def test_unreachable_platform_is_one_sentence(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     code = report(PlatformUnreachable("nothing answers at http://x"), ["gpus"])
@@ -46,20 +46,20 @@ def test_an_unreachable_platform_is_one_sentence_with_the_next_step(
     )
 
 
-def test_with_json_the_error_is_a_problem_document(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_error_is_problem_document(capsys: pytest.CaptureFixture[str]) -> None:
     report(CommandFailed(ErrorCode.NOT_FOUND, "no such task"), ["show", "x", "--json"])
 
     problem = msgspec.json.decode(capsys.readouterr().err, type=Problem)
     assert (problem.code, problem.status, problem.detail) == ("not_found", 404, "no such task")
 
 
-def test_a_code_of_a_newer_gateway_is_an_internal_error() -> None:
+def test_unknown_code_is_an_internal_error() -> None:
     problem = msgspec.structs.replace(make_problem(ErrorCode.CONFLICT), code="brand_new")
 
     assert report(ApiError(problem), []) == EXIT_CODE[ErrorCode.INTERNAL]
 
 
-def test_json_behind_two_dashes_belongs_to_the_command_run() -> None:
+def test_json_after_dashes_belongs_to_command() -> None:
     assert not wants_json(["exec", "--gpus", "1", "--", "tool", "--json"])
     assert wants_json(["tasks", "--json"])
 
@@ -87,7 +87,7 @@ def test_a_wrong_option_says_what_was_expected(
     assert message.endswith(says)
 
 
-def test_a_message_with_its_own_command_has_no_second_hint() -> None:
+def test_message_with_command_has_no_second_hint() -> None:
     problem = make_problem(ErrorCode.NOT_FOUND, detail="no preset; `gpusteward preset list`")
 
     assert sentence(problem) == "no preset; `gpusteward preset list`"

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from services.cli.form_check import FormCheck, check_form
-from services.cli.task_templates import FLAGS, task_template
+from services.cli.task_templates import task_template
+from shared.engines.table import PROFILES
 from shared.errors import MISTAKES, RefusedError
 from shared.yaml_documents import json_of_yaml
 
@@ -17,8 +18,8 @@ def checked(**changes: Any) -> FormCheck:
     return check_form(json.dumps({**TASK, **changes}).encode())
 
 
-@pytest.mark.parametrize("engine", FLAGS)
-def test_a_first_task_of_each_engine_has_no_mistake(engine: str) -> None:
+@pytest.mark.parametrize("engine", PROFILES)
+def test_first_task_of_each_engine_is_valid(engine: str) -> None:
     found = check_form(json_of_yaml(task_template(engine, None, None, None).encode()))
 
     assert found.unknown == ()
@@ -52,7 +53,7 @@ def test_a_first_task_of_each_engine_has_no_mistake(engine: str) -> None:
         ({"modl": "org/m"}, "$.modl", "did you mean 'model'?"),
     ],
 )
-def test_a_mistake_is_told_by_place_without_a_platform(
+def test_mistake_is_located_without_platform(
     changes: dict[str, Any], path: str, message: str
 ) -> None:
     with pytest.raises(RefusedError) as refused:
@@ -62,7 +63,7 @@ def test_a_mistake_is_told_by_place_without_a_platform(
     assert message in refused.value.message
 
 
-def test_mistakes_of_form_or_of_meaning_are_told_together() -> None:
+def test_all_mistakes_are_reported_together() -> None:
     with pytest.raises(RefusedError) as refused:
         checked(
             base_runtime="vllm",
@@ -75,6 +76,6 @@ def test_mistakes_of_form_or_of_meaning_are_told_together() -> None:
     ]
 
 
-def test_what_an_operator_may_have_added_is_not_known_here() -> None:
+def test_operator_additions_are_not_known_here() -> None:
     assert checked(parameters={"tp": 2, "my-plugin-knob": 1}).unknown == ("flag my-plugin-knob",)
     assert checked(base_runtime="trtllm", parameters={"x": 1}).unknown == ("engine trtllm",)

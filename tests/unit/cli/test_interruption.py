@@ -38,7 +38,7 @@ async def pressed_twice(*, then_waits: bool) -> None:
     "then_waits",
     [pytest.param(True, id="while it waits"), pytest.param(False, id="in the block's last step")],
 )
-async def test_the_second_one_cancels_what_the_first_one_had_put_in_order(then_waits: bool) -> None:
+async def test_second_interrupt_cancels_cleanup(then_waits: bool) -> None:
     with pytest.raises(asyncio.CancelledError):
         await pressed_twice(then_waits=then_waits)
 
@@ -61,7 +61,7 @@ async def test_two_while_one_call_goes_on_are_two() -> None:
     presser.join()
 
 
-async def test_after_the_block_it_interrupts_whatever_is_done() -> None:
+async def test_interrupt_after_block_raises() -> None:
     async with interrupts() as interrupted:
         press()
         await interrupted.wait()
@@ -70,7 +70,7 @@ async def test_after_the_block_it_interrupts_whatever_is_done() -> None:
         press()
 
 
-def test_work_that_ends_as_cancelled_ends_the_command_as_ctrl_c_does() -> None:
+def test_cancelled_work_ends_like_ctrl_c() -> None:
     async def work() -> None:
         raise asyncio.CancelledError
 

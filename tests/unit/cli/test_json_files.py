@@ -43,7 +43,7 @@ def file_of(content: bytes, name: str = "task.json") -> BinaryIO:
         pytest.param(b"[1]", "task.json: Expected `object`, got `array`", id="a list"),
     ],
 )
-def test_a_mistake_is_told_with_file_line_and_column(content: bytes, want: str) -> None:
+def test_json_mistake_has_file_line_and_column(content: bytes, want: str) -> None:
     with pytest.raises(CommandFailed) as seen:
         read_json(file_of(content))
 
@@ -84,7 +84,7 @@ def test_a_mistake_in_yaml_is_told_by_its_place(content: bytes, want: str) -> No
     assert (seen.value.code, str(seen.value)) == (ErrorCode.BAD_REQUEST, want)
 
 
-def test_what_is_json_is_handed_on_as_it_is_written() -> None:
+def test_valid_json_is_passed_on_verbatim() -> None:
     assert read_json(file_of(b'{"a": 1}\n')) == b'{"a": 1}\n'
 
 

@@ -13,7 +13,7 @@ from services.cli.lazy_commands import LazyCommands
 
 
 @pytest.mark.parametrize("group", [cli, check], ids=["cli", "check"])
-def test_every_command_has_the_name_under_which_it_is_looked_up(group: click.Group) -> None:
+def test_every_command_is_found_under_its_name(group: click.Group) -> None:
     assert {name: command.name for name, command in group.commands.items()} == {
         name: name for name in group.commands
     }
@@ -25,7 +25,7 @@ def test_a_function_is_named_once() -> None:
     assert len(named) == len(set(named)) == len(cli.commands)
 
 
-def test_a_group_lists_commands_without_importing_them() -> None:
+def test_group_lists_commands_without_importing() -> None:
     lazy = LazyCommands({"no.such.module": ("map_command", "what_if")})
     group = click.Group(commands=lazy)
 
@@ -49,7 +49,7 @@ def test_another_tools_word_for_it_names_ours(name: str) -> None:
     assert OTHER_NAMES[name] in cli.commands
 
 
-def test_another_tools_word_is_completed_as_any_unknown_one() -> None:
+def test_foreign_word_is_completed_like_unknown() -> None:
     shell = ShellComplete(cli, {}, "gpusteward", "_GPUSTEWARD_COMPLETE")
 
     found, unknown = (
@@ -59,7 +59,7 @@ def test_another_tools_word_is_completed_as_any_unknown_one() -> None:
     assert found == unknown
 
 
-def test_help_has_every_command_once_under_what_people_do() -> None:
+def test_help_has_every_command_once() -> None:
     grouped = [name for names in GROUPS.values() for name in names]
 
     shown = CliRunner().invoke(cli, ["--help"], terminal_width=80).output

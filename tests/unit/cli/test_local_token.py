@@ -22,15 +22,14 @@ from shared.paths import DataDirectory, Endpoint
 from tests.support.ports import free_port
 
 LOOPBACK = "127.0.0.1"
+EVERYWHERE = "0.0.0.0"  # noqa: S104  # an address to ask about
 
 
 def account(name: str, uid: int, shell: str = "/bin/bash") -> pwd.struct_passwd:
     return pwd.struct_passwd((name, "x", uid, uid, "", f"/home/{name}", shell))
 
 
-def test_other_people_are_those_who_may_log_in_and_whose_homes_are_here(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_other_users_have_login_and_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     listed = [
         account("root", 0),
         account("postgres", 105),
@@ -53,7 +52,7 @@ def test_other_people_are_those_who_may_log_in_and_whose_homes_are_here(
     assert other_users.other_users() == ["bob", "carol", "sudoer"]
 
 
-def test_a_host_with_root_alone_has_no_other_people(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_only_host_has_no_other_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pwd, "getpwall", lambda: [account("root", 0), account("nobody", 65_534)])
     monkeypatch.setattr(other_users, "_owners", lambda: {0})
     monkeypatch.setattr(os, "getuid", lambda: 0)
@@ -66,7 +65,7 @@ def test_no_token_is_made_where_none_is_wanted(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_token_is_an_admins_in_a_file_of_its_user_alone_and_stays(tmp_path: Path) -> None:
+def test_admin_token_is_private_and_stable(tmp_path: Path) -> None:
     directory = DataDirectory(tmp_path / "data")
 
     path = tokens_file(LOOPBACK, directory.root, {}, on_loopback=True)
@@ -82,7 +81,18 @@ def test_the_token_is_an_admins_in_a_file_of_its_user_alone_and_stays(tmp_path: 
         assert stat.S_IMODE(secret.stat().st_mode) == 0o600
 
 
-def test_a_token_that_the_file_of_tokens_does_not_know_is_made_anew(tmp_path: Path) -> None:
+def test_token_is_made_at_every_address_if_told_so(tmp_path: Path) -> None:
+    with pytest.raises(CommandFailed, match="other machines reach"):
+        tokens_file(EVERYWHERE, tmp_path, {}, on_loopback=True)
+
+    path = tokens_file(EVERYWHERE, tmp_path, {}, anywhere=True)
+
+    assert path is not None
+    assert [token.role for token in read_tokens(path)] == [Role.ADMIN]
+    assert DataDirectory(tmp_path).read_admin_token() is not None
+
+
+def test_token_missing_in_file_is_made_anew(tmp_path: Path) -> None:
     directory = DataDirectory(tmp_path)
     path = tokens_file(LOOPBACK, tmp_path, {}, on_loopback=True)
     assert path is not None
@@ -97,9 +107,7 @@ def test_a_token_that_the_file_of_tokens_does_not_know_is_made_anew(tmp_path: Pa
     assert [(t.token_sha256, t.role) for t in read_tokens(path)] == [(digest_of(after), Role.ADMIN)]
 
 
-def test_a_token_that_cannot_be_stored_is_said_in_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unstorable_token_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -109,7 +117,7 @@ def test_a_token_that_cannot_be_stored_is_said_in_one_sentence(
         tokens_file(LOOPBACK, tmp_path, {}, on_loopback=True)
 
 
-def test_none_is_made_beside_a_platform_that_would_not_know_it(tmp_path: Path) -> None:
+def test_no_token_is_made_beside_foreign_platform(tmp_path: Path) -> None:
     directory = DataDirectory(tmp_path)
     directory.prepare()
 
@@ -119,7 +127,7 @@ def test_none_is_made_beside_a_platform_that_would_not_know_it(tmp_path: Path) -
     assert directory.read_admin_token() is None
 
 
-def test_clients_show_the_token_to_the_platform_of_its_directory_alone(tmp_path: Path) -> None:
+def test_token_is_sent_only_to_own_platform(tmp_path: Path) -> None:
     directory = DataDirectory(tmp_path)
     tokens_file(LOOPBACK, tmp_path, {}, on_loopback=True)
     token = directory.read_admin_token()
@@ -145,7 +153,7 @@ def test_clients_show_the_token_to_the_platform_of_its_directory_alone(tmp_path:
         ([], [], ""),
     ],
 )
-def test_up_says_that_the_api_asks_and_where_the_token_is(
+def test_up_names_token_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: list[str], chosen: list[str], says: str
 ) -> None:
     monkeypatch.delenv("GPUSTEWARD_LOCAL_TOKEN", raising=False)

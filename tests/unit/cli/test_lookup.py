@@ -9,12 +9,12 @@ from schemas.orchestrator.experiments import ExperimentState
 from schemas.scheduler.reservations import ReservationState, experiment_holder
 from services.cli.display.tables import short
 from services.cli.failures import CommandFailed
-from services.cli.lookup import Found, Named, Sort, choose, named
+from services.cli.lookup import Candidate, NamedView, Sort, choose, to_named
 from tests.support.worlds.gateway_views import make_experiment, make_reservation, make_task
 
-TASK = Named(Sort.TASK, UUID("01920000-0000-7000-8000-aaaaaaaaaaaa"))
-EXPERIMENT = Named(Sort.EXPERIMENT, UUID("01920000-0000-7000-8000-bbbbbbbbbbbb"))
-RESERVATION = Named(Sort.RESERVATION, UUID("01930000-0000-7000-8000-bbbbbbbbbbcc"))
+TASK = Candidate(Sort.TASK, UUID("01920000-0000-7000-8000-aaaaaaaaaaaa"))
+EXPERIMENT = Candidate(Sort.EXPERIMENT, UUID("01920000-0000-7000-8000-bbbbbbbbbbbb"))
+RESERVATION = Candidate(Sort.RESERVATION, UUID("01930000-0000-7000-8000-bbbbbbbbbbcc"))
 KNOWN = [TASK, EXPERIMENT, RESERVATION]
 
 
@@ -27,11 +27,11 @@ KNOWN = [TASK, EXPERIMENT, RESERVATION]
         pytest.param(short(TASK.identifier), TASK, id="as tables print it"),
     ],
 )
-def test_an_id_may_be_shortened_as_long_as_it_is_unique(text: str, want: Named) -> None:
+def test_unique_short_id_is_accepted(text: str, want: Candidate) -> None:
     assert choose(text, KNOWN) == want
 
 
-def test_an_ambiguous_id_is_refused_with_what_it_could_mean() -> None:
+def test_ambiguous_id_is_refused_with_candidates() -> None:
     with pytest.raises(
         CommandFailed, match=r"names 2 things.*task a{12}, experiment b{12}"
     ) as seen:
@@ -68,24 +68,24 @@ HELD = make_reservation(holder="exec/ada", state=ReservationState.ACTIVE)
     ],
 )
 def test_a_name_works_where_an_id_does(text: str, want: UUID) -> None:
-    views: list[Found] = [TUNING, FIRST, SECOND, OF_SECOND, ENDED, HELD]
-    known = [named(view) for view in views]
+    views: list[NamedView] = [TUNING, FIRST, SECOND, OF_SECOND, ENDED, HELD]
+    known = [to_named(view) for view in views]
 
     assert choose(text, known).identifier == want
 
 
-def test_a_part_is_meant_where_the_whole_is_not_asked_for() -> None:
-    experiments, reservations = map(named, [FIRST, SECOND]), map(named, [OF_SECOND, HELD])
+def test_part_is_found_where_whole_is_not_asked() -> None:
+    experiments, reservations = map(to_named, [FIRST, SECOND]), map(to_named, [OF_SECOND, HELD])
 
     assert choose("tuning", list(experiments)).identifier == SECOND.experiment_id  # it goes on
     assert choose("tuning#2", list(reservations)).identifier == OF_SECOND.reservation_id
 
 
-def test_an_ambiguous_name_is_refused_with_the_candidates_and_their_state() -> None:
+def test_ambiguous_name_is_refused_with_states() -> None:
     also = make_experiment(3, task_name="tuning", state=ExperimentState.WAITING)
 
     with pytest.raises(CommandFailed) as seen:
-        choose("tuning", list(map(named, [FIRST, SECOND, also])))
+        choose("tuning", list(map(to_named, [FIRST, SECOND, also])))
 
     assert str(seen.value) == (
         f"'tuning' names 2 things: experiment {short(SECOND.experiment_id)} (tuning#2, running),"
@@ -96,16 +96,17 @@ def test_an_ambiguous_name_is_refused_with_the_candidates_and_their_state() -> N
 @pytest.mark.parametrize(
     ("known", "says"),
     [
-        ([named(TUNING), named(FIRST), named(SECOND)], "task tuning has experiments 1 to 2, found"),
-        ([named(FIRST), named(SECOND)], "task tuning has experiments 1 to 2, found"),
-        ([named(TUNING), named(SECOND)], "task tuning has experiment 2 alone, found"),
-        ([named(TUNING)], "task tuning has no experiment yet, found 'tuning#9'"),
+        (
+            [to_named(TUNING), to_named(FIRST), to_named(SECOND)],
+            "task tuning has experiments 1 to 2, found",
+        ),
+        ([to_named(FIRST), to_named(SECOND)], "task tuning has experiments 1 to 2, found"),
+        ([to_named(TUNING), to_named(SECOND)], "task tuning has experiment 2 alone, found"),
+        ([to_named(TUNING)], "task tuning has no experiment yet, found 'tuning#9'"),
         ([], "no task or experiment or reservation has a name"),
     ],
 )
-def test_an_experiment_that_a_task_has_not_is_told_by_those_that_it_has(
-    known: list[Named], says: str
-) -> None:
+def test_unknown_experiment_lists_those_of_task(known: list[Candidate], says: str) -> None:
     with pytest.raises(CommandFailed, match=says) as seen:
         choose("tuning#9", known)
 

@@ -18,7 +18,7 @@ def documents_of(task: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {model: msgspec.json.decode(each) for model, each in documents.items()}
 
 
-def test_without_models_each_of_the_fleet_has_a_task() -> None:
+def test_without_models_each_fleet_model_has_task() -> None:
     found = documents_of({"task_name": "chat", "gpus": {"count": 2}})
 
     assert found == {
@@ -42,7 +42,7 @@ def test_models_of_the_task_are_taken_one_by_one() -> None:
     }
 
 
-def test_a_model_is_kept_off_those_whose_names_contain_its() -> None:
+def test_model_excludes_longer_names() -> None:
     documents = documents_by_model(b'{"task_name": "chat"}', ("NVIDIA L4", "NVIDIA L40S"))
     found = {model: msgspec.json.decode(each)["gpus"] for model, each in documents.items()}
 
@@ -66,7 +66,7 @@ def test_without_any_model_nothing_is_handed_in() -> None:
         documents_by_model(b'{"task_name": "chat"}', ())
 
 
-def test_each_model_shows_its_own_best_and_no_rank() -> None:
+def test_each_model_shows_own_best() -> None:
     best = make_experiment(2, parameters={"max-num-seqs": 64}, objective_score=12.5)
     done = make_task(state=TaskState.COMPLETED, best_experiment_id=best.experiment_id)
     failed = make_task(state=TaskState.FAILED)

@@ -15,7 +15,7 @@ def test_a_time_is_seconds_or_has_a_unit(typed: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("typed", ["2x", "h", "", "2h30", "-1h", "inf", "nan", "48h", "0.1s"])
-def test_a_time_that_is_none_or_out_of_range_is_refused(typed: str) -> None:
+def test_invalid_time_is_refused(typed: str) -> None:
     with pytest.raises(click.BadParameter):
         SecondsRange(1, 86_400).convert(typed, None, None)
 
@@ -38,11 +38,11 @@ def test_a_size_is_mb_or_has_a_unit(typed: str, mebibytes: int) -> None:
 
 
 @pytest.mark.parametrize("typed", ["40X", "G", "4.5", "-1", "99999999999999T"])
-def test_a_size_that_is_none_or_out_of_range_is_refused(typed: str) -> None:
+def test_invalid_size_is_refused(typed: str) -> None:
     with pytest.raises(click.BadParameter):
         MEBIBYTES.convert(typed, None, None)
 
 
-def test_a_wrong_time_is_answered_by_what_was_expected() -> None:
+def test_wrong_time_names_expectation() -> None:
     with pytest.raises(click.BadParameter, match="such as 30m or 2h, got '2x'"):
         SecondsRange(1).convert("2x", None, None)

@@ -3,10 +3,13 @@
 import socket
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 
 from schemas.errors import ErrorCode
 from schemas.gateway.tokens import Role, Token
+from services.cli.commands.platform.platform import agent, up
 from services.cli.failures import CommandFailed
 from services.cli.local_platform.options import (
     cause_of,
@@ -19,7 +22,22 @@ from services.cli.local_platform.options import (
 from shared.local_platform.tokens import create_token, digest_of, read_tokens
 
 
-def test_a_free_port_is_taken_and_a_busy_one_replaced() -> None:
+@pytest.mark.parametrize(
+    ("command", "further"),
+    [(up, []), (agent, ["--credentials", __file__])],
+    ids=["up", "agent"],
+)
+def test_wrong_nats_address_is_a_usage_error(command: click.Command, further: list[str]) -> None:
+    given = ["--nats", "nats://a:4222,nats://b:port", *further]
+
+    result = CliRunner().invoke(command, given)
+
+    assert result.exit_code == 2
+    assert "nats://b:port" in result.output
+    assert "in place 2 of 2" in " ".join(result.output.split())
+
+
+def test_busy_port_is_replaced_by_free_one() -> None:
     with socket.socket() as busy:
         busy.bind(("127.0.0.1", 0))
         busy.listen()
@@ -32,7 +50,7 @@ def test_a_free_port_is_taken_and_a_busy_one_replaced() -> None:
         assert other != port
 
 
-def test_a_busy_port_that_was_asked_for_is_refused() -> None:
+def test_busy_requested_port_is_refused() -> None:
     with socket.socket() as busy:
         busy.bind(("127.0.0.1", 0))
         busy.listen()
@@ -44,7 +62,7 @@ def test_a_busy_port_that_was_asked_for_is_refused() -> None:
     check_port(port, "127.0.0.1")
 
 
-def test_two_platforms_that_start_at_once_get_two_ports() -> None:
+def test_concurrent_platforms_get_two_ports() -> None:
     """Neither listens yet when the other asks."""
     first_port, first = claim_port(0)
     assert first is not None
@@ -64,7 +82,7 @@ def test_two_platforms_that_start_at_once_get_two_ports() -> None:
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104  # not listened on
 
 
-def test_an_address_that_others_reach_needs_a_token_and_says_how_to_make_one(
+def test_public_address_needs_token_and_says_how(
     tmp_path: Path,
 ) -> None:
     with pytest.raises(CommandFailed) as refused:
@@ -76,7 +94,7 @@ def test_an_address_that_others_reach_needs_a_token_and_says_how_to_make_one(
     )
 
 
-def test_the_token_made_is_the_one_that_the_gateway_knows(tmp_path: Path) -> None:
+def test_made_token_is_known_to_gateway(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
 
     first = create_token(path, Role.ADMIN, "default")
@@ -92,9 +110,7 @@ def test_the_token_made_is_the_one_that_the_gateway_knows(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '[{"role": "admin"}]'])
-def test_a_file_without_usable_tokens_is_refused_before_anything_starts(
-    tmp_path: Path, content: str
-) -> None:
+def test_unusable_token_file_is_refused_before_start(tmp_path: Path, content: str) -> None:
     path = tmp_path / "mine.json"
     path.write_text(content)
 
@@ -102,7 +118,7 @@ def test_a_file_without_usable_tokens_is_refused_before_anything_starts(
         tokens_file("localhost", tmp_path, {"GPUSTEWARD_GATEWAY_TOKENS_FILE": str(path)})
 
 
-def test_an_address_of_another_machine_is_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_foreign_address_is_refused_before_start(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match=r"192\.0\.2\.1 is no address of this machine"):
         tokens_file("192.0.2.1", tmp_path, {})
 
@@ -118,9 +134,7 @@ def test_an_address_of_another_machine_is_refused_before_anything_starts(tmp_pat
         pytest.param("", ""),
     ],
 )
-def test_the_cause_is_the_last_thing_that_a_log_says(
-    tmp_path: Path, content: str, want: str
-) -> None:
+def test_cause_is_last_log_message(tmp_path: Path, content: str, want: str) -> None:
     (tmp_path / "log").write_text(content)
 
     assert cause_of(tmp_path / "log") == want
@@ -151,7 +165,7 @@ def test_host_and_port_are_parted(text: str, want: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["4222", "host:", ":4222", "host:0", "host:x", "host:70000"])
-def test_an_address_without_host_or_port_is_refused(text: str) -> None:
+def test_address_without_host_or_port_is_refused(text: str) -> None:
     with pytest.raises(CommandFailed) as seen:
         host_and_port(text)
 

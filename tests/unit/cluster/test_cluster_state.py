@@ -19,21 +19,24 @@ from schemas.cluster.nodes import (
     NodeTaint,
     ReadingsSource,
 )
-from services.cluster.domain.cluster_state import ClusterState, Counted
-from services.cluster.domain.objects import Node, Pod, ResourceClaim, ResourceSlice
+from services.cluster.domain.cluster_state import ClusterState, GpuNames
 from shared.accelerator_rules.quantities import mebibytes, whole
 from shared.ids import node_token
-from shared.labels import RESERVATION_LABEL, written_id
+from shared.kubernetes.objects.devices import ResourceClaim, ResourceSlice
+from shared.kubernetes.objects.nodes import Node
+from shared.kubernetes.objects.pods import Pod
+from shared.labels import RESERVATION_LABEL, parse_id
 
 GPU = "nvidia.com/gpu"
 DRIVER = "gpu.nvidia.com"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 Object = dict[str, Any]
 
 
 def make_state(*resources: str) -> ClusterState:
     return ClusterState(
-        Counted(resources or (GPU,), frozenset({DRIVER})),
-        lambda labels: written_id(labels.get(RESERVATION_LABEL)),
+        GpuNames(resources or (GPU,), frozenset({DRIVER})),
+        lambda labels: parse_id(labels.get(RESERVATION_LABEL)),
         node_token,
     )
 
@@ -111,7 +114,7 @@ def figures(found: ClusterNode, resource: str = GPU) -> tuple[int, int, int]:
     return gpus.capacity, gpus.allocatable, gpus.requested
 
 
-def test_cores_of_gpus_are_counted_as_gpus_and_a_part_as_all_of_one() -> None:
+def test_gpu_cores_count_as_gpus_shares_as_whole() -> None:
     core = "tencent.com/vcuda-core"
     state, reservation = make_state(core), uuid4()
     ours = pod("ours", "a", 1)
@@ -130,7 +133,7 @@ def test_cores_of_gpus_are_counted_as_gpus_and_a_part_as_all_of_one() -> None:
     assert found.gpus[0].by_reservation == {reservation: 2}
 
 
-def test_a_node_has_what_it_says_and_pods_hold_of_it_what_they_ask() -> None:
+def test_node_capacity_and_pod_requests_are_counted() -> None:
     state, reservation = make_state(), uuid4()
     ours = pod("ours", "a", 2)
     ours["metadata"]["labels"] = {RESERVATION_LABEL: str(reservation)}
@@ -166,7 +169,7 @@ def test_a_pod_holds_what_it_needs_at_once(
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_finished_pod_and_one_without_a_node_hold_nothing(phase: str) -> None:
+def test_finished_or_unbound_pod_holds_nothing(phase: str) -> None:
     state = make_state()
 
     apply(state, node("a"), pod("p", "a", 2), pod("waiting", "", 4))
@@ -195,7 +198,7 @@ def test_a_node_without_gpus_is_none_of_the_view() -> None:
     assert view(state) == {}
 
 
-def test_a_node_that_has_lost_its_gpus_shows_what_is_still_held() -> None:
+def test_node_without_gpus_shows_held_ones() -> None:
     state = make_state()
 
     apply(state, node("a", "0"), pod("p", "a", 3))
@@ -251,7 +254,7 @@ def test_readings_go_with_their_node() -> None:
 
 
 class TestDevices:
-    def test_a_complete_pool_counts_and_claims_hold_of_it(self) -> None:
+    def test_complete_pool_counts_and_claims_hold(self) -> None:
         state, reservation = make_state(), uuid4()
         ours = claim("ours", "gpu-1", "gpu-2")
         ours["metadata"]["labels"] = {RESERVATION_LABEL: str(reservation)}
@@ -263,7 +266,7 @@ class TestDevices:
         assert (gpus.capacity, gpus.allocatable, gpus.requested) == (3, 3, 2)
         assert gpus.by_reservation == {reservation: 2}
 
-    def test_a_claim_without_our_label_is_of_the_pod_that_uses_it(self) -> None:
+    def test_unlabelled_claim_belongs_to_its_pod(self) -> None:
         state, reservation = make_state(), uuid4()
         user = pod("p", "a", 0)
         user["metadata"]["labels"] = {RESERVATION_LABEL: str(reservation)}
@@ -278,7 +281,7 @@ class TestDevices:
         state.remove_pod(("ns", "p"))
         assert view(state)["a"].gpus[0].by_reservation == {}
 
-    def test_a_pod_that_goes_leaves_all_of_its_claims_without_a_reservation(self) -> None:
+    def test_removed_pod_frees_its_claims_reservation(self) -> None:
         state, reservation = make_state(), uuid4()
         user = pod("p", "a", 0)
         user["metadata"]["labels"] = {RESERVATION_LABEL: str(reservation)}
@@ -294,7 +297,7 @@ class TestDevices:
         state.remove_pod(("ns", "p"))
         assert view(state)["a"].gpus[0].by_reservation == {}
 
-    def test_a_pool_of_which_a_slice_is_missing_is_not_counted(self) -> None:
+    def test_pool_with_missing_slice_is_not_counted(self) -> None:
         state = make_state()
         first = slice_("s1", "a", "gpu-0", resourceSliceCount=2)
         second = slice_("s2", "a", "gpu-1", resourceSliceCount=2)
@@ -313,7 +316,7 @@ class TestDevices:
         state.remove_slice("s1")
         assert view(state) == {}
 
-    def test_slices_of_an_older_generation_do_not_count(self) -> None:
+    def test_older_slices_do_not_count(self) -> None:
         state = make_state()
 
         apply(
@@ -325,7 +328,7 @@ class TestDevices:
 
         assert figures(view(state)["a"], DRIVER) == (1, 1, 0)
 
-    def test_access_for_an_administrator_and_other_drivers_hold_nothing(self) -> None:
+    def test_admin_access_and_other_drivers_hold_nothing(self) -> None:
         state = make_state()
         watching, other = claim("w", "gpu-0"), claim("o", "gpu-0")
         watching["status"]["allocation"]["devices"]["results"][0]["adminAccess"] = True
@@ -335,7 +338,7 @@ class TestDevices:
 
         assert figures(view(state)["a"], DRIVER) == (1, 1, 0)
 
-    def test_a_gpu_of_which_a_part_is_given_out_is_not_free(self) -> None:
+    def test_partly_allocated_gpu_is_not_free(self) -> None:
         state = make_state()
         given = slice_("s", "a")
         given["spec"]["sharedCounters"] = [
@@ -362,7 +365,7 @@ class TestDevices:
         apply(state, claim("c", "mig-0"))
         assert figures(view(state)["a"], DRIVER) == (2, 2, 1)
 
-    def test_gpus_for_which_their_counters_no_longer_suffice_are_not_free(self) -> None:
+    def test_gpu_without_enough_counters_is_not_free(self) -> None:
         state = make_state()
         given = slice_("s", "a", "gpu-0", "gpu-1", "gpu-2", "gpu-3")
         given["spec"]["sharedCounters"] = [{"name": "set-0", "counters": slices_of(7)}]
@@ -383,7 +386,7 @@ class TestDevices:
 
         assert figures(view(state)["a"], DRIVER) == (2, 1, 0)
 
-    def test_a_pool_tells_model_and_memory_whatever_stale_labels_say(self) -> None:
+    def test_pool_overrides_stale_model_labels(self) -> None:
         state = make_state()
         old, given = node("a", None), slice_("s", "a", "gpu-0")
         old["metadata"]["labels"]["nvidia.com/gpu.product"] = "A100"
@@ -404,7 +407,7 @@ class TestDevices:
 
         assert view(state) == {}
 
-    def test_an_extended_resource_that_a_claim_stands_for_counts_once(self) -> None:
+    def test_resource_backed_by_claim_counts_once(self) -> None:
         state = make_state()
         status = {
             "phase": "Running",
@@ -457,7 +460,7 @@ NODES = ("a", "b", "c")
 
 @given(st.integers(0, 2**32))
 @example(1340)  # two claims share a device
-def test_any_order_of_events_gives_what_a_count_of_all_objects_gives(seed: int) -> None:
+def test_any_event_order_gives_a_full_count(seed: int) -> None:
     rng = random.Random(seed)
     state = make_state()
     known: dict[tuple[str, str], Object] = {}
@@ -529,7 +532,7 @@ def list_again(state: ClusterState, known: dict[tuple[str, str], Object]) -> Non
         return [msgspec.convert(each, type_) for (k, _), each in known.items() if k == kind]
 
     state.replace_claims(of("claim", ResourceClaim))
-    state.replace_pods(of("pod", Pod))
+    state.replace_pods(of("pod", Pod), NOW)
     state.replace_nodes(of("node", Node))
     state.replace_slices(of("slice", ResourceSlice))
 
@@ -598,9 +601,7 @@ def whole_pools(slices: list[Object]) -> list[list[Object]]:
         ({}, None),
     ],
 )
-def test_a_nodes_labels_tell_the_cuda_of_its_driver(
-    labels: dict[str, str], serves: str | None
-) -> None:
+def test_node_labels_give_cuda_of_driver(labels: dict[str, str], serves: str | None) -> None:
     state = make_state()
     state.apply_node(msgspec.convert(node("a", metadata={"name": "a", "labels": labels}), Node))
 
@@ -626,7 +627,7 @@ def host(found: ClusterNode) -> tuple[tuple[int, ...], tuple[int, ...]]:
     )
 
 
-def test_pods_without_gpus_hold_cpus_memory_and_storage_of_their_node() -> None:
+def test_pods_without_gpus_hold_host_resources() -> None:
     state = make_state()
     big = {GPU: "8", "cpu": "63900m", "memory": "515Gi", "ephemeral-storage": "1Ti", "pods": "110"}
     plain = pod("plain", "a")
@@ -646,7 +647,7 @@ def test_pods_without_gpus_hold_cpus_memory_and_storage_of_their_node() -> None:
     assert host(view(state)["a"])[1] == (0, 0, 0, 0)
 
 
-def test_a_pods_host_needs_are_the_most_at_any_time_or_what_it_says_as_a_whole() -> None:
+def test_host_request_is_maximum_over_pod_life() -> None:
     state = make_state()
     parted = pod("parted", "a", init=(sized("1", "1Gi", sidecar=True), sized("8", "512Mi")))
     parted["spec"]["containers"] = [sized("2", "4Gi")]
@@ -663,7 +664,7 @@ def test_a_pods_host_needs_are_the_most_at_any_time_or_what_it_says_as_a_whole()
     assert host(view(state)["a"])[1] == (25_000, 6 * 1024, 0, 2)
 
 
-def test_a_nodes_labels_are_told_so_that_they_can_be_preferred() -> None:
+def test_node_labels_are_published_for_preferences() -> None:
     state = make_state()
     labels = {"kubernetes.io/hostname": "a", "zone": "east"}
 
@@ -680,7 +681,7 @@ def limited(**limits: str) -> Object:
     return {"name": "c", "resources": {"limits": {named[k]: v for k, v in limits.items()}}}
 
 
-def test_parts_of_gpus_are_counted_in_units_beside_the_gpus_that_they_touch() -> None:
+def test_gpu_shares_are_counted_in_units_beside_gpus() -> None:
     state = make_state(CORE)
     quantities = {CORE: "200", MEMORY: "120"}
     mine = UUID(int=7)
@@ -715,7 +716,7 @@ def test_parts_of_gpus_are_counted_in_units_beside_the_gpus_that_they_touch() ->
         ),
     ],
 )
-def test_gpus_that_a_plugin_shares_are_counted_as_slices(
+def test_plugin_shared_gpus_are_counted_as_slices(
     labels: dict[str, str], per_gpu: int, sharing: GpuSharing | None
 ) -> None:
     state = make_state()

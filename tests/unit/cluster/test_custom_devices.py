@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 
 from schemas.gpus.checks import LimitsPolicy, RequestsPolicy, ResourceDefinition
-from services.cluster.domain.custom_devices import ConfigMap, CustomDevices
+from services.cluster.domain.custom_devices import CustomDevices
 from shared.accelerator_rules.device_config import config_map_of
+from shared.kubernetes.objects.common import ConfigMap
 
 NPU = "vendor.example/npu"
 
@@ -16,7 +17,7 @@ def definition(key: str = NPU, **changes: Any) -> ConfigMap:
     return msgspec.convert(config_map_of(ResourceDefinition(key=key, **given)), ConfigMap)
 
 
-def test_sound_definitions_count_until_they_are_gone_or_disabled() -> None:
+def test_valid_definitions_count_until_removed() -> None:
     devices = CustomDevices()
 
     devices.replace([definition(), definition("vendor.example/fpga")])
@@ -29,7 +30,7 @@ def test_sound_definitions_count_until_they_are_gone_or_disabled() -> None:
     assert (devices.definitions, devices.violations) == ((), ())
 
 
-def test_one_with_a_violation_defines_nothing_and_is_named_with_it() -> None:
+def test_violating_definition_is_named_and_ignored() -> None:
     devices = CustomDevices()
     broken = definition("vendor.example/fpga")
     broken = msgspec.structs.replace(broken, data=broken.data | {"dataType": "text"})
@@ -41,7 +42,7 @@ def test_one_with_a_violation_defines_nothing_and_is_named_with_it() -> None:
     assert violation.startswith("ConfigMap cf-crl-vendor-fpga: expected 'integer'")
 
 
-def test_memory_of_parts_of_gpus_counts_as_no_device() -> None:
+def test_memory_of_gpu_shares_counts_as_no_device() -> None:
     devices = CustomDevices()
 
     devices.replace(map(definition, ("tencent.com/vcuda-core", "tencent.com/vcuda-memory")))

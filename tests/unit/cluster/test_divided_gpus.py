@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from schemas.cluster.nodes import GpuSharing, NodeGpus
-from services.cluster.domain.objects import Node, ResourceSlice
+from shared.kubernetes.objects.devices import ResourceSlice
+from shared.kubernetes.objects.nodes import Node
 from tests.unit.cluster.test_cluster_state import make_state, node, slice_, view
 
 GPU, SHARED, DRIVER = "nvidia.com/gpu", "nvidia.com/gpu.shared", "gpu.nvidia.com"
@@ -29,7 +30,7 @@ def seen(*objects: Any) -> tuple[NodeGpus, ...]:
     return view(state)["a"].gpus
 
 
-def test_a_node_tells_gpus_and_shares_of_what_is_shared() -> None:
+def test_node_reports_gpus_and_shares() -> None:
     (gpus,) = seen(node("a", "12", metadata={"name": "a", "labels": T4}))
 
     assert (gpus.capacity, gpus.allocatable, gpus.allocatable_units) == (1, 1, 12)
@@ -46,7 +47,7 @@ def test_a_shared_gpu_is_of_its_own_model() -> None:
     assert view(state)["a"].gpu_model == "Tesla-T4"
 
 
-def test_a_node_tells_why_what_it_counts_is_refused() -> None:
+def test_node_reports_why_its_count_is_refused() -> None:
     annotations = REGISTER | {"hami.io/node-handshake": "Reported x"}
 
     (gpus,) = seen(node("a", "10", metadata={"name": "a", "annotations": annotations}))
@@ -55,7 +56,7 @@ def test_a_node_tells_why_what_it_counts_is_refused() -> None:
     assert gpus.note.startswith("annotation hami.io/node-nvidia-register: ")
 
 
-def test_devices_for_several_claims_are_no_whole_gpus() -> None:
+def test_multi_claim_devices_are_not_whole_gpus() -> None:
     given = slice_("s", "a", "gpu-0", "gpu-1")
     given["spec"]["devices"][1]["allowMultipleAllocations"] = True
 
@@ -68,7 +69,7 @@ def test_devices_for_several_claims_are_no_whole_gpus() -> None:
 @pytest.mark.parametrize(
     ("kind", "count"), [("gpu", 1), ("amdgpu", 1), ("mig", 0), ("amdgpu-partition", 0), ("vfio", 0)]
 )
-def test_devices_of_drivers_are_gpus_by_their_type(kind: str, count: int) -> None:
+def test_driver_devices_are_gpus_by_type(kind: str, count: int) -> None:
     given = slice_("s", "a", "device-0", "gpu-1")
     for device, type_ in zip(given["spec"]["devices"], (kind, "gpu"), strict=True):
         device["attributes"] = {"type": {"string": type_}}

@@ -9,10 +9,10 @@ from typing import Any, cast
 import msgspec
 
 from schemas.cluster.nodes import ClusterChanged, ClusterNode, ClusterView, GetCluster
-from services.cluster.domain.cluster_state import ClusterState, Counted
-from services.cluster.domain.objects import Node
+from services.cluster.domain.cluster_state import ClusterState, GpuNames
 from services.cluster.publisher import ViewPublisher
 from services.cluster.watching import ClusterWatch
+from shared.kubernetes.objects.nodes import Node
 from shared.messaging.bus import Bus
 from shared.testing import eventually
 
@@ -51,7 +51,7 @@ def node(name: str, gpus: int = 8) -> Node:
 class World:
     def __init__(self) -> None:
         self.bus, self.watch = FakeBus(), FakeWatch()
-        self.state = ClusterState(Counted((GPU,), frozenset()), lambda _: None, str)
+        self.state = ClusterState(GpuNames((GPU,), frozenset()), lambda _: None, str)
         self.publisher = ViewPublisher(cast(Bus, self.bus), CLUSTER, self.state)
 
     def names(self) -> list[str]:
@@ -69,47 +69,47 @@ class World:
             task.cancel()
 
 
-async def test_a_first_view_waits_until_everything_has_answered_once() -> None:
+async def test_first_view_waits_for_all_answers() -> None:
     world = World()
     world.watch = FakeWatch(is_complete=False, is_listing=True, detail="pods: is being listed")
     world.state.apply_node(node("a"))
     async with world.publishing():
-        world.publisher.changed()
+        world.publisher.mark_changed()
         await eventually(lambda: bool(world.bus.published))
         assert (world.names(), world.bus.published[0].is_complete) == ([], False)
 
         world.watch.is_complete, world.watch.is_listing, world.watch.detail = True, False, ""
-        world.publisher.changed()
+        world.publisher.mark_changed()
         await eventually(lambda: world.names() == ["a"])
 
     assert world.bus.published[-1].is_complete
 
 
-async def test_a_view_that_is_not_complete_any_more_is_said_at_once() -> None:
+async def test_incomplete_view_is_published_at_once() -> None:
     world = World()
     async with world.publishing():
-        world.publisher.changed()
+        world.publisher.mark_changed()
         await eventually(lambda: bool(world.bus.published))
 
         world.watch.is_complete, world.watch.detail = False, "pods: Forbidden"
-        world.publisher.changed()
+        world.publisher.mark_changed()
         await eventually(lambda: world.bus.published[-1].detail == "pods: Forbidden")
 
     assert [each.revision for each in world.bus.published] == [1, 2]
 
 
-async def test_pages_are_of_one_revision_and_messages_lead_on_from_it() -> None:
+async def test_pages_share_a_revision_messages_follow() -> None:
     world = World()
     for number in range(5_000):
         world.state.apply_node(node(f"node-{number:04}-{'x' * 200}"))
     async with world.publishing():
-        world.publisher.changed()
+        world.publisher.mark_changed()
         await eventually(lambda: len(world.names()) == 5_000)
 
         first = world.page()
         changed = world.page().nodes[-1].name
         world.state.apply_node(node(changed, gpus=4))
-        world.publisher.changed()
+        world.publisher.mark_changed()
         await eventually(lambda: len(world.names()) == 5_001)
         nodes: dict[str, ClusterNode] = {each.name: each for each in first.nodes}
         page = first

@@ -3,9 +3,10 @@
 import msgspec
 
 from schemas.cluster.nodes import ClusterGpuReading
-from services.cluster.domain.objects import Metadata, Pod
 from services.cluster.pod_index import PodIndex
-from services.cluster.readings.pages import from_exporter, from_nvidia_smi, merged
+from services.cluster.readings.pages import from_exporter, from_nvidia_smi, merge_readings
+from shared.kubernetes.objects.common import Metadata
+from shared.kubernetes.objects.pods import Pod
 from shared.labels import INSTALLATION_LABEL
 
 PAGE = """
@@ -23,7 +24,7 @@ other{gpu="7"} 1
 """
 
 
-def test_an_exporters_page_gives_whole_gpus_and_no_made_up_values() -> None:
+def test_exporter_page_gives_whole_gpus_only() -> None:
     assert from_exporter(PAGE) == (
         ClusterGpuReading(
             index=0,
@@ -66,8 +67,10 @@ def test_what_nvidia_smi_does_not_know_is_unknown() -> None:
     )
 
 
-def test_containers_of_a_node_number_their_gpus_anew_and_are_told_apart_by_uuid() -> None:
-    found = merged([from_nvidia_smi(f"0, GPU-{each}, 1, 2, 3, 4") for each in ("b", "a", "b")])
+def test_gpus_of_node_containers_differ_by_uuid() -> None:
+    found = merge_readings(
+        [from_nvidia_smi(f"0, GPU-{each}, 1, 2, 3, 4") for each in ("b", "a", "b")]
+    )
 
     assert [(each.index, each.uuid) for each in found] == [(0, "GPU-a"), (1, "GPU-b")]
 
@@ -88,7 +91,7 @@ def pod(name: str, labels: dict[str, str], phase: str = "Running") -> Pod:
     )
 
 
-def test_exporters_our_own_pods_and_our_agents_are_known_by_their_labels() -> None:
+def test_exporters_and_pods_are_known_by_labels() -> None:
     index = PodIndex([("app", "dcgm-exporter")], 9400, "us")
     agent = {"app.kubernetes.io/name": "telemetry", "app.kubernetes.io/part-of": "gpusteward"}
 

@@ -8,11 +8,12 @@ import pytest
 from schemas.errors import ErrorCode
 from schemas.executor.attempts import AttemptOutcome, AttemptPhase, FailureKind
 from schemas.task.benchmark import BenchmarkResult, BenchmarkTool, LevelResult
-from services.executor.domain.admission import Remembered, refuse_start
+from services.executor.domain.admission import StartHistory, refuse_start
 from services.executor.domain.verdict import (
     Verdict,
-    cancelled,
+    cancellation_verdict,
     engine_exit,
+    engine_refusal,
     executor_restarted,
     executor_stopped,
     failure,
@@ -21,8 +22,7 @@ from services.executor.domain.verdict import (
     lease_lost,
     log_tail,
     on_full_disk,
-    refused_by_engine,
-    timed_out,
+    timeout_verdict,
 )
 from shared.benchmarks.metrics import RequestSample, aggregate, level_result
 from shared.failures import RULES
@@ -34,25 +34,23 @@ from tests.support.worlds.executor import make_start
 @pytest.mark.parametrize(
     ("remembered", "want"),
     [
-        pytest.param(Remembered(), None, id="a node that remembers nothing"),
-        pytest.param(Remembered(device_epochs={"GPU-0": 7}), None, id="the same epoch"),
+        pytest.param(StartHistory(), None, id="a node that remembers nothing"),
+        pytest.param(StartHistory(device_epochs={"GPU-0": 7}), None, id="the same epoch"),
         pytest.param(
-            Remembered(device_epochs={"GPU-0": 8}), ErrorCode.STALE_EPOCH, id="newer grant"
+            StartHistory(device_epochs={"GPU-0": 8}), ErrorCode.STALE_EPOCH, id="newer grant"
         ),
-        pytest.param(Remembered(is_fenced=True), ErrorCode.LEASE_LOST, id="fenced"),
-        pytest.param(Remembered(is_cancelled=True), ErrorCode.CONFLICT, id="cancelled"),
+        pytest.param(StartHistory(is_fenced=True), ErrorCode.LEASE_LOST, id="fenced"),
+        pytest.param(StartHistory(is_cancelled=True), ErrorCode.CONFLICT, id="cancelled"),
         pytest.param(
-            Remembered(attempt_of_reservation=uuid4()), ErrorCode.CONFLICT, id="reservation spent"
+            StartHistory(attempt_of_reservation=uuid4()), ErrorCode.CONFLICT, id="reservation spent"
         ),
         pytest.param(
-            Remembered(blocking_attempts=(uuid4(),)), ErrorCode.STILL_RUNNING, id="device in use"
+            StartHistory(blocking_attempts=(uuid4(),)), ErrorCode.STILL_RUNNING, id="device in use"
         ),
-        pytest.param(Remembered(unfinished=1), ErrorCode.STILL_RUNNING, id="no slot left"),
+        pytest.param(StartHistory(unfinished=1), ErrorCode.STILL_RUNNING, id="no slot left"),
     ],
 )
-def test_a_start_is_refused_for_what_the_node_remembers(
-    remembered: Remembered, want: ErrorCode | None
-) -> None:
+def test_start_is_refused_by_node_memory(remembered: StartHistory, want: ErrorCode | None) -> None:
     refusal = refuse_start(make_start(), remembered, engine_slots=1)
 
     assert (refusal.code if refusal is not None else None) is want
@@ -97,7 +95,7 @@ def test_a_benchmark_succeeds_if_it_served_a_load(failed_levels: int, want: Atte
     assert (verdict.failure is None) == (want is AttemptOutcome.SUCCEEDED)
 
 
-def test_a_benchmark_is_refused_with_the_share_of_errors_that_it_may_have() -> None:
+def test_benchmark_over_error_share_is_refused() -> None:
     verdict = judge(make_result(make_level(completed=1, timeout=14, **{"503": 2})))
 
     assert verdict.failure is not None
@@ -107,7 +105,7 @@ def test_a_benchmark_is_refused_with_the_share_of_errors_that_it_may_have() -> N
     )
 
 
-def test_a_benchmark_without_a_request_is_no_success() -> None:
+def test_benchmark_without_requests_fails() -> None:
     assert judge(make_result()).outcome is AttemptOutcome.FAILED
     assert judge(make_result(make_level(completed=0))).outcome is AttemptOutcome.FAILED
 
@@ -130,9 +128,7 @@ def test_a_benchmark_without_a_request_is_no_success() -> None:
         (1, "net/http: TLS handshake timeout", FailureKind.ENGINE_EXITED),
     ],
 )
-def test_an_engines_end_is_told_by_its_log_and_comes_with_a_hint(
-    exit_code: int, text: str, want: FailureKind
-) -> None:
+def test_engine_exit_is_explained_by_its_log(exit_code: int, text: str, want: FailureKind) -> None:
     failure = engine_exit("vllm", exit_code, "before it was ready", text)
 
     how = f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
@@ -143,7 +139,7 @@ def test_an_engines_end_is_told_by_its_log_and_comes_with_a_hint(
     assert failure.hint
 
 
-def test_a_container_at_its_memory_limit_is_out_of_memory_whatever_its_log_says() -> None:
+def test_container_at_memory_limit_is_out_of_memory() -> None:
     failure = engine_exit(
         "vllm",
         137,
@@ -160,17 +156,17 @@ def test_a_container_at_its_memory_limit_is_out_of_memory_whatever_its_log_says(
 
 
 @pytest.mark.parametrize("exit_code", [-7, 135])
-def test_a_bus_error_hints_at_shared_memory_in_process_and_container(exit_code: int) -> None:
+def test_bus_error_hints_at_shared_memory(exit_code: int) -> None:
     assert "/dev/shm" in engine_exit("vllm", exit_code, "while loading", "").hint  # noqa: S108
 
 
-def test_an_error_of_the_container_engine_has_the_kind_that_its_text_means() -> None:
-    known = refused_by_engine(
+def test_container_engine_error_has_matching_kind() -> None:
+    known = engine_refusal(
         'could not select device driver "" with capabilities: [[gpu]]',
         "the container could not be started",
         otherwise=FailureKind.RUNTIME_UNAVAILABLE,
     ).failure
-    unknown = refused_by_engine(
+    unknown = engine_refusal(
         "something new", "the container could not be made", otherwise=FailureKind.INTERNAL
     ).failure
 
@@ -191,26 +187,26 @@ def test_every_failure_leaves_with_its_hint(kind: FailureKind) -> None:
 @pytest.mark.parametrize(
     "verdict",
     [
-        cancelled("enough"),
+        cancellation_verdict("enough"),
         lease_lost("too late"),
         executor_restarted("it ended"),
-        timed_out(5.0),
+        timeout_verdict(5.0),
         judge(make_result()),
     ],
     ids=lambda verdict: verdict.failure.kind.value,
 )
-def test_every_verdict_that_is_no_success_says_what_to_do(verdict: Verdict) -> None:
+def test_every_failed_verdict_has_a_hint(verdict: Verdict) -> None:
     assert verdict.failure is not None
     assert verdict.failure.hint
 
 
-def test_an_executor_that_was_stopped_is_told_from_one_that_ended_otherwise() -> None:
+def test_stopped_executor_differs_from_other_ends() -> None:
     assert executor_stopped().executor_stopped
     assert not executor_restarted("it is another one").executor_stopped
     assert executor_stopped().outcome is executor_restarted("").outcome
 
 
-def test_a_log_tail_is_short_however_long_the_log_is() -> None:
+def test_log_tail_is_short_for_any_log() -> None:
     tail = log_tail("\n".join(["x" * 10_000] * 500))
 
     assert len(tail) == 20
@@ -237,9 +233,7 @@ def test_a_taken_port_is_recognized(text: str, want: bool) -> None:
         (FailureKind.GPU_OUT_OF_MEMORY, FailureKind.GPU_OUT_OF_MEMORY),
     ],
 )
-def test_what_ends_as_if_of_itself_on_a_full_disk_ended_for_that(
-    kind: FailureKind, expected: FailureKind
-) -> None:
+def test_engine_exit_on_full_disk_is_disk_full(kind: FailureKind, expected: FailureKind) -> None:
     found = on_full_disk(failure(kind, "it ended", log_text="last words"), "0 MB of 9 MB are free")
 
     assert found.kind is expected

@@ -39,7 +39,7 @@ def test_where_a_start_belongs(start: Any, path: str | None) -> None:
     assert (refused.path if refused is not None else None) == path
 
 
-def test_gpus_are_those_of_the_place_or_the_devices() -> None:
+def test_gpus_are_those_of_place_or_devices() -> None:
     assert gpus_of(cluster_start(place=PLACE)) == 3
     assert gpus_of(make_start()) == 1
 
@@ -76,7 +76,7 @@ def settings_in(directory: Path, **overrides: Any) -> ExecutorSettings:
         (Runtime.KUBERNETES, {"image_tag": "a b"}, "$.runtime_image_tag"),
     ],
 )
-def test_what_a_cluster_could_not_run_is_refused_by_its_field(
+def test_unrunnable_cluster_start_names_its_field(
     tmp_path: Path, kind: Runtime, overrides: dict[str, Any], path: str | None
 ) -> None:
     settings = settings_in(tmp_path)

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from schemas.executor.attempts import FailureKind
-from services.executor.runtimes.kubernetes.kinds import ObjectWithStatus, Pod
+from services.executor.runtimes.kubernetes.kinds import ObjectWithStatus
 from services.executor.runtimes.kubernetes.sight import image_of, sight_of
+from shared.kubernetes.objects.pods import PodDetails
 
 SERVICE: dict[str, Any] = {"metadata": {"name": "s", "uid": "u"}}
 
@@ -18,12 +19,12 @@ def pod(
     node: str = "n1",
     deleted: bool = False,
     **spec: Any,
-) -> Pod:
+) -> PodDetails:
     metadata = {"name": "p", "uid": "p-1"}
     if deleted:
         metadata["deletionTimestamp"] = "2026-01-05T12:00:00Z"
     given = {"metadata": metadata, "spec": {"nodeName": node, **spec}, "status": status or {}}
-    return msgspec.convert(given, Pod)
+    return msgspec.convert(given, PodDetails)
 
 
 def workload(**status: Any) -> ObjectWithStatus:
@@ -46,7 +47,7 @@ def waiting(reason: str, message: str = "") -> dict[str, Any]:
         ("", ""),
     ],
 )
-def test_the_image_that_runs_is_known_by_its_digest(image_id: str, told: str) -> None:
+def test_running_image_is_known_by_digest(image_id: str, told: str) -> None:
     assert image_of(pod(engine({"running": {}}, imageID=image_id))) == told
     assert image_of(pod()) == ""
 
@@ -176,14 +177,14 @@ UNSCHEDULABLE = {
         ),
     ],
 )
-def test_how_far_a_pod_is(found: Pod, kind: FailureKind, is_final: bool, says: str) -> None:
+def test_how_far_a_pod_is(found: PodDetails, kind: FailureKind, is_final: bool, says: str) -> None:
     seen = sight_of(workload(), [found], admission="the quota of cohort x is used up")
 
     assert (seen.kind, seen.is_final, seen.is_ready) == (kind, is_final, False)
     assert says in seen.message
 
 
-def test_what_ended_a_container_that_runs_again_is_its_end() -> None:
+def test_restarted_container_counts_as_ended() -> None:
     last = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
     found = pod(engine({"running": {}}, ready=True, restartCount=1, lastState=last))
 
@@ -243,7 +244,7 @@ def test_why_there_is_no_pod(status: dict[str, Any], kind: FailureKind, says: st
         "pods \"e\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: n",
     ],
 )
-def test_a_pod_that_no_waiting_makes_admissible_is_not_waited_for(refusal: str) -> None:
+def test_inadmissible_pod_fails_without_waiting(refusal: str) -> None:
     condition = {
         "type": "ReplicaFailure",
         "status": "True",
@@ -257,7 +258,7 @@ def test_a_pod_that_no_waiting_makes_admissible_is_not_waited_for(refusal: str) 
     assert refusal in seen.message
 
 
-def test_what_somebody_else_removed_or_replaced_has_ended() -> None:
+def test_removed_or_replaced_pod_has_ended() -> None:
     assert sight_of(None, [pod()]).kind is FailureKind.RUNTIME_UNAVAILABLE
     replaced = sight_of(workload(), [pod(engine({"running": {}}, ready=True))], first_uid="p-0")
     assert (replaced.kind, replaced.is_final) == (FailureKind.NODE_LOST, True)

@@ -5,7 +5,7 @@ import pytest
 from schemas.executor.attempts import AttemptPhase, FailureKind
 from schemas.task.benchmark import BenchmarkSpec
 from services.executor.domain.deadlines import (
-    SHORTEST_LEVEL_SECONDS,
+    MIN_LEVEL_SECONDS,
     PhaseLimits,
     phase_limits,
     phase_timed_out,
@@ -26,14 +26,12 @@ def level_limit(max_time_per_level_seconds: float) -> float:
 @pytest.mark.parametrize(
     ("level_seconds", "want"),
     [
-        pytest.param(1.0, SHORTEST_LEVEL_SECONDS + 40.0, id="a tool counts whole minutes"),
+        pytest.param(1.0, MIN_LEVEL_SECONDS + 40.0, id="a tool counts whole minutes"),
         pytest.param(60.0, 100.0, id="one minute"),
         pytest.param(600.0, 640.0, id="the level's own limit where that is longer"),
     ],
 )
-def test_a_level_may_take_its_own_limit_but_no_less_than_the_shortest(
-    level_seconds: float, want: float
-) -> None:
+def test_level_limit_is_never_below_minimum(level_seconds: float, want: float) -> None:
     assert level_limit(level_seconds) == want
 
 
@@ -47,11 +45,11 @@ def test_every_phase_but_the_teardown_has_a_limit() -> None:
     assert limits[AttemptPhase.DRAINING] == 40.0
 
 
-def test_a_rank_has_limits_until_its_engine_is_started() -> None:
+def test_rank_has_limits_until_engine_starts() -> None:
     assert rank_limits(LIMITS) == {AttemptPhase.PULLING: 1000.0, AttemptPhase.STARTING: 20.0}
 
 
-def test_a_phase_that_took_too_long_is_named_with_its_limit() -> None:
+def test_late_phase_is_named_with_its_limit() -> None:
     failure = phase_timed_out(AttemptPhase.WARMING_UP, 100.0).failure
 
     assert failure is not None

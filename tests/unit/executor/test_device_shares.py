@@ -26,7 +26,7 @@ def given(tmp_path: Path, device: DeviceGrant) -> dict[str, str]:
     return engine_environment(launch, {}, settings, home=tmp_path)
 
 
-def test_an_engine_on_a_part_is_a_client_of_the_mps_daemon(tmp_path: Path) -> None:
+def test_engine_on_share_is_mps_client(tmp_path: Path) -> None:
     found = given(tmp_path, replace(make_device(), simulated=False, share=HALF))
 
     assert found["CUDA_MPS_PIPE_DIRECTORY"] == "/run/mps"
@@ -40,7 +40,7 @@ def test_a_cooperative_part_is_bounded_by_nothing(tmp_path: Path) -> None:
     assert not [name for name in found if name.startswith("CUDA_MPS")]
 
 
-def test_a_part_is_refused_where_no_daemon_divides_devices(tmp_path: Path) -> None:
+def test_share_without_mps_daemon_is_refused(tmp_path: Path) -> None:
     settings = ExecutorSettings(mps_pipe_dir=str(tmp_path / "none"))
     start = make_start(devices=(replace(make_device(), simulated=False, share=HALF),))
 
@@ -50,7 +50,7 @@ def test_a_part_is_refused_where_no_daemon_divides_devices(tmp_path: Path) -> No
     assert refused.value.path == "$.devices[0].share"
 
 
-def test_an_engine_is_a_client_of_its_devices_own_daemon_and_of_one_only() -> None:
+def test_engine_uses_one_mps_daemon_only() -> None:
     devices = [replace(make_device(), uuid=u, simulated=False, share=HALF) for u in ("GPU-a", "b")]
     with short_directory() as directory, contextlib.ExitStack() as daemons:
         for device in devices:

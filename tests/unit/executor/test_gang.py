@@ -15,7 +15,7 @@ from schemas.executor.attempts import AttemptOutcome, Failure, FailureKind, Gang
 from schemas.executor.ranks import RankState, RankView
 from services.executor.domain.admission import refuse_misdirected
 from services.executor.domain.gang import (
-    TOGETHER_SECONDS,
+    SIMULTANEOUS_SECONDS,
     RankStatus,
     cancel_rank,
     cause,
@@ -28,7 +28,7 @@ from services.executor.domain.gang import (
     rank_starts,
     start_rank,
 )
-from services.executor.domain.verdict import failed, failure
+from services.executor.domain.verdict import failure, failure_verdict
 from services.executor.engines.engine_table import build_command, rank_flags
 from shared.errors import RefusedError
 from shared.lease import Lease
@@ -37,7 +37,7 @@ from tests.support.worlds.executor_gang import gang_devices, make_gang_start
 TTL = 30.0
 NOW = 1000.0
 FINE = (RankState.PREPARING, RankState.READY, RankState.RUNNING)
-OWN = failed(failure(FailureKind.ENGINE_EXITED, "rank 0's engine ended"))
+OWN = failure_verdict(failure(FailureKind.ENGINE_EXITED, "rank 0's engine ended"))
 
 
 def view(state: RankState, **overrides: Any) -> RankView:  # any field
@@ -59,14 +59,14 @@ def refused(code: ErrorCode) -> Refused:
     return Refused(code=code, message="no")
 
 
-def test_ranks_are_the_nodes_in_the_order_in_which_their_devices_appear() -> None:
+def test_ranks_follow_order_of_devices() -> None:
     devices = gang_devices("b", "a")
 
     assert nodes_of((devices[0], devices[2], devices[1], devices[3])) == ("b", "a")
     assert nodes_of(()) == ()
 
 
-def test_each_other_node_gets_the_same_start_for_its_rank_and_always_the_same_one() -> None:
+def test_each_node_gets_a_stable_start_for_its_rank() -> None:
     start = make_gang_start("a", "b", "c", executor_id="a")
 
     members = rank_starts(start)
@@ -86,7 +86,7 @@ def test_each_other_node_gets_the_same_start_for_its_rank_and_always_the_same_on
     assert [replace(member, **same) for member in members] == [start, start]
 
 
-def test_every_word_of_a_coordinator_has_an_id_of_its_own_that_never_changes() -> None:
+def test_coordinator_commands_have_stable_ids() -> None:
     members = rank_starts(make_gang_start("a", "b", "c", executor_id="a"))
 
     def ids() -> list[UUID]:
@@ -109,7 +109,7 @@ def test_every_word_of_a_coordinator_has_an_id_of_its_own_that_never_changes() -
         pytest.param("b", (1, 2, "b"), "$.gang.coordinator_id", id="not led by the first"),
     ],
 )
-def test_a_start_is_taken_only_where_its_rank_belongs(
+def test_start_is_taken_only_by_its_rank_node(
     executor: str, place: tuple[int, int, str] | None, path: str | None
 ) -> None:
     start = make_gang_start("a", "b", executor_id=executor)
@@ -131,7 +131,7 @@ def test_a_start_is_taken_only_where_its_rank_belongs(
         pytest.param((1, 2, "a"), node_speaker("c"), "$.speaker", id="no other node does"),
     ],
 )
-def test_a_node_starts_nothing_but_ranks_of_what_it_coordinates(
+def test_node_starts_only_ranks_it_coordinates(
     place: tuple[int, int, str] | None, speaker: str, path: str | None
 ) -> None:
     gang = GangPlace(rank=place[0], size=place[1], coordinator_id=place[2]) if place else None
@@ -208,7 +208,7 @@ def test_one_rank_decides_for_all(
     assert verdict.failure.hint
 
 
-def test_a_failed_rank_is_told_with_what_its_own_node_said() -> None:
+def test_rank_failure_keeps_words_of_its_node() -> None:
     rank = ended(
         3, 0.1, FailureKind.CUDA_ERROR, exit_code=1, hint="see dmesg", log_tail=("Xid 79",)
     )
@@ -232,7 +232,7 @@ def test_a_failed_rank_is_told_with_what_its_own_node_said() -> None:
     st.integers(0, 40),
     st.randoms(use_true_random=False),
 )
-def test_of_several_failures_the_first_counts_however_late_it_was_heard_of(
+def test_earliest_of_several_failures_counts(
     ranks_told: list[tuple[int, int]], own_seconds: int, order: Random
 ) -> None:
     """Each was told as some seconds ago, some seconds ago."""
@@ -274,7 +274,7 @@ def test_of_several_failures_the_first_counts_however_late_it_was_heard_of(
             id="was killed as good as together with it",
         ),
         pytest.param(
-            ended(1, 2.0 - TOGETHER_SECONDS, FailureKind.ENGINE_EXITED, exit_code=-9),
+            ended(1, 2.0 - SIMULTANEOUS_SECONDS, FailureKind.ENGINE_EXITED, exit_code=-9),
             FailureKind.RANK_FAILED,
             id="was killed just about together with it",
         ),
@@ -305,9 +305,7 @@ def test_of_several_failures_the_first_counts_however_late_it_was_heard_of(
         ),
     ],
 )
-def test_the_engine_of_rank_0_ends_for_want_of_a_rank_or_by_itself(
-    rank: RankStatus, kind: FailureKind
-) -> None:
+def test_rank_0_exit_is_blamed_on_lost_rank_or_itself(rank: RankStatus, kind: FailureKind) -> None:
     told = cause(OWN, 2.0, (heard(2, RankState.RUNNING), rank), NOW, TTL)
 
     assert told.failure is not None
@@ -315,9 +313,7 @@ def test_the_engine_of_rank_0_ends_for_want_of_a_rank_or_by_itself(
 
 
 @given(st.lists(st.sampled_from([*FINE, None]), min_size=1, max_size=8), st.floats(0, TTL - 0.001))
-def test_nothing_ends_an_attempt_whose_ranks_are_all_heard_and_well(
-    states: list[RankState | None], silent_seconds: float
-) -> None:
+def test_healthy_ranks_end_nothing(states: list[RankState | None], silent_seconds: float) -> None:
     ranks = [
         heard(rank, state, answered_at=NOW - silent_seconds) for rank, state in enumerate(states, 1)
     ]
@@ -345,7 +341,7 @@ PLACE = GangPlace(rank=1, size=2, coordinator_id="a")
         pytest.param(0.0, refused(ErrorCode.INTERNAL), None, id="cannot tell now"),
     ],
 )
-def test_a_member_goes_on_only_as_long_as_its_coordinator_does(
+def test_member_runs_only_while_coordinator_does(
     silent_seconds: float, answer: RankView | Refused | None, want: FailureKind | None
 ) -> None:
     lease = Lease(ttl_seconds=TTL, confirmed_at=NOW - silent_seconds)
@@ -359,7 +355,7 @@ def test_a_member_goes_on_only_as_long_as_its_coordinator_does(
 
 
 @given(st.floats(3, 3600), st.floats(0, 10_000))
-def test_a_member_that_is_left_alone_has_stopped_before_its_coordinator_waits_no_longer(
+def test_lone_member_stops_before_coordinator_gives_up(
     ttl_seconds: float, answered_at: float
 ) -> None:
     """The coordinator gives up one lease after it last answered in favour."""
@@ -371,9 +367,7 @@ def test_a_member_that_is_left_alone_has_stopped_before_its_coordinator_waits_no
 
 
 @pytest.mark.parametrize(("size", "seconds"), [(2, 0.25), (100, 0.25), (512, 1.28)])
-def test_a_coordinator_asks_four_times_a_second_or_all_of_them_400_times(
-    size: int, seconds: float
-) -> None:
+def test_coordinator_polls_at_bounded_rate(size: int, seconds: float) -> None:
     assert poll_seconds(size) == seconds
 
 
@@ -394,9 +388,7 @@ def test_a_coordinator_asks_four_times_a_second_or_all_of_them_400_times(
         ),
     ],
 )
-def test_an_engine_is_told_its_rank_as_it_wants_to_hear_it(
-    engine: str, rank: int, want: list[str]
-) -> None:
+def test_engine_gets_rank_in_its_own_form(engine: str, rank: int, want: list[str]) -> None:
     flags = rank_flags(engine)(rank, 2, "10.0.0.1", 29500)
 
     command = build_command(engine, "m", {}, port=1, rank_parameters=flags)

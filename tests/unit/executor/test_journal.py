@@ -28,11 +28,11 @@ from services.executor.attempts import transitions
 from services.executor.domain.verdict import Verdict, executor_restarted
 from services.executor.host.processes import ProcessMark
 from services.executor.journal import outbox_rows, store
-from services.executor.journal.journal import MIGRATIONS, Journal, JournalTooNew
+from services.executor.journal.journal import Journal, JournalTooNew
 from services.executor.journal.outbox import Outbox
 from shared.errors import UnavailableError
 from shared.messaging.bus import Bus
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.support.worlds.executor import make_device, make_part, make_start
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -50,7 +50,7 @@ async def insert(journal: Journal, start: StartExperiment) -> None:
     await journal.transact(lambda connection: store.insert_attempt(connection, start, NOW))
 
 
-async def test_the_file_is_private_and_every_commit_reaches_the_disk(journal: Journal) -> None:
+async def test_journal_is_private_and_commits_reach_disk(journal: Journal) -> None:
     def pragma(name: str) -> str:
         return f"PRAGMA {name}"
 
@@ -62,7 +62,7 @@ async def test_the_file_is_private_and_every_commit_reaches_the_disk(journal: Jo
     assert (mode, synchronous) == ("wal", 2)
 
 
-async def test_what_was_committed_is_there_after_a_reopening(tmp_path: Path) -> None:
+async def test_commits_survive_reopening(tmp_path: Path) -> None:
     start = make_start(devices=(make_device("GPU-a"), make_device("GPU-b", 1)))
     mark = ProcessMark(pid=7, started_ticks=8, kernel_boot_id="boot")
     first = await Journal(tmp_path / "journal.db").open()
@@ -71,7 +71,7 @@ async def test_what_was_committed_is_there_after_a_reopening(tmp_path: Path) -> 
     first.close_nowait()
 
     second = await Journal(tmp_path / "journal.db").open()
-    [record] = await second.transact(store.unfinished_attempts)
+    [record] = await second.transact(store.find_unfinished_attempts)
     second.close_nowait()
 
     assert record.command == start
@@ -79,7 +79,7 @@ async def test_what_was_committed_is_there_after_a_reopening(tmp_path: Path) -> 
     assert (record.accepted_at, record.phase) == (NOW, AttemptPhase.STARTING)
 
 
-async def test_the_pod_that_was_bound_is_told_after_a_restart(tmp_path: Path) -> None:
+async def test_bound_pod_is_known_after_restart(tmp_path: Path) -> None:
     start = make_start()
     pod = EnginePod(node_id="n1", namespace="engines", pod="e-1", container="c", gpus=2)
     first = await Journal(tmp_path / "journal.db").open()
@@ -100,7 +100,7 @@ async def test_the_pod_that_was_bound_is_told_after_a_restart(tmp_path: Path) ->
     assert [getattr(event, "pod", None) for event in told] == [pod, pod]
 
 
-async def test_a_transaction_that_raises_changes_nothing(journal: Journal) -> None:
+async def test_failed_transaction_changes_nothing(journal: Journal) -> None:
     start = make_start()
 
     def fail(connection: sqlite3.Connection) -> None:
@@ -110,11 +110,11 @@ async def test_a_transaction_that_raises_changes_nothing(journal: Journal) -> No
     with pytest.raises(ValueError, match="on purpose"):
         await journal.transact(fail)
 
-    assert await journal.transact(store.unfinished_attempts) == []
+    assert await journal.transact(store.find_unfinished_attempts) == []
     assert await journal.transact(store.count_report) == (1, 0)
 
 
-async def test_a_cancelled_caller_does_not_take_back_what_has_not_begun(journal: Journal) -> None:
+async def test_cancelled_caller_keeps_unbegun_work(journal: Journal) -> None:
     start, held, entered = make_start(), Event(), Event()
 
     def hold(_: sqlite3.Connection) -> None:
@@ -125,22 +125,22 @@ async def test_a_cancelled_caller_does_not_take_back_what_has_not_begun(journal:
     await asyncio.to_thread(entered.wait, 20)
     insertion = asyncio.create_task(insert(journal, start))
     await asyncio.sleep(0)
-    await cancelled(insertion)
+    await cancel_and_wait(insertion)
     held.set()
     await before
 
-    [record] = await journal.transact(store.unfinished_attempts)
+    [record] = await journal.transact(store.find_unfinished_attempts)
     assert record.command == start
 
 
-async def test_a_journal_of_a_newer_release_is_not_touched(tmp_path: Path) -> None:
+async def test_journal_of_newer_release_is_not_touched(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
 
     journal = Journal(path)
-    with pytest.raises(JournalTooNew, match="found 99"):
+    with pytest.raises(JournalTooNew, match="has version 99"):
         await journal.open()
     journal.close_nowait()
 
@@ -150,14 +150,14 @@ async def test_a_reply_is_found_by_its_command(journal: Journal) -> None:
     refused = Refused(code=ErrorCode.STALE_EPOCH, message="no", path="$.epoch")
     await journal.transact(lambda c: store.store_reply(c, start, refused))
 
-    found = await journal.transact(lambda c: store.stored_reply(c, start.command_id))
-    other = await journal.transact(lambda c: store.stored_reply(c, uuid4()))
+    found = await journal.transact(lambda c: store.find_reply(c, start.command_id))
+    other = await journal.transact(lambda c: store.find_reply(c, uuid4()))
 
     assert found == (store.body_hash(start), refused)
     assert other is None
 
 
-def test_the_hash_of_a_body_does_not_depend_on_the_order_of_its_parameters() -> None:
+def test_body_hash_ignores_parameter_order() -> None:
     start = make_start({"a": 1, "b": 2})
     engine = msgspec.structs.replace(start.engine, parameters={"b": 2, "a": 1})
 
@@ -165,14 +165,14 @@ def test_the_hash_of_a_body_does_not_depend_on_the_order_of_its_parameters() -> 
     assert store.body_hash(start) != store.body_hash(msgspec.structs.replace(start, epoch=8))
 
 
-async def test_the_largest_epoch_of_each_device_is_remembered(journal: Journal) -> None:
+async def test_largest_epoch_of_each_device_is_kept(journal: Journal) -> None:
     first = make_start(epoch=9)
     second = make_start(epoch=5, devices=(make_device("GPU-1", 1),))
     await insert(journal, first)
     await insert(journal, second)
     probe = make_start(devices=(make_device(), make_device("GPU-1", 1), make_device("GPU-2", 2)))
 
-    seen = await journal.transact(lambda c: store.remembered(c, probe))
+    seen = await journal.transact(lambda c: store.recall_start(c, probe))
 
     assert seen.device_epochs == {"GPU-0": 9, "GPU-1": 5}
     assert set(seen.blocking_attempts) == {first.attempt_id, second.attempt_id}
@@ -188,7 +188,7 @@ async def test_the_largest_epoch_of_each_device_is_remembered(journal: Journal) 
         pytest.param(None, (2_000, 3_000), 9, id="the whole device over a part"),
     ],
 )
-async def test_a_part_of_a_device_is_fenced_by_who_had_the_same_cells(
+async def test_device_share_is_fenced_by_its_cells(
     journal: Journal,
     mine: tuple[int, int] | None,
     others: tuple[int, int] | None,
@@ -198,44 +198,27 @@ async def test_a_part_of_a_device_is_fenced_by_who_had_the_same_cells(
     await insert(journal, holder)
     probe = make_start(epoch=8, devices=(make_part(mine),))
 
-    seen = await journal.transact(lambda c: store.remembered(c, probe))
+    seen = await journal.transact(lambda c: store.recall_start(c, probe))
 
     assert (seen.device_epochs or {}).get("GPU-0") == seen_epoch
     assert seen.blocking_attempts == ((holder.attempt_id,) if seen_epoch else ())
 
 
-async def test_epochs_of_an_older_release_hold_for_whole_devices(tmp_path: Path) -> None:
-    path = tmp_path / "journal.db"
-    with sqlite3.connect(path) as connection:
-        for migration in MIGRATIONS[:3]:
-            connection.executescript(migration)
-        connection.execute("INSERT INTO device_epoch VALUES ('GPU-0', 9)")
-        connection.execute("PRAGMA user_version = 3")
-    connection.close()
-
-    journal = await Journal(path).open()
-    probe = make_start(devices=(make_part((0, 100)),))
-    seen = await journal.transact(lambda c: store.remembered(c, probe))
-    journal.close_nowait()
-
-    assert seen.device_epochs == {"GPU-0": 9}
-
-
-async def test_fences_and_cancellations_are_remembered_for_starts_to_come(
+async def test_fences_and_cancels_apply_to_later_starts(
     journal: Journal,
 ) -> None:
     start = make_start()
     await journal.transact(lambda c: store.fence(c, start.reservation_id))
     await journal.transact(lambda c: store.request_cancel(c, start.attempt_id, "late"))
 
-    seen = await journal.transact(lambda c: store.remembered(c, start))
-    other = await journal.transact(lambda c: store.remembered(c, make_start()))
+    seen = await journal.transact(lambda c: store.recall_start(c, start))
+    other = await journal.transact(lambda c: store.recall_start(c, make_start()))
 
     assert (seen.is_fenced, seen.is_cancelled) == (True, True)
     assert (other.is_fenced, other.is_cancelled) == (False, False)
 
 
-async def test_each_step_stages_its_event_with_the_next_revision(journal: Journal) -> None:
+async def test_each_step_stages_event_with_next_revision(journal: Journal) -> None:
     start = make_start()
     await insert(journal, start)
     await journal.transact(lambda c: transitions.record_start(c, start.attempt_id, NOW))
@@ -270,10 +253,10 @@ async def test_each_step_stages_its_event_with_the_next_revision(journal: Journa
         (AttemptPhase.LOADING, 3.0),
     ]
     assert (release.reservation_id, release.epoch) == (start.reservation_id, start.epoch)
-    assert await journal.transact(store.unfinished_attempts) == []
+    assert await journal.transact(store.find_unfinished_attempts) == []
 
 
-async def test_an_accepted_cancellation_wins_over_a_success(journal: Journal) -> None:
+async def test_accepted_cancellation_beats_success(journal: Journal) -> None:
     start = make_start()
     await insert(journal, start)
     await journal.transact(lambda c: store.request_cancel(c, start.attempt_id, "enough"))
@@ -287,7 +270,7 @@ async def test_an_accepted_cancellation_wins_over_a_success(journal: Journal) ->
     assert outcome is AttemptOutcome.CANCELLED
 
 
-async def test_events_stay_until_they_are_sent_and_come_back_with_a_new_stream(
+async def test_events_stay_until_sent_and_return_on_new_stream(
     journal: Journal,
 ) -> None:
     start = make_start()
@@ -320,7 +303,7 @@ async def test_events_stay_until_they_are_sent_and_come_back_with_a_new_stream(
     assert await unsent() == both
 
 
-async def test_the_end_of_an_attempt_is_told_again_once_it_has_ended(journal: Journal) -> None:
+async def test_end_of_ended_attempt_is_sent_again(journal: Journal) -> None:
     start, other = make_start(), make_start()
     for one in (start, other):
         each = one.attempt_id
@@ -368,7 +351,7 @@ async def test_pruning_keeps_what_is_unsent_or_young(journal: Journal) -> None:
 
     assert [n for n, _ in await journal.transact(lambda c: outbox_rows.unsent_events(c, 10))] == [2]
     assert await journal.transact(lambda c: store.attempt(c, start.attempt_id)) is not None
-    assert await journal.transact(lambda c: store.stored_reply(c, start.command_id)) is not None
+    assert await journal.transact(lambda c: store.find_reply(c, start.command_id)) is not None
     await journal.transact(
         lambda c: c.execute("UPDATE attempt SET finished_at = '2020-01-01T00:00:00+00:00'")
     )
@@ -376,7 +359,7 @@ async def test_pruning_keeps_what_is_unsent_or_young(journal: Journal) -> None:
     assert await journal.transact(lambda c: store.attempt(c, start.attempt_id)) is None
 
 
-async def test_what_is_asked_of_a_closed_journal_is_to_be_asked_again(tmp_path: Path) -> None:
+async def test_closed_journal_asks_to_retry(tmp_path: Path) -> None:
     closed = await Journal(tmp_path / "journal.db").open()
     closed.close_nowait()
 

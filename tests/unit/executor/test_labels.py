@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from services.executor.host.processes import LabelledProcesses, labelled_processes
+from services.executor.host.processes import LabelledProcesses, find_labelled_processes
 from shared.ids import new_id
 
 MINE = "0190a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b"
@@ -27,10 +27,10 @@ def labelled(**variables: str) -> Iterator[int]:
 
 
 def under(reservation_id: UUID) -> list[LabelledProcesses]:
-    return [w for w in labelled_processes("ours") if w.reservation_id == reservation_id]
+    return [w for w in find_labelled_processes("ours") if w.reservation_id == reservation_id]
 
 
-def test_a_workload_is_told_with_its_epoch_and_all_its_processes() -> None:
+def test_workload_is_listed_with_epoch_and_processes() -> None:
     mine = new_id()
     label = {
         "GPUSTEWARD_RESERVATION": str(mine),
@@ -52,7 +52,7 @@ def test_a_workload_is_told_with_its_epoch_and_all_its_processes() -> None:
     assert under(mine) == []
 
 
-def test_what_names_no_installation_is_told_as_such_and_another_one_s_is_not() -> None:
+def test_workload_without_installation_is_listed() -> None:
     joined, theirs = new_id(), new_id()
     foreign = {"GPUSTEWARD_RESERVATION": str(theirs), "GPUSTEWARD_INSTALLATION": "theirs"}
 
@@ -64,12 +64,12 @@ def test_what_names_no_installation_is_told_as_such_and_another_one_s_is_not() -
 
 
 @pytest.mark.parametrize("label", ["x", MINE.upper(), f"{{{MINE}}}", f"urn:uuid:{MINE}"])
-def test_a_label_that_is_no_reservation_as_we_write_it_is_nobody_s(label: str) -> None:
+def test_malformed_reservation_label_is_ignored(label: str) -> None:
     with labelled(GPUSTEWARD_RESERVATION=label, GPUSTEWARD_EPOCH="x") as pid:
-        assert all(pid not in workload.pids for workload in labelled_processes("ours"))
+        assert all(pid not in workload.pids for workload in find_labelled_processes("ours"))
 
 
-def test_an_epoch_that_no_message_can_carry_hides_nothing() -> None:
+def test_oversized_epoch_hides_nothing() -> None:
     mine = new_id()
 
     for epoch in ("9" * 30, "9" * 5000):

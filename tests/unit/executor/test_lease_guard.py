@@ -47,7 +47,7 @@ def guard() -> Iterator[LeaseGuard]:
     started.close()
 
 
-def test_what_is_overdue_is_killed_and_what_was_renewed_or_released_is_not(
+def test_only_overdue_workloads_are_killed(
     guard: LeaseGuard,
 ) -> None:
     overdue, renewed, released = uuid4(), uuid4(), uuid4()
@@ -66,7 +66,7 @@ def test_what_is_overdue_is_killed_and_what_was_renewed_or_released_is_not(
     assert others == [None, None]
 
 
-def test_a_marked_process_is_killed_although_it_has_no_label(guard: LeaseGuard) -> None:
+def test_marked_process_without_label_is_killed(guard: LeaseGuard) -> None:
     reservation_id = uuid4()
     shed = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env={})
     try:
@@ -82,7 +82,7 @@ def test_a_marked_process_is_killed_although_it_has_no_label(guard: LeaseGuard) 
     assert exit_code == -9
 
 
-def test_a_guard_that_was_killed_is_started_anew_with_all_that_is_held(guard: LeaseGuard) -> None:
+def test_killed_guard_restarts_with_all_holds(guard: LeaseGuard) -> None:
     first, second = uuid4(), uuid4()
     with workload(first) as held:
         guard.hold(label(first), time.monotonic() + 2 * SOON)
@@ -96,7 +96,7 @@ def test_a_guard_that_was_killed_is_started_anew_with_all_that_is_held(guard: Le
     assert exit_code == -9
 
 
-def test_a_guard_that_holds_nothing_is_ended_however_slow_it_is(guard: LeaseGuard) -> None:
+def test_slow_guard_without_holds_is_ended(guard: LeaseGuard) -> None:
     reservation_id = uuid4()
     guard.hold(label(reservation_id), time.monotonic() + 60)
     process = guard._process  # noqa: SLF001  # watched from outside
@@ -110,7 +110,7 @@ def test_a_guard_that_holds_nothing_is_ended_however_slow_it_is(guard: LeaseGuar
 
 
 @pytest.mark.long
-def test_a_guard_whose_executor_is_gone_kills_in_time_and_ends() -> None:
+def test_guard_of_gone_executor_kills_in_time() -> None:
     reservation_id = uuid4()
     guard = LeaseGuard()
     with workload(reservation_id) as left:
@@ -124,7 +124,7 @@ def test_a_guard_whose_executor_is_gone_kills_in_time_and_ends() -> None:
     assert exit_code == -9
 
 
-def test_what_is_overdue_cannot_be_renewed_and_is_looked_for_a_while() -> None:
+def test_overdue_hold_cannot_be_renewed() -> None:
     reservation_id = uuid4()
     guard = HeldWorkloads()
     hold = Hold(label=label(reservation_id), kill_at=10.0)
@@ -152,7 +152,7 @@ def test_what_is_released_is_no_longer_looked_for() -> None:
     assert guard.next_at() is None
 
 
-def test_the_guard_imports_what_it_uses_and_no_more() -> None:
+def test_guard_imports_only_what_it_uses() -> None:
     """One runs beside every executor, and each is started anew with it."""
     probe = "import sys, services.executor.guard.process as _; print(*sys.modules, sep='\\n')"
 

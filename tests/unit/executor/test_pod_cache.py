@@ -59,11 +59,11 @@ def test_nothing_is_shared_where_the_key_differs(other: CacheUse) -> None:
     assert other.new_directory("a1") != USE.new_directory("a1")
 
 
-def test_one_namespace_s_directories_are_never_below_another_s() -> None:
+def test_namespace_directories_never_nest() -> None:
     assert USE.new_directory("a1") == f"team-a/engines/{USE.key}/a1"
 
 
-def test_a_claim_serves_every_node_that_tells_the_same_gpu_and_driver() -> None:
+def test_claim_serves_nodes_of_same_gpu_and_driver() -> None:
     assert on(CLAIM).key == on(CLAIM, name="n2", boot_id="boot-2").key
     assert on(boot_id="boot-2").key == USE.key
 
@@ -72,9 +72,7 @@ def test_a_claim_serves_every_node_that_tells_the_same_gpu_and_driver() -> None:
 @pytest.mark.parametrize(
     "missing", ["nvidia.com/gpu.product", "nvidia.com/cuda.driver-version.full"]
 )
-def test_a_node_that_does_not_tell_gpu_and_driver_shares_with_none_and_anew_from_each_boot(
-    volume: CacheVolume, missing: str
-) -> None:
+def test_unlabelled_node_has_own_cache_per_boot(volume: CacheVolume, missing: str) -> None:
     labels = {name: value for name, value in TELLS.items() if name != missing}
     key = on(volume, labels=labels).key
 
@@ -105,13 +103,13 @@ async def take(journal: Journal, key: str = "k", *, begun_after: float = 0.0) ->
     )
 
 
-async def test_what_was_left_last_is_taken_first_and_by_one_engine_alone(journal: Journal) -> None:
+async def test_newest_cache_is_taken_by_one_engine(journal: Journal) -> None:
     await leave(journal, left("d1"), left("d2"), left("of-another", key="other"))
 
     assert [await take(journal) for _ in range(3)] == [left("d2"), left("d1"), None]
 
 
-async def test_what_was_taken_and_not_left_is_never_used_again(tmp_path: Path) -> None:
+async def test_unreturned_cache_is_never_reused(tmp_path: Path) -> None:
     """As by an engine that did not become ready, or an executor that died."""
     first = await Journal(tmp_path / "journal.db").open()
     await leave(first, left())
@@ -123,13 +121,13 @@ async def test_what_was_taken_and_not_left_is_never_used_again(tmp_path: Path) -
     second.close_nowait()
 
 
-async def test_what_was_begun_too_long_ago_is_not_used_again(journal: Journal) -> None:
+async def test_expired_cache_is_not_reused(journal: Journal) -> None:
     await leave(journal, left("old", at=10.0), left("new", at=20.0))
 
     assert [await take(journal, begun_after=10.0) for _ in range(2)] == [left("new", at=20.0), None]
 
 
-async def test_what_other_images_of_a_moved_tag_left_is_forgotten(journal: Journal) -> None:
+async def test_caches_of_moved_tag_are_forgotten(journal: Journal) -> None:
     await leave(journal, left("d1", image="i@1"), left("d2", image="i@2"), left("d3", key="other"))
 
     await journal.transact(lambda c: pod_caches.forget_others(c, "k", "i@2"))
@@ -143,7 +141,7 @@ async def test_what_other_images_of_a_moved_tag_left_is_forgotten(journal: Journ
     [("", "i@1", "i@1"), ("i@1", "i@1", "i@1"), ("i@1", "i@2", None), ("i@1", "", None)],
 )
 def test_a_directory_is_of_one_image(before: str, found: str, leaves: str | None) -> None:
-    after = left(image=before).left_by(found)
+    after = left(image=before).keep_for(found)
 
     assert (after.image_digest if after is not None else None) == leaves
 
@@ -151,7 +149,7 @@ def test_a_directory_is_of_one_image(before: str, found: str, leaves: str | None
 @pytest.mark.parametrize(
     "refused", ["/var/lib/compiled", "hostPath:relative", "persistentVolumeClaim:", "emptyDir:x"]
 )
-def test_a_volume_that_is_none_is_refused_by_its_variable(refused: str) -> None:
+def test_invalid_volume_is_refused_by_variable(refused: str) -> None:
     with pytest.raises(SettingsError, match="GPUSTEWARD_EXECUTOR_CLUSTER_COMPILE_CACHE"):
         load_settings(
             ExecutorSettings, "executor", {"GPUSTEWARD_EXECUTOR_CLUSTER_COMPILE_CACHE": refused}
@@ -174,9 +172,7 @@ def test_a_volume_is_named_by_its_kind(setting: str, volume: CacheVolume | None)
     assert CacheVolume.of(settings.cluster_compile_cache) == volume
 
 
-async def test_a_tag_that_moved_leaves_nothing_of_either_image_for_the_next_start(
-    journal: Journal, tmp_path: Path
-) -> None:
+async def test_moved_tag_leaves_no_cache_of_either_image(journal: Journal, tmp_path: Path) -> None:
     settings = ExecutorSettings(data_dir=str(tmp_path))
     caches = PodCaches(settings, Cluster(settings), journal)
     await leave(journal, left("taken"), left("beside"))
@@ -191,7 +187,7 @@ async def test_a_tag_that_moved_leaves_nothing_of_either_image_for_the_next_star
 
 
 @pytest.mark.parametrize(("image", "is_good"), [("i@1", False), ("", True)])
-async def test_an_engine_that_was_not_ready_or_of_an_unknown_image_leaves_nothing(
+async def test_unready_or_unknown_engine_leaves_no_cache(
     journal: Journal, tmp_path: Path, image: str, is_good: bool
 ) -> None:
     settings = ExecutorSettings(data_dir=str(tmp_path))

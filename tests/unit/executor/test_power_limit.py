@@ -54,7 +54,7 @@ async def limited(watts: float | None, answer: Any, mhz: int | None = None) -> F
     return bus
 
 
-async def test_its_own_devices_are_limited_under_the_reservation() -> None:
+async def test_own_devices_are_limited_under_reservation() -> None:
     bus = await limited(350.0, ACCEPTED)
 
     assert [(each.node_id, each.device_uuid, each.power_limit_w) for each in bus.sent] == [
@@ -78,7 +78,7 @@ async def test_nothing_is_set_without_a_limit() -> None:
         (UnavailableError("no answer within 10 s"), "does not answer"),
     ],
 )
-async def test_a_limit_that_is_not_set_fails_the_attempt(answer: Any, says: str) -> None:
+async def test_refused_power_limit_fails_attempt(answer: Any, says: str) -> None:
     with pytest.raises(AttemptFailed) as failed:
         await limited(350.0, answer)
 
@@ -87,7 +87,7 @@ async def test_a_limit_that_is_not_set_fails_the_attempt(answer: Any, says: str)
     assert says in failed.value.failure.message
 
 
-async def test_a_clock_is_locked_beside_the_limit_by_a_command_of_its_own() -> None:
+async def test_clock_is_locked_by_its_own_command() -> None:
     limit, lock = (await limited(350.0, ACCEPTED, 1200)).sent
 
     assert (limit.power_limit_w, limit.sm_clock_mhz) == (350.0, None)
@@ -96,7 +96,7 @@ async def test_a_clock_is_locked_beside_the_limit_by_a_command_of_its_own() -> N
     assert lock.command_id != limit.command_id
 
 
-async def test_a_clock_that_is_not_locked_fails_the_attempt() -> None:
+async def test_refused_clock_fails_attempt() -> None:
     with pytest.raises(AttemptFailed) as failed:
         await limited(None, REFUSED, 1200)
 

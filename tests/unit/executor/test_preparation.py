@@ -18,7 +18,7 @@ def engine(**changes: str) -> EngineSpec:
 
 
 @pytest.mark.parametrize("phase", AttemptPhase)
-def test_only_warming_up_and_measuring_are_disturbed(phase: AttemptPhase) -> None:
+def test_only_warm_up_and_measuring_are_disturbed(phase: AttemptPhase) -> None:
     others = (AttemptPhase.LOADING, AttemptPhase.PULLING)
 
     expected = phase in {AttemptPhase.WARMING_UP, AttemptPhase.MEASURING}
@@ -26,7 +26,7 @@ def test_only_warming_up_and_measuring_are_disturbed(phase: AttemptPhase) -> Non
     assert not is_measuring(())
 
 
-def test_weights_take_a_part_of_the_memory_that_could_be_had() -> None:
+def test_weights_take_part_of_available_memory() -> None:
     assert spares_memory(50, 100, 50.0)
     assert not spares_memory(51, 100, 50.0)
     assert not spares_memory(1, 0, 50.0)
@@ -36,13 +36,13 @@ def test_weights_take_a_part_of_the_memory_that_could_be_had() -> None:
     ("free", "is_begun", "expected"),
     [(20, False, True), (19, False, False), (10, True, True), (9, True, False)],
 )
-def test_an_image_is_begun_while_so_much_is_free_and_broken_off_at_half_of_it(
+def test_pull_starts_and_aborts_at_two_disk_limits(
     free: int, is_begun: bool, expected: bool
 ) -> None:
     assert spares_disk(free, 100, 20.0, is_begun=is_begun) is expected
 
 
-def test_other_parameters_need_nothing_else_another_tag_or_model_does() -> None:
+def test_only_other_tag_or_model_needs_preparation() -> None:
     one = engine()
 
     assert needs(one) == needs(replace(one, parameters={"x": 1}))

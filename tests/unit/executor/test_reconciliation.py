@@ -44,7 +44,7 @@ E = UUID(int=2)
         ),
     ],
 )
-def test_a_workload_is_stopped_asked_about_or_left(
+def test_workload_is_stopped_queried_or_left(
     seen: dict[str, object], known: KnownReservations, stopped: bool, asked: bool
 ) -> None:
     found = compare([LabelledWorkload(reservation_id=R, **seen)], known)  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ known_things = st.builds(
 
 
 @given(seen=st.lists(workloads), known=known_things)
-def test_what_is_granted_is_never_stopped_and_nothing_is_stopped_twice(
+def test_granted_workload_is_never_stopped(
     seen: list[LabelledWorkload], known: KnownReservations
 ) -> None:
     found = compare(seen, known)

@@ -29,7 +29,7 @@ async def write(journal: Journal, rows: int) -> None:
     await journal.transact(insert)
 
 
-async def test_a_full_disk_takes_one_more_transaction_from_the_reserve(disk: Path) -> None:
+async def test_full_disk_takes_one_commit_from_reserve(disk: Path) -> None:
     journal = await Journal(disk / "executor" / "journal.db").open()
     try:
         kept_before = journal.disk_reserve.is_there()
@@ -52,7 +52,7 @@ async def test_a_full_disk_takes_one_more_transaction_from_the_reserve(disk: Pat
     assert rows[0] == 500
 
 
-async def test_without_a_reserve_a_full_disk_is_an_error_and_changes_nothing(
+async def test_full_disk_without_reserve_changes_nothing(
     disk: Path,
 ) -> None:
     journal = await Journal(disk / "executor" / "journal.db").open()
@@ -69,7 +69,7 @@ async def test_without_a_reserve_a_full_disk_is_an_error_and_changes_nothing(
     assert rows[0] == 0
 
 
-def test_a_reserve_is_not_taken_from_a_disk_that_has_little(disk: Path) -> None:
+def test_reserve_is_not_taken_from_small_disk(disk: Path) -> None:
     (disk / "much").write_bytes(b"x" * ((DISK_MB - 12) << 20))
     reserve = Reserve(disk / "reserve")
 
@@ -79,7 +79,7 @@ def test_a_reserve_is_not_taken_from_a_disk_that_has_little(disk: Path) -> None:
     assert RESERVE_BYTES < 12 << 20
 
 
-async def test_a_journal_without_room_says_so_and_writes_again_when_there_is_some(
+async def test_full_journal_says_so_and_recovers(
     disk: Path,
 ) -> None:
     journal = await Journal(disk / "executor" / "journal.db").open()

@@ -19,14 +19,14 @@ def test_what_was_not_there_or_is_gone_is_nothing() -> None:
     assert difference(None, None) == (None, None)
 
 
-def test_the_file_of_a_task_which_may_hold_secrets_is_left_out() -> None:
+def test_task_file_is_left_out_of_audit() -> None:
     assert difference(None, {"state": "running", "task": {"parameters": {"api-key": "sk"}}}) == (
         None,
         {"state": "running"},
     )
 
 
-def test_what_names_a_thing_is_kept_though_it_does_not_differ() -> None:
+def test_identifying_fields_are_kept_if_equal() -> None:
     before = {"state": "active", "holder": "exec/carol", "request": {"gpus": 2}, "epoch": 7}
 
     assert difference(before, {**before, "state": "released"}) == (
@@ -35,7 +35,7 @@ def test_what_names_a_thing_is_kept_though_it_does_not_differ() -> None:
     )
 
 
-def test_the_address_of_a_new_task_or_reservation_names_it() -> None:
+def test_new_task_or_reservation_is_named_by_address() -> None:
     assert place_made("/api/v1/reservations/12") == {"reservation_id": "12"}
     assert place_made("/api/v1/tasks/ab") == {"task_id": "ab"}
     assert place_made("/api/v1/presets/wide") == place_made("") == place_made("tasks") == {}

@@ -44,13 +44,13 @@ def gpu(
         (gpu(utilization=None), GpuRequest(), False),
     ],
 )
-def test_a_gpu_looks_idle_with_enough_free_memory_and_little_use(
+def test_gpu_with_free_memory_and_low_use_is_idle(
     view: GpuView, request_: GpuRequest, want: bool
 ) -> None:
     assert looks_idle(view, request_) is want
 
 
-def test_a_reading_is_news_when_other_devices_of_its_node_look_idle_than_before() -> None:
+def test_change_of_idle_devices_is_news() -> None:
     idle: Idle = {}
 
     def news(*gpus: GpuView, node_id: str = "n1") -> bool:

@@ -3,6 +3,6 @@
 from services.gateway.routes.platform.web_page import BUILT
 
 
-def test_the_built_page_is_served_from_the_folder_it_is_built_in() -> None:
+def test_built_page_is_served_from_build_folder() -> None:
     assert BUILT.name == "dist"
     assert (BUILT.parent / "package.json").is_file()

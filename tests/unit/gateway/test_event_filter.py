@@ -26,7 +26,7 @@ def test_an_event_is_about_the_ids_that_it_names(body: dict[str, Any], about: Su
     assert subjects_of(body) == about
 
 
-def test_an_event_is_wanted_if_it_fits_every_field_of_the_filter() -> None:
+def test_event_matches_every_filter_field() -> None:
     about = Subjects(task_id=ID, experiment_id="e", reservation_id="r")
     other = str(UUID(int=1))
 
@@ -42,7 +42,7 @@ def test_an_event_is_wanted_if_it_fits_every_field_of_the_filter() -> None:
 @pytest.mark.parametrize(
     ("names_of", "sees"), [((), False), (("red",), False), (("red", "blue"), True), (None, True)]
 )
-def test_events_of_reservations_are_for_those_who_are_told_the_holder(
+def test_reservation_events_need_holder_visibility(
     names_of: tuple[str, ...] | None, sees: bool
 ) -> None:
     wanted = EventFilter(readable=("red",), names_of=names_of)

@@ -25,7 +25,7 @@ EXPLANATION = Explanation(
 )
 
 
-def test_why_it_waits_comes_from_the_scheduler_unless_the_orchestrator_knows_better() -> None:
+def test_orchestrator_reason_beats_scheduler_reason() -> None:
     silent = experiment_detail(make_experiment(), None, EXPLANATION)
     known = experiment_detail(make_experiment(waiting_reasons=(ENDED,)), None, EXPLANATION)
 
@@ -34,7 +34,7 @@ def test_why_it_waits_comes_from_the_scheduler_unless_the_orchestrator_knows_bet
     assert silent.explanation == known.explanation == EXPLANATION
 
 
-def test_the_gpus_of_an_experiment_in_a_cluster_come_from_the_results() -> None:
+def test_cluster_experiment_gpus_come_from_results() -> None:
     device = DeviceGrant(node_id="gpu-0", uuid="GPU-7", index=7, name="H200", memory_total_mb=9)
     granted = gpu_info_of([device], count=1, world_size=1)
     unnamed = gpu_info_of([], count=1, world_size=1)
@@ -48,7 +48,7 @@ def test_the_gpus_of_an_experiment_in_a_cluster_come_from_the_results() -> None:
     assert granted.details[0].node_id == "gpu-0"
 
 
-def test_one_without_measurements_has_the_image_of_its_newest_attempt_that_had_one() -> None:
+def test_image_comes_from_newest_attempt_with_one() -> None:
     attempts = tuple(
         make_attempt(attempt_number=number, image_digest=digest)
         for number, digest in ((1, "vllm@sha256:aa"), (2, "vllm@sha256:bb"), (3, None))

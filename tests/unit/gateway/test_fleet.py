@@ -4,14 +4,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from schemas.gateway.views import GpuView
 from schemas.scheduler.devices import DeviceState
 from schemas.scheduler.reasons import Reason, ReasonCode
 from schemas.scheduler.views import AllocationMap, DeviceAllocation, DeviceHolder, NodeAllocation
 from schemas.telemetry.readings import (
     DeviceFacts,
+    DriverInteger,
     GpuReading,
     GpuSampled,
     HealthState,
@@ -73,7 +76,29 @@ def make_inventory(*devices: DeviceFacts) -> InventoryReported:
     )
 
 
-def test_what_an_agent_reads_reaches_the_view_and_the_unknown_stays_so() -> None:
+# `GET /nodes/{node_id}/gpus/{index}` has them.
+ONLY_IN_DETAIL = {
+    *("buffered", "nvlinks_up", "pod_uses", "retired_pages", "retired_pages_pending"),
+    *("remapped_rows_corrected", "remapped_rows_uncorrected"),
+}
+
+
+def test_every_field_of_a_reading_is_in_the_view() -> None:
+    shared_fields = set(GpuReading.__struct_fields__) & set(GpuView.__struct_fields__)
+    numbers = [
+        field
+        for field in msgspec.structs.fields(GpuReading)
+        if field.name in shared_fields and field.type in {float | None, DriverInteger | None}
+    ]
+    values: dict[str, Any] = {field.name: number for number, field in enumerate(numbers, start=1)}
+
+    (view,) = gpu_views({"a": make_heard(GpuReading(uuid="g", index=0, **values))}, {}, None)
+
+    assert {name: getattr(view, name) for name in values} == values
+    assert set(GpuReading.__struct_fields__) - shared_fields == ONLY_IN_DETAIL
+
+
+def test_agent_reading_reaches_view_unknown_stays() -> None:
     gpu = GpuReading(
         uuid="g",
         index=0,
@@ -110,7 +135,7 @@ def test_a_device_is_shown_whoever_knows_of_it() -> None:
     assert views[1].utilization_percent is None
 
 
-def test_a_reading_s_number_is_its_own_whatever_was_listed() -> None:
+def test_reading_keeps_its_own_number() -> None:
     (view,) = gpu_views(
         {"a": make_heard(GpuReading(uuid="g", index=3))},
         {"a": make_inventory(DeviceFacts(uuid="g", index=1, name="H100", memory_total_mb=80))},
@@ -120,7 +145,7 @@ def test_a_reading_s_number_is_its_own_whatever_was_listed() -> None:
     assert (view.index, view.name, view.memory_total_mb) == (3, "H100", 80)
 
 
-def test_a_node_counts_the_gpus_that_would_not_be_granted_by_reason() -> None:
+def test_node_counts_ungrantable_gpus_by_reason() -> None:
     hung = Reason(code=ReasonCode.UNHEALTHY, message="is hung")
     unwell = {"state": DeviceState.UNAVAILABLE, "health": HealthState.HUNG, "reasons": (hung,)}
     ledger = make_ledger(*(make_allocation(f"g{i}", i, **unwell) for i in range(2)))
@@ -131,7 +156,7 @@ def test_a_node_counts_the_gpus_that_would_not_be_granted_by_reason() -> None:
     assert node.reasons == {ReasonCode.UNHEALTHY: 2}
 
 
-def test_health_comes_from_the_agent_before_the_ledger() -> None:
+def test_agent_health_beats_ledger_health() -> None:
     lost = DeviceFacts(uuid="g", index=0, name="A100", health=HealthState.LOST)
 
     (view,) = gpu_views({}, {"a": make_inventory(lost)}, make_ledger(make_allocation("g", 0)))
@@ -146,7 +171,7 @@ def test_a_reading_is_stale_after_three_intervals(age_seconds: float, stale: boo
     (view,) = gpu_views(latest, {}, None)
     (node,) = node_views(latest, {}, {}, None, NOW)
 
-    assert (view.stale, view.fresh, node.fresh) == (stale, not stale, not stale)
+    assert (view.fresh, node.fresh) == (not stale, not stale)
 
 
 def test_what_is_simulated_says_so_everywhere() -> None:
@@ -178,7 +203,7 @@ def test_shares_are_told_with_two_digits() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "is_fresh"), [(80, True), (100, False)])
-def test_a_node_without_gpus_lives_while_it_reports(seconds: int, is_fresh: bool) -> None:
+def test_node_without_gpus_lives_while_it_reports(seconds: int, is_fresh: bool) -> None:
     inventory = replace(make_inventory(), source=Source.NONE)
 
     (node,) = node_views({}, {"a": inventory}, {}, None, NOW + timedelta(seconds=seconds))

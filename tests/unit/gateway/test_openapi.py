@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from schemas.base import LARGEST_INTEGER
+from schemas.base import MAX_INTEGER
 from services.gateway.app import create_app
 from services.gateway.context import Gateway
 from services.gateway.http.openapi import StructSchemas
@@ -43,7 +43,7 @@ FREE = {
 def document() -> dict[str, Any]:
     app = create_app(cast(Gateway, None))
     structs = next(plugin for plugin in app.plugins if isinstance(plugin, StructSchemas))
-    return structs.completed(app.openapi_schema.to_schema())
+    return structs.complete(app.openapi_schema.to_schema())
 
 
 def operations(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -76,7 +76,7 @@ def test_an_answer_without_content_promises_none(document: dict[str, Any]) -> No
     assert [each for each in empty if "content" in found[each]["responses"]["204"]] == []
 
 
-def test_the_token_is_a_security_scheme_that_a_gateway_may_not_need(
+def test_token_is_an_optional_security_scheme(
     document: dict[str, Any],
 ) -> None:
     scheme = document["components"]["securitySchemes"]["token"]
@@ -95,7 +95,7 @@ def test_every_object_says_what_is_in_it(document: dict[str, Any]) -> None:
     assert {"gpu_monitoring", "benchmark", "explanation", "missing"} <= set(detail)
 
 
-def test_every_whole_number_that_a_client_may_send_is_bounded(document: dict[str, Any]) -> None:
+def test_every_whole_number_is_bounded(document: dict[str, Any]) -> None:
     unbounded = {
         f"{name}: {schema}"
         for name, operation in operations(document).items()
@@ -103,8 +103,8 @@ def test_every_whole_number_that_a_client_may_send_is_bounded(document: dict[str
             [operation.get("parameters"), operation.get("requestBody")], document, set()
         )
         if not (
-            schema.get("minimum", -inf) >= -LARGEST_INTEGER
-            and schema.get("maximum", inf) <= LARGEST_INTEGER
+            schema.get("minimum", -inf) >= -MAX_INTEGER
+            and schema.get("maximum", inf) <= MAX_INTEGER
         )
     }
 

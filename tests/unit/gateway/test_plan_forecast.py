@@ -21,7 +21,7 @@ PRICES = GpuPrices(hourly={"h200": 3.5, "a100": 1.8}, currency="EUR")
         pytest.param(["NVIDIA H200", "T4"], None, None, id="a model without a price"),
     ],
 )
-def test_the_cost_is_by_the_cheapest_and_the_dearest_model(
+def test_cost_spans_cheapest_to_dearest_model(
     models: Sequence[str], max_cost: float | None, want: tuple[float, float] | None
 ) -> None:
     found = cost_at_most(2.0, models, PRICES, max_cost)

@@ -23,7 +23,7 @@ USES = (PodUse("a", 600, 60.0), PodUse("b"))
         pytest.param((), None, [], id="nobody"),
     ],
 )
-def test_a_reading_is_the_pods_own_or_said_to_be_the_gpus(
+def test_reading_is_of_pod_or_marked_as_gpu(
     pods: tuple[GpuPod, ...],
     uses: tuple[PodUse, ...] | None,
     want: list[tuple[WhoseReading, int, float]],

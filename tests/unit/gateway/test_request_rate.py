@@ -3,7 +3,7 @@
 from services.gateway.domain.request_rate import RequestRates
 
 
-def test_a_caller_has_two_seconds_at_once_and_then_its_rate() -> None:
+def test_caller_may_burst_two_seconds_then_rate() -> None:
     rates = RequestRates()
 
     taken = [rates.take("a", 2.0, 10.0) for _ in range(5)]
@@ -21,7 +21,7 @@ def test_a_rate_below_one_lets_one_request_pass() -> None:
     assert [rates.take("a", 0.1, now) for now in (0.0, 5.0, 10.0)] == [0.0, 5.0, 0.0]
 
 
-def test_a_long_silence_saves_no_more_than_two_seconds() -> None:
+def test_silence_saves_at_most_two_seconds() -> None:
     rates = RequestRates()
     rates.take("a", 1.0, 0.0)
 

@@ -8,7 +8,7 @@ from schemas.gateway.tokens import Role
 from schemas.gateway.views import GpuMetrics
 from schemas.telemetry.readings import GpuProcess
 from services.gateway.context import Gateway
-from services.gateway.domain.access import EVERYTHING, Identity
+from services.gateway.domain.access import FULL_ACCESS, Identity
 from services.gateway.live_state import ReceivedSample
 from services.gateway.streams.sockets import MetricsFilter
 from tests.support.worlds.gateway import NODE, make_sample
@@ -37,20 +37,20 @@ def uuids(metrics: GpuMetrics) -> list[str]:
 
 def test_alike_clients_share_one_encoding() -> None:
     received = a_sample()
-    first, second = (MetricsFilter(NO_GATEWAY, EVERYTHING) for _ in range(2))
+    first, second = (MetricsFilter(NO_GATEWAY, FULL_ACCESS) for _ in range(2))
 
     assert first.of_sample(received, 0.0, 0) is second.of_sample(received, 0.0, 0)
 
 
-def test_what_a_client_is_sent_depends_on_nothing_that_another_was_sent_before() -> None:
+def test_clients_do_not_affect_each_others_samples() -> None:
     received = a_sample()
-    everything = MetricsFilter(NO_GATEWAY, EVERYTHING)
+    everything = MetricsFilter(NO_GATEWAY, FULL_ACCESS)
     namespaces = MetricsFilter(NO_GATEWAY, SUBMITTER)
-    one_gpu = MetricsFilter(NO_GATEWAY, EVERYTHING, device_uuid="GPU-1")
-    elsewhere = MetricsFilter(NO_GATEWAY, EVERYTHING, node_id="node-b")
-    nothing_held = MetricsFilter(NO_GATEWAY, EVERYTHING, namespace="team-a")
+    one_gpu = MetricsFilter(NO_GATEWAY, FULL_ACCESS, device_uuid="GPU-1")
+    elsewhere = MetricsFilter(NO_GATEWAY, FULL_ACCESS, node_id="node-b")
+    nothing_held = MetricsFilter(NO_GATEWAY, FULL_ACCESS, namespace="team-a")
     holding = MetricsFilter(
-        NO_GATEWAY, EVERYTHING, namespace="team-a", devices=frozenset({(NODE, "GPU-0")})
+        NO_GATEWAY, FULL_ACCESS, namespace="team-a", devices=frozenset({(NODE, "GPU-0")})
     )
 
     for _ in range(2):
@@ -62,9 +62,9 @@ def test_what_a_client_is_sent_depends_on_nothing_that_another_was_sent_before()
         assert nothing_held.of_sample(received, 0.0, 0) is None
 
 
-def test_a_slower_client_is_told_its_own_age_and_gap() -> None:
+def test_slow_client_gets_its_own_age_and_gap() -> None:
     received = a_sample()
-    wanted = MetricsFilter(NO_GATEWAY, EVERYTHING)
+    wanted = MetricsFilter(NO_GATEWAY, FULL_ACCESS)
 
     told = [
         sent(wanted, received),

@@ -16,20 +16,21 @@ from schemas.gpus.gpu_request import ClusterRequest, GpuRequest
 from schemas.orchestrator.experiments import ExperimentState, TaskState
 from schemas.results.reports import WaterfallStep, WaterfallView
 from schemas.task.benchmark import FailedLevel, LoadBoundary, LoadKind
+from schemas.task.objectives import Objective
 from schemas.task.quality import QualityVerdict
 from schemas.task.report import Deployments
 from schemas.task.slo import ConstraintCheck, SloVerdict
 from schemas.task.stop_words import STOPPED
-from schemas.task.task_file import Objective, StopReason, TaskFile
+from schemas.task.task_file import StopReason, TaskFile
 from schemas.task.trust import RunInfo, RunRole, SetAside, TrustedConfiguration, TrustVerdict
 from services.gateway.domain.task_report.deployments import deployments
-from services.gateway.domain.task_report.importance import TOGETHER, importance
+from services.gateway.domain.task_report.importance import JOINT_EFFECT, importance
 from services.gateway.domain.task_report.markdown import markdown
 from services.gateway.domain.task_report.report import task_report
-from shared.engine_parameters.launch import LAUNCHES
-from shared.engine_parameters.llamacpp import LLAMACPP
-from shared.engine_parameters.sglang import SGLANG
-from shared.engine_parameters.vllm import VLLM as VLLM_FLAGS
+from shared.engines.llamacpp.allow_list import LLAMACPP
+from shared.engines.sglang.allow_list import SGLANG
+from shared.engines.table import LAUNCHES
+from shared.engines.vllm.allow_list import VLLM as VLLM_FLAGS
 from shared.ids import new_id
 from tests.support.ready_forms import TUNED, Tuned
 from tests.support.worlds.gateway_views import make_experiment, make_task
@@ -58,7 +59,7 @@ def grid(*scores: float) -> list[ExperimentDetail]:
     ]
 
 
-def test_the_report_names_the_best_and_what_it_sets_otherwise_than_the_first() -> None:
+def test_report_names_best_and_its_changes() -> None:
     task = make_task(objective=Objective.MAXIMIZE_THROUGHPUT, state=TaskState.COMPLETED)
 
     report = task_report(task, grid(100.0, 110.0, 190.0, 200.0), None)
@@ -74,7 +75,7 @@ def test_the_report_names_the_best_and_what_it_sets_otherwise_than_the_first() -
     assert [each.ordinal for each in report.others] == [3, 2, 1]
 
 
-def test_of_two_latencies_the_greater_one_is_worse() -> None:
+def test_greater_of_two_latencies_is_worse() -> None:
     report = task_report(
         make_task(objective=Objective.MINIMIZE_LATENCY), grid(3.0, 2.5, 2.0, 2.25), None
     )
@@ -87,14 +88,14 @@ def test_of_two_latencies_the_greater_one_is_worse() -> None:
 @pytest.mark.parametrize(
     ("state", "so_far"), [(TaskState.RUNNING, True), (TaskState.COMPLETED, False)]
 )
-def test_while_a_task_runs_its_best_is_so_only_so_far(state: TaskState, so_far: bool) -> None:
+def test_running_task_has_best_so_far(state: TaskState, so_far: bool) -> None:
     report = task_report(make_task(state=state), grid(1.0, 2.0, 3.0, 4.0), None)
 
     assert report.verdict.endswith("so far") is so_far
 
 
 @pytest.mark.parametrize(("engine", "simulated"), [("vllm", False), ("simulated", True)])
-def test_what_a_simulated_engine_measured_is_told_as_such(engine: str, simulated: bool) -> None:
+def test_simulated_measurements_are_marked(engine: str, simulated: bool) -> None:
     measured = detail(
         1, 1.0, engine=EngineSpec(engine=engine, model="a-model", runtime=Runtime.PROCESS)
     )
@@ -102,14 +103,14 @@ def test_what_a_simulated_engine_measured_is_told_as_such(engine: str, simulated
     assert task_report(make_task(), [measured], None).simulated is simulated
 
 
-def test_before_a_verdict_the_best_score_goes_first() -> None:
+def test_best_score_leads_before_verdict() -> None:
     report = task_report(make_task(), grid(2.0, 1.0, 3.0, 4.0), None)
 
     assert report.best is not None
     assert report.best.ordinal == 2
 
 
-def test_a_verdict_without_a_winner_leaves_none_the_best() -> None:
+def test_verdict_without_winner_names_no_best() -> None:
     report = task_report(make_task(trust=TrustVerdict()), grid(2.0, 1.0, 3.0, 4.0), None)
 
     assert report.best is None
@@ -117,7 +118,7 @@ def test_a_verdict_without_a_winner_leaves_none_the_best() -> None:
     assert report.verdict.startswith("none can be trusted to be best")
 
 
-def test_importance_is_the_share_of_variance_between_a_parameters_values() -> None:
+def test_importance_is_share_of_variance() -> None:
     """Of scores that are threads * 90 + parallel * 10, by hand: 8100 and 100 of 8200."""
     rows = [({"threads": t, "parallel": p}, t * 90.0 + p * 10) for t in (1, 2) for p in (1, 2)]
 
@@ -131,17 +132,17 @@ def test_importance_is_the_share_of_variance_between_a_parameters_values() -> No
     ]
 
 
-def test_what_parameters_do_only_together_is_named_beside_them() -> None:
+def test_joint_effect_is_listed_separately() -> None:
     """Scores of (-1)^(a+b): neither alone explains anything."""
     rows = [({"a": a, "b": b}, 2.0 + (-1.0) ** (a + b)) for a in (1, 2) for b in (1, 2)]
 
     found = importance(["a", "b"], rows)
 
-    assert [each.name for each in found] == ["a", "b", TOGETHER]
+    assert [each.name for each in found] == ["a", "b", JOINT_EFFECT]
     assert [each.share for each in found] == pytest.approx([0.0, 0.0, 1.0])
 
 
-def test_what_always_comes_together_shares_what_it_explains() -> None:
+def test_confounded_parameters_share_importance() -> None:
     rows = [({"a": a, "b": 2 * a}, score) for a in (1, 2) for score in (a * 10.0, a * 10.0)]
 
     found = importance(["a", "b"], rows)
@@ -161,7 +162,7 @@ def test_what_always_comes_together_shares_what_it_explains() -> None:
         max_size=30,
     )
 )
-def test_importances_add_up_to_all_of_the_variance(rows: list[tuple[Any, float]]) -> None:
+def test_importances_sum_to_whole_variance(rows: list[tuple[Any, float]]) -> None:
     shares = [each.share for each in importance(["a", "b", "c"], rows) if each.share is not None]
 
     assert all(0.0 <= share <= 1.0 for share in shares)
@@ -169,7 +170,7 @@ def test_importances_add_up_to_all_of_the_variance(rows: list[tuple[Any, float]]
         assert sum(shares) == pytest.approx(1.0)
 
 
-def test_numbers_that_were_drawn_are_compared_by_range() -> None:
+def test_sampled_numbers_are_compared_by_range() -> None:
     rows = [({"x": number / 7}, float(number)) for number in range(20)]
 
     found = importance(["x"], rows)[0]
@@ -179,7 +180,7 @@ def test_numbers_that_were_drawn_are_compared_by_range() -> None:
     assert found.share > 0.9
 
 
-def test_what_every_experiment_has_its_own_value_of_explains_nothing() -> None:
+def test_unique_values_explain_nothing() -> None:
     rows = [({"name": f"n{number}"}, float(number)) for number in range(6)]
 
     (found,) = importance(["name"], rows)
@@ -187,7 +188,7 @@ def test_what_every_experiment_has_its_own_value_of_explains_nothing() -> None:
     assert found.share is None
 
 
-def test_what_was_not_measured_is_named_with_its_reason() -> None:
+def test_unmeasured_configuration_has_reason() -> None:
     out_of_memory = Failure(kind=FailureKind.GPU_OUT_OF_MEMORY, message="no room for the KV cache")
     task = make_task(cut=8, state=TaskState.COMPLETED)
     experiments = [
@@ -206,7 +207,7 @@ def test_what_was_not_measured_is_named_with_its_reason() -> None:
     ]
 
 
-def test_one_that_failed_at_a_load_of_others_is_not_compared_with_them() -> None:
+def test_failed_at_shared_load_is_not_compared() -> None:
     level = FailedLevel(
         scenario="D(1,1)", num_concurrency=8, num_requests=9, num_completed_requests=0
     )
@@ -220,7 +221,7 @@ def test_one_that_failed_at_a_load_of_others_is_not_compared_with_them() -> None
     assert "D(1,1) at concurrency 8 served 0 of 9" in report.others[0].because
 
 
-def test_one_whose_answers_differ_is_not_best_and_the_bests_answers_are_told() -> None:
+def test_differing_answers_exclude_from_best() -> None:
     verdicts = [
         QualityVerdict(
             baseline=1, compared=4, identical=n, agreement=n / 4, min_agreement=0.5, excess=excess
@@ -242,14 +243,14 @@ def test_one_whose_answers_differ_is_not_best_and_the_bests_answers_are_told() -
 
 
 @pytest.mark.parametrize(("foreseen", "said"), [(0.25, "The roofline foresaw 0.25 s."), (None, "")])
-def test_what_was_foreseen_of_the_best_stands_beside_it(foreseen: float | None, said: str) -> None:
+def test_prediction_stands_beside_best(foreseen: float | None, said: str) -> None:
     report = task_report(make_task(), [detail(1, 0.5, predicted_score=foreseen)], None)
 
     lines = [line for line in markdown(report).splitlines() if "roofline" in line]
     assert "".join(lines) == said
 
 
-def test_a_baseline_that_misses_the_constraints_says_which() -> None:
+def test_baseline_missing_constraints_names_them() -> None:
     missed = ConstraintCheck(constraint="ttft:p99<1s", load="D(1,1)", actual=2.0, excess=1.0)
     first = detail(1, 1.0, parameters={"x": 1}, slo=SloVerdict(constraints=(missed,)))
 
@@ -274,7 +275,7 @@ def test_a_score_that_is_penalized_is_told_as_one(file: TaskFile | None, measure
     assert task_report(make_task(task=file), [], None).measure.endswith(measure)
 
 
-def test_a_search_for_the_greatest_load_tells_the_bracket_of_each_configuration() -> None:
+def test_load_search_reports_bracket() -> None:
     def searched(ordinal: int, estimate: float, high: float | None) -> ExperimentDetail:
         found = LoadBoundary(
             load=LoadKind.POISSON, low=40, high=high, estimate=estimate, cliff=True, levels=7
@@ -327,7 +328,7 @@ VLLM = EngineSpec(
 )
 
 
-def test_the_command_line_has_a_parameter_in_each_line_and_is_one_command() -> None:
+def test_command_line_has_one_parameter_per_line() -> None:
     text = deployments("tuning", VLLM, GpuRequest(gpus=2)).command_line
 
     assert shlex.split(text.replace("\\\n", "")) == [
@@ -339,7 +340,7 @@ def test_the_command_line_has_a_parameter_in_each_line_and_is_one_command() -> N
 
 
 @pytest.mark.parametrize("tuned", TUNED, ids=lambda each: each.name)
-def test_every_flag_of_a_form_is_one_that_the_engine_documents(tuned: Tuned) -> None:
+def test_every_form_flag_is_documented(tuned: Tuned) -> None:
     made, known = tuned.forms(), ALLOW_LISTS[tuned.engine.engine]
     compose = yaml.safe_load(made.compose)["services"][tuned.name]
     _, deployment = yaml.safe_load_all(made.deployment)
@@ -360,7 +361,7 @@ def test_every_flag_of_a_form_is_one_that_the_engine_documents(tuned: Tuned) -> 
         assert given == written[-len(given) :]
 
 
-def test_a_switch_that_llama_cpp_has_no_negative_of_is_left_out() -> None:
+def test_llama_cpp_switch_without_negative_is_omitted() -> None:
     found = LAUNCHES["llamacpp"].arguments({"mlock": False, "no-host": False, "mmap": False})
 
     assert found == [[], [], ["--no-mmap"]]
@@ -374,9 +375,7 @@ def test_a_switch_that_llama_cpp_has_no_negative_of_is_left_out() -> None:
         pytest.param("smollm2-135m", "--model", True, id="a name of ours"),
     ],
 )
-def test_llama_cpp_is_not_sent_to_a_hub_for_a_name_of_this_platform(
-    model: str, flag: str, is_noted: bool
-) -> None:
+def test_llama_cpp_gets_no_hub_for_packaged_model(model: str, flag: str, is_noted: bool) -> None:
     engine = EngineSpec(runtime=Runtime.PROCESS, engine="llamacpp", model=model)
 
     made = deployments("x", engine, GpuRequest())
@@ -385,7 +384,7 @@ def test_llama_cpp_is_not_sent_to_a_hub_for_a_name_of_this_platform(
     assert any(model in each for each in made.notes) is is_noted
 
 
-def test_compose_and_cluster_ask_for_the_gpus_that_it_was_measured_on() -> None:
+def test_compose_and_cluster_request_measured_gpus() -> None:
     made = deployments("My tuning!", VLLM, GpuRequest(gpus=2))
 
     compose = yaml.safe_load(made.compose)["services"]["my-tuning"]
@@ -404,7 +403,7 @@ def test_compose_and_cluster_ask_for_the_gpus_that_it_was_measured_on() -> None:
     assert list(service) == ["apiVersion", "kind", "metadata", "spec"], "as people write them"
 
 
-def test_an_inference_service_has_the_claim_that_holds_the_model() -> None:
+def test_inference_service_has_claim_of_model() -> None:
     claim = VolumeClaim(name="models", mount_path="/mnt/models", subpath="qwen")
     engine = EngineSpec(
         runtime=Runtime.OME,
@@ -445,7 +444,7 @@ def test_an_inference_service_has_the_claim_that_holds_the_model() -> None:
         pytest.param(None, None, {"nvidia.com/gpu": "2"}, id="whole GPUs"),
     ],
 )
-def test_a_deployment_asks_for_the_devices_that_were_measured(
+def test_deployment_requests_measured_devices(
     names: KubernetesSpec | None, resource: str | None, limits: dict[str, str]
 ) -> None:
     engine = EngineSpec(
@@ -460,7 +459,7 @@ def test_a_deployment_asks_for_the_devices_that_were_measured(
     assert container["resources"]["limits"] == limits
 
 
-def test_an_inference_service_names_the_model_that_ome_keeps() -> None:
+def test_inference_service_names_ome_model() -> None:
     engine = EngineSpec(
         runtime=Runtime.OME,
         engine="sglang",
@@ -474,7 +473,7 @@ def test_an_inference_service_names_the_model_that_ome_keeps() -> None:
     assert service["spec"]["model"] == {"name": "qwen", "apiGroup": "ome.io"}
 
 
-def test_a_parameter_without_a_value_is_left_to_the_engine() -> None:
+def test_parameter_without_value_is_left_to_engine() -> None:
     launch = LAUNCHES["vllm"]
 
     found = launch.arguments({"max-num-seqs": 8, "seed": None})
@@ -482,7 +481,7 @@ def test_a_parameter_without_a_value_is_left_to_the_engine() -> None:
     assert found == [["--max-num-seqs", "8"]]
 
 
-def test_nothing_is_made_up_for_an_engine_of_an_operators_own() -> None:
+def test_nothing_is_invented_for_operator_engine() -> None:
     made = deployments(
         "x", EngineSpec(runtime=Runtime.DOCKER, engine="mine", model="m"), GpuRequest()
     )
@@ -503,7 +502,7 @@ TRUST = TrustVerdict(
 )
 
 
-def test_a_winner_that_was_checked_goes_before_the_best_single_score() -> None:
+def test_confirmed_winner_beats_best_score() -> None:
     experiments = [
         *grid(2.0, 1.25, 1.0, 0.5),
         detail(5, 1.24, parameters={"threads": 1, "parallel": 2}, run=again(2, RunRole.REPEAT)),
@@ -551,7 +550,7 @@ def again(ordinal: int, role: RunRole) -> RunInfo:
     return RunInfo(role=role, repeats=ordinal)
 
 
-def test_configurations_that_trade_latency_for_throughput_are_named() -> None:
+def test_latency_throughput_trade_offs_are_named() -> None:
     measured = [(1.0, 10.0), (2.0, 30.0), (3.0, 30.0), (1.5, 9.0), (4.0, 40.0), (5.0, None)]
     experiments = [
         detail(
@@ -571,7 +570,7 @@ def test_configurations_that_trade_latency_for_throughput_are_named() -> None:
     assert task_report(make_task(), [], None).pareto == ()
 
 
-def test_of_several_objectives_the_report_has_what_none_beats_in_all() -> None:
+def test_several_objectives_give_pareto_front() -> None:
     goals = {"objectives": ["minimize_latency", "minimize_cost"]}
     measured = [(3.0, 1.0), (1.0, 4.0), (2.0, 4.0), (2.0, 2.0), (4.0, None)]
     experiments = [
@@ -595,13 +594,13 @@ def test_of_several_objectives_the_report_has_what_none_beats_in_all() -> None:
 
 
 @pytest.mark.parametrize("reason", StopReason)
-def test_a_report_says_in_words_why_nothing_further_was_tried(reason: StopReason) -> None:
+def test_report_says_why_search_ended(reason: StopReason) -> None:
     report = task_report(make_task(stop_reason=reason), [], None)
 
     assert f"It stopped: {STOPPED[reason]}." in markdown(report)
 
 
-def test_markdown_of_a_hostile_value_stays_one_cell() -> None:
+def test_hostile_value_stays_one_markdown_cell() -> None:
     hostile = "a|b\n<script>```"
     task = make_task(state=TaskState.COMPLETED)
 
@@ -614,7 +613,7 @@ def test_markdown_of_a_hostile_value_stays_one_cell() -> None:
     ("text", "fence"),
     [("run --x", "```"), ("run `a` ``b``", "```"), ("run ```", "````"), ("`````\n```", "``````")],
 )
-def test_no_text_of_a_deployment_ends_its_own_fence(text: str, fence: str) -> None:
+def test_deployment_text_never_ends_its_fence(text: str, fence: str) -> None:
     report = task_report(make_task(), [], None)
 
     lines = markdown(replace(report, deployments=Deployments(command_line=text))).splitlines()
@@ -624,7 +623,7 @@ def test_no_text_of_a_deployment_ends_its_own_fence(text: str, fence: str) -> No
     assert fence in lines[start + 3 :]
 
 
-def test_what_made_the_difference_is_said_where_anything_did() -> None:
+def test_decisive_parameters_are_named_if_any() -> None:
     task = make_task(state=TaskState.COMPLETED)
     title = "## What made the difference"
 

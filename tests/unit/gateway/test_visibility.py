@@ -11,6 +11,7 @@ from schemas.gateway.tokens import Role
 from schemas.gateway.views import GpuMetrics, GpuPodView, GpuProcessView, GpuView
 from schemas.scheduler.devices import DeviceState
 from schemas.scheduler.drifts import DriftAction, DriftKind
+from schemas.scheduler.namespaces import ANOTHER_NAMESPACE
 from schemas.scheduler.views import DeviceAllocation, DeviceHolder, Drift, NodeAllocation
 from schemas.telemetry.monitoring import GpuDetail
 from schemas.telemetry.readings import (
@@ -21,9 +22,8 @@ from schemas.telemetry.readings import (
     HealthState,
     Source,
 )
-from services.gateway.domain.access import EVERYTHING, Identity
+from services.gateway.domain.access import FULL_ACCESS, Identity
 from services.gateway.domain.visibility import (
-    ANOTHER_NAMESPACE,
     NOBODYS,
     visible_allocation,
     visible_detail,
@@ -95,10 +95,10 @@ def held_by(reservation_id: UUID, namespace: str, **fields: Any) -> GpuView:
 def test_an_admin_sees_all_as_it_is() -> None:
     seen = held_by(THEIRS, "blue")
 
-    assert visible_gpu(seen, EVERYTHING) is seen
+    assert visible_gpu(seen, FULL_ACCESS) is seen
 
 
-def test_where_everybody_is_told_holders_are_named_and_processes_are_not() -> None:
+def test_open_visibility_names_holders_not_processes() -> None:
     told = replace(RED, sees_all_holders=True)
     device = allocation(
         state=DeviceState.HELD,
@@ -119,7 +119,7 @@ def test_where_everybody_is_told_holders_are_named_and_processes_are_not() -> No
     assert visible_allocation(node, told) == node
 
 
-def test_who_holds_it_sees_its_own_processes_and_no_other_s() -> None:
+def test_holder_sees_only_own_processes() -> None:
     seen = visible_gpu(held_by(OURS, "red"), RED)
 
     assert (seen.reservation_id, seen.namespace, seen.holder) == (OURS, "red", "red job")
@@ -131,7 +131,7 @@ def test_who_holds_it_sees_its_own_processes_and_no_other_s() -> None:
     assert seen.pods == (POD,)
 
 
-def test_of_another_namespace_s_gpu_only_that_it_is_held_and_how_much_runs() -> None:
+def test_foreign_gpu_shows_only_held_and_count() -> None:
     seen = visible_gpu(held_by(THEIRS, "blue"), RED)
 
     assert (seen.reservation_id, seen.namespace) == (None, None)
@@ -145,7 +145,7 @@ def test_of_another_namespace_s_gpu_only_that_it_is_held_and_how_much_runs() -> 
     assert seen.utilization_percent == 50.0
 
 
-def test_a_holder_of_a_share_sees_its_own_beside_the_first_one_s() -> None:
+def test_share_holder_sees_own_share() -> None:
     shared = gpu(
         reservation_id=THEIRS,
         namespace="blue",
@@ -163,7 +163,7 @@ def test_a_holder_of_a_share_sees_its_own_beside_the_first_one_s() -> None:
     assert seen.pods == (POD,)
 
 
-def test_further_namespaces_of_a_token_are_its_own() -> None:
+def test_further_namespaces_of_token_are_own() -> None:
     seen = visible_gpu(held_by(THEIRS, "blue"), submitter("red", "blue"))
 
     assert seen.holder == "blue job"
@@ -171,7 +171,7 @@ def test_further_namespaces_of_a_token_are_its_own() -> None:
     assert FOREIGN in seen.processes
 
 
-def test_a_free_gpu_says_nothing_of_who_uses_it_past_the_scheduler() -> None:
+def test_free_gpu_hides_unscheduled_users() -> None:
     seen = visible_gpu(gpu(state=DeviceState.FREE, processes=(UNLABELLED,), pods=(POD,)), RED)
 
     assert (seen.holder, seen.pods) == (None, None)
@@ -187,7 +187,7 @@ def test_live_readings_are_seen_as_the_list_is() -> None:
         node_id="a", sequence=1, observed_at=NOW, simulated=False, gpus=(held_by(THEIRS, "blue"),)
     )
 
-    assert visible_metrics(live, EVERYTHING) is live
+    assert visible_metrics(live, FULL_ACCESS) is live
     assert visible_metrics(live, RED).gpus == (visible_gpu(live.gpus[0], RED),)
 
 
@@ -210,7 +210,7 @@ def test_the_map_names_only_own_holders(
 
     (seen,) = visible_allocation(node, RED).devices
 
-    assert visible_allocation(node, EVERYTHING) is node
+    assert visible_allocation(node, FULL_ACCESS) is node
     assert (seen.reservation_id, seen.namespace, seen.holder) == expected
     assert [(each.shares, each.holder) for each in seen.holders] == [(0.4, expected[2])]
 
@@ -222,7 +222,7 @@ def test_a_free_device_of_the_map_has_no_holder() -> None:
     assert visible_allocation(node, RED).devices == (free,)
 
 
-def test_a_node_s_own_answer_names_processes_to_admins_alone() -> None:
+def test_node_answer_names_processes_to_admins() -> None:
     reading = GpuReading(
         uuid="GPU-0",
         index=0,
@@ -238,7 +238,7 @@ def test_a_node_s_own_answer_names_processes_to_admins_alone() -> None:
 
     seen = visible_detail(detail, RED).reading
 
-    assert visible_detail(detail, EVERYTHING) is detail
+    assert visible_detail(detail, FULL_ACCESS) is detail
     assert seen is not None
     assert seen.processes == (GpuProcess(pid=10, memory_used_mb=4),)
     assert seen.pods is None
@@ -260,6 +260,6 @@ def test_a_drift_s_sentence_is_for_admins() -> None:
 
     seen = visible_drift(drift, RED)
 
-    assert visible_drift(drift, EVERYTHING) is drift
+    assert visible_drift(drift, FULL_ACCESS) is drift
     assert (seen.detail, seen.reservation_id, seen.pids) == ("", None, ())
     assert (seen.drift, seen.device_uuid) == (DriftKind.SQUATTER, "GPU-0")

@@ -328,7 +328,7 @@ def test_a_spoilt_history_shows_what_was_spoilt(
     assert {violation.rule for violation in check(spoil(sound()))} == rules
 
 
-def test_time_in_which_nobody_could_write_the_ledger_is_not_counted_as_a_leak() -> None:
+def test_unwritable_ledger_time_is_no_leak() -> None:
     def late(record: AnyRecord) -> AnyRecord:
         is_end = isinstance(record, Moved) and record.after is State.EXPIRED
         return replace(record, at=record.at + 5) if is_end else record

@@ -18,13 +18,13 @@ from tests.support.processes.engine_sightings import EngineWatch, Sighting, over
         pytest.param(Sighting("a", ("GPU-1",), 15, 25), 0, id="of the same reservation"),
     ],
 )
-def test_two_reservations_on_one_device_at_one_time_overlap(other: Sighting, want: int) -> None:
+def test_two_holders_at_once_overlap(other: Sighting, want: int) -> None:
     first = Sighting("a", ("GPU-0", "GPU-1"), 10, 20)
 
     assert len(overlaps([first, other])) == want
 
 
-def test_a_process_that_ended_and_was_not_yet_asked_how_is_no_engine_that_runs() -> None:
+def test_ended_unreaped_process_is_no_engine() -> None:
     watch = EngineWatch("one")
     labels = {INSTALLATION_VARIABLE: "one", RESERVATION_VARIABLE: "a", "CUDA_VISIBLE_DEVICES": "G"}
     with subprocess.Popen(["sleep", "60"], env=labels) as engine:

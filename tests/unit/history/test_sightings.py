@@ -9,7 +9,7 @@ FIRST, SECOND = (UUID(int=1), 7, "GPU-rho-1"), (UUID(int=2), 8, "GPU-rho-1")
 GPU = (NODE, "GPU-rho-1")
 
 
-def test_an_engine_ran_from_the_end_of_one_look_to_the_beginning_of_another() -> None:
+def test_engine_ran_between_two_looks() -> None:
     sightings = Sightings()
     sightings.note({FIRST}, 1.0, 1.5)
     sightings.note({FIRST}, 2.0, 2.5)
@@ -24,7 +24,7 @@ def test_an_engine_ran_from_the_end_of_one_look_to_the_beginning_of_another() ->
     ]
 
 
-def test_an_engine_that_one_look_alone_found_claims_no_time() -> None:
+def test_engine_seen_once_claims_no_time() -> None:
     """It once ran for ever, as its end came before its beginning."""
     sightings = Sightings()
     sightings.note({FIRST}, 1.0, 1.5)

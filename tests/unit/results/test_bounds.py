@@ -42,7 +42,7 @@ def facts(base: WindowFacts = FREE, **changes: Any) -> WindowFacts:
     ("waiting", "running", "waits"),
     [(None, 8.0, False), (0.0, 0.0, False), (0.5, None, True), (0.5, 8.0, False), (8.0, 8.0, True)],
 )
-def test_an_engine_waits_where_a_good_part_of_what_it_has_does(
+def test_engine_waits_with_most_requests_queued(
     waiting: float | None, running: float | None, waits: bool
 ) -> None:
     assert WindowFacts(waiting=waiting, running=running).waits is waits
@@ -96,7 +96,7 @@ def test_a_levels_bound(level: LevelResult, found: WindowFacts, bound: Bound | N
     assert named is None or named.evidence
 
 
-def test_what_prompts_cost_is_learned_where_none_wait() -> None:
+def test_prompt_cost_is_learned_without_queue() -> None:
     alone, crowded = make_level(ttft=0.1), make_level(ttft=2.0)
 
     first, second = bounds_of([alone, crowded], [FREE, facts(CROWD, running=3)])
@@ -116,7 +116,7 @@ def test_what_prompts_cost_is_learned_where_none_wait() -> None:
     ],
     ids=lambda case: case.name,
 )
-def test_scripted_engines_are_bound_by_what_would_help_them(case: Case) -> None:
+def test_scripted_engines_have_the_right_bound(case: Case) -> None:
     assert named_of(case) is truth_of(case)
 
 

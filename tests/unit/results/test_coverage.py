@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from services.results.domain.coverage import (
-    covered_seconds,
+    coverage_seconds,
     longest_gap_seconds,
     missing_ticks,
 )
@@ -36,7 +36,7 @@ def read_at(at: float, interval: float, *, boot: int = 7, sequence: int = 1) -> 
     ],
 )
 def test_a_reading_stands_for_the_time_around_it(readings: list[Reading], seconds: float) -> None:
-    assert covered_seconds(readings, [WINDOW]) == seconds
+    assert coverage_seconds(readings, [WINDOW]) == seconds
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_ticks_are_missing_where_the_window_is(ticks: list[int], missing: int) -
     assert missing_ticks([tick(at) for at in ticks], [WINDOW]) == missing
 
 
-def test_ticks_of_another_start_of_the_node_are_missing_nowhere() -> None:
+def test_ticks_of_another_boot_are_not_missing() -> None:
     assert missing_ticks([tick(12), tick(17, boot=8)], [WINDOW]) == 0
 
 

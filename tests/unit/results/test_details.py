@@ -59,7 +59,7 @@ def test_percentiles_are_between_neighbours(values: list[float]) -> None:
     assert percentiles([None]) == Percentiles()
 
 
-def test_throttled_seconds_are_those_with_a_harmful_reason() -> None:
+def test_harmful_throttling_is_counted() -> None:
     conditions = {
         1: Condition(("gpu_idle",), None),
         2: Condition(("sw_power_cap",), None),
@@ -79,7 +79,7 @@ def test_throttled_seconds_are_those_with_a_harmful_reason() -> None:
     assert (unknown.throttled_seconds, none.throttled_seconds) == (None, 0.0)
 
 
-def test_errors_are_counted_from_before_the_window_to_its_last_sample() -> None:
+def test_errors_count_from_before_the_window() -> None:
     readings = [
         make_reading(9.0, ecc_corrected=4, ecc_uncorrected=0),
         make_reading(12.0, ecc_corrected=6),
@@ -104,7 +104,7 @@ def test_errors_are_counted_from_before_the_window_to_its_last_sample() -> None:
     assert measured([make_reading(15.0)]).gpu_details["0"].ecc_corrected is None
 
 
-def test_errors_between_two_windows_count_and_those_long_before_do_not() -> None:
+def test_errors_between_windows_count() -> None:
     counts = {5.0: 1, 9.0: 4, 10.0: 5, 15.0: 6, 23.0: 9, 30.0: 11, 31.0: 20}
     device = DeviceGrant(node_id="node-a", uuid="GPU-0", index=0, name="A100")
     readings = [make_reading(at, ecc_corrected=count) for at, count in counts.items()]
@@ -137,7 +137,7 @@ def test_who_else_was_there_is_named_with_the_time() -> None:
     )
 
 
-def test_a_million_tokens_cost_what_their_gpus_do_while_they_are_measured() -> None:
+def test_million_tokens_cost_their_gpus() -> None:
     """10 s of two GPUs at 3.6 an hour are 0.02; of a quarter of one 0.0025."""
     readings = [make_reading(9.5 + n) for n in range(13)]
     both = {"GPU-0": readings, "GPU-1": readings}
@@ -156,7 +156,7 @@ def test_a_million_tokens_cost_what_their_gpus_do_while_they_are_measured() -> N
     assert cost(prices={"a100": 3.6}) is None
 
 
-def test_energy_says_where_it_is_from_and_what_a_joule_brought() -> None:
+def test_energy_tells_source_and_use_per_joule() -> None:
     by_power = [make_reading(9.5 + n) for n in range(13)]
     by_counter = [make_reading(9.5 + n, energy_mj=n * 180_000) for n in range(13)]
 

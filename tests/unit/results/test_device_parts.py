@@ -14,9 +14,7 @@ from services.results.domain.device_parts import hundredths_of
         (DeviceShare(kind=ShareKind.MPS, memory_mb=1000), 100),
     ],
 )
-def test_a_grant_counts_as_what_is_held_else_as_its_bound(
-    share: DeviceShare | None, hundredths: int
-) -> None:
+def test_grant_counts_as_held_or_as_its_bound(share: DeviceShare | None, hundredths: int) -> None:
     device = DeviceGrant(node_id="n", uuid="GPU-0", index=0, name="H100", share=share)
 
     assert hundredths_of(device) == hundredths

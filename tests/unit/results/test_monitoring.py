@@ -55,7 +55,7 @@ def monitoring_of(readings: Sequence[Reading], *spans: tuple[float, float]) -> G
     )
 
 
-def test_a_minute_of_readings_gives_the_shape_of_the_requirements() -> None:
+def test_minute_of_readings_has_required_shape() -> None:
     readings = [
         make_reading(100.3 + tick, utilization_percent=70.0 + tick % 21, memory_used_mb=16_000.0)
         for tick in range(-2, 62)
@@ -93,7 +93,7 @@ def test_a_minute_of_readings_gives_the_shape_of_the_requirements() -> None:
         pytest.param(every_second(0, 30), [], 0.0, id="no window"),
     ],
 )
-def test_coverage_is_how_much_of_the_window_has_samples(
+def test_coverage_is_the_sampled_share(
     readings: list[Reading], spans: list[tuple[float, float]], coverage: float
 ) -> None:
     assert monitoring_of(readings, *spans).coverage_percent == pytest.approx(coverage)
@@ -102,9 +102,7 @@ def test_coverage_is_how_much_of_the_window_has_samples(
 @pytest.mark.parametrize(
     ("gap", "covered_percent"), [(1.5, 100.0), (3.0, 100.0), (3.5, 100.0 * 1.5 / 3.5)]
 )
-def test_a_gap_is_judged_by_the_longer_interval_beside_it(
-    gap: float, covered_percent: float
-) -> None:
+def test_gap_is_judged_by_the_longer_interval(gap: float, covered_percent: float) -> None:
     readings = [make_reading(10.0), make_reading(10.0 + gap, interval_seconds=2.0)]
 
     monitoring = monitoring_of(readings, (10.0, 10.0 + gap))
@@ -112,7 +110,7 @@ def test_a_gap_is_judged_by_the_longer_interval_beside_it(
     assert monitoring.coverage_percent == pytest.approx(covered_percent)
 
 
-def test_a_window_without_samples_says_so_and_keeps_its_gpus() -> None:
+def test_window_without_samples_keeps_its_gpus() -> None:
     monitoring = monitoring_of([], (10.0, 15.0))
 
     assert monitoring.sample_count == 0
@@ -130,7 +128,7 @@ def test_a_power_limit_shows_beside_the_power_drawn() -> None:
     assert (stats.power_limit_w.min, stats.power_limit_w.max) == (450.0, 700.0)
 
 
-def test_what_is_unknown_stays_unknown_and_is_not_counted_as_zero() -> None:
+def test_unknown_is_not_counted_as_zero() -> None:
     readings = every_second(0, 20, power_draw_w=None)
     readings += [make_reading(21, utilization_percent=None, power_draw_w=None)]
 
@@ -156,7 +154,7 @@ def test_several_nodes_are_told_apart_in_the_keys() -> None:
     assert monitoring.simulated
 
 
-def test_the_gpu_that_was_seen_least_is_the_one_that_counts() -> None:
+def test_least_seen_gpu_decides() -> None:
     devices = [make_device(0), make_device(1)]
     readings = {KEY: every_second(0, 20), ("node-a", "GPU-1"): every_second(0, 13)}
 
@@ -170,9 +168,7 @@ def test_the_gpu_that_was_seen_least_is_the_one_that_counts() -> None:
 
 
 @pytest.mark.parametrize(("last", "trusted"), [(18.5, True), (17.5, False)])
-def test_samples_are_trusted_that_cover_nineteen_parts_of_twenty(
-    last: float, trusted: bool
-) -> None:
+def test_samples_covering_95_percent_are_trusted(last: float, trusted: bool) -> None:
     monitoring = monitoring_of(every_second(0.5, last), (0.0, 20.0))
 
     assert monitoring.trusted is trusted
@@ -183,9 +179,7 @@ def test_samples_are_trusted_that_cover_nineteen_parts_of_twenty(
     ("counted", "source"),
     [((), EnergySource.POWER), ((1,), EnergySource.MIXED), ((0, 1), EnergySource.COUNTER)],
 )
-def test_energy_of_several_gpus_says_what_it_was_read_from(
-    counted: tuple[int, ...], source: EnergySource
-) -> None:
+def test_energy_of_gpus_tells_its_sources(counted: tuple[int, ...], source: EnergySource) -> None:
     readings = {
         ("node-a", f"GPU-{index}"): [
             make_reading(at, energy_mj=100_000 * (at + 1) if index in counted else None)
@@ -250,7 +244,7 @@ def test_energy_of_ten_seconds(readings: list[Reading], energy_wh: float | None)
     assert energy == (pytest.approx(energy_wh) if energy_wh is not None else None)
 
 
-def test_energy_of_a_window_that_ends_between_readings_is_on_the_line_between_them() -> None:
+def test_energy_between_readings_is_interpolated() -> None:
     energy = monitoring_of(every_second(-2, 14), (0.5, 1.75)).energy_wh
 
     assert energy == pytest.approx(1.25 * 360 / 3600)

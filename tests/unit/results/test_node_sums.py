@@ -28,7 +28,7 @@ def means(node: NodeSeries) -> list[tuple[float, float, float]]:
     return [(point.min, point.mean, point.max) for point in node.points]
 
 
-def test_memory_of_a_node_is_that_of_its_gpus_together() -> None:
+def test_node_memory_is_the_sum_of_its_gpus() -> None:
     first, second = sums_by_node(
         SeriesMetric.MEMORY_USED_MB,
         [series("a", 0, 10, 20), series("a", 1, 30, 40), series("b", 0, 5, total=None)],
@@ -50,7 +50,7 @@ def test_what_instances_use_is_counted_once() -> None:
     assert (parts.gpus, parts.memory_total_mb) == (1, 10_000)
 
 
-def test_utilization_of_a_node_is_the_mean_of_its_gpus() -> None:
+def test_node_utilization_is_the_mean_of_gpus() -> None:
     [node] = sums_by_node(
         SeriesMetric.UTILIZATION_PERCENT, [series("a", 0, 10, None), series("a", 1, 30, 50)]
     )

@@ -9,33 +9,33 @@ from opentelemetry.semconv._incubating.metrics import hw_metrics
 from schemas.telemetry.readings import GpuReading
 from services.results.domain import otlp_names
 from services.results.domain.otlp_names import INSTRUMENTS, Kind
-from services.results.otlp_export import MOST_WAITING, Holder, OtlpExport, request_of
+from services.results.otlp_export import MAX_WAITING, Holder, OtlpExport, request_of
 from shared.clock import utcnow
 from tests.support.worlds.results import NODE, every_second, make_sample
 
 ROOT = Path(__file__).parents[3]
 
 
-def test_every_name_is_one_of_the_conventions_and_on_the_page() -> None:
+def test_otel_names_are_conventional_and_documented() -> None:
     known = {value for value in vars(hw_metrics).values() if isinstance(value, str)}
-    page = (ROOT / "docs/operations.md").read_text()
+    page = (ROOT / "docs/how-to/operate/send-to-opentelemetry.md").read_text()
 
     assert {each.name for each in INSTRUMENTS} <= known
     for name in (*(each.name for each in INSTRUMENTS), otlp_names.RESERVATION, otlp_names.PHASE):
         assert f"`{name}`" in page
 
 
-def test_what_waits_is_bounded_and_the_oldest_is_dropped_and_counted() -> None:
+def test_full_queue_drops_and_counts_the_oldest() -> None:
     export = OtlpExport(cast("Any", None), "http://collector:4318")
     samples = every_second(utcnow(), 30, gpus=1_000)
 
     export.put(samples)
 
-    assert export.dropped_readings == 30_000 - MOST_WAITING
+    assert export.dropped_readings == 30_000 - MAX_WAITING
     assert list(export._waiting) == samples[10:]  # noqa: SLF001  # the bound is what is tested
 
 
-def test_a_reading_from_before_the_grant_is_not_the_holders() -> None:
+def test_reading_before_the_grant_is_not_the_holders() -> None:
     now = utcnow()
     before, after = make_sample(now, 1, gpus=1), make_sample(now + timedelta(seconds=2), 2, gpus=1)
     holder = Holder(now + timedelta(seconds=1), {otlp_names.RESERVATION: "r"})

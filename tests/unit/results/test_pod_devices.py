@@ -16,7 +16,7 @@ def gpu(index: int) -> DeviceGrant:
     return DeviceGrant(node_id="n1", uuid=f"GPU-{index}", index=index, name="H200")
 
 
-def test_a_device_is_a_pods_from_any_time_of_its_life() -> None:
+def test_device_is_the_pods_for_all_its_life() -> None:
     told = [
         ReportedDevice(gpu(2), None),
         ReportedDevice(gpu(2), ()),

@@ -65,7 +65,7 @@ def test_a_bucket_has_at_least_a_millisecond() -> None:
     assert planned(NOON, NOON + timedelta(milliseconds=10)).bucket == timedelta(milliseconds=1)
 
 
-def test_what_is_not_kept_any_more_is_read_from_what_is() -> None:
+def test_pruned_level_is_read_from_a_kept_one() -> None:
     kept = ALWAYS | {Level.RAW: NOON, Level.MINUTE: NOON - 30 * DAY}
 
     recent = planned(NOON - DAY, NOON - DAY + HOUR, kept_from=kept)
@@ -79,7 +79,7 @@ def test_what_is_not_kept_any_more_is_read_from_what_is() -> None:
     assert {piece.level for piece in old_to_the_minute.pieces} == {Level.HOUR}
 
 
-def test_a_minute_that_is_due_at_the_end_of_an_hour_is_of_the_next_one() -> None:
+def test_due_minute_at_hour_end_is_of_the_next() -> None:
     due = {NOON + timedelta(minutes=59), NOON + HOUR}
 
     found = planned(NOON, NOON + 2 * DAY, due=due, devices=64)

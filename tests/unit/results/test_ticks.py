@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.results.domain.ticks import (
-    MOST_STRETCHES,
+    MAX_STRETCHES,
     STRETCHES_LEFT,
-    given_up_gaps,
+    give_up_gaps,
     is_in,
     stretches_of,
 )
@@ -21,17 +21,17 @@ def test_stretches_hold_the_ticks_and_no_others(ticks: set[int], tick: int) -> N
 
 
 def test_the_oldest_of_too_many_gaps_are_given_up() -> None:
-    every_other = [(tick, tick + 1) for tick in range(0, 2 * MOST_STRETCHES + 2, 2)]
+    every_other = [(tick, tick + 1) for tick in range(0, 2 * MAX_STRETCHES + 2, 2)]
 
-    [(first, end)], missing = given_up_gaps(every_other)
+    [(first, end)], missing = give_up_gaps(every_other)
 
     assert first == 0
     assert sum(1 for stretch in every_other if stretch[0] >= end) == STRETCHES_LEFT
-    assert missing == MOST_STRETCHES - STRETCHES_LEFT
-    assert given_up_gaps(every_other[:MOST_STRETCHES]) == ([], 0)
+    assert missing == MAX_STRETCHES - STRETCHES_LEFT
+    assert give_up_gaps(every_other[:MAX_STRETCHES]) == ([], 0)
 
 
-def test_what_is_missing_does_not_depend_on_how_long_the_agent_runs() -> None:
-    late = [(tick, tick + 1) for tick in range(900, 900 + 2 * MOST_STRETCHES + 2, 2)]
+def test_missing_ticks_ignore_the_agents_age() -> None:
+    late = [(tick, tick + 1) for tick in range(900, 900 + 2 * MAX_STRETCHES + 2, 2)]
 
-    assert given_up_gaps(late)[1] == MOST_STRETCHES - STRETCHES_LEFT
+    assert give_up_gaps(late)[1] == MAX_STRETCHES - STRETCHES_LEFT

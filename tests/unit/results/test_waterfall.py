@@ -35,7 +35,7 @@ def attempt(*devices: DeviceGrant) -> Attempt:
     )
 
 
-def test_each_step_has_its_seconds_its_gpu_seconds_and_its_cost() -> None:
+def test_each_step_has_seconds_and_cost() -> None:
     whole, half = device(0), device(1, hundredths=50)
     held = [
         {
@@ -60,7 +60,7 @@ def test_each_step_has_its_seconds_its_gpu_seconds_and_its_cost() -> None:
     assert total == 100 + 50
 
 
-def test_what_has_no_price_has_no_cost_and_what_is_not_known_was_not_idle() -> None:
+def test_without_price_there_is_no_cost() -> None:
     steps = Steps({"h200": 3.5})
 
     steps.add(attempt(device(0, "NVIDIA L4")), 0.0, [])

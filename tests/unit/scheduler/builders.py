@@ -88,7 +88,7 @@ def would_grant(
 ) -> Placed | None:
     """Where a request would be placed that comes now, or as if one that waits had asked for it."""
     with engine.what_if(now) as what_if:
-        waiting = what_if.queued(in_place_of) if in_place_of is not None else None
+        waiting = what_if.find_queued(in_place_of) if in_place_of is not None else None
         asked = replace(waiting, request=request) if waiting else arriving_request(request, now)
         return what_if.place(asked)
 
@@ -96,7 +96,7 @@ def would_grant(
 def reasons(engine: DecisionEngine, reservation_id: UUID, now: datetime) -> tuple[Reason, ...]:
     """Why a waiting request is not granted now; empty if it would be, or does not wait."""
     with engine.what_if(now) as what_if:
-        entry = what_if.queued(reservation_id)
+        entry = what_if.find_queued(reservation_id)
         return what_if.reasons(entry) if entry is not None else ()
 
 

@@ -48,9 +48,7 @@ def test_a_selector_that_can_match_is_accepted(selector: Selector) -> None:
         (Selector(key=LABEL, label="a\x00b", operator=EXISTS), ".label", "without NUL"),
     ],
 )
-def test_a_selector_that_could_never_match_is_refused_where_it_stands(
-    selector: Selector, path: str, says: str
-) -> None:
+def test_impossible_selector_is_refused_in_place(selector: Selector, path: str, says: str) -> None:
     with pytest.raises(RefusedError, match=says) as refused:
         check_wanted(GpuRequest(require=(selector,)))
 
@@ -67,7 +65,7 @@ def test_a_selector_that_could_never_match_is_refused_where_it_stands(
         (GpuRequest(gpu_models=("H100", "")), "gpu_models[1]"),
     ],
 )
-def test_a_number_or_a_name_that_means_nothing_is_refused(request_: GpuRequest, path: str) -> None:
+def test_meaningless_number_or_name_is_refused(request_: GpuRequest, path: str) -> None:
     with pytest.raises(RefusedError) as refused:
         check_wanted(request_)
 

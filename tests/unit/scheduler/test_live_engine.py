@@ -9,8 +9,8 @@ import pytest
 
 from services.scheduler.domain.placement.policy import Policy
 from services.scheduler.leader import live_engine
-from services.scheduler.leader.live_engine import LONGEST_GAP_SECONDS, LiveEngine
-from services.scheduler.ledger.change_feed import Changes, Rows
+from services.scheduler.leader.live_engine import MAX_GAP_SECONDS, LiveEngine
+from services.scheduler.ledger.change_feed import Changes, Position, Rows
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -20,6 +20,7 @@ class FakeLedger:
 
     def __init__(self) -> None:
         self.now = START
+        self.timeline = 1
         self.loads = 0
 
     @asynccontextmanager
@@ -28,12 +29,13 @@ class FakeLedger:
 
     statements = transaction
 
-    async def read_all(self, _: object) -> tuple[str, datetime, Rows]:
+    async def read_all(self, _: object) -> tuple[Position, Rows]:
         self.loads += 1
-        return "0", self.now, Rows()
+        return Position(snapshot="0", timeline=self.timeline, now=self.now), Rows()
 
     async def poll(self, *_: object) -> Changes:
         return Changes(
+            timeline=self.timeline,
             snapshot="0",
             now=self.now,
             reservation_ids=[],
@@ -62,10 +64,10 @@ class NoSnapshots:
     ("database_seconds", "own_seconds", "is_loaded_anew"),
     [
         pytest.param(5, 5, False, id="polls that follow one another"),
-        pytest.param(LONGEST_GAP_SECONDS, LONGEST_GAP_SECONDS, False, id="the longest gap"),
-        pytest.param(LONGEST_GAP_SECONDS + 1, 0, True, id="the database's clock jumps ahead"),
-        pytest.param(-LONGEST_GAP_SECONDS - 1, 0, True, id="the database's clock jumps back"),
-        pytest.param(0, LONGEST_GAP_SECONDS + 1, True, id="a pause that its clock does not show"),
+        pytest.param(MAX_GAP_SECONDS, MAX_GAP_SECONDS, False, id="the longest gap"),
+        pytest.param(MAX_GAP_SECONDS + 1, 0, True, id="the database's clock jumps ahead"),
+        pytest.param(-MAX_GAP_SECONDS - 1, 0, True, id="the database's clock jumps back"),
+        pytest.param(0, MAX_GAP_SECONDS + 1, True, id="a pause that its clock does not show"),
     ],
 )
 async def test_a_gap_by_either_clock_loads_the_engine_anew(
@@ -89,3 +91,16 @@ async def test_a_gap_by_either_clock_loads_the_engine_anew(
     assert ledger.loads == 1 + is_loaded_anew
     await live.catch_up()
     assert ledger.loads == 1 + is_loaded_anew
+
+
+async def test_another_primary_loads_the_engine_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = FakeLedger()
+    monkeypatch.setattr(live_engine, "change_feed", ledger)
+    live = LiveEngine(cast(Any, ledger), cast(Any, NoSnapshots()), Policy())
+    await live.catch_up()
+
+    ledger.timeline += 1
+    await live.catch_up()
+    await live.catch_up()
+
+    assert ledger.loads == 2

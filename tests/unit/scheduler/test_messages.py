@@ -10,10 +10,10 @@ from schemas.scheduler.views import Explanation
 from services.scheduler.domain.placement.reasons import abridge
 from shared.messaging.paging import REPLY_BYTES, fitting
 
-LARGEST_MESSAGE_BYTES = 1 << 20
+MAX_MESSAGE_BYTES = 1 << 20
 
 
-def test_as_many_items_as_fit_are_taken_from_the_front() -> None:
+def test_as_many_items_as_fit_are_taken() -> None:
     items = ["x" * 1_000 for _ in range(2_000)]
 
     found = fitting(items)
@@ -24,7 +24,7 @@ def test_as_many_items_as_fit_are_taken_from_the_front() -> None:
     assert fitting(["x" * REPLY_BYTES]) == []
 
 
-def test_an_explanation_of_the_largest_fleet_is_a_small_message() -> None:
+def test_explanation_of_large_fleet_is_small() -> None:
     reasons = tuple(
         Reason(
             code=ReasonCode.HELD if number % 7 else ReasonCode.TOO_FEW_DEVICES,
@@ -46,5 +46,5 @@ def test_an_explanation_of_the_largest_fleet_is_a_small_message() -> None:
         summary="held",
     )
 
-    assert len(msgspec.msgpack.encode(explanation)) < LARGEST_MESSAGE_BYTES / 4
+    assert len(msgspec.msgpack.encode(explanation)) < MAX_MESSAGE_BYTES / 4
     assert len(shown.reasons) + sum(shown.left_out.values()) == len(reasons)

@@ -26,11 +26,11 @@ def test_a_name_that_was_rebound_is_not_known(header: str | None, known: bool) -
 
 
 @pytest.mark.parametrize("bound", ["0.0.0.0", "::"])  # noqa: S104  # only compared
-def test_a_server_on_every_address_has_no_names_to_go_by(bound: str) -> None:
+def test_server_on_all_addresses_has_no_names(bound: str) -> None:
     assert host_names(bound) is None
     assert is_known_host("anything.example", host_names(bound))
     assert is_known_host(None, host_names(bound))
 
 
-def test_an_address_in_brackets_is_known_without_them() -> None:
+def test_bracketed_address_is_known_without_them() -> None:
     assert is_known_host("[2001:db8::1]:8080", host_names("[2001:db8::1]"))

@@ -21,7 +21,7 @@ def test_a_token_stays_as_it_is(name: str) -> None:
     assert node_token(node_token(name)) == node_token(name)
 
 
-def test_names_that_differ_only_in_what_is_replaced_stay_apart() -> None:
+def test_names_differing_in_replaced_parts_differ() -> None:
     names_of_hosts = ["gpu.1", "gpu:1", "gpu 1", "gpu-1", "n" * 200, "n" * 201, ""]
 
     assert len({node_token(name) for name in names_of_hosts}) == len(names_of_hosts)

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from shared.labels import environment_of, written_epoch, written_id
+from shared.labels import environment_of, parse_epoch, parse_id
 
 RESERVATION = UUID("0190a1b2-c3d4-7e5f-8a6b-7c8d9e0f1a2b")
 
@@ -30,13 +30,11 @@ def test_what_is_not_known_is_not_written() -> None:
         ("9" * 19, None),
     ],
 )
-def test_an_epoch_is_read_only_where_a_message_can_carry_it(
-    text: str | None, want: int | None
-) -> None:
-    assert written_epoch(text) == want
+def test_epoch_is_read_within_message_range(text: str | None, want: int | None) -> None:
+    assert parse_epoch(text) == want
 
 
 @pytest.mark.parametrize("text", [None, "", "x", str(RESERVATION).upper(), f"{{{RESERVATION}}}"])
 def test_an_id_in_another_spelling_is_no_label(text: str | None) -> None:
-    assert written_id(text) is None
-    assert written_id(str(RESERVATION)) == RESERVATION
+    assert parse_id(text) is None
+    assert parse_id(str(RESERVATION)) == RESERVATION

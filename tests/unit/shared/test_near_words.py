@@ -36,7 +36,7 @@ def test_a_part_of_one_word_alone_means_it(word: str, meant: str | None) -> None
     assert nearest(word, known) == meant
 
 
-def test_an_unknown_node_is_told_with_those_that_there_are() -> None:
+def test_unknown_node_lists_the_known_ones() -> None:
     text = unknown_node("gpu-3", [f"gpu-{number:02}" for number in range(20)])
 
     assert "no node gpu-3; did you mean 'gpu-" in text

@@ -59,9 +59,7 @@ START = '{"task_name": "a", "base_runtime": "vllm", "model": {"id_or_path": "m"}
         pytest.param('{"task_name": NaN}', None, "malformed", id="not a number"),
     ],
 )
-def test_the_offending_field_and_its_expectation_are_named(
-    text: str, path: str | None, says: str
-) -> None:
+def test_offending_field_and_expectation_are_named(text: str, path: str | None, says: str) -> None:
     with pytest.raises(msgspec.DecodeError) as caught:
         msgspec.json.decode(text, type=TaskFile)
 
@@ -83,7 +81,7 @@ def test_the_offending_field_and_its_expectation_are_named(
         ),
     ],
 )
-def test_with_the_text_a_value_of_a_mapping_is_named_by_its_key(parameters: str, path: str) -> None:
+def test_mapping_value_is_named_by_its_key(parameters: str, path: str) -> None:
     text = START + f', "parameters": {parameters}}}'
     with pytest.raises(msgspec.DecodeError) as caught:
         msgspec.json.decode(text, type=TaskFile)
@@ -93,7 +91,7 @@ def test_with_the_text_a_value_of_a_mapping_is_named_by_its_key(parameters: str,
     assert found_path == path
 
 
-def test_a_value_of_a_mapping_keeps_its_dots_where_the_text_is_cut_off_behind_it() -> None:
+def test_mapping_key_keeps_dots_in_cut_text() -> None:
     text = START + ', "parameters": {"tp": 3}, "description'
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.json.decode(text, type=TaskFile)
@@ -101,7 +99,7 @@ def test_a_value_of_a_mapping_keeps_its_dots_where_the_text_is_cut_off_behind_it
     assert explain_validation_error(caught.value, TaskFile, text)[0] == "$.parameters[...]"
 
 
-def test_every_pattern_of_a_message_is_also_told_in_words() -> None:
+def test_every_pattern_is_told_in_words() -> None:
     _, schemas = msgspec.json.schema_components([*catalog.MESSAGES, TaskFile])
     texts = [found for found in _nested(schemas) if "pattern" in found]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from shared.local_platform.settings_check import settings_errors
 
 
-def test_all_mistakes_are_told_at_once_with_the_nearest_name(tmp_path: Path) -> None:
+def test_all_mistakes_name_the_nearest(tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.toml"
     fleet.write_text("[[devices]]\ncolour = 'red'\n")
     own = {

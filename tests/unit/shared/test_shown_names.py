@@ -63,7 +63,7 @@ def given(text: str) -> list[tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize("text", HIDDEN.values(), ids=HIDDEN)
-def test_a_name_that_hides_something_is_refused_wherever_it_is_given(text: str) -> None:
+def test_hidden_character_in_name_is_refused(text: str) -> None:
     taken = []
     for type_, data in given(text):
         try:
@@ -81,7 +81,7 @@ def test_what_people_write_is_taken_in_every_script(text: str) -> None:
     assert msgspec.convert({"holder": text}, ReservationRequest).holder == text
 
 
-def test_a_description_has_lines_and_tabs_but_no_escapes() -> None:
+def test_description_has_lines_but_no_escapes() -> None:
     task = {**TASK, "description": "first\n\tsecond\r\n"}
 
     assert msgspec.convert(task, TaskFile).description == task["description"]

@@ -38,7 +38,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return nodes
 
 
-def test_gpus_of_nvidia_go_by_uuid_and_leave_the_rest_alone() -> None:
+def test_nvidia_gpus_go_by_uuid() -> None:
     seen = without_other_gpus(INHERITED, [gpu(0, uuid="GPU-a", name="NVIDIA H100")])
 
     assert seen == {
@@ -56,7 +56,7 @@ def test_gpus_of_amd_go_by_the_numbers_of_hip() -> None:
 
 
 @pytest.mark.usefixtures("host")
-def test_a_container_opens_the_files_of_its_gpus_alone() -> None:
+def test_container_opens_its_gpu_files_alone() -> None:
     assert amd_device_files([gpu(0)]) == ("/dev/kfd", "/dev/dri/renderD129")
     assert amd_device_files([gpu(0, name="NVIDIA H100")]) == ()
     assert amd_device_files([gpu(0, simulated=True)]) == ()

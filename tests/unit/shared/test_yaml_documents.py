@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from shared.yaml_documents import LARGEST_BYTES, InvalidYamlError, json_of_yaml
+from shared.yaml_documents import MAX_BYTES, InvalidYamlError, json_of_yaml
 from tests.support.paths import ROOT
 
 EXAMPLES: Final = sorted((ROOT / "schemas/examples").glob("*.json"))
@@ -50,10 +50,10 @@ def test_scalars_are_those_of_yaml_1_2(text: str, want: Any) -> None:
         pytest.param(b"? [a, b]\n: 1", "found unhashable key", id="a list as a key"),
         pytest.param(b"a: \xff", "this is not UTF-8", id="Latin-1"),
         pytest.param(b"a: \x00", "", id="a control character"),
-        pytest.param(b" " * (LARGEST_BYTES + 1), "expected at most 65536 bytes of", id="large"),
+        pytest.param(b" " * (MAX_BYTES + 1), "expected at most 65536 bytes of", id="large"),
     ],
 )
-def test_what_json_cannot_say_is_refused_with_its_place(document: bytes, want: str) -> None:
+def test_non_json_value_is_refused_with_its_place(document: bytes, want: str) -> None:
     with pytest.raises(InvalidYamlError) as seen:
         json_of_yaml(document)
 
@@ -70,10 +70,10 @@ def test_our_examples_are_the_same_as_yaml(path: Path) -> None:
     assert json.loads(json_of_yaml(text.encode())) == example
 
 
-def test_what_would_take_minutes_or_gigabytes_is_refused_before_it_is_built() -> None:
+def test_huge_expansion_is_refused_before_building() -> None:
     rows = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
     laughs = "\n".join(["a0: &a0 [lol]", *rows])
 
-    for hostile in (laughs.encode(), b"[" * LARGEST_BYTES, b"{a: " * (LARGEST_BYTES // 4)):
+    for hostile in (laughs.encode(), b"[" * MAX_BYTES, b"{a: " * (MAX_BYTES // 4)):
         with pytest.raises(InvalidYamlError):
             json_of_yaml(hostile)

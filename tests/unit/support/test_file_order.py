@@ -9,7 +9,7 @@ COMPUTING = [Path(f"tests/unit/a/test_{number}.py") for number in range(16)]
 UNIT = Path("tests/unit")
 
 
-def test_three_of_four_that_compute_are_evenly_among_the_others() -> None:
+def test_heavy_files_are_spread_evenly() -> None:
     order = spread([*WAITING, *COMPUTING], UNIT)
 
     assert sorted(order) == sorted([*WAITING, *COMPUTING])

@@ -41,7 +41,7 @@ def run(directory: Path, **files: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_what_each_file_gives_is_told_and_its_fixtures_are_torn_down(tmp_path: Path) -> None:
+def test_each_file_is_reported_and_torn_down(tmp_path: Path) -> None:
     waits = "import time\ndef test_{0}_waits(): time.sleep(0.3)\n"
     ended = run(
         tmp_path,
@@ -59,7 +59,7 @@ def test_what_each_file_gives_is_told_and_its_fixtures_are_torn_down(tmp_path: P
 
 
 @pytest.mark.long
-def test_a_worker_that_dies_ends_the_run_with_the_name_of_its_test(tmp_path: Path) -> None:
+def test_dead_worker_names_its_test(tmp_path: Path) -> None:
     ended = run(
         tmp_path,
         test_a="import os\ndef test_passes(): pass\ndef test_dies(): os._exit(3)\n",

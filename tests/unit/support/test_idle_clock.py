@@ -16,7 +16,7 @@ def burn() -> None:
         hash(number)
 
 
-async def test_what_computes_here_in_a_thread_or_in_a_child_takes_no_time(
+async def test_virtual_time_stands_while_computing(
     idle_clock: Clock,
 ) -> None:
     began = idle_clock()
@@ -29,7 +29,7 @@ async def test_what_computes_here_in_a_thread_or_in_a_child_takes_no_time(
     assert idle_clock() - began < 3 * STEP_SECONDS
 
 
-async def test_a_timer_is_due_by_it_whatever_sleeps_meanwhile(idle_clock: Clock) -> None:
+async def test_timer_is_due_by_virtual_time(idle_clock: Clock) -> None:
     child = await asyncio.create_subprocess_exec("sleep", "30")
     began = idle_clock()
 
@@ -44,7 +44,7 @@ async def test_a_timer_is_due_by_it_whatever_sleeps_meanwhile(idle_clock: Clock)
     assert asyncio.get_running_loop().time() == idle_clock()
 
 
-async def test_a_clock_that_only_measures_goes_on_while_all_sleep() -> None:
+async def test_measuring_clock_runs_while_all_sleep() -> None:
     with idle_time(timers=False) as clock:
         began = clock()
         await asyncio.sleep(0.3)
@@ -56,7 +56,7 @@ async def test_a_clock_that_only_measures_goes_on_while_all_sleep() -> None:
     assert computed < 3 * STEP_SECONDS
 
 
-def test_the_clock_of_a_thread_goes_on_while_this_one_sleeps() -> None:
+def test_thread_clock_runs_while_this_sleeps() -> None:
     with idle_thread() as clock:
         time.sleep(0.3)
         slept = clock()

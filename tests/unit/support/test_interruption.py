@@ -26,9 +26,7 @@ subprocess.run([sys.executable, "-c", {IGNORES!r}], check=True)
         ),
     ],
 )
-def test_a_job_in_the_background_of_a_shell_has_children_that_ctrl_c_ends(
-    first: str, want: str
-) -> None:
+def test_ctrl_c_ends_children_of_background_job(first: str, want: str) -> None:
     program = STARTS_A_CHILD.format(first=first)
 
     ended = subprocess.run(
@@ -42,5 +40,5 @@ def test_a_job_in_the_background_of_a_shell_has_children_that_ctrl_c_ends(
     assert ended.stdout.strip() == want
 
 
-def test_this_run_ignores_nothing_that_its_children_would_inherit() -> None:
+def test_run_ignores_no_inherited_signal() -> None:
     assert signal.SIG_IGN not in {signal.getsignal(number) for number in IGNORED_IN_BACKGROUND}

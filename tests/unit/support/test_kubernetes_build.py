@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kubernetes.binaries import PROGRAMS, directory, missing
+from tests.support.kubernetes.binaries import (
+    HELM,
+    PROGRAMS,
+    directory,
+    helm_directory,
+    missing,
+    missing_helm,
+)
 from tests.support.kubernetes.build import CannotBuild, build, main
 
 # What it builds stands under the tests of Kubernetes, which are as long.
@@ -18,7 +25,7 @@ name=${2##*/}
 echo "$name $GOTOOLCHAIN" >>"$FAKE_GO_LOG"
 [ "$name" != "$FAKE_GO_FAILS" ] || exit 1
 [ "$name" != "$FAKE_GO_HANGS" ] || exec sleep 60
-printf '#!/bin/sh\necho 1.34.4 3.6.7 %s\n' "${FAKE_KWOK_VERSION:-0.7.0}" >"$2"
+printf '#!/bin/sh\necho 1.34.4 3.6.7 4.3.1 %s\n' "${FAKE_KWOK_VERSION:-0.7.0}" >"$2"
 chmod +x "$2"
 """
 
@@ -41,9 +48,7 @@ def left_over() -> list[str]:
     return sorted(each.name for each in directory().parent.iterdir() if each.name != "lock")
 
 
-def test_every_program_is_built_once_by_the_hosts_own_go(
-    log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_program_is_built_once_by_own_go(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     reason = missing()
     assert reason is not None
     assert "python -m tests.support.kubernetes.build" in reason
@@ -52,8 +57,11 @@ def test_every_program_is_built_once_by_the_hosts_own_go(
     assert main([]) == 0
 
     assert missing() is None
-    assert sorted(log.read_text().splitlines()) == sorted(f"{name} local" for name in PROGRAMS)
-    assert left_over() == [directory().name]
+    assert missing_helm() is None
+    assert sorted(log.read_text().splitlines()) == sorted(
+        f"{name} local" for name in (*PROGRAMS, HELM)
+    )
+    assert left_over() == sorted([directory().name, helm_directory().name])
     assert "built kube-apiserver" in capsys.readouterr().out
 
 
@@ -76,9 +84,7 @@ def test_an_old_go_is_named(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         build()
 
 
-def test_a_build_that_fails_leaves_nothing_and_can_be_repeated(
-    log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_build_leaves_nothing(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_GO_FAILS", "kwok")
     with pytest.raises(CannotBuild, match="`go build` of kwok failed with 1"):
         build()
@@ -88,6 +94,28 @@ def test_a_build_that_fails_leaves_nothing_and_can_be_repeated(
     build()
 
     assert missing() is None
+
+
+def test_chart_alone_needs_helm(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_GO_FAILS", HELM)
+
+    assert main([]) == 0
+
+    assert missing() is None
+    reason = missing_helm()
+    assert reason is not None
+    assert "python -m tests.support.kubernetes.build" in reason
+
+
+def test_old_go_builds_all_but_helm(
+    log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAKE_GO_VERSION", "go1.24.3")
+
+    assert main([]) == 0
+
+    assert missing() is None
+    assert "expected Go 1.26 or newer, found go1.24.3" in capsys.readouterr().err
 
 
 def test_a_build_that_hangs_is_given_up(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +147,7 @@ def test_two_runs_build_once(log: Path) -> None:
     assert len(log.read_text().splitlines()) == len(PROGRAMS)
 
 
-def test_given_programs_are_taken_and_what_they_lack_is_named(
+def test_missing_given_programs_are_named(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = tmp_path / "given"

@@ -20,14 +20,14 @@ def leaves_nothing_behind() -> None:
 def left_by(test: Callable[[], object]) -> str:
     with (
         pytest.raises(AssertionError, match="left behind") as raised,
-        nothing_is_left(patience_seconds=0),
+        nothing_is_left(timeout_seconds=0),
     ):
         test()
     return str(raised.value)
 
 
 def test_a_process_that_was_waited_for_is_nothing() -> None:
-    with nothing_is_left(patience_seconds=0):
+    with nothing_is_left(timeout_seconds=0):
         subprocess.run(["true"], check=True)
 
 
@@ -52,7 +52,7 @@ def test_a_thread_that_runs_is_named() -> None:
     assert message == "left behind: thread endless"
 
 
-def test_a_socket_that_listens_is_named_and_another_is_not() -> None:
+def test_only_listening_socket_is_named() -> None:
     sockets: list[socket.socket] = []
 
     def leave_two() -> None:
@@ -67,7 +67,7 @@ def test_a_socket_that_listens_is_named_and_another_is_not() -> None:
     assert message == f"left behind: listening socket {address}"
 
 
-def test_a_task_that_only_the_end_of_its_loop_ends_is_named() -> None:
+def test_task_ended_by_its_loop_is_named() -> None:
     forgotten: list[asyncio.Task[None]] = []
 
     async def forgetful() -> None:

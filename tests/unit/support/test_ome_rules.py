@@ -108,7 +108,7 @@ def env(container: Object) -> dict[str, str]:
     return {each["name"]: each["value"] for each in container["env"]}
 
 
-def test_the_runtime_fills_in_what_the_service_leaves_out() -> None:
+def test_runtime_fills_in_what_service_omits() -> None:
     made = deployment_of(service(), installed())
 
     container = made["spec"]["template"]["spec"]["containers"][0]
@@ -131,7 +131,7 @@ def test_arguments_and_commands_replace_whole_lists() -> None:
     assert container["command"] == ["python3", "-m", "sglang.launch_server"]
 
 
-def test_variables_merge_by_name_and_the_services_win() -> None:
+def test_variables_merge_by_name_service_first() -> None:
     own = [{"name": "B", "value": "own"}, {"name": "C", "value": "own"}]
 
     container = runner(service(engine={"runner": {"env": own}}))
@@ -157,7 +157,7 @@ def test_a_path_of_the_model_that_is_given_stays() -> None:
     assert env(runner(service(engine=own)))["MODEL_PATH"] == "/elsewhere"
 
 
-def test_limits_merge_by_resource_and_tolerations_are_replaced() -> None:
+def test_limits_merge_tolerations_are_replaced() -> None:
     own = {
         "tolerations": [{"key": "own"}],
         "nodeSelector": {"zone": "a"},
@@ -183,9 +183,7 @@ def test_limits_merge_by_resource_and_tolerations_are_replaced() -> None:
         (["--other"], ["--other", "--mem-frac=0.85", "--new-flag=1"]),
     ],
 )
-def test_an_accelerators_override_rewrites_what_the_service_says(
-    arguments: list[str], rewritten: list[str]
-) -> None:
+def test_accelerator_override_rewrites_service(arguments: list[str], rewritten: list[str]) -> None:
     given = service(
         acceleratorSelector={"acceleratorClass": "l40s"},
         engine={"runner": {"args": arguments, "env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}},
@@ -208,7 +206,7 @@ def test_a_flag_in_the_command_is_rewritten_there() -> None:
     assert runner(given)["command"][2] == "exec serve --tp-size 4 --port 80"
 
 
-def test_an_accelerator_class_chooses_nodes_and_gpus_where_the_service_does_not() -> None:
+def test_accelerator_class_chooses_nodes() -> None:
     given = service(acceleratorSelector={"acceleratorClass": "h100"})
 
     spec = pod_spec(given)
@@ -220,7 +218,7 @@ def test_an_accelerator_class_chooses_nodes_and_gpus_where_the_service_does_not(
     assert own_spec["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
 
 
-def test_no_class_is_chosen_for_a_runtime_that_lists_none() -> None:
+def test_runtime_without_classes_gets_none() -> None:
     runtime = copy.deepcopy(RUNTIME)
     del runtime["spec"]["acceleratorRequirements"]
     given = service(acceleratorSelector={"acceleratorClass": "l40s"})
@@ -265,7 +263,7 @@ def test_without_a_model_nothing_is_said_of_one() -> None:
     assert "modelStatus" not in status(given)
 
 
-def test_a_named_runtime_is_used_whatever_it_supports_and_another_is_chosen() -> None:
+def test_named_runtime_is_used_as_it_is() -> None:
     named = copy.deepcopy(RUNTIME)
     named["spec"]["supportedModelFormats"] = []
     assert runner(service(), installed(named))["image"] == "sglang:1"
@@ -340,7 +338,7 @@ def test_a_container_that_ends_blocks_the_model() -> None:
     assert told["lastFailureInfo"]["location"] == "chat-1"
 
 
-def test_the_service_in_front_leads_to_the_engines_port() -> None:
+def test_front_service_leads_to_the_engine() -> None:
     deployment = deployment_of(service(), installed())
 
     made = services_of(service(), deployment)

@@ -7,7 +7,7 @@ import pytest
 from tests.support.tables import for_each
 
 
-def test_every_entry_that_fails_is_named_and_the_others_are_not() -> None:
+def test_only_failing_entries_are_named() -> None:
     @for_each("number", [1, 2, 3, 4], name=lambda number: f"number {number}")
     def check(number: int) -> None:
         if number == 3:
@@ -22,7 +22,7 @@ def test_every_entry_that_fails_is_named_and_the_others_are_not() -> None:
     assert notes == ["number: number 2", "number: number 3"]
 
 
-def test_every_entry_is_checked_with_what_else_the_test_asks_for() -> None:
+def test_entries_are_checked_with_fixtures() -> None:
     seen = []
 
     @for_each("number", [1, 2])

@@ -10,7 +10,7 @@ import pytest
 from schemas.telemetry.readings import GpuSampled, SetBurst
 from services.telemetry.sources.source import NodeReading
 from shared.ids import new_id
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.support.virtual_time import run_virtually
 from tests.support.worlds.telemetry_node import FakeSource, Node
 
@@ -33,7 +33,7 @@ def ticks_of(seconds: Sequence[float], *, within_seconds: float) -> list[int]:
         node = Node(SlowSource(seconds=list(seconds)))
         running = asyncio.create_task(node.agent.run())
         await asyncio.sleep(within_seconds)
-        await cancelled(running)
+        await cancel_and_wait(running)
         return [sample.sequence for sample in node.heard.samples]
 
     return run_virtually(run())
@@ -49,9 +49,7 @@ def ticks_of(seconds: Sequence[float], *, within_seconds: float) -> list[int]:
         pytest.param([2.4] * 8, [1, 4], id="all over two more slots"),
     ],
 )
-def test_every_tick_is_published_but_those_that_passed_during_a_reading(
-    seconds: list[float], want: list[int]
-) -> None:
+def test_every_tick_but_passed_ones_is_published(seconds: list[float], want: list[int]) -> None:
     assert ticks_of(seconds, within_seconds=7.5) == want
 
 
@@ -61,7 +59,7 @@ def burst_of(seconds: float) -> SetBurst:
     )
 
 
-def test_a_sample_says_when_the_next_comes_also_where_a_burst_ends_during_its_reading() -> None:
+def test_sample_tells_the_next_after_a_burst() -> None:
     async def run() -> list[tuple[float, float]]:
         node = Node(SlowSource(seconds=[0.05] * 20))
         loop, published = asyncio.get_running_loop(), []
@@ -75,7 +73,7 @@ def test_a_sample_says_when_the_next_comes_also_where_a_burst_ends_during_its_re
         published.clear()
         node.agent.burst(burst_of(0.52))
         await asyncio.sleep(4.0)
-        await cancelled(running)
+        await cancel_and_wait(running)
         return published
 
     published = run_virtually(run())
@@ -86,7 +84,7 @@ def test_a_sample_says_when_the_next_comes_also_where_a_burst_ends_during_its_re
     assert came == pytest.approx(said[:-1])
 
 
-def test_a_snapshot_that_waited_until_a_burst_was_over_has_the_configured_interval() -> None:
+def test_late_snapshot_has_configured_interval() -> None:
     async def run() -> GpuSampled:
         node = Node(SlowSource(seconds=[0.0, 0.0, 1.0]))
         running = asyncio.create_task(node.agent.run())
@@ -94,7 +92,7 @@ def test_a_snapshot_that_waited_until_a_burst_was_over_has_the_configured_interv
         node.agent.burst(burst_of(0.5))
         await asyncio.sleep(0.1)  # into the reading of a second
         snapshot = await node.agent.snapshot(use_cache=False)
-        await cancelled(running)
+        await cancel_and_wait(running)
         return snapshot
 
     assert run_virtually(run()).interval_seconds == 1.0

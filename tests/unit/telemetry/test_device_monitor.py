@@ -21,7 +21,7 @@ def make_fault(xid: int = 31, action: HealthAction = HealthAction.IGNORE) -> Fau
     )
 
 
-async def test_a_fault_is_an_event_with_its_advice_and_the_inventory_repeats_it() -> None:
+async def test_fault_is_an_event_with_advice() -> None:
     source = FakeSource()
     node = Node(source)
     await node.devices.read()
@@ -41,7 +41,7 @@ async def test_a_fault_is_an_event_with_its_advice_and_the_inventory_repeats_it(
     assert node.counters.xids == {("GPU-0", 31): 1}
 
 
-async def test_the_newest_eight_faults_of_a_device_are_repeated() -> None:
+async def test_newest_eight_faults_are_repeated() -> None:
     source = FakeSource()
     node = Node(source)
     for xid in range(20):
@@ -55,7 +55,7 @@ async def test_the_newest_eight_faults_of_a_device_are_repeated() -> None:
     assert len(await node.changes()) == 20
 
 
-async def test_one_device_that_hangs_takes_no_other_with_it() -> None:
+async def test_hanging_device_takes_no_other_with_it() -> None:
     source = FakeSource()
     node = Node(source)
     await node.devices.read()
@@ -76,7 +76,7 @@ async def test_one_device_that_hangs_takes_no_other_with_it() -> None:
     assert (await node.inventory()).devices[0].health is HealthState.OK
 
 
-async def test_a_gpu_cut_into_instances_and_joined_again_loses_nothing() -> None:
+async def test_divided_and_joined_gpu_loses_nothing() -> None:
     source = FakeSource(devices=(DeviceFacts(uuid="GPU-0", index=0, name="H100"),))
     node = Node(source)
     await node.devices.read()
@@ -94,7 +94,7 @@ async def test_a_gpu_cut_into_instances_and_joined_again_loses_nothing() -> None
     assert [device.uuid for device in (await node.inventory()).devices] == ["GPU-0"]
 
 
-async def test_a_driver_that_hangs_on_a_power_limit_is_a_driver_that_hangs() -> None:
+async def test_hanging_power_limit_is_a_hanging_driver() -> None:
     async def hang(uuid: str, watts: float | None) -> None:
         raise ProbeHungError(f"{uuid} to {watts} W did not return")
 

@@ -16,7 +16,7 @@ def changes(watch: CounterWatch, seen: GpuReading, at_seconds: float) -> list[He
     return [fault.change for fault in watch.faults([seen], at_seconds)]
 
 
-def test_uncorrectable_errors_are_told_when_they_grow_and_not_while_they_stand() -> None:
+def test_uncorrectable_errors_are_told_on_growth() -> None:
     watch = CounterWatch()
 
     told = [
@@ -30,7 +30,7 @@ def test_uncorrectable_errors_are_told_when_they_grow_and_not_while_they_stand()
     ]
 
 
-def test_a_storm_of_corrected_errors_is_told_once_while_it_lasts() -> None:
+def test_storm_of_corrected_errors_is_told_once() -> None:
     watch = CounterWatch(storm_per_second=10)
     counts = [0, 5, 100, 200, 300, 300]
 
@@ -43,14 +43,14 @@ def test_a_storm_of_corrected_errors_is_told_once_while_it_lasts() -> None:
     assert changes(watch, reading(corrected=5000), 100.0) == [HealthKind.ECC_STORM]
 
 
-def test_a_storm_is_reported_from_the_first_second_on() -> None:
+def test_storm_is_reported_from_its_first_second() -> None:
     watch = CounterWatch(storm_per_second=10)
     watch.faults([reading(corrected=0)], 0.0)
 
     assert changes(watch, reading(corrected=100), 0.5) == [HealthKind.ECC_STORM]
 
 
-def test_errors_between_two_close_readings_count_as_those_of_a_second() -> None:
+def test_errors_of_close_readings_count_as_a_second() -> None:
     watch = CounterWatch(storm_per_second=10)
     watch.faults([reading(corrected=0)], 10.0)
 
@@ -65,7 +65,7 @@ def test_errors_at_just_the_rate_of_a_storm_are_none() -> None:
     assert changes(watch, reading(corrected=41), 4.0) == [HealthKind.ECC_STORM]
 
 
-def test_a_failed_remapping_is_told_when_it_is_first_seen() -> None:
+def test_failed_remapping_is_told_at_first() -> None:
     watch = CounterWatch()
 
     assert changes(watch, reading(failed=None), 0.0) == []
@@ -73,7 +73,7 @@ def test_a_failed_remapping_is_told_when_it_is_first_seen() -> None:
     assert changes(watch, reading(failed=True), 2.0) == []
 
 
-def test_a_pending_remapping_is_told_when_it_is_first_seen() -> None:
+def test_pending_remapping_is_told_at_first() -> None:
     watch = CounterWatch()
     pending = GpuReading("GPU-a", 0, remap_pending=True)
 
@@ -83,7 +83,7 @@ def test_a_pending_remapping_is_told_when_it_is_first_seen() -> None:
     assert changes(watch, pending, 3.0) == [HealthKind.ROW_REMAP_PENDING]
 
 
-def test_a_failed_remapping_keeps_the_device_out_while_it_stands() -> None:
+def test_failed_remapping_keeps_device_out() -> None:
     assert failing([reading(failed=True)]).keys() == {"GPU-a"}
     assert failing([reading(failed=False)]) == {}
     assert failing([reading(failed=None)]) == {}

@@ -12,7 +12,7 @@ BOTH = NodeHealth(hung="no answer", failed="no driver")
 LOST = NodeHealth(lost={"GPU-a": "fell off"})
 
 
-def test_a_source_is_readable_that_neither_hangs_nor_fails() -> None:
+def test_working_source_is_readable() -> None:
     assert WELL.is_readable
     assert LOST.is_readable
     assert not any(each.is_readable for each in (HUNG, FAILED, BOTH))
@@ -57,7 +57,7 @@ def test_a_change_is_told_once(before: NodeHealth, after: NodeHealth, want: list
         (FAILED, (HealthState.LOST, "no driver")),
     ],
 )
-def test_a_device_is_ok_only_when_it_and_its_source_are(
+def test_device_is_ok_only_with_its_source(
     health: NodeHealth, want: tuple[HealthState, str | None]
 ) -> None:
     facts = with_health(DeviceFacts(uuid="GPU-a", index=0, name="H100"), health)

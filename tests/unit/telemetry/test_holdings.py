@@ -33,7 +33,7 @@ def test_the_same_grant_or_end_twice_changes_nothing() -> None:
     assert holdings.devices == frozenset()
 
 
-def test_the_owner_corrects_what_was_missed_and_not_what_came_since() -> None:
+def test_owner_corrects_missed_not_newer_changes() -> None:
     holdings, missed_end, missed_grant, kept, newer = Holdings(), *(new_id() for _ in range(4))
     holdings.grant(missed_end, ["a"])
     holdings.grant(kept, ["b"])
@@ -51,7 +51,7 @@ def test_the_owner_corrects_what_was_missed_and_not_what_came_since() -> None:
     assert holdings.devices == {"b", "c", "d"}
 
 
-def test_an_end_heard_while_the_owner_was_asked_stands() -> None:
+def test_end_told_during_the_query_stands() -> None:
     holdings, reservation_id = Holdings(), new_id()
     holdings.grant(reservation_id, ["a"])
     queried = holdings.reservations

@@ -46,7 +46,7 @@ def test_labels_are_those_of_dcgm_exporter_and_ours() -> None:
     }
 
 
-def test_an_instance_goes_by_its_gpu_and_names_its_profile() -> None:
+def test_instance_names_gpu_and_profile() -> None:
     found = labels("MIG-1")
 
     assert (found["gpu"], found["UUID"]) == ("3", "GPU-0")
@@ -54,7 +54,7 @@ def test_an_instance_goes_by_its_gpu_and_names_its_profile() -> None:
     assert found["reservation"] == ""
 
 
-def test_the_pod_that_alone_has_a_gpu_is_named_as_dcgm_exporter_does() -> None:
+def test_only_pod_is_named_like_dcgm_exporter() -> None:
     llama, other = GpuPod("serving", "llama-0", "main"), GpuPod("team-a", "notebook", "main")
     named = {"namespace": "serving", "pod": "llama-0", "container": "main"}
 
@@ -62,7 +62,7 @@ def test_the_pod_that_alone_has_a_gpu_is_named_as_dcgm_exporter_does() -> None:
     assert labels("GPU-0", (llama, other)) == labels("GPU-0", ()) == labels("GPU-0")
 
 
-def test_each_of_several_pods_has_metrics_that_say_whose_they_are() -> None:
+def test_pods_have_metrics_with_their_names() -> None:
     told = GpuPod("serving", "llama-0", "main", kind="mps", percent=25, uid="a", owner="Job/x")
     sidecar = GpuPod("serving", "llama-0", "sidecar", kind="mps", uid="a", owner="Job/x")
     untold = GpuPod("team-a", "notebook", "main", kind="mps", uid="b")
@@ -100,7 +100,7 @@ def test_a_made_up_gpu_says_so_wherever_it_shows() -> None:
     assert "simulated" not in labels("GPU-0")
 
 
-def test_what_is_unknown_has_no_value_and_zero_has_one() -> None:
+def test_unknown_has_no_value_zero_has_one() -> None:
     nothing = GpuReading(uuid="GPU-0", index=0)
     idle = GpuReading(uuid="GPU-0", index=0, utilization_percent=0.0, remap_failed=False)
 

@@ -58,7 +58,7 @@ def watched(times: list[float], end: float, **asked: Any) -> MonitoringView:
     return sessions.stop(query.monitoring_id, end).view(end)
 
 
-def test_the_aggregate_has_the_shape_of_the_requirements() -> None:
+def test_aggregate_has_the_required_shape() -> None:
     sessions, query = MonitoringSessions(), make_query()
     sessions.start(query, 10.0, WALL)
     sessions.observe(make_sample(make_reading(utilization_percent=20.0, power_limit_w=600)), 10.0)
@@ -99,7 +99,7 @@ def test_the_aggregate_has_the_shape_of_the_requirements() -> None:
         pytest.param([0.4, 0.7, 1.4, 2.4], 2.5, {}, (3, 0), id="a snapshot in between counts once"),
     ],
 )
-def test_ticks_are_counted_and_so_are_those_that_are_missing(
+def test_ticks_and_missing_ones_are_counted(
     times: list[float], end: float, asked: dict[str, Any], counted: tuple[int, int]
 ) -> None:
     view = watched(times, end, **asked)
@@ -107,7 +107,7 @@ def test_ticks_are_counted_and_so_are_those_that_are_missing(
     assert (view.sample_count, view.missed_count) == counted
 
 
-def test_a_monitoring_ends_by_itself_and_is_told_for_ten_minutes() -> None:
+def test_monitoring_ends_and_is_kept_ten_minutes() -> None:
     sessions, query = MonitoringSessions(), make_query(max_seconds=5.0)
     sessions.start(query, 0.0, WALL)
     sessions.observe(make_sample(), 1.0)

@@ -8,7 +8,7 @@ from shared.errors import RefusedError
 from shared.ids import new_id
 
 
-def test_the_fastest_of_several_wishes_counts_until_it_ends() -> None:
+def test_fastest_rate_counts_until_it_ends() -> None:
     rate = SamplingRate(1.0)
     rate.request(new_id(), 0.5, until=100.0, now=0.0)
     rate.request(new_id(), 0.1, until=10.0, now=0.0)
@@ -18,7 +18,7 @@ def test_the_fastest_of_several_wishes_counts_until_it_ends() -> None:
     assert rate.interval_after(100.0) == 1.0
 
 
-def test_the_last_sample_of_a_burst_says_that_the_next_one_is_due_later() -> None:
+def test_last_burst_sample_tells_the_later_next() -> None:
     rate = SamplingRate(1.0)
     rate.request(new_id(), 0.1, until=10.0, now=0.0)
 

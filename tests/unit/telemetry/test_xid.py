@@ -36,9 +36,7 @@ from services.telemetry.domain.xid import (
         (9999, HealthAction.DRAIN),
     ],
 )
-def test_every_xid_has_an_action_and_says_where_it_comes_from(
-    xid: int, action: HealthAction
-) -> None:
+def test_every_xid_has_action_and_source(xid: int, action: HealthAction) -> None:
     found = advice(xid)
 
     assert found.action is action
@@ -54,7 +52,7 @@ def test_every_xid_has_an_action_and_says_where_it_comes_from(
         ("", "ignore"),
     ],
 )
-def test_the_drivers_own_advice_counts_where_it_is_known(text: str, action: str) -> None:
+def test_drivers_own_advice_is_preferred(text: str, action: str) -> None:
     assert advice(154, text).action == action
 
 
@@ -126,7 +124,7 @@ def test_the_kernel_log_is_read_record_by_record(
     assert parse_kernel_record(record) == want
 
 
-def test_each_error_of_a_kernel_log_from_the_field_is_read() -> None:
+def test_every_recorded_kernel_error_is_read() -> None:
     folder = os.environ.get("GPUSTEWARD_TEST_DATA")
     if folder is None:
         pytest.skip("needs recorded cases: set GPUSTEWARD_TEST_DATA to their folder")
@@ -143,14 +141,14 @@ def test_each_error_of_a_kernel_log_from_the_field_is_read() -> None:
     ]
 
 
-def test_a_place_on_the_bus_is_found_among_the_devices() -> None:
+def test_bus_address_is_found_among_devices() -> None:
     bus_ids = {"GPU-a": "00000000:17:00.0", "GPU-b": "00000000:65:00.0"}
 
     assert KernelXid((0, 0x65, 0), 79, "").device_among(bus_ids) == "GPU-b"
     assert KernelXid((1, 0x65, 0), 79, "").device_among(bus_ids) is None
 
 
-def test_what_both_origins_tell_is_told_once_and_a_second_time_if_it_happened_twice() -> None:
+def test_error_of_two_origins_is_told_once() -> None:
     log = XidDeduplicator()
     heard = [
         (XidOrigin.DRIVER, 0.0),
@@ -166,7 +164,7 @@ def test_what_both_origins_tell_is_told_once_and_a_second_time_if_it_happened_tw
     assert log.is_new("GPU-b", 31, XidOrigin.DRIVER, 1.5)
 
 
-def test_an_xid_without_end_is_told_no_more_than_twenty_times_in_a_window() -> None:
+def test_endless_xid_is_told_twenty_times_a_window() -> None:
     log = XidDeduplicator()
 
     assert sum(log.is_new("GPU-a", 13, XidOrigin.KERNEL_LOG, 0.001 * n) for n in range(5000)) == 20

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from schemas.task.benchmark import LARGEST_CONCURRENCY, BenchmarkSpec
+from schemas.task.benchmark import MAX_CONCURRENCY, BenchmarkSpec
 from shared.benchmarks.arrivals import Load, loads, offsets
 from shared.benchmarks.traffic import UnsupportedTraffic
 
@@ -19,7 +19,7 @@ def first(text: str, count: int, trace: tuple[float, ...] = ()) -> list[float]:
 def test_arrivals_stand_instead_of_the_concurrencies() -> None:
     spec = BenchmarkSpec(num_concurrency=(1, 2), arrivals=("closed(8)", "poisson(2.5)"))
 
-    assert loads(spec) == [Load(8), Load(LARGEST_CONCURRENCY, "poisson(2.5)")]
+    assert loads(spec) == [Load(8), Load(MAX_CONCURRENCY, "poisson(2.5)")]
     assert spec.num_levels == 2
     assert loads(BenchmarkSpec(num_concurrency=(1, 2))) == [Load(1), Load(2)]
 
@@ -46,7 +46,7 @@ def test_each_kind_makes_its_times() -> None:
     assert first("trace", 9, (3.0, 1.0, 1.5)) == [0, 0.5, 2.0]
 
 
-def test_poisson_arrivals_have_the_rate_and_the_spread_of_chance() -> None:
+def test_poisson_arrivals_have_rate_and_spread() -> None:
     times = first("poisson(10)", 5000)
     gaps = [after - before for before, after in itertools.pairwise(times)]
 

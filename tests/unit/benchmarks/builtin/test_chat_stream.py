@@ -55,7 +55,7 @@ def read(*chunks: bytes) -> tuple[ChatStream, str | None]:
         ),
     ],
 )
-def test_events_are_the_same_however_the_stream_is_cut(stream: bytes, want: list[bytes]) -> None:
+def test_events_do_not_depend_on_stream_cuts(stream: bytes, want: list[bytes]) -> None:
     for size in range(1, len(stream) + 1):
         parser = EventParser()
         chunks = [stream[start : start + size] for start in range(0, len(stream), size)]
@@ -120,7 +120,7 @@ def test_the_first_content_and_the_end_are_timed() -> None:
         pytest.param({"prompt_tokens": 11.0, "completion_tokens": 0.0}, id="floats"),
     ],
 )
-def test_a_partial_usage_costs_neither_answer_nor_counts(usage: dict[str, Any]) -> None:
+def test_partial_usage_costs_nothing(usage: dict[str, Any]) -> None:
     partial = event(choices=[{"delta": {"content": "a"}}], usage=usage)
 
     stream, failure = read(partial, content(None, "length") + USAGE, END)

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from schemas.task.benchmark import BenchmarkSpec, LevelResult
-from services.executor.engines.servers.simulated_batch import BLOCK_TOKENS, BatchSpeed
 from shared.benchmarks.arrivals import loads
 from shared.benchmarks.builtin.conversation import Conversation
 from shared.benchmarks.builtin.generator import Builtin, LoadGenerator
 from shared.benchmarks.chat_server import RequestFailed
 from shared.benchmarks.genai_bench.adapter import GenaiBench
 from shared.benchmarks.levels.request_columns import unpack_requests
-from shared.benchmarks.metrics import RequestSample, pooled
+from shared.benchmarks.metrics import RequestSample, pool_levels
 from shared.benchmarks.traffic import RequestSize, UnsupportedTraffic
+from shared.engines.simulated.batch import BLOCK_TOKENS, BatchSpeed
 from tests.support.known_servers.batch_truth import idle_ttft_seconds
 from tests.support.known_servers.known_engine import TRAVEL_SECONDS, KnownEngine, NoCache, make_spec
 from tests.support.virtual_time import run_virtually
@@ -84,7 +84,7 @@ def prompt_tokens(turn: int) -> int:
     return turn * NEW + (turn - 1) * ANSWER
 
 
-def test_each_turn_carries_all_before_it_and_takes_what_the_rules_of_the_engine_say() -> None:
+def test_each_turn_carries_all_before_it() -> None:
     _, level = converse(max_requests_per_level=80)
 
     assert [each.turn for each in level.turns] == [1, 2, 3, 4]
@@ -100,7 +100,7 @@ def test_each_turn_carries_all_before_it_and_takes_what_the_rules_of_the_engine_
     assert Counter(row.turn for row in rows) == told == {1: 21, 2: 20, 3: 20, 4: 19}
 
 
-def test_what_had_been_sent_before_and_what_was_found_of_it_stand_side_by_side() -> None:
+def test_sent_and_found_prefix_are_compared() -> None:
     turns = range(1, TURNS + 1)
     sent = sum(map(prompt_tokens, turns))
     asked = sum((turn - 1) * (NEW + ANSWER) for turn in turns) / sent
@@ -115,7 +115,7 @@ def test_what_had_been_sent_before_and_what_was_found_of_it_stand_side_by_side()
     assert level.set_aside is None
 
 
-def test_a_closed_loop_keeps_so_many_conversations_at_once_each_in_another_turn() -> None:
+def test_closed_loop_keeps_its_conversations() -> None:
     engine, level = converse(num_concurrency=(8,), max_requests_per_level=400)
 
     assert engine.most_at_once == 8
@@ -129,7 +129,7 @@ def test_a_closed_loop_keeps_so_many_conversations_at_once_each_in_another_turn(
     assert max(Counter(turn for _, turn in engine.asked[100:132]).values()) <= 12
 
 
-def test_conversations_arrive_by_themselves_and_go_on_after_their_answers() -> None:
+def test_conversations_arrive_and_continue() -> None:
     engine, level = converse(
         arrivals=("constant(2)",), think_seconds=3.0, max_requests_per_level=400
     )
@@ -143,7 +143,7 @@ def test_conversations_arrive_by_themselves_and_go_on_after_their_answers() -> N
     assert gaps == pytest.approx([0.5] * len(gaps))
 
 
-def test_somebody_thinks_between_an_answer_and_the_next_turn() -> None:
+def test_thinking_time_separates_turns() -> None:
     engine, level = converse(think_seconds=7.0, max_requests_per_level=40)
 
     own: dict[int, list[float]] = {}
@@ -170,7 +170,7 @@ def test_a_turn_that_failed_ends_its_conversation(load: dict[str, Any]) -> None:
 def test_repeats_are_one_load_by_turn_as_well() -> None:
     _, level = converse(max_requests_per_level=40)
 
-    [together] = pooled([level, level])
+    [together] = pool_levels([level, level])
 
     assert [each.num_completed_requests for each in together.turns] == [22, 20, 20, 18]
     assert [each.mean_ttft for each in together.turns] == pytest.approx(
@@ -186,9 +186,7 @@ def test_repeats_are_one_load_by_turn_as_well() -> None:
         ({"turns": 64, "num_concurrency": (1, 2, 3, 4, 5)}, "$.benchmark.turns"),
     ],
 )
-def test_conversations_that_cannot_be_measured_are_refused(
-    overrides: dict[str, Any], path: str
-) -> None:
+def test_unmeasurable_conversations_are_refused(overrides: dict[str, Any], path: str) -> None:
     with pytest.raises(UnsupportedTraffic) as refused:
         Builtin().check(make_spec(max_time_per_level_seconds=100.0, **overrides))
 

@@ -9,7 +9,7 @@ import pytest
 
 from schemas.task.benchmark import BenchmarkSpec, LevelMark, LevelResult
 from shared.benchmarks.arrivals import Load, offsets
-from shared.benchmarks.builtin.load_processes import Crew, merged, parts
+from shared.benchmarks.builtin.load_processes import Crew, merge_outcomes, parts
 from shared.benchmarks.chat_server import ChatServer
 from shared.benchmarks.levels.measured_level import LevelOutcome, Record
 from shared.benchmarks.metrics import RequestSample
@@ -55,7 +55,7 @@ def make_outcome(started: float, ends: float, *sent: float, **overrides: Any) ->
 
 
 @pytest.mark.parametrize("text", ["poisson(20)", "constant(20)", "burst(20,3)", "trace"])
-def test_the_arrivals_of_all_parts_are_those_of_one_process(text: str) -> None:
+def test_parts_have_the_arrivals_of_one_process(text: str) -> None:
     trace = [float(number) ** 1.1 for number in range(90)]
 
     whole = list(islice(offsets(text, trace, random.Random(5)), 90))
@@ -78,10 +78,10 @@ def test_requests_at_once_and_counts_are_shared_out() -> None:
     assert {own.warmup_requests for _, own in found} == {1}
 
 
-def test_what_counts_is_the_time_in_which_all_parts_measured() -> None:
+def test_common_time_of_all_parts_counts() -> None:
     one, other = make_outcome(10.0, 20.0, 10.0, 12.0, 19.0), make_outcome(11.0, 18.0, 11.0, 17.0)
 
-    both = merged(Load(2), [one, other])
+    both = merge_outcomes(Load(2), [one, other])
 
     assert (both.started, both.window_ends) == (11.0, 18.0)
     assert sorted(record.sent for record in both.records) == [11.0, 12.0, 17.0]
@@ -89,10 +89,10 @@ def test_what_counts_is_the_time_in_which_all_parts_measured() -> None:
     assert len(both.lags) == 2
 
 
-def test_a_trace_counts_as_a_whole_whoever_sent_its_parts() -> None:
+def test_trace_counts_as_a_whole() -> None:
     one, other = make_outcome(10.0, 20.0, 10.0, 19.5), make_outcome(11.0, 18.0, 11.0)
 
-    both = merged(Load(4, "trace"), [one, other])
+    both = merge_outcomes(Load(4, "trace"), [one, other])
 
     assert (both.started, both.window_ends) == (10.0, 20.0)
     assert len(both.records) == 3
@@ -108,7 +108,7 @@ def test_a_trace_counts_as_a_whole_whoever_sent_its_parts() -> None:
         pytest.param(Load(4096, "trace"), 1, id="a trace"),
     ],
 )
-def test_what_is_asked_tells_how_many_processes_it_takes(load: Load, want: int) -> None:
+def test_request_tells_its_process_count(load: Load, want: int) -> None:
     assert make_crew().count_for(SCENARIO, load) == want
 
 
@@ -124,7 +124,7 @@ def test_a_level_tells_what_the_next_one_takes() -> None:
     assert crew.count_for("D(1,1)", Load(32)) == 1
 
 
-def test_a_level_that_its_client_limited_is_made_by_twice_as_many() -> None:
+def test_limited_client_is_doubled() -> None:
     limited = make_level(10.0, 32, LevelMark.CLIENT_LIMITED)
 
     assert make_crew().count_after(limited, Load(32), 2) == 4

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import pytest
 
 from schemas.task.benchmark import LevelMark, LevelResult
-from services.executor.engines.servers.simulated_batch import BatchSpeed
 from shared.benchmarks.metrics import distribution
+from shared.engines.simulated.batch import BatchSpeed
 from tests.support.known_servers.batch_truth import TrueTimes, open_loop
 from tests.support.known_servers.known_engine import (
     SIZE,
@@ -37,7 +37,7 @@ def assert_true(level: LevelResult, truth: Sequence[TrueTimes]) -> None:
 
 
 @pytest.mark.parametrize("clients", [2, pytest.param(8, marks=pytest.mark.long), 32])
-def test_a_closed_loop_measures_the_truth_from_idle_to_saturation(clients: int) -> None:
+def test_closed_loop_measures_the_truth(clients: int) -> None:
     truth = varied_closed_loop(clients)
 
     level = measure(
@@ -54,7 +54,7 @@ def test_a_closed_loop_measures_the_truth_from_idle_to_saturation(clients: int) 
 
 @pytest.mark.parametrize("rate", [2, pytest.param(25, marks=pytest.mark.long), 45])
 @pytest.mark.parametrize("kind", ["poisson({})", "constant({})", "burst({},4)"])
-def test_timed_arrivals_measure_the_truth_from_idle_to_saturation(kind: str, rate: float) -> None:
+def test_timed_arrivals_measure_the_truth(kind: str, rate: float) -> None:
     sent: list[float] = []
     arrivals = kind.format(rate)
 
@@ -69,7 +69,7 @@ def test_timed_arrivals_measure_the_truth_from_idle_to_saturation(kind: str, rat
     assert LevelMark.NOT_STEADY not in level.marks
 
 
-def test_more_arrivals_than_can_be_served_are_not_steady_and_the_rate_is_the_engines() -> None:
+def test_overload_is_not_steady() -> None:
     most = measure(make_spec(num_concurrency=(16,))).requests_per_second
 
     level = measure(make_spec(arrivals=("poisson(150)",)))
@@ -99,7 +99,7 @@ def test_the_start_is_in_no_figure() -> None:
     assert steady.marks == ()
 
 
-def test_what_is_compiled_at_the_start_is_in_no_figure() -> None:
+def test_compile_time_is_in_no_figure() -> None:
     speed = BatchSpeed(step_seconds=0.01, compile_seconds=3.0, slots=16)
 
     level = measure(make_spec(num_concurrency=(8,), max_requests_per_level=400), speed=speed)
@@ -108,7 +108,7 @@ def test_what_is_compiled_at_the_start_is_in_no_figure() -> None:
     assert level.stats.e2e_latency.p99 < 0.5
 
 
-def test_the_wanted_number_is_in_flight_until_the_last_is_answered() -> None:
+def test_concurrency_is_in_flight_to_the_end() -> None:
     level = measure(make_spec(num_concurrency=(8,), max_requests_per_level=200))
 
     assert level.steadiness is not None

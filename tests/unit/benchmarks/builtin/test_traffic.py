@@ -22,7 +22,7 @@ def test_a_deterministic_scenario_gives_one_size() -> None:
     assert set(sizes("D(100,20)")) == {(100, 20)}
 
 
-def test_a_normal_scenario_spreads_around_its_means_and_stays_positive() -> None:
+def test_normal_scenario_spreads_around_its_mean() -> None:
     drawn = sizes("N(480,240)/(3,10)")
 
     inputs, outputs = zip(*drawn, strict=True)
@@ -45,7 +45,7 @@ def test_a_uniform_scenario_takes_both_ends() -> None:
     assert set(outputs) == {1, 2}
 
 
-def test_a_uniform_scenario_of_two_numbers_begins_at_one() -> None:
+def test_uniform_scenario_of_two_starts_at_one() -> None:
     inputs, outputs = zip(*sizes("U(3)/(2)"), strict=True)
 
     assert sizes("U(3)/(2)") == sizes("U(1,3)/(1,2)")
@@ -64,7 +64,7 @@ def test_traffic_that_cannot_be_made_is_refused(scenario: str) -> None:
     assert refusal.value.path == "$.benchmark.traffic_scenarios"
 
 
-def test_prompts_have_the_wanted_words_and_do_not_repeat() -> None:
+def test_prompts_have_words_and_do_not_repeat() -> None:
     rng = random.Random(7)
 
     prompts = [make_prompt(40, rng) for _ in range(1000)]
@@ -108,9 +108,7 @@ def test_ignore_eos_can_be_turned_off() -> None:
         pytest.param({"seed": "true"}, "$.benchmark.additional_params.seed", id="a boolean"),
     ],
 )
-def test_parameters_that_would_spoil_the_measurement_are_refused(
-    additional: dict[str, object], path: str
-) -> None:
+def test_spoiling_parameters_are_refused(additional: dict[str, object], path: str) -> None:
     with pytest.raises(UnsupportedTraffic) as refusal:
         request_parameters(additional)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from schemas.task.benchmark import (
-    LARGEST_CONCURRENCY,
+    MAX_CONCURRENCY,
     BenchmarkSpec,
     LevelResult,
     LoadKind,
@@ -31,7 +31,7 @@ def loads_measured(search: LoadSearch, margin: Callable[[float], float]) -> list
     return [each.load for each in levels]
 
 
-def test_loads_are_doubled_until_one_is_missed_and_then_bisected() -> None:
+def test_loads_double_until_missed_then_bisect() -> None:
     search = LoadSearch(max=1000)
 
     loads = loads_measured(search, lambda load: 1 - load / 100)
@@ -42,12 +42,12 @@ def test_loads_are_doubled_until_one_is_missed_and_then_bisected() -> None:
     assert len(loads) <= search.max_levels
 
 
-def test_with_half_of_the_margin_left_the_next_load_is_twice_as_large() -> None:
+def test_half_margin_doubles_the_next_load() -> None:
     assert loads_measured(LoadSearch(max=4), lambda _: 0.5) == [1, 2, 4]
     assert loads_measured(LoadSearch(max=4), lambda _: 0.6) == [1, 4]
 
 
-def test_the_boundary_of_noisy_servers_is_bracketed_with_few_levels() -> None:
+def test_noisy_boundary_is_bracketed_quickly() -> None:
     servers = [make_server(number) for number in range(60)]
 
     found = [search_boundary(server, number) for number, server in enumerate(servers)]
@@ -62,7 +62,7 @@ def test_the_boundary_of_noisy_servers_is_bracketed_with_few_levels() -> None:
     assert sum(cliffs[0::3]) + sum(cliffs[1::3]) <= 4
 
 
-def test_one_slow_moment_of_the_engine_is_measured_again() -> None:
+def test_slow_moment_is_measured_again() -> None:
     search, levels = LoadSearch(max=1000), list[Probe]()
     while (load := next_load(search, levels, len(levels))) is not None:
         is_first = all(each.load != load for each in levels)
@@ -76,7 +76,7 @@ def test_one_slow_moment_of_the_engine_is_measured_again() -> None:
     assert (found.cliff, found.non_monotone) == (False, False)
 
 
-def test_a_server_that_misses_at_the_smallest_load_is_measured_twice() -> None:
+def test_miss_at_smallest_load_is_repeated() -> None:
     search = LoadSearch()
 
     loads = loads_measured(search, lambda _: -0.5)
@@ -86,18 +86,18 @@ def test_a_server_that_misses_at_the_smallest_load_is_measured_twice() -> None:
     assert (found.low, found.high, found.estimate) == (None, 1, None)
 
 
-def test_a_bracket_ends_at_the_smallest_load_that_leaves_no_margin() -> None:
+def test_bracket_ends_without_margin() -> None:
     margins = {16: 0.75, 64: 0.0, 128: -0.5}
     levels = [Probe(load=load, margin=margin) for load, margin in margins.items()]
 
     assert next_load(LoadSearch(max=1000), levels, len(levels)) == 32
 
 
-def test_below_a_load_that_is_missed_comes_a_quarter_of_it() -> None:
+def test_load_below_a_miss_is_a_quarter() -> None:
     assert next_load(LoadSearch(max=1000), [Probe(load=16, margin=-0.5)], 1) == 4
 
 
-def test_a_server_that_meets_the_largest_load_is_not_overloaded() -> None:
+def test_server_meeting_all_is_not_overloaded() -> None:
     search = LoadSearch(max=48)
 
     loads = loads_measured(search, lambda _: 0.9)
@@ -107,7 +107,7 @@ def test_a_server_that_meets_the_largest_load_is_not_overloaded() -> None:
     assert (found.low, found.high, found.estimate) == (48, None, 48)
 
 
-def test_a_load_that_is_met_above_a_missed_one_is_told() -> None:
+def test_met_load_above_a_miss_is_told() -> None:
     margins = {1: 0.9, 4: 0.8, 8: -0.4, 12: 0.5, 16: -0.6}
 
     found = boundary_of(
@@ -150,7 +150,7 @@ def searched() -> tuple[BenchmarkSpec, list[LevelResult]]:
     return spec, measure_all(spec)
 
 
-def test_an_engine_of_known_truth_is_searched_to_where_requests_begin_to_queue(
+def test_known_engine_is_searched_to_its_limit(
     searched: tuple[BenchmarkSpec, list[LevelResult]],
 ) -> None:
     spec, levels = searched
@@ -170,7 +170,7 @@ def test_an_engine_of_known_truth_is_searched_to_where_requests_begin_to_queue(
     assert found.levels == len(levels) <= 14
 
 
-def test_the_figures_of_an_experiment_are_those_of_its_greatest_load(
+def test_experiment_has_figures_of_largest_load(
     searched: tuple[BenchmarkSpec, list[LevelResult]],
 ) -> None:
     spec, levels = searched
@@ -185,7 +185,7 @@ def test_the_figures_of_an_experiment_are_those_of_its_greatest_load(
     assert metrics.failed_levels == ()
 
 
-def test_a_load_that_was_not_served_is_missed_beyond_doubt() -> None:
+def test_unserved_load_is_missed_surely() -> None:
     spec = make_spec(**QUEUED | {"constraints": "ttft:p95<200ms"})
     served, failed, lucky = (
         level_result(
@@ -217,7 +217,7 @@ def test_a_load_that_was_not_served_is_missed_beyond_doubt() -> None:
         ({"load_search": LoadSearch(min=8, max=8)}, "$.benchmark.load_search.max"),
         ({"load_search": LoadSearch(min=1.5)}, "$.benchmark.load_search.min"),
         (
-            {"load_search": LoadSearch(max=LARGEST_CONCURRENCY + 1)},
+            {"load_search": LoadSearch(max=MAX_CONCURRENCY + 1)},
             "$.benchmark.load_search.max",
         ),
     ],

@@ -13,7 +13,7 @@ def means_of(level: LevelResult) -> list[float]:
     return [spread.mean for spread in spreads if spread is not None]
 
 
-def test_a_client_in_time_leaves_the_figures_as_they_are() -> None:
+def test_client_in_time_changes_no_figures() -> None:
     level = make_level(client_lag_mean_seconds=0.0, client_lag_p99_seconds=0.0)
 
     assert fastest_level(level) == slowest_level(level) == level
@@ -40,15 +40,13 @@ def test_without_a_mean_the_p99_of_the_lag_bounds_it() -> None:
     ("arrivals", "per_second"),
     [pytest.param(None, 2.5, id="closed loop"), pytest.param("constant(2)", 2.0, id="open loop")],
 )
-def test_a_faster_engine_gives_higher_rates_in_a_closed_loop_only(
-    arrivals: str | None, per_second: float
-) -> None:
+def test_faster_engine_raises_closed_loop_rates(arrivals: str | None, per_second: float) -> None:
     late = make_level(client_lag_mean_seconds=0.1, arrivals=arrivals)
 
     assert fastest_level(late).requests_per_second == pytest.approx(per_second)
 
 
-def test_requests_sent_late_bound_times_on_both_sides() -> None:
+def test_late_requests_bound_times_on_both_sides() -> None:
     late = make_level(arrivals="poisson(2)", lateness_p99_seconds=0.05)
 
     assert means_of(fastest_level(late))[2] == pytest.approx(0.95)
@@ -64,7 +62,7 @@ def test_requests_sent_late_bound_times_on_both_sides() -> None:
         pytest.param(6.0, 0.6, False, id="24 requests that do not fit at all"),
     ],
 )
-def test_figures_that_contradict_each_other_bound_times(
+def test_contradicting_figures_bound_times(
     seconds: float, little_error: float, is_short: bool
 ) -> None:
     level = make_level(
@@ -80,7 +78,7 @@ def test_figures_that_contradict_each_other_bound_times(
     assert means_of(slowest_level(level))[2] == pytest.approx(1 + share)
 
 
-def test_a_level_without_a_completed_request_stays_empty() -> None:
+def test_level_without_completions_stays_empty() -> None:
     empty = make_level(stats=LevelStats(), client_lag_mean_seconds=0.1)
 
     assert fastest_level(empty).stats == LevelStats()

@@ -10,7 +10,7 @@ from shared.benchmarks.levels.request_columns import (
     DamagedColumns,
     RequestRow,
     pack_requests,
-    thinned,
+    thin_requests,
     unpack_requests,
 )
 from shared.benchmarks.metrics import RequestSample, level_result
@@ -46,7 +46,7 @@ def test_columns_of_another_length_are_refused(count: int) -> None:
         unpack_requests(msgspec.structs.replace(columns, count=count))
 
 
-def test_an_attempts_requests_are_bounded_by_leaving_out_evenly() -> None:
+def test_requests_of_attempt_are_thinned_evenly() -> None:
     def level(number: int, requests: int) -> object:
         samples = [
             RequestSample(
@@ -64,10 +64,10 @@ def test_an_attempts_requests_are_bounded_by_leaving_out_evenly() -> None:
         )
 
     levels = (level(1, 3000), level(2, 0), level(4, 1000))
-    kept = thinned(levels, most=400)  # type: ignore[arg-type]
-    again = thinned(kept, most=100)
+    kept = thin_requests(levels, most=400)  # type: ignore[arg-type]
+    again = thin_requests(kept, most=100)
 
-    assert thinned(levels, most=4000) == levels  # type: ignore[arg-type]
+    assert thin_requests(levels, most=4000) == levels  # type: ignore[arg-type]
     for found, most in ((kept, 400), (again, 100)):
         columns = [each.requests for each in found]
         assert columns[1] is None

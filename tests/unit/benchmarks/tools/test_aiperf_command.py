@@ -85,7 +85,7 @@ def test_a_trace_ends_with_the_levels_time() -> None:
     assert [line["timestamp"] for line in lines(Load(OPEN, "trace"), spec)] == [0, 11_000]
 
 
-def test_equal_seeds_make_equal_requests_and_no_prompt_comes_twice() -> None:
+def test_equal_seeds_make_equal_requests() -> None:
     sent = lines(Load(3))
 
     assert sent == lines(Load(5))
@@ -139,7 +139,7 @@ def test_conversations_are_its_own_with_our_prompts(
         assert [line["timestamp"] for line in sent[::3]] == times
 
 
-def test_answers_are_streamed_and_counted_by_the_server_and_nothing_else_is_measured() -> None:
+def test_answers_are_streamed_and_counted_by_server() -> None:
     benchmark = told(Load(1))
 
     assert benchmark["endpoint"]["streaming"]
@@ -149,7 +149,7 @@ def test_answers_are_streamed_and_counted_by_the_server_and_nothing_else_is_meas
         assert benchmark[part] == {"enabled": False}
 
 
-def test_the_key_is_named_in_the_file_and_told_in_the_environment() -> None:
+def test_key_is_in_the_environment_only() -> None:
     benchmark = told(Load(1))
 
     assert "sk-secret" not in str(benchmark)

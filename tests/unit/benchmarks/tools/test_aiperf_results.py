@@ -9,8 +9,8 @@ import pytest
 from schemas.task.benchmark import BenchmarkSpec, LevelMark, LevelResult
 from shared.benchmarks.aiperf.results import (
     Ended,
+    read_end,
     read_level,
-    said_end,
     says_started,
 )
 from shared.benchmarks.arrivals import Load
@@ -114,7 +114,7 @@ def test_an_answer_without_its_times_is_no_answer(name: str) -> None:
     assert read(line(metrics=metrics)).error_codes_frequency == {"malformed": 1}
 
 
-def test_a_level_without_an_answer_is_kept_with_the_time_that_it_took() -> None:
+def test_unanswered_level_keeps_its_time() -> None:
     level = read(cancelled=8)
 
     assert (level.num_requests, level.num_completed_requests) == (8, 0)
@@ -136,9 +136,7 @@ def test_the_warm_up_counts_nowhere() -> None:
         ({"usage_completion_tokens", "inter_chunk_latency"}, 1),
     ],
 )
-def test_tokens_are_counted_in_pieces_where_the_server_does_not_say(
-    untold: set[str], tokens: int
-) -> None:
+def test_tokens_are_counted_in_pieces_as_fallback(untold: set[str], tokens: int) -> None:
     metrics = {name: told for name, told in LINE["metrics"].items() if name not in untold}
 
     level = read(line(0, metrics=metrics))
@@ -149,7 +147,7 @@ def test_tokens_are_counted_in_pieces_where_the_server_does_not_say(
     assert (row.num_input_tokens, row.num_output_tokens) == (50, tokens)
 
 
-def test_requests_that_were_sent_late_mark_a_timed_level() -> None:
+def test_late_requests_mark_a_timed_level() -> None:
     late = LINE["metadata"] | {"credit_issued_ns": START_NS - 50_000_000}
 
     level = read(line(0, metadata=late), load=Load(4096, "poisson(20)"))
@@ -158,7 +156,7 @@ def test_requests_that_were_sent_late_mark_a_timed_level() -> None:
     assert level.marks == (LevelMark.SENT_LATE,)
 
 
-def test_what_was_sent_before_it_was_issued_or_by_nobodys_word_was_not_late() -> None:
+def test_early_requests_are_not_late() -> None:
     for issued in (START_NS + 50_000_000, None):
         early = LINE["metadata"] | {"credit_issued_ns": issued}
 
@@ -179,9 +177,9 @@ def test_what_is_damaged_is_refused(damaged: bytes) -> None:
 
 def test_the_log_tells_how_far_it_is() -> None:
     assert says_started(STARTED)
-    assert said_end(STARTED) is None
-    assert said_end(CUT_OFF) == Ended(cancelled=2, seconds=7.0)
-    assert said_end(CUT_OFF.replace("Phase profiling", "Phase warmup")) is None
+    assert read_end(STARTED) is None
+    assert read_end(CUT_OFF) == Ended(cancelled=2, seconds=7.0)
+    assert read_end(CUT_OFF.replace("Phase profiling", "Phase warmup")) is None
 
 
 def turn(conversation: int, index: int, start: float, *, prompt: int, cached: int) -> bytes:
@@ -199,7 +197,7 @@ def turn(conversation: int, index: int, start: float, *, prompt: int, cached: in
     return json.dumps(told).encode()
 
 
-def test_turns_are_told_apart_and_what_went_before_is_counted() -> None:
+def test_turns_are_counted_with_their_history() -> None:
     # As they are written when they end, whichever began first.
     lines = [
         turn(1, 0, 0.1, prompt=50, cached=20),
@@ -226,7 +224,7 @@ def test_turns_are_told_apart_and_what_went_before_is_counted() -> None:
 
 
 @pytest.mark.parametrize("conversation", [2, -1])
-def test_a_conversation_that_was_never_asked_for_is_damage(conversation: int) -> None:
+def test_unrequested_conversation_is_damage(conversation: int) -> None:
     with pytest.raises(DamagedResult):
         read_level(
             [turn(conversation, 0, 0.0, prompt=50, cached=0)],

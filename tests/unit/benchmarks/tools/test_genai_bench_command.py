@@ -37,7 +37,7 @@ def make_arguments(spec: BenchmarkSpec, **overrides: Any) -> list[str]:  # any a
     return arguments(["genai-bench"], spec, TARGET, batch, **given | overrides)
 
 
-def test_a_command_measures_one_scenario_at_several_concurrencies() -> None:
+def test_command_measures_many_concurrencies() -> None:
     spec = BenchmarkSpec(max_requests_per_level=50, max_time_per_level_seconds=90)
 
     assert make_arguments(spec) == [
@@ -68,7 +68,7 @@ def test_a_command_measures_one_scenario_at_several_concurrencies() -> None:
         *((None, True, "vllm"), ("sglang", False, "openai")),
     ],
 )
-def test_the_backend_keeps_ignore_eos_unless_it_is_unwanted(
+def test_backend_keeps_ignore_eos_by_default(
     owned_by: str | None, ignores_eos: bool, backend: str
 ) -> None:
     spec = BenchmarkSpec(additional_params={"ignore_eos": ignores_eos, "temperature": "0.5"})
@@ -79,7 +79,7 @@ def test_the_backend_keeps_ignore_eos_unless_it_is_unwanted(
     assert json.loads(parameters.partition("=")[2]) == {"temperature": 0.5}
 
 
-def test_scenarios_are_measured_one_after_the_other_with_all_their_concurrencies() -> None:
+def test_scenarios_run_one_after_the_other() -> None:
     spec = BenchmarkSpec(traffic_scenarios=("D(1,1)", "D(2,2)"), num_concurrency=(1, 4))
 
     assert batches(spec) == [
@@ -88,7 +88,7 @@ def test_scenarios_are_measured_one_after_the_other_with_all_their_concurrencies
     ]
 
 
-def test_a_concurrency_that_comes_twice_begins_a_new_batch() -> None:
+def test_repeated_concurrency_begins_a_batch() -> None:
     spec = BenchmarkSpec(num_concurrency=(4, 1, 4))
 
     assert [(batch.concurrencies, batch.first) for batch in batches(spec)] == [
@@ -105,7 +105,7 @@ def test_what_is_left_of_a_batch_keeps_its_place() -> None:
     ("scenario", "written"),
     [("U(100)/(200)", "U(100,200)"), ("U(1,2)/(3,4)", "U(1,2)/(3,4)"), ("D(1,2)", "D(1,2)")],
 )
-def test_scenarios_are_written_as_the_tool_reads_them(scenario: str, written: str) -> None:
+def test_scenarios_are_in_the_tools_form(scenario: str, written: str) -> None:
     assert tool_scenario(scenario) == written
 
 
@@ -123,14 +123,14 @@ def test_a_levels_time_is_rounded_up_to_minutes(seconds: float, minutes: int) ->
         ({"additional_params": {"stream": False}}, "$.benchmark.additional_params.stream"),
     ],
 )
-def test_what_the_tool_is_not_driven_to_do_is_refused(overrides: dict[str, Any], path: str) -> None:
+def test_unsupported_tool_use_is_refused(overrides: dict[str, Any], path: str) -> None:
     with pytest.raises(UnsupportedTraffic) as refused:
         check_genai_bench(BenchmarkSpec(**overrides))
 
     assert refused.value.path == path
 
 
-def test_credentials_of_the_environment_are_not_handed_on() -> None:
+def test_credentials_are_not_passed_on() -> None:
     """The tool takes those of clouds as defaults of its options, and writes all options down."""
     found = {"PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "x", "GITHUB_TOKEN": "y", "HTTP_PROXY": "p"}
 
@@ -141,7 +141,7 @@ def test_credentials_of_the_environment_are_not_handed_on() -> None:
     assert env["MODEL_API_KEY"] == "sk-secret"
 
 
-def test_a_hubs_tokenizer_is_fetched_past_no_proxy_but_the_server_is_reached_without() -> None:
+def test_only_the_hub_is_reached_by_proxy() -> None:
     found = {"HTTPS_PROXY": "http://proxy", "NO_PROXY": "example.org", "HF_TOKEN": "t"}
 
     env = environment(found, TARGET, is_tokenizer_local=False)
@@ -171,14 +171,14 @@ def test_lines_are_understood_wherever_they_are_cut() -> None:
         assert "Error code: 503" in reader.last_words
 
 
-def test_the_exception_that_ended_the_tool_is_its_last_word() -> None:
+def test_exception_is_the_tools_last_word() -> None:
     reader = OutputReader()
     reader.feed(START + b"Traceback (most recent call last):\n  File x\nOSError: no hub\n")
 
     assert reader.last_words == "OSError: no hub"
 
 
-def test_an_option_that_contains_a_known_line_starts_nothing() -> None:
+def test_option_with_a_known_line_starts_nothing() -> None:
     assert OutputReader().feed(RUN + b"model: Starting benchmark with concurrency=2\n") == []
 
 

@@ -17,7 +17,7 @@ from shared.benchmarks.genai_bench.results import (
     file_pattern,
     level_of,
     read_run,
-    unanswered,
+    unanswered_level,
     with_unanswered,
 )
 from shared.benchmarks.levels.request_columns import RequestRow, unpack_requests
@@ -138,7 +138,7 @@ def test_the_error_rate_is_counted_and_not_the_tools() -> None:
     ]
 
 
-def test_requests_whose_times_are_not_known_are_none_of_those_shown() -> None:
+def test_requests_without_times_are_not_shown() -> None:
     unknown = [make_request(ttft=None), make_request(e2e_latency=None)]
 
     level = read_run(make_file(make_request(), *unknown), OBSERVED)
@@ -170,7 +170,7 @@ def test_tokens_that_were_not_counted_are_none() -> None:
         pytest.param(1, 10, 4.0, 1, id="a part of the time"),
     ],
 )
-def test_requests_without_an_answer_are_errors_although_the_tool_drops_them(
+def test_dropped_requests_are_errors(
     concurrency: int, completed: int, latency: float, unanswered: int
 ) -> None:
     """An engine that hangs under load would be measured by what it answered before."""
@@ -190,15 +190,13 @@ def test_requests_without_an_answer_are_errors_although_the_tool_drops_them(
 
 
 @pytest.mark.parametrize(("errors", "others"), [(5, {}), (6, {"other": 1}), (8, {"other": 3})])
-def test_errors_that_the_tool_counts_without_a_code_are_others(
-    errors: int, others: dict[str, int]
-) -> None:
+def test_errors_without_code_are_others(errors: int, others: dict[str, int]) -> None:
     file = make_file(make_request(), *[failed_request(503)] * 5, num_error_requests=errors)
 
     assert read_run(file, OBSERVED).error_codes_frequency == {"503": 5} | others
 
 
-def test_a_debug_file_without_a_success_is_a_failed_level() -> None:
+def test_debug_file_without_success_is_failed() -> None:
     level = read_run(make_debug_file(*[failed_request(503)] * 645), OBSERVED)
 
     assert (level.num_requests, level.num_completed_requests) == (645, 0)
@@ -208,7 +206,7 @@ def test_a_debug_file_without_a_success_is_a_failed_level() -> None:
     assert level.mean_output_throughput_tokens_per_s == 0.0
 
 
-def test_a_debug_file_with_successes_is_measured_from_its_requests() -> None:
+def test_debug_file_is_measured_from_requests() -> None:
     """Answers in one piece have no time per token, over which the tool gives up the whole run."""
     whole = make_request(ttft=2.5, tpot=None, output_latency=0.0)
     level = read_run(make_debug_file(whole, whole, failed_request(500)), OBSERVED)
@@ -229,8 +227,8 @@ def test_a_debug_file_with_successes_is_measured_from_its_requests() -> None:
     assert level.stats.tpot is None
 
 
-def test_a_run_of_which_nothing_was_written_counts_the_requests_it_left_open() -> None:
-    level = unanswered("D(1,1)", 4, OBSERVED)
+def test_unwritten_run_counts_open_requests() -> None:
+    level = unanswered_level("D(1,1)", 4, OBSERVED)
 
     assert (level.num_requests, level.num_error_requests, level.error_rate) == (4, 4, 1.0)
     assert level.error_codes_frequency == {"unanswered": 4}
@@ -263,7 +261,7 @@ def test_embeddings_have_no_measure_of_output() -> None:
     assert level.stats.num_output_tokens is not None
 
 
-def test_times_in_milliseconds_become_seconds_and_rates_stay() -> None:
+def test_milliseconds_become_seconds() -> None:
     stats = {name: spread(1500.0) for name in MEASURES}
     level = read_run(make_file(make_request(), unit="ms", stats=stats), OBSERVED)
 

@@ -101,7 +101,7 @@ def test_a_kind_that_cannot_be_made_says_what_to_do(tmp_path: Path) -> None:
         tokenizer_for(None, (str(weights),), simulated=False, directory=tmp_path / "tokenizer")
 
 
-def test_the_named_tokenizer_goes_before_the_models_own(tmp_path: Path) -> None:
+def test_named_tokenizer_precedes_the_models(tmp_path: Path) -> None:
     for name in ("model", "named"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "tokenizer.json").write_text("{}")

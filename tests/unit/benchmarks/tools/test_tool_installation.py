@@ -1,5 +1,6 @@
 """What counts as an installation of a tool, and what does not."""
 
+import gzip
 from pathlib import Path
 
 import msgspec
@@ -12,9 +13,10 @@ from shared.benchmarks.tools.environment import (
     Receipt,
     Tool,
     lock_digest,
-    tools_directory,
+    read_lock,
 )
 from shared.benchmarks.tools.install import InstallationFailed, fitting_python, install
+from shared.paths import tools_directory
 
 each_tool = pytest.mark.parametrize("tool", [GENAI_BENCH, AIPERF], ids=lambda tool: tool.name)
 
@@ -33,14 +35,14 @@ def make_installation(
 
 
 @each_tool
-def test_the_lock_names_the_version_and_hashes_every_package(tool: Tool) -> None:
+def test_lock_has_versions_and_hashes(tool: Tool) -> None:
     lines = [line for line in tool.lock_path.read_text().splitlines() if line[:1].isalnum()]
 
     assert any(line.startswith(f"{tool.name}=={tool.version} ") for line in lines)
     assert all(line.endswith("\\") for line in lines)
 
 
-def test_tools_lie_in_the_data_directory_or_where_they_are_said_to_be(tmp_path: Path) -> None:
+def test_tools_are_in_the_configured_directory(tmp_path: Path) -> None:
     assert tools_directory({"GPUSTEWARD_DATA_DIR": str(tmp_path)}) == tmp_path / "tools"
     chosen = {"GPUSTEWARD_DATA_DIR": "/elsewhere", "GPUSTEWARD_TOOLS_DIR": str(tmp_path)}
     assert tools_directory(chosen) == tmp_path
@@ -52,13 +54,13 @@ def test_what_is_installed_is_found(tool: Tool, tmp_path: Path) -> None:
     environment = make_installation(tmp_path, tool)
 
     assert tool.what_is_missing(environ) is None
-    assert tool.installed_program(environ) == environment.program
+    assert tool.find_program(environ) == environment.program
 
 
 def test_one_tool_is_not_the_other(tmp_path: Path) -> None:
     make_installation(tmp_path, GENAI_BENCH)
 
-    assert AIPERF.installed_program({"GPUSTEWARD_TOOLS_DIR": str(tmp_path)}) is None
+    assert AIPERF.find_program({"GPUSTEWARD_TOOLS_DIR": str(tmp_path)}) is None
 
 
 @pytest.mark.parametrize(
@@ -76,7 +78,7 @@ def test_nothing_installed_names_the_next_step(tool: Tool, command: str, tmp_pat
 def test_an_installation_that_was_cut_off_is_none(tmp_path: Path) -> None:
     make_installation(tmp_path).receipt_path.unlink()
 
-    assert GENAI_BENCH.installed_program({"GPUSTEWARD_TOOLS_DIR": str(tmp_path)}) is None
+    assert GENAI_BENCH.find_program({"GPUSTEWARD_TOOLS_DIR": str(tmp_path)}) is None
 
 
 def test_an_installation_of_another_release_is_told(tmp_path: Path) -> None:
@@ -92,9 +94,9 @@ def test_a_program_may_be_named_and_has_to_be_there(tool: Tool, tmp_path: Path) 
     named = make_installation(tmp_path, tool).program
     environ = {tool.variable: str(named), "GPUSTEWARD_TOOLS_DIR": "/nowhere"}
 
-    assert tool.installed_program(environ) == named
+    assert tool.find_program(environ) == named
     named.unlink()
-    assert tool.installed_program(environ) is None
+    assert tool.find_program(environ) is None
     assert tool.variable in (tool.what_is_missing(environ) or "")
 
 
@@ -128,7 +130,15 @@ def test_an_installation_that_fails_leaves_none(
 
 
 @each_tool
-def test_a_python_that_fits_is_found_where_there_is_one(tool: Tool) -> None:
+def test_fitting_python_is_found(tool: Tool) -> None:
     python = fitting_python(tool)
 
     assert python is None or Path(python).exists()
+
+
+def test_a_packed_lock_is_read_as_the_plain_one(tmp_path: Path) -> None:
+    """A wheel has it compressed; what was installed from a checkout stays current."""
+    lock = tmp_path / "requirements.lock"
+    (tmp_path / "requirements.lock.gz").write_bytes(gzip.compress(b"tool==1 --hash=sha256:0"))
+
+    assert read_lock(lock) == b"tool==1 --hash=sha256:0"

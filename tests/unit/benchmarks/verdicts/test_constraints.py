@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.task.benchmark import Distribution, LevelResult, LevelStats
+from schemas.task.objectives import Objective
 from schemas.task.quality import QualityVerdict
 from schemas.task.slo import ConstraintCheck, LatencySlo, PenaltyForm, SloBound, SloSpec, SloVerdict
-from schemas.task.task_file import Objective
 from shared.benchmarks.metrics import FailedRequest, RequestSample, level_result
 from shared.benchmarks.verdicts.constraints import (
     check_constraints,
@@ -21,7 +21,7 @@ from shared.benchmarks.verdicts.constraints import (
     worst_excess,
 )
 from shared.benchmarks.verdicts.ranking import Scored, rank
-from shared.benchmarks.verdicts.slo import penalized, penalty_of, slo_verdict
+from shared.benchmarks.verdicts.slo import penalize, penalty_of, slo_verdict
 from shared.errors import RefusedError
 from shared.ids import new_id
 
@@ -53,7 +53,7 @@ def checked(text: str, *levels: LevelResult) -> list[ConstraintCheck]:
     return list(check_constraints(parse_constraints(text), levels))
 
 
-def test_the_text_says_metric_statistic_and_bound_in_units_of_its_own() -> None:
+def test_constraint_text_has_metric_and_units() -> None:
     found = parse_constraints(WHOLE)
 
     assert [(c.metric, c.statistic, c.is_upper, c.is_strict) for c in found] == [
@@ -103,7 +103,7 @@ def test_a_bound_has_the_units_of_its_metric(text: str, bound: float) -> None:
         ("error_rate:p99<1%", "error_rate has no statistics at character 11"),
     ],
 )
-def test_a_refused_text_names_what_was_expected_where(text: str, want: str) -> None:
+def test_refused_text_tells_expected_and_place(text: str, want: str) -> None:
     with pytest.raises(RefusedError) as refused:
         parse_constraints(text)
 
@@ -120,7 +120,7 @@ def test_no_text_is_no_constraint() -> None:
     assert parse_constraints(" ") == ()
 
 
-def test_the_worst_load_counts_by_how_far_it_is_beyond_the_bound() -> None:
+def test_worst_load_counts_by_its_excess() -> None:
     light, heavy = level((0.1, 0.01)), level((0.45, 0.01), concurrency=8)
 
     (found,) = checked("ttft:max<=300ms", light, heavy)
@@ -137,14 +137,14 @@ def test_equal_meets_at_most_and_misses_below() -> None:
     assert 0 < worst_excess(checked("ttft:max<250ms", at_bound)) < 1e-9
 
 
-def test_what_is_beyond_a_bound_of_nothing_counts_as_it_is() -> None:
+def test_excess_over_zero_bound_is_absolute() -> None:
     three_of_four = level((0.1, 0.01), (0.1, 0.01), (0.1, 0.01), failed=1)
 
     assert worst_excess(checked("error_rate<=0%", three_of_four)) == pytest.approx(0.25)
     assert worst_excess(checked("error_rate<=0%", level((0.1, 0.01)))) == 0
 
 
-def test_percentiles_are_of_the_pooled_requests_of_a_load() -> None:
+def test_percentiles_pool_requests_of_a_load() -> None:
     """Half of the requests at 100 ms, half at 300 ms: the median of all is 200 ms."""
     repeats = [level((0.1, 0.01), (0.1, 0.01)), level((0.3, 0.01), (0.3, 0.01))]
 
@@ -153,7 +153,7 @@ def test_percentiles_are_of_the_pooled_requests_of_a_load() -> None:
     assert found.actual == pytest.approx(0.2)
 
 
-def test_goodput_counts_requests_that_meet_every_bound_at_once() -> None:
+def test_goodput_needs_all_bounds_at_once() -> None:
     """Of five, one is too late at first, one between tokens, and one failed: two are good."""
     requests = level((0.1, 0.01), (0.2, 0.01), (0.5, 0.01), (0.1, 0.05), failed=1)
 
@@ -163,7 +163,7 @@ def test_goodput_counts_requests_that_meet_every_bound_at_once() -> None:
     assert found[2].excess == pytest.approx((0.95 - 0.4) / 0.95)
 
 
-def test_the_most_goodput_is_of_the_load_that_answers_most_in_time() -> None:
+def test_best_goodput_is_of_the_most_timely_load() -> None:
     slow = level(*[(0.5, 0.01)] * 9, (0.1, 0.01), concurrency=8)
     quick = level((0.1, 0.01), (0.2, 0.01), (0.2, 0.01), failed=1)
 
@@ -173,7 +173,7 @@ def test_the_most_goodput_is_of_the_load_that_answers_most_in_time() -> None:
     assert max_goodput(parse_constraints("ttft:p99<=300ms"), []) is None
 
 
-def test_what_was_not_measured_is_missed_by_more_than_anything() -> None:
+def test_unmeasured_constraint_is_missed_most() -> None:
     nothing_served = level(failed=3)
 
     found = checked("ttft:p99<1s", nothing_served)
@@ -186,7 +186,7 @@ def scored(ordinal: int, score: float | None, excess: float = 0.0) -> Scored:
     return Scored(experiment_id=new_id(), ordinal=ordinal, score=score, excess=excess)
 
 
-def test_the_margin_of_what_was_not_measured_is_the_worst_and_certain() -> None:
+def test_unmeasured_margin_is_worst_and_certain() -> None:
     no_times = level()
 
     assert margin_of(parse_constraints("ttft:p99<1s"), no_times) == (-1.0, 0.0)
@@ -221,7 +221,7 @@ def test_a_margin_says_how_much_of_it_may_be_chance(
     assert found == pytest.approx((margin, error), abs=0.001)
 
 
-def test_feasible_come_before_infeasible_before_those_without_a_score() -> None:
+def test_feasible_precede_infeasible_and_unscored() -> None:
     experiments = [scored(1, 1.0, math.inf), scored(2, 2.0, 0.1), scored(3, None), scored(4, 9.0)]
 
     ranking = rank(Objective.MINIMIZE_LATENCY, experiments)
@@ -241,10 +241,10 @@ def test_the_documented_penalty() -> None:
     verdict = slo_verdict(slo, [level((1.9, 0.01))])
 
     assert verdict.penalty == pytest.approx(3 * math.exp(2))
-    assert penalized(Objective.MINIMIZE_LATENCY, 2.0, verdict.penalty) == pytest.approx(
+    assert penalize(Objective.MINIMIZE_LATENCY, 2.0, verdict.penalty) == pytest.approx(
         2 * (1 + 3 * math.exp(2))
     )
-    assert penalized(Objective.MAXIMIZE_THROUGHPUT, 2.0, verdict.penalty) == pytest.approx(
+    assert penalize(Objective.MAXIMIZE_THROUGHPUT, 2.0, verdict.penalty) == pytest.approx(
         2 / (1 + 3 * math.exp(2))
     )
 
@@ -254,7 +254,7 @@ def test_the_continuous_form_begins_at_nothing() -> None:
     assert penalty_of(1e-12, 1.0, 0.1, PenaltyForm.CONTINUOUS) == pytest.approx(0.0, abs=1e-9)
 
 
-def test_a_hard_bound_fails_beyond_its_ratio_and_says_so() -> None:
+def test_hard_bound_fails_beyond_its_ratio() -> None:
     bound = SloBound(threshold=1.0, hard_fail=True, fail_ratio=0.2)
     slo = SloSpec(ttft=bound)
 
@@ -273,14 +273,14 @@ def test_a_time_exactly_at_its_ratio_is_within_it(threshold: float, actual: floa
 
 
 @pytest.mark.parametrize("percent", range(1, 101))
-def test_a_percentage_is_the_share_that_so_many_of_100_are(percent: int) -> None:
+def test_percentage_is_a_share_of_100(percent: int) -> None:
     (found,) = parse_constraints(f"goodput>={percent}%")
 
     assert found.bound == percent / 100
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_drawn_scores_are_in_one_total_order_with_the_failed_last(count: int) -> None:
+def test_scores_have_one_total_order(count: int) -> None:
     drawn = random.Random(5)  # no secret
     experiments = [
         Scored(
@@ -316,17 +316,17 @@ def test_drawn_penalties_grow_and_stay_finite(count: int) -> None:
 
 
 @pytest.mark.parametrize("penalty", [0.0, 1.0, 1e200, 1.7e308])
-def test_a_larger_penalty_never_makes_a_score_better_or_infinite(penalty: float) -> None:
+def test_larger_penalty_never_improves_a_score(penalty: float) -> None:
     penalties = (penalty / 2, penalty)
 
-    slow, slower = (penalized(Objective.MINIMIZE_TTFT, 2.0, each) for each in penalties)
-    fast, less = (penalized(Objective.MAXIMIZE_THROUGHPUT, 2.0, each) for each in penalties)
+    slow, slower = (penalize(Objective.MINIMIZE_TTFT, 2.0, each) for each in penalties)
+    fast, less = (penalize(Objective.MAXIMIZE_THROUGHPUT, 2.0, each) for each in penalties)
 
     assert slow <= slower < math.inf
     assert fast >= less >= 0
 
 
-def test_no_order_of_the_levels_changes_what_is_found() -> None:
+def test_level_order_does_not_matter() -> None:
     """Levels with requests, of which some are repeats, and levels with figures alone."""
     drawn = random.Random(7)  # no secret
     constraints = parse_constraints("ttft:p99<300ms, tpot:p95<=20ms, error_rate<1%")
@@ -387,7 +387,7 @@ def spread_of(value: float) -> Distribution:
         ((None,), 0.75, math.inf),
     ],
 )
-def test_an_experiment_is_as_far_off_as_the_worst_of_what_is_asked(
+def test_experiment_is_as_far_as_its_worst(
     constraints: tuple[float | None, ...], quality: float | None, excess: float
 ) -> None:
     checks = tuple(ConstraintCheck(constraint="ttft:p99<1s", excess=each) for each in constraints)

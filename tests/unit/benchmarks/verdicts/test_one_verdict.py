@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from schemas.gateway.views import ExperimentDetail, MeasuredMetrics
 from schemas.orchestrator.experiments import ExperimentState, TaskState
-from schemas.task.task_file import Objective
+from schemas.task.objectives import Objective
 from schemas.task.trust import RunInfo, RunRole, RunSetting, ScoreError
-from services.cli.display.task_results import ranked
+from services.cli.display.task_results import rank_experiments
 from services.gateway.domain.task_report.report import task_report
-from services.orchestrator.domain.search.history import Past, with_settings_compared
+from services.orchestrator.domain.search.history import RunRecord, with_settings_compared
 from services.orchestrator.domain.search.repeated_runs import (
     configurations_of,
     is_better,
@@ -22,7 +22,7 @@ from services.orchestrator.domain.search.repeated_runs import (
 )
 from services.orchestrator.domain.search.trust import verdict
 from shared.benchmarks.verdicts.ranking import Scored
-from shared.benchmarks.verdicts.trust import trusted_text
+from shared.benchmarks.verdicts.trust import trust_text
 from tests.support.worlds.gateway_views import make_experiment, make_task
 
 OBJECTIVES = st.sampled_from([Objective.MINIMIZE_LATENCY, Objective.MAXIMIZE_THROUGHPUT])
@@ -39,7 +39,7 @@ SCORES = st.floats(80, 120)
 
 
 @st.composite
-def histories(drawn: st.DrawFn) -> list[Past]:
+def histories(drawn: st.DrawFn) -> list[RunRecord]:
     """Two to five configurations, then repeats of them."""
     count = drawn(st.integers(2, 5))
     repeats = drawn(st.lists(st.integers(1, count), max_size=8))
@@ -49,8 +49,8 @@ def histories(drawn: st.DrawFn) -> list[Past]:
     ]
 
 
-def _run(ordinal: int, repeats: int | None, score: float, marks: dict[str, Any]) -> Past:
-    return Past(
+def _run(ordinal: int, repeats: int | None, score: float, marks: dict[str, Any]) -> RunRecord:
+    return RunRecord(
         ordinal=ordinal,
         state=ExperimentState.SUCCEEDED,
         parameters={"number": repeats or ordinal},
@@ -59,7 +59,7 @@ def _run(ordinal: int, repeats: int | None, score: float, marks: dict[str, Any])
     )
 
 
-def _decided(objective: Objective, past: list[Past]) -> set[tuple[int, int]]:
+def _decided(objective: Objective, past: list[RunRecord]) -> set[tuple[int, int]]:
     """Return the pairs of which the first is better, by more than chance and measuring explain."""
     configurations = configurations_of(past)
     noise = noise_of(configurations)
@@ -71,7 +71,7 @@ def _decided(objective: Objective, past: list[Past]) -> set[tuple[int, int]]:
 
 
 @hyp.given(OBJECTIVES, histories())
-def test_no_mark_turns_the_order_of_two_round(objective: Objective, past: list[Past]) -> None:
+def test_no_mark_turns_the_order_of_two_round(objective: Objective, past: list[RunRecord]) -> None:
     unmarked = [
         replace(run, run=RunInfo(role=run.run.role, repeats=run.run.repeats)) for run in past
     ]
@@ -84,7 +84,7 @@ def test_no_mark_turns_the_order_of_two_round(objective: Objective, past: list[P
 
 @hyp.given(OBJECTIVES, histories())
 def test_bounds_of_runs_decide_nothing_that_was_open(
-    objective: Objective, past: list[Past]
+    objective: Objective, past: list[RunRecord]
 ) -> None:
     """Bounds alone, of any width: no run is left out for them, and none counts less."""
     bounded = [
@@ -98,7 +98,9 @@ def test_bounds_of_runs_decide_nothing_that_was_open(
 
 
 @hyp.given(OBJECTIVES, histories())
-def test_the_winner_is_best_in_all_that_is_said(objective: Objective, past: list[Past]) -> None:
+def test_the_winner_is_best_in_all_that_is_said(
+    objective: Objective, past: list[RunRecord]
+) -> None:
     found = verdict(objective, with_settings_compared(past))
     experiments = [_detail(run) for run in past]
     task = make_task(
@@ -109,7 +111,9 @@ def test_the_winner_is_best_in_all_that_is_said(objective: Objective, past: list
     )
 
     report = task_report(task, experiments, None)
-    in_table = [each for each in ranked(experiments, objective, found) if each.run.repeats is None]
+    in_table = [
+        each for each in rank_experiments(experiments, objective, found) if each.run.repeats is None
+    ]
 
     assert report.best is not None
     assert report.best.ordinal == found.winner == found.order[0].ordinal
@@ -117,13 +121,13 @@ def test_the_winner_is_best_in_all_that_is_said(objective: Objective, past: list
     assert [each.ordinal for each in (report.best, *report.others)] == [
         each.ordinal for each in in_table
     ]
-    sentence = trusted_text(found)
+    sentence = trust_text(found)
     assert f"experiment {found.winner} " in sentence
     assert ("by more than chance" in sentence) <= (not found.ties and not found.undecided)
     assert all((each.worse_percent or 0) >= 0 for each in report.others)
 
 
-def _detail(run: Past) -> ExperimentDetail:
+def _detail(run: RunRecord) -> ExperimentDetail:
     view = make_experiment(
         run.ordinal,
         state=ExperimentState.SUCCEEDED,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from schemas.task.benchmark import BenchmarkMetrics
-from schemas.task.task_file import Objective
+from schemas.task.objectives import Objective
 from shared.benchmarks.verdicts.pareto import Point, front, front_numbers
 from shared.benchmarks.verdicts.ranking import Scored, by_fronts, goals_of
 
@@ -27,7 +27,7 @@ def unbeaten(points: Sequence[Point]) -> set[int]:
 
 
 @given(POINTS)
-def test_the_front_is_what_none_beats_the_smallest_first(points: list[Point]) -> None:
+def test_front_is_the_unbeaten(points: list[Point]) -> None:
     found = front(points)
 
     assert set(found) == unbeaten(points)
@@ -36,7 +36,7 @@ def test_the_front_is_what_none_beats_the_smallest_first(points: list[Point]) ->
 
 
 @given(POINTS)
-def test_each_front_is_that_of_what_the_ones_before_it_leave(points: list[Point]) -> None:
+def test_next_front_is_of_the_rest(points: list[Point]) -> None:
     numbers = front_numbers(points)
 
     for number in range(max(numbers, default=-1) + 1):
@@ -45,14 +45,14 @@ def test_each_front_is_that_of_what_the_ones_before_it_leave(points: list[Point]
         assert first == {at for at, own in enumerate(numbers) if own == number}
 
 
-def test_goals_are_to_be_small_and_what_was_not_measured_is_worst() -> None:
+def test_goals_are_minimized_unmeasured_worst() -> None:
     objectives = [Objective.MINIMIZE_LATENCY, Objective.MAXIMIZE_GOODPUT, Objective.MINIMIZE_COST]
     metrics = BenchmarkMetrics(mean_e2e_latency=2.0, max_goodput_per_gpu=3.0)
 
     assert goals_of(objectives, metrics) == (2.0, -3.0, math.inf)
 
 
-def test_what_misses_a_constraint_stays_behind_every_front() -> None:
+def test_infeasible_stays_behind_every_front() -> None:
     def make(ordinal: int, *goals: float) -> Scored:
         return Scored(experiment_id=UUID(int=ordinal), ordinal=ordinal, score=goals[0], goals=goals)
 

@@ -16,7 +16,7 @@ PROBE = QualityProbe(prompts=4)
 BASELINE = QualityAnswers(answers=("0123456789", "abcdefghij", "same", None))
 
 
-def test_equal_answers_agree_whatever_the_baseline_left_open() -> None:
+def test_equal_answers_agree() -> None:
     got = QualityAnswers(answers=("0123456789", "abcdefghij", "same", "more"))
 
     verdict = compare(1, BASELINE, got, PROBE)
@@ -43,7 +43,7 @@ def test_an_answer_agrees_as_far_as_it_is_the_same() -> None:
 
 
 @pytest.mark.parametrize("answers", [(None, None, None), (), ("XX", "YY", "ZZ")])
-def test_other_and_missing_answers_are_beyond_the_tolerance(
+def test_other_or_missing_answers_disagree(
     answers: tuple[str | None, ...],
 ) -> None:
     verdict = compare(1, BASELINE, QualityAnswers(answers=answers), PROBE)
@@ -57,9 +57,7 @@ def test_other_and_missing_answers_are_beyond_the_tolerance(
 @pytest.mark.parametrize(
     ("accuracy", "is_within"), [(0.9, True), (0.88, True), (0.87, False), (None, False)]
 )
-def test_accuracy_may_be_lost_as_far_as_the_task_says(
-    accuracy: float | None, is_within: bool
-) -> None:
+def test_accuracy_may_fall_by_the_tolerance(accuracy: float | None, is_within: bool) -> None:
     probe = QualityProbe(prompts=0, accuracy_file="questions.jsonl", max_accuracy_loss=0.02)
     baseline = QualityAnswers(accuracy=0.9, questions=100)
 
@@ -79,7 +77,7 @@ def test_accuracy_may_be_lost_as_far_as_the_task_says(
         ("12", None, False),
     ],
 )
-def test_an_answer_is_right_if_it_has_the_expected_words(
+def test_answer_with_expected_words_is_right(
     expected: str, answer: str | None, is_it: bool
 ) -> None:
     assert is_right(Question(prompt="?", answer=expected), answer) is is_it
@@ -121,5 +119,5 @@ def test_what_is_no_set_of_questions_is_refused(
     assert refused.value.path == "$.benchmark.quality.accuracy_file"
 
 
-def test_every_prompt_that_a_task_may_ask_for_is_there() -> None:
+def test_every_probe_prompt_exists() -> None:
     assert len(set(PROMPTS)) == 32

@@ -3,7 +3,7 @@ from uuid import UUID
 import pytest
 
 from schemas.task.benchmark import BenchmarkMetrics, FailedLevel
-from schemas.task.task_file import Objective
+from schemas.task.objectives import Objective
 from shared.benchmarks.verdicts.ranking import Scored, rank, score
 
 LIGHT, HEAVY, HUGE = 1, 8, 64  # requests at once
@@ -20,7 +20,7 @@ METRICS = BenchmarkMetrics(
 )
 
 
-def test_throughput_of_gpus_that_nobody_counted_is_that_of_all_together() -> None:
+def test_throughput_without_gpu_count_is_total() -> None:
     assert score(Objective.MAXIMIZE_THROUGHPUT, BenchmarkMetrics(max_total_throughput=7.0)) == 7.0
 
 
@@ -122,7 +122,7 @@ def test_experiments_rank_by_their_scores(
         ),
     ],
 )
-def test_what_failed_at_a_load_never_beats_what_served_it(
+def test_failed_load_never_beats_served_one(
     experiments: list[Scored], ranked: list[int], unranked: list[int]
 ) -> None:
     ranking = rank(Objective.MINIMIZE_LATENCY, experiments)

@@ -3,7 +3,7 @@
 import pytest
 
 from schemas.task.trust import FrontMember, GoalStanding, SetAside, TrustVerdict
-from shared.benchmarks.verdicts.trust import front_text, trust_lines, trusted_text
+from shared.benchmarks.verdicts.trust import front_text, trust_lines, trust_text
 
 LEADS = GoalStanding(objective="minimize_ttft", mean=0.5, behind_percent=0.0)
 
@@ -21,7 +21,7 @@ LEADS = GoalStanding(objective="minimize_ttft", mean=0.5, behind_percent=0.0)
     ],
 )
 def test_a_verdict_says_what_it_rests_on(verdict: TrustVerdict, says: str) -> None:
-    assert says in trusted_text(verdict)
+    assert says in trust_text(verdict)
 
 
 @pytest.mark.parametrize(

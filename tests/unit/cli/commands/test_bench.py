@@ -16,7 +16,7 @@ from schemas.task.benchmark import (
     LevelResult,
     PrefixCacheUse,
 )
-from services.cli.display.bench_results import level_table, progress_line, remarks, shown_progress
+from services.cli.display.bench_results import level_table, progress_line, remarks, show_progress
 from shared.benchmarks.metrics import RequestSample, aggregate, level_result
 from shared.benchmarks.tools.adapter import LoadPhase, Progress
 
@@ -61,7 +61,7 @@ def make_progress(**overrides: object) -> Progress:
     return Progress(**given | overrides)  # type: ignore[arg-type]  # any field
 
 
-def test_a_level_is_shown_in_the_units_of_its_headings() -> None:
+def test_level_is_shown_in_heading_units() -> None:
     table = level_table(make_result(make_level()))
 
     shown = dict(zip(table.headings, table.rows[0], strict=True))
@@ -84,14 +84,14 @@ def test_a_level_is_shown_in_the_units_of_its_headings() -> None:
     assert table.title == "measured by genai-bench 0.0.5"
 
 
-def test_throughput_per_gpu_stands_beside_throughput_where_the_gpus_are_named() -> None:
+def test_throughput_per_gpu_needs_named_gpus() -> None:
     table = level_table(make_result(make_level()), gpus=2)
 
     shown = dict(zip(table.headings, table.rows[0], strict=True))
     assert (shown["output per GPU"], shown["total per GPU"]) == ("5.2", "30.2")
 
 
-def test_a_level_without_success_has_no_invented_latency() -> None:
+def test_failed_level_has_no_latency() -> None:
     table = level_table(make_result(make_level(completed=0, unanswered=3)))
 
     shown = dict(zip(table.headings, table.rows[0], strict=True))
@@ -137,7 +137,7 @@ def test_what_became_of_the_prefix_cache_is_said() -> None:
     ]
 
 
-def test_what_bounded_a_level_is_said_with_its_evidence() -> None:
+def test_level_bound_is_shown_with_evidence() -> None:
     bound = LevelBound(bound=Bound.KV_CACHE, evidence="KV cache 97 % full, 14 preemptions, 6 wait")
     result = make_result(replace(make_level(), bound=bound), make_level())
 
@@ -168,9 +168,9 @@ def test_progress_is_one_line(progress: Progress, line: str) -> None:
     assert progress_line(progress) == line
 
 
-def test_without_a_terminal_only_beginnings_and_ends_are_told() -> None:
+def test_without_terminal_only_level_ends_are_printed() -> None:
     stream = io.StringIO()
-    with shown_progress(stream) as show:
+    with show_progress(stream) as show:
         show(make_progress(phase=LoadPhase.WARMING_UP))
         for completed in (0, 4, 9):
             show(make_progress(completed=completed))

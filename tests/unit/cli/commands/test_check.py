@@ -16,7 +16,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int | str 
     return ended.value.code, shown.out, shown.err
 
 
-def test_a_driver_that_is_too_old_is_told_with_what_to_do(
+def test_old_driver_is_reported_with_action(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     code, told, _ = run(capsys, "cuda", "vllm/vllm-openai:v0.8.5-cu128", "--driver", "550.144.03")
@@ -45,7 +45,7 @@ def test_what_tells_no_version_is_refused(capsys: pytest.CaptureFixture[str]) ->
     assert "docker image inspect" in said
 
 
-def test_a_precision_that_a_gpu_lacks_is_told_with_what_to_do(
+def test_unsupported_precision_has_action(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     code, told, _ = run(capsys, "precision", "bfloat16", "--gpu", "V100")
@@ -59,9 +59,7 @@ def test_a_precision_that_a_gpu_lacks_is_told_with_what_to_do(
     assert (documented[0], json.loads(documented[1])["verdict"]) == (0, "supported")
 
 
-def test_a_model_is_checked_by_all_that_its_config_names(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_model_is_checked_by_its_config(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     config = {"torch_dtype": "bfloat16", "quantization_config": {"quant_method": "fp8"}}
     (tmp_path / "config.json").write_text(json.dumps(config))
 
@@ -90,7 +88,7 @@ DEFINITION = """
     ("locale", "description"),
     [("de_DE.UTF-8", "a unit is 256 MiB"), ("zh_CN.UTF-8", "显存"), ("C", "a unit is 256 MiB")],
 )
-def test_generated_config_maps_are_sound_and_listed_by_group(
+def test_generated_config_maps_are_valid_and_grouped(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -128,7 +126,7 @@ def test_violations_are_told_by_file_and_document(
     assert told.count('expected "true" or "false" in quotes, got True') == 2
 
 
-def test_a_list_in_json_is_read_and_what_is_no_config_map_is_refused(
+def test_json_list_is_read_others_are_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "list.json"

@@ -23,7 +23,7 @@ def test_no_cluster_is_used_unless_one_is_named(kubeconfig: Path) -> None:
     assert cluster_of(None, None, {}) is None
 
 
-def test_the_current_context_is_meant_where_none_is_named(kubeconfig: Path) -> None:
+def test_current_context_is_the_default(kubeconfig: Path) -> None:
     found = cluster_of("", None, {})
 
     assert found is not None
@@ -38,7 +38,7 @@ def test_a_context_and_an_id_may_be_named(kubeconfig: Path) -> None:
     assert (found.cluster_id, found.context) == ("mine", "lab")
 
 
-def test_a_kubeconfig_of_ours_means_a_cluster_as_well(kubeconfig: Path) -> None:
+def test_own_kubeconfig_names_a_cluster(kubeconfig: Path) -> None:
     variables = {"GPUSTEWARD_KUBECONFIG": str(kubeconfig), "GPUSTEWARD_KUBE_CONTEXT": "lab"}
 
     found = cluster_of(None, None, variables)
@@ -47,12 +47,12 @@ def test_a_kubeconfig_of_ours_means_a_cluster_as_well(kubeconfig: Path) -> None:
     assert (found.cluster_id, found.kubeconfig) == ("lab", str(kubeconfig))
 
 
-def test_a_context_that_there_is_not_is_refused_with_what_shows_them(kubeconfig: Path) -> None:
+def test_unknown_context_is_refused_with_command(kubeconfig: Path) -> None:
     with pytest.raises(CommandFailed, match=r"no context other.*get-contexts"):
         cluster_of("other", None, {})
 
 
-def test_a_cluster_without_a_kubeconfig_is_refused(
+def test_cluster_without_kubeconfig_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))

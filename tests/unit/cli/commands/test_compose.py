@@ -21,6 +21,7 @@ from shared.local_platform.bus_users import Credentials
 from shared.messaging.user_names import SERVICES
 from shared.settings import load_settings
 
+SERVERS = "nats://10.0.0.1:4222,nats://10.0.0.2:4222"
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 STACKS = ("compose.yaml", "node.yaml")
 every_stack = pytest.mark.parametrize("stack", STACKS)
@@ -46,7 +47,7 @@ def directory(tmp_path: Path) -> Path:
     return root
 
 
-def test_all_that_is_made_is_readable_by_one_user_whom_the_containers_run_as(
+def test_files_are_private_to_container_user(
     directory: Path,
 ) -> None:
     environment = ComposeDirectory(directory).environment
@@ -60,7 +61,7 @@ def test_all_that_is_made_is_readable_by_one_user_whom_the_containers_run_as(
     assert environment["STEWARD_UID"] != "0"
 
 
-def test_a_second_call_changes_nothing_and_says_what_is_there(directory: Path) -> None:
+def test_second_call_changes_nothing_and_says_so(directory: Path) -> None:
     before = content_of(directory)
     (directory / COMPOSE_FILE).write_text("changed")
 
@@ -82,7 +83,7 @@ def test_no_credential_is_printed(tmp_path: Path) -> None:
 
 
 @every_stack
-def test_every_file_and_variable_that_a_stack_names_is_made(stack: str, directory: Path) -> None:
+def test_every_file_and_variable_of_stack_is_made(stack: str, directory: Path) -> None:
     made = ComposeDirectory(directory)
     if stack == "node.yaml":
         run("add-node", "beta", "--nats", "nats://10.0.0.1:4222", "--directory", str(directory))
@@ -106,20 +107,22 @@ def test_every_file_and_variable_that_a_stack_names_is_made(stack: str, director
 
 
 @every_stack
-def test_containers_run_with_as_little_as_they_need(stack: str) -> None:
+def test_containers_have_least_privileges(stack: str) -> None:
     for name, each in services_of(stack).items():
         assert each["cap_drop"] == ["ALL"], name
         assert each["read_only"] is True, name
         assert each["security_opt"] == ["no-new-privileges:true"], name
         assert "privileged" not in each, name
         assert each["image"].startswith("${"), name
+        # The image's entrypoint is `gpusteward`.
+        assert ("entrypoint" in each) == (each["image"] == "${STEWARD_IMAGE}"), name
         if name != "volumes":
             assert each["user"] == "${STEWARD_UID}:${STEWARD_GID}", name
             assert each["restart"] == "unless-stopped", name
             assert "cap_add" not in each, name
 
 
-def test_only_the_gateway_and_the_bus_are_published_and_on_loopback(directory: Path) -> None:
+def test_only_gateway_and_bus_are_published(directory: Path) -> None:
     published = {
         name: each["ports"] for name, each in services_of(STACKS[0]).items() if "ports" in each
     }
@@ -134,7 +137,7 @@ def test_only_the_gateway_and_the_bus_are_published_and_on_loopback(directory: P
 
 
 @every_stack
-def test_no_password_is_in_the_environment_of_a_container(stack: str) -> None:
+def test_no_container_has_a_password_variable(stack: str) -> None:
     for name, each in services_of(stack).items():
         for variable, value in each.get("environment", {}).items():
             if variable.endswith("_DSN"):
@@ -145,7 +148,7 @@ def test_no_password_is_in_the_environment_of_a_container(stack: str) -> None:
             )
 
 
-def test_each_login_that_postgres_makes_is_the_one_its_service_uses(directory: Path) -> None:
+def test_each_service_uses_its_postgres_login(directory: Path) -> None:
     roles = (directory / "postgres/init/roles.sql").read_text()
 
     for service in SERVICES:
@@ -153,7 +156,7 @@ def test_each_login_that_postgres_makes_is_the_one_its_service_uses(directory: P
             (directory / f"postgres/{service}.pgpass").read_text().strip().split(":")
         )
         assert (host, port, database, role) == (
-            "postgres",
+            "*",  # whichever server is the primary
             "5432",
             "gpusteward",
             f"gpusteward_{service}",
@@ -161,12 +164,10 @@ def test_each_login_that_postgres_makes_is_the_one_its_service_uses(directory: P
         assert f"ALTER ROLE {role} LOGIN PASSWORD '{password}';" in roles
 
 
-def test_a_further_node_gets_its_own_credential_and_nothing_else_of_the_platform(
+def test_further_node_gets_only_its_credential(
     directory: Path,
 ) -> None:
-    printed = run(
-        "add-node", "beta", "--nats", "nats://10.0.0.1:4222", "--directory", str(directory)
-    )
+    printed = run("add-node", "beta", "--nats", SERVERS, "--directory", str(directory))
 
     node = directory / "nodes" / "beta"
     users = ComposeDirectory(directory).users
@@ -178,12 +179,12 @@ def test_a_further_node_gets_its_own_credential_and_nothing_else_of_the_platform
         ComposeDirectory(node).environment,
         ComposeDirectory(directory).environment,
     )
-    assert environment["STEWARD_NATS_URL"] == "nats://10.0.0.1:4222"
+    assert environment["STEWARD_NATS_URL"] == SERVERS
     assert environment["STEWARD_INSTALLATION_ID"] != platform["STEWARD_INSTALLATION_ID"]
     assert "gpusteward node admit beta" in printed.output
 
 
-def test_prometheus_is_told_where_a_further_node_s_metrics_are(directory: Path) -> None:
+def test_prometheus_knows_metrics_of_further_node(directory: Path) -> None:
     beta = ("add-node", "beta", "--nats", "nats://10.0.0.1:4222", "--directory", str(directory))
 
     run(*beta, "--metrics", "fd00::7")
@@ -198,7 +199,7 @@ def test_prometheus_is_told_where_a_further_node_s_metrics_are(directory: Path) 
     assert refused.exit_code == 2
 
 
-def test_a_cluster_s_services_speak_for_it_with_a_credential_of_its_own(directory: Path) -> None:
+def test_cluster_services_have_own_credential(directory: Path) -> None:
     made = ComposeDirectory(directory)
     services = {name: services_of(STACKS[0])[name] for name in ("cluster", "cluster-executor")}
 
@@ -220,7 +221,7 @@ def environment_of(service: dict[str, Any], variables: Mapping[str, str]) -> dic
     }
 
 
-def test_what_cannot_be_made_is_refused_with_the_reason(tmp_path: Path) -> None:
+def test_unmakeable_stack_is_refused_with_reason(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("mine")
 
     with pytest.raises(CommandFailed, match="to be new, empty, or made by this command before"):
@@ -228,4 +229,44 @@ def test_what_cannot_be_made_is_refused_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match=r"has no \.env; `gpusteward compose init` makes one"):
         run("add-node", "beta", "--nats", "nats://h:1", "--directory", str(tmp_path))
     assert run("add-node", "be ta", "--nats", "nats://h:1").exit_code == 2
+    wrong = run("add-node", "beta", "--nats", "nats://h:1;nats://i:1")
+    assert (wrong.exit_code, "nats://h:1;nats://i:1" in wrong.output) == (2, True)
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_ha_has_two_of_each_service_at_every_server(tmp_path: Path) -> None:
+    run("init", str(tmp_path / "steward"), "--node-id", "alpha", "--ha")
+    services = services_of("ha.yaml")
+
+    for name in sorted(SERVICES):
+        for instance in (name, f"{name}-2"):
+            environment = services[instance]["environment"]
+            servers = environment["GPUSTEWARD_NATS_URL"].split(",")
+            assert [url.rpartition("/")[2] for url in servers] == [
+                *("nats:4222", "nats-2:4222", "nats-3:4222")
+            ], instance
+            dsn = environment["GPUSTEWARD_POSTGRES_DSN"]
+            assert dsn == f"postgresql://gpusteward_{name}@postgres,postgres-2/gpusteward"
+
+
+def test_ha_directory_has_what_its_file_names(tmp_path: Path) -> None:
+    root = tmp_path / "steward"
+    run("init", str(root), "--node-id", "alpha", "--ha")
+    before = content_of(root)
+    run("init", str(root), "--node-id", "alpha", "--ha")
+
+    content = yaml.safe_load((root / "ha.yaml").read_text())
+    patroni = yaml.safe_load((root / "postgres/patroni.yml").read_text())
+    environment = ComposeDirectory(root).environment
+    named = set(VARIABLE.findall((root / "ha.yaml").read_text()))
+    assert environment["COMPOSE_FILE"] == "compose.yaml:ha.yaml"
+    assert named <= environment.keys()
+    assert all((root / secret["file"]).is_file() for secret in content["secrets"].values())
+    assert patroni["postgresql"]["authentication"]["superuser"]["password"] == (
+        (root / "postgres/password").read_text()
+    )
+    assert patroni["bootstrap"]["dcs"]["synchronous_mode"] is True
+    assert stat.S_IMODE((root / "ha/first-start.sh").stat().st_mode) == 0o700
+    for number in (1, 2, 3):
+        assert 'routes: ["nats://route:' in (root / f"nats/nats-{number}.conf").read_text()
+    assert content_of(root) == before

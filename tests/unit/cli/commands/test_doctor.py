@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import msgspec
@@ -20,11 +21,11 @@ import pytest
 from services.cli.command_line import main
 from services.cli.doctor import containers, gpus, host, installation
 from services.cli.doctor.all_probes import all_probes
-from services.cli.doctor.check import Probe, Seen, State, error, ok, printable
+from services.cli.doctor.check import CheckResult, Probe, State, error, ok, printable
 from services.cli.doctor.cluster_report import ClusterReport
 from services.cli.doctor.docker_report import DockerReport, docker_address
 from services.cli.doctor.examination import examine
-from services.cli.doctor.host_facts import HostFacts, Once
+from services.cli.doctor.host_facts import HostFacts, LazyValue
 from services.cli.doctor.kubernetes import cluster, ome, server_of
 from services.cli.doctor.nvml_report import NvmlGpu, NvmlReport
 from services.cli.doctor.program import run_program
@@ -77,11 +78,11 @@ class FakeHost:
         path.chmod(0o755)
 
     def nvml(self, report: NvmlReport) -> None:
-        self.facts.nvml = Once(lambda: report)
+        self.facts.nvml = LazyValue(lambda: report)
 
     def docker(self, **told: object) -> None:
         report = msgspec.convert({"address": "unix:///run/docker.sock", **told}, DockerReport)
-        self.facts.docker = Once(lambda: report)
+        self.facts.docker = LazyValue(lambda: report)
 
 
 @pytest.fixture
@@ -89,18 +90,20 @@ def fake(tmp_path: Path) -> FakeHost:
     return FakeHost(tmp_path)
 
 
-def make_probe(name: str, inspect: Callable[[HostFacts], Seen], *, needed: bool = False) -> Probe:
+def make_probe(
+    name: str, inspect: Callable[[HostFacts], CheckResult], *, needed: bool = False
+) -> Probe:
     return Probe(name=name, why="a test", inspect=inspect, needed=needed)
 
 
-def test_a_check_that_hangs_or_breaks_takes_nothing_of_the_others(fake: FakeHost) -> None:
+def test_hanging_check_does_not_affect_others(fake: FakeHost) -> None:
     end = threading.Event()
 
-    def hang(_: HostFacts) -> Seen:
+    def hang(_: HostFacts) -> CheckResult:
         end.wait()
         return ok("never")
 
-    def break_(_: HostFacts) -> Seen:
+    def break_(_: HostFacts) -> CheckResult:
         raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "garbage")
 
     probes = [
@@ -119,20 +122,20 @@ def test_a_check_that_hangs_or_breaks_takes_nothing_of_the_others(fake: FakeHost
     assert "UnicodeDecodeError" in checks[1].found
 
 
-def test_only_what_is_needed_and_absent_or_broken_fails() -> None:
+def test_only_needed_and_broken_checks_fail() -> None:
     states = [State.OK, State.WARN, State.NOT_APPLICABLE, State.MISSING, State.ERROR]
 
     failing = {
         (needed, state)
         for needed in (True, False)
         for state in states
-        if make_probe("x", lambda _: ok(""), needed=needed).check(Seen(state, "")).fails
+        if make_probe("x", lambda _: ok(""), needed=needed).check(CheckResult(state, "")).fails
     }
 
     assert failing == {(True, State.MISSING), (True, State.ERROR)}
 
 
-def test_every_check_of_a_bare_host_says_what_to_do_where_there_is_something_to_do(
+def test_every_failed_check_of_bare_host_has_a_fix(
     fake: FakeHost,
 ) -> None:
     checks = examine(all_probes(), fake.facts, deadline_seconds=10)
@@ -145,7 +148,7 @@ def test_every_check_of_a_bare_host_says_what_to_do_where_there_is_something_to_
         assert bool(check.fix) == (check.state not in {State.OK, State.NOT_APPLICABLE}), check
 
 
-def test_what_is_printed_is_one_line_that_no_terminal_obeys() -> None:
+def test_output_is_one_line_without_escapes() -> None:
     assert printable("a\x1b[2J\r\nb\x00\x9bc  d") == "a [2J b c d"
     assert len(printable("x" * 10_000)) == 240
 
@@ -160,7 +163,7 @@ def test_what_is_printed_is_one_line_that_no_terminal_obeys() -> None:
         pytest.param(GARBAGE, 5, "", id="prints garbage"),
     ],
 )
-def test_a_program_is_never_waited_for_longer_than_asked(
+def test_program_is_never_awaited_past_timeout(
     fake: FakeHost, body: str, asked_seconds: float, problem: str
 ) -> None:
     fake.program("tool", body)
@@ -218,7 +221,7 @@ def test_boards_and_device_files_are_compared(
         pytest.param({}, State.ERROR, "not loaded", id="none"),
     ],
 )  # fmt: skip
-def test_the_loaded_driver_is_told_from_none_and_from_nouveau(
+def test_loaded_driver_differs_from_nouveau(
     fake: FakeHost, places: dict[str, str], want: State, found: str
 ) -> None:
     fake.board(1)
@@ -238,7 +241,7 @@ def test_a_host_without_boards_needs_no_driver(fake: FakeHost) -> None:
     assert gpus.amd(fake.facts).state is State.NOT_APPLICABLE
 
 
-def test_gpus_are_counted_by_name_and_a_lost_one_is_an_error(fake: FakeHost) -> None:
+def test_gpus_are_counted_and_lost_one_is_error(fake: FakeHost) -> None:
     h100 = [NvmlGpu(index=n, name="NVIDIA H100", memory_mb=81_559, persistence=1) for n in (0, 1)]
     fake.nvml(NvmlReport(driver="570.1", cuda=12_080, gpus=tuple(h100)))
     whole = gpus.nvml(fake.facts)
@@ -250,13 +253,13 @@ def test_gpus_are_counted_by_name_and_a_lost_one_is_an_error(fake: FakeHost) -> 
     assert "GPU 1: GPU is lost" in lost.found
 
 
-def test_a_hung_driver_is_called_hung_even_where_no_board_is_seen(fake: FakeHost) -> None:
+def test_hung_driver_is_named_without_board(fake: FakeHost) -> None:
     fake.nvml(NvmlReport(error="no output (no end within 3 s)", is_hung=True))
 
     assert gpus.nvml(fake.facts) == error("no output (no end within 3 s)", gpus.HUNG)
 
 
-def test_an_nvml_error_is_explained_by_what_is_known_of_it(fake: FakeHost) -> None:
+def test_nvml_error_is_explained(fake: FakeHost) -> None:
     fake.board(1)
     fake.nvml(NvmlReport(error="Driver/library version mismatch"))
 
@@ -294,7 +297,7 @@ def test_persistence_off_and_mig_are_told_by_gpu(fake: FakeHost) -> None:
         pytest.param("/bin/sleep 60", State.ERROR, "no end within 0.5 s", id="hangs"),
     ],
 )
-def test_nvidia_smi_is_believed_only_if_it_names_gpus(
+def test_nvidia_smi_counts_only_if_it_lists_gpus(
     fake: FakeHost, body: str, want: State, told: str
 ) -> None:
     fake.board(1)
@@ -307,7 +310,7 @@ def test_nvidia_smi_is_believed_only_if_it_names_gpus(
     assert seen.fix
 
 
-def test_nvidia_smi_that_works_tells_driver_and_gpus(fake: FakeHost) -> None:
+def test_nvidia_smi_reports_driver_and_gpus(fake: FakeHost) -> None:
     FakeSmi(fake.bin).answer([make_gpu(0), make_gpu(1, "GPU-b")])
     fake.facts.environment = {"PATH": f"{fake.bin}:/usr/bin:/bin"}
 
@@ -329,7 +332,7 @@ def test_amd_tools_are_asked_for_their_version(fake: FakeHost) -> None:
     assert gpus.amd(fake.facts).state is State.WARN
 
 
-def test_the_container_toolkit_is_told_with_its_version_and_its_hook(fake: FakeHost) -> None:
+def test_container_toolkit_is_shown_with_version(fake: FakeHost) -> None:
     fake.board(1)
     without = containers.container_toolkit(fake.facts)
     fake.program("nvidia-ctk", "echo 'NVIDIA Container Toolkit CLI version 1.17.8'; echo commit: x")
@@ -367,7 +370,7 @@ def test_the_container_toolkit_is_told_with_its_version_and_its_hook(fake: FakeH
         pytest.param("notes.txt", "", State.NOT_APPLICABLE, id="none"),
     ],
 )
-def test_cdi_specifications_have_to_be_ones_and_of_the_loaded_driver(
+def test_cdi_specifications_must_match_driver(
     fake: FakeHost, name: str, text: str, want: State
 ) -> None:
     fake.board(1)
@@ -391,7 +394,7 @@ def test_cdi_specifications_have_to_be_ones_and_of_the_loaded_driver(
         ),
     ],
 )  # fmt: skip
-def test_an_engine_that_does_not_answer_is_told_with_the_way_to_it(
+def test_silent_engine_is_shown_with_address(
     fake: FakeHost, message: str, environment: dict[str, str], want: State, fix: str
 ) -> None:
     fake.facts.environment = {**fake.facts.environment, **environment}
@@ -403,14 +406,14 @@ def test_an_engine_that_does_not_answer_is_told_with_the_way_to_it(
     assert fix in seen.fix
 
 
-def test_an_installed_engine_that_is_down_is_to_be_started(fake: FakeHost) -> None:
+def test_stopped_engine_is_to_be_started(fake: FakeHost) -> None:
     fake.program("dockerd", ":")
     fake.docker(error="no socket /run/docker.sock")
 
     assert "systemctl start docker" in containers.docker_engine(fake.facts).fix
 
 
-def test_an_engine_on_vfs_is_warned_of_and_unknown_answers_are_no_crash(fake: FakeHost) -> None:
+def test_vfs_engine_warns_and_unknown_is_no_crash(fake: FakeHost) -> None:
     fake.docker(info={"Driver": "vfs"}, version={"Version": "28.5.2"})
     on_vfs = containers.docker_engine(fake.facts)
     fake.docker(info={"Driver": 3, "Runtimes": ["odd"], "DiscoveredDevices": "odd"})
@@ -420,7 +423,7 @@ def test_an_engine_on_vfs_is_warned_of_and_unknown_answers_are_no_crash(fake: Fa
     assert containers.docker_gpus(fake.facts).state is State.NOT_APPLICABLE
 
 
-def test_an_engine_without_a_way_to_gpus_lacks_the_toolkit(fake: FakeHost) -> None:
+def test_engine_without_gpu_support_lacks_toolkit(fake: FakeHost) -> None:
     fake.board(1)
     fake.docker(info={"Runtimes": {"runc": {}}})
     without = containers.docker_gpus(fake.facts)
@@ -430,7 +433,7 @@ def test_an_engine_without_a_way_to_gpus_lacks_the_toolkit(fake: FakeHost) -> No
     assert containers.docker_gpus(fake.facts).state is State.OK
 
 
-def test_the_executors_own_setting_says_where_the_engine_is() -> None:
+def test_executor_setting_gives_engine_address() -> None:
     both = {"DOCKER_HOST": "tcp://a:1", "GPUSTEWARD_EXECUTOR_DOCKER_HOST": "unix:///b"}
 
     assert docker_address(both) == "unix:///b"
@@ -496,11 +499,11 @@ users:
         pytest.param("\x00: - - :\n- -\n  name:\n- x: {", None, id="garbage"),
     ],
 )
-def test_the_server_of_the_current_context_is_read(text: str, want: str | None) -> None:
+def test_current_context_gives_server(text: str, want: str | None) -> None:
     assert server_of(text) == want
 
 
-def test_a_cluster_that_does_not_answer_is_an_error_and_none_is_no_matter(fake: FakeHost) -> None:
+def test_silent_cluster_is_error_and_none_is_fine(fake: FakeHost) -> None:
     without = cluster(fake.facts)
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
@@ -534,7 +537,7 @@ def test_a_full_disk_is_named_with_what_follows(fake: FakeHost) -> None:
     assert "new work is refused" in seen.fix
 
 
-def test_a_taken_port_is_told_with_the_way_to_find_its_holder(fake: FakeHost) -> None:
+def test_taken_port_is_shown_with_command(fake: FakeHost) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         fake.facts.environment = {"GPUSTEWARD_TELEMETRY_METRICS_PORT": str(port)}
@@ -545,7 +548,7 @@ def test_a_taken_port_is_told_with_the_way_to_find_its_holder(fake: FakeHost) ->
     assert "ss -ltnp" in seen.fix
 
 
-def test_ports_of_a_platform_that_runs_are_its_own(fake: FakeHost) -> None:
+def test_running_platform_owns_its_ports(fake: FakeHost) -> None:
     directory = DataDirectory(fake.facts.data_dir)
     directory.prepare()
     own = Endpoint(pid=psutil.Process().pid, api_url="http://127.0.0.1:8470")
@@ -554,7 +557,35 @@ def test_ports_of_a_platform_that_runs_are_its_own(fake: FakeHost) -> None:
     assert "a platform runs here" in installation.ports(fake.facts).found
 
 
-def test_a_service_of_a_platform_that_runs_is_named_while_it_is_down(fake: FakeHost) -> None:
+def test_warnings_of_readiness_are_printed(fake: FakeHost) -> None:
+    body = b'{"ready": true, "warnings": [{"code": "postgres_asynchronous", "message": "no sync"}]}'
+
+    class Gateway(BaseHTTPRequestHandler):
+        """Stands for a gateway whose Postgres keeps nothing twice."""
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Stay silent."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Gateway) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        directory = DataDirectory(fake.facts.data_dir)
+        directory.prepare()
+        url = f"http://127.0.0.1:{server.server_port}"
+        directory.write_endpoint(Endpoint(pid=psutil.Process().pid, api_url=url))
+
+        told = installation.ports(fake.facts)
+        server.shutdown()
+
+    assert told.state is State.WARN
+    assert told.found.endswith(": no sync")
+
+
+def test_stopped_service_of_platform_is_named(fake: FakeHost) -> None:
     directory = DataDirectory(fake.facts.data_dir)
     directory.prepare()
     directory.write_endpoint(Endpoint(pid=os.getpid(), api_url="http://127.0.0.1:8470"))
@@ -579,9 +610,7 @@ def test_a_service_of_a_platform_that_runs_is_named_while_it_is_down(fake: FakeH
         pytest.param([], "no control group", id="none"),
     ],
 )
-def test_control_groups_of_both_versions_are_known(
-    fake: FakeHost, files: list[str], want: str
-) -> None:
+def test_both_cgroup_versions_are_known(fake: FakeHost, files: list[str], want: str) -> None:
     for name in files:
         fake.file(f"/sys/fs/cgroup/{name}", "cpuset cpu io memory pids")
 
@@ -606,7 +635,7 @@ def test_a_pasted_error_is_explained(capsys: pytest.CaptureFixture[str]) -> None
     assert "is repeated once, on another node" in told
 
 
-def test_a_log_is_explained_from_stdin_and_from_a_file(
+def test_log_is_explained_from_stdin_and_file(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     log = b"\xff\x00noise\n" * 1000 + b"torch.OutOfMemoryError: CUDA out of memory.\n" + b"x" * 99
@@ -626,14 +655,14 @@ def test_a_log_is_explained_from_stdin_and_from_a_file(
     assert found[0][0]["line"].startswith("torch.OutOfMemoryError")
 
 
-def test_an_unknown_error_is_not_explained_and_the_exit_code_says_so(
+def test_unknown_error_sets_exit_code(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert ended(["doctor", "--explain", "the moon is full"]) == 5
     assert "none of the known failures" in capsys.readouterr().out
 
 
-def test_a_check_that_is_required_but_not_known_is_told_with_those_that_are(
+def test_unknown_required_check_is_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert ended(["doctor", "--require", "podman"]) == 2
@@ -665,7 +694,7 @@ def test_what_a_cluster_has_of_ome_is_told(
     kubeconfig = Path(fake.facts.environment["HOME"]) / ".kube/config"
     kubeconfig.parent.mkdir()
     kubeconfig.write_text("clusters:\n- cluster:\n    server: https://h:1\n  name: a\n")
-    fake.facts.cluster = Once(lambda: told)
+    fake.facts.cluster = LazyValue(lambda: told)
 
     seen = ome(fake.facts)
 

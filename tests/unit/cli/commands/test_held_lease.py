@@ -62,7 +62,7 @@ def make_lease(gateway: ScriptedGateway, clock: Clock) -> HeldLease:
     return HeldLease(cast(StewardClient, gateway), reservation, 7, clock)
 
 
-async def test_the_time_left_counts_from_when_the_renewal_was_asked_minus_the_stop_budget() -> None:
+async def test_time_left_counts_from_request_minus_stop_time() -> None:
     clock = Clock()
     lease = make_lease(ScriptedGateway(None), clock)
     clock.now += 1.5
@@ -75,7 +75,7 @@ async def test_the_time_left_counts_from_when_the_renewal_was_asked_minus_the_st
 
 
 @pytest.mark.parametrize("code", [ErrorCode.LEASE_LOST, ErrorCode.STALE_EPOCH, ErrorCode.NOT_FOUND])
-async def test_a_refused_renewal_loses_the_lease_at_once(code: ErrorCode) -> None:
+async def test_refused_renewal_loses_lease(code: ErrorCode) -> None:
     lease = make_lease(ScriptedGateway(RefusedError(code, "ended")), Clock())
 
     with pytest.raises(LeaseLost, match="refused to renew it: ended"):
@@ -93,7 +93,7 @@ async def test_an_unavailable_scheduler_is_asked_again() -> None:
 
 
 @pytest.mark.usefixtures("idle_clock")
-async def test_a_lease_nobody_confirms_is_given_up_before_it_ends() -> None:
+async def test_unconfirmed_lease_is_lost_before_its_end() -> None:
     clock = Clock()
     lease = make_lease(ScriptedGateway(PlatformUnreachable("down")), clock)
     renewing = asyncio.create_task(lease.renew_until_lost())
@@ -104,7 +104,7 @@ async def test_a_lease_nobody_confirms_is_given_up_before_it_ends() -> None:
             await renewing
 
 
-async def test_a_cancellation_that_comes_after_the_lease_is_over_is_not_lost() -> None:
+async def test_late_cancellation_is_not_lost() -> None:
     clock = Clock()
     lease = make_lease(SilentGateway(), clock)
     clock.now += TTL_SECONDS

@@ -8,7 +8,7 @@ from schemas.results.reports import IdleLine, IdleView
 from schemas.scheduler.idle import IdleAction
 from schemas.scheduler.reservations import ReservationState
 from schemas.scheduler.views import Idleness, ReservationView
-from services.cli.commands.gpus.idle import freed_table, idle_table
+from services.cli.commands.gpus.idle import idle_savings_table, idle_table
 from shared.clock import utcnow
 
 
@@ -28,7 +28,7 @@ def view(idle: Idleness | None, exempt: bool = False) -> ReservationView:
     )
 
 
-def test_a_row_says_for_how_long_it_is_idle_and_what_follows() -> None:
+def test_idle_row_has_duration_and_consequence() -> None:
     now = utcnow()
     since = now - timedelta(minutes=40)
     warned = Idleness(since_at=since, action=IdleAction.WARN)
@@ -47,7 +47,7 @@ def test_a_row_says_for_how_long_it_is_idle_and_what_follows() -> None:
     ]
 
 
-def test_what_would_have_been_freed_is_by_namespace_and_holder() -> None:
+def test_savings_are_by_namespace_and_holder() -> None:
     line = IdleLine(
         namespace="a",
         holder="exec/ada",
@@ -57,6 +57,6 @@ def test_what_would_have_been_freed_is_by_namespace_and_holder() -> None:
         used_again=1,
     )
 
-    table = freed_table(IdleView(start_at=utcnow(), end_at=utcnow(), lines=(line,)))
+    table = idle_savings_table(IdleView(start_at=utcnow(), end_at=utcnow(), lines=(line,)))
 
     assert table.rows == [["a", "exec/ada", "2", "4.00", "1.50", "1"]]

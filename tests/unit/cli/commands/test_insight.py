@@ -11,7 +11,7 @@ from schemas.scheduler.reasons import ChangeKind, Reason, ReasonCode, Suggestion
 from schemas.scheduler.reservations import ReservationState
 from schemas.scheduler.views import AvailabilityView, Replay, ReplayedDecision
 from services.cli.commands.gpus.insight import print_replay, starting_lines
-from services.cli.commands.gpus.reservations import granted
+from services.cli.commands.gpus.reservations import require_grant
 from services.cli.commands.tasks.watch import state_line
 from services.cli.display.output import until
 from services.cli.display.reason_tables import (
@@ -24,7 +24,7 @@ from services.cli.failures import CommandFailed
 from tests.support.worlds.gateway_views import NOW, make_attempt, make_experiment, make_reservation
 
 
-def test_help_says_when_it_starts_what_would_help_and_what_is_left_out() -> None:
+def test_help_text_has_start_and_remedies() -> None:
     view = AvailabilityView(
         available=False,
         message="",
@@ -65,14 +65,14 @@ def test_a_refusal_of_128_gpus_is_a_sentence() -> None:
     rejected = make_reservation(state=ReservationState.REJECTED, reasons=FLEET_REASONS)
 
     with pytest.raises(CommandFailed) as refusal:
-        granted(rejected)
+        require_grant(rejected)
 
     message = str(refusal.value)
     assert "128 GPUs held by 9 reservations (job-0, job-1, 7 more)" in message
     assert len(message) <= 300
 
 
-def test_a_watched_reservation_has_its_summary_in_its_line() -> None:
+def test_watched_reservation_has_summary_in_line() -> None:
     waiting = make_reservation(
         state=ReservationState.QUEUED, devices=(), reasons=FLEET_REASONS[:10], summary="8 are held"
     )
@@ -93,14 +93,14 @@ def test_reasons_of_128_gpus_are_a_row_a_holder() -> None:
     assert len(reason_table(FLEET_REASONS).rows) == 128
 
 
-def test_a_start_that_nobody_can_tell_is_said_to_be_unknown() -> None:
+def test_unknown_start_is_shown_as_unknown() -> None:
     waits = AvailabilityView(available=False, message="")
 
     assert help_lines(waits, NOW) == [f"expected start: unknown, {NO_END}"]
     assert help_lines(AvailabilityView(available=False, message="", impossible=True), NOW) == []
 
 
-def test_a_replay_says_of_each_decision_whether_it_is_the_same(
+def test_replay_compares_each_decision(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     grant = {"type": "grant", "reservation_id": "019b8e50-7000-7000-8000-000000000001"}
@@ -121,7 +121,7 @@ def test_a_replay_says_of_each_decision_whether_it_is_the_same(
     assert "gpusteward replay --from 9" in shown
 
 
-def test_why_says_what_keeps_an_experiment_that_has_its_gpus_from_being_ready() -> None:
+def test_why_shows_what_delays_readiness() -> None:
     placement = ClusterPlacement(cluster_id="k8s", gpus=1, node_name="gpu-7")
     held = make_attempt(cluster=placement, message="0/3 nodes are available: too little memory")
     starting = make_experiment(state=ExperimentState.RUNNING, attempts=(held,))
@@ -137,7 +137,7 @@ def test_why_says_what_keeps_an_experiment_that_has_its_gpus_from_being_ready() 
     assert line == f"experiment {starting.experiment_id}: {said}"
 
 
-def test_why_says_what_was_made_ready_for_an_experiment_that_waits() -> None:
+def test_why_shows_preparations_of_waiting_experiment() -> None:
     said = "while it waited, on n1: vllm/vllm-openai:v1 was pulled"
     waiting = make_experiment(state=ExperimentState.WAITING, prepared=said)
 

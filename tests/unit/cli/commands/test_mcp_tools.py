@@ -15,7 +15,7 @@ from services.cli.mcp_server.budget import (
     gpu_seconds_until,
     longest_gpu_seconds,
 )
-from services.cli.mcp_server.changing_tools import Reserve, requested
+from services.cli.mcp_server.changing_tools import Reserve, make_request
 from services.cli.mcp_server.tools import TOOLS
 from shared.errors import RefusedError
 from shared.gpu.held_gpus import gpus_of
@@ -70,7 +70,7 @@ def test_every_tool_has_a_rule_here() -> None:
 
 @for_each("name", sorted(TOOLS))
 @pytest.mark.parametrize("role", list(Role))
-def test_a_viewer_changes_nothing_and_nobody_without_a_budget(name: str, role: Role) -> None:
+def test_viewer_or_budgetless_agent_changes_nothing(name: str, role: Role) -> None:
     # Takes a second to import, in every process that collects tests.
     from services.cli.mcp_server.server import may_call
 
@@ -81,7 +81,7 @@ def test_a_viewer_changes_nothing_and_nobody_without_a_budget(name: str, role: R
 
 
 @for_each("name", sorted(TOOLS))
-def test_its_schemas_are_objects_and_it_says_what_it_does(name: str) -> None:
+def test_tool_schemas_are_described_objects(name: str) -> None:
     tool = TOOLS[name]
     taken: dict[str, Any] = tool.input_schema()
 
@@ -93,7 +93,7 @@ def test_its_schemas_are_objects_and_it_says_what_it_does(name: str) -> None:
     )
 
 
-def test_a_budget_is_never_exceeded_and_what_is_given_back_counts_no_more() -> None:
+def test_budget_is_never_exceeded() -> None:
     budget = Budget(gpu_hours=2.0)
 
     budget.commit(A, 3600.0)
@@ -116,25 +116,25 @@ def test_a_reservation_counts_from_its_grant() -> None:
     assert gpus_of(GpuRequest(shares=0.25)) == 0.25
 
 
-def test_a_task_counts_as_long_as_all_its_attempts_may_take() -> None:
+def test_task_counts_all_its_attempts() -> None:
     optimization = OptimizationSpec(timeout_per_iteration=60.0, max_attempts=3)
 
     assert longest_gpu_seconds((GpuRequest(gpus=2), GpuRequest()), optimization) == 540.0
 
 
 @for_each("arguments", ["{}", '{"request": {"gpus": 2}}'])
-def test_an_agents_lease_is_ten_minutes_where_it_says_none(arguments: str) -> None:
-    assert requested(msgspec.json.decode(arguments, type=Reserve)).lease_ttl_seconds == 600.0
+def test_agent_lease_defaults_to_ten_minutes(arguments: str) -> None:
+    assert make_request(msgspec.json.decode(arguments, type=Reserve)).lease_ttl_seconds == 600.0
 
 
-def test_an_agents_request_keeps_its_own_lease_unless_another_is_said() -> None:
+def test_agent_request_keeps_its_own_lease() -> None:
     own = msgspec.json.decode('{"request": {"lease_ttl_seconds": 45}}', type=Reserve)
     said = msgspec.json.decode(
         '{"request": {"lease_ttl_seconds": 45}, "lease_seconds": 90}', type=Reserve
     )
 
-    assert requested(own).lease_ttl_seconds == 45.0
-    assert requested(said).lease_ttl_seconds == 90.0
+    assert make_request(own).lease_ttl_seconds == 45.0
+    assert make_request(said).lease_ttl_seconds == 90.0
 
 
 def test_each_token_has_a_budget_of_its_own() -> None:

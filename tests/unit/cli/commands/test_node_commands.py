@@ -12,7 +12,7 @@ from services.cli.failures import CommandFailed
 from tests.support.worlds.gateway_views import NOW, make_gpu
 
 
-def test_a_gpu_is_named_by_node_and_index_or_by_its_uuid() -> None:
+def test_gpu_is_named_by_node_and_index_or_uuid() -> None:
     here, there = make_gpu(0), make_gpu(1)
 
     assert choose_gpu((here, there), f"{there.node_id}/1") is there
@@ -27,7 +27,7 @@ def test_a_gpu_that_nobody_reports_is_said_so() -> None:
     assert failed.value.code is ErrorCode.NOT_FOUND
 
 
-def test_a_monitoring_is_a_row_per_gpu_with_the_unknown_as_such() -> None:
+def test_monitoring_has_one_row_per_gpu() -> None:
     stats = GpuStats(
         name="H200",
         uuid="GPU-0",

@@ -8,7 +8,7 @@ from services.cli.commands.operations.nodes import node
 
 
 @pytest.mark.parametrize("place", ["", "vm/", "a b", "/0"])
-def test_a_place_that_is_not_wholly_named_is_never_taken_for_a_node(place: str) -> None:
+def test_incomplete_place_is_never_a_node(place: str) -> None:
     for command in (cordon, uncordon):
         result = CliRunner().invoke(command, [place])
 
@@ -16,7 +16,7 @@ def test_a_place_that_is_not_wholly_named_is_never_taken_for_a_node(place: str) 
         assert "expected " in result.output
 
 
-def test_a_node_s_id_is_checked_before_anybody_is_asked() -> None:
+def test_node_id_is_checked_before_asking() -> None:
     for command, arguments in ((drain, [""]), (drift, ["--node", "no such node"])):
         result = CliRunner().invoke(command, arguments)
 
@@ -25,7 +25,7 @@ def test_a_node_s_id_is_checked_before_anybody_is_asked() -> None:
 
 
 @pytest.mark.parametrize("change", ["zone", "zone=", "=a", "-", "="])
-def test_a_label_is_set_by_key_and_value_or_taken_away_by_a_dash(change: str) -> None:
+def test_label_is_set_by_value_and_removed_by_dash(change: str) -> None:
     result = CliRunner().invoke(node, ["label", "vm", "rack=7", change])
 
     assert result.exit_code == 2

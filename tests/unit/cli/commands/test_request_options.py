@@ -34,7 +34,7 @@ def parsed(
     return found[0]
 
 
-def test_everything_that_a_request_can_say_can_be_typed() -> None:
+def test_every_request_field_has_an_option() -> None:
     request = parsed(
         *("--min-memory", "40000", "--max-utilization", "10", "--model", "H100", "--model", "A100"),
         *("--nodes", "2", "--node", "a", "--node", "b", "--placement", "spread", "--balanced"),
@@ -94,9 +94,7 @@ def test_gpus_of_a_cluster_can_be_asked_for() -> None:
         (("--cluster", "a.b"), "expected a node's id"),
     ],
 )
-def test_what_is_said_of_a_cluster_without_one_is_refused(
-    given: tuple[str, ...], says: str
-) -> None:
+def test_cluster_options_without_cluster_are_refused(given: tuple[str, ...], says: str) -> None:
     with pytest.raises(click.UsageError, match=says):
         parsed(*given)
 
@@ -151,14 +149,14 @@ def test_a_selector_is_typed_as_it_is_read(text: str, want: dict[str, Any]) -> N
         ("--duration", "0"),
     ],
 )
-def test_what_is_no_request_is_refused_with_what_would_be(arguments: tuple[str, ...]) -> None:
+def test_invalid_request_is_refused_with_expectation(arguments: tuple[str, ...]) -> None:
     with pytest.raises(click.BadParameter) as refused:
         parsed(*arguments)
 
     assert refused.value.format_message()
 
 
-def test_a_command_for_one_host_offers_no_choice_of_nodes() -> None:
+def test_single_host_command_has_no_node_options() -> None:
     @click.command()
     @request_options()
     def command(request: GpuRequest) -> None: ...
@@ -169,7 +167,7 @@ def test_a_command_for_one_host_offers_no_choice_of_nodes() -> None:
     assert "--require" in shown
 
 
-def test_exec_says_that_it_runs_nothing_in_a_cluster() -> None:
+def test_exec_refuses_clusters() -> None:
     ended = CliRunner().invoke(exec_command, ["--gpus", "1", "--cluster", "--", "true"])
 
     assert isinstance(ended.exception, SystemExit)
@@ -193,15 +191,13 @@ def test_exec_says_that_it_runs_nothing_in_a_cluster() -> None:
         (("--mig-profile", "1g.10gb"), {"resource": "nvidia.com/mig-1g.10gb"}),
     ],
 )
-def test_parts_of_a_clusters_gpus_can_be_asked_for(
-    kind: tuple[str, ...], want: dict[str, Any]
-) -> None:
+def test_cluster_gpu_shares_can_be_requested(kind: tuple[str, ...], want: dict[str, Any]) -> None:
     assert parsed("--cluster", "k8s", kind=kind) == GpuRequest(
         cluster=ClusterRequest(cluster_id="k8s", **want)
     )
 
 
-def test_whole_cards_of_gpu_manager_are_so_many_gpus() -> None:
+def test_whole_gpu_manager_cards_are_gpus() -> None:
     request = parsed("--cluster", "k8s", kind=("--vgpu-cores", "300"))
 
     assert (request.gpus, request.cluster) == (
@@ -210,7 +206,7 @@ def test_whole_cards_of_gpu_manager_are_so_many_gpus() -> None:
     )
 
 
-def test_counted_parts_on_nodes_of_ours_can_be_asked_for() -> None:
+def test_counted_shares_on_own_nodes_can_be_requested() -> None:
     request = parsed(kind=("--share-units", "7", "--units-per-gpu", "10"))
 
     assert request == GpuRequest(share_units=7, units_per_gpu=10)

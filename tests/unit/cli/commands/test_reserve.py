@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from schemas.gpus.device_grant import DeviceGrant
 from schemas.gpus.gpu_request import GpuRequest
-from services.cli.commands.gpus.reservations import reserved, use_lines
+from services.cli.commands.gpus.reservations import reserve_and_wait, use_lines
 from shared.client.http import StewardClient
 from tests.support.worlds.gateway_views import make_reservation
 
@@ -33,9 +33,9 @@ class EndlessQueue:
         self.cancelled.append(reservation_id)
 
 
-async def test_a_request_that_is_given_up_while_it_waits_is_withdrawn() -> None:
+async def test_abandoned_waiting_request_is_withdrawn() -> None:
     queue = EndlessQueue()
-    waiting = asyncio.create_task(reserved(cast(StewardClient, queue), GpuRequest(), "me"))
+    waiting = asyncio.create_task(reserve_and_wait(cast(StewardClient, queue), GpuRequest(), "me"))
     await queue.waits.wait()
 
     waiting.cancel()
@@ -46,7 +46,7 @@ async def test_a_request_that_is_given_up_while_it_waits_is_withdrawn() -> None:
     assert queue.cancelled == queue.requested
 
 
-def test_who_reserves_by_hand_is_told_which_gpus_a_program_may_see() -> None:
+def test_manual_reservation_prints_visible_devices() -> None:
     def device(node_id: str, uuid: str, **facts: Any) -> DeviceGrant:
         given: dict[str, Any] = {"node_id": node_id, "uuid": uuid, "index": 0, "name": "H100"}
         return DeviceGrant(**given | facts)

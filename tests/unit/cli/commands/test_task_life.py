@@ -14,7 +14,7 @@ TASK: dict[str, Any] = {
 }
 
 
-def test_fields_are_set_at_any_depth_and_null_removes_one() -> None:
+def test_fields_are_set_at_any_depth() -> None:
     found = with_changes(
         TASK,
         [
@@ -49,7 +49,7 @@ def test_what_is_no_change_of_a_field_is_refused(change: str, says: str) -> None
     assert says in refused.value.message
 
 
-def test_a_rerun_has_the_configuration_of_one_experiment_alone() -> None:
+def test_rerun_has_one_configuration() -> None:
     task = {
         "task_name": "a-task",
         "model": {"id_or_path": "m"},

@@ -38,11 +38,11 @@ def test_an_id_needs_no_further_word(arguments: list[str]) -> None:
     assert "No such command" not in found.output
 
 
-def test_a_policy_that_is_none_is_refused_with_those_there_are() -> None:
+def test_unknown_policy_is_refused_with_known_ones() -> None:
     assert "density" in CliRunner().invoke(what_if, ["policy", "best"]).output
 
 
-def test_both_policies_stand_side_by_side_with_what_was() -> None:
+def test_both_policies_stand_beside_the_past() -> None:
     trial = PolicyTrial(
         policy=TriedPolicy.DENSITY,
         start_at=NOW,

@@ -52,9 +52,7 @@ def entry(before: Any, after: Any) -> AuditEntry:
         ),
     ],
 )
-def test_an_entry_says_whose_it_was_and_what_changed(
-    before: Any, after: Any, of: str, change: str
-) -> None:
+def test_audit_entry_shows_owner_and_change(before: Any, after: Any, of: str, change: str) -> None:
     found = entry(before, after)
 
     assert (object_text(found), difference_text(found)) == (of, change)

@@ -10,10 +10,10 @@ from schemas.gpus.gpu_request import GpuRequest
 from schemas.orchestrator.experiments import ExperimentState, TaskState
 from schemas.scheduler.devices import DeviceState
 from schemas.scheduler.reservations import ReservationState
-from schemas.task.task_file import Objective
+from schemas.task.objectives import Objective
 from schemas.telemetry.readings import HealthState
 from services.cli.commands.operations.maintenance import drift_table
-from services.cli.display.columns import Table, fit, left_out
+from services.cli.display.columns import Table, fit, list_hidden_headings
 from services.cli.display.gpu_tables import gpu_table
 from services.cli.display.output import plain_text
 from services.cli.display.tables import experiment_table, node_table, reservation_table, task_table
@@ -112,9 +112,7 @@ LISTS = [
 
 @pytest.mark.parametrize("width", [80, 120, 200])
 @pytest.mark.parametrize("make", LISTS)
-def test_a_list_fits_its_terminal_with_one_line_a_row_and_no_number_cut(
-    make: Callable[[], Table], width: int
-) -> None:
+def test_list_fits_terminal_without_cut_numbers(make: Callable[[], Table], width: int) -> None:
     table = make()
 
     lines = plain_text(table, width).splitlines()
@@ -143,7 +141,7 @@ def test_a_pipe_gets_every_column_in_full(make: Callable[[], Table]) -> None:
     assert len(text.splitlines()) == len(table.rows) + 1 + bool(table.title)
 
 
-def test_at_80_columns_gpus_show_state_use_memory_and_holder() -> None:
+def test_gpus_at_80_columns_show_main_columns() -> None:
     table = gpus()
 
     shown = [table.headings[column.number] for column in fit(table, 80)]
@@ -151,7 +149,7 @@ def test_at_80_columns_gpus_show_state_use_memory_and_holder() -> None:
     assert {"node", "gpu", "state", "util %", "memory MB", "holder", "source"} <= set(shown)
 
 
-def test_a_drift_is_told_in_whole_words_on_as_many_lines_as_it_takes() -> None:
+def test_drift_wraps_without_cutting_words() -> None:
     table = drift_table((make_drift(detail="python on H100 with 100 MB, under no reservation"),))
 
     text = plain_text(table, 80)
@@ -161,13 +159,13 @@ def test_a_drift_is_told_in_whole_words_on_as_many_lines_as_it_takes() -> None:
     assert "reservation" in text
 
 
-def test_columns_without_content_go_first_then_the_least_important() -> None:
-    assert left_out(ROWS, fit(ROWS, 50)) == ["empty"]
-    assert left_out(ROWS, fit(ROWS, 40)) == ["empty", "says"]
-    assert left_out(ROWS, fit(ROWS, 20)) == ["name", "empty", "says"]
+def test_empty_columns_go_first() -> None:
+    assert list_hidden_headings(ROWS, fit(ROWS, 50)) == ["empty"]
+    assert list_hidden_headings(ROWS, fit(ROWS, 40)) == ["empty", "says"]
+    assert list_hidden_headings(ROWS, fit(ROWS, 20)) == ["name", "empty", "says"]
 
 
-def test_names_are_shortened_and_sentences_wrapped_before_a_column_goes() -> None:
+def test_names_shorten_before_a_column_goes() -> None:
     assert plain_text(ROWS, 51).splitlines() == [
         "id  name                   n  empty  says",
         "a1  a rather long…  12345678  -      one sentence",
@@ -178,7 +176,7 @@ def test_names_are_shortened_and_sentences_wrapped_before_a_column_goes() -> Non
 
 
 @pytest.mark.parametrize("width", [100, 120, 160])
-def test_three_flags_of_vllm_are_whole_where_metrics_go(width: int) -> None:
+def test_three_vllm_flags_fit_without_metrics(width: int) -> None:
     flags = [
         {"tensor-parallel-size": n, "max-num-seqs": 32 * n, "enable-chunked-prefill": n < 8}
         for n in (4, 8)
@@ -197,15 +195,15 @@ def test_three_flags_of_vllm_are_whole_where_metrics_go(width: int) -> None:
     assert "id" not in shown
 
 
-def test_a_whole_column_is_cut_where_the_more_important_need_its_room() -> None:
-    table = replace(ROWS, whole=frozenset({"name"}), important=("n", "name"))
+def test_cut_last_column_yields_to_important_ones() -> None:
+    table = replace(ROWS, cut_last=frozenset({"name"}), important=("n", "name"))
 
-    assert left_out(table, fit(table, 40)) == ["empty", "says"]
+    assert list_hidden_headings(table, fit(table, 40)) == ["empty", "says"]
     assert "a rather long title" in plain_text(table, 40)
     assert "a rather long…" in plain_text(table, 28)
 
 
-def test_a_heading_is_broken_at_its_spaces_where_that_makes_room() -> None:
+def test_heading_breaks_at_spaces_for_room() -> None:
     table = Table(["max total tok/s", "e2e p99 s"], [["80.0", "2.000"]])
 
     assert plain_text(table, 12).splitlines() == [
@@ -216,7 +214,7 @@ def test_a_heading_is_broken_at_its_spaces_where_that_makes_room() -> None:
     ]
 
 
-def test_columns_can_be_chosen_by_the_beginning_of_their_headings() -> None:
+def test_columns_are_chosen_by_prefix() -> None:
     chosen = ROWS.only(["says", "n"])
 
     assert (chosen.headings, chosen.rows[1]) == (["says", "n"], ["nothing", "9"])

@@ -36,7 +36,7 @@ def make_fleet(node_id: str | None = None, namespace: str | None = None) -> Flee
     return state
 
 
-def test_a_row_fits_80_columns_with_bars_holder_lease_age_and_where_it_is_from() -> None:
+def test_top_row_fits_80_columns() -> None:
     rows = make_fleet().rows(102.0)
 
     text = plain_text(top_table(rows, NOW), 80)
@@ -47,7 +47,7 @@ def test_a_row_fits_80_columns_with_bars_holder_lease_age_and_where_it_is_from()
         assert said in first, text
 
 
-def test_a_reading_replaces_an_older_one_and_leaves_the_holder() -> None:
+def test_reading_replaces_older_and_keeps_holder() -> None:
     state = make_fleet()
     reading = make_gpu(0, state=None, utilization_percent=50.0)
     metrics = GpuMetrics(
@@ -63,7 +63,7 @@ def test_a_reading_replaces_an_older_one_and_leaves_the_holder() -> None:
     assert row.age_seconds == 2.5
 
 
-def test_what_is_gone_from_the_ledger_is_shown_no_more() -> None:
+def test_removed_ledger_row_disappears() -> None:
     state = make_fleet()
 
     state.apply_ledger([make_gpu(1)], [], now=101.0)
@@ -126,7 +126,7 @@ def test_node_and_namespace_narrow_the_view() -> None:
     assert [row.gpu.index for row in state.rows(1.0)] == [3]
 
 
-def test_the_summary_counts_and_says_what_is_simulated() -> None:
+def test_summary_counts_and_marks_simulated() -> None:
     rows = make_fleet().rows(100.0)
 
     assert (

@@ -21,7 +21,7 @@ from shared.ids import new_id
 from tests.support.worlds.gateway_views import NOW, make_gpu
 
 
-def test_plain_tables_are_aligned_and_carry_no_escape_codes() -> None:
+def test_plain_tables_have_no_escape_codes() -> None:
     table = Table(["name", "n"], [["a", "10"], ["long", "7"]], numeric=frozenset({"n"}))
 
     assert plain_text(table) == "name   n\na     10\nlong   7"
@@ -36,7 +36,7 @@ def test_unknown_readings_are_dashes_never_zero() -> None:
     assert row["source"] == "simulated"
 
 
-def test_a_shared_gpu_names_all_its_holders_with_their_shares() -> None:
+def test_shared_gpu_names_holders_and_shares() -> None:
     first = DeviceHolder(reservation_id=new_id(), shares=0.5, holder="ann")
     second = DeviceHolder(reservation_id=new_id(), shares=0.25)
 
@@ -53,7 +53,7 @@ def test_stale_readings_are_called_stale() -> None:
     assert table.rows[0][table.headings.index("source")] == "stale"
 
 
-def test_a_gpu_out_of_service_says_who_set_it_why_since_when_and_what_lifts_it() -> None:
+def test_cordoned_gpu_shows_who_why_and_remedy() -> None:
     cordon = CordonState(
         cause=CordonCause.OPERATOR,
         set_by="alice",
@@ -87,9 +87,7 @@ def test_a_loss_is_told_once() -> None:
 
 
 @pytest.mark.parametrize(("width", "noted"), [(80, True), (None, False)])
-def test_reasons_that_a_terminal_has_no_room_for_are_noted_below(
-    width: int | None, *, noted: bool
-) -> None:
+def test_cut_reasons_are_noted_below(width: int | None, *, noted: bool) -> None:
     hung = Reason(code=ReasonCode.UNHEALTHY, message="is hung: no answer for a long time by now")
     table = gpu_table([make_gpu(3, reasons=(hung,)), make_gpu(4)])
 
@@ -112,7 +110,7 @@ def test_numbers_and_spans() -> None:
     assert settings_text({"a": 1, "b": "x"}, ["b"]) == "b=x"
 
 
-def test_a_reservation_over_several_nodes_shows_every_node_with_its_gpus() -> None:
+def test_multi_node_reservation_shows_every_node() -> None:
     devices = tuple(
         DeviceGrant(node_id=node, uuid=f"GPU-{node}{n}", index=n, name="Test GPU")
         for node in ("alpha", "beta")
@@ -138,7 +136,7 @@ def test_a_reservation_over_several_nodes_shows_every_node_with_its_gpus() -> No
     assert (row["GPUs"], row["node"], row["indices"]) == ("2x2", "alpha,beta", "0,1 0,1")
 
 
-def test_a_gpu_that_kubernetes_gave_out_shows_its_pods() -> None:
+def test_kubernetes_gpu_shows_its_pods() -> None:
     pod = GpuPodView(namespace="serving", pod="llama-0", container="main")
 
     assert gpu_holder(make_gpu(pods=(pod, pod))) == "pod serving/llama-0"

@@ -24,7 +24,7 @@ from tests.support.worlds.gateway_views import make_reservation
         ),
     ],
 )
-def test_a_pods_limits_are_the_units_that_are_held(held: dict[str, Any], limits: list[str]) -> None:
+def test_pod_limits_are_held_units(held: dict[str, Any], limits: list[str]) -> None:
     view = make_reservation(cluster=ClusterPlacement(cluster_id="k8s", **held))
 
     shown = [line.split("limit")[1].strip() for line in pod_lines(view) if "limit" in line]
@@ -32,7 +32,7 @@ def test_a_pods_limits_are_the_units_that_are_held(held: dict[str, Any], limits:
     assert shown == limits
 
 
-def test_where_kubernetes_chooses_a_pod_is_kept_off_divided_gpus() -> None:
+def test_pod_is_kept_off_divided_gpus() -> None:
     def affinity(**held: Any) -> list[str]:
         place = ClusterPlacement(cluster_id="k8s", gpus=1, **held)
         lines = pod_lines(make_reservation(cluster=place))

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
-from schemas.base import LARGEST_INTEGER
+from schemas.base import MAX_INTEGER
 from schemas.orchestrator.views import TaskPlan
-from schemas.task.task_file import DeploymentMode, Objective, Strategy
+from schemas.task.objectives import Objective
+from schemas.task.strategies import Strategy
+from schemas.task.task_file import DeploymentMode
 from services.cli.display.tables import plan_count_text
 
 
@@ -16,7 +18,7 @@ from services.cli.display.tables import plan_count_text
         (Strategy.BAYESIAN, {"total": 32, "experiments_at_most": 8}, "up to 8 experiments of 32"),
         (
             Strategy.RANDOM,
-            {"total": LARGEST_INTEGER, "experiments_at_most": 50},
+            {"total": MAX_INTEGER, "experiments_at_most": 50},
             "up to 50 experiments",
         ),
         (
@@ -26,7 +28,7 @@ from services.cli.display.tables import plan_count_text
         ),
     ],
 )
-def test_a_plan_says_how_many_experiments_there_may_be(
+def test_plan_says_maximum_of_experiments(
     strategy: Strategy, plan: dict[str, Any], text: str
 ) -> None:
     view = TaskPlan(

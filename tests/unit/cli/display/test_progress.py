@@ -17,7 +17,7 @@ from tests.support.worlds.gateway_views import (
 )
 
 
-def test_a_status_is_told_once_and_again_when_it_changes() -> None:
+def test_status_is_printed_once_per_change() -> None:
     waiting = make_experiment(state=ExperimentState.WAITING)
     progress = TaskProgress(task=make_task(), experiments=(waiting,))
     progress.positions = {waiting.experiment_id: 2}
@@ -31,7 +31,7 @@ def test_a_status_is_told_once_and_again_when_it_changes() -> None:
     assert third[0].endswith("waiting, position 1")
 
 
-def test_progress_of_the_present_attempt_moves_the_bar_and_names_the_phase() -> None:
+def test_current_attempt_moves_the_bar() -> None:
     attempt = make_attempt(phase="loading")
     running = make_experiment(state=ExperimentState.RUNNING, attempts=(attempt,))
     progress = TaskProgress(experiments=(running, make_experiment(2)))
@@ -44,7 +44,7 @@ def test_progress_of_the_present_attempt_moves_the_bar_and_names_the_phase() -> 
     assert progress.fraction == 0.75
 
 
-def test_progress_of_an_earlier_attempt_is_forgotten() -> None:
+def test_progress_of_earlier_attempt_is_dropped() -> None:
     running = make_experiment(state=ExperimentState.RUNNING, attempts=(make_attempt(),))
     progress = TaskProgress(experiments=(running,))
 
@@ -53,7 +53,7 @@ def test_progress_of_an_earlier_attempt_is_forgotten() -> None:
     assert progress.fraction_of(running) == 0.0
 
 
-def test_in_a_cluster_its_place_is_told_and_what_it_waits_for_until_it_is_ready() -> None:
+def test_cluster_place_and_wait_reason_are_shown() -> None:
     placement = ClusterPlacement(cluster_id="k8s", gpus=1, node_name="gpu-7")
     attempt = replace(make_attempt(phase="starting"), cluster=placement)
     running = make_experiment(state=ExperimentState.RUNNING, attempts=(attempt,))
@@ -68,7 +68,7 @@ def test_in_a_cluster_its_place_is_told_and_what_it_waits_for_until_it_is_ready(
     assert progress.status_of(running) == "running, measuring in k8s/gpu-7"
 
 
-def test_the_gpu_line_shows_readings_and_simulation() -> None:
+def test_gpu_line_shows_readings_and_simulation() -> None:
     running = make_experiment(state=ExperimentState.RUNNING, gpu_info=make_gpu_info())
     progress = TaskProgress(experiments=(running,))
 
@@ -78,7 +78,7 @@ def test_the_gpu_line_shows_readings_and_simulation() -> None:
     assert line.endswith("  running  [GPU 0 Test GPU: 93 %, 0/80000 MB, 60 W, simulated]")
 
 
-def test_a_task_without_experiments_has_not_succeeded() -> None:
+def test_task_without_experiments_has_not_succeeded() -> None:
     assert not all_succeeded([])
     assert not all_succeeded([make_experiment(), make_experiment(state=ExperimentState.CANCELLED)])
     assert all_succeeded([make_experiment()])

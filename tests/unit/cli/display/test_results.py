@@ -12,7 +12,8 @@ from schemas.orchestrator.views import ExperimentView
 from schemas.results.measurements import GpuMemoryTrend
 from schemas.results.reports import FailureLine, FailuresView
 from schemas.task.benchmark import FailedLevel, LoadBoundary, LoadKind
-from schemas.task.task_file import Objective, StopReason
+from schemas.task.objectives import Objective
+from schemas.task.task_file import StopReason
 from schemas.task.trust import RunInfo, RunRole, SetAside, TrustVerdict
 from services.cli.commands.report import failures_table, print_csv
 from services.cli.display.output import plain_text
@@ -26,15 +27,15 @@ from services.cli.display.task_progress import experiments_text
 from services.cli.display.task_results import (
     boundary_lines,
     ending_lines,
-    failed_level_lines,
     failure_lines,
     gpu_result_table,
+    level_failure_lines,
     origin_lines,
     print_results,
-    ranked,
+    rank_experiments,
     result_table,
-    untrusted_lines,
-    varied,
+    trust_warning_lines,
+    varying_parameters,
 )
 from shared.clock import utcnow
 from tests.support.worlds.gateway_views import (
@@ -53,13 +54,11 @@ from tests.support.worlds.gateway_views import (
         pytest.param(Objective.MAXIMIZE_THROUGHPUT, [2, 1, 3, 4], id="throughput: the largest"),
     ],
 )
-def test_experiments_are_ranked_by_the_objective_and_those_without_score_come_last(
-    objective: Objective, want: list[int]
-) -> None:
+def test_experiments_rank_by_objective(objective: Objective, want: list[int]) -> None:
     scores = [(1, 2.0), (2, 9.0), (3, 1.0), (4, None)]
     experiments = [make_experiment(n, objective_score=score) for n, score in scores]
 
-    assert [each.ordinal for each in ranked(experiments, objective)] == want
+    assert [each.ordinal for each in rank_experiments(experiments, objective)] == want
 
 
 def test_a_repeated_run_has_no_rank_of_its_own() -> None:
@@ -77,15 +76,13 @@ def test_a_repeated_run_has_no_rank_of_its_own() -> None:
     ("total", "at_most", "says"),
     [(4, 4, "4 experiments"), (1, 8, "at most 8 experiments"), (9, 8, "9 experiments")],
 )
-def test_a_search_has_as_many_experiments_as_it_may_try(
-    total: int, at_most: int, says: str
-) -> None:
+def test_search_has_its_maximum_of_experiments(total: int, at_most: int, says: str) -> None:
     task = make_task(experiments_total=total, experiments_at_most=at_most)
 
     assert experiments_text(task) == says
 
 
-def test_the_end_of_a_task_says_why_and_how_far_the_best_can_be_trusted() -> None:
+def test_task_end_shows_reason_and_trust() -> None:
     trust = TrustVerdict(
         winner=3,
         noise_floor_percent=1.5,
@@ -107,7 +104,7 @@ def test_the_end_of_a_task_says_why_and_how_far_the_best_can_be_trusted() -> Non
     assert list(ending_lines(make_task())) == []
 
 
-def test_a_failed_experiment_has_no_rank_and_no_invented_numbers() -> None:
+def test_failed_experiment_has_no_rank_or_numbers() -> None:
     failed = make_experiment(2, state=ExperimentState.FAILED)
 
     table = result_table([failed], Objective.MINIMIZE_LATENCY)
@@ -121,7 +118,7 @@ HEAVY = FailedLevel(
 )
 
 
-def test_what_broke_under_a_load_that_another_served_has_no_rank_and_says_why() -> None:
+def test_failure_at_served_load_has_no_rank() -> None:
     broken = make_experiment(
         1,
         objective_score=0.5,
@@ -138,19 +135,19 @@ def test_what_broke_under_a_load_that_another_served_has_no_rank_and_says_why() 
         ("1", "2", "2/2"),
         ("-", "1", "1/2"),
     ]
-    (line,) = failed_level_lines([broken, steady], Objective.MINIMIZE_LATENCY)
+    (line,) = level_failure_lines([broken, steady], Objective.MINIMIZE_LATENCY)
     assert line == (
         "experiment 1 has no rank, as another one served what it did not: D(100,100) at "
         "concurrency 8 served 1 of 17 (at most 1 % of the requests may fail: max_error_rate)"
     )
 
 
-def test_a_load_that_no_experiment_served_takes_no_rank_and_is_still_told() -> None:
+def test_load_served_by_none_is_reported() -> None:
     metrics = make_metrics(total_levels=2, failed_levels=(HEAVY,), max_error_rate=0.01)
     experiments = [make_experiment(n, objective_score=1.0 * n, metrics=metrics) for n in (1, 2)]
 
     table = result_table(experiments, Objective.MINIMIZE_LATENCY)
-    lines = failed_level_lines(experiments, Objective.MINIMIZE_LATENCY)
+    lines = level_failure_lines(experiments, Objective.MINIMIZE_LATENCY)
 
     assert [row[0] for row in table.rows] == ["1", "2"]
     assert lines[0] == (
@@ -159,7 +156,7 @@ def test_a_load_that_no_experiment_served_takes_no_rank_and_is_still_told() -> N
     )
 
 
-def test_failed_levels_are_remarked_on_in_lists_of_experiments() -> None:
+def test_failed_levels_are_noted_in_lists() -> None:
     metrics = make_metrics(total_levels=2, failed_levels=(HEAVY,), max_error_rate=0.01)
 
     table = experiment_table([make_experiment(metrics=metrics)])
@@ -178,7 +175,7 @@ def test_throughput_per_gpu_stands_beside_throughput() -> None:
     assert (row["max total tok/s"], row["max per GPU"]) == ("160.0", "80.0")
 
 
-def test_metrics_are_shown_in_the_units_of_their_headings() -> None:
+def test_metrics_are_shown_in_heading_units() -> None:
     experiment = make_experiment(objective_score=1.25, metrics=make_metrics())
 
     table = result_table([experiment], Objective.MINIMIZE_LATENCY)
@@ -194,11 +191,11 @@ def test_metrics_are_shown_in_the_units_of_their_headings() -> None:
 def test_only_parameters_that_differ_are_shown() -> None:
     experiments = [make_experiment(1), make_experiment(2)]
 
-    assert varied(experiments) == ["threads"]
-    assert varied(experiments[:1]) == ["threads", "parallel"]
+    assert varying_parameters(experiments) == ["threads"]
+    assert varying_parameters(experiments[:1]) == ["threads", "parallel"]
 
 
-def test_gpu_rows_show_spread_coverage_and_that_they_are_simulated() -> None:
+def test_gpu_rows_show_spread_and_coverage() -> None:
     table = gpu_result_table([make_experiment(gpu_monitoring=make_monitoring())])
 
     assert table is not None
@@ -217,7 +214,7 @@ def test_measured_gpus_are_not_called_simulated() -> None:
     assert "simulated" not in plain_text(table)
 
 
-def test_whose_numbers_are_not_to_be_trusted_is_told_with_the_reason() -> None:
+def test_untrusted_numbers_have_a_reason() -> None:
     seen = make_monitoring()
     judged = [
         make_experiment(1, gpu_monitoring=replace(seen, trusted=True)),
@@ -234,13 +231,13 @@ def test_whose_numbers_are_not_to_be_trusted_is_told_with_the_reason() -> None:
         ),
     ]
 
-    assert untrusted_lines(judged) == [
+    assert trust_warning_lines(judged) == [
         "experiment 3: do not trust its GPU numbers: no sample in 2 s",
         "experiment 5: no GPU numbers: no agent reported",
     ]
 
 
-def test_why_there_are_no_gpu_numbers_is_told_where_no_gpu_is_shown(
+def test_missing_gpu_numbers_have_a_reason(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     unknown = replace(
@@ -254,7 +251,7 @@ def test_why_there_are_no_gpu_numbers_is_told_where_no_gpu_is_shown(
     assert "experiment 1: no GPU numbers: no agent reported" in printed
 
 
-def test_what_was_known_before_it_took_a_gpu_is_told_with_what_to_do() -> None:
+def test_preflight_findings_are_shown_with_action() -> None:
     unknown = Finding(
         verdict=Verdict.CASE_BY_CASE,
         rule="runtime_unknown",
@@ -271,7 +268,7 @@ def test_what_was_known_before_it_took_a_gpu_is_told_with_what_to_do() -> None:
     ]
 
 
-def test_interrupted_attempts_are_counted_in_words() -> None:
+def test_interrupted_attempts_are_counted() -> None:
     experiment = make_experiment(
         attempts=(make_attempt(), make_attempt(attempt_number=2)), interrupted_attempts=1
     )
@@ -298,7 +295,7 @@ def make_failed(ordinal: int, hint: str = "use more GPUs") -> ExperimentView:
     )
 
 
-def test_a_failure_is_told_with_phase_node_last_words_and_what_to_do() -> None:
+def test_failure_shows_phase_node_log_and_hint() -> None:
     assert failure_lines([make_failed(1)], log_lines=2) == [
         "experiment 1 failed while warming up on gpu-1: gpu_out_of_memory: engine 1 ended",
         "    third",
@@ -336,7 +333,7 @@ def test_memory_before_a_failure_is_one_line(trend: GpuMemoryTrend, told: str) -
     assert memory_text(trend) == told
 
 
-def test_the_report_of_failures_has_it_beside_the_last_message(
+def test_failure_report_has_hint_beside_message(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     line = FailureLine(
@@ -369,7 +366,7 @@ def test_failures_alike_are_told_what_to_do_once() -> None:
     ]
 
 
-def test_a_failure_from_before_hints_is_still_told() -> None:
+def test_failure_without_hint_is_shown() -> None:
     old = make_experiment(
         state=ExperimentState.FAILED,
         failure=Failure(kind=FailureKind.ENGINE_EXITED, message="exit 1"),
@@ -389,7 +386,7 @@ def test_a_failure_from_before_hints_is_still_told() -> None:
         ({"low": None, "high": 1, "estimate": None}, "none"),
     ],
 )
-def test_the_greatest_load_is_shown_with_its_bracket(found: dict[str, Any], text: str) -> None:
+def test_greatest_load_is_shown_with_bracket(found: dict[str, Any], text: str) -> None:
     boundary = LoadBoundary(load=LoadKind.CONCURRENCY, cliff=True, **found)
     experiment = make_experiment(
         1, objective_score=found["estimate"] or 0.0, metrics=make_metrics(boundary=boundary)

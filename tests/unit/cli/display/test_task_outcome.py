@@ -11,7 +11,7 @@ from tests.support.worlds.gateway_views import make_experiment, make_task
 URL = "http://127.0.0.1:8470"
 
 
-def test_the_best_is_named_with_how_to_use_it_and_the_page() -> None:
+def test_best_is_named_with_use_and_page() -> None:
     best = make_experiment(2, parameters={"max-num-seqs": 64})
     task = make_task(state=TaskState.COMPLETED, best_experiment_id=best.experiment_id)
 
@@ -42,7 +42,7 @@ def test_a_running_task_has_a_best_so_far() -> None:
         ({}, True, "used: 0.42 GPU-hours, 1.47 USD"),
     ],
 )
-def test_what_a_task_holds_and_its_time_left_are_told(
+def test_held_gpus_and_time_left_are_shown(
     changes: dict[str, float | None], is_over: bool, says: str
 ) -> None:
     spending = replace(
@@ -52,7 +52,7 @@ def test_what_a_task_holds_and_its_time_left_are_told(
     assert spending_text(spending, is_over=is_over) == says
 
 
-def test_without_a_best_only_an_end_says_there_is_none() -> None:
+def test_missing_best_is_said_only_at_end() -> None:
     scored = [make_experiment(1, state=ExperimentState.SUCCEEDED)]
 
     ended = list(outcome_lines(make_task(state=TaskState.COMPLETED), scored, URL))

@@ -22,21 +22,12 @@ from services.executor.engines.compile_cache import VARIABLES
 from services.executor.engines.engine_table import IMAGES
 from services.executor.engines.image import container_command
 from services.executor.runtimes.kubernetes.effective import differences
-from services.executor.runtimes.kubernetes.kinds import (
-    BaseModelSpec,
-    ModelFormat,
-    Object,
-    Pod,
-    Storage,
-)
-from services.executor.runtimes.kubernetes.objects import (
-    NamedModel,
-    Plan,
-    engine_container,
-    objects_of,
-)
+from services.executor.runtimes.kubernetes.kinds import BaseModelSpec, ModelFormat, Object, Storage
+from services.executor.runtimes.kubernetes.objects import engine_container, objects_of
+from services.executor.runtimes.kubernetes.plan import NamedModel, Plan
 from services.executor.settings import ExecutorSettings
 from shared.accelerator_rules.node_labels import undivided_expressions
+from shared.kubernetes.objects.pods import PodDetails
 from tests.support.worlds.executor import NODE, make_start
 from tests.support.worlds.runtime_launches import launch_of
 
@@ -76,6 +67,8 @@ def made(
     reference: str = "lmsysorg/sglang:v1",
     env: dict[str, str] | None = None,
     cache: PodCache | None = None,
+    rank: int = 0,
+    size: int = 1,
     **settings: Any,
 ) -> tuple[list[Object], Object]:
     """The objects, and the container that is intended."""
@@ -104,6 +97,8 @@ def made(
         ),
         model=model,
         cache=cache,
+        rank=rank,
+        size=size,
     )
     return list(objects_of(launch, plan, chosen)), engine_container(launch, plan, chosen)
 
@@ -169,7 +164,7 @@ PLACEMENT: Object = {
 EPOCH = {"gpusteward.epoch": "7"}
 
 
-def test_without_ome_it_is_a_service_and_a_deployment_of_one_pod(tmp_path: Path) -> None:
+def test_without_ome_service_and_deployment_of_one_pod(tmp_path: Path) -> None:
     labels = {**LABELS, "gpusteward.runtime": "kubernetes"}
     metadata = {"name": NAME, "namespace": "team", "labels": labels, "annotations": EPOCH}
 
@@ -202,7 +197,7 @@ def test_without_ome_it_is_a_service_and_a_deployment_of_one_pod(tmp_path: Path)
     }
 
 
-def test_with_ome_it_is_a_runtime_with_the_whole_command_and_a_service_of_one_replica(
+def test_ome_runtime_has_whole_command_and_one_replica(
     tmp_path: Path,
 ) -> None:
     labels = {**LABELS, "gpusteward.runtime": "ome"}
@@ -260,7 +255,7 @@ def test_with_ome_it_is_a_runtime_with_the_whole_command_and_a_service_of_one_re
     ],
 )
 @pytest.mark.parametrize("kind", [Runtime.KUBERNETES, Runtime.OME])
-def test_what_an_engine_compiles_goes_to_its_own_directory_of_the_volume_and_nowhere_else(
+def test_compile_cache_goes_to_own_volume_directory(
     tmp_path: Path, kind: Runtime, setting: str, source: Object
 ) -> None:
     volume = CacheVolume.of(setting)
@@ -298,7 +293,7 @@ def node_terms(directory: Path, **place: Any) -> Any:
     return required["nodeSelectorTerms"]
 
 
-def test_the_clusters_own_scheduler_keeps_whole_gpus_off_divided_ones(tmp_path: Path) -> None:
+def test_whole_gpus_are_kept_off_divided_ones(tmp_path: Path) -> None:
     by_name = {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["h2"]}
     mig = "nvidia.com/mig-1g.10gb"
 
@@ -328,7 +323,7 @@ def test_devices_of_a_driver_come_by_a_claim(tmp_path: Path) -> None:
     assert pod["containers"][0]["resources"] == {"claims": [{"name": "gpus"}]}
 
 
-def test_a_claim_is_mounted_read_only_and_what_the_task_asks_for_is_beside_the_gpus(
+def test_claim_is_mounted_read_only_beside_resources(
     tmp_path: Path,
 ) -> None:
     names = KubernetesSpec(
@@ -364,7 +359,7 @@ def test_a_claim_is_mounted_read_only_and_what_the_task_asks_for_is_beside_the_g
     ("resource", "count"),
     [("nvidia.com/gpu", "2"), ("tencent.com/vcuda-core", "200"), ("nvidia.com/mps-core", "200")],
 )
-def test_whole_gpus_are_asked_for_in_the_units_of_their_resource(
+def test_whole_gpus_are_requested_in_resource_units(
     tmp_path: Path, resource: str, count: str
 ) -> None:
     container = made(tmp_path, place={"resource": resource})[1]
@@ -375,7 +370,7 @@ def test_whole_gpus_are_asked_for_in_the_units_of_their_resource(
     }
 
 
-def test_an_image_that_tells_its_cuda_is_bound_by_labels_where_no_node_was_chosen(
+def test_image_with_known_cuda_is_bound_by_labels(
     tmp_path: Path,
 ) -> None:
     def affinity(hostname: str | None, reference: str, *, labels: bool) -> Any:
@@ -413,7 +408,7 @@ def test_an_image_that_tells_its_cuda_is_bound_by_labels_where_no_node_was_chose
     assert affinity("h1", "vllm/vllm-openai:v1-cu124", labels=True) == PLACEMENT["affinity"]
 
 
-def test_a_program_of_known_conflict_gets_what_avoids_it_unless_its_operator_says_otherwise(
+def test_conflicting_program_gets_workaround(
     tmp_path: Path,
 ) -> None:
     on_cores = {"resource": "tencent.com/vcuda-core"}
@@ -431,25 +426,25 @@ def test_a_program_of_known_conflict_gets_what_avoids_it_unless_its_operator_say
     assert strategy() is None
 
 
-def test_what_a_cluster_would_replace_is_written_so_that_it_does_not(tmp_path: Path) -> None:
+def test_replaceable_defaults_are_written_explicitly(tmp_path: Path) -> None:
     container = made(tmp_path, served_as="$(HF_TOKEN) '\"\n")[1]
 
     assert "$$(HF_TOKEN) '\"\n" in container["args"]
 
 
-def test_the_queue_of_an_admission_controller_is_named_on_what_it_admits(tmp_path: Path) -> None:
+def test_admission_queue_is_named_on_admitted_object(tmp_path: Path) -> None:
     service, deployment = made(tmp_path, cluster_queue="team-queue")[0]
 
     assert deployment["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team-queue"
     assert "kueue.x-k8s.io/queue-name" not in service["metadata"]["labels"]
 
 
-def pod_of(container: Object, **spec: Any) -> Pod:
+def pod_of(container: Object, **spec: Any) -> PodDetails:
     given = {
         "metadata": {"name": "p"},
         "spec": {"nodeName": "n1", "containers": [{"name": "istio"}, container], **spec},
     }
-    return msgspec.convert(given, Pod)
+    return msgspec.convert(given, PodDetails)
 
 
 def changed(container: Object, **changes: Any) -> Object:
@@ -516,8 +511,39 @@ def test_every_change_of_the_bound_pod_is_told(changes: dict[str, Any], want: li
     assert list(differences(pod_of(changed(CONTAINER, **changes)), CONTAINER, "n1")) == want
 
 
-def test_another_node_than_the_chosen_one_and_another_container_are_told() -> None:
+def test_other_node_or_container_is_reported() -> None:
     assert differences(pod_of(CONTAINER), CONTAINER, "n2") == ("it runs on node n1, chosen was n2",)
     assert differences(pod_of(CONTAINER), CONTAINER, None) == ()
     [sentence] = differences(pod_of(changed(CONTAINER, name="main")), CONTAINER, None)
     assert sentence == "the pod has no container 'ome-container', but istio, main"
+
+
+def test_each_rank_is_a_pod_of_its_own_on_its_node(tmp_path: Path) -> None:
+    first, _ = made(tmp_path, size=2)
+    second, intended = made(tmp_path, place={"node_name": "n2", "hostname": "h2"}, rank=1, size=2)
+
+    assert [(o["kind"], o["metadata"]["name"]) for o in (*first, *second)] == [
+        ("Service", NAME),
+        ("Service", f"{NAME}-ranks"),
+        ("Deployment", NAME),
+        ("Deployment", f"{NAME}-1"),
+    ]
+    serving, meeting, leader, member = *first, *second
+    # Who calls the engine, and who looks for rank 0, reaches its pod alone, ready or not.
+    labels = {**LABELS, "gpusteward.runtime": "kubernetes"}
+    ranked = {**labels, "gpusteward.rank": "0"}
+    assert serving["spec"]["selector"] == meeting["spec"]["selector"] == ranked
+    assert (meeting["spec"]["clusterIP"], meeting["spec"]["publishNotReadyAddresses"]) == (
+        "None",
+        True,
+    )
+    assert leader["spec"]["selector"]["matchLabels"] == ranked
+    assert member["spec"]["selector"]["matchLabels"] == {**labels, "gpusteward.rank": "1"}
+    assert "readinessProbe" not in intended
+    pods = [each["spec"]["template"]["spec"] for each in (leader, member)]
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    hosts = [
+        pod["affinity"]["nodeAffinity"][required]["nodeSelectorTerms"][0]["matchExpressions"][0]
+        for pod in pods
+    ]
+    assert [host["values"] for host in hosts] == [["h1"], ["h2"]]

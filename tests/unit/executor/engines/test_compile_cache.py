@@ -10,8 +10,8 @@ from schemas.executor.attempts import GangPlace
 from services.executor.attempts.compile_cache import AttemptCache
 from services.executor.engines.compile_cache import (
     CacheKey,
+    CacheLease,
     CompileCaches,
-    HeldCache,
     cache_variables,
 )
 from tests.support.worlds.executor import make_start
@@ -39,13 +39,13 @@ def used(
     return held.files
 
 
-def taken(caches: CompileCaches, key: CacheKey = KEY) -> HeldCache:
+def taken(caches: CompileCaches, key: CacheKey = KEY) -> CacheLease:
     held = caches.take(key)
     assert held is not None
     return held
 
 
-def test_the_next_engine_of_the_same_key_finds_what_the_last_one_compiled(tmp_path: Path) -> None:
+def test_next_engine_of_same_key_finds_cache(tmp_path: Path) -> None:
     caches = make_caches(tmp_path)
     used(caches)
 
@@ -75,7 +75,7 @@ def test_nothing_is_shared_where_the_key_differs(tmp_path: Path, other: CacheKey
     held.release(is_good=True)
 
 
-def test_two_engines_at_once_have_a_directory_each(tmp_path: Path) -> None:
+def test_concurrent_engines_have_own_directories(tmp_path: Path) -> None:
     caches = make_caches(tmp_path)
 
     first, second = taken(caches), taken(caches)
@@ -85,7 +85,7 @@ def test_two_engines_at_once_have_a_directory_each(tmp_path: Path) -> None:
     second.release(is_good=True)
 
 
-def test_what_a_failed_engine_or_a_dead_executor_left_is_dropped(tmp_path: Path) -> None:
+def test_cache_of_failed_engine_or_executor_is_dropped(tmp_path: Path) -> None:
     caches = make_caches(tmp_path)
     used(caches)
     failed = taken(caches)
@@ -102,7 +102,7 @@ def test_what_a_failed_engine_or_a_dead_executor_left_is_dropped(tmp_path: Path)
     again.release(is_good=True)
 
 
-def test_the_oldest_go_beyond_the_bounds_and_what_is_in_use_stays(tmp_path: Path) -> None:
+def test_oldest_caches_are_pruned_unless_in_use(tmp_path: Path) -> None:
     caches = make_caches(tmp_path, max_mb=3)
     stale = used(caches, replace(KEY, image="stale"), days_ago=31)
     old = used(caches, replace(KEY, image="old"), size_mb=2, days_ago=3)
@@ -117,14 +117,14 @@ def test_the_oldest_go_beyond_the_bounds_and_what_is_in_use_stays(tmp_path: Path
     held.release(is_good=True)
 
 
-def test_a_place_that_cannot_be_made_is_no_reason_not_to_start(tmp_path: Path) -> None:
+def test_unwritable_cache_does_not_stop_start(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     assert make_caches(tmp_path / "file").take(KEY) is None
     make_caches(tmp_path / "absent").prune()
 
 
-def test_every_compiler_gets_a_folder_of_the_cache() -> None:
+def test_every_compiler_gets_a_cache_folder() -> None:
     found = cache_variables("/c")
 
     assert found["VLLM_CACHE_ROOT"] == "/c/vllm"
@@ -135,7 +135,7 @@ def test_every_compiler_gets_a_folder_of_the_cache() -> None:
 @pytest.mark.parametrize(
     ("max_mb", "gang"), [pytest.param(0, None, id="no room"), pytest.param(1, GANG, id="a rank")]
 )
-def test_an_attempt_has_none_without_room_or_as_one_rank_of_several(
+def test_no_cache_without_room_or_for_gang_rank(
     tmp_path: Path, max_mb: int, gang: GangPlace | None
 ) -> None:
     attempt = AttemptCache(command=make_start(gang=gang), caches=make_caches(tmp_path, max_mb))
@@ -144,7 +144,7 @@ def test_an_attempt_has_none_without_room_or_as_one_rank_of_several(
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_an_attempt_keeps_its_cache_and_each_namespace_its_own(tmp_path: Path) -> None:
+async def test_namespaces_have_separate_caches(tmp_path: Path) -> None:
     caches = make_caches(tmp_path)
 
     async def taken(namespace: str) -> Path | None:

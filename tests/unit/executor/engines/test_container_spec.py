@@ -8,7 +8,7 @@ import pytest
 from schemas.gpus.device_grant import DeviceGrant, DeviceShare, ShareKind
 from services.executor.engines.engine_table import IMAGES
 from services.executor.engines.image import HostMount, container_command
-from services.executor.runtimes.docker.spec import Abilities, Made, container_settings
+from services.executor.runtimes.docker.spec import Abilities, ContainerParts, container_settings
 from services.executor.runtimes.docker.starting import digest_of
 from services.executor.runtimes.runtime import Launch
 from tests.support.worlds.executor import NODE
@@ -28,7 +28,7 @@ def launch(tmp_path: Path, *devices: DeviceGrant, **overrides: Any) -> Launch:
     return launch_of(command, runtime_settings(tmp_path))
 
 
-def made(**overrides: Any) -> Made:
+def made(**overrides: Any) -> ContainerParts:
     image = IMAGES["vllm"]
     given: dict[str, Any] = {
         "image": image,
@@ -36,12 +36,12 @@ def made(**overrides: Any) -> Made:
         "command": container_command(image, "a/model", {}, served_model_name="a/model"),
         "listens_on": image.port,
     }
-    return Made(**given | overrides)
+    return ContainerParts(**given | overrides)
 
 
 def body(
     launched: Launch,
-    made: Made,
+    made: ContainerParts,
     abilities: Abilities | None = None,
     **settings: Any,
 ) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def environment(container: dict[str, Any]) -> dict[str, str]:
     return dict(variable.partition("=")[::2] for variable in container["Env"])
 
 
-def test_what_an_engine_compiles_is_kept_where_the_host_has_a_place_for_it(tmp_path: Path) -> None:
+def test_compile_cache_is_mounted_where_host_has_room(tmp_path: Path) -> None:
     launched = launch(tmp_path, device())
 
     plain = body(launched, made())
@@ -75,9 +75,7 @@ def test_what_an_engine_compiles_is_kept_where_the_host_has_a_place_for_it(tmp_p
         pytest.param("cdi", ["nvidia.com/gpu=GPU-a", "nvidia.com/gpu=GPU-b"], id="by CDI name"),
     ],
 )
-def test_exactly_the_granted_devices_are_asked_for_and_cuda_is_told_none(
-    tmp_path: Path, ids: str, want: list[str]
-) -> None:
+def test_only_granted_devices_are_requested(tmp_path: Path, ids: str, want: list[str]) -> None:
     elsewhere = device("GPU-c", 1, node_id="another")
     launched = launch(tmp_path, device("GPU-b", 3), elsewhere, device("GPU-a", 0))
 
@@ -89,7 +87,7 @@ def test_exactly_the_granted_devices_are_asked_for_and_cuda_is_told_none(
     assert not {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"} & environment(container).keys()
 
 
-def test_gpus_of_amd_come_as_device_files_and_by_no_variable(tmp_path: Path) -> None:
+def test_amd_gpus_come_as_device_files(tmp_path: Path) -> None:
     launched = launch(tmp_path, device("a", 0, name="AMD Instinct MI300X"))
 
     container = body(
@@ -103,7 +101,7 @@ def test_gpus_of_amd_come_as_device_files_and_by_no_variable(tmp_path: Path) -> 
     assert not {name for name in environment(container) if name.endswith("VISIBLE_DEVICES")}
 
 
-def test_a_mig_instance_goes_by_its_uuid_even_where_indexes_are_wanted(tmp_path: Path) -> None:
+def test_mig_instance_goes_by_uuid_despite_indexes(tmp_path: Path) -> None:
     launched = launch(tmp_path, device("MIG-1", 2, mig_profile="1g.10gb"))
 
     container = body(launched, made(), docker_device_ids="index")
@@ -111,7 +109,7 @@ def test_a_mig_instance_goes_by_its_uuid_even_where_indexes_are_wanted(tmp_path:
     assert container["HostConfig"]["DeviceRequests"][0]["DeviceIDs"] == ["MIG-1"]
 
 
-def test_simulated_devices_are_named_to_the_engine_and_no_real_one_is_given(tmp_path: Path) -> None:
+def test_simulated_devices_give_no_real_device(tmp_path: Path) -> None:
     container = body(launch(tmp_path, device("SIM-1", simulated=True)), made())
 
     assert container["HostConfig"]["DeviceRequests"] == []
@@ -119,7 +117,7 @@ def test_simulated_devices_are_named_to_the_engine_and_no_real_one_is_given(tmp_
     assert environment(container)["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
-def test_a_part_of_a_device_is_a_client_of_the_mps_daemon(tmp_path: Path) -> None:
+def test_device_share_is_a_client_of_mps_daemon(tmp_path: Path) -> None:
     container = body(launch(tmp_path, device(share=HALF)), made(), mps_pipe_dir="/run/mps")
 
     given = environment(container)
@@ -131,13 +129,13 @@ def test_a_part_of_a_device_is_a_client_of_the_mps_daemon(tmp_path: Path) -> Non
     assert [mount["Source"] for mount in host["Mounts"]] == ["/run/mps"]
 
 
-def test_a_whole_device_shares_nothing_with_the_host(tmp_path: Path) -> None:
+def test_whole_device_shares_nothing_with_host(tmp_path: Path) -> None:
     host = body(launch(tmp_path, device()), made())["HostConfig"]
 
     assert (host["IpcMode"], host["Mounts"]) == ("private", [])
 
 
-def test_variables_that_the_operator_passes_never_change_our_own(tmp_path: Path) -> None:
+def test_passed_variables_never_override_ours(tmp_path: Path) -> None:
     passed = {"HF_TOKEN": "hf_1", "GPUSTEWARD_NODE": "another"}
 
     given = environment(body(launch(tmp_path, device()), made(passed=passed)))
@@ -146,7 +144,7 @@ def test_variables_that_the_operator_passes_never_change_our_own(tmp_path: Path)
     assert given["GPUSTEWARD_NODE"] == NODE
 
 
-def test_it_has_no_privileges_and_never_comes_back_by_itself(tmp_path: Path) -> None:
+def test_container_has_no_privileges_and_no_restart(tmp_path: Path) -> None:
     host = body(launch(tmp_path, device()), made())["HostConfig"]
 
     assert host["CapDrop"] == ["ALL"]
@@ -177,7 +175,7 @@ def test_labels_and_environment_tell_whose_it_is(tmp_path: Path) -> None:
         assert given[f"GPUSTEWARD_{name.upper()}"] == container["Labels"][f"gpusteward.{name}"]
 
 
-def test_its_port_is_published_on_loopback_where_docker_likes(tmp_path: Path) -> None:
+def test_port_is_published_on_random_loopback_port(tmp_path: Path) -> None:
     container = body(launch(tmp_path, device()), made())
 
     assert container["HostConfig"]["PortBindings"] == {
@@ -186,7 +184,7 @@ def test_its_port_is_published_on_loopback_where_docker_likes(tmp_path: Path) ->
     assert container["ExposedPorts"] == {"8000/tcp": {}}
 
 
-def test_a_rank_of_several_is_on_the_network_of_the_host(tmp_path: Path) -> None:
+def test_gang_rank_uses_host_network(tmp_path: Path) -> None:
     container = body(launch(tmp_path, device()), made(on_host_network=True))
 
     assert container["HostConfig"]["NetworkMode"] == "host"
@@ -217,7 +215,7 @@ def test_memory_without_swap_and_cpus_are_bounded(
     assert host["PidsLimit"] == 32_768
 
 
-def test_models_and_the_cache_of_models_are_mounted(tmp_path: Path) -> None:
+def test_models_and_model_cache_are_mounted(tmp_path: Path) -> None:
     model = HostMount(source=Path("/srv/models/a"), target="/srv/models/a")
 
     container = body(launch(tmp_path, device()), made(mounts=(model,)), model_cache_dir="/srv/hub")
@@ -235,7 +233,7 @@ def test_what_the_engine_lacks_is_left_out(tmp_path: Path) -> None:
     assert (host["Init"], host["Ulimits"]) == (False, [])
 
 
-def test_the_settings_of_a_container_are_what_the_engine_reads(tmp_path: Path) -> None:
+def test_container_settings_match_docker_format(tmp_path: Path) -> None:
     container = body(launch(tmp_path, device(share=HALF)), made(), model_cache_dir="/srv/hub")
 
     assert msgspec.json.decode(msgspec.json.encode(container)) == container
@@ -260,7 +258,7 @@ OTHER = "team/mirror@sha256:bb"
         ("gone:meanwhile", None, "sha256:id"),
     ],
 )
-def test_the_image_that_runs_is_known_by_its_registrys_digest_or_else_its_id(
+def test_running_image_is_known_by_digest_or_id(
     reference: str, digests: list[str] | None, told: str
 ) -> None:
     container = {"Image": "sha256:id", "Config": {"Image": reference}}

@@ -70,7 +70,7 @@ def test_a_switch_that_is_off_follows_the_engine(
     assert parameter_part(open_command(engine, parameters)) == want
 
 
-def test_each_engine_gets_model_name_and_address_its_own_way() -> None:
+def test_each_engine_gets_model_and_address_its_way() -> None:
     vllm = command("vllm", {}).argv
     sglang = command("SGLang", {}).argv
     llamacpp = command("llamacpp", {"threads": 1}).argv
@@ -81,7 +81,7 @@ def test_each_engine_gets_model_name_and_address_its_own_way() -> None:
     assert (sglang[0], *sglang[4:6]) == (sys.executable, "--model-path", "a/model")
     assert llamacpp[1:7] == (
         "-m",
-        "services.executor.engines.servers.llamacpp",
+        "shared.engines.llamacpp.server",
         "--model",
         "a/model",
         "--alias",
@@ -90,19 +90,29 @@ def test_each_engine_gets_model_name_and_address_its_own_way() -> None:
     assert llamacpp[7:] == ("--threads", "1", *address)
 
 
-def test_only_the_simulated_engine_is_marked_simulated() -> None:
+def test_lmdeploy_has_flags_of_its_own_for_address_and_name() -> None:
+    argv = command("lmdeploy", {"tp": 2, "enable_prefix_caching": True}).argv
+
+    assert argv == (
+        *("lmdeploy", "serve", "api_server", "a/model", "--model-name", "a/model"),
+        *("--tp", "2", "--enable-prefix-caching"),
+        *("--server-name", "127.0.0.1", "--server-port", "8001"),
+    )
+
+
+def test_only_simulated_engine_is_marked_simulated() -> None:
     marked = {name for name in ENGINES if command(name, {}).simulated}
 
     assert marked == {"simulated"}
 
 
-def test_a_misspelt_parameter_is_refused_with_the_one_meant() -> None:
+def test_misspelt_parameter_is_refused_with_suggestion() -> None:
     with pytest.raises(RefusedError, match="did you mean 'tp-size'"):
         command("simulated", {"tp_sise": 1})
 
 
 @pytest.mark.parametrize("engine", ["llamacpp", "simulated"])
-def test_an_unknown_parameter_of_a_closed_engine_is_refused_with_the_known_ones(
+def test_unknown_parameter_is_refused_with_known_ones(
     engine: str,
 ) -> None:
     with pytest.raises(RefusedError) as refusal:
@@ -132,7 +142,7 @@ def test_an_unknown_parameter_of_a_closed_engine_is_refused_with_the_known_ones(
         pytest.param("vllm", {"tp-x": 1, "tp_x": 2}, "$.parameters.tp_x", id="two spellings"),
     ],
 )
-def test_a_parameter_that_is_not_a_tasks_to_set_is_refused(
+def test_owned_parameter_of_a_task_is_refused(
     engine: str, parameters: dict[str, Any], path: str
 ) -> None:
     with pytest.raises(RefusedError) as refusal:
@@ -148,8 +158,8 @@ def test_a_model_that_is_no_name_is_refused(model: str) -> None:
         command("vllm", {}, model=model)
 
 
-def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(RefusedError, match="llamacpp, simulated, vllm, sglang"):
+def test_unknown_engine_is_refused_with_known_ones() -> None:
+    with pytest.raises(RefusedError, match="llamacpp, lmdeploy, sglang, simulated, vllm"):
         engine_named("tgi")
 
 
@@ -164,12 +174,12 @@ def test_a_missing_engine_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     ("engine", "parameter"),
     [("vllm", "scheduler_cls"), ("vllm", "download-dir"), ("sglang", "forward-hooks")],
 )
-def test_what_is_not_on_the_engines_list_is_refused(engine: str, parameter: str) -> None:
+def test_parameter_outside_allow_list_is_refused(engine: str, parameter: str) -> None:
     with pytest.raises(RefusedError, match=rf"under \[engines.{engine}\] of its engines file"):
         command(engine, {parameter: "x"})
 
 
-def test_what_is_on_the_list_becomes_arguments_in_the_engines_form() -> None:
+def test_allowed_parameter_becomes_arguments() -> None:
     given = {"enforce-eager": "false", "hf_overrides": '{"rope_theta": 1}', "max-num-seqs": "8"}
 
     assert parameter_part(command("vllm", given)) == [

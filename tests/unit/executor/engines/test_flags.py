@@ -2,7 +2,7 @@ import argparse
 
 import pytest
 
-from services.executor.engines.servers.flags import Flag, FlagKind, render, server_parser
+from shared.engines.flags import Flag, FlagKind, render, server_parser
 
 THREADS = Flag(name="threads", kind=FlagKind.INTEGER, minimum=1, maximum=8, help="threads")
 RATE = Flag(name="error-rate", kind=FlagKind.NUMBER, minimum=0, maximum=1, help="rate")
@@ -22,9 +22,7 @@ TYPE = Flag(name="cache-type-k", kind=FlagKind.CHOICE, choices=("f16", "q8_0"), 
         pytest.param(TYPE, "Q8_0", ["--cache-type-k", "q8_0"], id="a choice in capitals"),
     ],
 )
-def test_a_fitting_value_becomes_arguments_that_the_parser_reads_back(
-    flag: Flag, value: object, want: list[str]
-) -> None:
+def test_valid_value_round_trips_through_parser(flag: Flag, value: object, want: list[str]) -> None:
     arguments = render(flag.parameter, value)
 
     options = server_parser("server", "", [flag]).parse_args(arguments)
@@ -51,7 +49,7 @@ def test_a_value_that_does_not_fit_is_refused(flag: Flag, value: object) -> None
         render(flag.parameter, value)
 
 
-def test_the_command_line_refuses_with_what_was_expected(
+def test_command_line_refuses_with_expectation(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     parser: argparse.ArgumentParser = server_parser("server", "", [THREADS])

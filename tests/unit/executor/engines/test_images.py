@@ -49,7 +49,7 @@ simulated = true
 """
 
 
-def test_each_engine_in_a_container_listens_where_it_can_be_published() -> None:
+def test_container_engine_listens_on_published_port() -> None:
     address = ("--host", "0.0.0.0", "--port")  # noqa: S104  # of a container
 
     assert arguments("vllm", {}) == ("a/model", "--served-model-name", "name", *address, "8000")
@@ -75,7 +75,7 @@ def test_llama_server_fetches_what_is_no_path() -> None:
     assert arguments("llamacpp", {})[1:3] == ("--hf-repo", "a/model")
 
 
-def test_llama_server_takes_flags_that_our_own_process_does_not_know() -> None:
+def test_llama_server_takes_flags_our_process_lacks() -> None:
     given = arguments("llamacpp", {"threads": 2, "no_mmap": True, "flash-attn": "on"})
 
     assert given[5:-4] == ("--threads", "2", "--no-mmap", "--flash-attn", "on")
@@ -85,9 +85,7 @@ def test_llama_server_takes_flags_that_our_own_process_does_not_know() -> None:
     ("engine", "parameter"),
     [("vllm", "trust-remote-code"), ("sglang", "trust_remote_code"), ("llamacpp", "model_url")],
 )
-def test_what_loads_code_or_another_model_is_refused_in_a_container_too(
-    engine: str, parameter: str
-) -> None:
+def test_code_loading_is_refused_in_container_too(engine: str, parameter: str) -> None:
     with pytest.raises(RefusedError) as refused:
         arguments(engine, {parameter: True})
 
@@ -122,7 +120,7 @@ def test_a_tag_leads_to_no_other_image(tag: str) -> None:
     assert refused.value.code is ErrorCode.BAD_REQUEST
 
 
-def test_the_simulated_engine_needs_an_image_of_the_operators(tmp_path: Path) -> None:
+def test_simulated_engine_needs_operator_image(tmp_path: Path) -> None:
     assert "[engines.simulated]" in str(IMAGES["simulated"].missing())
 
     images = load_images(written(tmp_path, '[engines.simulated]\nimage = "own/simulated"'))
@@ -148,14 +146,14 @@ def test_an_operator_declares_an_engine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("parameter", ["admin-key", "bind", "port", "name", "plugin"])
-def test_a_task_does_not_set_what_the_operator_keeps(tmp_path: Path, parameter: str) -> None:
+def test_task_may_not_set_operator_parameters(tmp_path: Path, parameter: str) -> None:
     own = load_images(written(tmp_path, OWN))["mine"]
 
     with pytest.raises(RefusedError):
         container_command(own, "m", {parameter: "x"}, served_model_name="m")
 
 
-def test_an_engine_of_the_operators_is_given_what_he_allows_alone(tmp_path: Path) -> None:
+def test_operator_engine_gets_only_allowed_parameters(tmp_path: Path) -> None:
     own = load_images(written(tmp_path, OWN.replace('"*"', '"max_rows"')))["mine"]
 
     command = container_command(own, "m", {"max-rows": 1}, served_model_name="m")
@@ -165,7 +163,7 @@ def test_an_engine_of_the_operators_is_given_what_he_allows_alone(tmp_path: Path
         container_command(own, "m", {"x": 1}, served_model_name="m")
 
 
-def test_what_the_operator_allows_by_name_holds_for_processes_too(tmp_path: Path) -> None:
+def test_operator_allow_list_applies_to_processes(tmp_path: Path) -> None:
     file = written(tmp_path, '[engines.vllm]\nallow = ["chat-template", "trust_remote_code"]')
     given = {"chat_template": "/t.jinja", "trust-remote-code": True}
 
@@ -178,7 +176,7 @@ def test_what_the_operator_allows_by_name_holds_for_processes_too(tmp_path: Path
         build_command("vllm", "m", {"download_dir": "/x"}, port=1, engines=load_engines(file))
 
 
-def test_an_operator_may_allow_code_and_use_a_mirror(tmp_path: Path) -> None:
+def test_operator_may_allow_code_and_a_mirror(tmp_path: Path) -> None:
     text = '[engines.vllm]\nimage = "mirror.example/vllm"\nallow_loaded_code = true'
     changed = load_images(written(tmp_path, text))["vllm"]
 
@@ -243,7 +241,7 @@ def test_a_models_directory_is_mounted_alone(tmp_path: Path) -> None:
     ]
 
 
-def test_a_hubs_cache_is_mounted_so_that_its_links_hold(tmp_path: Path) -> None:
+def test_hub_cache_is_mounted_so_that_links_hold(tmp_path: Path) -> None:
     kept = tmp_path / "models--a--b"
     snapshot = kept / "snapshots" / "1"
     snapshot.mkdir(parents=True)

@@ -8,8 +8,8 @@ import pytest
 
 from services.executor.engines import model_configs
 from services.executor.engines.model_configs import (
-    FoundModel,
     ModelConfigs,
+    ModelFacts,
     model_directories,
     scan,
 )
@@ -21,7 +21,7 @@ def model(directory: Path, config: Any) -> None:
     (directory / "config.json").write_text(json.dumps(config))
 
 
-def test_models_below_a_root_and_in_a_hubs_cache_are_named_as_tasks_name_them(
+def test_models_are_named_as_tasks_name_them(
     tmp_path: Path,
 ) -> None:
     model(tmp_path / "flat", {"torch_dtype": "bfloat16"})
@@ -31,9 +31,9 @@ def test_models_below_a_root_and_in_a_hubs_cache_are_named_as_tasks_name_them(
     )
 
     assert scan((tmp_path, tmp_path / "absent")) == {
-        "flat": FoundModel(precisions=("bfloat16",)),
-        "Qwen/Qwen3-8B": FoundModel(precisions=("float16",)),
-        "meta-llama/Llama--x": FoundModel(precisions=("bfloat16",)),
+        "flat": ModelFacts(precisions=("bfloat16",)),
+        "Qwen/Qwen3-8B": ModelFacts(precisions=("float16",)),
+        "meta-llama/Llama--x": ModelFacts(precisions=("bfloat16",)),
     }
 
 
@@ -48,7 +48,7 @@ def test_what_is_no_config_is_left_out(tmp_path: Path) -> None:
     assert scan((tmp_path,)) == {}
 
 
-def test_models_lie_below_roots_and_in_the_caches_of_a_hub(tmp_path: Path) -> None:
+def test_models_lie_below_roots_and_in_hub_caches(tmp_path: Path) -> None:
     settings = ExecutorSettings(node_id="n1", model_roots="/a:/b", model_cache_dir="/c")
 
     found = model_directories(settings, {"HF_HOME": "/home", "HF_HUB_CACHE": "/hub"})
@@ -56,26 +56,26 @@ def test_models_lie_below_roots_and_in_the_caches_of_a_hub(tmp_path: Path) -> No
     assert [*map(str, found)] == ["/a", "/b", "/hub", "/c/hub", "/home/hub"]
 
 
-async def test_a_directory_that_does_not_answer_holds_up_no_report(
+async def test_hanging_directory_does_not_delay_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model(tmp_path / "a", {"torch_dtype": "bfloat16"})
     models = ModelConfigs((tmp_path,))
-    before = await models.known()
+    before = await models.read_models()
     answers = threading.Event()
 
-    def hang(roots: tuple[Path, ...]) -> dict[str, FoundModel]:
+    def hang(roots: tuple[Path, ...]) -> dict[str, ModelFacts]:
         answers.wait(60)
         return {}
 
     monkeypatch.setattr(model_configs, "SCAN_SECONDS", 0.05)
     monkeypatch.setattr(model_configs, "scan", hang)
     try:
-        meanwhile = [await models.known(), await models.known()]
+        meanwhile = [await models.read_models(), await models.read_models()]
     finally:
         answers.set()
     monkeypatch.setattr(model_configs, "SCAN_SECONDS", 60)
 
-    assert before == {"a": FoundModel(precisions=("bfloat16",))}
+    assert before == {"a": ModelFacts(precisions=("bfloat16",))}
     assert meanwhile == [before, before]
-    assert await models.known() == {}
+    assert await models.read_models() == {}

@@ -43,7 +43,7 @@ def test_layers_count_by_their_bytes() -> None:
     assert progress.sentence == "0 of 2 layers, 9 of 10 MB"
 
 
-def test_a_layer_that_is_heard_of_later_takes_nothing_back() -> None:
+def test_late_layer_never_lowers_progress() -> None:
     progress = fed(message("a", "Downloading", 90, 100))
     before = progress.fraction
 
@@ -52,10 +52,10 @@ def test_a_layer_that_is_heard_of_later_takes_nothing_back() -> None:
     assert progress.fraction == before
 
 
-def test_what_says_nothing_of_a_layer_changes_nothing() -> None:
+def test_message_without_layer_changes_nothing() -> None:
     assert not PullProgress().feed({"status": "Status: Image is up to date"})
 
 
-def test_an_error_ends_it_with_the_registrys_words() -> None:
+def test_pull_error_keeps_registry_message() -> None:
     with pytest.raises(PullRefused, match="manifest unknown"):
         fed({"errorDetail": {"message": "manifest unknown"}, "error": "manifest unknown"})

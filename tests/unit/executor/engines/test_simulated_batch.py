@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from services.executor.engines.servers.simulated import Behaviour
-from services.executor.engines.servers.simulated_batch import (
+from shared.engines.simulated.batch import (
     BatchedRequest,
     BatchScheduler,
     BatchSpeed,
 )
-from services.executor.engines.servers.simulated_batch_server import BatchRunner
+from shared.engines.simulated.batch_server import BatchRunner
+from shared.engines.simulated.server import Behaviour
 from tests.support.known_servers.batch_truth import (
     closed_loop,
     idle_tpot_seconds,
@@ -42,7 +42,7 @@ def serve_all(scheduler: BatchScheduler) -> float:
     return seconds
 
 
-def test_a_request_that_is_alone_takes_what_the_closed_form_says() -> None:
+def test_lone_request_takes_closed_form_time() -> None:
     speed = make_speed()
 
     [alone] = closed_loop(speed, (100, 50), clients=1, requests=1, travel_seconds=0)
@@ -51,7 +51,7 @@ def test_a_request_that_is_alone_takes_what_the_closed_form_says() -> None:
     assert alone.e2e == pytest.approx(alone.ttft + 49 * idle_tpot_seconds(speed, 100, 50))
 
 
-def test_prompts_that_arrive_together_hold_each_other_up() -> None:
+def test_simultaneous_prompts_delay_each_other() -> None:
     speed = make_speed()
 
     burst = open_loop(speed, (100, 10), [0.0] * 8, 0)
@@ -68,7 +68,7 @@ def test_a_long_prompt_is_computed_in_pieces() -> None:
     assert [step is not None and len(step.emitting) for step in steps] == [0, 0, 1, False]
 
 
-def test_without_room_in_the_kv_cache_the_last_one_is_preempted_and_still_served() -> None:
+def test_full_kv_cache_preempts_last_but_serves_it() -> None:
     scheduler = BatchScheduler(make_speed(kv_tokens=80))
     first, second = request("a", output=20), request("b", output=20)
     scheduler.add(first)
@@ -82,7 +82,7 @@ def test_without_room_in_the_kv_cache_the_last_one_is_preempted_and_still_served
     assert scheduler.kv_tokens_used == 0
 
 
-def test_a_known_beginning_is_computed_once_until_a_reset() -> None:
+def test_known_prefix_is_computed_once_until_reset() -> None:
     scheduler = BatchScheduler(make_speed(prefix_cache=True, kv_token_seconds=0))
     taken = []
     for reset in (False, False, True):
@@ -114,7 +114,7 @@ def test_a_batch_size_is_compiled_once() -> None:
     assert first - second == pytest.approx(1.0)
 
 
-def test_in_time_it_gives_the_times_that_its_rules_give() -> None:
+def test_real_time_run_matches_timing_rules() -> None:
     """The runner on the loop's clock against the rules alone, from idle to far beyond the slots."""
     speed = make_speed(slots=4, kv_tokens=400)
     travel = 0.001

@@ -15,7 +15,7 @@ def write(directory: Path, *names: str) -> list[Path]:
     return [directory / name for name in names]
 
 
-def test_of_a_directory_the_first_form_is_read_without_its_second_copy(tmp_path: Path) -> None:
+def test_weights_are_read_without_second_copy(tmp_path: Path) -> None:
     model = tmp_path / "m"
     wanted = write(model, "model-1-of-2.safetensors", "model-2-of-2.safetensors")
     write(model, "consolidated.safetensors", "pytorch_model.bin", "config.json")
@@ -36,7 +36,7 @@ def test_all_parts_of_a_file_are_read(tmp_path: Path) -> None:
     assert weight_files("m-00001-of-00002.gguf", (tmp_path,), ()) == tuple(parts)
 
 
-def test_a_model_of_a_hub_is_read_from_its_newest_download(tmp_path: Path) -> None:
+def test_hub_model_is_read_from_newest_snapshot(tmp_path: Path) -> None:
     cached = tmp_path / "models--a--model"
     write(cached / "snapshots" / "old", "model.safetensors")
     (blob,) = write(cached / "blobs", "0123")
@@ -62,7 +62,7 @@ def test_a_reference_that_leads_elsewhere_is_none(tmp_path: Path, revision: str)
     assert weight_files("a/model", (), (tmp_path / "hub",)) == ()
 
 
-def test_a_model_that_is_not_here_has_no_files_and_a_path_elsewhere_is_refused(
+def test_absent_model_has_no_weight_files(
     tmp_path: Path,
 ) -> None:
     assert weight_files("a/model", (tmp_path,), (tmp_path,)) == ()

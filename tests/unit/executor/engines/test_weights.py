@@ -1,10 +1,12 @@
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from services.executor.engines.servers import weights
-from services.executor.engines.servers.llamacpp import context_tokens, default_threads
-from services.executor.engines.servers.weights import (
+from shared.engines.llamacpp import weights
+from shared.engines.llamacpp.server import EXIT_CANNOT_START, context_tokens, default_threads
+from shared.engines.llamacpp.weights import (
     PackagedModel,
     WeightsDamaged,
     WeightsMissing,
@@ -13,7 +15,7 @@ from services.executor.engines.servers.weights import (
 )
 
 
-def test_a_path_that_holds_nothing_names_the_well_known_models(tmp_path: Path) -> None:
+def test_empty_path_names_packaged_models(tmp_path: Path) -> None:
     with pytest.raises(WeightsMissing, match=r"one of smollm2-135m, found nothing at .*x\.gguf"):
         locate_weights(str(tmp_path / "x.gguf"))
 
@@ -26,7 +28,7 @@ def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
     verify_weights(str(path))
 
 
-def test_a_package_that_is_not_installed_says_what_to_install(
+def test_missing_package_names_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(weights.PACKAGED_MODELS, "tiny", make_packaged_model("no_such_package_x"))
@@ -58,6 +60,7 @@ def make_packaged_model(package: str) -> PackagedModel:
         size_bytes=6,
         sha256="0" * 64,
         requirement="tiny-weights==1",
+        lock_path=Path("unused"),
     )
 
 
@@ -76,3 +79,20 @@ def test_one_core_is_left_to_the_load() -> None:
 )
 def test_the_context_grows_with_the_slots(wanted: int | None, slots: int | None, want: int) -> None:
     assert context_tokens(wanted, slots) == want
+
+
+def test_server_without_its_library_tells_how_to_install() -> None:
+    code = (
+        "import importlib.util as util; real = util.find_spec;"
+        "util.find_spec = lambda name, *rest: None if name == 'xllamacpp' else real(name, *rest);"
+        "from shared.engines.llamacpp.server import main;"
+        "raise SystemExit(main(['--model', 'smollm2-135m']))"
+    )
+
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert ended.returncode == EXIT_CANNOT_START
+    assert ended.stderr.startswith("llamacpp_server: llama.cpp is not installed for ")
+    assert ended.stderr.endswith("; run: pip install xllamacpp\n")

@@ -9,7 +9,7 @@ def admitted(position: LogPosition, *pieces: bytes) -> list[bytes]:
     return [new for each in pieces if (new := position.admit(each))]
 
 
-def test_a_first_stream_is_read_from_its_beginning() -> None:
+def test_first_stream_is_read_from_beginning() -> None:
     position = LogPosition()
 
     assert position.begin() is None
@@ -27,7 +27,7 @@ def test_after_a_break_only_what_follows_is_new() -> None:
     assert admitted(position, piece(1, "a"), piece(2, "b"), piece(3, "c")) == [b"c\n"]
 
 
-def test_pieces_of_one_line_that_share_a_time_are_counted() -> None:
+def test_pieces_with_same_time_are_counted() -> None:
     position = LogPosition()
     position.begin()
     admitted(position, piece(7, "x"), piece(7, "y"))
@@ -38,7 +38,7 @@ def test_pieces_of_one_line_that_share_a_time_are_counted() -> None:
     assert admitted(position, *again) == [b"z\n", b"end\n"]
 
 
-def test_within_a_stream_an_earlier_time_is_no_repetition() -> None:
+def test_earlier_time_within_stream_is_kept() -> None:
     position = LogPosition()
     position.begin()
 

@@ -43,7 +43,7 @@ async def streaming(
     await streamer.finish()
 
 
-async def test_lines_are_told_in_order_and_the_unfinished_one_at_the_end(
+async def test_lines_come_in_order_unfinished_last(
     engine_log: EngineLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine_log.append(b"of an earlier start\n")
@@ -65,7 +65,7 @@ async def test_lines_are_told_in_order_and_the_unfinished_one_at_the_end(
     assert told[0].experiment_id == START.experiment_id
 
 
-async def test_an_engine_that_writes_faster_than_can_be_told_leaves_a_gap_that_shows(
+async def test_fast_engine_leaves_a_visible_gap(
     engine_log: EngineLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = [f"line {number} of very many that nobody could read" for number in range(60_000)]
@@ -79,7 +79,7 @@ async def test_an_engine_that_writes_faster_than_can_be_told_leaves_a_gap_that_s
     assert max(len(encode(each)) for each in told) <= 64 * 1024
 
 
-async def test_a_publisher_that_fails_is_asked_again_with_the_next_lines(
+async def test_failed_publisher_gets_the_next_lines(
     engine_log: EngineLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[AttemptLogged] = []

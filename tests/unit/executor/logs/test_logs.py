@@ -133,7 +133,7 @@ def play(path: Path, given_steps: list[Step]) -> tuple[EngineLog, bytearray, set
 
 
 @given(given_steps=steps)
-def test_what_is_kept_lies_at_its_offset_and_the_rest_is_told_as_missing(
+def test_kept_bytes_keep_their_offset(
     given_steps: list[Step],
 ) -> None:
     with short_directory() as directory:
@@ -154,7 +154,7 @@ def test_what_is_kept_lies_at_its_offset_and_the_rest_is_told_as_missing(
 
 
 @given(sizes=st.lists(st.integers(min_value=1, max_value=2 * LIMIT), max_size=12))
-def test_a_log_never_takes_more_than_its_limit_and_keeps_the_newest(sizes: list[int]) -> None:
+def test_log_stays_within_limit_and_keeps_newest(sizes: list[int]) -> None:
     with short_directory() as directory:
         log = make_log(directory / "engine.log", LIMIT)
         written = b""
@@ -171,7 +171,7 @@ def test_a_log_never_takes_more_than_its_limit_and_keeps_the_newest(sizes: list[
             assert len(held) >= min(len(written), LIMIT // 2 - 8)
 
 
-def test_an_engine_that_writes_into_the_file_itself_loses_no_offset(tmp_path: Path) -> None:
+def test_engine_writing_the_file_loses_no_offset(tmp_path: Path) -> None:
     path = tmp_path / "engine.log"
     log = make_log(path, MIB // 8)
     program = (
@@ -211,7 +211,7 @@ def test_lines_after_a_drop_begin_at_a_line(tmp_path: Path) -> None:
     assert len(excerpt.lines) == 10
 
 
-def test_a_full_disk_drops_and_counts_and_the_log_goes_on_when_there_is_room() -> None:
+def test_full_disk_drops_and_counts_then_log_goes_on() -> None:
     with mounted("tmpfs", "-o", "size=128k") as directory:
         filler = directory / "filler"
         filler.write_bytes(b"f" * 64 * 1024)
@@ -233,7 +233,7 @@ def test_a_full_disk_drops_and_counts_and_the_log_goes_on_when_there_is_room() -
         assert len(log.tail(2).splitlines()) == 2
 
 
-def test_a_log_that_cannot_be_written_at_all_is_no_error(tmp_path: Path) -> None:
+def test_unwritable_log_is_no_error(tmp_path: Path) -> None:
     log = make_log(tmp_path / "missing" / "engine.log")
 
     log.append(b"lost\n")
@@ -244,7 +244,7 @@ def test_a_log_that_cannot_be_written_at_all_is_no_error(tmp_path: Path) -> None
     assert (excerpt.skipped_bytes, excerpt.next_offset, excerpt.lines) == (5, 5, ())
 
 
-def test_a_file_system_without_holes_keeps_the_newest_all_the_same() -> None:
+def test_file_system_without_holes_keeps_newest() -> None:
     with mounted("ramfs") as directory:
         log = make_log(directory / "engine.log", LIMIT)
         lines = [b"line %d\n" % number for number in range(20_000)]
@@ -259,7 +259,7 @@ def test_a_file_system_without_holes_keeps_the_newest_all_the_same() -> None:
         assert disk_bytes(log.path) <= LIMIT + 4096
 
 
-def test_a_log_that_somebody_emptied_is_read_from_its_new_beginning(tmp_path: Path) -> None:
+def test_emptied_log_is_read_from_new_beginning(tmp_path: Path) -> None:
     path = tmp_path / "engine.log"
     log = make_log(path, LIMIT)
     for number in range(10_000):
@@ -288,7 +288,7 @@ def test_lines_are_fit_to_be_shown(data: bytes, want: list[str]) -> None:
     assert [line.text for line in split_lines(data, is_end=False) if line.text is not None] == want
 
 
-def test_lines_are_taken_up_to_a_size_that_counts_what_a_message_adds_to_each() -> None:
+def test_line_sizes_count_message_overhead() -> None:
     lines = list(split_lines(b"first\nother\nthird\n", is_end=True))
     size_bytes = 2 * (len("first") + LINE_OVERHEAD_BYTES)
 
@@ -319,7 +319,7 @@ def test_an_unfinished_line_waits_for_its_end(data: bytes, tmp_path: Path) -> No
     assert log.last(10, is_ended=False).next_offset == 9
 
 
-def test_a_very_long_line_comes_in_pieces_between_characters(tmp_path: Path) -> None:
+def test_long_line_is_split_between_characters(tmp_path: Path) -> None:
     log = make_log(tmp_path / "engine.log")
     text = "€" * 30_000
     log.append(text.encode() + b"\nafter\n")
@@ -340,9 +340,7 @@ def test_a_very_long_line_comes_in_pieces_between_characters(tmp_path: Path) -> 
     chunks=st.lists(st.sampled_from([b"a", b"bc\n", b"\r", b"\n", b"\xff", b"z" * 40_000])),
     max_lines=st.integers(min_value=1, max_value=4),
 )
-def test_reading_on_from_where_the_last_answer_ended_misses_and_repeats_nothing(
-    chunks: list[bytes], max_lines: int
-) -> None:
+def test_reading_on_neither_misses_nor_repeats(chunks: list[bytes], max_lines: int) -> None:
     with short_directory() as directory:
         log = make_log(directory / "engine.log")
         offset, ranges = 0, []
@@ -362,7 +360,7 @@ def test_reading_on_from_where_the_last_answer_ended_misses_and_repeats_nothing(
         )
 
 
-def test_an_answer_fits_the_bus_whatever_an_engine_writes(tmp_path: Path) -> None:
+def test_answer_always_fits_the_bus(tmp_path: Path) -> None:
     log = make_log(tmp_path / "engine.log", 4 * MIB)
     log.append(b"\xff" * MIB + b"\n" + b"\x01\n" * (MIB // 4))
 
@@ -384,7 +382,7 @@ def journal_of(settings_: ExecutorSettings) -> Iterator[Journal]:
         journal.close_nowait()
 
 
-async def test_the_log_of_an_attempt_is_read_while_it_runs_and_after_its_end(
+async def test_log_is_readable_during_and_after_attempt(
     tmp_path: Path,
 ) -> None:
     node = make_settings("nats://127.0.0.1:1", tmp_path)

@@ -6,16 +6,16 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.results.prices import GpuPrices
-from schemas.task.task_file import DeploymentMode, OptimizationSpec, StopReason
+from schemas.task.task_file import DeploymentMode, GpuPreferences, OptimizationSpec, StopReason
 from services.orchestrator.domain.lifecycle.budget import (
     AttemptTimes,
     HeldGpus,
     cost_of,
-    known_cost,
+    find_cost,
+    keep_priced_gpus,
     refuse_cost_of_clusters,
     seconds_left,
     spent_budget,
-    with_priced_gpus,
 )
 from shared.errors import RefusedError
 from tests.support.worlds.orchestrator_records import make_file
@@ -27,7 +27,7 @@ def held(gpu_seconds: float, *models: str) -> HeldGpus:
     return HeldGpus(models=models, gpu_seconds=gpu_seconds)
 
 
-def test_what_was_held_costs_the_price_of_its_model() -> None:
+def test_held_gpus_cost_the_price_of_their_model() -> None:
     assert cost_of([held(3600, "NVIDIA H200")], PRICES.hourly) == 4.0
     assert cost_of([held(3600, "NVIDIA H200-NVL")], PRICES.hourly) == 3.0
     assert cost_of([held(7200, "NVIDIA H200", "NVIDIA A100")], PRICES.hourly) == 6.0
@@ -92,23 +92,23 @@ def test_the_budget_that_is_used_up_is_named(
 def test_only_gpus_with_a_price_are_asked_for(
     models: list[str], taken: tuple[str, ...], note: str
 ) -> None:
-    task = make_file(optimization={"max_cost": 12}, gpus={"models": models})
+    gpus = GpuPreferences(models=tuple(models))
 
     prices = replace(PRICES, hourly=PRICES.hourly | ({"l4": 0.0} if "L4" in models else {}))
-    priced, notes = with_priced_gpus(task, prices)
+    priced, notes = keep_priced_gpus(gpus, 12, prices)
 
-    assert priced.gpus is not None
-    assert (priced.gpus.models, notes) == (taken, (note,))
+    assert priced is not None
+    assert (priced.models, notes) == (taken, (note,))
 
 
 @pytest.mark.parametrize(("bounds", "prices"), [({}, None), ({}, PRICES), ({"max_cost": 1}, None)])
-def test_without_a_cost_or_prices_any_gpu_may_be_taken(
+def test_any_gpu_may_be_taken_without_a_max_cost(
     bounds: dict[str, Any], prices: GpuPrices | None
 ) -> None:
-    task = make_file(optimization=bounds)
+    spec, gpus = make_file(optimization=bounds).optimization, GpuPreferences(models=("L4",))
 
-    assert with_priced_gpus(task, prices) == (task, ())
-    assert spent_budget(task.optimization, prices, [held(3600, "NVIDIA H200")]) is None
+    assert keep_priced_gpus(gpus, spec.max_cost, prices) == (gpus, ())
+    assert spent_budget(spec, prices, [held(3600, "NVIDIA H200")]) is None
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_what_has_no_price_is_refused_by_name(
     prices: GpuPrices, gpus: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(RefusedError) as refusal:
-        with_priced_gpus(make_file(optimization={"max_cost": 1}, gpus=gpus), prices)
+        keep_priced_gpus(make_file(gpus=gpus).gpus, 1, prices)
 
     assert (refusal.value.path, str(refusal.value)) == ("$.optimization.max_cost", message)
 
@@ -146,14 +146,14 @@ def test_a_clusters_gpus_have_no_known_price() -> None:
         refuse_cost_of_clusters(OptimizationSpec(max_cost=1), DeploymentMode.OME)
 
 
-def test_a_cost_is_unknown_where_a_gpu_has_no_price() -> None:
+def test_cost_is_unknown_if_a_gpu_has_no_price() -> None:
     priced = HeldGpus(models=("NVIDIA H100",), gpu_seconds=3600.0)
     in_a_cluster = HeldGpus(models=(), gpu_seconds=3600.0)
 
-    assert known_cost([priced], {"h100": 3.5}) == 3.5
-    assert known_cost([priced], {"a100": 2.0}) is None
-    assert known_cost([priced, in_a_cluster], {"h100": 3.5}) is None
-    assert known_cost([], {}) == 0.0
+    assert find_cost([priced], {"h100": 3.5}) == 3.5
+    assert find_cost([priced], {"a100": 2.0}) is None
+    assert find_cost([priced, in_a_cluster], {"h100": 3.5}) is None
+    assert find_cost([], {}) == 0.0
 
 
 @pytest.mark.parametrize(

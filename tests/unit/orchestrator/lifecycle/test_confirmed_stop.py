@@ -9,7 +9,7 @@ from shared.failures import RULES
 from tests.support.worlds.orchestrator_records import NOW, make_experiment, make_granted, make_task
 
 
-def test_a_confirmed_stop_interrupts_and_the_experiment_is_repeated() -> None:
+def test_confirmed_stop_repeats_the_experiment() -> None:
     attempt = replace(make_granted(), reservation_ended=True, is_accepted=True)
 
     decision = running.on_stop_confirmed(
@@ -28,7 +28,7 @@ def test_a_confirmed_stop_interrupts_and_the_experiment_is_repeated() -> None:
     assert decision.experiment.avoided_node_ids == ("n1",)
 
 
-def test_a_task_that_was_cancelled_meanwhile_ends_instead() -> None:
+def test_confirmed_stop_ends_a_cancelled_task() -> None:
     attempt = replace(make_granted(), reservation_ended=True)
     task = make_task(cancel_requested=True)
 
@@ -38,7 +38,7 @@ def test_a_task_that_was_cancelled_meanwhile_ends_instead() -> None:
     assert decision.experiment.state is State.CANCELLED
 
 
-def test_what_lives_or_has_an_outcome_is_left_alone() -> None:
+def test_confirmed_stop_leaves_ended_attempts() -> None:
     task, experiment = make_task(), make_experiment(State.RUNNING)
     lives = make_granted()
     closed = replace(lives, reservation_ended=True, closed_at=NOW)

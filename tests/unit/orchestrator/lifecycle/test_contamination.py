@@ -11,7 +11,7 @@ from schemas.results.measurements import CoTenant, GpuDetails, GpuMonitoring
 from schemas.task.benchmark import BenchmarkMetrics
 from schemas.task.trust import ScoreError
 from services.orchestrator.domain.lifecycle import running
-from services.orchestrator.domain.lifecycle.contamination import of_gpus, throttled_because
+from services.orchestrator.domain.lifecycle.contamination import find_throttling, of_gpus
 from tests.support.worlds.orchestrator_records import (
     NOW,
     make_experiment,
@@ -58,11 +58,11 @@ def test_gpus_that_were_disturbed(monitoring: GpuMonitoring, says: tuple[str, ..
     )
 
 
-def test_others_on_a_gpu_of_which_a_part_was_asked_for_are_no_disturbance() -> None:
+def test_tenants_of_a_shared_gpu_are_no_disturbance() -> None:
     assert of_gpus(monitored(co_tenants=(CoTenant(seconds=50.0),)), is_shared=True) == ()
 
 
-def test_too_few_samples_are_told_in_the_results_own_words() -> None:
+def test_too_few_samples_use_the_results_words() -> None:
     thin = msgspec.structs.replace(QUIET, trusted=False, untrusted_because="40 % of samples")
 
     assert of_gpus(thin, is_shared=False) == ("40 % of samples",)
@@ -76,7 +76,7 @@ def test_too_few_samples_are_told_in_the_results_own_words() -> None:
         ({"hw_thermal": 4.0, "sw_power_cap": 99.0}, ()),
     ],
 )
-def test_throttled_gpus_leave_open_how_much_better_the_run_may_be(
+def test_throttled_gpus_leave_a_better_score_open(
     reasons: dict[str, float], says: tuple[str, ...]
 ) -> None:
     throttled = monitored(throttle_reasons=reasons)
@@ -91,7 +91,7 @@ def test_throttled_gpus_leave_open_how_much_better_the_run_may_be(
         throttled,
     )
 
-    assert throttled_because(throttled) == says
+    assert find_throttling(throttled) == says
     assert decision is not None
     run = decision.experiment.run
     assert run.contaminated == ()
@@ -107,9 +107,7 @@ def test_throttled_gpus_leave_open_how_much_better_the_run_may_be(
         pytest.param(GpuRequest(shares=0.5), False, id="a part of one"),
     ],
 )
-def test_others_on_its_gpu_disturb_an_experiment_that_has_it_as_a_whole(
-    request_: GpuRequest, is_disturbed: bool
-) -> None:
+def test_tenants_on_a_whole_gpu_are_a_disturbance(request_: GpuRequest, is_disturbed: bool) -> None:
     experiment = make_experiment(ExperimentState.RUNNING, request=request_)
     beside = monitored(co_tenants=(CoTenant(seconds=50.0),))
 
@@ -121,9 +119,9 @@ def test_others_on_its_gpu_disturb_an_experiment_that_has_it_as_a_whole(
     assert bool(decision.experiment.run.contaminated) is is_disturbed
 
 
-def test_a_clock_that_the_task_locked_leaves_nothing_open() -> None:
+def test_locked_clock_leaves_no_score_open() -> None:
     slowed = monitored(throttle_reasons={"applications_clocks_setting": 9.0})
     by_others = ("GPU 0: throttled by applications_clocks_setting for 9 s",)
 
-    assert throttled_because(slowed) == by_others
-    assert throttled_because(slowed, is_clock_locked=True) == ()
+    assert find_throttling(slowed) == by_others
+    assert find_throttling(slowed, is_clock_locked=True) == ()

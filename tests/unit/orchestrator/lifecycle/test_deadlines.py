@@ -12,7 +12,7 @@ from services.orchestrator.domain.lifecycle import deadlines, running
 from services.orchestrator.domain.lifecycle.deadlines import (
     PastHolds,
     as_timed_out,
-    expected_hold_seconds,
+    expect_hold_seconds,
     is_overdue,
     longest_hold_seconds,
     on_overdue,
@@ -48,7 +48,7 @@ def test_when_an_attempt_is_overdue(
     assert is_overdue(attempt, NOW + after, GRACE) is want
 
 
-def test_an_overdue_attempt_is_stopped_first_and_loses_its_lease_later() -> None:
+def test_overdue_attempt_is_stopped_then_loses_lease() -> None:
     attempt = make_granted(deadline_at=NOW)
 
     first = on_overdue(RUNNING, attempt, LATE, GRACE)
@@ -76,7 +76,7 @@ def test_an_overdue_attempt_is_stopped_first_and_loses_its_lease_later() -> None
         (AttemptOutcome.INTERRUPTED, False, False, AttemptOutcome.INTERRUPTED),
     ],
 )
-def test_what_was_stopped_for_being_overdue_has_timed_out(
+def test_overdue_stop_counts_as_timeout(
     outcome: AttemptOutcome, is_overdue: bool, cancel_requested: bool, want: AttemptOutcome
 ) -> None:
     attempt = make_granted(
@@ -100,16 +100,14 @@ def test_what_was_stopped_for_being_overdue_has_timed_out(
         pytest.param(1e300, None, id="none where the scheduler takes no such duration"),
     ],
 )
-def test_how_long_an_attempt_holds_its_gpus_is_bounded(seconds: float, want: float | None) -> None:
-    task = make_task(make_file(optimization={"timeout_per_iteration": seconds}))
-
-    assert longest_hold_seconds(task, GRACE) == want
+def test_hold_time_of_an_attempt_is_bounded(seconds: float, want: float | None) -> None:
+    assert longest_hold_seconds(seconds, GRACE) == want
 
 
 @pytest.mark.parametrize(
-    ("seconds", "want"), [(1.0, timedelta(seconds=1)), (1e300, deadlines.LONGEST)]
+    ("seconds", "want"), [(1.0, timedelta(seconds=1)), (1e300, deadlines.MAX_TIMEOUT)]
 )
-def test_a_deadline_is_set_once_whatever_the_timeout(seconds: float, want: timedelta) -> None:
+def test_deadline_is_set_once(seconds: float, want: timedelta) -> None:
     task = make_task(make_file(optimization={"timeout_per_iteration": seconds}))
 
     attempt = with_deadline(task, make_granted(), NOW)
@@ -122,21 +120,27 @@ def test_a_deadline_is_set_once_whatever_the_timeout(seconds: float, want: timed
     ("past", "want"),
     [
         pytest.param(PastHolds(), 300.0, id="without a past the longest that it may"),
-        pytest.param(PastHolds(same=(40.0, 50.0), alike=(40.0, 50.0)), 300.0, id="too few to tell"),
         pytest.param(
-            PastHolds(same=(40.0, 50.0, 45.0), alike=(40.0, 50.0, 45.0, 90.0)),
+            PastHolds(same_seconds=(40.0, 50.0), similar_seconds=(40.0, 50.0)),
+            300.0,
+            id="too few to tell",
+        ),
+        pytest.param(
+            PastHolds(same_seconds=(40.0, 50.0, 45.0), similar_seconds=(40.0, 50.0, 45.0, 90.0)),
             50.0,
             id="the longest of the same",
         ),
         pytest.param(
-            PastHolds(same=(40.0,), alike=(40.0, 90.0, 60.0)), 90.0, id="else of those alike"
+            PastHolds(same_seconds=(40.0,), similar_seconds=(40.0, 90.0, 60.0)),
+            90.0,
+            id="else of those alike",
         ),
-        pytest.param(PastHolds(same=(400.0,) * 3), 300.0, id="never more than it may"),
+        pytest.param(PastHolds(same_seconds=(400.0,) * 3), 300.0, id="never more than it may"),
     ],
 )
-def test_how_long_an_experiment_is_expected_to_hold_its_gpus(past: PastHolds, want: float) -> None:
-    assert expected_hold_seconds(past, 300.0) == want
+def test_expected_hold_follows_past_holds(past: PastHolds, want: float) -> None:
+    assert expect_hold_seconds(past, 300.0) == want
 
 
-def test_where_no_bound_is_stated_the_past_is_expected_all_the_same() -> None:
-    assert expected_hold_seconds(PastHolds(same=(5.0, 6.0, 7.0)), None) == 7.0
+def test_expected_hold_needs_no_stated_bound() -> None:
+    assert expect_hold_seconds(PastHolds(same_seconds=(5.0, 6.0, 7.0)), None) == 7.0

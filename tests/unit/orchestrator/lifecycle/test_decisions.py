@@ -38,7 +38,7 @@ from schemas.scheduler.reservations import (
 )
 from schemas.task.benchmark import BenchmarkMetrics, BenchmarkResult, BenchmarkTool
 from services.orchestrator.domain.lifecycle import running, waiting
-from services.orchestrator.domain.lifecycle.same_model import model_of, on_same_model
+from services.orchestrator.domain.lifecycle.same_model import model_of
 from services.orchestrator.domain.lifecycle.waiting import ReservationEnd
 from services.orchestrator.domain.records import Attempt, Decision
 from shared.benchmarks.metrics import RequestSample, level_result
@@ -108,7 +108,7 @@ def end(state: ReservationState, *, was_granted: bool = False, revision: int = 3
     )
 
 
-def test_a_pending_experiment_requests_gpus_for_its_next_attempt() -> None:
+def test_pending_experiment_requests_gpus() -> None:
     failed = {FailureKind.ENGINE_EXITED: 2}
     experiment = make_experiment(
         State.PENDING, interrupted_attempts=1, failed_attempts=failed, ordinal=3, task_name="tuning"
@@ -132,40 +132,24 @@ def test_a_pending_experiment_requests_gpus_for_its_next_attempt() -> None:
     assert command.holder == f"experiment/{EXPERIMENT_ID}/tuning#3"
 
 
-@pytest.mark.parametrize(
-    ("attempts_tool", "sent_tool"),
-    [(None, BenchmarkTool.AUTO), (BenchmarkTool.GENAI_BENCH, BenchmarkTool.GENAI_BENCH)],
-)
-def test_a_start_is_repeated_with_the_tool_that_it_was_sent_with(
-    attempts_tool: BenchmarkTool | None, sent_tool: BenchmarkTool
-) -> None:
-    file = make_file(benchmark={"tool": "auto"})
-    attempt = make_granted(benchmark_tool=attempts_tool)
+def test_repeated_start_keeps_its_tool() -> None:
+    attempt = make_granted(benchmark_tool=BenchmarkTool.GENAI_BENCH)
+    task = make_task(make_file(benchmark={"tool": "auto"}))
 
-    [start] = waiting.start_of(make_task(file), make_experiment(State.STARTING), attempt)
+    [start] = waiting.start_of(task, make_experiment(State.STARTING), attempt)
 
-    assert start.benchmark.tool is sent_tool
+    assert start.benchmark.tool is BenchmarkTool.GENAI_BENCH
 
 
-@pytest.mark.parametrize("unknown", ["executor_id", "epoch", "lease_ttl_seconds"])
-def test_there_is_no_start_without_all_that_a_grant_says(unknown: str) -> None:
+@pytest.mark.parametrize("unknown", ["executor_id", "epoch", "lease_ttl_seconds", "benchmark_tool"])
+def test_start_needs_a_complete_grant(unknown: str) -> None:
     attempt = make_granted(**{unknown: None})
 
     assert waiting.start_of(make_task(), make_experiment(State.STARTING), attempt) == ()
 
 
-@pytest.mark.parametrize(
-    ("chosen", "wanted", "tool"),
-    [
-        (BenchmarkTool.GENAI_BENCH, "auto", BenchmarkTool.GENAI_BENCH),
-        (None, "auto", BenchmarkTool.BUILTIN),
-        (None, "genai-bench", BenchmarkTool.GENAI_BENCH),
-    ],
-)
-def test_an_attempt_is_measured_with_its_tasks_tool(
-    chosen: BenchmarkTool | None, wanted: str, tool: BenchmarkTool
-) -> None:
-    task = make_task(make_file(benchmark={"tool": wanted}), benchmark_tool=chosen)
+def test_attempt_uses_the_tool_of_its_task() -> None:
+    task = make_task(benchmark_tool=BenchmarkTool.GENAI_BENCH)
 
     decision = waiting.on_grant(
         task, make_experiment(State.WAITING), make_attempt(), make_grant(), NOW
@@ -173,7 +157,7 @@ def test_an_attempt_is_measured_with_its_tasks_tool(
 
     assert decision is not None
     assert decision.attempt is not None
-    assert decision.attempt.benchmark_tool is tool
+    assert decision.attempt.benchmark_tool is BenchmarkTool.GENAI_BENCH
 
 
 def test_a_grant_starts_a_waiting_experiment() -> None:
@@ -187,7 +171,7 @@ def test_a_grant_starts_a_waiting_experiment() -> None:
     assert decision.attempt == make_granted()
 
 
-def test_the_first_grant_says_on_which_model_a_task_stays() -> None:
+def test_first_grant_binds_the_gpu_model() -> None:
     mixed = make_task(make_file(gpus={"mixed_models": True}))
     first = waiting.on_grant(
         make_task(), make_experiment(State.WAITING), make_attempt(), make_grant(), NOW
@@ -199,7 +183,6 @@ def test_the_first_grant_says_on_which_model_a_task_stays() -> None:
     assert first is not None
     assert first.task is not None
     assert first.task.gpu_model == GpuModel(name="H100", memory_total_mb=80_000)
-    assert on_same_model(GpuRequest(), first.task).same_model == first.task.gpu_model
     assert any_model is not None
     assert any_model.task is None
 
@@ -213,9 +196,7 @@ def test_the_first_grant_says_on_which_model_a_task_stays() -> None:
         pytest.param(GpuModel(name="H100 NVL", memory_total_mb=80_000), False, id="other model"),
     ],
 )
-def test_a_grant_of_another_model_is_given_back_and_asked_for_anew(
-    model: GpuModel, is_started: bool
-) -> None:
+def test_grant_of_another_model_is_given_back(model: GpuModel, is_started: bool) -> None:
     task = make_task(gpu_model=model)
 
     found = waiting.on_grant(
@@ -240,7 +221,7 @@ def test_a_mig_instance_stands_for_its_gpus_model() -> None:
     assert model_of(make_task(), (instance,), None) == GpuModel(name="NVIDIA H100 80GB HBM3")
 
 
-def test_a_start_has_the_power_limit_and_clock_of_its_experiment() -> None:
+def test_start_has_power_limit_and_clock() -> None:
     experiment = make_experiment(State.WAITING, power_limit_w=350.0, sm_clock_mhz=1200)
 
     start = waiting.start_of(make_task(), experiment, make_granted())
@@ -255,7 +236,7 @@ def test_the_same_grant_again_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("state", [State.CANCELLED, State.PENDING, State.WAITING])
-def test_a_grant_of_a_withdrawn_reservation_is_given_back(state: State) -> None:
+def test_grant_of_a_withdrawn_request_is_given_back(state: State) -> None:
     decision = waiting.on_grant(
         make_task(), make_experiment(state), make_attempt(closed_at=NOW), make_grant(), NOW
     )
@@ -281,7 +262,7 @@ def test_a_grant_of_a_withdrawn_reservation_is_given_back(state: State) -> None:
         pytest.param(ReservationState.CANCELLED, True, False, State.PENDING, id="drained unseen"),
     ],
 )
-def test_the_end_of_a_reservation_that_nothing_was_started_under(
+def test_reservation_may_end_before_a_start(
     state: ReservationState, was_granted: bool, task_held_gpus: bool, want: State
 ) -> None:
     decision = waiting.on_reservation_end(
@@ -301,7 +282,7 @@ def test_the_end_of_a_reservation_that_nothing_was_started_under(
         assert "there are none" in decision.experiment.reason
 
 
-def test_an_experiment_that_never_fits_128_gpus_says_so_in_a_sentence() -> None:
+def test_impossible_request_on_128_gpus_explains_itself() -> None:
     reasons = tuple(
         Reason(
             code=ReasonCode.MODEL_MISMATCH,
@@ -326,7 +307,7 @@ def test_an_experiment_that_never_fits_128_gpus_says_so_in_a_sentence() -> None:
     )
 
 
-def test_the_same_end_of_a_reservation_again_changes_nothing() -> None:
+def test_repeated_reservation_end_changes_nothing() -> None:
     attempt = make_attempt(reservation_revision=3)
     timed_out = end(ReservationState.TIMED_OUT, revision=3)
 
@@ -337,7 +318,7 @@ def test_the_same_end_of_a_reservation_again_changes_nothing() -> None:
     assert decision is None
 
 
-def test_a_start_says_what_the_engine_may_take_of_its_node() -> None:
+def test_start_states_cpu_and_memory_limits() -> None:
     experiment = make_experiment(State.WAITING)
     request = replace(experiment.request, cpu_count=2.5, host_memory_mb=64_000)
 
@@ -351,7 +332,7 @@ def test_a_start_says_what_the_engine_may_take_of_its_node() -> None:
     assert (start.cpu_count, start.host_memory_mb) == (2.5, 64_000)
 
 
-def test_a_gang_is_started_by_the_first_devices_node_with_all_devices() -> None:
+def test_gang_starts_on_the_first_devices_node() -> None:
     devices = (replace(DEVICE, node_id="n2"), DEVICE, replace(DEVICE, node_id="n3"))
 
     decision = waiting.on_grant(
@@ -380,7 +361,7 @@ def test_a_gang_is_started_by_the_first_devices_node_with_all_devices() -> None:
         pytest.param(ReservationState.REJECTED, ("n1", "n2"), State.FAILED, id="fits nowhere"),
     ],
 )
-def test_an_attempt_that_finds_no_place_elsewhere_returns_to_where_it_failed(
+def test_attempt_without_other_places_returns(
     state: ReservationState, asked: tuple[str, ...], want: State
 ) -> None:
     experiment = make_experiment(
@@ -398,7 +379,7 @@ def test_an_attempt_that_finds_no_place_elsewhere_returns_to_where_it_failed(
         assert set(decision.experiment.request.node_ids) == {"n1", "n2"}
 
 
-def test_another_nodes_word_about_an_attempt_changes_nothing() -> None:
+def test_event_of_another_node_changes_nothing() -> None:
     event = replace(finished(AttemptOutcome.SUCCEEDED), executor_id="n2")
 
     assert (
@@ -411,9 +392,7 @@ def test_another_nodes_word_about_an_attempt_changes_nothing() -> None:
 
 @pytest.mark.parametrize("state", [State.STARTING, State.RUNNING])
 @pytest.mark.parametrize("how", [ReservationState.EXPIRED, ReservationState.LOST])
-def test_after_a_start_was_sent_no_reservation_ends_the_attempt(
-    state: State, how: ReservationState
-) -> None:
+def test_reservation_end_after_start_ends_no_attempt(state: State, how: ReservationState) -> None:
     decision = waiting.on_reservation_end(
         make_experiment(state),
         make_granted(),
@@ -428,7 +407,7 @@ def test_after_a_start_was_sent_no_reservation_ends_the_attempt(
     assert (decision.events, decision.commands) == ((), ())
 
 
-def test_withdrawing_makes_a_waiting_experiment_pending() -> None:
+def test_withdrawn_experiment_is_pending() -> None:
     decision = waiting.withdraw(make_experiment(State.WAITING), make_attempt(), "paused", NOW)
 
     assert decision.experiment.state is State.PENDING
@@ -462,7 +441,7 @@ def test_an_accepted_start_hands_the_lease_over() -> None:
         (ErrorCode.UNSUPPORTED, False, State.FAILED, AttemptOutcome.FAILED),
     ],
 )
-def test_a_refused_start_ends_the_attempt_and_releases(
+def test_refused_start_ends_attempt_and_releases(
     code: ErrorCode, cancel_requested: bool, want: State, outcome: AttemptOutcome
 ) -> None:
     decision = running.on_start_answered(
@@ -480,7 +459,7 @@ def test_a_refused_start_ends_the_attempt_and_releases(
     assert sent(decision) == [ReleaseReservation]
 
 
-def test_an_answer_to_the_start_of_a_closed_attempt_changes_nothing() -> None:
+def test_answer_for_a_closed_attempt_is_ignored() -> None:
     closed = make_granted(closed_at=NOW, outcome=AttemptOutcome.SUCCEEDED)
 
     for reply in (
@@ -495,7 +474,7 @@ def test_an_answer_to_the_start_of_a_closed_attempt_changes_nothing() -> None:
         )
 
 
-def test_a_start_repeated_by_another_release_does_not_end_what_runs() -> None:
+def test_start_repeated_by_another_release_runs_on() -> None:
     reused = Refused(code=ErrorCode.COMMAND_ID_REUSED, message="another body")
 
     decision = running.on_start_answered(
@@ -505,7 +484,7 @@ def test_a_start_repeated_by_another_release_does_not_end_what_runs() -> None:
     assert decision is None
 
 
-def test_any_other_refusal_of_what_was_accepted_ends_its_attempt() -> None:
+def test_other_refusal_of_a_running_attempt_ends_it() -> None:
     gone = Refused(code=ErrorCode.CONFLICT, message="an attempt of another epoch runs")
 
     decision = running.on_start_answered(
@@ -525,7 +504,7 @@ def test_any_other_refusal_of_what_was_accepted_ends_its_attempt() -> None:
         (False, False, None),
     ],
 )
-def test_what_an_executor_does_not_run_any_more_is_asked_for_by_its_start(
+def test_missing_attempt_is_asked_for_by_its_start(
     cancel_requested: bool, is_accepted: bool, want: list[type] | None
 ) -> None:
     decision = running.on_attempt_missing(
@@ -537,7 +516,7 @@ def test_what_an_executor_does_not_run_any_more_is_asked_for_by_its_start(
     assert (sent(decision) if decision is not None else None) == want
 
 
-def test_a_phase_that_overtakes_the_start_says_that_it_runs() -> None:
+def test_early_phase_shows_that_the_attempt_runs() -> None:
     event = AttemptPhaseChanged(**ABOUT, revision=2, phase=AttemptPhase.LOADING)  # type: ignore[arg-type]  # a mapping of many types
 
     decision = running.on_attempt_event(
@@ -555,7 +534,7 @@ def test_a_phase_that_overtakes_the_start_says_that_it_runs() -> None:
 
 
 @pytest.mark.parametrize("known", [pytest.param(1, id="the same"), pytest.param(2, id="a newer")])
-def test_a_fact_of_an_attempt_changes_nothing_where_one_is_known(known: int) -> None:
+def test_older_event_of_an_attempt_changes_nothing(known: int) -> None:
     event = AttemptStarted(**ABOUT, revision=1, devices=(DEVICE,))  # type: ignore[arg-type]  # as above
     attempt = make_granted(attempt_revision=known)
 
@@ -565,7 +544,7 @@ def test_a_fact_of_an_attempt_changes_nothing_where_one_is_known(known: int) -> 
     )
 
 
-def test_the_first_fact_of_an_attempt_counts_whatever_its_number() -> None:
+def test_first_event_counts_whatever_its_revision() -> None:
     event = AttemptStarted(**ABOUT, revision=0, devices=(DEVICE,))  # type: ignore[arg-type]  # as above
 
     decision = running.on_attempt_event(
@@ -612,7 +591,7 @@ def test_each_outcome_of_an_attempt(
     assert revisions == list(range(2, 2 + len(revisions)))
 
 
-def test_the_last_allowed_interruption_fails_the_experiment() -> None:
+def test_last_allowed_interruption_fails_experiment() -> None:
     task = make_task(make_file(optimization={"max_attempts": 3}))
     experiment = make_experiment(State.RUNNING, interrupted_attempts=2)
 
@@ -640,7 +619,7 @@ def test_an_attempt_keeps_its_first_outcome(outcome: AttemptOutcome) -> None:
 METRICS = BenchmarkMetrics(mean_e2e_latency=0.5)
 
 
-def test_a_measured_experiment_succeeds_when_it_is_summarized() -> None:
+def test_experiment_succeeds_when_summarized() -> None:
     attempt = make_granted(closed_at=NOW, outcome=AttemptOutcome.SUCCEEDED)
 
     decision = running.on_summary(
@@ -657,7 +636,7 @@ def test_a_measured_experiment_succeeds_when_it_is_summarized() -> None:
     assert (event.metrics, event.objective_score) == (METRICS, 0.5)
 
 
-def test_a_summary_that_comes_first_waits_for_the_end() -> None:
+def test_early_summary_waits_for_the_end() -> None:
     early = running.on_summary(
         make_task(), make_experiment(State.RUNNING), make_granted(), METRICS, NOW
     )
@@ -699,7 +678,7 @@ def measured() -> AttemptFinished:
 
 
 @pytest.mark.parametrize("summary_first", [True, False])
-def test_an_end_is_judged_by_what_its_task_asks_for(summary_first: bool) -> None:
+def test_end_is_judged_by_the_tasks_objectives(summary_first: bool) -> None:
     """At exactly twice the threshold: 0.5 s x (1 + exp(1 / 1))."""
     slo = {"ttft": {"threshold": TTFT_SECONDS / 2}, "steepness": 1.0}
     asked = {"constraints": "ttft:p99<=320ms"}
@@ -724,7 +703,7 @@ def test_an_end_is_judged_by_what_its_task_asks_for(summary_first: bool) -> None
 
 
 @pytest.mark.parametrize("summary_first", [True, False])
-def test_goodput_tokens_per_joule_and_cost_can_be_the_objective(summary_first: bool) -> None:
+def test_goodput_joules_and_cost_can_be_objectives(summary_first: bool) -> None:
     """One request in 2 s, in time, on two GPUs."""
     metrics = replace(METRICS, max_total_throughput=100.0, max_total_throughput_per_gpu=50.0)
     monitoring = GpuMonitoring(
@@ -763,7 +742,7 @@ def test_goodput_tokens_per_joule_and_cost_can_be_the_objective(summary_first: b
         assert decision.experiment.objective_score == pytest.approx(want)
 
 
-def test_beyond_a_hard_bound_a_measured_experiment_fails_and_says_why() -> None:
+def test_missed_hard_bound_fails_the_experiment() -> None:
     slo = {"ttft": {"threshold": TTFT_SECONDS / 2, "hard_fail": True, "fail_ratio": 0.5}}
     task = make_task(make_file(slo=slo))
     early = running.on_summary(task, make_experiment(State.RUNNING), make_granted(), METRICS, NOW)
@@ -783,7 +762,7 @@ def test_a_second_summary_changes_nothing() -> None:
     assert running.on_summary(make_task(), done, attempt, METRICS, NOW) is None
 
 
-def test_only_an_open_granted_attempt_is_told_to_stop() -> None:
+def test_only_an_open_granted_attempt_is_stopped() -> None:
     experiment = make_experiment(State.RUNNING)
 
     assert sent(running.stop(experiment, make_granted(), "x")) == [CancelExperiment]
@@ -794,7 +773,7 @@ def test_only_an_open_granted_attempt_is_told_to_stop() -> None:
 @pytest.mark.parametrize(
     "attempt", [make_attempt(closed_at=NOW), make_granted(), make_granted(closed_at=NOW)]
 )
-def test_a_refused_request_ends_only_an_attempt_that_still_waits(attempt: Attempt) -> None:
+def test_refused_request_ends_a_waiting_attempt(attempt: Attempt) -> None:
     refused = Refused(code=ErrorCode.BAD_REQUEST, message="too many")
     experiment = make_experiment(State.WAITING)
 
@@ -808,7 +787,7 @@ def test_a_refused_request_ends_only_an_attempt_that_still_waits(attempt: Attemp
 
 
 @pytest.mark.parametrize("attempt", [make_attempt(closed_at=NOW), make_granted(closed_at=NOW)])
-def test_the_end_of_a_closed_attempts_reservation_is_recorded_alone(attempt: Attempt) -> None:
+def test_late_reservation_end_is_only_recorded(attempt: Attempt) -> None:
     experiment = make_experiment(State.PENDING)
     timed_out = end(ReservationState.TIMED_OUT)
 
@@ -843,7 +822,7 @@ def test_a_cancelled_experiment_says_why(asked_for: str, message: str, reason: s
     assert told(decision) == ["cancelled"]
 
 
-def test_a_grant_in_a_cluster_is_started_by_the_clusters_executor() -> None:
+def test_cluster_grant_starts_on_its_executor() -> None:
     placement = ClusterPlacement(cluster_id="k8s", gpus=2, node_name="gpu.7", hostname="gpu.7")
     grant = waiting.Grant(
         revision=2, epoch=5, node_id="k8s", devices=(), lease_ttl_seconds=30.0, cluster=placement

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from schemas.executor.attempts import FailureKind
 from schemas.orchestrator.experiments import ExperimentState
+from schemas.task.benchmark import BenchmarkTool
 from shared.postgres.database import from_json, to_json
 from tests.support.worlds.orchestrator_records import (
     make_attempt,
@@ -20,7 +21,7 @@ from tests.support.worlds.orchestrator_records import (
 @pytest.mark.parametrize(
     ("record", "added"),
     [
-        pytest.param(make_task(), {"benchmark_tool": None}, id="task"),
+        pytest.param(make_task(), {"benchmark_tool": BenchmarkTool.BUILTIN}, id="task"),
         pytest.param(
             make_experiment(ExperimentState.PENDING),
             {"failed_attempts": {}, "avoided_node_ids": ()},
@@ -33,9 +34,7 @@ from tests.support.worlds.orchestrator_records import (
         ),
     ],
 )
-def test_a_row_of_an_older_release_is_read_with_defaults(
-    record: Struct, added: dict[str, Any]
-) -> None:
+def test_older_row_is_read_with_defaults(record: Struct, added: dict[str, Any]) -> None:
     stored = msgspec.json.decode(to_json(record))
     old = {name: value for name, value in stored.items() if name not in added}
 
@@ -44,7 +43,7 @@ def test_a_row_of_an_older_release_is_read_with_defaults(
     assert found == msgspec.structs.replace(record, **added)
 
 
-def test_counted_failures_and_deadlines_survive_the_store() -> None:
+def test_failure_counts_and_deadlines_are_stored() -> None:
     experiment = make_experiment(
         ExperimentState.PENDING,
         failed_attempts={FailureKind.CUDA_ERROR: 2},

@@ -10,8 +10,8 @@ from schemas.orchestrator.experiments import ExperimentState
 from schemas.task.task_file import GpuPreferences, MemorySource
 from services.orchestrator.domain.lifecycle.past_memory import (
     PastRun,
-    learned_memory,
-    learned_note,
+    learn_memory,
+    note_learned_memory,
     with_memory,
 )
 from tests.support.worlds.orchestrator_records import make_experiment
@@ -41,36 +41,36 @@ def run(peak_memory_mb: int, total_mb: int = 80_000, name: str = "H100", **given
     ],
 )
 def test_memory_is_learned_from_experiments_alike(past: list[PastRun], want: int | None) -> None:
-    learned = learned_memory(past, {"slots": 4, "seed": 1})
+    learned = learn_memory(past, {"slots": 4, "seed": 1})
 
     assert (learned.min_memory_mb if learned else None) == want
 
 
-def test_an_engine_that_is_told_a_part_of_the_gpu_says_nothing_of_its_need() -> None:
+def test_engine_with_a_memory_share_teaches_nothing() -> None:
     past = [run(32_000, gpu_memory_utilization=0.4)]
 
-    assert learned_memory(past, {"gpu_memory_utilization": 0.4}) is None
+    assert learn_memory(past, {"gpu_memory_utilization": 0.4}) is None
 
 
 def test_only_the_models_that_are_asked_for_count() -> None:
     past = [run(30_000, name="NVIDIA H100 80GB HBM3"), run(20_000, name="NVIDIA A100-SXM4-80GB")]
 
-    learned = learned_memory(past, {"slots": 4}, ["h100"])
+    learned = learn_memory(past, {"slots": 4}, ["h100"])
 
     assert learned is not None
     assert (learned.gpu_model, learned.runs) == ("NVIDIA H100 80GB HBM3", 1)
 
 
-def test_a_note_says_what_was_learned_and_what_was_estimated() -> None:
-    found = [learned_memory([run(peak)], {"slots": 4}) for peak in (10_000, 20_000)]
+def test_note_states_learned_and_estimated_memory() -> None:
+    found = [learn_memory([run(peak)], {"slots": 4}) for peak in (10_000, 20_000)]
 
-    assert learned_note([each for each in found if each is not None], 12_000) == (
+    assert note_learned_memory([each for each in found if each is not None], 12_000) == (
         "11000 to 22000 MB of each GPU are asked for, as past experiments like 2 of these had at"
         " most 20000 MB of H100 in use; estimated it would be 12000 MB"
     )
 
 
-def test_what_a_task_asks_for_goes_before_what_is_learned() -> None:
+def test_memory_of_the_task_goes_first() -> None:
     waiting = make_experiment(
         ExperimentState.PENDING,
         engine=EngineSpec(

@@ -106,7 +106,7 @@ def steps(
         ),
     ],
 )
-def test_an_experiment_is_repeated_as_its_failures_allow(
+def test_failure_kind_decides_repetitions(
     endings: list[Ending], repeated: int, reason: str
 ) -> None:
     found, experiment, said = steps(endings)
@@ -117,7 +117,7 @@ def test_an_experiment_is_repeated_as_its_failures_allow(
     assert experiment.interrupted_attempts == sum(o is INTERRUPTED for o, _ in endings)
 
 
-def test_every_sequence_of_endings_ends_within_its_bounds() -> None:
+def test_any_sequence_of_ends_is_bounded() -> None:
     kinds: list[Ending] = [(FAILED, PORT), (FAILED, CUDA), (INTERRUPTED, LOST)]
     for max_attempts in (1, 2, 4):
         for endings in itertools.product(kinds, repeat=5):
@@ -170,7 +170,7 @@ def test_a_node_that_may_be_at_fault_is_avoided(
         pytest.param(PORT, "gpu.2", ("gpu.1",), (), id="nowhere better"),
     ],
 )
-def test_in_a_cluster_its_node_is_avoided_and_the_cluster_is_not(
+def test_cluster_node_is_avoided_not_the_cluster(
     kind: FailureKind, node_name: str | None, nodes: tuple[str, ...], others: tuple[str, ...]
 ) -> None:
     wanted = ClusterRequest(avoided_node_names=("gpu.1",))
@@ -218,7 +218,7 @@ def test_avoiding_never_leaves_too_few_nodes(
 
 
 @for_each("kind", FailureKind)
-def test_what_every_kind_of_failure_means_for_the_experiment(kind: FailureKind) -> None:
+def test_every_failure_kind_has_its_consequence(kind: FailureKind) -> None:
     """The rules as they are: one event, and the counters that it leaves."""
     attempt = make_granted(outcome=FAILED, failure=Failure(kind=kind, message="so it was"))
 
@@ -228,7 +228,7 @@ def test_what_every_kind_of_failure_means_for_the_experiment(kind: FailureKind) 
     assert following.experiment.failed_attempts == {kind: 1}
 
 
-def test_a_repetition_is_told_with_its_kind_and_the_node_that_it_avoids() -> None:
+def test_retry_event_names_kind_and_avoided_node() -> None:
     reply = Refused(code=ErrorCode.UNSUPPORTED, message="dockerd is away", path="$.engine.runtime")
 
     decision = running.on_start_answered(
@@ -271,7 +271,7 @@ def test_a_refusal_is_a_failure_of_some_kind(
     assert failure.hint == RULES[want].hint
 
 
-def test_a_preemption_costs_no_attempt_whichever_is_told_first() -> None:
+def test_preemption_costs_no_attempt_in_any_order() -> None:
     task = make_task(make_file(optimization={"max_attempts": 2}, gpus={"preemptible": True}))
     failure = Failure(kind=FailureKind.LEASE_LOST, message="the reservation was fenced")
     ended = ReservationEnd(revision=3, state=ReservationState.PREEMPTED, was_granted=True)
@@ -289,7 +289,7 @@ def test_a_preemption_costs_no_attempt_whichever_is_told_first() -> None:
     assert (experiment.attempts_made, experiment.attempts_spent) == (4, 0)
 
 
-def test_an_executor_that_is_stopped_in_order_costs_no_attempt() -> None:
+def test_stopped_executor_costs_no_attempt() -> None:
     task = make_task(make_file(optimization={"max_attempts": 2}))
     failure = Failure(kind=FailureKind.EXECUTOR_RESTARTED, message="the executor was stopped")
     stopped = make_granted(outcome=INTERRUPTED, failure=failure, executor_stopped=True)

@@ -14,7 +14,7 @@ from schemas.task.benchmark import (
 from schemas.task.slo import SloVerdict
 from schemas.task.trust import ScoreError
 from services.orchestrator.domain.lifecycle.score_error import (
-    added_error,
+    add_errors,
     score_error,
     without_client_failure,
 )
@@ -63,7 +63,7 @@ def test_the_clients_lag_may_have_cost_its_share(objective: str, better_share: f
 
 
 @pytest.mark.parametrize("objective", ["maximize_goodput", "maximize_load"])
-def test_of_single_requests_a_limited_client_leaves_all_open(objective: str) -> None:
+def test_client_limit_leaves_request_scores_open(objective: str) -> None:
     limited = error_of(make_level(**LATE, marks=LIMITED), objective=objective)
 
     assert limited is not None
@@ -71,14 +71,14 @@ def test_of_single_requests_a_limited_client_leaves_all_open(objective: str) -> 
     assert error_of(make_level(**LATE), objective=objective) is None
 
 
-def test_of_several_objectives_the_widest_error_counts() -> None:
+def test_widest_error_of_objectives_counts() -> None:
     error = error_of(make_level(**LATE), objectives=["minimize_latency", "minimize_ttft"])
 
     assert error is not None
     assert error.better_share == pytest.approx(0.5)
 
 
-def test_prompts_from_the_cache_may_hide_any_worse_score() -> None:
+def test_cached_prompts_may_hide_a_worse_score() -> None:
     error = error_of(make_level(marks=(LevelMark.CACHE_HITS,)))
 
     assert error == ScoreError(
@@ -97,7 +97,7 @@ def test_a_client_in_time_leaves_no_error() -> None:
     ("constraint", "may_meet"),
     [("ttft:mean<150ms", True), ("ttft:mean<50ms", False)],
 )
-def test_a_constraint_may_be_missed_by_the_client_alone(constraint: str, may_meet: bool) -> None:
+def test_client_alone_may_miss_a_constraint(constraint: str, may_meet: bool) -> None:
     error = error_of(make_level(**LATE), constraints=constraint)
 
     assert error is not None
@@ -105,7 +105,7 @@ def test_a_constraint_may_be_missed_by_the_client_alone(constraint: str, may_mee
 
 
 @pytest.mark.parametrize(("threshold", "fails"), [(0.1, False), (0.05, True)])
-def test_a_hard_failure_by_the_client_alone_is_none(threshold: float, fails: bool) -> None:
+def test_hard_failure_by_the_client_is_none(threshold: float, fails: bool) -> None:
     hard = {"ttft": {"threshold": threshold, "hard_fail": True, "fail_ratio": 0.5}}
     slo = make_file(slo=hard).slo
     assert slo is not None
@@ -121,11 +121,11 @@ def test_errors_of_two_causes_add_up() -> None:
     client = ScoreError(better_share=0.1, because=("client",))
     hot = ScoreError(better_share=None, because=("hot",), may_meet=True)
 
-    assert added_error(client, hot) == ScoreError(
+    assert add_errors(client, hot) == ScoreError(
         better_share=None, because=("client", "hot"), may_meet=True
     )
-    assert added_error(client, client) == replace(
+    assert add_errors(client, client) == replace(
         client, better_share=0.2, because=("client", "client")
     )
-    assert added_error(None, client) is client
-    assert added_error(client, None) is client
+    assert add_errors(None, client) is client
+    assert add_errors(client, None) is client

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from schemas.executor.attempts import AttemptPhase, AttemptProgressed
-from services.orchestrator.handlers.start_messages import REMEMBERED, StartMessages
+from services.orchestrator.handlers.start_messages import MAX_MESSAGES, StartMessages
 from shared.clock import utcnow
 from shared.ids import new_id
 from shared.messaging.bus import Bus
@@ -24,7 +24,7 @@ def report(phase: AttemptPhase, message: str, attempt_id: UUID = ATTEMPT_ID) -> 
     )
 
 
-async def test_the_newest_is_kept_until_the_engine_is_ready() -> None:
+async def test_newest_message_is_kept_until_ready() -> None:
     messages = StartMessages(Bus("test", "nats://nowhere"))
 
     await messages.observe(report(AttemptPhase.STARTING, "waits for quota"))
@@ -36,10 +36,10 @@ async def test_the_newest_is_kept_until_the_engine_is_ready() -> None:
     assert not messages.by_attempt
 
 
-async def test_what_is_never_heard_of_again_is_not_kept_for_ever() -> None:
+async def test_forgotten_messages_are_bounded() -> None:
     messages = StartMessages(Bus("test", "nats://nowhere"))
 
-    for _ in range(REMEMBERED + 1):
+    for _ in range(MAX_MESSAGES + 1):
         await messages.observe(report(AttemptPhase.STARTING, "waits", attempt_id=new_id()))
 
-    assert len(messages.by_attempt) == REMEMBERED
+    assert len(messages.by_attempt) == MAX_MESSAGES

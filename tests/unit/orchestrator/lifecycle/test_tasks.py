@@ -26,7 +26,7 @@ BEST = UUID(int=9)
         pytest.param({State.CANCELLED: 4}, True, TaskState.CANCELLED, id="cancelled"),
     ],
 )
-def test_a_task_ends_when_all_its_experiments_have(
+def test_task_ends_with_its_last_experiment(
     tally: Tally, cancel_requested: bool, want: TaskState
 ) -> None:
     task = make_task(cancel_requested=cancel_requested)
@@ -40,7 +40,7 @@ def test_a_task_ends_when_all_its_experiments_have(
     assert event.revision == decision.task.revision == task.revision + 1
 
 
-def test_a_completed_task_names_its_best_experiment_and_counts_the_others() -> None:
+def test_completed_task_names_best_and_counts() -> None:
     tally = {State.SUCCEEDED: 2, State.FAILED: 3, State.CANCELLED: 1}
 
     decision = tasks.finish(make_task(), tally, BEST, NOW)
@@ -56,9 +56,7 @@ def test_a_completed_task_names_its_best_experiment_and_counts_the_others() -> N
     "open_state", [State.PENDING, State.WAITING, State.STARTING, State.RUNNING]
 )
 @pytest.mark.parametrize("cancel_requested", [True, False])
-def test_a_task_with_an_unfinished_experiment_goes_on(
-    open_state: State, cancel_requested: bool
-) -> None:
+def test_task_with_open_experiment_goes_on(open_state: State, cancel_requested: bool) -> None:
     task = make_task(cancel_requested=cancel_requested)
 
     assert tasks.finish(task, {State.SUCCEEDED: 3, open_state: 1}, BEST, NOW) is None
@@ -71,14 +69,14 @@ def test_a_finished_task_ends_only_once() -> None:
 
 
 @pytest.mark.parametrize("state", [TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELLED])
-def test_a_finished_task_is_neither_paused_nor_resumed(state: TaskState) -> None:
+def test_finished_task_cannot_pause_or_resume(state: TaskState) -> None:
     for change in (tasks.pause, tasks.resume):
         with pytest.raises(RefusedError) as refused:
             change(make_task(state=state), NOW)
         assert refused.value.code is ErrorCode.CONFLICT
 
 
-def test_pausing_and_resuming_twice_changes_nothing() -> None:
+def test_second_pause_or_resume_changes_nothing() -> None:
     paused = tasks.pause(make_task(), NOW)
 
     assert paused is not None
@@ -90,7 +88,7 @@ def test_pausing_and_resuming_twice_changes_nothing() -> None:
     assert tasks.resume(resumed.task, NOW) is None
 
 
-def test_cancelling_stops_further_experiments_and_counts_once() -> None:
+def test_cancelling_counts_once() -> None:
     cancelling = tasks.request_cancel(make_task(), "enough")
 
     assert cancelling is not None

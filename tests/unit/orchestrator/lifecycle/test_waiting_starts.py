@@ -10,7 +10,7 @@ from schemas.gpus.gpu_request import GpuRequest
 from schemas.orchestrator.experiments import ExperimentState, WaitingStart
 from services.orchestrator.domain.lifecycle.waiting_starts import (
     FEW_NODES,
-    MOST_STARTS,
+    MAX_STARTS,
     WaitingExperiment,
     starts_by_node,
 )
@@ -46,7 +46,7 @@ def numbers(starts: tuple[WaitingStart, ...]) -> list[int]:
     return [start.experiment_id.int for start in starts]
 
 
-def test_the_node_where_it_is_expected_makes_ready_and_no_other() -> None:
+def test_expected_node_prepares_alone() -> None:
     told = starts_by_node([waits(1, expected=("n2",))], NODES)
 
     assert {node: numbers(starts) for node, starts in told.items()} == {
@@ -67,7 +67,7 @@ def test_every_node_of_a_gang_makes_ready() -> None:
 
 
 @pytest.mark.parametrize(("nodes", "told"), [(FEW_NODES, FEW_NODES), (FEW_NODES + 1, 0)])
-def test_where_nobody_can_tell_all_make_ready_if_they_are_few(nodes: int, told: int) -> None:
+def test_few_allowed_nodes_prepare_without_forecast(nodes: int, told: int) -> None:
     allowed = tuple(f"n{number}" for number in range(nodes))
 
     found = starts_by_node([waits(1, allowed=allowed)], allowed)
@@ -79,13 +79,13 @@ def test_a_node_that_is_away_is_told_nothing() -> None:
     assert starts_by_node([waits(1, expected=("n9",)), waits(2)], ["n1"]).keys() == {"n1"}
 
 
-def test_what_needs_the_same_is_told_once_for_the_first_in_the_queue() -> None:
+def test_same_image_and_model_is_prepared_once() -> None:
     queue = [waits(1, position=2), waits(2, position=1), waits(3, position=3, image_tag="v2")]
 
     assert numbers(starts_by_node(queue, ["n1"])["n1"]) == [2, 3]
 
 
-def test_the_order_is_the_queues_and_those_without_a_place_come_last() -> None:
+def test_preparations_follow_the_queue_order() -> None:
     queue = [waits(1, model="a"), waits(2, model="b", position=7), waits(3, model="c", position=1)]
 
     assert numbers(starts_by_node(queue, ["n1"])["n1"]) == [3, 2, 1]
@@ -94,9 +94,9 @@ def test_the_order_is_the_queues_and_those_without_a_place_come_last() -> None:
 def test_only_the_next_few_are_told() -> None:
     queue = [waits(number, model=f"m{number}", position=number) for number in range(1, 9)]
 
-    assert numbers(starts_by_node(queue, ["n1"])["n1"]) == list(range(1, MOST_STARTS + 1))
+    assert numbers(starts_by_node(queue, ["n1"])["n1"]) == list(range(1, MAX_STARTS + 1))
 
 
 @pytest.mark.parametrize("runtime", [Runtime.OME, Runtime.KUBERNETES])
-def test_the_nodes_of_a_cluster_are_its_own_business(runtime: Runtime) -> None:
+def test_cluster_nodes_prepare_nothing(runtime: Runtime) -> None:
     assert starts_by_node([waits(1, expected=("n1",), runtime=runtime)], ["n1"]) == {"n1": ()}

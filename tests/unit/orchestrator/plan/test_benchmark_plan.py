@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from schemas.task.benchmark import BenchmarkTool
-from services.orchestrator.domain.plan.plan import make_plan
 from shared.errors import RefusedError
-from tests.support.worlds.orchestrator_records import OFFERS, make_file, make_offer
+from tests.support.worlds.orchestrator_records import OFFERS, make_file, make_offer, make_plan
 
 GENAI, BUILTIN = BenchmarkTool.GENAI_BENCH, BenchmarkTool.BUILTIN
 
@@ -34,9 +33,7 @@ def deep(levels: int) -> Any:
         ({"task": "text-to-embeddings"}, "$.benchmark.task"),
     ],
 )
-def test_what_every_executor_would_refuse_is_refused_at_once(
-    benchmark: dict[str, Any], path: str
-) -> None:
+def test_unrunnable_benchmark_is_refused_at_once(benchmark: dict[str, Any], path: str) -> None:
     with pytest.raises(RefusedError) as refused:
         make_plan(make_file(benchmark=benchmark), OFFERS)
 
@@ -52,9 +49,7 @@ def test_what_every_executor_would_refuse_is_refused_at_once(
         ({"additional_params": {"x": deep(32), "top_p": "0.5"}}, GENAI),
     ],
 )
-def test_auto_is_the_tool_that_can_where_not_every_one_can(
-    benchmark: dict[str, Any], tool: BenchmarkTool
-) -> None:
+def test_auto_becomes_the_only_able_tool(benchmark: dict[str, Any], tool: BenchmarkTool) -> None:
     offers = [make_offer(f"n{n}", tools=("genai-bench", "builtin")) for n in range(2)]
 
     assert make_plan(make_file(benchmark=benchmark), offers).benchmark_tool is tool

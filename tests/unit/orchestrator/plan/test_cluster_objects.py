@@ -15,13 +15,20 @@ from schemas.executor.attempts import Runtime, RuntimeOffer
 from schemas.gpus.checks import LimitsPolicy, ResourceDefinition, Verdict
 from schemas.gpus.gpu_request import ClusterRequest, NodeRanking
 from schemas.task.task_file import DeploymentMode, TaskFile
+from services.orchestrator.domain.installation.installation import Installation
+from services.orchestrator.domain.installation.offers import Offer
 from services.orchestrator.domain.plan.cluster_objects import kubernetes_spec
-from services.orchestrator.domain.plan.executor_offers import Offer
-from services.orchestrator.domain.plan.plan import make_plan
 from shared.errors import RefusedError
-from tests.support.worlds.orchestrator_records import make_file, make_offer
+from tests.support.worlds.orchestrator_records import make_file, make_offer, make_plan
 
-KNOWN = ("sglang", "vllm")
+KNOWN = Installation(
+    [
+        Offer(
+            executor_id="n1",
+            runtimes=(RuntimeOffer(runtime=Runtime.DOCKER, engines=("sglang", "vllm")),),
+        )
+    ]
+)
 CLUSTER = Offer(
     executor_id="k8s",
     runtimes=(
@@ -35,7 +42,7 @@ CLUSTER = Offer(
 )
 
 
-def spec_of(mode: DeploymentMode = DeploymentMode.OME, **overrides: Any) -> KubernetesSpec | None:
+def spec_of(mode: DeploymentMode = DeploymentMode.OME, **overrides: Any) -> KubernetesSpec:
     given = {"base_runtime": "sglang", "model": {"id_or_path": "llama-3-1b", "namespace": "team"}}
     return kubernetes_spec(make_file(**{**given, **overrides}), mode, KNOWN)
 
@@ -83,8 +90,9 @@ def test_what_a_task_names_in_a_cluster(overrides: dict[str, Any], want: dict[st
     assert spec_of(**overrides) == KubernetesSpec(**{"namespace": "team", **want})
 
 
-def test_other_modes_name_nothing_and_kubernetes_alone_no_model_of_ome() -> None:
-    assert spec_of(DeploymentMode.DOCKER) is None
+def test_only_ome_names_a_model_of_the_cluster() -> None:
+    host_plan = make_plan(make_file(deployment_mode="docker", base_runtime="vllm"), (make_offer(),))
+    assert host_plan.experiments[0].engine.kubernetes is None
     assert spec_of(DeploymentMode.KUBERNETES) == KubernetesSpec(namespace="team")
 
 
@@ -133,7 +141,7 @@ def test_what_is_no_name_is_refused_by_its_field(overrides: dict[str, Any], path
     assert refused.value.path == path
 
 
-def test_a_serving_runtimes_engine_is_what_the_cluster_says() -> None:
+def test_cluster_tells_the_runtimes_engine() -> None:
     task = make_file(base_runtime="sglang-llama-small", deployment_mode=None)
 
     planned = make_plan(task, (CLUSTER, make_offer()))
@@ -143,7 +151,7 @@ def test_a_serving_runtimes_engine_is_what_the_cluster_says() -> None:
     assert planned.missing == ()
 
 
-def test_a_serving_runtime_that_no_cluster_has_is_told_with_those_there_are() -> None:
+def test_unknown_serving_runtime_lists_known_ones() -> None:
     [missing] = make_plan(
         make_file(base_runtime="sglang-llama-huge", deployment_mode=None), (CLUSTER, make_offer())
     ).missing
@@ -186,7 +194,7 @@ def test_a_task_of_a_cluster_asks_for_gpus_of_it() -> None:
     )
 
 
-def test_a_task_may_leave_the_node_to_the_clusters_scheduler() -> None:
+def test_task_may_leave_the_node_to_the_cluster() -> None:
     task = make_file(base_runtime="sglang", deployment_mode="ome", gpus={"select_node": False})
 
     [planned, *_] = make_plan(task, (CLUSTER, make_offer())).experiments
@@ -206,13 +214,26 @@ def test_other_modes_ask_for_no_cluster() -> None:
     ]
 
 
-def test_a_cluster_that_does_not_run_the_engine_is_told_with_those_that_do() -> None:
+def test_unable_cluster_lists_able_ones() -> None:
     task = make_file(base_runtime="sglang", deployment_mode="ome", gpus={"cluster": "other"})
 
     [missing] = make_plan(task, (CLUSTER, make_offer())).missing
 
     assert missing.path == "$.gpus.cluster"
     assert missing.sentence.endswith("these do: k8s")
+
+
+def test_engine_over_several_nodes_needs_one_executor() -> None:
+    gpus = {"count": 4, "num_nodes": 2}
+    task = make_file(base_runtime="sglang", deployment_mode="kubernetes", gpus=gpus)
+
+    runtimes = (RuntimeOffer(runtime=Runtime.KUBERNETES, engines=("sglang",)),)
+
+    plan = make_plan(task, (structs.replace(CLUSTER, runtimes=runtimes),))
+
+    assert plan.missing == ()
+    request = plan.experiments[0].request
+    assert (request.gpus, request.nodes, request.cluster is not None) == (2, 2, True)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +244,7 @@ def test_a_cluster_that_does_not_run_the_engine_is_told_with_those_that_do() -> 
         ({"select_node": False, "models": ["H100"]}, "$.gpus.select_node"),
     ],
 )
-def test_what_a_cluster_cannot_be_asked_for_is_refused(gpus: dict[str, Any], path: str) -> None:
+def test_request_foreign_to_clusters_is_refused(gpus: dict[str, Any], path: str) -> None:
     task = make_file(base_runtime="sglang", deployment_mode="ome", gpus=gpus)
 
     with pytest.raises(RefusedError) as refused:
@@ -264,7 +285,7 @@ def npu_task(parameters: dict[str, Any] | None = None, **gpus: Any) -> TaskFile:
         ),
     ],
 )
-def test_a_custom_device_comes_with_what_its_definitions_say(
+def test_custom_device_has_its_definitions_limits(
     task: TaskFile, limits: dict[str, int], gpus: int
 ) -> None:
     offers = (CLUSTER, offering("npus", NPU, NPU_MEMORY))
@@ -322,7 +343,7 @@ def part_task(**gpus: Any) -> TaskFile:
         ),
     ],
 )
-def test_a_task_asks_a_cluster_for_a_part_of_a_gpu(
+def test_task_asks_a_cluster_for_part_of_a_gpu(
     gpus: dict[str, Any], limits: dict[str, int], units: tuple[str, int | None, int | None]
 ) -> None:
     (planned,) = make_plan(part_task(**gpus), (CLUSTER,)).experiments
@@ -339,7 +360,7 @@ def test_a_task_asks_a_cluster_for_a_part_of_a_gpu(
     assert planned.engine.kubernetes.devices.limits == limits
 
 
-def test_a_part_gets_what_the_cluster_defines_beside_it() -> None:
+def test_gpu_part_gets_the_clusters_additions() -> None:
     offers = (offering("vgpus", GIVEN_CORES, GIVEN_MEMORY),)
 
     (planned,) = make_plan(part_task(vgpu_cores=30), offers).experiments
@@ -370,7 +391,7 @@ def test_a_part_that_no_plugin_serves_is_refused(gpus: dict[str, Any], says: str
         make_plan(part_task(**gpus), (CLUSTER,))
 
 
-def test_what_the_engines_container_is_given_counts_when_a_node_is_chosen() -> None:
+def test_container_resources_count_for_the_node() -> None:
     resources = {
         "requests": {"cpu": "1500m", "memory": "2Gi"},
         "limits": {"ephemeral-storage": "1G"},
@@ -432,7 +453,7 @@ OTHER_NPU = structs.replace(NPU, default_value=4)
         ),
     ],
 )
-def test_devices_are_asked_for_in_the_clusters_that_define_them(
+def test_devices_go_to_clusters_that_define_them(
     task: TaskFile, offers: tuple[Offer, ...], limits: dict[str, int], clusters: tuple[str, ...]
 ) -> None:
     (planned,) = make_plan(task, offers).experiments
@@ -475,7 +496,7 @@ def test_devices_are_asked_for_in_the_clusters_that_define_them(
         ),
     ],
 )
-def test_what_definitions_do_not_allow_is_refused_with_the_rule(
+def test_broken_device_rule_is_named(
     task: TaskFile, offers: tuple[Offer, ...], path: str, says: str
 ) -> None:
     with pytest.raises(RefusedError) as refused:
@@ -493,7 +514,7 @@ def test_what_definitions_do_not_allow_is_refused_with_the_rule(
         pytest.param("v1", {"sglang": "12.8"}, None, id="nothing tells"),
     ],
 )
-def test_an_image_in_a_cluster_asks_for_nodes_that_serve_its_cuda(
+def test_cluster_image_needs_nodes_with_its_cuda(
     tag: str | None, offered: dict[str, str], least: str | None
 ) -> None:
     (runtime,) = CLUSTER.runtimes
@@ -508,7 +529,7 @@ def test_an_image_in_a_cluster_asks_for_nodes_that_serve_its_cuda(
     assert "docker pull" not in found.action
 
 
-def test_the_image_of_a_serving_runtime_does_not_tell_its_cuda() -> None:
+def test_serving_runtime_image_has_unknown_cuda() -> None:
     task = make_file(
         base_runtime="sglang-llama-small", runtime_image_tag=None, deployment_mode="ome"
     )

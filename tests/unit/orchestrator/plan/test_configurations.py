@@ -8,18 +8,26 @@ import pytest
 
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.orchestrator.presets import MergedPresets
-from schemas.task.task_file import Objective, PresetMerge, StopReason, TaskFile
+from schemas.task.objectives import Objective
+from schemas.task.task_file import PresetMerge, StopReason, TaskFile
 from services.cli.commands.tasks.task_life import only
-from services.orchestrator.domain.plan.expansion import expand
-from services.orchestrator.domain.plan.plan import make_plan, make_search
+from services.orchestrator.domain.plan.expansion import find_axes
+from services.orchestrator.domain.plan.plan import make_search
 from services.orchestrator.domain.plan.quality import altering_axes
 from services.orchestrator.domain.presets.merge import with_parameters_of
-from services.orchestrator.domain.search.history import Past, trials_of
-from services.orchestrator.domain.search.propose import Search, propose
-from services.orchestrator.domain.search.stages import Waiting
+from services.orchestrator.domain.search.history import RunRecord, trials_of
+from services.orchestrator.domain.search.propose import propose
+from services.orchestrator.domain.search.search import Search, Waiting
+from services.orchestrator.domain.search.strategies.auto import stages_of
 from shared.benchmarks.verdicts.ranking import Scored
 from shared.errors import MISTAKES, RefusedError
-from tests.support.worlds.orchestrator_records import OFFERS, make_file, make_offer
+from tests.support.worlds.orchestrator_records import (
+    OFFERS,
+    expand,
+    make_file,
+    make_offer,
+    make_plan,
+)
 
 ROWS: list[dict[str, Any]] = [
     {"tensor-parallel-size": 1, "max-num-seqs": 64},
@@ -30,14 +38,14 @@ FLAGS: dict[str, Any] = {"block-size": [16, 32]}
 
 
 def shown(**overrides: Any) -> list[dict[str, Any]]:
-    return [point.shown() for point in expand(make_file(**overrides)).points]
+    return [point.show() for point in expand(make_file(**overrides)).points]
 
 
 def test_rows_are_configurations_as_they_stand() -> None:
     assert shown(configurations=ROWS) == ROWS
 
 
-def test_each_row_meets_all_values_which_vary_faster() -> None:
+def test_rows_vary_slower_than_values() -> None:
     points = shown(configurations=ROWS[:2], parameters=FLAGS, parallel_config={"pp": [1, 2]})
 
     assert [(p["parallel_config.pp"], p["max-num-seqs"], p["block-size"]) for p in points] == [
@@ -45,7 +53,7 @@ def test_each_row_meets_all_values_which_vary_faster() -> None:
     ]
 
 
-def test_gpus_of_an_experiment_follow_from_its_row() -> None:
+def test_row_decides_the_gpus_of_its_experiment() -> None:
     task = make_file(
         base_runtime="vllm", deployment_mode="docker", configurations=ROWS, parameters=FLAGS
     )
@@ -60,10 +68,10 @@ def test_gpus_of_an_experiment_follow_from_its_row() -> None:
 def test_max_iterations_cuts_rows_from_the_end() -> None:
     grid = expand(make_file(configurations=ROWS, optimization={"max_iterations": 2}))
 
-    assert ([point.shown() for point in grid.points], grid.total, grid.cut) == (ROWS[:2], 3, 1)
+    assert ([point.show() for point in grid.points], grid.total, grid.cut) == (ROWS[:2], 3, 1)
 
 
-def test_rows_spelled_otherwise_are_the_same_parameters() -> None:
+def test_rows_in_other_spellings_are_equal() -> None:
     rows = [{"tp": 1, "max-num-seqs": 8}, {"max_num_seqs": 16, "tensor-parallel-size": 2}]
 
     assert shown(configurations=rows) == [rows[0], {"tp": 2, "max-num-seqs": 16}]
@@ -95,7 +103,7 @@ def test_rows_spelled_otherwise_are_the_same_parameters() -> None:
     ],
 )
 @pytest.mark.parametrize("strategy", ["grid_search", "bayesian"])
-def test_rows_that_are_no_list_are_refused_by_place(
+def test_bad_rows_are_refused_by_place(
     overrides: dict[str, Any], path: str, message: str, strategy: str
 ) -> None:
     with pytest.raises(RefusedError) as refused:
@@ -105,13 +113,13 @@ def test_rows_that_are_no_list_are_refused_by_place(
 
 
 @pytest.mark.parametrize("rows", [[], [{}], [{"a": [1, 2]}], {"a": 1}])
-def test_a_row_without_a_parameter_or_of_lists_is_refused(rows: Any) -> None:
+def test_incomplete_rows_and_lists_are_refused(rows: Any) -> None:
     with pytest.raises(msgspec.ValidationError, match=r"\$\.configurations"):
         make_file(configurations=rows)
 
 
 @pytest.mark.parametrize("strategy", ["random", "bayesian", "auto", "successive_halving"])
-def test_a_search_tries_each_row_and_finds_the_best(strategy: str) -> None:
+def test_search_tries_rows_and_finds_the_best(strategy: str) -> None:
     task = make_file(
         configurations=ROWS,
         parameters=FLAGS,
@@ -129,24 +137,24 @@ def test_a_search_tries_each_row_and_finds_the_best(strategy: str) -> None:
     assert past[best - 1].parameters == {**ROWS[2], "block-size": 32}
 
 
-def searched(search: Search) -> list[Past]:
+def searched(search: Search) -> list[RunRecord]:
     """Return all experiments of a search in which the last configuration is best."""
-    past: list[Past] = []
+    past: list[RunRecord] = []
     while True:
         trials = trials_of((Objective.MINIMIZE_LATENCY,), search.space, past)
         proposal = propose(search, trials, lambda _: True)
         assert not isinstance(proposal, Waiting)
         if isinstance(proposal, StopReason):
             return past
-        parameters = proposal.point.shown()
+        parameters = proposal.point.show()
         score = 10 - parameters["tensor-parallel-size"] - parameters["block-size"] / 100
         number = proposal.ordinal
         scored = Scored(experiment_id=UUID(int=number), ordinal=number, score=score)
         state = ExperimentState.SUCCEEDED
-        past.append(Past(ordinal=number, state=state, parameters=parameters, scored=scored))
+        past.append(RunRecord(ordinal=number, state=state, parameters=parameters, scored=scored))
 
 
-def test_a_stage_of_auto_holds_rows_by_what_they_vary() -> None:
+def test_auto_stages_rows_by_what_they_vary() -> None:
     settings = {"strategy": "auto"}
     of_layout = make_search(make_file(configurations=ROWS, optimization=settings))
     of_load = make_search(
@@ -154,15 +162,20 @@ def test_a_stage_of_auto_holds_rows_by_what_they_vary() -> None:
     )
 
     searches = (of_layout, of_load)
-    titles = [stage.title for search in searches if search is not None for stage in search.stages]
+    titles = [
+        stage.title
+        for search in searches
+        if search is not None
+        for stage in stages_of(search.space)
+    ]
     assert titles == ["parallel layout", "load"]
 
 
-def test_answers_are_compared_where_rows_may_change_them() -> None:
+def test_answers_are_compared_if_rows_may_change_them() -> None:
     rows = [{"dtype": "auto", "seed": 1, "quantization": "fp8"}]
     rows.append({"dtype": "float16", "seed": 2, "quantization": "fp8"})
 
-    assert altering_axes(make_file(configurations=rows)) == ["configurations.dtype"]
+    assert altering_axes(find_axes(make_file(configurations=rows))) == ["configurations.dtype"]
 
 
 def test_a_preset_gives_way_to_what_rows_give() -> None:
@@ -183,15 +196,15 @@ def test_a_preset_gives_way_to_what_rows_give() -> None:
     )
 
 
-def test_an_experiment_of_a_row_is_run_again_alone() -> None:
+def test_experiment_of_a_row_is_run_again_alone() -> None:
     document = msgspec.to_builtins(make_file(configurations=ROWS))
 
     again = msgspec.convert(only(document, ROWS[1]), TaskFile)
 
-    assert [point.shown() for point in expand(again).points] == [ROWS[1]]
+    assert [point.show() for point in expand(again).points] == [ROWS[1]]
 
 
-def test_a_stored_task_without_rows_stays_as_it_was() -> None:
+def test_stored_task_without_rows_is_unchanged() -> None:
     assert msgspec.json.decode(msgspec.json.encode(make_file())).keys() == {
         *("task_name", "deployment_mode", "model", "base_runtime"),
     }

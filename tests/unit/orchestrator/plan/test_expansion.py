@@ -2,15 +2,15 @@ from typing import Any
 
 import pytest
 
-from schemas.base import LARGEST_INTEGER
+from schemas.base import MAX_INTEGER
 from schemas.errors import ErrorCode
-from services.orchestrator.domain.plan.expansion import MOST_VALUES, expand
-from shared.errors import RefusedError
-from tests.support.worlds.orchestrator_records import make_file
+from services.orchestrator.domain.configurations import MAX_VALUES
+from shared.errors import MISTAKES, RefusedError
+from tests.support.worlds.orchestrator_records import expand, make_file
 
 
 def shown(**overrides: Any) -> list[dict[str, Any]]:
-    return [point.shown() for point in expand(make_file(**overrides)).points]
+    return [point.show() for point in expand(make_file(**overrides)).points]
 
 
 def test_the_last_parameter_varies_fastest() -> None:
@@ -22,7 +22,7 @@ def test_the_last_parameter_varies_fastest() -> None:
     ]
 
 
-def test_quantization_varies_slowest_then_parallelism_then_parameters() -> None:
+def test_axes_vary_quantization_slowest() -> None:
     points = shown(
         parameters={"p": [1, 2]},
         parallel_config={"tp": [1, 2]},
@@ -33,7 +33,7 @@ def test_quantization_varies_slowest_then_parallelism_then_parameters() -> None:
     assert order == [(q, tp, p) for q in ("fp8", "auto") for tp in (1, 2) for p in (1, 2)]
 
 
-def test_a_power_limit_is_a_dimension_that_shows_its_block() -> None:
+def test_power_limit_is_an_axis_of_gpus() -> None:
     assert shown(gpus={"power_limit_w": [300, 400]}, parameters={"p": [1]}) == [
         {"gpus.power_limit_w": 300.0, "p": 1},
         {"gpus.power_limit_w": 400.0, "p": 1},
@@ -41,7 +41,7 @@ def test_a_power_limit_is_a_dimension_that_shows_its_block() -> None:
     assert shown(gpus={"power_limit_w": 300}) == [{"gpus.power_limit_w": 300.0}]
 
 
-def test_clocks_vary_faster_than_power_limits_before_parameters() -> None:
+def test_clocks_vary_faster_than_power_limits() -> None:
     assert shown(gpus={"power_limit_w": 300, "sm_clock_mhz": [1200, 1980]}) == [
         {"gpus.power_limit_w": 300.0, "gpus.sm_clock_mhz": 1200},
         {"gpus.power_limit_w": 300.0, "gpus.sm_clock_mhz": 1980},
@@ -118,7 +118,7 @@ def test_max_iterations_cuts_the_grid(max_iterations: int | None, kept: int, cut
     assert (len(grid.points), grid.total, grid.cut) == (kept, 6, cut)
 
 
-def test_a_grid_beyond_all_measure_is_refused_without_being_made() -> None:
+def test_huge_grid_is_refused_unexpanded() -> None:
     parameters = {f"p{number}": list(range(1000)) for number in range(60)}
 
     with pytest.raises(RefusedError) as refused:
@@ -143,7 +143,7 @@ def test_a_grid_beyond_all_measure_is_refused_without_being_made() -> None:
         ),
     ],
 )
-def test_a_range_that_is_no_grid_says_what_to_give(
+def test_range_without_steps_says_what_to_give(
     values: dict[str, Any], path: str, says: str
 ) -> None:
     with pytest.raises(RefusedError, match=says) as refused:
@@ -153,11 +153,11 @@ def test_a_range_that_is_no_grid_says_what_to_give(
 
 
 def test_a_range_has_at_most_a_thousand_values() -> None:
-    most = {"type": "integer", "low": 1, "high": MOST_VALUES, "step": 1}
+    most = {"type": "integer", "low": 1, "high": MAX_VALUES, "step": 1}
 
-    assert len(shown(parameters={"a": most})) == MOST_VALUES
+    assert len(shown(parameters={"a": most})) == MAX_VALUES
     with pytest.raises(RefusedError, match="at most 1000 values"):
-        shown(parameters={"a": most | {"high": MOST_VALUES + 1}})
+        shown(parameters={"a": most | {"high": MAX_VALUES + 1}})
 
 
 def test_a_range_of_one_value_is_that_value() -> None:
@@ -166,10 +166,24 @@ def test_a_range_of_one_value_is_that_value() -> None:
     assert shown(parameters={"slots": only}) == shown(parameters={"slots": [4]})
 
 
-def test_a_huge_grid_that_is_cut_is_expanded_only_so_far() -> None:
+def test_cut_grid_is_expanded_only_so_far() -> None:
     parameters = {f"p{number}": list(range(1000)) for number in range(60)}
 
     grid = expand(make_file(parameters=parameters, optimization={"max_iterations": 3}))
 
     assert [point.parameters["p59"] for point in grid.points] == [0, 1, 2]
-    assert (grid.total, grid.cut) == (LARGEST_INTEGER, LARGEST_INTEGER - 3)
+    assert (grid.total, grid.cut) == (MAX_INTEGER, MAX_INTEGER - 3)
+
+
+def test_every_bad_range_is_refused_at_once() -> None:
+    parameters = {
+        "empty": {"type": "integer", "low": 4, "high": 2, "step": 1},
+        "fine": [1, 2],
+        "stepless": {"type": "integer", "low": 1, "high": 5},
+    }
+
+    with pytest.raises(RefusedError) as refused:
+        expand(make_file(parameters=parameters))
+
+    paths = [mistake["path"] for mistake in refused.value.details[MISTAKES]]
+    assert paths == ["$.parameters.empty.high", "$.parameters.stepless"]

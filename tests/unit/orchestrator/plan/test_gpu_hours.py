@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from services.orchestrator.domain.plan.gpu_hours import gpu_hours_at_most
-from services.orchestrator.domain.plan.plan import make_plan
-from services.orchestrator.domain.search.trust import MOST_CHECKS
-from tests.support.worlds.orchestrator_records import OFFERS, make_file
+from services.orchestrator.domain.search.trust import MAX_CHECKS
+from tests.support.worlds.orchestrator_records import OFFERS, make_file, make_plan
 
 HOUR = {"timeout_per_iteration": 3600}
 
@@ -32,12 +31,10 @@ HOUR = {"timeout_per_iteration": 3600}
         ),
         pytest.param({"gpus": {"shares": 0.25}, "optimization": HOUR}, 0.25, id="a share"),
         pytest.param({"optimization": {"timeout_per_iteration": 360}}, 0.1, id="minutes"),
-        pytest.param({"optimization": {**HOUR, "trust": True}}, 1.0 + MOST_CHECKS, id="trust"),
+        pytest.param({"optimization": {**HOUR, "trust": True}}, 1.0 + MAX_CHECKS, id="trust"),
     ],
 )
-def test_gpu_hours_are_those_of_every_experiment_to_its_limit(
-    fields: dict[str, Any], want: float
-) -> None:
+def test_gpu_hours_bound_every_experiment(fields: dict[str, Any], want: float) -> None:
     task = make_file(**fields)
 
     assert gpu_hours_at_most(task, make_plan(task, OFFERS)) == pytest.approx(want)

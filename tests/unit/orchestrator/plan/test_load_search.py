@@ -6,15 +6,14 @@ import pytest
 
 from schemas.task.benchmark import BenchmarkTool
 from services.orchestrator.domain.plan.benchmark_plan import benchmark_spec
-from services.orchestrator.domain.plan.plan import make_plan
 from shared.errors import RefusedError
-from tests.support.worlds.orchestrator_records import OFFERS, make_file, make_offer
+from tests.support.worlds.orchestrator_records import OFFERS, make_file, make_offer, make_plan
 
 SEARCH = {"load_search": {"max": 64}}
 AIM = {"objective": "maximize_load", "constraints": "ttft:p99<300ms"}
 
 
-def test_experiments_are_measured_by_the_tool_that_can_search_a_load() -> None:
+def test_load_search_takes_an_able_tool() -> None:
     task = make_file(benchmark=SEARCH, optimization=AIM)
 
     spec = benchmark_spec(task, BenchmarkTool.BUILTIN)
@@ -26,7 +25,7 @@ def test_experiments_are_measured_by_the_tool_that_can_search_a_load() -> None:
 
 
 @pytest.mark.parametrize("tool", [BenchmarkTool.BUILTIN, BenchmarkTool.AIPERF])
-def test_a_load_is_searched_by_the_tool_asked_for_or_our_own_whatever_most_nodes_have(
+def test_load_search_prefers_the_requested_tool(
     tool: BenchmarkTool,
 ) -> None:
     asked = {"tool": tool.value} if tool is not BenchmarkTool.BUILTIN else {}
@@ -49,7 +48,7 @@ def test_a_load_is_searched_by_the_tool_asked_for_or_our_own_whatever_most_nodes
         ({"load_search": {"min": 9, "max": 8}}, AIM, "$.benchmark.load_search.max"),
     ],
 )
-def test_what_could_not_be_searched_or_ranked_is_refused(
+def test_impossible_load_search_is_refused(
     benchmark: dict[str, Any], optimization: dict[str, Any], path: str
 ) -> None:
     task = make_file(benchmark=benchmark, optimization=optimization)

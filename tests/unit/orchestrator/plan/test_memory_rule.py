@@ -11,19 +11,19 @@ from schemas.executor.attempts import Runtime, RuntimeOffer
 from schemas.executor.model_shape import ModelShape
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.task.task_file import MemorySource, TaskFile
+from services.orchestrator.domain.configurations import Point
+from services.orchestrator.domain.installation.offers import Offer
 from services.orchestrator.domain.lifecycle.past_memory import with_memory
-from services.orchestrator.domain.plan.executor_offers import Offer
-from services.orchestrator.domain.plan.expansion import Point
 from services.orchestrator.domain.plan.memory_rule import (
     estimate_memory,
-    fitted,
+    fit_request,
     memory_terms,
     memory_warnings,
     tokens_of_request,
 )
-from services.orchestrator.domain.plan.plan import Plan, make_plan
+from services.orchestrator.domain.plan.plan import Plan
 from services.scheduler.domain.estimate import estimate
-from tests.support.worlds.orchestrator_records import OFFERS, make_experiment, make_file
+from tests.support.worlds.orchestrator_records import OFFERS, make_experiment, make_file, make_plan
 
 LLAMA_8B = "meta-llama/Llama-3.1-8B-Instruct"
 LLAMA_405B = "meta-llama/Llama-3.1-405B-Instruct"
@@ -47,7 +47,7 @@ def estimated_mb(model: str = "a-model", tp: int = 1, **flags: Any) -> int:
     return estimate_memory(model, point, flags).memory_mb
 
 
-def test_a_small_and_a_large_model_ask_for_what_they_need() -> None:
+def test_model_size_decides_the_memory() -> None:
     [small] = plan(LLAMA_8B).experiments
     [large] = plan(LLAMA_405B, 16).experiments
 
@@ -57,12 +57,12 @@ def test_a_small_and_a_large_model_ask_for_what_they_need() -> None:
     assert large.request.min_memory_mb == 50_482
 
 
-def test_the_documented_table_stays_what_an_estimate_answers() -> None:
+def test_estimates_match_the_documented_table() -> None:
     for model, want in (("llama-3-70b", 20_000), ("llama-2-13b", 12_000), (LLAMA_405B, 8_000)):
         assert estimate({"model": {"id_or_path": model}}).min_memory_mb == want
 
 
-def test_parameters_come_from_the_config_where_an_executor_has_it() -> None:
+def test_config_tells_the_parameters() -> None:
     shape = ModelShape(
         weights=8_030_261_248, active_weights=7_500_000_000, cached_values=65_536, layers=32
     )
@@ -81,7 +81,7 @@ def test_parameters_come_from_the_config_where_an_executor_has_it() -> None:
     assert planned.memory_estimate.terms.startswith("8.03 B parameters x 1 bytes / tp 1 = 7,659")
 
 
-def test_an_unknown_size_stays_the_default_and_is_said() -> None:
+def test_unknown_size_takes_the_default() -> None:
     found = make_plan(task("some-model", base_runtime="vllm", deployment_mode="docker"), OFFERS)
 
     [planned] = found.experiments
@@ -118,7 +118,7 @@ def test_flags_are_terms_of_the_rule(flags: dict[str, Any], terms: str) -> None:
     st.tuples(st.integers(1, 64), st.integers(1, 64)).map(sorted),
     st.tuples(st.integers(1, 200_000), st.integers(1, 200_000)).map(sorted),
 )
-def test_memory_grows_with_model_and_length_and_falls_with_tp(
+def test_memory_grows_with_model_falls_with_tp(
     billions: list[int], tp: list[int], length: list[int]
 ) -> None:
     least_mb = estimated_mb(f"m-{billions[0]}b", tp[1], **{"max-model-len": length[0]})
@@ -127,10 +127,10 @@ def test_memory_grows_with_model_and_length_and_falls_with_tp(
     assert least_mb <= most_mb
 
 
-def test_what_fits_no_gpu_is_warned_of_and_asks_for_the_largest() -> None:
+def test_too_large_model_asks_for_the_largest_gpu() -> None:
     planned = plan(LLAMA_405B).experiments
 
-    [asking] = [fitted(each, 80_000) for each in planned]
+    [asking] = [fit_request(each, 80_000) for each in planned]
 
     assert asking.request.min_memory_mb == 76_000
     [warning] = memory_warnings(LLAMA_405B, planned, 80_000)
@@ -141,7 +141,7 @@ def test_what_fits_no_gpu_is_warned_of_and_asks_for_the_largest() -> None:
     )
 
 
-def test_a_note_has_the_most_of_several_and_the_least() -> None:
+def test_memory_note_has_most_and_least() -> None:
     found = plan(LLAMA_8B, [1, 2]).experiments
 
     [note] = memory_terms(found)
@@ -158,14 +158,14 @@ def test_a_note_has_the_most_of_several_and_the_least() -> None:
 @pytest.mark.parametrize(
     "gpus", [{"min_memory_mb": 500}, {"shares": 0.5}, {"mig_profile": "1g.10gb"}]
 )
-def test_what_a_task_asks_for_itself_is_not_estimated(gpus: dict[str, Any]) -> None:
+def test_memory_of_the_task_is_not_estimated(gpus: dict[str, Any]) -> None:
     [planned] = plan(LLAMA_405B, gpus=gpus).experiments
 
     assert planned.memory_estimate is None
-    assert fitted(planned, 1_000) == planned
+    assert fit_request(planned, 1_000) == planned
 
 
-def test_what_was_not_learned_is_asked_for_as_estimated() -> None:
+def test_unlearned_memory_is_estimated() -> None:
     [planned] = plan(LLAMA_8B).experiments
     waiting = make_experiment(
         ExperimentState.PENDING,
@@ -190,5 +190,5 @@ def test_what_was_not_learned_is_asked_for_as_estimated() -> None:
         ({"traffic_scenarios": ["dataset"]}, 4096),
     ],
 )
-def test_a_sequence_is_as_long_as_the_longest_request(benchmark: dict[str, Any], want: int) -> None:
+def test_sequence_is_as_long_as_the_longest_request(benchmark: dict[str, Any], want: int) -> None:
     assert tokens_of_request(make_file(benchmark=benchmark).benchmark) == want

@@ -7,23 +7,23 @@ import msgspec
 import pytest
 
 from schemas.orchestrator.experiments import ExperimentState
-from schemas.task.task_file import Objective, OptimizationSpec
-from services.orchestrator.domain.plan.expansion import search_axes
-from services.orchestrator.domain.plan.plan import make_plan
-from services.orchestrator.domain.search.history import Past, trials_of
+from schemas.task.objectives import Objective
+from schemas.task.task_file import OptimizationSpec
+from services.orchestrator.domain.plan.expansion import find_axes
+from services.orchestrator.domain.search.history import RunRecord, trials_of
 from services.orchestrator.domain.search.space import space_of
 from shared.benchmarks.verdicts.ranking import Scored
 from shared.errors import RefusedError
-from tests.support.worlds.orchestrator_records import OFFERS, make_file
+from tests.support.worlds.orchestrator_records import OFFERS, make_file, make_plan
 
-SPACE = space_of(search_axes(make_file(parameters={"slots": [1, 2, 4]})))
+SPACE = space_of(find_axes(make_file(parameters={"slots": [1, 2, 4]})))
 
 
-def past_of(ordinal: int, latency: float, throughput: float) -> Past:
-    return Past(
+def past_of(ordinal: int, latency: float, throughput: float) -> RunRecord:
+    return RunRecord(
         ordinal=ordinal,
         state=ExperimentState.SUCCEEDED,
-        parameters=SPACE.point((ordinal - 1,)).shown(),
+        parameters=SPACE.point((ordinal - 1,)).show(),
         scored=Scored(
             experiment_id=UUID(int=ordinal),
             ordinal=ordinal,
@@ -33,7 +33,7 @@ def past_of(ordinal: int, latency: float, throughput: float) -> Past:
     )
 
 
-def test_a_configuration_stands_by_its_front_and_there_by_the_first_objective() -> None:
+def test_configurations_rank_by_front_then_objective() -> None:
     """The third is the best of all in throughput; the second is beaten by the first in both."""
     goals = (Objective.MINIMIZE_LATENCY, Objective.MAXIMIZE_THROUGHPUT)
     past = [past_of(1, 1.0, 10.0), past_of(2, 2.0, 5.0), past_of(3, 3.0, 30.0)]
@@ -67,7 +67,7 @@ def test_objectives_that_mean_nothing_are_refused(given: dict[str, Any], said: s
         make_plan(make_file(optimization=given), OFFERS)
 
 
-def test_the_first_of_several_objectives_names_the_best() -> None:
+def test_first_objective_names_the_best() -> None:
     spec = make_file(optimization={"objectives": ["minimize_cost", "minimize_ttft"]}).optimization
 
     assert spec.objective is Objective.MINIMIZE_COST

@@ -9,14 +9,22 @@ from schemas.executor.engine_rules import EngineRules, TaskField
 from schemas.gpus.checks import CudaRules, Verdict
 from schemas.task.benchmark import BenchmarkTool
 from schemas.task.task_file import DeploymentMode, TaskFile
+from services.orchestrator.domain.installation.installation import Installation
+from services.orchestrator.domain.installation.offers import Offer
 from services.orchestrator.domain.plan.benchmark_plan import benchmark_spec
-from services.orchestrator.domain.plan.engines import fields_taken, mode_of
-from services.orchestrator.domain.plan.executor_offers import Offer
-from services.orchestrator.domain.plan.plan import Plan, make_plan, refuse_missing
-from services.orchestrator.domain.search.front_trust import MOST_MEMBERS
-from services.orchestrator.domain.search.trust import MOST_CHECKS
+from services.orchestrator.domain.plan.engine_fields import translate_fields
+from services.orchestrator.domain.plan.plan import Plan, refuse_missing
+from services.orchestrator.domain.plan.planner import choose_mode
+from services.orchestrator.domain.search.front_trust import MAX_FRONT_MEMBERS
+from services.orchestrator.domain.search.trust import MAX_CHECKS
 from shared.errors import MISTAKES, RefusedError
-from tests.support.worlds.orchestrator_records import ENGINE_RULES, OFFERS, make_file, make_offer
+from tests.support.worlds.orchestrator_records import (
+    ENGINE_RULES,
+    OFFERS,
+    make_file,
+    make_offer,
+    make_plan,
+)
 
 
 def plan(**overrides: Any) -> Plan:
@@ -59,7 +67,7 @@ def plan(**overrides: Any) -> Plan:
 def test_the_mode_follows_from_the_task(overrides: dict[str, Any], want: DeploymentMode) -> None:
     task = make_file(**{"deployment_mode": None, **overrides})
 
-    assert mode_of(task, ENGINE_RULES) is want
+    assert choose_mode(task, Installation(OFFERS)) is want
 
 
 @pytest.mark.parametrize(
@@ -83,7 +91,7 @@ def test_the_mode_follows_from_the_task(overrides: dict[str, Any], want: Deploym
     ],
 )
 @pytest.mark.parametrize("is_startable", [True, False])
-def test_an_engine_of_the_operators_own_is_known_by_the_offers_that_name_it(
+def test_offers_make_an_operators_engine_known(
     overrides: dict[str, Any], mode: DeploymentMode, engine: str, is_startable: bool
 ) -> None:
     task = make_file(**{"base_runtime": "my-Engine", "deployment_mode": None, **overrides})
@@ -102,26 +110,26 @@ def test_an_engine_of_the_operators_own_is_known_by_the_offers_that_name_it(
 
 
 @pytest.mark.parametrize("value", ["auto", 1, False])
-def test_what_the_engine_does_by_itself_needs_no_parameter(value: object) -> None:
+def test_engine_defaults_need_no_parameter(value: object) -> None:
     rules = EngineRules(task_fields={"it": TaskField(flag="it")})
 
-    assert fields_taken(rules, "parallel_config", {"it": value}).parameters == {}
-    assert fields_taken(rules, "parallel_config", {"it": True}).parameters == {"it": True}
-    assert fields_taken(rules, "parallel_config", {"it": 2}).parameters == {"it": 2}
+    assert translate_fields(rules, "parallel_config", {"it": value}).parameters == {}
+    assert translate_fields(rules, "parallel_config", {"it": True}).parameters == {"it": True}
+    assert translate_fields(rules, "parallel_config", {"it": 2}).parameters == {"it": 2}
 
 
-def test_without_an_offer_that_names_it_an_engine_is_a_cluster_runtime() -> None:
+def test_unoffered_engine_is_a_cluster_runtime() -> None:
     task = make_file(base_runtime="my-engine", deployment_mode=None)
 
     assert make_plan(task, (make_offer(),)).mode is DeploymentMode.OME
-    with pytest.raises(RefusedError, match="expected one of llamacpp, mine, sglang"):
+    with pytest.raises(RefusedError, match="expected one of llamacpp, lmdeploy, mine"):
         make_plan(
             make_file(base_runtime="my-engine", deployment_mode="docker"),
             (make_offer(docker=("mine",)),),
         )
 
 
-def test_what_is_missing_comes_with_how_to_get_it_and_where_it_is_there() -> None:
+def test_missing_part_says_how_and_where_to_get_it() -> None:
     lacking = [
         make_offer(f"n{n}", docker=(), missing={"docker": "start dockerd"}) for n in range(1, 8)
     ]
@@ -143,7 +151,7 @@ def test_an_image_tag_reaches_every_experiment(tag: str) -> None:
 
 
 @pytest.mark.parametrize(("mode", "said"), [("process", True), ("docker", False)])
-def test_an_image_tag_without_an_image_is_said_to_be_unused(mode: str, said: bool) -> None:
+def test_unused_image_tag_is_noted(mode: str, said: bool) -> None:
     tagged = plan(base_runtime="simulated", deployment_mode=mode, runtime_image_tag="latest")
     bare = plan(base_runtime="simulated", deployment_mode=mode)
 
@@ -152,7 +160,7 @@ def test_an_image_tag_without_an_image_is_said_to_be_unused(mode: str, said: boo
 
 
 @pytest.mark.parametrize("tag", ["", "a b", "-x", ".x", "v1@sha256:0", "a/b", "x:y", "1" * 129])
-def test_what_is_no_image_tag_is_refused_by_its_path(tag: str) -> None:
+def test_bad_image_tag_is_refused_by_path(tag: str) -> None:
     with pytest.raises(RefusedError) as refused:
         plan(runtime_image_tag=tag)
 
@@ -162,7 +170,7 @@ def test_what_is_no_image_tag_is_refused_by_its_path(tag: str) -> None:
     )
 
 
-def test_several_nodes_share_the_gpus_of_an_experiment() -> None:
+def test_nodes_share_the_gpus_of_an_experiment() -> None:
     task = make_file(gpus={"num_nodes": 2}, parameters={"tp-size": [4, 8]})
 
     planned = make_plan(task, (make_offer("n1"), make_offer("n2")))
@@ -179,7 +187,7 @@ def test_more_nodes_than_can_run_it_are_missing() -> None:
     assert missing.sentence.endswith("are 1: n1")
 
 
-def test_gpus_that_the_nodes_cannot_share_evenly_are_refused() -> None:
+def test_unevenly_shared_gpus_are_refused() -> None:
     with pytest.raises(RefusedError, match="divides the 3 GPUs") as refused:
         plan(gpus={"num_nodes": 2}, parameters={"tp-size": [2, 3]})
 
@@ -269,18 +277,18 @@ def test_what_is_missing_is_said_by_field(overrides: dict[str, Any], path: str, 
     assert refused.value.details == {"missing": [m.sentence for m in planned.missing]}
 
 
-def test_without_any_executor_that_is_what_is_missing() -> None:
+def test_missing_executors_are_named() -> None:
     planned = make_plan(make_file(), ())
 
     assert [m.sentence for m in planned.missing] == ["no executor of this installation is present"]
 
 
-def test_an_unknown_engine_is_refused_where_the_mode_needs_one() -> None:
+def test_unknown_engine_is_refused_outside_clusters() -> None:
     with pytest.raises(RefusedError) as refused:
         plan(base_runtime="sglan")
 
     assert (refused.value.code, refused.value.path) == (ErrorCode.BAD_REQUEST, "$.base_runtime")
-    assert "llamacpp, sglang, simulated, vllm" in refused.value.message
+    assert "llamacpp, lmdeploy, sglang, simulated, vllm" in refused.value.message
 
 
 @pytest.mark.parametrize(
@@ -358,7 +366,7 @@ def test_typed_blocks_become_the_engines_flags(
     assert [m.path for m in planned.missing] == ["$.deployment_mode"]
 
 
-def test_what_the_user_sets_himself_takes_the_place_of_what_follows_from_a_block() -> None:
+def test_own_parameter_replaces_that_of_a_block() -> None:
     planned = plan(
         deployment_mode="docker",
         base_runtime="sglang",
@@ -381,7 +389,7 @@ def test_what_the_user_sets_himself_takes_the_place_of_what_follows_from_a_block
         ("sglang", {"dcp-size": [2]}, {"dcp-size": 2}),
     ],
 )
-def test_a_degree_of_parallelism_is_given_in_the_engines_own_spelling(
+def test_parallelism_uses_the_engines_spelling(
     engine: str, parameters: dict[str, Any], want: dict[str, Any]
 ) -> None:
     planned = plan(deployment_mode="docker", base_runtime=engine, parameters=parameters)
@@ -403,7 +411,7 @@ def test_one_degree_in_two_spellings_is_refused() -> None:
     assert refused.value.path == "$.parameters.tp_size"
 
 
-def test_a_value_that_the_engine_has_no_flag_for_is_left_out_and_said() -> None:
+def test_value_without_a_flag_is_left_out_and_noted() -> None:
     planned = plan(
         deployment_mode="docker",
         base_runtime="sglang",
@@ -456,7 +464,7 @@ def test_a_value_that_the_engine_has_no_flag_for_is_left_out_and_said() -> None:
         ),
     ],
 )
-def test_a_parameter_that_the_engine_would_not_be_given_is_refused_before_anything_runs(
+def test_forbidden_parameter_is_refused_before_a_run(
     engine: str, parameters: dict[str, Any], path: str, says: str
 ) -> None:
     mode = "process" if engine == "simulated" else "docker"
@@ -466,18 +474,6 @@ def test_a_parameter_that_the_engine_would_not_be_given_is_refused_before_anythi
 
     assert (refused.value.code, refused.value.path) == (ErrorCode.BAD_REQUEST, path)
     assert says in refused.value.message
-
-
-def test_executors_of_an_older_release_name_flags_alone() -> None:
-    runtime = RuntimeOffer(
-        runtime=Runtime.DOCKER, engines=("vllm",), engine_flags={"vllm": {"tp": "tensor"}}
-    )
-    offer = Offer(executor_id="n1", runtimes=(runtime,), benchmark_tools=("builtin",))
-    task = make_file(base_runtime="vllm", deployment_mode="docker", parallel_config={"tp": 2})
-
-    [experiment] = make_plan(task, (offer,)).experiments
-
-    assert experiment.engine.parameters == {"tensor": 2}
 
 
 @pytest.mark.parametrize(
@@ -495,7 +491,7 @@ def test_executors_of_an_older_release_name_flags_alone() -> None:
         ),
     ],
 )
-def test_a_benchmark_beyond_all_measure_is_refused(benchmark: dict[str, Any], want: str) -> None:
+def test_excessive_benchmark_is_refused(benchmark: dict[str, Any], want: str) -> None:
     with pytest.raises(RefusedError) as refused:
         plan(benchmark=benchmark)
 
@@ -521,8 +517,8 @@ def test_notes_say_what_was_cut_and_assumed() -> None:
 @pytest.mark.parametrize(
     ("goals", "runs"),
     [
-        ({"objective": "minimize_latency"}, MOST_CHECKS),
-        ({"objectives": ["minimize_ttft", "maximize_throughput"]}, MOST_CHECKS + MOST_MEMBERS),
+        ({"objective": "minimize_latency"}, MAX_CHECKS),
+        ({"objectives": ["minimize_ttft", "maximize_throughput"]}, MAX_CHECKS + MAX_FRONT_MEMBERS),
     ],
 )
 def test_a_note_says_how_many_runs_trust_may_cost(goals: dict[str, Any], runs: int) -> None:
@@ -563,9 +559,7 @@ def roots_offer(node: str, *roots: str) -> Offer:
         ),
     ],
 )
-def test_a_model_that_no_node_would_read_is_refused_before_anything_runs(
-    overrides: dict[str, Any], path: str
-) -> None:
+def test_unreadable_model_is_refused_before_a_run(overrides: dict[str, Any], path: str) -> None:
     task = make_file(base_runtime="simulated", deployment_mode="process", **overrides)
 
     with pytest.raises(RefusedError) as refused:
@@ -574,7 +568,7 @@ def test_a_model_that_no_node_would_read_is_refused_before_anything_runs(
     assert (refused.value.code, refused.value.path) == (ErrorCode.BAD_REQUEST, path)
 
 
-def test_a_model_by_path_goes_to_the_nodes_that_have_its_root() -> None:
+def test_model_path_goes_to_nodes_with_its_root() -> None:
     task = make_file(
         base_runtime="simulated",
         deployment_mode="process",
@@ -587,7 +581,7 @@ def test_a_model_by_path_goes_to_the_nodes_that_have_its_root() -> None:
     assert planned.missing == ()
 
 
-def test_a_precision_becomes_a_capability_that_its_experiments_ask_for_and_a_note() -> None:
+def test_precision_becomes_a_required_capability() -> None:
     task = make_file(
         deployment_mode="docker",
         base_runtime="vllm",
@@ -615,7 +609,7 @@ def test_a_precision_becomes_a_capability_that_its_experiments_ask_for_and_a_not
     assert all("--dtype half" in note for note in planned.notes if "capability" in note)
 
 
-def test_a_typed_block_asks_for_a_capability_as_its_flags_do() -> None:
+def test_typed_block_requires_a_capability() -> None:
     (experiment,) = plan(
         deployment_mode="docker", base_runtime="vllm", quant_config={"gemm_dtype": "bfloat16"}
     ).experiments
@@ -642,9 +636,7 @@ def vllm_file(**overrides: Any) -> TaskFile:
         pytest.param("org/other", None, id="another"),
     ],
 )
-def test_a_models_config_places_its_experiments_and_each_of_them_says_so(
-    name: str, capability: str | None
-) -> None:
+def test_config_precision_is_required_and_noted(name: str, capability: str | None) -> None:
     offer = telling_offer(model_roots=("/models/",), model_precisions={"org/llama": ("bfloat16",)})
     task = vllm_file(model={"id_or_path": name})
 
@@ -656,7 +648,7 @@ def test_a_models_config_places_its_experiments_and_each_of_them_says_so(
     assert all("--dtype half" in each.message for each in precisions)
 
 
-def test_a_dtype_of_the_task_goes_before_the_models() -> None:
+def test_dtype_of_the_task_goes_first() -> None:
     offer = telling_offer(model_precisions={"a-model": ("bfloat16",)})
 
     planned = make_plan(vllm_file(parameters={"dtype": ["auto", "half"]}), (offer,))
@@ -664,7 +656,7 @@ def test_a_dtype_of_the_task_goes_before_the_models() -> None:
     assert [each.request.min_compute_capability for each in planned.experiments] == ["8.0", None]
 
 
-def test_an_engine_that_converts_asks_for_no_capability_by_its_model() -> None:
+def test_converting_engine_requires_no_capability() -> None:
     offer = telling_offer(model_precisions={"a-model": ("bfloat16",)})
 
     (planned,) = make_plan(make_file(), (offer,)).experiments
@@ -682,7 +674,7 @@ def test_an_engine_that_converts_asks_for_no_capability_by_its_model() -> None:
         pytest.param(CudaRules.STRICT, "v3", None, id="nothing tells"),
     ],
 )
-def test_an_image_is_placed_on_drivers_that_serve_its_cuda(
+def test_image_needs_drivers_for_its_cuda(
     rules: CudaRules, tag: str | None, least: str | None
 ) -> None:
     offers = (
@@ -715,7 +707,7 @@ def test_an_image_is_placed_on_drivers_that_serve_its_cuda(
         ),
     ],
 )
-def test_the_plan_of_a_search_says_what_it_does_and_how_much(
+def test_search_plan_says_what_and_how_much(
     optimization: dict[str, Any], note: str, at_most: int
 ) -> None:
     slots = {"type": "integer", "low": 1, "high": 4}
@@ -727,7 +719,7 @@ def test_the_plan_of_a_search_says_what_it_does_and_how_much(
     assert planned.missing == ()
 
 
-def test_a_search_is_refused_for_a_value_that_a_grid_would_be_refused_for() -> None:
+def test_search_refuses_what_a_grid_refuses() -> None:
     slots = [*range(1, 60), "many"]
     grid = {"base_runtime": "llamacpp", "parameters": {"threads": [4], "parallel": slots}}
 
@@ -738,7 +730,7 @@ def test_a_search_is_refused_for_a_value_that_a_grid_would_be_refused_for() -> N
 
 
 @pytest.mark.parametrize("constraints", ["", "error_rate<1%, ttft:p99>=1ms"])
-def test_goodput_without_a_time_to_meet_is_refused(constraints: str) -> None:
+def test_goodput_needs_a_bound_on_time(constraints: str) -> None:
     with pytest.raises(RefusedError, match="bound a time") as refused:
         plan(optimization={"objective": "maximize_goodput", "constraints": constraints})
 
@@ -766,7 +758,7 @@ def test_all_mistakes_of_a_task_are_told_at_once() -> None:
     assert refused.value.path == "$.runtime_image_tag"
 
 
-def test_a_mistake_of_many_configurations_is_told_once() -> None:
+def test_repeated_mistake_is_reported_once() -> None:
     task = make_file(parameters={"slots": [1, 2, 3], "nope": [1, 2]})
 
     with pytest.raises(RefusedError, match="no parameter 'nope'") as refused:
@@ -775,7 +767,7 @@ def test_a_mistake_of_many_configurations_is_told_once() -> None:
     assert refused.value.details == {}
 
 
-def test_a_misspelt_engine_is_told_before_it_counts_as_a_runtime() -> None:
+def test_misspelt_engine_is_no_cluster_runtime() -> None:
     task = make_file(base_runtime="vlllm", deployment_mode=None)
 
     [missing] = make_plan(task, OFFERS).missing

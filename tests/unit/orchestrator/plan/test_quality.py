@@ -6,8 +6,7 @@ import pytest
 
 from schemas.task.benchmark import BenchmarkTool
 from services.orchestrator.domain.plan.benchmark_plan import benchmark_spec
-from services.orchestrator.domain.plan.plan import make_plan
-from tests.support.worlds.orchestrator_records import OFFERS, make_file
+from tests.support.worlds.orchestrator_records import OFFERS, make_file, make_plan
 
 
 @pytest.mark.parametrize(
@@ -24,7 +23,7 @@ from tests.support.worlds.orchestrator_records import OFFERS, make_file
         *[(name, False) for name in ("kv-cache-memory-bytes", "chunked-prefill-size")],
     ],
 )
-def test_answers_are_compared_where_what_varies_may_change_them(name: str, is_probed: bool) -> None:
+def test_altering_parameters_have_answers_compared(name: str, is_probed: bool) -> None:
     task = make_file(parameters={name: ["a", "b"]})
 
     assert (benchmark_spec(task, BenchmarkTool.BUILTIN).quality is not None) is is_probed

@@ -2,18 +2,35 @@ from typing import Any
 
 import pytest
 
-from schemas.gpus.gpu_request import ClusterRequest, Placement
-from schemas.task.task_file import DeploymentMode
-from services.orchestrator.domain.plan.expansion import Point
+from schemas.gpus.gpu_request import ClusterRequest, GpuRequest, Placement
+from schemas.task.task_file import DeploymentMode, TaskFile
+from services.orchestrator.domain.configurations import Point
+from services.orchestrator.domain.plan import sizing
 from services.orchestrator.domain.plan.sizing import (
-    LARGEST_GROUP,
-    request_for,
+    MAX_GROUP,
     world_size,
     world_size_given,
 )
 from shared.errors import RefusedError
 from shared.gpu.sizing import memory_per_gpu_mb
 from tests.support.worlds.orchestrator_records import make_file
+
+
+def request_for(
+    task: TaskFile,
+    point: Point,
+    node_ids: tuple[str, ...],
+    mode: DeploymentMode = DeploymentMode.PROCESS,
+) -> GpuRequest:
+    """Return the request of a task whose memory is estimated by its model's name alone."""
+    return sizing.request_for(
+        task.gpus,
+        point,
+        node_ids,
+        estimated_mb=memory_per_gpu_mb(task.model.id_or_path),
+        wait_timeout_seconds=task.optimization.wait_timeout_seconds,
+        mode=mode,
+    )
 
 
 def point(parameters: dict[str, Any], parallel: dict[str, Any] | None = None) -> Point:
@@ -23,13 +40,13 @@ def point(parameters: dict[str, Any], parallel: dict[str, Any] | None = None) ->
 @pytest.mark.parametrize(
     "name", ["tp", "tp-size", "tp_size", "tensor-parallel-size", "--tp-size", "TP_SIZE"]
 )
-def test_every_spelling_of_tensor_parallelism_counts(name: str) -> None:
+def test_every_spelling_of_tp_counts(name: str) -> None:
     assert world_size(point({name: 4})) == 4
 
 
 @pytest.mark.parametrize("kind", ["dp", "cp"])
 @pytest.mark.parametrize("form", ["{}", "{}-size", "{}_size"])
-def test_every_further_degree_counts_in_every_spelling(kind: str, form: str) -> None:
+def test_every_degree_counts_in_every_spelling(kind: str, form: str) -> None:
     assert world_size(point({form.format(kind): 3, "tp": 2, "pp-size": 2})) == 12
 
 
@@ -64,14 +81,14 @@ def test_the_world_size_follows_from_the_degrees(
         pytest.param({"enable_dp_attention": False, "tp": 2}, {"dp": 4}, 8, 8, id="replicas"),
     ],
 )
-def test_degrees_within_those_of_tp_need_no_gpu_of_their_own(
+def test_degrees_within_tp_need_no_own_gpu(
     parameters: dict[str, Any], parallel: dict[str, Any], want: int, estimated: int
 ) -> None:
     assert world_size(point(parameters, parallel)) == want
     assert world_size_given(parallel | parameters) == estimated, "the documented product"
 
 
-def test_a_parallel_config_of_more_than_64_gpus_is_refused() -> None:
+def test_parallel_config_over_64_gpus_is_refused() -> None:
     assert world_size(point({}, {"tp": 8, "pp": 8})) == 64
 
     with pytest.raises(RefusedError, match="at most 64 GPUs") as refused:
@@ -81,7 +98,7 @@ def test_a_parallel_config_of_more_than_64_gpus_is_refused() -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "two", 5000])
-def test_a_degree_that_is_no_positive_whole_number_is_refused_by_path(value: object) -> None:
+def test_bad_degree_is_refused_by_path(value: object) -> None:
     with pytest.raises(RefusedError) as refused:
         world_size(point({"tp-size": value}))
 
@@ -137,13 +154,13 @@ def test_a_group_of_gpus_needs_balanced_memory(tp: int, balanced: bool) -> None:
     assert request_for(make_file(), point({"tp": tp}), ()).balanced_memory is balanced
 
 
-def test_a_task_may_ask_for_gpus_of_unlike_free_memory() -> None:
+def test_unlike_free_memory_may_be_requested() -> None:
     file = make_file(gpus={"count": 2, "balanced_memory": False})
 
     assert not request_for(file, point({}), ()).balanced_memory
 
 
-def test_a_task_asks_for_shares_as_it_says_them_and_for_no_memory_beside() -> None:
+def test_shares_are_requested_without_memory() -> None:
     wanted = {"shares": 0.25, "enforced_shares": True, "min_free_shares": 0.5}
 
     request = request_for(make_file(gpus=wanted), point({}), ())
@@ -153,7 +170,7 @@ def test_a_task_asks_for_shares_as_it_says_them_and_for_no_memory_beside() -> No
     assert request.unfragmented, "an engine for one GPU finds all of its shares there"
 
 
-def test_a_task_steers_its_gpus_by_the_words_of_a_request() -> None:
+def test_task_uses_the_words_of_a_request() -> None:
     numa = {"key": "numa_node", "values": ["0"]}
     index = {"key": "gpu_index", "values": ["1", "2"]}
     zone = {"selector": {"key": "label", "label": "zone", "values": ["a"]}, "weight": 5}
@@ -211,9 +228,7 @@ def test_a_task_steers_its_gpus_by_the_words_of_a_request() -> None:
         ),
     ],
 )
-def test_a_wish_that_means_nothing_there_is_refused_by_path(
-    wanted: dict[str, Any], mode: str, path: str
-) -> None:
+def test_meaningless_wish_is_refused_by_path(wanted: dict[str, Any], mode: str, path: str) -> None:
     file = make_file(gpus=wanted)
 
     with pytest.raises(RefusedError) as refused:
@@ -222,7 +237,7 @@ def test_a_wish_that_means_nothing_there_is_refused_by_path(
     assert refused.value.path == path
 
 
-def test_filling_gpus_one_after_the_other_leaves_fragments() -> None:
+def test_filled_gpus_may_leave_fragments() -> None:
     request = request_for(make_file(gpus={"shares": 1.25, "share_strategy": "fill"}), point({}), ())
 
     assert not request.unfragmented
@@ -238,7 +253,7 @@ def test_filling_gpus_one_after_the_other_leaves_fragments() -> None:
         ({}, {"tp": 2}, "$.gpus.shares"),
     ],
 )
-def test_what_excludes_shares_is_refused_with_the_rule(
+def test_exclusion_of_shares_names_the_rule(
     gpus: dict[str, Any], parameters: dict[str, Any], path: str
 ) -> None:
     with pytest.raises(RefusedError) as refused:
@@ -248,7 +263,7 @@ def test_what_excludes_shares_is_refused_with_the_rule(
     assert "shares" in str(refused.value)
 
 
-def test_a_task_asks_for_an_instance_with_room_for_its_model() -> None:
+def test_mig_instance_has_room_for_the_model() -> None:
     request = request_for(make_file(gpus={"mig_profile": "1g.10gb"}), point({}), ())
 
     assert (request.mig_profile, request.gpus, request.shares) == ("1g.10gb", 1, None)
@@ -257,7 +272,7 @@ def test_a_task_asks_for_an_instance_with_room_for_its_model() -> None:
         request_for(make_file(gpus={"mig_profile": "1g.10gb", "count": 1}), point({}), ())
 
 
-def test_vgpu_cores_on_nodes_of_ours_are_shares_or_whole_gpus() -> None:
+def test_vgpu_cores_are_shares_or_whole_gpus() -> None:
     part = request_for(make_file(gpus={"vgpu_cores": 20, "vgpu_memory_mb": 4_000}), point({}), ())
     whole = request_for(make_file(gpus={"vgpu_cores": 200}), point({"tp": 2}), ())
 
@@ -275,7 +290,7 @@ def test_vgpu_cores_on_nodes_of_ours_are_shares_or_whole_gpus() -> None:
         ({"vgpu_cores": 150}, "$.gpus.vgpu_cores"),
     ],
 )
-def test_parts_that_no_node_of_ours_gives_are_refused(gpus: dict[str, Any], path: str) -> None:
+def test_parts_of_clusters_are_refused_on_hosts(gpus: dict[str, Any], path: str) -> None:
     with pytest.raises(RefusedError) as refused:
         request_for(make_file(gpus=gpus), point({}), ())
 
@@ -287,19 +302,15 @@ def test_a_cluster_gives_out_whole_gpus() -> None:
         request_for(make_file(gpus={"shares": 0.5}), point({}), (), mode=DeploymentMode.KUBERNETES)
 
 
-def test_parameters_ask_for_as_many_gpus_as_the_largest_group_has() -> None:
-    assert world_size(point({"tp": LARGEST_GROUP // 2, "pp": 2})) == LARGEST_GROUP
+def test_largest_group_bounds_parameters() -> None:
+    assert world_size(point({"tp": MAX_GROUP // 2, "pp": 2})) == MAX_GROUP
 
     with pytest.raises(RefusedError, match="expected at most 4096 GPUs"):
-        world_size(point({"tp": LARGEST_GROUP // 2, "pp": 3}))
+        world_size(point({"tp": MAX_GROUP // 2, "pp": 3}))
 
 
-@pytest.mark.parametrize(
-    ("count", "is_refused"), [(LARGEST_GROUP, False), (LARGEST_GROUP + 1, True)]
-)
-def test_a_cluster_is_asked_for_one_of_as_many_nodes_as_a_group_has(
-    count: int, is_refused: bool
-) -> None:
+@pytest.mark.parametrize(("count", "is_refused"), [(MAX_GROUP, False), (MAX_GROUP + 1, True)])
+def test_largest_group_bounds_cluster_nodes(count: int, is_refused: bool) -> None:
     file = make_file(gpus={"cluster": "c", "nodes": [f"n{number}" for number in range(count)]})
 
     def cluster() -> ClusterRequest | None:

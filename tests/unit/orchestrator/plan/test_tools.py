@@ -5,10 +5,10 @@ import itertools
 import pytest
 
 from schemas.task.benchmark import BenchmarkTool
-from services.orchestrator.domain.plan.executor_offers import Offer, eligible_nodes
-from services.orchestrator.domain.plan.plan import make_plan
-from services.orchestrator.domain.plan.tools import choose_tool, tool_of_old
-from tests.support.worlds.orchestrator_records import make_file, make_offer
+from services.orchestrator.domain.installation.installation import Installation
+from services.orchestrator.domain.installation.offers import Offer
+from services.orchestrator.domain.installation.tools import choose_tool
+from tests.support.worlds.orchestrator_records import make_file, make_offer, make_plan
 
 BOTH = ("genai-bench", "builtin")
 AUTO, GENAI, BUILTIN = BenchmarkTool.AUTO, BenchmarkTool.GENAI_BENCH, BenchmarkTool.BUILTIN
@@ -46,21 +46,6 @@ def test_auto_becomes_the_tool_of_most_nodes(
 @pytest.mark.parametrize("wanted", [GENAI, BUILTIN, BenchmarkTool.AIPERF])
 def test_a_tool_that_is_named_stands(wanted: BenchmarkTool) -> None:
     assert choose_tool(wanted, nodes(("builtin",))).tool is wanted
-    assert tool_of_old(wanted, nodes(BOTH), has_started=True).tool is wanted
-
-
-@pytest.mark.parametrize(
-    ("offers", "has_started", "want"),
-    [
-        pytest.param(nodes(BOTH), False, GENAI, id="nothing measured yet"),
-        pytest.param(nodes(BOTH), True, BUILTIN, id="measured before there was another"),
-        pytest.param([], False, BUILTIN, id="nobody present"),
-    ],
-)
-def test_a_task_stored_without_a_tool_gets_one_that_fits_what_it_measured(
-    offers: list[Offer], has_started: bool, want: BenchmarkTool
-) -> None:
-    assert tool_of_old(AUTO, offers, has_started=has_started).tool is want
 
 
 def test_no_mixture_of_nodes_mixes_tools() -> None:
@@ -81,10 +66,10 @@ def test_no_mixture_of_nodes_mixes_tools() -> None:
         assert 2 * len(experiment.request.node_ids) >= sum(1 for those in tools if those)
 
 
-def test_a_node_that_loses_the_tool_is_left_out_later() -> None:
+def test_node_that_loses_the_tool_is_left_out() -> None:
     task = make_file()
     planned = make_plan(task, nodes(BOTH, BOTH))
 
     assert planned.benchmark_tool is GENAI
     later = nodes(BOTH, ("builtin",))
-    assert eligible_nodes(task, planned.mode, "simulated", later, GENAI) == ("n1",)
+    assert Installation(later).find_eligible(planned.planner.workload, GENAI) == ("n1",)

@@ -6,15 +6,14 @@ import pytest
 
 from schemas.task.benchmark import BenchmarkTool
 from services.orchestrator.domain.plan.benchmark_plan import benchmark_spec
-from services.orchestrator.domain.plan.plan import make_plan
 from shared.errors import RefusedError
-from tests.support.worlds.orchestrator_records import OFFERS, make_file, make_offer
+from tests.support.worlds.orchestrator_records import OFFERS, make_file, make_offer, make_plan
 
 
 @pytest.mark.parametrize(
     "traffic", [{"turns": 3}, {"prefix_share": 0.5}, {"arrivals": ["poisson(2)"]}]
 )
-def test_auto_is_our_own_for_what_genai_bench_cannot_do(traffic: dict[str, Any]) -> None:
+def test_auto_is_builtin_beyond_genai_bench(traffic: dict[str, Any]) -> None:
     offers = [make_offer(f"n{n}", tools=("genai-bench", "builtin")) for n in range(3)]
 
     assert make_plan(make_file(), offers).benchmark_tool is BenchmarkTool.GENAI_BENCH
@@ -22,7 +21,7 @@ def test_auto_is_our_own_for_what_genai_bench_cannot_do(traffic: dict[str, Any])
     assert planned.benchmark_tool is BenchmarkTool.BUILTIN
 
 
-def test_conversations_reach_the_executor_as_they_are_asked_for() -> None:
+def test_conversations_reach_the_executor_unchanged() -> None:
     task = make_file(benchmark={"turns": 3, "think_seconds": 2.5})
 
     spec = benchmark_spec(task, BenchmarkTool.BUILTIN)
@@ -39,9 +38,7 @@ def test_conversations_reach_the_executor_as_they_are_asked_for() -> None:
         ({"turns": 3, "think_seconds": 3000.0}, "$.benchmark.think_seconds"),
     ],
 )
-def test_conversations_that_none_could_measure_are_refused(
-    benchmark: dict[str, Any], path: str
-) -> None:
+def test_unmeasurable_conversations_are_refused(benchmark: dict[str, Any], path: str) -> None:
     with pytest.raises(RefusedError) as refused:
         make_plan(make_file(benchmark=benchmark), OFFERS)
 

@@ -7,12 +7,10 @@ import pytest
 
 from schemas.orchestrator.presets import PresetView
 from schemas.task.task_file import PresetMerge, TaskFile
-from services.orchestrator.domain.plan.expansion import expand
-from services.orchestrator.domain.plan.plan import make_plan
 from services.orchestrator.domain.presets.merge import merge, with_parameters_of
 from services.orchestrator.domain.presets.release import RELEASE_PRESETS
 from shared.errors import RefusedError
-from tests.support.worlds.orchestrator_records import make_file, make_offer
+from tests.support.worlds.orchestrator_records import expand, make_file, make_offer, make_plan
 
 RANGE = {"type": "integer", "low": 1, "high": 8, "step": 2}
 
@@ -48,9 +46,7 @@ def merged(how: PresetMerge, *presets: PresetView) -> dict[str, Any]:
         (PresetMerge.INTERSECTION, {"slots": [2]}),
     ],
 )
-def test_presets_become_one_by_the_last_by_all_values_or_by_those_in_common(
-    how: PresetMerge, want: dict[str, Any]
-) -> None:
+def test_presets_merge_by_last_all_or_common_values(how: PresetMerge, want: dict[str, Any]) -> None:
     presets = (make("one", slots=[1, 2], a=[1]), make("two", slots=[4, 2], b=[2]))
 
     found = merge(presets, how, "$.presets")
@@ -85,7 +81,7 @@ def test_true_and_one_are_two_values() -> None:
     assert [(type(each), each) for each in found["flag"]] == [(bool, True), (int, 1), (float, 1.0)]
 
 
-def test_the_values_that_lie_in_a_range_are_in_common() -> None:
+def test_values_within_a_range_are_common() -> None:
     found = merged(PresetMerge.INTERSECTION, make("one", n=RANGE), make("two", n=[2, 3, 5, 9]))
 
     assert found == {"n": [3, 5]}
@@ -119,7 +115,7 @@ def test_presets_of_two_engines_are_refused() -> None:
         merged(PresetMerge.LAST_WINS, make("one", "vllm", n=[1]), make("two", "sglang", n=[1]))
 
 
-def test_a_tasks_own_parameters_go_before_those_of_presets_which_notes_say() -> None:
+def test_own_parameters_go_before_presets() -> None:
     task = make_file(parameters={"slots": [7]}, presets=["one", "two"])
     presets = merge(
         (make("one", Slots=[1], a=[1], b=[1]), make("two", a=[2])), PresetMerge.LAST_WINS, ""
@@ -137,7 +133,7 @@ def test_a_tasks_own_parameters_go_before_those_of_presets_which_notes_say() -> 
     assert (again.presets, again.parameters) == ((), changed.parameters)
 
 
-def test_a_task_has_no_more_parameters_with_presets_than_without() -> None:
+def test_presets_keep_the_limit_of_parameters() -> None:
     task = make_file(parameters={f"n{n}": [1] for n in range(60)})
     fitting = merge((make("one", **{f"m{n}": [1] for n in range(4)}),), PresetMerge.LAST_WINS, "")
     presets = merge((make("one", **{f"m{n}": [1] for n in range(5)}),), PresetMerge.LAST_WINS, "")
@@ -148,7 +144,7 @@ def test_a_task_has_no_more_parameters_with_presets_than_without() -> None:
 
 
 @pytest.mark.parametrize("name", RELEASE_PRESETS)
-def test_a_preset_of_the_release_is_one_that_its_engine_takes(name: str) -> None:
+def test_release_presets_fit_their_engine(name: str) -> None:
     preset = RELEASE_PRESETS[name]
     engine = preset.engine or ""
     file = make_file(deployment_mode="docker", base_runtime=engine, parameters={})

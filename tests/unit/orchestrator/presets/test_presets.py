@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from services.orchestrator.domain.plan.plan import Plan, make_plan
+from services.orchestrator.domain.plan.plan import Plan
 from shared.errors import RefusedError
-from tests.support.worlds.orchestrator_records import make_file, make_offer
+from tests.support.worlds.orchestrator_records import make_file, make_offer, make_plan
 
 FP8_CACHE = {"kv-cache-dtype": "fp8_e5m2"}
 EXPERTS = {"dtype": "auto", "moe-runner-backend": "flashinfer_mxfp4", "quantization": "w4afp8"}
@@ -41,7 +41,7 @@ def plan(engine: str, model: str = "a-model", **overrides: Any) -> Plan:
         ),
     ],
 )
-def test_a_quantization_by_name_becomes_the_engines_flags(
+def test_quantization_preset_becomes_flags(
     preset: str, vllm: dict[str, Any], sglang: dict[str, Any]
 ) -> None:
     for engine, want in (("vllm", vllm), ("sglang", sglang)):
@@ -85,7 +85,7 @@ def test_a_quantization_by_name_becomes_the_engines_flags(
         ),
     ],
 )
-def test_a_parallel_layout_by_name_becomes_the_engines_flags_and_its_gpus(
+def test_parallel_preset_becomes_flags_and_gpus(
     preset: str, gpus: int, vllm: dict[str, Any], sglang: dict[str, Any] | None
 ) -> None:
     for engine, want in (("vllm", vllm), ("sglang", sglang)):
@@ -99,7 +99,7 @@ def test_a_parallel_layout_by_name_becomes_the_engines_flags_and_its_gpus(
             assert planned.missing == ()
 
 
-def test_several_presets_are_one_value_each_of_a_dimension() -> None:
+def test_several_presets_are_one_axis() -> None:
     planned = plan(
         "sglang",
         quant_config={"presets": ["default", "dynamic-fp8"]},
@@ -112,7 +112,7 @@ def test_several_presets_are_one_value_each_of_a_dimension() -> None:
     assert [each.request.gpus for each in planned.experiments] == [1, 1, 8, 8] * 2
 
 
-def test_fields_go_before_the_preset_and_parameters_before_both() -> None:
+def test_fields_override_presets_parameters_both() -> None:
     planned = plan(
         "sglang",
         quant_config={"preset": "dynamic-fp8", "kvcache_dtype": "auto"},
@@ -131,7 +131,7 @@ def test_fields_go_before_the_preset_and_parameters_before_both() -> None:
     assert "parameters.tp-size takes the place of 'tp-size' of parallel_config" in planned.notes
 
 
-def test_what_of_a_preset_an_engine_has_no_flag_for_is_said() -> None:
+def test_preset_part_without_a_flag_is_noted() -> None:
     planned = plan("vllm", quant_config={"preset": "aggressive-moe"})
 
     said = "quant_config.preset 'aggressive-moe' without moe_dtype: the engine has no flag for it"
@@ -139,7 +139,7 @@ def test_what_of_a_preset_an_engine_has_no_flag_for_is_said() -> None:
 
 
 @pytest.mark.parametrize("block", ["quant_config", "parallel_config"])
-def test_an_unknown_preset_is_refused_with_those_that_there_are(block: str) -> None:
+def test_unknown_preset_lists_known_ones(block: str) -> None:
     unknown: dict[str, Any] = {block: {"preset": "fastest"}}
 
     with pytest.raises(RefusedError, match="'fastest'") as refused:

@@ -8,13 +8,14 @@ from uuid import UUID
 import pytest
 
 from schemas.orchestrator.experiments import ExperimentState
-from schemas.task.task_file import Objective, StopReason
+from schemas.task.objectives import Objective
+from schemas.task.task_file import StopReason
 from schemas.task.trust import RunInfo
-from services.orchestrator.domain.plan.expansion import Point
+from services.orchestrator.domain.configurations import Point
 from services.orchestrator.domain.plan.plan import make_search
-from services.orchestrator.domain.search.history import Past, trials_of
-from services.orchestrator.domain.search.propose import Search, propose
-from services.orchestrator.domain.search.stages import Waiting
+from services.orchestrator.domain.search.history import RunRecord, trials_of
+from services.orchestrator.domain.search.propose import propose
+from services.orchestrator.domain.search.search import Search, Waiting
 from services.orchestrator.domain.search.trust import next_checks, verdict
 from shared.benchmarks.verdicts.ranking import Scored
 from tests.support.worlds.orchestrator_records import make_file
@@ -32,21 +33,21 @@ def tokens_per_s(point: Point) -> float:
     return {1: 250.0, 2: 400.0}[at["threads"]] * by_batch * by_slots
 
 
-def measured(ordinal: int, point: Point, drawn: random.Random, run: RunInfo) -> Past:
+def measured(ordinal: int, point: Point, drawn: random.Random, run: RunInfo) -> RunRecord:
     score = tokens_per_s(point) * (1 + drawn.gauss(0, NOISE))
-    return Past(
+    return RunRecord(
         ordinal=ordinal,
         state=ExperimentState.SUCCEEDED,
-        parameters=point.shown(),
+        parameters=point.show(),
         scored=Scored(experiment_id=UUID(int=ordinal), ordinal=ordinal, score=score),
         run=run,
     )
 
 
-def searched(search: Search, seed: int) -> tuple[list[Past], list[Point]]:
+def searched(search: Search, seed: int) -> tuple[list[RunRecord], list[Point]]:
     """Every run in turn, and the configuration of each."""
     drawn = random.Random(seed)
-    past: list[Past] = []
+    past: list[RunRecord] = []
     points: list[Point] = []
     while True:
         found = propose(search, trials_of((OBJECTIVE,), search.space, past), lambda _: True)
@@ -64,7 +65,7 @@ def searched(search: Search, seed: int) -> tuple[list[Past], list[Point]]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_auto_finds_the_grids_best_within_its_noise_floor_and_for_less(seed: int) -> None:
+def test_auto_matches_grid_within_noise_for_less(seed: int) -> None:
     settings = {"strategy": "auto", "objective": OBJECTIVE, "seed": seed}
     search = make_search(make_file(parameters=PARAMETERS, optimization=settings))
     assert search is not None

@@ -62,13 +62,13 @@ def predicted(
 UNIT = predicted(space_of(x=span(0, 1)))
 
 
-def test_what_lies_beyond_the_crashes_is_predicted_and_what_was_measured_is_not() -> None:
+def test_crash_is_predicted_beyond_crashes_alone() -> None:
     assert [UNIT[round(200 * share)] for share in CRASHED] == [True] * 3
     assert [UNIT[round(200 * share)] for share in MEASURED] == [False] * 3
     assert sorted(UNIT) == UNIT
 
 
-def test_the_border_lies_halfway_between_what_crashed_and_what_did_not() -> None:
+def test_crash_border_is_halfway() -> None:
     found = predicted(space_of(x=span(0, 1)), crashed=(1.0, 0.8, 0.6), measured=(0.0, 0.2, 0.4))
 
     assert found[:100] == [False] * 100
@@ -86,7 +86,7 @@ def test_the_border_lies_halfway_between_what_crashed_and_what_did_not() -> None
         pytest.param(Trial(ordinal=9, place=(1.0,)), id="still under way"),
     ],
 )
-def test_what_neither_crashed_nor_was_measured_says_nothing(other: Trial) -> None:
+def test_unmeasured_trials_teach_no_crash(other: Trial) -> None:
     assert predicted(space_of(x=span(0, 1)), other) == UNIT
 
 
@@ -99,13 +99,11 @@ def test_what_neither_crashed_nor_was_measured_says_nothing(other: Trial) -> Non
         pytest.param(span(0.01, 100, log=True), False, id="by its logarithm"),
     ],
 )
-def test_only_where_a_value_stands_in_its_range_counts(
-    values: dict[str, Any], mirrored: bool
-) -> None:
+def test_position_in_the_range_alone_counts(values: dict[str, Any], mirrored: bool) -> None:
     assert predicted(space_of(x=values), mirrored=mirrored) == UNIT
 
 
-def test_numbers_of_a_list_stand_as_far_apart_as_in_a_range() -> None:
+def test_listed_numbers_are_spaced_as_in_a_range() -> None:
     places = (4, 1, 3, 4, 3, 4)
 
     listed, ranged = (

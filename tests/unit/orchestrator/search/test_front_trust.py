@@ -9,16 +9,16 @@ import pytest
 from msgspec.structs import replace
 
 from schemas.orchestrator.experiments import ExperimentState
-from schemas.task.task_file import Objective
+from schemas.task.objectives import Objective
 from schemas.task.trust import FrontMember, RunInfo, RunRole, TrustVerdict
 from services.orchestrator.domain.search.front_trust import (
-    MOST_MEMBERS,
+    MAX_FRONT_MEMBERS,
     front_members,
     front_verdict,
     missing_runs,
     unbeaten,
 )
-from services.orchestrator.domain.search.history import Past
+from services.orchestrator.domain.search.history import RunRecord
 from services.orchestrator.domain.search.repeated_runs import configurations_of
 from services.orchestrator.domain.search.trust import next_checks, verdict
 from shared.benchmarks.verdicts.ranking import Scored
@@ -28,7 +28,9 @@ GOALS = (Objective.MINIMIZE_LATENCY, Objective.MAXIMIZE_THROUGHPUT)
 Truth = tuple[float, float]  # seconds, tokens per second
 
 
-def run(ordinal: int, truth: Truth, noise: float, *, excess: float = 0.0, **about: object) -> Past:
+def run(
+    ordinal: int, truth: Truth, noise: float, *, excess: float = 0.0, **about: object
+) -> RunRecord:
     drawn = random.Random(ordinal)
     latency, throughput = (value * (1 + drawn.gauss(0, noise)) for value in truth)
     scored = Scored(
@@ -39,7 +41,7 @@ def run(ordinal: int, truth: Truth, noise: float, *, excess: float = 0.0, **abou
         goals=(latency, -throughput),
     )
     parameters = {"n": about.pop("number", ordinal)}
-    return Past(
+    return RunRecord(
         ordinal=ordinal,
         state=ExperimentState.SUCCEEDED,
         parameters=parameters,
@@ -50,7 +52,7 @@ def run(ordinal: int, truth: Truth, noise: float, *, excess: float = 0.0, **abou
 
 def checked(
     truths: Sequence[Truth], *, noise: float = 0.01, missing: frozenset[int] = frozenset()
-) -> tuple[list[Past], TrustVerdict]:
+) -> tuple[list[RunRecord], TrustVerdict]:
     """`missing`: configurations whose answers differ from the baseline's."""
     excess = dict.fromkeys(missing, 0.4)
     past = [
@@ -75,7 +77,7 @@ def checked(
     return past, verdict(GOALS[0], past, goals=GOALS)
 
 
-def runs_of(past: Sequence[Past], ordinal: int) -> int:
+def runs_of(past: Sequence[RunRecord], ordinal: int) -> int:
     return sum(e.run.repeats == ordinal and e.run.role is RunRole.REPEAT for e in past) + 1
 
 
@@ -83,7 +85,7 @@ def by_goal(member: FrontMember) -> dict[str, bool | None]:
     return {each.objective: each.is_within_noise for each in member.goals}
 
 
-def test_what_none_beats_in_all_objectives_is_repeated_and_the_rest_is_not() -> None:
+def test_only_front_members_are_repeated() -> None:
     truths = [(3.0, 100.0), (1.0, 100.0), (2.0, 300.0), (2.5, 200.0), (4.0, 90.0)]
 
     past, found = checked(truths)
@@ -99,7 +101,7 @@ def test_what_none_beats_in_all_objectives_is_repeated_and_the_rest_is_not() -> 
     assert (fast.ties, large.ties) == ((), ())
 
 
-def test_members_that_chance_may_part_in_every_objective_are_said_to_be_equal() -> None:
+def test_members_within_noise_are_ties() -> None:
     truths = [(3.0, 100.0), (1.0, 300.0), (1.02, 300.0)]
     repeats = [(1, (3.1, 104.0)), (1, (2.9, 96.0)), (2, (1.06, 306.0)), (3, (1.06, 310.0))]
     past = [run(number, truth, 0.0) for number, truth in enumerate(truths, start=1)]
@@ -114,7 +116,7 @@ def test_members_that_chance_may_part_in_every_objective_are_said_to_be_equal() 
     assert any("cannot be told from" in line for line in trust_lines(found))
 
 
-def test_a_configuration_with_other_answers_is_neither_best_nor_of_the_front() -> None:
+def test_other_answers_exclude_from_best_and_front() -> None:
     truths = [(3.0, 100.0), (0.5, 900.0), (2.0, 300.0)]
 
     past, found = checked(truths, missing=frozenset({2}))
@@ -124,37 +126,37 @@ def test_a_configuration_with_other_answers_is_neither_best_nor_of_the_front() -
     assert runs_of(past, 2) == 1
 
 
-def test_of_a_large_front_members_from_end_to_end_are_repeated() -> None:
+def test_large_front_is_sampled_end_to_end() -> None:
     truths = [(float(n), 100.0 * n) for n in range(1, 21)]
 
     past, found = checked(truths, noise=0.001)
 
     ordinals = [each.ordinal for each in found.front]
-    assert len(ordinals) == MOST_MEMBERS
+    assert len(ordinals) == MAX_FRONT_MEMBERS
     assert {ordinals[0], ordinals[-1]} == {1, 20}
     assert all(each.runs >= 2 for each in found.front)
-    assert sum(each.run.role is RunRole.REPEAT for each in past) <= 10 + MOST_MEMBERS
+    assert sum(each.run.role is RunRole.REPEAT for each in past) <= 10 + MAX_FRONT_MEMBERS
 
 
-def test_of_those_equal_by_the_first_objective_one_that_none_beats_wins() -> None:
+def test_ties_by_the_first_goal_go_by_the_others() -> None:
     # Both are as fast; the baseline, which changes no flag, serves half as much.
     _, found = checked([(1.0, 100.0), (1.0, 200.0), (3.0, 50.0)], noise=0.005)
 
     assert found.winner == 2
 
 
-def measured(ordinal: int, *goals: float, **about: object) -> Past:
+def measured(ordinal: int, *goals: float, **about: object) -> RunRecord:
     """As `goals` are, each to be small."""
     past = run(ordinal, (1.0, 1.0), 0.0, **about)  # type: ignore[arg-type]  # its fields by name
     assert past.scored is not None
     return replace(past, scored=replace(past.scored, goals=goals))
 
 
-def repeat_of(first: int, ordinal: int, *goals: float, **about: object) -> Past:
+def repeat_of(first: int, ordinal: int, *goals: float, **about: object) -> RunRecord:
     return measured(ordinal, *goals, number=first, role=RunRole.REPEAT, repeats=first, **about)
 
 
-def test_a_member_is_repeated_once_and_where_that_was_disturbed_twice_more() -> None:
+def test_disturbed_member_is_repeated_twice_more() -> None:
     """Those with the fewest runs first; what is disturbed every time is left as it is."""
     hot = ("throttled",)
     past = [measured(n, float(n), 10.0 - n) for n in range(1, 6)]
@@ -185,7 +187,7 @@ def test_what_has_no_goals_is_no_front(goals: list[tuple[float, ...]]) -> None:
     assert unbeaten(configurations, configurations) == []
 
 
-def test_without_any_noise_the_least_difference_counts_and_none_is_a_tie() -> None:
+def test_least_difference_counts_without_noise() -> None:
     """Two are the same; a third is as good as they are in one objective and worse in the other."""
     truths = {1: (1.0, 5.0), 2: (1.0, 5.0), 3: (1.0, 6.0)}
     past = [measured(number, *own) for number, own in truths.items()]
@@ -199,7 +201,7 @@ def test_without_any_noise_the_least_difference_counts_and_none_is_a_tie() -> No
     assert all(by_goal(each) == dict.fromkeys(by_goal(each), True) for each in twins)
 
 
-def test_before_anything_is_repeated_nobody_can_tell_what_is_chance() -> None:
+def test_noise_is_unknown_before_repeats() -> None:
     configurations = configurations_of([measured(1, 1.0, 9.0), measured(2, 2.0, 8.0)])
 
     fast, large = front_verdict(GOALS, configurations)

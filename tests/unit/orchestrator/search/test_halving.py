@@ -8,17 +8,18 @@ import pytest
 
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.task.benchmark import BenchmarkTool
-from schemas.task.task_file import Objective, StopReason
+from schemas.task.objectives import Objective
+from schemas.task.task_file import StopReason
 from schemas.task.trust import RunInfo, RunRole
 from services.orchestrator.domain.plan.benchmark_plan import benchmark_spec
-from services.orchestrator.domain.plan.plan import make_plan, make_search
-from services.orchestrator.domain.search.halving import REDUCTION, rungs_of
-from services.orchestrator.domain.search.history import Past, trials_of
-from services.orchestrator.domain.search.propose import Proposal, Search, propose
-from services.orchestrator.domain.search.stages import Waiting
+from services.orchestrator.domain.plan.plan import make_search
+from services.orchestrator.domain.search.history import RunRecord, trials_of
+from services.orchestrator.domain.search.propose import propose
+from services.orchestrator.domain.search.search import Proposal, Search, Waiting
+from services.orchestrator.domain.search.strategies.successive_halving import REDUCTION, make_rungs
 from services.orchestrator.domain.search.trust import next_checks
 from shared.benchmarks.verdicts.ranking import Scored
-from tests.support.worlds.orchestrator_records import OFFERS, make_file
+from tests.support.worlds.orchestrator_records import OFFERS, make_file, make_plan
 
 LATENCY = Objective.MINIMIZE_LATENCY
 SLOTS = {"slots": {"type": "integer", "low": 1, "high": 64}}
@@ -32,12 +33,12 @@ def make(most: int | None = None, parameters: dict[str, Any] | None = None) -> S
     return search
 
 
-def past_of(proposal: Proposal, state: ExperimentState, score: float | None) -> Past:
+def past_of(proposal: Proposal, state: ExperimentState, score: float | None) -> RunRecord:
     screened = RunInfo(role=RunRole.SCREEN, request_divisor=proposal.divisor)
-    return Past(
+    return RunRecord(
         ordinal=proposal.ordinal,
         state=state,
-        parameters=proposal.point.shown(),
+        parameters=proposal.point.show(),
         scored=None
         if score is None
         else Scored(
@@ -47,13 +48,13 @@ def past_of(proposal: Proposal, state: ExperimentState, score: float | None) -> 
     )
 
 
-def next_of(search: Search, past: list[Past]) -> Proposal | StopReason | Waiting:
+def next_of(search: Search, past: list[RunRecord]) -> Proposal | StopReason | Waiting:
     return propose(search, trials_of((LATENCY,), search.space, past), lambda _: True)
 
 
-def run(search: Search, fails: int = 0) -> tuple[list[Past], StopReason]:
+def run(search: Search, fails: int = 0) -> tuple[list[RunRecord], StopReason]:
     """The fewer slots the better; those above `fails`, if any, fail."""
-    past: list[Past] = []
+    past: list[RunRecord] = []
     while isinstance(found := next_of(search, past), Proposal):
         slots = found.point.parameters["slots"]
         is_failed = 0 < fails < slots
@@ -63,7 +64,7 @@ def run(search: Search, fails: int = 0) -> tuple[list[Past], StopReason]:
     return past, found
 
 
-def slots_of(past: list[Past], divisor: int) -> list[int]:
+def slots_of(past: list[RunRecord], divisor: int) -> list[int]:
     return [each.parameters["slots"] for each in past if each.run.request_divisor == divisor]
 
 
@@ -77,13 +78,13 @@ def slots_of(past: list[Past], divisor: int) -> list[int]:
         (100, [(100, 27), (34, 9), (12, 3), (4, 1)]),
     ],
 )
-def test_each_rung_has_a_third_with_three_times_the_requests(
+def test_rungs_shrink_by_three_requests_grow_by_three(
     configurations: int, want: list[tuple[int, int]]
 ) -> None:
-    assert [(each.experiments, each.divisor) for each in rungs_of(configurations)] == want
+    assert [(each.experiments, each.divisor) for each in make_rungs(configurations)] == want
 
 
-def test_the_best_of_each_rung_go_on_and_only_whole_runs_are_of_the_search() -> None:
+def test_best_of_each_rung_go_on() -> None:
     past, stop = run(make(9))
 
     first, last = slots_of(past, REDUCTION), slots_of(past, 1)
@@ -100,7 +101,7 @@ def test_a_space_that_is_all_tried_is_exhausted() -> None:
     assert (slots_of(past, 1), stop) == ([1, 2], StopReason.SPACE_EXHAUSTED)
 
 
-def test_what_failed_does_not_go_on_even_where_fewer_are_left() -> None:
+def test_failed_configurations_do_not_go_on() -> None:
     past, _ = run(make(9), fails=2)
 
     failed = [each for each in past if each.state is ExperimentState.FAILED]
@@ -108,9 +109,9 @@ def test_what_failed_does_not_go_on_even_where_fewer_are_left() -> None:
     assert slots_of(past, 1) == sorted(n for n in slots_of(past, 3) if n <= 2)
 
 
-def test_a_rung_begins_when_all_of_the_one_before_has_ended() -> None:
+def test_rung_begins_when_the_last_has_ended() -> None:
     search = make(4)
-    past: list[Past] = []
+    past: list[RunRecord] = []
     for _ in range(4):
         found = next_of(search, past)
         assert isinstance(found, Proposal)
@@ -124,8 +125,8 @@ def test_a_rung_begins_when_all_of_the_one_before_has_ended() -> None:
     assert found.reason == "rung 2 of 2, all of the requests"
 
 
-def past_of_same(past: Past, score: float) -> Past:
-    return Past(
+def past_of_same(past: RunRecord, score: float) -> RunRecord:
+    return RunRecord(
         ordinal=past.ordinal,
         state=ExperimentState.SUCCEEDED,
         parameters=past.parameters,
@@ -134,7 +135,7 @@ def past_of_same(past: Past, score: float) -> Past:
     )
 
 
-def test_the_same_history_gives_the_same_proposals_in_any_order_of_rows() -> None:
+def test_proposals_ignore_the_order_of_rows() -> None:
     search = make(9)
     past, _ = run(search)
 
@@ -144,7 +145,7 @@ def test_the_same_history_gives_the_same_proposals_in_any_order_of_rows() -> Non
         assert next_of(search, shuffled) == next_of(search, past[:cut])
 
 
-def test_few_requests_still_keep_the_greatest_concurrency_busy() -> None:
+def test_few_requests_keep_concurrency_busy() -> None:
     def requests(divisor: int, **benchmark: Any) -> int:
         run = RunInfo(role=RunRole.SCREEN, request_divisor=divisor)
         file = make_file(benchmark=benchmark)
@@ -157,7 +158,7 @@ def test_few_requests_still_keep_the_greatest_concurrency_busy() -> None:
     assert requests(9, max_requests_per_iteration=5) == 5
 
 
-def test_validating_says_how_many_run_with_how_few_requests() -> None:
+def test_validation_tells_rungs_and_requests() -> None:
     file = make_file(parameters=SLOTS, optimization={"strategy": "successive_halving"})
 
     plan = make_plan(file, OFFERS)

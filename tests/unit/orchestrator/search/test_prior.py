@@ -9,24 +9,27 @@ from msgspec.structs import replace
 from schemas.executor.attempts import Runtime, RuntimeOffer
 from schemas.executor.model_shape import ModelShape
 from schemas.orchestrator.experiments import ExperimentState
-from schemas.task.task_file import Objective
-from services.orchestrator.domain.plan.executor_offers import Offer
-from services.orchestrator.domain.plan.expansion import Point
+from schemas.task.objectives import Objective
+from services.orchestrator.domain.configurations import Point
+from services.orchestrator.domain.installation.installation import Installation
+from services.orchestrator.domain.installation.offers import Offer
 from services.orchestrator.domain.plan.plan import make_search
 from services.orchestrator.domain.search.history import trials_of
 from services.orchestrator.domain.search.prior import (
-    USUAL_GPU,
+    DEFAULT_GPU,
     Prior,
     make_prior,
     predict,
-    predicted_score,
+    predict_score,
 )
-from services.orchestrator.domain.search.propose import FORESEEN, Proposal, Search, propose
-from services.orchestrator.domain.search.stages import Waiting
-from services.orchestrator.planning.prior import prior_for
+from services.orchestrator.domain.search.propose import propose
+from services.orchestrator.domain.search.search import Proposal, Search, Waiting
+from services.orchestrator.domain.search.strategies.bayesian import PRIOR_PROPOSALS
+from services.orchestrator.planning.task_prior import prior_for
+from services.orchestrator.planning.whole_plan import Surroundings, make_whole_plan
 from shared.errors import RefusedError
 from tests.benchmarks.search import past_of
-from tests.support.worlds.orchestrator_records import make_file
+from tests.support.worlds.orchestrator_records import OFFERS, make_file
 
 LLAMA_8B = ModelShape(
     weights=8_030_000_000, active_weights=7_500_000_000, cached_values=65_536, layers=32
@@ -41,7 +44,7 @@ FLAGS: dict[str, Any] = {
 def prior(**overrides: Any) -> Prior:
     fields: dict[str, Any] = {
         "shape": LLAMA_8B,
-        "gpu": USUAL_GPU,
+        "gpu": DEFAULT_GPU,
         "objective": Objective.MINIMIZE_LATENCY,
         "input_tokens": 1000.0,
         "output_tokens": 200.0,
@@ -85,7 +88,7 @@ def run(
     return proposals
 
 
-def test_one_token_after_the_other_is_as_fast_as_weights_are_read() -> None:
+def test_decoding_is_bound_by_weights_read() -> None:
     alone = predict(prior(), point(), 1)
 
     # 15 GB of weights that count, and a cache of 0.14 GB, at 3.35 TB/s.
@@ -94,7 +97,7 @@ def test_one_token_after_the_other_is_as_fast_as_weights_are_read() -> None:
     assert alone.e2e == pytest.approx(alone.ttft + 200 * alone.tpot)
 
 
-def test_requests_beyond_the_batch_wait_for_whole_turns() -> None:
+def test_requests_beyond_the_batch_wait_a_turn() -> None:
     turn, waiting = predict(prior(), point(), 8), predict(prior(), point(max_num_seqs=8), 64)
 
     assert waiting.tpot == turn.tpot
@@ -105,7 +108,7 @@ def test_requests_beyond_the_batch_wait_for_whole_turns() -> None:
     assert turn.output_per_second == pytest.approx(8 * 200 / turn.e2e)
 
 
-def test_requests_one_at_a_time_wait_for_all_before_them() -> None:
+def test_single_requests_wait_for_all_before() -> None:
     alone, one_by_one = predict(prior(), point(), 1), predict(prior(), point(max_num_seqs=1), 8)
 
     assert one_by_one.e2e == pytest.approx(8 * alone.e2e)
@@ -115,7 +118,7 @@ def test_requests_one_at_a_time_wait_for_all_before_them() -> None:
     ("name", "bytes_each"),
     [("float32", 4), ("fp8", 1), ("int8", 1), ("w8a8", 1), ("awq", 0.5), ("gptq_marlin", 0.5)],
 )
-def test_weights_are_read_in_the_bytes_of_their_format(name: str, bytes_each: float) -> None:
+def test_weights_have_the_bytes_of_their_format(name: str, bytes_each: float) -> None:
     given = prior(shape=replace(LLAMA_8B, cached_values=0))
     usual = predict(given, point(), 1)
 
@@ -136,12 +139,12 @@ def test_the_cache_has_to_fit_beside_the_weights() -> None:
     assert not predict(given, point(), 46).fits
 
 
-def test_of_several_loads_times_are_their_mean_and_throughput_is_the_most() -> None:
+def test_loads_have_mean_times_and_top_throughput() -> None:
     loads = (1, 64)
     alone, many = (predict(prior(), point(), load) for load in loads)
 
     found = {
-        each: predicted_score(prior(objective=each, loads=loads), point())
+        each: predict_score(prior(objective=each, loads=loads), point())
         for each in (Objective.MINIMIZE_LATENCY, Objective.MAXIMIZE_THROUGHPUT)
     }
 
@@ -151,7 +154,7 @@ def test_of_several_loads_times_are_their_mean_and_throughput_is_the_most() -> N
     assert by_output == -many.output_per_second
 
 
-def test_replicas_share_the_requests_and_stages_their_speed() -> None:
+def test_replicas_share_requests_stages_share_speed() -> None:
     half, replicas = predict(prior(), point(), 5), predict(prior(), point(dp=2), 9)
     stages = predict(prior(), point(pp=2), 5)
 
@@ -161,14 +164,14 @@ def test_replicas_share_the_requests_and_stages_their_speed() -> None:
     assert stages.tokens_per_second == pytest.approx(half.tokens_per_second / 2)
 
 
-def test_gpus_that_share_a_layer_are_as_much_faster_but_for_what_they_tell_each_other() -> None:
+def test_tensor_parallelism_pays_for_communication() -> None:
     alone, both = predict(prior(), point(), 1), predict(prior(), point(tp=2), 1)
 
     assert both.tpot == pytest.approx(alone.tpot / 2 + 2 * 32 * 1e-5)
     assert both.ttft == pytest.approx(alone.ttft / 2 + 2 * 32 * 1e-5)
 
 
-def test_a_batch_reads_more_experts_than_a_token_and_all_of_them_at_most() -> None:
+def test_batch_reads_more_experts_up_to_all() -> None:
     experts = ModelShape(
         weights=30_000_000_000, active_weights=3_000_000_000, cached_values=0, layers=48
     )
@@ -192,11 +195,11 @@ def test_a_degree_that_is_none_counts_as_one(value: Any) -> None:
     assert predict(prior(), point(tp=value, dp=value), 8) == predict(prior(), point(), 8)
 
 
-def test_what_no_score_is_foreseen_of_goes_by_the_output_of_a_gpu() -> None:
+def test_unpredicted_score_falls_back_to_output() -> None:
     given = prior(objective=Objective.MAXIMIZE_TOKENS_PER_JOULE)
     one, more = point(), point(tp=8)
 
-    assert predicted_score(given, one) is None
+    assert predict_score(given, one) is None
     assert given.order(one) == -predict(given, one, 64).output_per_second
     assert (given.order(one) or 0) < (given.order(more) or 0)
     assert prior(objective=Objective.MAXIMIZE_THROUGHPUT).order(one) == pytest.approx(
@@ -222,35 +225,35 @@ def test_what_should_be_better_is_foreseen_better(
     better: dict[str, Any], than: dict[str, Any], objective: Objective
 ) -> None:
     given = prior(objective=objective)
-    one, other = (predicted_score(given, point(**each)) for each in (better, than))
+    one, other = (predict_score(given, point(**each)) for each in (better, than))
 
     assert one is not None
     assert other is not None
     assert one > other if objective.is_maximized else one < other
 
 
-def test_what_its_gpus_cannot_hold_is_not_foreseen() -> None:
+def test_oversized_configuration_is_not_predicted() -> None:
     large = ModelShape(
         weights=70_000_000_000, active_weights=70_000_000_000, cached_values=163_840, layers=80
     )
 
-    assert predicted_score(prior(shape=large), point(tp=1)) is None
-    assert predicted_score(prior(shape=large), point(tp=4)) is not None
+    assert predict_score(prior(shape=large), point(tp=1)) is None
+    assert predict_score(prior(shape=large), point(tp=4)) is not None
 
 
-def test_every_other_of_the_first_proposals_is_the_best_that_is_foreseen() -> None:
+def test_early_proposals_alternate_with_predictions() -> None:
     given = prior()
-    proposals = run(search("bayesian", given), FORESEEN + 2)
+    proposals = run(search("bayesian", given), PRIOR_PROPOSALS + 2)
 
     foreseen = [each for each in proposals if "roofline of H100" in each.reason]
     assert [each.ordinal for each in foreseen] == [1, 3, 5]
     assert foreseen[0].point.parameters["tensor-parallel-size"] == 8
-    scores = [predicted_score(given, each.point) or 0.0 for each in foreseen]
+    scores = [predict_score(given, each.point) or 0.0 for each in foreseen]
     assert scores == sorted(scores)
 
 
 def test_no_more_is_foreseen_than_would_be_drawn() -> None:
-    proposals = run(search("bayesian", prior(), n_initial_random=3), FORESEEN)
+    proposals = run(search("bayesian", prior(), n_initial_random=3), PRIOR_PROPOSALS)
 
     assert [each.ordinal for each in proposals if "roofline" in each.reason] == [1, 3]
 
@@ -266,7 +269,7 @@ def test_no_more_is_foreseen_than_would_be_drawn() -> None:
         pytest.param(None, None, False, id="both fail"),
     ],
 )
-def test_stages_begin_with_the_foreseen_where_it_is_better_than_the_middle(
+def test_stages_begin_with_a_better_prediction(
     of_foreseen: float | None, of_middle: float | None, is_right: bool
 ) -> None:
     found = search("auto", prior())
@@ -282,7 +285,7 @@ def test_stages_begin_with_the_foreseen_where_it_is_better_than_the_middle(
     assert run(search("auto", None), 1)[0].point.parameters == middle
 
 
-def test_a_space_that_cannot_be_counted_is_drawn_from() -> None:
+def test_uncountable_space_is_sampled() -> None:
     """Also in one that can, of which there is too much."""
     for more in (
         {"fraction": {"type": "continuous", "low": 0.5, "high": 0.9}},
@@ -298,7 +301,7 @@ def test_a_space_that_cannot_be_counted_is_drawn_from() -> None:
         assert "roofline of H100" in first.reason
 
 
-def test_stages_wait_until_foreseen_and_middle_are_both_measured() -> None:
+def test_stages_wait_for_prediction_and_middle() -> None:
     found = search("auto", prior())
     first = run(found, 2)
     past = [past_of(each.ordinal, each.point, 1.0) for each in first]
@@ -309,14 +312,14 @@ def test_stages_wait_until_foreseen_and_middle_are_both_measured() -> None:
     assert isinstance(propose(found, trials, lambda _: True), Waiting)
 
 
-def offers(shapes: dict[str, ModelShape]) -> list[Offer]:
+def offers(shapes: dict[str, ModelShape]) -> Installation:
     runtime = RuntimeOffer(
         runtime=Runtime.PROCESS, engines=("vllm",), model_roots=("/models",), model_shapes=shapes
     )
-    return [Offer(executor_id="n1", runtimes=(runtime,))]
+    return Installation([Offer(executor_id="n1", runtimes=(runtime,))])
 
 
-def test_a_model_is_known_by_the_config_that_an_executor_has() -> None:
+def test_config_of_an_executor_tells_the_model() -> None:
     wanted = {"strategy": "bayesian", "prior": "roofline"}
     task = make_file(
         model={"id_or_path": "/models/llama"},
@@ -332,7 +335,16 @@ def test_a_model_is_known_by_the_config_that_an_executor_has() -> None:
     assert notes == ("prior: roofline of 8.03 billion weights on A100-SXM4-80GB",)
     assert unknown is None
     assert why == ("prior: no executor has the model's config.json, so none is used",)
-    assert prior_for(make_file(), offers({"llama": LLAMA_8B})) == (None, ())
+
+
+async def test_task_that_asks_for_no_prior_has_none() -> None:
+    around = Surroundings(installation=Installation(OFFERS))
+    no_connection: Any = None
+
+    whole_plan = await make_whole_plan(no_connection, "default", make_file(), around)
+
+    assert whole_plan.prior is None
+    assert not any(note.startswith("prior") for note in whole_plan.plan.notes)
 
 
 @pytest.mark.parametrize(
@@ -340,7 +352,7 @@ def test_a_model_is_known_by_the_config_that_an_executor_has() -> None:
     [({}, None), ({"arrivals": ["poisson(2)"]}, (100.0, 10.0))],
     ids=["unknown sizes", "by time"],
 )
-def test_requests_of_which_too_little_is_known_have_no_prior(
+def test_unknown_requests_have_no_prior(
     benchmark: dict[str, Any], sizes: tuple[float, float] | None
 ) -> None:
     made, note = make_prior(make_file(benchmark=benchmark), LLAMA_8B, sizes)
@@ -349,7 +361,7 @@ def test_requests_of_which_too_little_is_known_have_no_prior(
     assert "requests of unknown size, or that come by time" in note
 
 
-def test_of_several_gpus_that_are_known_the_first_is_taken() -> None:
+def test_first_known_gpu_is_taken_for_the_prior() -> None:
     task = make_file(gpus={"models": ["L40S", "H100"]})
 
     made, _ = make_prior(task, LLAMA_8B, (100.0, 10.0))
@@ -360,10 +372,10 @@ def test_of_several_gpus_that_are_known_the_first_is_taken() -> None:
 
 def test_a_grid_takes_no_prior() -> None:
     with pytest.raises(RefusedError, match="expected a prior with strategy 'bayesian' or 'auto'"):
-        prior_for(make_file(optimization={"prior": "roofline"}), [])
+        prior_for(make_file(optimization={"prior": "roofline"}), Installation())
 
 
-def test_a_task_that_names_no_gpu_is_told_which_one_is_taken() -> None:
+def test_default_gpu_of_the_prior_is_noted() -> None:
     _, note = make_prior(make_file(), LLAMA_8B, (100, 10))
 
     assert note == (

@@ -7,9 +7,9 @@ from uuid import UUID
 import pytest
 
 from schemas.orchestrator.experiments import ExperimentState
-from schemas.task.task_file import Objective
+from schemas.task.objectives import Objective
 from schemas.task.trust import RunInfo, RunRole
-from services.orchestrator.domain.search.history import Past
+from services.orchestrator.domain.search.history import RunRecord
 from services.orchestrator.domain.search.repeated_runs import (
     Configuration,
     Noise,
@@ -23,11 +23,11 @@ LATENCY, THROUGHPUT = Objective.MINIMIZE_LATENCY, Objective.MAXIMIZE_THROUGHPUT
 SUCCEEDED, FAILED = ExperimentState.SUCCEEDED, ExperimentState.FAILED
 
 
-def run(ordinal: int, score: float | None = None, **about: Any) -> Past:
+def run(ordinal: int, score: float | None = None, **about: Any) -> RunRecord:
     """`state` is SUCCEEDED where nothing else is said."""
     state = about.pop("state", SUCCEEDED)
     scored = Scored(experiment_id=UUID(int=ordinal), ordinal=ordinal, score=score)
-    return Past(
+    return RunRecord(
         ordinal=ordinal,
         state=state,
         parameters={},
@@ -70,8 +70,8 @@ def repeated(*scores: float) -> Configuration:
         ),
     ],
 )
-def test_what_counts_of_a_configuration_are_its_clean_runs(
-    second: Past, scores: list[float], made: int, is_reliable: bool
+def test_only_clean_runs_count(
+    second: RunRecord, scores: list[float], made: int, is_reliable: bool
 ) -> None:
     (found,) = configurations_of([run(1, 1.0), second])
 
@@ -97,11 +97,11 @@ def test_noise_is_that_of_all_that_were_repeated() -> None:
 @pytest.mark.parametrize(
     ("freedom", "t"), [(1, 6.31), (2, 2.92), (13, 1.77), (14, 1.76), (15, 1.70), (99, 1.70)]
 )
-def test_the_fewer_the_repeats_the_more_is_left_to_chance(freedom: int, t: float) -> None:
+def test_fewer_repeats_leave_more_to_chance(freedom: int, t: float) -> None:
     assert Noise(variance=0.1, freedom=freedom).t == t
 
 
-def test_the_error_of_a_mean_falls_with_its_runs_and_its_own_spread_counts() -> None:
+def test_error_of_a_mean_falls_with_its_runs() -> None:
     """Of a variance of 2 %: that of equal runs counts as (0 + 4 * 0.02) / (1 + 4)."""
     noise = Noise(variance=0.02, freedom=2)
     spread, equal, once = repeated(90, 110), repeated(100, 100), repeated(100)
@@ -111,7 +111,7 @@ def test_the_error_of_a_mean_falls_with_its_runs_and_its_own_spread_counts() -> 
     assert noise.floor() == pytest.approx(2.92 * math.sqrt(0.04))
 
 
-def test_how_far_one_is_behind_is_a_share_of_the_leader() -> None:
+def test_gap_is_a_share_of_the_leader() -> None:
     leader, other = repeated(50), repeated(60)
 
     assert behind(LATENCY, leader, other) == pytest.approx(0.2)

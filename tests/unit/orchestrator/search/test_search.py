@@ -9,15 +9,16 @@ import pytest
 
 from schemas.executor.attempts import FailureKind
 from schemas.orchestrator.experiments import ExperimentState
-from schemas.task.task_file import Objective, StopReason
-from services.orchestrator.domain.plan.expansion import Point
+from schemas.task.objectives import Objective
+from schemas.task.task_file import StopReason
+from services.orchestrator.domain.configurations import Point
 from services.orchestrator.domain.plan.plan import make_search
 from services.orchestrator.domain.search.crashes import crash_predictor
-from services.orchestrator.domain.search.history import Past, Trial, trials_of
-from services.orchestrator.domain.search.propose import Proposal, Search, propose
+from services.orchestrator.domain.search.history import RunRecord, Trial, trials_of
+from services.orchestrator.domain.search.propose import propose
+from services.orchestrator.domain.search.search import Proposal, Search, Waiting
 from services.orchestrator.domain.search.space import Place, Space, draw_new
-from services.orchestrator.domain.search.stages import Waiting
-from services.orchestrator.domain.search.warm import best_untried, is_warmed
+from services.orchestrator.domain.search.warm_start import best_untried, is_warmed
 from shared.benchmarks.verdicts.ranking import Scored
 from tests.support.worlds.orchestrator_records import make_file
 
@@ -41,17 +42,17 @@ def any_point(_: Point) -> bool:
     return True
 
 
-def past_of(ordinal: int, point: Point, score: float | None) -> Past:
+def past_of(ordinal: int, point: Point, score: float | None) -> RunRecord:
     """An experiment that ended; without a score it failed."""
-    parameters = point.shown()
+    parameters = point.show()
     if score is None:
-        return Past(
+        return RunRecord(
             ordinal=ordinal,
             state=ExperimentState.FAILED,
             parameters=parameters,
             failure=FailureKind.GPU_OUT_OF_MEMORY,
         )
-    return Past(
+    return RunRecord(
         ordinal=ordinal,
         state=ExperimentState.SUCCEEDED,
         parameters=parameters,
@@ -66,7 +67,7 @@ def run(
 ) -> tuple[list[Proposal], StopReason]:
     """The whole search, one experiment after the other; the smallest measured is best."""
     proposals: list[Proposal] = []
-    past: list[Past] = []
+    past: list[RunRecord] = []
     while True:
         trials = trials_of((Objective.MINIMIZE_LATENCY,), search.space, past)
         proposal = propose(search, trials, is_possible)
@@ -82,18 +83,18 @@ def ordinal_of(point: Point) -> float:
 
 
 @pytest.mark.parametrize("strategy", ["random", "bayesian"])
-def test_a_search_that_may_try_everything_tries_each_configuration_once(strategy: str) -> None:
+def test_unbounded_search_tries_everything_once(strategy: str) -> None:
     space = {"tp": GRID["tp"], "policy": GRID["policy"]}
 
     proposals, stopped = run(make(space, strategy=strategy), ordinal_of)
 
-    shown = {tuple(proposal.point.shown().items()) for proposal in proposals}
+    shown = {tuple(proposal.point.show().items()) for proposal in proposals}
     assert (len(proposals), len(shown), stopped) == (8, 8, StopReason.SPACE_EXHAUSTED)
     assert [proposal.ordinal for proposal in proposals] == list(range(1, 9))
 
 
 @pytest.mark.parametrize("strategy", ["random", "bayesian"])
-def test_the_same_seed_and_history_give_the_same_proposals(strategy: str) -> None:
+def test_equal_seed_and_history_propose_equally(strategy: str) -> None:
     def of_seed(seed: int) -> list[Point]:
         search = make(GRID | RANGES, strategy=strategy, max_iterations=7, seed=seed)
         return [proposal.point for proposal in run(search, ordinal_of)[0]]
@@ -113,7 +114,7 @@ def test_a_search_takes_ranges_as_they_are() -> None:
     assert 8 <= sum(each["rate"] < 1 for each in values) <= 32
 
 
-def test_the_first_are_drawn_at_random_then_measurements_lead() -> None:
+def test_random_draws_come_before_measurements() -> None:
     search = make(GRID, strategy="bayesian", n_initial_random=4, max_iterations=7)
 
     proposals, _ = run(search, ordinal_of)
@@ -125,9 +126,7 @@ def test_the_first_are_drawn_at_random_then_measurements_lead() -> None:
 
 
 @pytest.mark.parametrize(("experiments", "drawn"), [(8, 3), (20, 5), (60, 10)])
-def test_a_quarter_is_drawn_at_random_where_the_task_says_nothing(
-    experiments: int, drawn: int
-) -> None:
+def test_a_quarter_is_drawn_by_default(experiments: int, drawn: int) -> None:
     search = make(RANGES, strategy="bayesian", max_iterations=experiments)
 
     proposal = propose(search, [], any_point)
@@ -146,7 +145,7 @@ def test_measurements_lead_to_where_the_best_are() -> None:
     assert led >= 1.5 * by_chance
 
 
-def test_what_failed_counts_as_worse_than_anything_measured() -> None:
+def test_failures_count_as_worst() -> None:
     search = make(GRID, strategy="bayesian")
     point = search.space.point((0, 0, 0))
     past = [past_of(1, point, None), past_of(2, point, 9.0), past_of(3, point, 1.0)]
@@ -164,7 +163,7 @@ def test_what_still_runs_is_not_proposed_again() -> None:
     for ordinal in range(2, 12):
         proposal = propose(search, trials, any_point)
         assert isinstance(proposal, Proposal)
-        place = search.space.place(proposal.point.shown())
+        place = search.space.place(proposal.point.show())
         assert place not in {trial.place for trial in trials}
         trials.append(Trial(ordinal=ordinal, place=place))
 
@@ -180,7 +179,7 @@ def test_what_no_engine_takes_is_never_proposed(strategy: str) -> None:
     assert (len(proposals), stopped) == (4, StopReason.SPACE_EXHAUSTED)
 
 
-def test_a_configuration_is_found_again_in_the_history_by_value_and_type() -> None:
+def test_history_is_matched_by_value_and_type() -> None:
     values: dict[str, Any] = {"a": [1, 1.0, True, None, "1"], "b": [2.5, 0.5]}
     space = make(values | RANGES, strategy="random").space
 
@@ -190,7 +189,7 @@ def test_a_configuration_is_found_again_in_the_history_by_value_and_type() -> No
     assert space.place({"a": 2, "b": 2.5}) is None
 
 
-def test_without_iterations_given_a_search_ends_after_fifty() -> None:
+def test_search_ends_after_fifty_by_default() -> None:
     assert make(RANGES, strategy="random").experiments == 50
     assert make(GRID, strategy="random").experiments == 24
 
@@ -208,7 +207,7 @@ def failed(space: Space, count: int, kind: FailureKind) -> list[Trial]:
     return [*trials, *measured]
 
 
-def test_after_three_crashes_few_more_are_proposed_until_nothing_else_is_left() -> None:
+def test_search_ends_where_only_crashes_are_left() -> None:
     # The fewer GPUs the better, if only one were enough: 6 of 24 configurations crash.
     search = make(GRID, strategy="bayesian", n_initial_random=12, max_iterations=24, seed=2)
 
@@ -222,7 +221,7 @@ def test_after_three_crashes_few_more_are_proposed_until_nothing_else_is_left() 
     assert (crashed.count(False), stopped) == (18, StopReason.ONLY_CRASHES_LEFT)
 
 
-def test_every_tenth_proposal_alone_may_be_one_that_is_predicted_to_crash() -> None:
+def test_every_tenth_proposal_may_crash() -> None:
     search = make(GRID, strategy="bayesian", n_initial_random=20)
     trials = failed(search.space, 3, FailureKind.GPU_OUT_OF_MEMORY)
     predicted = []
@@ -231,7 +230,7 @@ def test_every_tenth_proposal_alone_may_be_one_that_is_predicted_to_crash() -> N
         would_crash = crash_predictor(search.space, trials)
         proposal = propose(search, trials, any_point)
         assert isinstance(proposal, Proposal)
-        place = search.space.place(proposal.point.shown())
+        place = search.space.place(proposal.point.show())
         assert place is not None
         predicted.append(would_crash(place))
         trials.append(Trial(ordinal=ordinal, place=place, standing=ordinal))
@@ -248,7 +247,7 @@ def test_every_tenth_proposal_alone_may_be_one_that_is_predicted_to_crash() -> N
         pytest.param(3, FailureKind.NODE_LOST, False, id="a node's fault says nothing"),
     ],
 )
-def test_a_crash_is_predicted_after_three_of_a_kind(
+def test_crash_is_predicted_after_three_of_a_kind(
     count: int, kind: FailureKind, learned: bool
 ) -> None:
     space = make(GRID, strategy="bayesian").space
@@ -259,20 +258,20 @@ def test_a_crash_is_predicted_after_three_of_a_kind(
     assert not would_crash((3, 0, 0))
 
 
-def test_where_everything_crashed_nothing_is_predicted() -> None:
+def test_nothing_is_predicted_if_everything_crashed() -> None:
     space = make(GRID, strategy="bayesian").space
     trials = failed(space, 3, FailureKind.ENGINE_EXITED)[:3]
 
     assert not crash_predictor(space, trials)((0, 0, 0))
 
 
-def test_what_past_tasks_measured_is_known_but_not_tried_here() -> None:
+def test_past_measurements_are_known_not_tried() -> None:
     search = make(RANGES, strategy="bayesian", seed=1, max_iterations=6, n_initial_random=3)
     point = search.space.point((3, 0.7, 1.0))
     far = search.space.point((60, 0.9, 100.0))
     warm = [past_of(0, far, 9.0), past_of(-1, point, 1.0), past_of(-2, point, 1.1)]
 
-    def proposed(past: list[Past]) -> Proposal:
+    def proposed(past: list[RunRecord]) -> Proposal:
         found = propose(
             search, trials_of((Objective.MINIMIZE_LATENCY,), search.space, past), any_point
         )
@@ -288,14 +287,15 @@ def test_what_past_tasks_measured_is_known_but_not_tried_here() -> None:
     assert third == proposed([*own, *reversed(warm)])
 
 
-def test_the_two_best_that_past_tasks_measured_are_measured_again() -> None:
+def test_two_best_past_results_are_measured_again() -> None:
     search = make(GRID, strategy="bayesian")
     first, second, third, own = ((number, 0, 0) for number in range(4))
 
     def chosen(*scores: tuple[int, Place, float | None]) -> Place | None:
         past = [past_of(n, search.space.point(place), score) for n, place, score in scores]
         trials = trials_of((Objective.MINIMIZE_LATENCY,), search.space, past)
-        return best_untried(trials, [trial for trial in trials if trial.ordinal > 0])
+        own_trials = [trial for trial in trials if trial.ordinal > 0]
+        return best_untried([trial for trial in trials if trial.ordinal < 1], own_trials)
 
     warm = [(0, first, 1.0), (-1, second, 2.0), (-2, third, 3.0), (-3, second, 2.5)]
     assert chosen(*warm) == first
@@ -318,7 +318,7 @@ def some(count: int) -> dict[str, list[int]]:
         pytest.param(RANGES, False, id="of any number"),
     ],
 )
-def test_what_is_new_and_rare_is_found_where_all_can_be_looked_at(
+def test_rare_new_place_is_found_in_a_small_space(
     parameters: dict[str, Any], is_counted: bool
 ) -> None:
     space = make(parameters, strategy="random").space
@@ -344,7 +344,7 @@ def test_what_is_new_and_rare_is_found_where_all_can_be_looked_at(
         ),
     ],
 )
-def test_a_search_of_one_goal_that_learns_may_begin_with_the_past(
+def test_learning_search_may_begin_with_the_past(
     optimization: dict[str, Any], warmed: bool
 ) -> None:
     assert is_warmed(make_file(optimization=optimization).optimization) is warmed

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from services.orchestrator.domain.plan.expansion import search_axes
+from services.orchestrator.domain.plan.expansion import find_axes
 from services.orchestrator.domain.search.space import Space, draw_new, middle, space_of
 from tests.support.worlds.orchestrator_records import make_file
 
@@ -21,10 +21,11 @@ MIXED: dict[str, Any] = {
 
 
 def space(parameters: dict[str, Any]) -> Space:
-    return space_of(search_axes(make_file(parameters=parameters)))
+    file = make_file(parameters=parameters, optimization={"strategy": "random"})
+    return space_of(find_axes(file))
 
 
-def test_numbers_are_in_order_and_what_is_named_stays_as_it_was_written() -> None:
+def test_numbers_are_sorted_names_keep_their_order() -> None:
     dimensions = {each.name: each for each in space(MIXED).dimensions}
 
     assert [name for name, each in dimensions.items() if each.is_ordered] == [
@@ -65,23 +66,23 @@ def test_a_value_has_its_place_or_none(name: str, value: object, place: float | 
     assert dimension.at(value) == place
 
 
-def test_a_configuration_is_found_again_where_it_was() -> None:
+def test_configuration_keeps_its_place() -> None:
     found = space(MIXED)
     place = found.draw(Random(3))
-    shown = found.point(place).shown()
+    shown = found.point(place).show()
 
     assert found.place(shown) == place
     assert found.place({**shown, "tp": 3}) is None
     assert found.place({name: shown[name] for name in shown if name != "tp"}) is None
 
 
-def test_a_space_with_any_number_cannot_be_counted() -> None:
+def test_continuous_space_cannot_be_counted() -> None:
     assert space(MIXED).size is None
     assert space({"a": [1, 2], "b": [1, 2, 3]}).size == 6
 
 
-def test_few_configurations_have_every_value_and_both_ends() -> None:
-    found = [point.shown() for point in space(MIXED).single_values()]
+def test_samples_have_every_value_and_both_ends() -> None:
+    found = [point.show() for point in space(MIXED).single_values()]
 
     assert {each["slots"] for each in found} == {2, 64}
     assert {each["fraction"] for each in found} == {0.5, 0.9}
@@ -89,7 +90,7 @@ def test_few_configurations_have_every_value_and_both_ends() -> None:
     assert len(found) == 1 + 1 + 1 + 1 + 3 + 1 + 1 + 2
 
 
-def test_draws_are_within_their_ranges_and_of_a_logarithm_where_it_is_asked_for() -> None:
+def test_draws_stay_in_range_on_a_log_scale() -> None:
     random = Random(1)
     rates = [space(MIXED).draw(random)[2] for _ in range(300)]
 

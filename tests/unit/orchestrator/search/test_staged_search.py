@@ -7,14 +7,16 @@ import pytest
 
 from schemas.executor.attempts import FailureKind
 from schemas.orchestrator.experiments import ExperimentState
-from schemas.task.task_file import Objective, StopReason
-from services.orchestrator.domain.plan.expansion import Point
-from services.orchestrator.domain.plan.plan import make_plan, make_search
-from services.orchestrator.domain.search.history import Past, trials_of
-from services.orchestrator.domain.search.propose import Proposal, Search, propose
-from services.orchestrator.domain.search.stages import Waiting
+from schemas.task.objectives import Objective
+from schemas.task.task_file import StopReason
+from services.orchestrator.domain.configurations import Point
+from services.orchestrator.domain.plan.plan import make_search
+from services.orchestrator.domain.search.history import RunRecord, trials_of
+from services.orchestrator.domain.search.propose import propose
+from services.orchestrator.domain.search.search import Proposal, Search, Waiting
+from services.orchestrator.domain.search.strategies.auto import stages_of
 from shared.benchmarks.verdicts.ranking import Scored
-from tests.support.worlds.orchestrator_records import OFFERS, make_file
+from tests.support.worlds.orchestrator_records import OFFERS, make_file, make_plan
 
 # In no order of their influence.
 FLAGS: dict[str, Any] = {
@@ -40,37 +42,37 @@ def seconds(point: Point) -> float | None:
     return float(3 - at["tp-size"] + 16 / at["max_running_requests"] + fcfs)
 
 
-def past_of(proposal: Proposal, score: float | None, *, is_open: bool = False) -> Past:
+def past_of(proposal: Proposal, score: float | None, *, is_open: bool = False) -> RunRecord:
     state = ExperimentState.SUCCEEDED if score is not None else ExperimentState.FAILED
     scored = None
     if score is not None and not is_open:
         scored = Scored(
             experiment_id=UUID(int=proposal.ordinal), ordinal=proposal.ordinal, score=score
         )
-    return Past(
+    return RunRecord(
         ordinal=proposal.ordinal,
         state=ExperimentState.RUNNING if is_open else state,
-        parameters=proposal.point.shown(),
+        parameters=proposal.point.show(),
         scored=scored,
         failure=FailureKind.GPU_OUT_OF_MEMORY if state is ExperimentState.FAILED else None,
     )
 
 
-def following(search: Search, past: list[Past]) -> Proposal | StopReason | Waiting:
+def following(search: Search, past: list[RunRecord]) -> Proposal | StopReason | Waiting:
     trials = trials_of((Objective.MINIMIZE_LATENCY,), search.space, past)
     return propose(search, trials, lambda _: True)
 
 
 def run(search: Search, most: int = 100) -> list[Proposal]:
     proposals: list[Proposal] = []
-    past: list[Past] = []
+    past: list[RunRecord] = []
     while len(proposals) < most and isinstance(found := following(search, past), Proposal):
         proposals.append(found)
         past.append(past_of(found, seconds(found.point)))
     return proposals
 
 
-def test_each_stage_varies_its_own_with_the_best_of_the_stage_before() -> None:
+def test_stage_varies_around_the_last_best() -> None:
     proposals = run(make(), most=6)
 
     tried = [
@@ -94,7 +96,7 @@ def test_each_stage_varies_its_own_with_the_best_of_the_stage_before() -> None:
     assert proposals[5].reason == "stage 3 of 3, scheduler flags"
 
 
-def test_after_the_last_stage_everything_varies_up_to_the_number_announced() -> None:
+def test_everything_varies_after_the_last_stage() -> None:
     search = make()
 
     proposals = run(search)
@@ -116,20 +118,21 @@ def test_after_the_last_stage_everything_varies_up_to_the_number_announced() -> 
         pytest.param((4, 64), 31, id="what the stages and eight more take"),
     ],
 )
-def test_auto_takes_at_most_half_of_what_a_grid_would(values: tuple[int, int], most: int) -> None:
+def test_auto_takes_at_most_half_of_a_grid(values: tuple[int, int], most: int) -> None:
     layouts, loads = values
     search = make({"tp": [1, 2, 4, 8][:layouts], "max-num-seqs": list(range(1, loads + 1))})
 
     assert search.experiments == most
 
 
-def test_the_next_stage_waits_for_what_the_last_one_measures() -> None:
+def test_next_stage_waits_for_measurements() -> None:
     search = make()
     first = run(search, most=3)
     past = [past_of(each, seconds(each.point)) for each in first[:2]]
 
     running = following(search, [*past, past_of(first[2], 1.0, is_open=True)])
-    cancelled = Past(ordinal=3, state=ExperimentState.CANCELLED, parameters=first[2].point.shown())
+    parameters = first[2].point.show()
+    cancelled = RunRecord(ordinal=3, state=ExperimentState.CANCELLED, parameters=parameters)
     after = following(search, [*past, cancelled])
 
     assert isinstance(running, Waiting)
@@ -137,13 +140,16 @@ def test_the_next_stage_waits_for_what_the_last_one_measures() -> None:
     assert after.reason == "stage 2 of 3, load"
 
 
-def test_a_large_stage_is_searched_and_not_tried_in_full() -> None:
+def test_large_stage_is_searched_in_part() -> None:
     parameters = {"max-num-seqs": {"type": "integer", "low": 1, "high": 256}, "tp": [1, 2]}
 
     search = make(parameters)
 
-    assert [(each.size, each.experiments) for each in search.stages] == [(2, 2), (256, 20)]
-    past: list[Past] = []
+    assert [(each.size, each.experiments) for each in stages_of(search.space)] == [
+        (2, 2),
+        (256, 20),
+    ]
+    past: list[RunRecord] = []
     while len(past) < 21 and isinstance(found := following(search, past), Proposal):
         at = found.point.parameters
         past.append(past_of(found, abs(at["max-num-seqs"] - 200) + at["tp"]))
@@ -162,14 +168,14 @@ def test_a_large_stage_is_searched_and_not_tried_in_full() -> None:
         ({"parameters": {"slots": [1]}}, []),
     ],
 )
-def test_parameters_have_their_stages_by_influence(file: dict[str, Any], titles: list[str]) -> None:
+def test_parameters_are_staged_by_influence(file: dict[str, Any], titles: list[str]) -> None:
     search = make_search(make_file(optimization={"strategy": "auto"}, **file))
 
     assert search is not None
-    assert [stage.title for stage in search.stages] == titles
+    assert [stage.title for stage in stages_of(search.space)] == titles
 
 
-def test_a_searchs_plan_has_a_sample_of_every_request() -> None:
+def test_search_plan_samples_every_request() -> None:
     parameters = {"slots": [1, 2], "tp-size": [1, 2, 4]}
     plan = make_plan(make_file(parameters=parameters, optimization={"strategy": "auto"}), OFFERS)
 

@@ -9,31 +9,31 @@ import pytest
 
 from schemas.orchestrator.experiments import ExperimentState
 from schemas.task.benchmark import FailedLevel
-from schemas.task.task_file import Objective
+from schemas.task.objectives import Objective
 from schemas.task.trust import RunInfo, RunRole, RunSetting, ScoreError, TrustVerdict
-from services.orchestrator.domain.search.history import Past, with_settings_compared
+from services.orchestrator.domain.search.history import RunRecord, with_settings_compared
 from services.orchestrator.domain.search.trust import (
     BASELINE_RUNS,
-    FEWEST_REPEATS,
-    MOST_CHECKS,
+    MAX_CHECKS,
+    MIN_REPEATS,
+    REPEATED_BEFORE_LASTING,
     REPLAYS,
-    TRIED_AGAIN,
     next_checks,
     verdict,
 )
 from shared.benchmarks.verdicts.ranking import Scored
-from shared.benchmarks.verdicts.trust import trusted_text
+from shared.benchmarks.verdicts.trust import trust_text
 
 LATENCY, THROUGHPUT = Objective.MINIMIZE_LATENCY, Objective.MAXIMIZE_THROUGHPUT
 REPEAT = RunRole.REPEAT
 Truth = dict[str, float]
 
 
-def run(ordinal: int, score: float | None, **overrides: Any) -> Past:
+def run(ordinal: int, score: float | None, **overrides: Any) -> RunRecord:
     """A run; None: it failed."""
     excess, failed = overrides.pop("excess", 0.0), overrides.pop("failed_levels", ())
     about = {name: overrides.pop(name) for name in list(overrides) if name in _RUN_FIELDS}
-    return Past(
+    return RunRecord(
         ordinal=ordinal,
         state=ExperimentState.FAILED if score is None else ExperimentState.SUCCEEDED,
         parameters=overrides.pop("parameters", {"n": ordinal}),
@@ -54,12 +54,12 @@ _RUN_FIELDS = RunInfo.__struct_fields__
 
 
 def checked(
-    first: Sequence[Past],
-    measure: Callable[[Past, int], float | None],
+    first: Sequence[RunRecord],
+    measure: Callable[[RunRecord, int], float | None],
     *,
     objective: Objective = LATENCY,
     most: int = 1,
-) -> tuple[list[Past], TrustVerdict]:
+) -> tuple[list[RunRecord], TrustVerdict]:
     """The runs until nothing is to be added; `measure` has the first run and the new ordinal."""
     past = list(first)
     while checks := next_checks(objective, past, most):
@@ -74,16 +74,16 @@ def checked(
     return past, verdict(objective, past)
 
 
-def noisy(noise: float, seed: int = 1) -> Callable[[Past, int], float]:
+def noisy(noise: float, seed: int = 1) -> Callable[[RunRecord, int], float]:
     drawn = random.Random(seed)
 
-    def measure(first: Past, _: int) -> float:
+    def measure(first: RunRecord, _: int) -> float:
         return float(first.parameters["true"]) * (1 + drawn.gauss(0, noise))
 
     return measure
 
 
-def tried(truths: Sequence[float], noise: float, seed: int = 0) -> list[Past]:
+def tried(truths: Sequence[float], noise: float, seed: int = 0) -> list[RunRecord]:
     drawn = random.Random(seed)
     return [
         run(number, truth * (1 + drawn.gauss(0, noise)), parameters={"true": truth})
@@ -91,11 +91,11 @@ def tried(truths: Sequence[float], noise: float, seed: int = 0) -> list[Past]:
     ]
 
 
-def runs_of(past: Sequence[Past], ordinal: int, role: RunRole = RunRole.REPEAT) -> int:
+def runs_of(past: Sequence[RunRecord], ordinal: int, role: RunRole = RunRole.REPEAT) -> int:
     return sum(each.run.repeats == ordinal and each.run.role is role for each in past)
 
 
-def test_a_clear_winner_costs_the_baselines_repeats_one_of_its_own_and_its_replays() -> None:
+def test_clear_winner_costs_few_repeats() -> None:
     past, found = checked(tried([100, 60, 90, 95], 0.01), noisy(0.01))
 
     assert found.winner == 2
@@ -111,7 +111,7 @@ def test_a_clear_winner_costs_the_baselines_repeats_one_of_its_own_and_its_repla
     )
 
 
-def test_leaders_that_chance_may_part_are_measured_in_turn() -> None:
+def test_close_leaders_are_measured_in_turn() -> None:
     past, found = checked(tried([100, 60, 60.5, 95], 0.02), noisy(0.02))
 
     racing = [e.run.repeats for e in past if e.run.role is RunRole.REPEAT and e.run.repeats != 1]
@@ -122,7 +122,7 @@ def test_leaders_that_chance_may_part_are_measured_in_turn() -> None:
     assert {each.ordinal for each in found.repeated} >= {1, 2, 3}
 
 
-def test_within_the_noise_the_fewest_changed_flags_win_and_the_ties_are_named() -> None:
+def test_fewest_changed_flags_win_within_noise() -> None:
     base = {"a": 1, "b": 1, "c": 1}
     first = [
         run(1, 100.0, parameters=base),
@@ -144,7 +144,7 @@ def test_within_the_noise_the_fewest_changed_flags_win_and_the_ties_are_named() 
     assert found.improvement_percent > 0
 
 
-def test_without_any_noise_equal_ones_are_told_to_be_equal() -> None:
+def test_equal_results_without_noise_are_ties() -> None:
     _, found = checked(
         [run(1, 100.0), run(2, 60.0), run(3, 60.0)],
         lambda same, _: same.scored.score if same.scored else None,
@@ -161,7 +161,7 @@ def test_the_most_is_won_where_more_is_better() -> None:
     assert base.behind_percent == pytest.approx(100 * (1 - 100 / 160), abs=3)
 
 
-def test_a_run_that_was_disturbed_is_set_aside_and_repeated_once() -> None:
+def test_disturbed_run_is_repeated_once() -> None:
     first = tried([100, 80, 90], 0.01)
     disturbed = run(4, 40.0, parameters={"true": 120}, contaminated=("GPU 0: XID 79",))
 
@@ -173,7 +173,7 @@ def test_a_run_that_was_disturbed_is_set_aside_and_repeated_once() -> None:
     assert [(each.ordinal, each.reason) for each in found.set_aside] == [(4, "GPU 0: XID 79")]
 
 
-def test_one_that_is_disturbed_again_is_left_aside() -> None:
+def test_run_disturbed_again_is_left_aside() -> None:
     hot = ("GPU 0: throttled by hw_thermal for 9 s",)
     past = [
         *tried([100, 80], 0.01),
@@ -186,7 +186,7 @@ def test_one_that_is_disturbed_again_is_left_aside() -> None:
 
 
 @pytest.mark.parametrize("one_is_clean", [False, True])
-def test_where_every_run_is_disturbed_nothing_is_decided(one_is_clean: bool) -> None:
+def test_nothing_is_decided_if_all_are_disturbed(one_is_clean: bool) -> None:
     past = [
         run(number, 100.0 + number, contaminated=("another reservation had memory on it",))
         for number in range(1, 17)
@@ -202,17 +202,17 @@ def test_where_every_run_is_disturbed_nothing_is_decided(one_is_clean: bool) -> 
         added += 1
 
     of_disturbed = [each for each in past[16:] if each.run.repeats != 16]
-    assert len(of_disturbed) == TRIED_AGAIN
-    assert added - TRIED_AGAIN <= BASELINE_RUNS + 1 + REPLAYS
+    assert len(of_disturbed) == REPEATED_BEFORE_LASTING
+    assert added - REPEATED_BEFORE_LASTING <= BASELINE_RUNS + 1 + REPLAYS
     found = verdict(LATENCY, past)
     # A repeat of the first three measured 100 exactly.
     assert found.winner == (16 if one_is_clean else 1)
     assert {each.ordinal for each in found.undecided} == set(range(1, 17)) - {found.winner}
-    assert trusted_text(found).startswith(f"not decided: experiment {found.winner} measured best")
+    assert trust_text(found).startswith(f"not decided: experiment {found.winner} measured best")
 
 
 @pytest.mark.parametrize(("disturbed", "repeats"), [(0, 2), (2, 2), (3, 1), (4, 0), (5, 0)])
-def test_a_baseline_that_is_disturbed_every_time_is_given_up(disturbed: int, repeats: int) -> None:
+def test_always_disturbed_baseline_is_given_up(disturbed: int, repeats: int) -> None:
     past = [run(1, 100.0), run(2, 50.0)]
     past += [
         run(3 + n, 99.0, role=RunRole.REPEAT, repeats=1, contaminated=("throttled",))
@@ -225,7 +225,7 @@ def test_a_baseline_that_is_disturbed_every_time_is_given_up(disturbed: int, rep
     assert {each.seed for each in checks if each.role is RunRole.REPEAT} <= {0}
 
 
-def spread_baseline() -> list[Past]:
+def spread_baseline() -> list[RunRecord]:
     """Of which one run says little: by 10 % equal ones may differ."""
     again = (run(90 + n, score, role=RunRole.REPEAT, repeats=1) for n, score in ((1, 95), (2, 105)))
     return [run(1, 100.0), *again]
@@ -238,9 +238,7 @@ def test_no_more_than_four_leaders_are_repeated() -> None:
 
 
 @pytest.mark.parametrize(("disturbed", "is_repeated"), [(5, True), (6, False)])
-def test_a_leader_that_is_disturbed_every_time_is_given_up(
-    disturbed: int, is_repeated: bool
-) -> None:
+def test_always_disturbed_leader_is_given_up(disturbed: int, is_repeated: bool) -> None:
     past = [*spread_baseline(), run(2, 90.0), run(3, 91.0), run(4, 92.0)]
     past += [
         run(10 + n, 91.0, role=RunRole.REPEAT, repeats=3, contaminated=("throttled",))
@@ -250,7 +248,7 @@ def test_a_leader_that_is_disturbed_every_time_is_given_up(
     assert (3 in {each.repeats for each in next_checks(LATENCY, past, 99)}) is is_repeated
 
 
-def test_only_what_was_measured_twice_is_said_to_be_equal() -> None:
+def test_only_repeated_results_can_be_ties() -> None:
     past = [*spread_baseline(), run(2, 90.0), run(3, 90.5), run(4, 90.6)]
     past += [
         run(20 + first, score, role=RunRole.REPEAT, repeats=first)
@@ -301,12 +299,12 @@ def test_what_once_fails_when_repeated_never_wins(repeat: dict[str, Any]) -> Non
         pytest.param([run(1, 5.0, excess=0.1)], id="none meets the constraints"),
     ],
 )
-def test_where_none_can_be_best_nothing_is_repeated(past: list[Past]) -> None:
+def test_nothing_is_repeated_without_a_best(past: list[RunRecord]) -> None:
     assert next_checks(LATENCY, past, 4) == []
     assert verdict(LATENCY, past).winner is None
 
 
-def test_a_baseline_that_failed_is_replaced_by_the_leader_for_the_noise() -> None:
+def test_leader_replaces_a_failed_baseline() -> None:
     past, found = checked([run(1, None), *tried([90, 60], 0.01)[1:]], noisy(0.01))
 
     assert runs_of(past, 1) == 0
@@ -315,19 +313,19 @@ def test_a_baseline_that_failed_is_replaced_by_the_leader_for_the_noise() -> Non
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_repeats_are_bounded_however_equal_all_are(seed: int) -> None:
+def test_repeats_are_bounded_among_equals(seed: int) -> None:
     past, found = checked(tried([100] * 12, 0.05, seed), noisy(0.05, seed), most=3)
 
-    assert sum(each.run.role is RunRole.REPEAT for each in past) <= FEWEST_REPEATS + 2
+    assert sum(each.run.role is RunRole.REPEAT for each in past) <= MIN_REPEATS + 2
     assert found.winner is not None
 
 
 @pytest.mark.parametrize(("configurations", "repeats"), [(12, 10), (30, 15), (40, 20)])
-def test_the_more_were_tried_the_more_may_be_repeated(configurations: int, repeats: int) -> None:
+def test_more_configurations_allow_more_repeats(configurations: int, repeats: int) -> None:
     past, _ = checked(tried([100] * configurations, 0.05, 1), noisy(0.05, 1))
 
     assert sum(each.run.role is RunRole.REPEAT for each in past) == repeats
-    assert len(past) - configurations == repeats + MOST_CHECKS - FEWEST_REPEATS
+    assert len(past) - configurations == repeats + MAX_CHECKS - MIN_REPEATS
 
 
 def test_a_score_of_nothing_breaks_no_arithmetic() -> None:
@@ -336,14 +334,14 @@ def test_a_score_of_nothing_breaks_no_arithmetic() -> None:
     assert found.winner == 1
 
 
-def test_the_verdict_so_far_says_why_it_is_incomplete() -> None:
+def test_interim_verdict_says_why_it_is_incomplete() -> None:
     found = verdict(LATENCY, tried([100, 60], 0.01), "no GPU-hours left")
 
     assert (found.winner, found.incomplete_because) == (2, "no GPU-hours left")
     assert (found.noise_floor_percent, found.replays) == (None, 0)
 
 
-def test_the_spread_of_repeated_runs_is_their_standard_deviation() -> None:
+def test_spread_is_the_standard_deviation() -> None:
     """Of 90 and 110: 14.1, which is 14.1 % of their mean."""
     past = [run(1, 90.0), run(2, 300.0), run(3, 110.0, role=RunRole.REPEAT, repeats=1)]
 
@@ -393,7 +391,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("usual", "other"), OTHERS)
-def test_a_run_on_another_setting_is_never_called_better(
+def test_run_on_another_setting_is_never_better(
     usual: dict[str, Any], other: dict[str, Any]
 ) -> None:
     again = {"role": RunRole.REPEAT, "repeats": 1}
@@ -421,7 +419,7 @@ def test_an_unknown_setting_differs_from_nothing() -> None:
     assert with_settings_compared(past) == past
 
 
-def test_a_power_limit_that_the_search_varies_is_compared() -> None:
+def test_searched_power_limit_is_compared() -> None:
     past = [
         run(
             limit, 1.0, parameters={"power_limit_w": limit},
@@ -433,7 +431,7 @@ def test_a_power_limit_that_the_search_varies_is_compared() -> None:
     assert with_settings_compared(past) == past
 
 
-def test_a_client_that_may_explain_the_difference_decides_nothing() -> None:
+def test_explaining_client_decides_nothing() -> None:
     """0.10 s and 0.12 s: the client may have made a third of the second one's time."""
     late = ScoreError(better_share=1 / 3, because=("the load generator itself may ...",))
     past = [run(1, 0.10), run(2, 0.12, error=late), run(3, 0.1001, role=REPEAT, repeats=1)]
@@ -445,7 +443,7 @@ def test_a_client_that_may_explain_the_difference_decides_nothing() -> None:
     assert found.set_aside == ()
 
 
-def test_a_client_that_cannot_explain_the_difference_is_no_doubt() -> None:
+def test_innocent_client_is_no_doubt() -> None:
     late = ScoreError(better_share=0.05, because=("the load generator itself may ...",))
     past = [run(1, 0.10, error=late), run(2, 0.12, error=late)]
     past += [run(n, 0.1001, role=REPEAT, repeats=1, error=late) for n in (3, 4)]
@@ -463,7 +461,7 @@ def test_a_client_that_cannot_explain_the_difference_is_no_doubt() -> None:
         pytest.param(ScoreError(worse_share=None, because=("cache",)), 2, False, id="flattered"),
     ],
 )
-def test_an_error_to_one_side_leaves_the_other_side_decided(
+def test_one_sided_error_leaves_the_other_decided(
     error: ScoreError, winner: int, is_decided: bool
 ) -> None:
     past = [run(1, 0.10, error=error), run(2, 0.12)]
@@ -476,7 +474,7 @@ def test_an_error_to_one_side_leaves_the_other_side_decided(
     assert (found.undecided == ()) is is_decided
 
 
-def test_a_constraint_missed_by_the_client_alone_leaves_it_undecided() -> None:
+def test_constraint_missed_by_client_is_undecided() -> None:
     late = ScoreError(better_share=0.2, because=("late",), may_meet=True)
     past = [run(1, 0.10, error=late, excess=0.04), run(2, 0.12), run(3, 0.13)]
     past += [run(4, 0.1201, role=REPEAT, repeats=2)]
@@ -488,7 +486,7 @@ def test_a_constraint_missed_by_the_client_alone_leaves_it_undecided() -> None:
     assert "it may meet what it missed" in found.undecided[0].undecided_because
 
 
-def test_a_disturbed_run_that_was_the_better_one_leaves_it_undecided() -> None:
+def test_better_disturbed_run_is_undecided() -> None:
     """By its clean run the first is slower than the second, by both of its runs it is faster."""
     past = [
         run(1, 10.0, contaminated=("XID 31",)),

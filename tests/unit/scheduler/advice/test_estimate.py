@@ -39,9 +39,7 @@ from shared.errors import RefusedError
         pytest.param({"parameters": {"ep": [8], "moe_tp": 4}}, 1, id="others do not count"),
     ],
 )
-def test_the_world_size_is_that_of_the_largest_combination(
-    config: dict[str, Any], want: int
-) -> None:
+def test_world_size_is_the_largest_combination(config: dict[str, Any], want: int) -> None:
     assert estimate(config).world_size == want
     assert estimate(config).gpus == want
 
@@ -70,7 +68,7 @@ def test_memory_follows_the_models_name(model: str, want: int) -> None:
     assert estimate({"model": {"id_or_path": model}}).min_memory_mb == want
 
 
-def test_a_model_named_by_more_digits_than_python_reads_is_of_unknown_size() -> None:
+def test_model_with_too_many_digits_has_no_size() -> None:
     assert estimate({"model": "1" * 5_000 + "b"}).min_memory_mb == 8_000
 
 
@@ -88,9 +86,7 @@ def test_a_model_named_by_more_digits_than_python_reads_is_of_unknown_size() -> 
         pytest.param({"parameters": [1]}, "$.task_config.parameters", id="no object"),
     ],
 )
-def test_a_degree_that_is_no_number_is_refused_with_its_place(
-    config: dict[str, Any], path: str
-) -> None:
+def test_invalid_degree_is_refused_with_its_place(config: dict[str, Any], path: str) -> None:
     with pytest.raises(RefusedError) as refused:
         estimate(config)
 

@@ -166,7 +166,7 @@ def check(engine: DecisionEngine, request: GpuRequest) -> None:
 
 
 @given(engines(), st.sampled_from([0, 30_000, 60_000]), st.sampled_from([10.0, 50.0, 100.0]))
-def test_a_device_is_available_exactly_if_a_request_for_it_would_be_granted(
+def test_available_devices_are_the_grantable_ones(
     engine: DecisionEngine, min_memory_mb: int, limit: float
 ) -> None:
     request = GpuRequest(min_memory_mb=min_memory_mb, max_utilization_percent=limit)
@@ -185,7 +185,7 @@ def test_a_device_is_available_exactly_if_a_request_for_it_would_be_granted(
 
 
 @given(engines())
-def test_a_request_that_still_waits_after_a_turn_has_reasons_and_one_that_is_granted_none(
+def test_waiting_request_has_reasons_granted_none(
     engine: DecisionEngine,
 ) -> None:
     waiting = {entry.reservation_id for entry in queue_of(engine)}
@@ -209,7 +209,7 @@ def suggested(engine: DecisionEngine, entry: QueuedRequest) -> tuple[tuple[Chang
     return found.changes, found.request
 
 
-def test_a_request_that_can_never_fit_is_told_what_would() -> None:
+def test_impossible_request_is_told_what_would_fit() -> None:
     engine = make_engine(make_device(1), make_device(2))
 
     newcomer = arriving_request(GpuRequest(gpus=3), NOW)
@@ -221,7 +221,7 @@ def test_a_request_that_can_never_fit_is_told_what_would() -> None:
     assert request.gpus == 2
 
 
-def test_a_request_behind_another_may_overtake_it_if_nothing_else_helps() -> None:
+def test_suggestion_may_overtake_as_last_resort() -> None:
     engine = make_engine(
         make_device(1),
         make_device(2, holder=UUID(int=9), used=100.0, free_mb=0),
@@ -235,7 +235,7 @@ def test_a_request_behind_another_may_overtake_it_if_nothing_else_helps() -> Non
     assert request.priority == 4
 
 
-def test_a_request_is_judged_as_if_it_had_asked_for_something_else() -> None:
+def test_request_is_judged_with_another_form() -> None:
     engine = make_engine(make_device(1), queue=[GpuRequest(gpus=2)])
     (entry,) = queue_of(engine)
 
@@ -246,7 +246,7 @@ def test_a_request_is_judged_as_if_it_had_asked_for_something_else() -> None:
     assert queue_of(engine) == [entry]
 
 
-def test_what_no_gpu_has_memory_for_is_told_the_largest_that_could() -> None:
+def test_too_much_memory_is_told_the_largest() -> None:
     sizes_mb = {1: 24_000, 2: 80_000, 3: 141_000}
     names = {1: "NVIDIA L4", 2: "NVIDIA H100", 3: "NVIDIA H200"}
     fleet = [make_device(n, memory_total_mb=sizes_mb[n], name=names[n]) for n in names]

@@ -8,7 +8,7 @@ import pytest
 
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.reasons import Reason
-from services.scheduler.domain.advice.expected_start import expected_start
+from services.scheduler.domain.advice.expected_start import forecast_start
 from services.scheduler.domain.model.fleet import Device, ReadingState
 from services.scheduler.domain.model.inputs import (
     FAR,
@@ -61,7 +61,7 @@ def after(seconds: float) -> datetime:
 
 
 def start_at(engine: DecisionEngine, entry: QueuedRequest, **given: int) -> datetime | None:
-    start = expected_start(engine, entry, NOW, **given)
+    start = forecast_start(engine, entry, NOW, **given)
     return start.at if start is not None else None
 
 
@@ -70,7 +70,7 @@ def busy(number: int, **changes: Any) -> Device:
     return make_device(number, used=100.0, free_mb=0, **changes)
 
 
-def test_a_request_starts_when_enough_leases_have_ended() -> None:
+def test_start_is_when_enough_leases_have_ended() -> None:
     engine = make_engine(busy(1), busy(2), busy(3))
     hold(engine, 1, ends_in=60)
     hold(engine, 2, ends_in=20)
@@ -82,7 +82,7 @@ def test_a_request_starts_when_enough_leases_have_ended() -> None:
     assert engine.queue_length == 1
 
 
-def test_how_long_it_wants_to_wait_itself_does_not_matter() -> None:
+def test_own_wait_limit_does_not_change_forecast() -> None:
     engine = make_engine(busy(1))
     hold(engine, 1, ends_in=600)
 
@@ -91,7 +91,7 @@ def test_how_long_it_wants_to_wait_itself_does_not_matter() -> None:
     assert start_at(engine, entry) == after(600)
 
 
-def test_those_ahead_take_their_turn_for_as_long_as_they_say() -> None:
+def test_earlier_requests_run_as_long_as_they_say() -> None:
     engine = make_engine(busy(1))
     hold(engine, 1, ends_in=60)
     wait(engine, 1, expected_duration_seconds=600.0)
@@ -101,7 +101,7 @@ def test_those_ahead_take_their_turn_for_as_long_as_they_say() -> None:
     assert start_at(engine, entry) == after(660)
 
 
-def test_those_ahead_who_give_up_waiting_are_not_waited_for() -> None:
+def test_requests_that_time_out_are_not_awaited() -> None:
     engine = make_engine(busy(1))
     hold(engine, 1, ends_in=60)
     wait(engine, 1, wait_deadline_at=after(30))
@@ -112,14 +112,14 @@ def test_those_ahead_who_give_up_waiting_are_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("ends_in", [None, 0, -5], ids=["untold", "due now", "overdue"])
-def test_nobody_can_tell_where_a_lease_that_matters_has_no_known_end(ends_in: float | None) -> None:
+def test_lease_without_end_makes_start_unknown(ends_in: float | None) -> None:
     engine = make_engine(busy(1))
     hold(engine, 1, ends_in=ends_in)
 
     assert start_at(engine, wait(engine, 1)) is None
 
 
-def test_a_lease_without_an_end_that_does_not_matter_changes_nothing() -> None:
+def test_irrelevant_endless_lease_is_ignored() -> None:
     engine = make_engine(busy(1), busy(2, node_id="beta"))
     hold(engine, 1)
     hold(engine, 2, ends_in=5)
@@ -127,14 +127,14 @@ def test_a_lease_without_an_end_that_does_not_matter_changes_nothing() -> None:
     assert start_at(engine, wait(engine, 1)) == after(5)
 
 
-def test_it_starts_on_the_nodes_whose_leases_end_first() -> None:
+def test_start_is_on_nodes_freed_first() -> None:
     nodes = ("alpha", "beta", "gamma")
     engine = make_engine(*(busy(n, node_id=node) for n, node in enumerate(nodes, start=1)))
     for number, ends_in in ((1, 30), (2, 10), (3, 20)):
         hold(engine, number, ends_in=ends_in)
 
-    one = expected_start(engine, wait(engine, 1), NOW)
-    gang = expected_start(engine, wait(engine, 2, nodes=2), NOW)
+    one = forecast_start(engine, wait(engine, 1), NOW)
+    gang = forecast_start(engine, wait(engine, 2, nodes=2), NOW)
 
     assert one is not None
     assert one.node_ids == ("beta",)
@@ -142,7 +142,7 @@ def test_it_starts_on_the_nodes_whose_leases_end_first() -> None:
     assert (gang.at, set(gang.node_ids)) == (after(30), {"alpha", "gamma"})
 
 
-def test_a_request_ahead_that_does_not_say_how_long_it_takes_is_never_over() -> None:
+def test_earlier_request_without_end_never_ends() -> None:
     engine = make_engine(busy(1))
     hold(engine, 1, ends_in=60)
     wait(engine, 1)
@@ -169,7 +169,7 @@ def test_what_could_start_now_starts_now() -> None:
     assert engine.queue_length == 0
 
 
-def test_among_many_ends_neighbouring_ones_are_taken_together() -> None:
+def test_many_lease_ends_are_grouped() -> None:
     engine = make_engine(*(busy(n) for n in range(1, 41)))
     for number in range(1, 41):
         hold(engine, number, ends_in=number)
@@ -183,7 +183,7 @@ def test_among_many_ends_neighbouring_ones_are_taken_together() -> None:
     assert start_at(engine, far, moments=9) is None
 
 
-def test_what_no_end_of_a_lease_brings_is_known_without_waiting_for_any() -> None:
+def test_hopeless_start_is_known_without_waiting() -> None:
     engine = make_engine(busy(1), busy(2))
     hold(engine, 1, ends_in=60)
     hold(engine, 2)
@@ -191,7 +191,7 @@ def test_what_no_end_of_a_lease_brings_is_known_without_waiting_for_any() -> Non
     assert start_at(engine, wait(engine, 1, gpus=2)) is None
 
 
-def test_a_device_counts_as_unused_from_the_end_of_its_lease() -> None:
+def test_device_is_unused_after_its_lease() -> None:
     engine = make_engine(busy(1))
     hold(engine, 1, ends_in=60)
 

@@ -41,13 +41,13 @@ def node(node_id: str, *gpus: dict[str, Any]) -> list[Device]:
         pytest.param({"mig_enabled": True, "parent_uuid": "GPU-0"}, True, id="an instance"),
     ],
 )
-def test_idle_is_below_both_thresholds_or_without_metrics(gpu: dict[str, Any], want: bool) -> None:
+def test_idle_is_below_both_thresholds(gpu: dict[str, Any], want: bool) -> None:
     (seen,) = cluster_gpu_status(Fleet.of([make_device(**gpu)]))
 
     assert is_idle(seen) is want
 
 
-def test_nothing_is_allocatable_on_a_node_that_is_lost() -> None:
+def test_lost_node_has_nothing_allocatable() -> None:
     hosts = {"alpha": Host(node=Node(node_id="alpha", lost=True))}
 
     (seen,) = cluster_gpu_status(replace(Fleet.of([make_device()]), hosts=hosts))
@@ -62,7 +62,7 @@ def test_the_thresholds_are_the_callers(used: float, want: bool) -> None:
     assert is_idle(seen, utilization_threshold=20.0, memory_threshold=40.0) is want
 
 
-def test_a_gpu_is_told_with_its_metrics_and_without_them_as_unknown() -> None:
+def test_gpu_without_metrics_is_unknown() -> None:
     fleet = Fleet.of(
         node("a", {"used": 25.0, "free_mb": 60_000}, {"reading_state": ReadingState.STALE})
     )
@@ -77,7 +77,7 @@ def test_a_gpu_is_told_with_its_metrics_and_without_them_as_unknown() -> None:
     assert (stale.memory_used_mb, stale.utilization_percent, stale.temperature_c) == (None,) * 3
 
 
-def test_a_summary_counts_all_gpus_and_means_only_those_with_metrics() -> None:
+def test_summary_averages_only_gpus_with_metrics() -> None:
     gpus = cluster_gpu_status(
         Fleet.of(
             node("a", {"used": 20.0}, {"used": 60.0, "free_mb": 40_000}, {"reading": None})
@@ -124,7 +124,7 @@ BUSY = {"used": 80.0}
         pytest.param([], 1, None, id="no node at all"),
     ],
 )
-def test_nodes_are_ranked_by_idle_gpus_then_by_utilization(
+def test_nodes_rank_by_idle_gpus_then_use(
     nodes: list[Device], required_gpus: int, want: str | None
 ) -> None:
     summaries = node_gpu_summaries(cluster_gpu_status(Fleet.of(nodes)))
@@ -135,7 +135,7 @@ def test_nodes_are_ranked_by_idle_gpus_then_by_utilization(
     assert chosen.message
 
 
-def test_where_no_node_has_enough_it_says_how_many_the_best_one_has() -> None:
+def test_shortage_tells_how_many_the_best_has() -> None:
     nodes = node("a", {}) + node("b", {}, {}, {}) + node("c", {}, {})
 
     chosen = find_best_node(node_gpu_summaries(cluster_gpu_status(Fleet.of(nodes))), 4)

@@ -12,9 +12,9 @@ from schemas.gpus.gpu_request import GpuRequest
 from schemas.scheduler.policy import TriedPolicy
 from services.scheduler.domain.advice.policy_trial import policy_of, serve
 from services.scheduler.domain.advice.recorded_requests import (
-    left_out,
+    list_unknowns,
+    list_waits,
     read_history,
-    recorded_waits,
 )
 from services.scheduler.domain.advice.replay import RecordedCycle
 from services.scheduler.domain.model.fleet import Node
@@ -124,20 +124,20 @@ def longest_waits(recorder: Recorder, policy: Policy) -> dict[str | None, float]
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_policy_that_decided_makes_of_its_own_requests_what_it_made_of_them(seed: int) -> None:
+def test_trial_of_same_policy_repeats_the_past(seed: int) -> None:
     recorder = drawn(seed)
 
     history = read_history(recorder.cycles, recorder.ended_at)
     assert history is not None
     outcome = serve(history, Policy())
 
-    recorded = recorded_waits(history)
+    recorded = list_waits(history)
     assert outcome.granted == len(recorded) == 121
     assert outcome.p95_seconds == pytest.approx(sorted(recorded)[int(0.95 * 121)], abs=1.0)
     assert 0 < outcome.used_percent < outcome.packed_percent <= 100
 
 
-def test_a_lease_ends_when_it_ended_not_when_the_next_decision_was_recorded() -> None:
+def test_recorded_lease_ends_when_it_ended() -> None:
     recorder = two_nodes()
     recorder.queue(0, 1, gpus=2)
     recorder.end(5, 1)
@@ -151,7 +151,7 @@ def test_a_lease_ends_when_it_ended_not_when_the_next_decision_was_recorded() ->
     assert outcome.used_percent == pytest.approx(100 * 2 * 5 / (4 * 60))
 
 
-def test_what_was_held_when_the_record_begins_is_held_until_its_end() -> None:
+def test_first_recorded_holdings_last_to_their_end() -> None:
     engine = make_engine(make_device(1), make_device(2))
     hold(engine, 90, 1, namespace="before", preempting_until=NOW)
     recorder = Recorder(engine)
@@ -201,7 +201,7 @@ def test_another_policy_differs_by_the_policy_alone() -> None:
     assert (waits(tried)["patient"], waits(tried)["late"]) == (49 * 60, 10 * 60)
 
 
-def test_whose_turn_it_is_goes_by_what_the_trial_gave_out_itself() -> None:
+def test_trial_turns_follow_its_own_grants() -> None:
     """One namespace holds both GPUs; what is free first goes to the other's, though it is later."""
     recorder = two_nodes(1)
     recorder.queue(0, 1, namespace="much")
@@ -240,7 +240,7 @@ def test_who_had_most_of_anything_comes_last(much: dict[str, Any]) -> None:
     assert longest_waits(recorder, Policy()) == {"much": 49.0, "little": 38.8, "other": 0, "a": 0}
 
 
-def test_use_is_measured_in_time_however_much_happens_meanwhile() -> None:
+def test_use_is_measured_in_time() -> None:
     """One held the GPU for 30 min, the other for 10, in which many others were turned away."""
     recorder = Recorder(make_engine(make_device(1)))
     recorder.queue(0, 1, "long")
@@ -257,7 +257,7 @@ def test_use_is_measured_in_time_however_much_happens_meanwhile() -> None:
     assert longest_waits(recorder, Policy()) == {"long": 42.0, "short": 36.0, "a": 0}
 
 
-def test_who_holds_a_gpu_now_comes_after_who_held_one_for_longer() -> None:
+def test_present_holder_follows_longer_past_one() -> None:
     recorder = two_nodes(1)
     recorder.queue(0, 1, "before")
     recorder.queue(0, 2, "other")
@@ -271,7 +271,7 @@ def test_who_holds_a_gpu_now_comes_after_who_held_one_for_longer() -> None:
     assert longest_waits(recorder, Policy()) == {"before": 37.0, "now": 43.0, "other": 0, "a": 0}
 
 
-def test_a_trial_of_density_learns_the_demand_from_its_own_requests() -> None:
+def test_density_trial_learns_its_own_demand() -> None:
     """Both nodes are empty, and one of them is what most others insist on."""
     recorder = Recorder(
         make_engine(
@@ -294,7 +294,7 @@ def test_a_trial_of_density_learns_the_demand_from_its_own_requests() -> None:
     assert tried["insists"] == 0.0
 
 
-def test_a_node_that_goes_leaves_the_fleet_of_the_trial() -> None:
+def test_removed_node_leaves_the_trial() -> None:
     recorder = two_nodes()
     (grant,) = recorder.queue(0, 1)
     gone = "alpha" if grant.placed.node_id == "beta" else "beta"
@@ -323,7 +323,7 @@ def test_where_nothing_is_held_nothing_is_used(until: int) -> None:
     assert (outcome.granted, outcome.used_percent, outcome.packed_percent) == (0, 0.0, 0.0)
 
 
-def test_what_was_taken_back_while_it_waited_is_taken_back_in_every_trial() -> None:
+def test_withdrawn_request_is_withdrawn_in_trials() -> None:
     recorder = two_nodes(1)
     recorder.queue(0, 1)
     recorder.queue(0, 2)
@@ -340,7 +340,7 @@ def test_what_was_taken_back_while_it_waited_is_taken_back_in_every_trial() -> N
     assert (outcome.requests, outcome.granted, outcome.waiting) == (4, 3, 0)
 
 
-def test_who_has_to_stop_in_a_trial_is_counted_and_stops_after_the_grace() -> None:
+def test_trial_counts_preempted_and_their_grace() -> None:
     recorder = Recorder(make_engine(make_device(1), preemption_grace_seconds=60.0))
     recorder.queue(0, 1, "cheap", preemptible=True)
     recorder.queue(10, 2, "urgent", priority=10)
@@ -363,7 +363,7 @@ def test_a_history_says_what_it_knows_nothing_of() -> None:
     history = read_history(recorder.cycles, recorder.ended_at)
     assert history is not None
 
-    assert any("1 of 1 requests" in sentence for sentence in left_out(history))
+    assert any("1 of 1 requests" in sentence for sentence in list_unknowns(history))
 
 
 def test_without_a_keyframe_there_is_no_history() -> None:

@@ -129,7 +129,7 @@ WHOLE = GpuRequest(
         ),
     ],
 )
-def test_one_change_is_suggested_as_small_as_it_can_be(
+def test_suggestion_is_as_small_as_possible(
     rule: Callable[[GpuRequest], bool], kind: ChangeKind, changed: dict[str, Any], said: str
 ) -> None:
     found = suggest(WHOLE, rule)
@@ -140,7 +140,7 @@ def test_one_change_is_suggested_as_small_as_it_can_be(
     assert found.message == f"{said}: then it is granted now"
 
 
-def test_what_gives_up_the_smallest_share_is_suggested() -> None:
+def test_smallest_share_is_suggested() -> None:
     either = suggest(WHOLE, lambda r: r.gpus <= 7 or (r.min_memory_mb or 0) <= 20_000)
     other = suggest(WHOLE, lambda r: r.gpus <= 4 or (r.min_memory_mb or 0) <= 39_000)
     overtaking = suggest(WHOLE, lambda r: r.gpus <= 1 or r.priority > 0)
@@ -153,7 +153,7 @@ def test_what_gives_up_the_smallest_share_is_suggested() -> None:
     assert overtaking.changes == (ChangeKind.FEWER_GPUS,)
 
 
-def test_several_changes_are_suggested_only_where_one_is_not_enough() -> None:
+def test_several_changes_only_if_one_fails() -> None:
     found = suggest(WHOLE, lambda r: r.gpus <= 6 and r.nodes <= 2 and not r.gpu_models)
 
     assert found is not None
@@ -168,7 +168,7 @@ def test_several_changes_are_suggested_only_where_one_is_not_enough() -> None:
     assert "H100" in found.message
 
 
-def test_nothing_is_suggested_where_nothing_helps_or_nothing_is_needed() -> None:
+def test_no_suggestion_where_none_helps() -> None:
     assert suggest(WHOLE, lambda _: False) is None
     assert suggest(WHOLE, lambda _: True) is None
 
@@ -181,7 +181,7 @@ def test_a_duration_that_was_not_told_may_be_told() -> None:
     assert found.request.expected_duration_seconds == 7200
 
 
-def test_the_search_is_bounded_and_what_it_finds_holds_however_many_ways_there_are() -> None:
+def test_suggestion_search_is_bounded_and_valid() -> None:
     selectors = tuple(
         Selector(key=SelectorKey.LABEL, label=f"l{n}", values=("x",)) for n in range(32)
     )
@@ -200,7 +200,7 @@ def test_the_search_is_bounded_and_what_it_finds_holds_however_many_ways_there_a
     assert len(found.changes) == 5
 
 
-def test_the_longest_duration_that_helps_is_thirty_days() -> None:
+def test_longest_suggested_duration_is_thirty_days() -> None:
     found = suggest(GpuRequest(), lambda r: r.expected_duration_seconds is not None)
 
     assert found is not None

@@ -21,7 +21,7 @@ def status(*nodes: Any, own: tuple[ClusterGpu, ...] = (), **more: Any) -> list[C
     return gpu_status(own, ClusterFleet([cluster], (), NOW))
 
 
-def test_nodes_of_clusters_and_others_stand_side_by_side() -> None:
+def test_cluster_and_own_nodes_are_listed_together() -> None:
     alone = of_agent("z")
 
     found = status(make_cluster_node("b", 2), make_cluster_node("a", 1), own=(alone,))
@@ -35,7 +35,7 @@ def test_nodes_of_clusters_and_others_stand_side_by_side() -> None:
     assert found[-1] == alone
 
 
-def test_a_node_that_an_agent_reads_too_is_told_once_with_what_it_reads() -> None:
+def test_node_read_twice_is_listed_once() -> None:
     read = (of_agent("a", 0, utilization_percent=90.0), of_agent("a", 1, has_metrics=False))
 
     first, second = status(make_cluster_node("a", 2), own=read)
@@ -44,7 +44,7 @@ def test_a_node_that_an_agent_reads_too_is_told_once_with_what_it_reads() -> Non
     assert (second.gpu_uuid, second.has_metrics) == (None, False)
 
 
-def test_as_many_as_are_left_are_free_the_least_used_first() -> None:
+def test_least_used_gpus_count_as_free() -> None:
     readings = tuple(
         ClusterGpuReading(index=index, memory_used_mb=used, memory_total_mb=100)
         for index, used in enumerate((50, 10, 90, 0))
@@ -69,7 +69,7 @@ def test_of_equal_memory_the_less_utilized_is_free() -> None:
     assert [gpu.memory_usage_percent for gpu in found] == [None, None]
 
 
-def test_stale_readings_are_not_shown_as_if_they_were_of_now() -> None:
+def test_stale_readings_are_not_shown() -> None:
     readings = (ClusterGpuReading(index=0, memory_used_mb=50, memory_total_mb=100),)
 
     (gpu,) = status(make_cluster_node("a", 1, readings=readings), loads={"a": STALE})
@@ -88,7 +88,7 @@ def test_the_model_is_the_node_s_else_its_resource() -> None:
     assert (unnamed.gpu_model, unnamed.memory_total_mb) == ("nvidia.com/gpu", None)
 
 
-def test_a_size_without_what_is_used_of_it_is_no_percentage() -> None:
+def test_memory_without_use_is_no_percentage() -> None:
     readings = (ClusterGpuReading(index=0, memory_total_mb=100),)
 
     (gpu,) = status(make_cluster_node("a", 1, readings=readings))

@@ -16,8 +16,8 @@ from services.scheduler.domain.drift.detection import (
     Workload,
     compare_ledgers,
     foreign_processes,
+    measure_unlisted_mb,
     system_names,
-    unlisted_memory_mb,
 )
 from services.scheduler.domain.drift.lifecycle import (
     Comparison,
@@ -56,7 +56,7 @@ def compare(
 
 
 def kinds(seen: Comparison) -> list[DriftKind]:
-    return [finding.kind for finding in seen.found]
+    return [finding.kind for finding in seen.findings]
 
 
 @pytest.mark.parametrize(
@@ -169,13 +169,13 @@ def test_a_look_finds(holding: Holding | None, at: NodeUse, expected: list[Drift
 @pytest.mark.parametrize(
     ("at", "expected"), [({}, "is silent"), ({"was_stopped": True}, "has stopped")]
 )
-def test_a_node_without_news_is_silent_or_was_stopped(at: dict[str, Any], expected: str) -> None:
-    (finding,) = compare(at=node(silent_seconds=16.0, **at)).found
+def test_quiet_node_is_silent_or_stopped(at: dict[str, Any], expected: str) -> None:
+    (finding,) = compare(at=node(silent_seconds=16.0, **at)).findings
 
     assert finding.detail == f"its telemetry agent {expected}"
 
 
-def test_a_label_of_another_installation_is_left_alone() -> None:
+def test_foreign_installation_label_is_ignored() -> None:
     foreign = Workload(reservation_id=UUID(int=9), pids=(5,), is_ours=False)
     ours = Workload(reservation_id=UUID(int=9), pids=(5,), is_ours=True)
 
@@ -183,7 +183,7 @@ def test_a_label_of_another_installation_is_left_alone() -> None:
     assert kinds(compare(at=node(workloads=(ours,)))) == [DriftKind.ORPHAN_WORKLOAD]
 
 
-def test_a_gang_is_no_ghost_while_anything_of_it_runs_on_one_of_its_nodes() -> None:
+def test_gang_running_on_one_node_is_no_ghost() -> None:
     parts = (held(), held(node_id="beta"))
     idle = node(device())
     busy = node(device(Process(pid=1, reservation_id=MINE)), node_id="beta")
@@ -197,12 +197,12 @@ def test_a_gang_is_no_ghost_while_anything_of_it_runs_on_one_of_its_nodes() -> N
     assert found(idle, node(device(), node_id="beta")) == [DriftKind.GHOST_RESERVATION]
 
 
-def test_what_a_squatter_uses_is_told_with_its_processes() -> None:
+def test_squatter_is_told_with_its_processes() -> None:
     seen = compare(
         at=node(device(Process(pid=9, name="python", memory_used_mb=512), Process(pid=3)))
     )
 
-    (squatter,) = seen.found
+    (squatter,) = seen.findings
     assert (squatter.action, squatter.pids) == (DriftAction.AVOID, (3, 9))
     assert "python" in squatter.detail
     assert "512 MB" in squatter.detail
@@ -262,37 +262,37 @@ def watch(
     )
 
 
-def test_a_finding_is_a_drift_once_it_was_watched_for_its_grace() -> None:
-    seen = Comparison(found=(SQUATTER,))
+def test_finding_becomes_drift_after_grace() -> None:
+    seen = Comparison(findings=(SQUATTER,))
     first = watch(seen)
     early = watch(seen, before=first.suspicions, elapsed_seconds=9.0, now=NOW + timedelta(hours=1))
     due = watch(seen, before=early.suspicions, elapsed_seconds=1.0)
-    again = watch(seen, drifts=due.began)
+    again = watch(seen, drifts=due.new_drifts)
 
-    assert not first.began
-    assert not early.began, "a clock that jumps makes no drift"
-    assert [drift.since_at for drift in due.began] == [NOW]
-    assert (again.began, again.changed, again.ended) == ((), (), ())
-    assert again.lasting == due.began
+    assert not first.new_drifts
+    assert not early.new_drifts, "a clock that jumps makes no drift"
+    assert [drift.since_at for drift in due.new_drifts] == [NOW]
+    assert (again.new_drifts, again.changed, again.ended) == ((), (), ())
+    assert again.lasting == due.new_drifts
 
 
-def test_a_finding_that_ends_within_its_grace_was_none() -> None:
-    first = watch(Comparison(found=(SQUATTER,)))
-    gone = watch(Comparison(found=()), before=first.suspicions, elapsed_seconds=9.0)
-    back = watch(Comparison(found=(SQUATTER,)), before=gone.suspicions, elapsed_seconds=9.0)
+def test_short_finding_is_no_drift() -> None:
+    first = watch(Comparison(findings=(SQUATTER,)))
+    gone = watch(Comparison(findings=()), before=first.suspicions, elapsed_seconds=9.0)
+    back = watch(Comparison(findings=(SQUATTER,)), before=gone.suspicions, elapsed_seconds=9.0)
 
     assert not gone.suspicions
-    assert not back.began
+    assert not back.new_drifts
 
 
 def test_a_ghost_is_given_a_whole_lease_at_least() -> None:
-    seen = Comparison(found=(GHOST,))
+    seen = Comparison(findings=(GHOST,))
     first = watch(seen)
     short = watch(seen, before=first.suspicions, elapsed_seconds=301.0)
     long = watch(seen, before=first.suspicions, elapsed_seconds=301.0, lease=600.0)
 
-    assert len(short.began) == 1
-    assert not long.began
+    assert len(short.new_drifts) == 1
+    assert not long.new_drifts
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,9 @@ def test_a_ghost_is_given_a_whole_lease_at_least() -> None:
 def test_a_clock_that_is_minutes_off_is_told(ahead_seconds: float, says: str | None) -> None:
     seen = compare(at=node(clock_ahead_seconds=ahead_seconds))
 
-    assert [says in finding.detail for finding in seen.found if says] == [True] * (says is not None)
+    assert [says in finding.detail for finding in seen.findings if says] == [True] * (
+        says is not None
+    )
     assert set(kinds(seen)) <= {DriftKind.CLOCK_SKEW}
     assert bool(kinds(seen)) is (says is not None)
 
@@ -318,18 +320,18 @@ def test_a_silent_agent_is_a_drift_at_once() -> None:
 
     first = watch(seen)
 
-    assert [drift.finding.kind for drift in first.began] == [DriftKind.STALE_AGENT]
+    assert [drift.finding.kind for drift in first.new_drifts] == [DriftKind.STALE_AGENT]
     assert not first.suspicions
 
 
-def test_where_nothing_was_seen_a_drift_neither_begins_nor_ends() -> None:
+def test_unseen_drift_neither_begins_nor_ends() -> None:
     drift = Drift(drift_id=UUID(int=5), since_at=NOW, finding=SQUATTER)
-    blind = Comparison(found=(), blind=frozenset({(DriftKind.SQUATTER, "alpha", "GPU-0", None)}))
+    blind = Comparison(findings=(), blind=frozenset({(DriftKind.SQUATTER, "alpha", "GPU-0", None)}))
     suspected = {SQUATTER.key: Suspicion(since_at=NOW, seconds=9.0)}
 
     kept = watch(blind, drifts=(drift,))
     waiting = watch(blind, before=suspected, elapsed_seconds=60.0)
-    gone = watch(Comparison(found=()), drifts=(drift,))
+    gone = watch(Comparison(findings=()), drifts=(drift,))
 
     assert kept.lasting == (drift,)
     assert not kept.ended
@@ -337,7 +339,7 @@ def test_where_nothing_was_seen_a_drift_neither_begins_nor_ends() -> None:
     assert [ended.drift_id for ended in gone.ended] == [drift.drift_id]
 
 
-def test_a_drift_that_looks_different_keeps_its_age_and_id() -> None:
+def test_changed_drift_keeps_its_age_and_id() -> None:
     drift = Drift(drift_id=UUID(int=5), since_at=NOW, finding=SQUATTER)
     other = Finding(
         kind=SQUATTER.kind,
@@ -348,7 +350,7 @@ def test_a_drift_that_looks_different_keeps_its_age_and_id() -> None:
         pids=(1, 2),
     )
 
-    course = watch(Comparison(found=(other,)), drifts=(drift,), now=NOW + timedelta(minutes=5))
+    course = watch(Comparison(findings=(other,)), drifts=(drift,), now=NOW + timedelta(minutes=5))
 
     (changed,) = course.changed
     assert (changed.drift_id, changed.since_at) == (drift.drift_id, NOW)
@@ -356,9 +358,7 @@ def test_a_drift_that_looks_different_keeps_its_age_and_id() -> None:
 
 
 @pytest.mark.parametrize(("percent", "is_blind"), [(None, True), (3.0, False)])
-def test_whether_a_held_device_is_used_is_unknown_without_its_utilization(
-    percent: float | None, is_blind: bool
-) -> None:
+def test_use_without_utilization_is_unknown(percent: float | None, is_blind: bool) -> None:
     seen = compare(held(), at=node(device(utilization_percent=percent)))
 
     assert seen.sees((DriftKind.UNDERUSE, "alpha", "GPU-0", MINE)) is not is_blind
@@ -377,4 +377,4 @@ def test_whether_a_held_device_is_used_is_unknown_without_its_utilization(
 def test_memory_of_unlisted_processes_is_in_use(
     processes: tuple[Process, ...] | None, used_mb: int | None, want: int | None
 ) -> None:
-    assert unlisted_memory_mb(processes, used_mb, 300) == want
+    assert measure_unlisted_mb(processes, used_mb, 300) == want

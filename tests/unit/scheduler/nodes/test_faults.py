@@ -24,6 +24,7 @@ from services.scheduler.domain.faults import (
     cordon_state,
     fault_of_event,
     faults_of_inventory,
+    is_accounted_for,
     lost_nodes,
     recovery,
 )
@@ -65,13 +66,11 @@ XID = HealthChanged(
         ),
     ],
 )
-def test_only_what_demands_it_takes_a_device_out_of_service(
-    event: HealthChanged, *, takes_out: bool
-) -> None:
+def test_only_fatal_faults_end_service(event: HealthChanged, *, takes_out: bool) -> None:
     assert (fault_of_event(event) is not None) == takes_out
 
 
-def test_an_inventory_repeats_the_same_fault_under_the_same_id() -> None:
+def test_inventory_repeats_a_fault_with_its_id() -> None:
     seen = FaultSeen(
         event_id=XID.message_id,
         occurred_at=NOW,
@@ -128,9 +127,7 @@ def silent(node_id: str, seconds: float, **more: bool) -> NodeSilence:
         pytest.param([], [], id="no node at all"),
     ],
 )
-def test_a_silent_node_is_lost_unless_the_way_to_all_is_out(
-    silences: list[NodeSilence], lost: list[str]
-) -> None:
+def test_silent_node_is_lost_unless_all_are(silences: list[NodeSilence], lost: list[str]) -> None:
     assert list(lost_nodes(silences, limit_seconds=120, outage_seconds=15)) == lost
 
 
@@ -144,23 +141,48 @@ def a_loss(number: int | None = 1, *, well: bool = True, since: float | None = N
     ("loss", "found"),
     [
         pytest.param(a_loss(well=False), "", id="still lost"),
-        pytest.param(a_loss(), "began", id="seen again"),
+        pytest.param(a_loss(), "new_losses", id="seen again"),
         pytest.param(a_loss(since=59), "", id="not quiet for long enough"),
         pytest.param(a_loss(well=False, since=59), "broken", id="lost again meanwhile"),
         pytest.param(a_loss(since=60), "over", id="quiet for long enough"),
         pytest.param(a_loss(None, since=60), "over", id="a whole node"),
     ],
 )
-def test_a_loss_is_over_after_a_quiet_time_without_a_break(loss: Loss, found: str) -> None:
+def test_loss_ends_after_a_quiet_time(loss: Loss, found: str) -> None:
     result = recovery([loss], now=NOW, quiet_seconds=60)
 
-    assert {name for name in ("began", "broken", "over") if getattr(result, name)} == (
+    assert {name for name in ("new_losses", "broken", "over") if getattr(result, name)} == (
         {found} if found else set()
     )
 
 
-def test_without_a_quiet_time_a_loss_is_over_when_it_is_seen_again() -> None:
+def test_loss_without_quiet_time_ends_when_seen() -> None:
     assert recovery([a_loss()], now=NOW, quiet_seconds=0).over == (a_loss(),)
+
+
+def test_restore_ends_when_first_accounted_for() -> None:
+    restored = replace(a_loss(), needs_quiet=False)
+
+    result = recovery([restored], now=NOW, quiet_seconds=60)
+
+    assert (result.new_losses, result.over) == ((), (restored,))
+    assert recovery([replace(restored, is_well=False)], now=NOW, quiet_seconds=60).over == ()
+
+
+@pytest.mark.parametrize(
+    ("running", "has_executor", "accounted"),
+    [
+        pytest.param([], True, True, id="nothing runs"),
+        pytest.param([UUID(int=1)], True, True, id="what the ledger holds"),
+        pytest.param([UUID(int=1), UUID(int=2)], True, False, id="what no ledger knows"),
+        pytest.param(None, True, False, id="no answer"),
+        pytest.param(None, False, True, id="a node without an executor"),
+    ],
+)
+def test_node_is_accounted_for_by_its_executor(
+    running: list[UUID] | None, *, has_executor: bool, accounted: bool
+) -> None:
+    assert is_accounted_for(running, {UUID(int=1)}, has_executor=has_executor) is accounted
 
 
 @pytest.mark.parametrize(
@@ -186,6 +208,12 @@ def test_only_the_cordon_of_a_mere_loss_lifts_itself(changes: dict[str, Any], ca
         (CordonCause.FAULT, NOW, "it is uncordoned", False),
         (CordonCause.GPU_LOST, None, "it has been well for 60 s", False),
         (CordonCause.NODE_LOST, NOW, "00:01:00 UTC, if it stays well", True),
+        (
+            CordonCause.RESTORED,
+            None,
+            "its node has reported what runs there, and leases from before the restore are over",
+            False,
+        ),
     ],
 )
 def test_a_cordon_says_what_lifts_it(

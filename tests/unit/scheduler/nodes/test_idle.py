@@ -188,7 +188,7 @@ def test_what_an_engine_did(
     assert engine_activity(before, sample) is want
 
 
-def test_an_engine_counts_as_its_busiest_moment_and_only_while_it_is_heard() -> None:
+def test_engine_counts_as_its_busiest_moment() -> None:
     now = 0.0
     engines = EngineActivities(clock=lambda: now)
     for each in (told(running=0), told(running=1), told(running=0), told(running=0)):
@@ -210,7 +210,7 @@ def test_gpus_of_a_cluster_are_unknown() -> None:
     assert activities([holding], [], set(), {}, idle_percent=5.0) == {MINE: Activity.UNKNOWN}
 
 
-def test_it_is_warned_after_a_window_and_released_after_the_grace() -> None:
+def test_idle_is_warned_then_released() -> None:
     early = update(held(), Activity.QUIET, {MINE: 49.0})
     warned = update(held(), Activity.QUIET, {MINE: 50.0})
     waits = update(held(warned_at=NOW), Activity.QUIET, {MINE: 79.0})
@@ -223,7 +223,7 @@ def test_it_is_warned_after_a_window_and_released_after_the_grace() -> None:
     assert over.released == (MINE,)
 
 
-def test_warning_alone_is_the_default_and_a_namespace_may_have_its_own() -> None:
+def test_warning_is_default_per_namespace_policy() -> None:
     warns = IdlePolicy(window_seconds=60, grace_seconds=30)
     named = IdlePolicy(
         window_seconds=60, grace_seconds=30, by_namespace=actions_by_namespace("a=preemptible")
@@ -236,14 +236,14 @@ def test_warning_alone_is_the_default_and_a_namespace_may_have_its_own() -> None
     assert update(done, Activity.QUIET, {MINE: 1e6}, named).changes == ()
 
 
-def test_use_takes_a_warning_back_and_begins_the_window_anew() -> None:
+def test_use_ends_a_warning_and_its_window() -> None:
     used = update(held(warned_at=NOW), Activity.BUSY, {MINE: 70.0})
 
     assert (used.active, used.quiet_seconds) == ((MINE,), {MINE: 0.0})
 
 
 @pytest.mark.parametrize("activity", [Activity.UNKNOWN, Activity.BUSY])
-def test_a_new_leader_ends_nothing_before_it_has_watched_for_window_and_grace(
+def test_new_leader_watches_before_it_ends(
     activity: Activity,
 ) -> None:
     """It knows of no quiet time, and its first peak may be from before its term."""
@@ -259,13 +259,13 @@ def test_a_new_leader_ends_nothing_before_it_has_watched_for_window_and_grace(
     assert update(held(), Activity.QUIET, {}).quiet_seconds == {MINE: 0.0}
 
 
-def test_an_unknown_moment_begins_the_window_anew_and_leaves_the_warning() -> None:
+def test_unknown_moment_restarts_the_window() -> None:
     unknown = update(held(warned_at=NOW), Activity.UNKNOWN, {MINE: 1e6})
 
     assert (unknown.changes, unknown.quiet_seconds) == ((), {MINE: 0.0})
 
 
-def test_an_exempted_one_is_not_idle_before_its_exemption_is_over() -> None:
+def test_exempted_reservation_is_not_idle() -> None:
     later = NOW + timedelta(seconds=1)
     exempt = update(held(warned_at=NOW, exempt_until=later), Activity.QUIET, {MINE: 1e6})
     over = update(held(exempt_until=NOW), Activity.QUIET, {MINE: 60.0})
@@ -280,7 +280,7 @@ def test_actions_that_are_none_are_refused(text: str) -> None:
         actions_by_namespace(text)
 
 
-def test_in_a_week_nearly_all_idle_time_is_freed_and_no_working_job_is_ended() -> None:
+def test_week_frees_idle_time_and_ends_no_work() -> None:
     """Jobs that work in bursts with pauses below the window, and jobs that were busy once and then
     idle for days: an average over the week says the same of some of both.
     """

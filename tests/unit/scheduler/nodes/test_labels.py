@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.scheduler.domain.labels import OperatorLabels, effective, relabelled
+from services.scheduler.domain.labels import OperatorLabels, apply_changes, effective
 
 AGENT = {"zone": "a", "disk": "nvme"}
 
@@ -24,10 +24,10 @@ def test_the_operator_s_label_wins_over_the_agent_s(
     assert effective(AGENT, operator) == want
 
 
-def test_a_label_that_was_taken_away_hides_only_one_that_the_agent_reports() -> None:
+def test_removed_label_hides_only_the_agents() -> None:
     before: OperatorLabels = {"team": "x"}
 
-    after = relabelled(AGENT, before, {"team": None, "zone": None, "rack": "7"})
+    after = apply_changes(AGENT, before, {"team": None, "zone": None, "rack": "7"})
 
     assert after == {"zone": None, "rack": "7"}
-    assert relabelled(AGENT, after, {"zone": "c"}) == {"zone": "c", "rack": "7"}
+    assert apply_changes(AGENT, after, {"zone": "c"}) == {"zone": "c", "rack": "7"}

@@ -70,7 +70,7 @@ def test_a_reading_is_fresh_for_three_intervals(readings: LatestReadings, clock:
 
 
 @pytest.mark.parametrize("sequence", [1, 2], ids=["overtaken", "repeated"])
-def test_a_sample_that_does_not_grow_is_no_sign_of_life(
+def test_repeated_sample_is_no_sign_of_life(
     readings: LatestReadings, clock: Clock, sequence: int
 ) -> None:
     readings.observe(sample(2))
@@ -83,7 +83,7 @@ def test_a_sample_that_does_not_grow_is_no_sign_of_life(
     assert used(readings) == 0.0
 
 
-def test_another_boot_begins_anew_and_an_earlier_boot_stays_over(readings: LatestReadings) -> None:
+def test_new_boot_replaces_an_earlier_one(readings: LatestReadings) -> None:
     readings.observe(sample(500, boot=7))
     readings.observe(sample(1, boot=3, used=11.0))
     assert used(readings) == 11.0
@@ -106,7 +106,7 @@ def test_a_reading_that_was_stale_is_news_again(readings: LatestReadings, clock:
     assert readings.observe(sample(2)) == {("alpha", "GPU-1")}
 
 
-def test_after_a_release_no_reading_counts_before_the_snapshot(readings: LatestReadings) -> None:
+def test_readings_before_release_snapshot_are_void(readings: LatestReadings) -> None:
     readings.observe(sample(1))
     assert state(readings, releases=1) is ReadingState.AWAITING
     readings.observe(sample(2))
@@ -119,9 +119,7 @@ def test_after_a_release_no_reading_counts_before_the_snapshot(readings: LatestR
     assert state(readings, releases=2) is ReadingState.AWAITING
 
 
-def test_without_a_snapshot_the_first_sample_after_two_intervals_counts(
-    readings: LatestReadings, clock: Clock
-) -> None:
+def test_without_snapshot_second_sample_counts(readings: LatestReadings, clock: Clock) -> None:
     readings.observe(sample(1))
     readings.expect_later("alpha", {"GPU-1": 1})
     clock.seconds += 1.9
@@ -146,7 +144,7 @@ def test_without_a_snapshot_the_first_sample_after_two_intervals_counts(
         pytest.param({"pids": (7,)}, ReadingState.AWAITING, id="a process is there"),
     ],
 )
-def test_a_reading_from_before_the_release_counts_where_it_shows_the_device_unused(
+def test_earlier_unused_reading_counts_as_released(
     readings: LatestReadings, shown: dict[str, Any], want: ReadingState
 ) -> None:
     readings.observe(sample(1, **shown))
@@ -173,7 +171,7 @@ def test_a_stopped_agent_has_no_reading(readings: LatestReadings) -> None:
     assert state(readings) is ReadingState.ABSENT
 
 
-def test_readings_change_when_processes_are_no_longer_listed(readings: LatestReadings) -> None:
+def test_readings_change_once_processes_unlisted(readings: LatestReadings) -> None:
     readings.observe(sample(1))
     listed = sample(2)
     (gpu,) = listed.gpus

@@ -32,9 +32,7 @@ def test_a_start_is_no_silence(liveness: NodeLiveness, clock: Clock) -> None:
     assert liveness.agent_silence("alpha") == (4.0, False)
 
 
-def test_a_node_is_as_silent_as_whatever_was_heard_of_it_last(
-    liveness: NodeLiveness, clock: Clock
-) -> None:
+def test_node_silence_starts_at_its_last_message(liveness: NodeLiveness, clock: Clock) -> None:
     liveness.record_agent("alpha")
     clock.now += 10.0
     liveness.record_executor("alpha")

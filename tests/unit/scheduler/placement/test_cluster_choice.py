@@ -121,7 +121,7 @@ BUSY = loads(*[(80.0, 90.0)] * 8)
         pytest.param([], {}, 1, None, id="no node at all"),
     ],
 )
-def test_nodes_are_ranked_by_idle_gpus_then_by_utilization(
+def test_nodes_rank_by_idle_gpus_then_use(
     nodes: list[ClusterNode], read: dict[str, NodeLoad], gpus: int, want: str | None
 ) -> None:
     chosen = choose(of_cluster(gpus), cluster(*nodes, loads=read))
@@ -145,7 +145,7 @@ def test_the_thresholds_are_the_requests(used: float, full: float, want: str | N
     ("serves", "least", "want"),
     [("12.4", "12.4", "a"), ("12.3", "12.4", None), ("13.0", "12.4", "a"), (None, "12.4", "a")],
 )
-def test_a_node_whose_labels_tell_an_older_driver_is_not_taken(
+def test_node_with_older_driver_label_is_skipped(
     serves: str | None, least: str, want: str | None
 ) -> None:
     key, operator = DRIVER_AT_LEAST
@@ -158,7 +158,7 @@ def test_a_node_whose_labels_tell_an_older_driver_is_not_taken(
     assert chosen.node_name == want
 
 
-def test_a_node_s_gpus_of_several_names_are_those_with_most_left() -> None:
+def test_resource_with_most_left_is_chosen() -> None:
     def offered(resource: str, requested: int) -> NodeGpus:
         return NodeGpus(
             resource=resource,
@@ -179,7 +179,7 @@ def test_a_node_s_gpus_of_several_names_are_those_with_most_left() -> None:
     assert gpus_of(replace(several, gpus=(shared,)), None) is None
 
 
-def test_what_is_left_to_the_clusters_scheduler_says_why() -> None:
+def test_choice_left_to_cluster_tells_why() -> None:
     full = cluster(node("a", 2, requested=1), node("b", 1))
 
     none_idle = choose(of_cluster(2), full)
@@ -208,7 +208,7 @@ def test_the_supply_of_the_chosen_gpus_is_told() -> None:
     )
 
 
-def test_nodes_that_are_named_are_kept_to_even_if_none_is_idle() -> None:
+def test_named_nodes_are_kept_even_if_busy() -> None:
     known = cluster(node("gpu.a", 8), node("b", 2, requested=1), node("c", 2), loads={"c": BUSY})
 
     idle = choose(of_cluster(1, node_names=("b", "c")), known)
@@ -220,7 +220,7 @@ def test_nodes_that_are_named_are_kept_to_even_if_none_is_idle() -> None:
     assert never.code is ReasonCode.NODE_MISMATCH
 
 
-def test_a_node_that_is_avoided_is_chosen_only_where_no_other_one_is_idle() -> None:
+def test_avoided_node_is_the_last_resort() -> None:
     known = cluster(node("gpu.a", 8), node("b", 1), node("c", 8), loads={"c": BUSY})
 
     other = choose(of_cluster(1, avoided_node_names=("gpu.a",)), known)
@@ -235,7 +235,7 @@ def test_a_node_that_is_avoided_is_chosen_only_where_no_other_one_is_idle() -> N
     assert (left.node_name, among_named.node_name) == (None, "gpu.a")
 
 
-def test_models_memory_and_capability_that_are_asked_for_choose_nodes() -> None:
+def test_model_memory_and_capability_choose_nodes() -> None:
     h100 = node("a", 4, gpu_model="NVIDIA H100 80GB HBM3", gpu_memory_mb=81_559)
     t4 = node("b", 8, gpu_model="Tesla T4", gpu_memory_mb=15_360)
 
@@ -264,7 +264,7 @@ def test_a_holding_counts_until_it_is_given_back(bound: dict[UUID, int], left: i
     assert fleet.summaries(DEFAULTS)["a"].idle_gpu_count == left
 
 
-def test_idle_gpus_are_not_chosen_twice_while_readings_do_not_show_their_pods() -> None:
+def test_promised_gpus_are_not_chosen_twice() -> None:
     foreign = {"a": loads(*[(99.0, 99.0)] * 4, *[(0.0, 0.0)] * 4)}
     bound = cluster(node("a", 8, requested=4, by_reservation={MINE: 4}), loads=foreign)
     busy = {"a": loads(*[(99.0, 99.0)] * 4, *[(0.0, 0.0)] * 4)}
@@ -276,7 +276,7 @@ def test_idle_gpus_are_not_chosen_twice_while_readings_do_not_show_their_pods() 
     assert (just_bound.node_name, waiting.node_name, long_since.node_name) == (None, None, "a")
 
 
-def test_a_gpu_that_kubelet_gave_to_a_pod_is_not_idle_however_little_it_does() -> None:
+def test_gpu_given_by_kubelet_is_not_idle() -> None:
     foreign, given, idle = GpuLoad(99.0, 99.0), GpuLoad(0.0, 0.0, is_in_pod=True), GpuLoad(0.0, 0.0)
     read = {"a": NodeLoad.of([foreign, given, idle, idle])}
     known = cluster(node("a", 4, requested=1), loads=read)
@@ -285,7 +285,7 @@ def test_a_gpu_that_kubelet_gave_to_a_pod_is_not_idle_however_little_it_does() -
     assert choose(of_cluster(3), known).node_name is None
 
 
-def test_a_cluster_is_waited_for_until_its_view_may_be_used() -> None:
+def test_cluster_without_view_is_waited_for() -> None:
     reason = Reason(code=ReasonCode.AWAITING_CLUSTER, message="waits", node_id="k8s")
     silent, other = cluster(node("a"), blocked=reason), cluster(node("b"), cluster_id="other")
 
@@ -298,14 +298,14 @@ def test_a_cluster_is_waited_for_until_its_view_may_be_used() -> None:
     assert waits(of_cluster())[0].code is ReasonCode.AWAITING_CLUSTER
 
 
-def test_of_several_clusters_the_best_node_counts_else_the_one_with_most_left() -> None:
+def test_best_node_of_several_clusters_is_chosen() -> None:
     small, large = cluster(node("a", 2)), cluster(node("b", 4, requested=1), cluster_id="large")
 
     assert choose(of_cluster(2), small, large).cluster_id == "large"
     assert choose(of_cluster(8), small, large).cluster_id == "large"
 
 
-def test_nodes_of_one_name_in_two_clusters_are_told_apart() -> None:
+def test_equal_node_names_of_clusters_differ() -> None:
     fleet = ClusterFleet([cluster(node("a", 1)), cluster(node("a", 2), cluster_id="two")], (), NOW)
 
     found = fleet.summaries(DEFAULTS)
@@ -313,7 +313,7 @@ def test_nodes_of_one_name_in_two_clusters_are_told_apart() -> None:
     assert {name: each.total_gpus for name, each in found.items()} == {"a": 1, "two/a": 2}
 
 
-def test_a_node_that_takes_no_pods_has_nothing_left_in_its_summary() -> None:
+def test_closed_node_has_nothing_in_its_summary() -> None:
     fleet = ClusterFleet(
         [cluster(node("a", 4, is_cordoned=True), node("b", 4, requested=1))], (), NOW
     )
@@ -392,7 +392,7 @@ def test_no_node_is_ever_promised_more_than_it_has(
         assert all(count[name] <= capacity[name] for name in capacity), count
 
 
-def test_the_largest_memory_is_of_nodes_that_may_be_taken_all_known() -> None:
+def test_largest_memory_is_of_usable_known_nodes() -> None:
     small = node("a", gpu_model="L4", gpu_memory_mb=24_000)
     large = node("b", gpu_model="H100", gpu_memory_mb=80_000)
     unknown = node("c", gpu_model="L4")
@@ -402,3 +402,35 @@ def test_the_largest_memory_is_of_nodes_that_may_be_taken_all_known() -> None:
     assert largest_memory_mb([small, large], of_cluster(gpu_models=("L4",)), wanted) == 24_000
     assert largest_memory_mb([small, unknown], of_cluster(), wanted) is None
     assert largest_memory_mb([], of_cluster(), wanted) is None
+
+
+def test_gang_gets_all_of_its_nodes_of_one_cluster() -> None:
+    fleet = ClusterFleet(
+        [
+            cluster(node("lone"), cluster_id="east"),
+            cluster(node("a"), node("b", requested=5), node("c"), cluster_id="west"),
+        ],
+        (),
+        NOW,
+    )
+    request = of_cluster(4, nodes=2)
+
+    choice = fleet.choose(request)
+
+    assert isinstance(choice, Choice), choice
+    placed = choice.placement
+    assert (placed.cluster_id, placed.gpus, placed.total_gpus) == ("west", 4, 8)
+    assert [placed.node_name, *(n.node_name for n in placed.other_nodes)] == ["a", "c"]
+    # All of it is taken from then on: what is left there is one GPU group a node.
+    fleet.take(MINE, request, placed)
+    second = fleet.choose(request)
+    assert isinstance(second, Choice)
+    fleet.take(UUID(int=8), request, second.placement)
+    assert isinstance(fleet.choose(request), tuple)
+
+
+def test_gang_waits_and_is_never_left_to_chance() -> None:
+    [reason] = waits(of_cluster(8, nodes=3), cluster(node("a"), node("b"), node("c", requested=1)))
+
+    assert reason.code is ReasonCode.TOO_FEW_NODES
+    assert reason.message == "waits for 3 nodes with 8 idle GPUs each; 2 have that"

@@ -87,13 +87,11 @@ FULL = amounts(60, 400_000, 450_000, 40)
         pytest.param(of_cluster(1, host_memory_mb=600_000), None, id="more than any node has"),
     ],
 )
-def test_a_node_without_room_for_the_pod_is_not_chosen(
-    request_: GpuRequest, want: str | None
-) -> None:
+def test_node_without_room_is_not_chosen(request_: GpuRequest, want: str | None) -> None:
     assert chosen(request_, roomy("full", 8, asked=FULL), roomy("free", 4)) == want
 
 
-def test_where_nothing_is_told_of_a_nodes_room_it_excludes_none() -> None:
+def test_unknown_room_excludes_no_node() -> None:
     of_old_kubelet = node("a", allocatable_host=amounts(64, 500_000, 0, 110))
     request = of_cluster(1, cpu_count=8.0, pod_ephemeral_storage_mb=1_000)
 
@@ -101,11 +99,11 @@ def test_where_nothing_is_told_of_a_nodes_room_it_excludes_none() -> None:
     assert chosen(request, of_old_kubelet) == "a"
 
 
-def test_a_node_on_which_no_further_pod_may_run_is_not_chosen() -> None:
+def test_node_with_all_its_pods_is_not_chosen() -> None:
     assert chosen(of_cluster(1), roomy("a", asked=amounts(pods=110)), roomy("b", 1)) == "b"
 
 
-def test_why_no_node_was_chosen_names_what_was_asked_for() -> None:
+def test_reason_names_what_was_requested() -> None:
     request = of_cluster(1, cpu_count=63.5, host_memory_mb=400_000)
 
     found = selection(fleet(roomy("a", asked=amounts(32))).choose(request))
@@ -114,14 +112,14 @@ def test_why_no_node_was_chosen_names_what_was_asked_for() -> None:
     assert "an idle GPU with room for 63.5 CPUs and 400000 MB of memory" in found.message
 
 
-def test_nodes_that_are_named_are_kept_to_even_without_room() -> None:
+def test_named_nodes_are_kept_without_room() -> None:
     request = of_cluster(1, cpu_count=8.0, node_names=("a", "b"))
 
     assert chosen(request, roomy("a", asked=FULL), roomy("b", 1), roomy("c")) == "b"
     assert chosen(request, roomy("a", asked=FULL), roomy("c")) == "a"
 
 
-def test_what_a_promised_pod_will_ask_is_counted_until_it_is_bound() -> None:
+def test_promised_pod_counts_until_it_is_bound() -> None:
     mine = UUID(int=7)
 
     def promised(request: GpuRequest) -> ClusterHolding:
@@ -142,7 +140,7 @@ def test_what_a_promised_pod_will_ask_is_counted_until_it_is_bound() -> None:
     assert chosen(request, bound, roomy("b", 1), holdings=(promised(request),)) == "a"
 
 
-def test_requests_decided_together_share_the_room_of_a_node() -> None:
+def test_joint_requests_share_a_nodes_room() -> None:
     queued = [
         QueuedRequest(
             reservation_id=new_id(),
@@ -179,9 +177,7 @@ NAMED = Selector(key=SelectorKey.NODE, values=("b",))
         ),
     ],
 )
-def test_a_preference_goes_before_the_number_of_idle_gpus(
-    prefer: tuple[Preference, ...], want: str
-) -> None:
+def test_preference_beats_idle_gpus(prefer: tuple[Preference, ...], want: str) -> None:
     nodes = (
         node("a", 8, gpu_model="A100"),
         node("b", 4, gpu_model="NVIDIA H100"),
@@ -192,7 +188,7 @@ def test_a_preference_goes_before_the_number_of_idle_gpus(
     assert chosen(of_cluster(8, prefer=prefer), *nodes) == "a"  # a wish, not a demand
 
 
-def test_what_is_required_of_a_node_is_kept_to_and_said_where_none_has_it() -> None:
+def test_required_label_is_kept_and_told() -> None:
     east = node("a", 1, labels={"zone": "east"})
     request = of_cluster(1, require=(ZONE,))
 
@@ -205,14 +201,14 @@ def test_what_is_required_of_a_node_is_kept_to_and_said_where_none_has_it() -> N
     assert chosen(of_cluster(1, require=(not_b,)), east, node("b", 8)) == "a"
 
 
-def test_of_nodes_as_idle_the_one_less_used_of_late_is_taken() -> None:
+def test_less_used_of_equal_nodes_is_chosen() -> None:
     nodes = (node("a", 4), node("b", 4))
 
     assert chosen(of_cluster(1), *nodes, past_use={"a": 25.0, "b": 2.0}) == "b"
     assert chosen(of_cluster(1), *nodes, past_use={"a": 25.0}) == "b"
 
 
-def test_of_nodes_as_idle_and_used_the_one_with_fewer_free_gpus_is_taken() -> None:
+def test_fuller_of_equal_nodes_is_chosen() -> None:
     """So that what is wholly free stays so: `b` has a free GPU that is busy by itself."""
     from services.scheduler.domain.clusters.node_gpus import GpuLoad, NodeLoad
 
@@ -225,16 +221,14 @@ def test_of_nodes_as_idle_and_used_the_one_with_fewer_free_gpus_is_taken() -> No
 
 
 @pytest.mark.parametrize(("gpus", "want"), [(1, "c"), (2, "b"), (3, "b"), (5, "a")])
-def test_least_fragmenting_takes_the_node_on_which_the_fewest_are_left(
-    gpus: int, want: str
-) -> None:
+def test_least_fragmenting_leaves_the_fewest(gpus: int, want: str) -> None:
     nodes = (node("a", 8), node("b", 8, requested=5), node("c", 1))
 
     assert chosen(of_cluster(gpus, ranking=NodeRanking.LEAST_FRAGMENTING), *nodes) == want
     assert chosen(of_cluster(gpus), *nodes) == "a"
 
 
-def test_the_summary_tells_past_use_and_what_is_free_beside_gpus() -> None:
+def test_summary_tells_past_use_and_host_room() -> None:
     found = selection(
         fleet(roomy("a", asked=amounts(4, 1_000)), past_use={"a": 7.5}).choose(of_cluster(1))
     )
@@ -245,7 +239,7 @@ def test_the_summary_tells_past_use_and_what_is_free_beside_gpus() -> None:
     assert found.summary.free_host == amounts(60, 499_000, 500_000, 110)
 
 
-def test_past_use_halves_with_every_half_life_and_tells_nothing_of_gaps() -> None:
+def test_past_use_halves_and_skips_gaps() -> None:
     past = PastUse(half_life_seconds=100.0, longest_seconds=100.0)
 
     past.record("a", 80.0, 0.0)
@@ -288,7 +282,7 @@ _REQUEST = st.builds(
 
 
 @given(nodes=st.lists(_NODE, max_size=8), requests=st.lists(_REQUEST, min_size=1, max_size=8))
-def test_select_node_says_what_a_deployment_then_gets(
+def test_select_node_matches_a_deployment(
     nodes: list[ClusterNode], requests: list[GpuRequest]
 ) -> None:
     """Asked before each, on what those before it have taken; never more than there is."""

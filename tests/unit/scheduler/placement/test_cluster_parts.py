@@ -110,7 +110,7 @@ def part(units: int, resource: str = CORE, **more: Any) -> GpuRequest:
         pytest.param(4, [200], 100, 2, id="whole cards"),
     ],
 )
-def test_a_part_fits_where_it_does_wherever_the_others_are(
+def test_part_fits_wherever_others_are(
     gpus: int, pods: Sequence[int], need: int, free: int
 ) -> None:
     (counted,) = divided("a", gpus, *pods).gpus
@@ -148,21 +148,21 @@ def test_parts_are_placed_held_and_told_as_such() -> None:
     assert third.placement.node_name == "a"
 
 
-def test_a_busy_shared_gpu_takes_a_part_and_one_with_old_readings_takes_none() -> None:
+def test_stale_shared_gpu_takes_no_part() -> None:
     busy = NodeLoad.of([GpuLoad(90.0, 90.0)])
 
     assert placed(part(30), divided("a", 1, 30), loads={"a": busy}).node_name == "a"
     assert placed(part(30), divided("a", 1, 30), loads={"a": STALE}).node_name is None
 
 
-def test_least_fragmenting_fills_the_node_that_has_the_fewest_parts_left() -> None:
+def test_least_fragmenting_fills_parts_first() -> None:
     nodes = (divided("a", 1), divided("b", 1, 60))
 
     assert placed(part(30), *nodes).node_name == "a"
     assert placed(part(30, ranking=NodeRanking.LEAST_FRAGMENTING), *nodes).node_name == "b"
 
 
-def test_slices_are_counted_one_by_one_and_are_no_whole_gpus() -> None:
+def test_slices_are_counted_but_no_whole_gpus() -> None:
     own_name = sliced("own", 2, 4, held=7, resource="nvidia.com/gpu")
     renamed = sliced("renamed", 2, 4, held=6)
 
@@ -202,7 +202,7 @@ def test_units_that_no_plugin_serves_are_refused(request_: GpuRequest, path: str
     asked=st.lists(st.integers(1, 99), max_size=6),
     data=st.data(),
 )
-def test_what_is_promised_fits_however_a_plugin_puts_the_parts_on_gpus(
+def test_promised_parts_fit_in_any_layout(
     gpus: int, held: list[int], asked: list[int], data: st.DataObject
 ) -> None:
     """The plugin is the adversary: it puts every part on any GPU that has room for it."""
@@ -227,9 +227,7 @@ def test_what_is_promised_fits_however_a_plugin_puts_the_parts_on_gpus(
     asked=st.lists(st.one_of(st.integers(1, 99), st.just(100)), min_size=1, max_size=8),
     data=st.data(),
 )
-def test_all_that_is_promised_fits_in_whatever_order_its_pods_come(
-    gpus: int, asked: list[int], data: st.DataObject
-) -> None:
+def test_promised_parts_fit_in_any_order(gpus: int, asked: list[int], data: st.DataObject) -> None:
     """Some pods are bound and told at once; the others come at the end, in any order."""
     room = [100] * gpus
     told: list[int] = []
@@ -274,7 +272,7 @@ def known_place(units: int) -> ClusterPlacement:
     )
 
 
-def test_a_holding_counts_its_units_until_its_pod_is_bound() -> None:
+def test_holding_counts_until_its_pod_is_bound() -> None:
     mine = UUID(int=7)
     known = fleet_of(divided("a", 1))
     chosen = known.choose(part(70))
@@ -290,7 +288,7 @@ def test_a_holding_counts_its_units_until_its_pod_is_bound() -> None:
 
 
 @pytest.mark.parametrize(("gpus", "want"), [(1, None), (2, "a")])
-def test_a_whole_card_that_is_promised_leaves_no_part_of_it(gpus: int, want: str | None) -> None:
+def test_promised_whole_card_leaves_no_part(gpus: int, want: str | None) -> None:
     known = fleet_of(divided("a", gpus))
     card = of_cluster(1, resource=CORE)
     chosen = known.choose(card)

@@ -38,7 +38,7 @@ DEMANDS = st.dictionaries(
 ).map(demand_of)
 
 
-def test_densities_are_the_same_where_their_demands_are() -> None:
+def test_equal_demands_have_equal_densities() -> None:
     first, same, other = (
         Density(demand_of(weights)) for weights in ({SMALL: 1}, {SMALL: 1}, {LARGE: 1})
     )
@@ -48,7 +48,7 @@ def test_densities_are_the_same_where_their_demands_are() -> None:
 
 
 @given(histories(), REQUESTS_TOO, DEMANDS)
-def test_the_indexes_find_the_place_that_a_look_at_everything_finds(
+def test_density_index_matches_a_full_scan(
     history: tuple[DecisionEngine, int], request: GpuRequest, demand: object
 ) -> None:
     before, seconds = history
@@ -65,7 +65,7 @@ def test_the_indexes_find_the_place_that_a_look_at_everything_finds(
 
 
 @given(histories(), REQUESTS_TOO, DEMANDS)
-def test_an_engine_built_anew_from_what_was_recorded_decides_the_same(
+def test_rebuilt_density_engine_decides_the_same(
     history: tuple[DecisionEngine, int], request: GpuRequest, demand: object
 ) -> None:
     before, seconds = history
@@ -82,7 +82,7 @@ def test_an_engine_built_anew_from_what_was_recorded_decides_the_same(
     assert anew.decide(now) == engine.decide(now)
 
 
-def test_a_request_leaves_a_node_to_those_whom_nothing_else_suits() -> None:
+def test_density_spares_nodes_for_picky_requests() -> None:
     engine = make_engine(
         *(make_device(n, node_id="rare", name="NVIDIA L4") for n in (1, 2)),
         *(make_device(n, node_id="common") for n in (3, 4)),
@@ -97,7 +97,7 @@ def test_a_request_leaves_a_node_to_those_whom_nothing_else_suits() -> None:
     assert placed.node_id == "common"
 
 
-def test_gpus_without_cpus_left_for_them_go_to_who_needs_no_cpus() -> None:
+def test_gpus_without_cpus_go_to_cpuless_requests() -> None:
     engine = make_engine(
         *(make_device(n, node_id="few", index=n) for n in range(4)),
         *(make_device(n, node_id="many", index=n) for n in range(4, 8)),
@@ -129,7 +129,7 @@ def test_spread_spreads_under_any_policy() -> None:
         assert first.reservation_id == UUID(int=1)
 
 
-def test_a_place_costs_as_many_requests_as_it_takes_from_the_demand() -> None:
+def test_cost_is_the_requests_that_no_longer_fit() -> None:
     room = Room((50, 100, 100, 100, 100), 8_000, 64_000, ("NVIDIA H100",))
     density = Density(demand_of({SMALL: 1_000}))
 
@@ -138,10 +138,10 @@ def test_a_place_costs_as_many_requests_as_it_takes_from_the_demand() -> None:
 
     assert whole > broken
     assert density.cost(room, LARGE) > 3 * whole
-    assert density.worth(replace(room, cpu_milli=0)) < density.worth(room)
+    assert density.value(replace(room, cpu_milli=0)) < density.value(room)
 
 
-def test_what_is_left_of_a_node_is_less_by_all_that_was_asked() -> None:
+def test_room_shrinks_by_all_requested() -> None:
     room = Room((50, 100, 100), 8_000, 64_000, ("NVIDIA H100",))
     asked = class_of(GpuRequest(gpus=1, cpu_count=2, host_memory_mb=16_000))
 
@@ -149,6 +149,6 @@ def test_what_is_left_of_a_node_is_less_by_all_that_was_asked() -> None:
     assert room.without(asked, ((50, 20),)).free == (30, 100, 100)
 
 
-def test_the_order_in_which_requests_came_does_not_change_what_is_learned() -> None:
+def test_learned_demand_ignores_arrival_order() -> None:
     assert demand_of({SMALL: 3, LARGE: 3}) == demand_of({LARGE: 3, SMALL: 3})
     assert demand_of({SMALL: 30}) != demand_of({SMALL: 3})

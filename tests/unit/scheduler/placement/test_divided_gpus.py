@@ -109,7 +109,7 @@ def test_shared_instances_are_no_instances() -> None:
     assert (left.node_name, left.avoided_hostnames) == (None, ("a",))
 
 
-def test_pods_left_to_kubernetes_avoid_what_no_label_keeps_them_off() -> None:
+def test_left_pods_avoid_unlabelled_nodes() -> None:
     nodes = (t4(), refused("hami"), refused("nameless", hostname=None), make_cluster_node("z", 1))
 
     whole = placed(of_cluster(2), *nodes)
@@ -121,7 +121,7 @@ def test_pods_left_to_kubernetes_avoid_what_no_label_keeps_them_off() -> None:
     assert share.avoided_hostnames == ()
 
 
-def test_a_named_node_that_is_divided_is_refused_with_its_label() -> None:
+def test_named_divided_node_is_refused() -> None:
     found = fleet(t4(), make_cluster_node("z")).choose(of_cluster(1, node_names=("t4",)))
 
     assert isinstance(found, tuple)
@@ -162,7 +162,7 @@ def test_summaries_count_boards_and_shares() -> None:
     assert (found["t4"].note, found["z"].note) == (NOTE, "")
 
 
-def test_a_board_that_is_shared_is_listed_once_and_is_not_free() -> None:
+def test_shared_board_is_listed_once_not_free() -> None:
     read = ClusterGpu(
         node_name="t4",
         gpu_index=0,

@@ -95,7 +95,7 @@ NODE = Node(node_id="alpha")
         ),
     ],
 )
-def test_a_device_is_blocked_for_exactly_these_reasons(
+def test_device_is_blocked_for_exact_reasons(
     device: dict[str, Any], request_: dict[str, Any], want: set[ReasonCode]
 ) -> None:
     made, request = make_device(**device), GpuRequest(**request_)
@@ -137,7 +137,7 @@ def test_models_match_by_part_of_the_name(models: tuple[str, ...], want: bool) -
         ("AMD Instinct MI300X", None, None),
     ],
 )
-def test_a_capability_is_asked_of_nvidias_gpus_known_by_name_if_they_do_not_tell(
+def test_capability_of_nvidia_is_known_by_name(
     name: str, told: str | None, want: ReasonCode | None
 ) -> None:
     device = make_device(name=name, compute_capability=told)
@@ -148,7 +148,7 @@ def test_a_capability_is_asked_of_nvidias_gpus_known_by_name_if_they_do_not_tell
     assert not list(blocks(device, GpuRequest(), NODE))
 
 
-def test_a_gpu_that_is_too_old_says_so_with_what_to_do() -> None:
+def test_too_old_gpu_tells_what_to_do() -> None:
     device, request = make_device(name="Tesla T4"), GpuRequest(min_compute_capability="8.0")
 
     reason = reason_for(ReasonCode.COMPUTE_CAPABILITY_MISMATCH, device, request, NODE)
@@ -159,16 +159,14 @@ def test_a_gpu_that_is_too_old_says_so_with_what_to_do() -> None:
     )
 
 
-def test_a_device_of_unknown_size_may_still_serve_a_large_request_some_day() -> None:
+def test_device_of_unknown_size_may_serve_later() -> None:
     device = make_device(memory_total_mb=None, reading=None)
 
     assert can_ever_serve(device, GpuRequest(min_memory_mb=100_000), NODE)
 
 
 @pytest.mark.parametrize(("asked_mb", "needed"), [(None, "40000"), (30_000, "30000")])
-def test_a_device_with_too_little_free_memory_says_how_much_is_needed(
-    asked_mb: int | None, needed: str
-) -> None:
+def test_small_free_memory_tells_what_is_needed(asked_mb: int | None, needed: str) -> None:
     device, request = make_device(1, free_mb=10_000), GpuRequest(min_memory_mb=asked_mb)
 
     reason = reason_for(ReasonCode.INSUFFICIENT_FREE_MEMORY, device, request, NODE)
@@ -187,9 +185,7 @@ def test_a_device_with_too_little_free_memory_says_how_much_is_needed(
         ({"health": HealthState.HUNG, "holder": HOLDER}, DeviceState.HELD),
     ],
 )
-def test_a_quarantine_outweighs_a_holder_and_a_holder_a_cordon(
-    device: dict[str, Any], want: DeviceState
-) -> None:
+def test_quarantine_outweighs_holder_and_cordon(device: dict[str, Any], want: DeviceState) -> None:
     assert state_of(make_device(**device), NODE) is want
 
 
@@ -219,9 +215,7 @@ def test_a_quarantine_outweighs_a_holder_and_a_holder_a_cordon(
         ),
     ],
 )
-def test_a_device_that_would_not_be_granted_is_never_called_free(
-    device: dict[str, Any], says: str
-) -> None:
+def test_ungrantable_device_is_never_called_free(device: dict[str, Any], says: str) -> None:
     made = make_device(**device)
 
     assert state_of(made, NODE) is DeviceState.UNAVAILABLE
@@ -239,9 +233,7 @@ def test_a_device_that_would_not_be_granted_is_never_called_free(
         ),
     ],
 )
-def test_a_cordon_s_reason_says_who_set_it_why_since_when_and_what_lifts_it(
-    changes: dict[str, Any], says: str
-) -> None:
+def test_cordon_reason_tells_who_why_and_until(changes: dict[str, Any], says: str) -> None:
     given = {"cause": CordonCause.OPERATOR, "until": "it is uncordoned", "since_at": NOW}
     device = make_device(cordoned=True, cordon=CordonState(**{**given, **changes}))
 
@@ -257,7 +249,7 @@ def test_nothing_is_free_on_a_lost_node() -> None:
     assert [reason.code for reason in state_reasons(make_device(), lost)] == [ReasonCode.NODE_LOST]
 
 
-def test_nothing_is_free_on_a_node_that_waits_for_admission() -> None:
+def test_unadmitted_node_has_nothing_free() -> None:
     new = Node(node_id="alpha", admitted=False)
 
     (reason,) = state_reasons(make_device(), new)
@@ -266,12 +258,12 @@ def test_nothing_is_free_on_a_node_that_waits_for_admission() -> None:
     assert reason.message == "is on a node that is new: `gpusteward node admit alpha`"
 
 
-def test_a_device_s_state_leaves_its_holder_to_the_fields_that_name_it() -> None:
+def test_device_state_does_not_name_its_holder() -> None:
     assert state_of(make_device(holder=HOLDER), NODE) is DeviceState.HELD
     assert state_reasons(make_device(holder=HOLDER), NODE) == ()
 
 
-def test_a_driver_below_an_images_cuda_is_never_taken_and_the_reason_says_what_to_do() -> None:
+def test_old_driver_for_image_is_told_what_to_do() -> None:
     device = make_device()
     request = GpuRequest(
         require=(

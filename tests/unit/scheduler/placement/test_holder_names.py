@@ -7,7 +7,7 @@ import pytest
 
 from schemas.scheduler.reasons import Reason, ReasonCode
 from schemas.scheduler.reservations import experiment_holder
-from services.scheduler.domain.advice.holder_names import Holder, mentioned, with_names
+from services.scheduler.domain.advice.holder_names import Holder, find_ids, with_names
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ID = UUID("019b8e50-7000-7000-8000-0123456789ab")
@@ -62,8 +62,8 @@ def test_a_reason_names_the_holder_and_how_long(holder: Holder, want: str) -> No
     assert reason.message == f"GPU 0 on n1 is held by {want}"
 
 
-def test_reservations_that_nothing_is_known_of_keep_their_ids() -> None:
-    assert mentioned([HELD, Reason(code=ReasonCode.NO_GPUS, message="no GPU")]) == {ID}
+def test_unknown_reservations_keep_their_ids() -> None:
+    assert find_ids([HELD, Reason(code=ReasonCode.NO_GPUS, message="no GPU")]) == {ID}
     assert with_names([HELD], {}, NOW) == (HELD,)
 
 

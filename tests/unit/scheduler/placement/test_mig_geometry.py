@@ -13,7 +13,7 @@ from schemas.scheduler.reasons import ReasonCode
 from schemas.telemetry.readings import HealthState
 from services.scheduler.domain.model.fleet import Device, Fleet, Reading, ReadingState
 from services.scheduler.domain.placement.eligibility import blocks, can_ever_serve, reason_for
-from services.scheduler.domain.placement.mig_geometry import MOST_AT_ONCE, Division, divisions
+from services.scheduler.domain.placement.mig_geometry import MAX_AT_ONCE, Division, divisions
 from tests.unit.scheduler.builders import NOW, make_engine, queue
 
 # "Supported MIG Profiles" of NVIDIA's MIG user guide: profile, memory slices, first ones, MB.
@@ -149,7 +149,7 @@ def found(divided: list[Division]) -> list[tuple[str, str, int, list[int]]]:
         ),
     ],
 )
-def test_an_instance_is_made_where_it_costs_the_others_least(
+def test_instance_is_made_where_it_costs_least(
     devices: list[Device], profile: str, want: tuple[int, list[int]] | None
 ) -> None:
     divided = divisions(asks(profile), Fleet.of(devices), {})
@@ -189,7 +189,7 @@ def test_only_what_nothing_uses_gives_way(changes: dict[str, Any] | None, leaves
 
 
 @pytest.mark.parametrize(("limit", "made"), [(1, 0), (2, 1)])
-def test_no_more_of_a_profile_are_made_than_there_may_be(limit: int, made: int) -> None:
+def test_profile_limit_is_never_exceeded(limit: int, made: int) -> None:
     parent, *there = gpu(H100_80GB, ("1g.10gb", 6), ("2g.20gb", 0), held=[0, 6])
     assert parent.mig_layout is not None
     options = tuple(
@@ -208,7 +208,7 @@ def test_what_another_waits_for_is_not_removed() -> None:
     assert found(divisions(asks("7g.80gb"), fleet, {})) == [("GPU-0", "7g.80gb", 0, [6])]
 
 
-def test_one_that_is_there_or_on_its_way_is_not_made_again() -> None:
+def test_present_instance_is_not_made_again() -> None:
     there = Fleet.of(gpu(H100_80GB, ("1g.10gb", 6)))
 
     assert divisions(asks("1g.10gb"), there, {}) == []
@@ -227,7 +227,7 @@ def test_one_that_is_there_or_on_its_way_is_not_made_again() -> None:
         pytest.param({}, {"GPU-9": "1g.10gb"}, ["GPU-0"], id="of a GPU that is gone"),
     ],
 )
-def test_only_what_will_serve_a_request_is_waited_for(
+def test_only_serving_instances_are_awaited(
     request_: dict[str, Any], under_way: dict[str, str], made_on: list[str]
 ) -> None:
     fleet = Fleet.of([*gpu(), *gpu(number=1, node_id="beta")])
@@ -236,7 +236,7 @@ def test_only_what_will_serve_a_request_is_waited_for(
     assert [each.gpu.uuid for each in divisions([request], fleet, under_way)] == made_on
 
 
-def test_one_that_turned_out_too_small_is_not_made_again_and_again() -> None:
+def test_too_small_instance_is_not_remade() -> None:
     request = GpuRequest(mig_profile="1g.10gb", min_memory_mb=9_800)
     there = gpu(H100_80GB, ("1g.10gb", 6))
     small = [msgspec.structs.replace(each, memory_total_mb=9_728) for each in there[1:]]
@@ -245,13 +245,13 @@ def test_one_that_turned_out_too_small_is_not_made_again_and_again() -> None:
     assert divisions([request], Fleet.of([there[0], *small]), {}) == []
 
 
-def test_a_gpu_that_has_just_refused_is_left_for_another() -> None:
+def test_refusing_gpu_is_left_for_another() -> None:
     fleet = Fleet.of([*gpu(), *gpu(number=1)])
 
     assert found(divisions(asks("7g.80gb"), fleet, {}, {"GPU-0"})) == [("GPU-1", "7g.80gb", 0, [])]
 
 
-def test_an_instance_goes_where_a_gpu_is_divided_already() -> None:
+def test_divided_gpu_is_preferred() -> None:
     fleet = Fleet.of([*gpu(), *gpu(H100_80GB, ("1g.10gb", 6), number=1, held=[6])])
 
     assert found(divisions(asks("2g.20gb"), fleet, {}))[0][:2] == ("GPU-1", "2g.20gb")
@@ -277,7 +277,7 @@ def test_an_instance_goes_where_a_gpu_is_divided_already() -> None:
         pytest.param(GpuRequest(), ReasonCode.MIG_ENABLED, id="a whole GPU"),
     ],
 )
-def test_a_request_waits_for_what_can_be_made_and_for_nothing_else(
+def test_request_waits_for_possible_instances_only(
     request_: GpuRequest, code: ReasonCode | None
 ) -> None:
     [device] = gpu()
@@ -289,7 +289,7 @@ def test_a_request_waits_for_what_can_be_made_and_for_nothing_else(
     assert codes >= ({ReasonCode.MIG_NOT_MADE} if code is None else {code})
 
 
-def test_a_gpu_that_may_be_divided_is_never_granted_itself() -> None:
+def test_divisible_gpu_is_never_granted_whole() -> None:
     """Also where its source reports a utilization of it, as DCGM's exporter may."""
     engine = make_engine(*gpu(reading=IDLE))
     queue(engine, 1, asks("3g.40gb")[0])
@@ -297,7 +297,7 @@ def test_a_gpu_that_may_be_divided_is_never_granted_itself() -> None:
     assert engine.decide(NOW) == ()
 
 
-def test_the_reason_says_who_makes_it_and_what_was_refused() -> None:
+def test_reason_tells_who_makes_an_instance() -> None:
     [device] = gpu(refusal="a process runs on it")
     node = Fleet.of([device]).node("alpha")
 
@@ -309,11 +309,11 @@ def test_the_reason_says_who_makes_it_and_what_was_refused() -> None:
     )
 
 
-def test_of_many_divisions_each_is_of_another_gpu_and_the_first_requests_come_first() -> None:
+def test_divisions_use_other_gpus_in_queue_order() -> None:
     fleet = Fleet.of([device for number in range(40) for device in gpu(number=number)])
     requests = asks(*["7g.80gb"] * 3, *["3g.40gb"] * 60, "1g.5gb")
 
     divided = divisions(requests, fleet, {})
 
     assert [each.profile for each in divided[:4]] == [*["7g.80gb"] * 3, "3g.40gb"]
-    assert len({each.gpu.uuid for each in divided}) == len(divided) == MOST_AT_ONCE
+    assert len({each.gpu.uuid for each in divided}) == len(divided) == MAX_AT_ONCE

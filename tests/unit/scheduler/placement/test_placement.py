@@ -17,7 +17,7 @@ def test_the_score_weighs_free_memory_and_idleness() -> None:
     assert score(device, Weights(memory=1.0, utilization=0.0)) == pytest.approx(0.5)
 
 
-def test_what_is_not_known_well_enough_scores_nothing() -> None:
+def test_unknown_readings_score_nothing() -> None:
     weights = Weights()
 
     assert score(make_device(1, reading=None), weights) == 0.0
@@ -25,7 +25,7 @@ def test_what_is_not_known_well_enough_scores_nothing() -> None:
     assert score(make_device(1, free_mb=None), weights) == 0.0
 
 
-def test_the_best_scores_of_a_node_are_taken_best_first() -> None:
+def test_best_scored_devices_come_first() -> None:
     devices = [make_device(i, free_mb=free) for i, free in enumerate([50_000, 80_000, 60_000])]
 
     placed = place(make_context(devices), GpuRequest(gpus=2))
@@ -34,7 +34,7 @@ def test_the_best_scores_of_a_node_are_taken_best_first() -> None:
     assert [s.device.number for s in placed.devices] == [1, 2]
 
 
-def test_preferred_devices_come_before_those_that_score_better() -> None:
+def test_preferred_devices_beat_better_scores() -> None:
     devices = [
         make_device(1, node_id="alpha", name="A100"),
         make_device(2, node_id="beta", name="H100", free_mb=50_000),
@@ -86,9 +86,7 @@ def h100_and_a100() -> list[Device]:
         ),
     ],
 )
-def test_a_group_is_of_one_model_unless_mixed_is_asked_for(
-    request_: GpuRequest, want: set[str] | None
-) -> None:
+def test_group_has_one_model_unless_mixed(request_: GpuRequest, want: set[str] | None) -> None:
     placed = place(make_context(h100_and_a100()), request_)
 
     assert (set(placed.node_ids) if placed is not None else None) == want
@@ -96,7 +94,7 @@ def test_a_group_is_of_one_model_unless_mixed_is_asked_for(
         assert len({scored.device.name for scored in placed.devices}) == 1
 
 
-def test_a_driver_that_keeps_more_memory_makes_no_other_model() -> None:
+def test_reserved_memory_makes_no_other_model() -> None:
     devices = [make_device(1, memory_total_mb=81_920), make_device(2, memory_total_mb=81_251)]
     others = [make_device(1), make_device(2, memory_total_mb=40_960)]
 
@@ -107,9 +105,7 @@ def test_a_driver_that_keeps_more_memory_makes_no_other_model() -> None:
 @pytest.mark.parametrize(
     ("placement", "want"), [(Placement.PACK, "busy"), (Placement.SPREAD, "empty")]
 )
-def test_pack_takes_the_fullest_node_and_spread_the_emptiest(
-    placement: Placement, want: str
-) -> None:
+def test_pack_takes_fullest_node_spread_emptiest(placement: Placement, want: str) -> None:
     devices = [
         make_device(1, node_id="empty"),
         make_device(2, node_id="empty"),
@@ -142,7 +138,7 @@ def test_a_balanced_group_has_similar_free_memory(
     assert (placed.numbers if placed is not None else None) == want
 
 
-def test_of_balanced_gangs_of_equal_worth_the_one_with_more_free_memory_is_taken() -> None:
+def test_equal_balanced_gangs_take_more_memory() -> None:
     readings = {1: (80_000, 75.0), 2: (40_000, 0.0), 3: (80_000, 75.0), 4: (40_000, 0.0)}
     devices = [
         make_device(number, node_id=f"node-{number}", free_mb=free_mb, used=used)

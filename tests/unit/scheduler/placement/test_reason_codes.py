@@ -1,7 +1,7 @@
 """The closed set of reasons is documented, every code of it."""
 
 from schemas.gpus.gpu_request import GpuRequest
-from schemas.scheduler.reason_counts import counted
+from schemas.scheduler.reason_counts import counts_text
 from schemas.scheduler.reasons import REASON_MEANINGS, ReasonCode
 from schemas.telemetry.readings import HealthState
 from services.scheduler.domain.model.fleet import Node
@@ -10,7 +10,7 @@ from tests.support.tables import for_each
 from tests.unit.scheduler.builders import make_device
 
 
-def test_every_reason_code_is_documented_and_nothing_else_is() -> None:
+def test_exactly_all_reason_codes_are_documented() -> None:
     assert set(REASON_MEANINGS) == set(ReasonCode)
 
 
@@ -26,12 +26,12 @@ def test_a_meaning_is_one_sentence(code: ReasonCode) -> None:
 
 @for_each("code", ReasonCode)
 def test_a_count_of_a_code_is_words(code: ReasonCode) -> None:
-    one, several = counted({code: 1}), counted({code: 3})
+    one, several = counts_text({code: 1}), counts_text({code: 3})
 
     assert one.startswith("1 ")
     assert several.startswith("3 ")
     assert "_" not in several
-    assert sum(several == counted({other: 3}) for other in ReasonCode) == 1
+    assert sum(several == counts_text({other: 3}) for other in ReasonCode) == 1
 
 
 @for_each("code", ReasonCode)

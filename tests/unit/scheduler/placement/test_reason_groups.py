@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from schemas.gpus.gpu_request import GpuRequest
-from schemas.scheduler.reason_groups import LONGEST_DIGEST, digest, group, predicate
+from schemas.scheduler.reason_groups import MAX_DIGEST, digest, group, predicate
 from schemas.scheduler.reasons import Reason, ReasonCode
 from schemas.scheduler.reservations import ReservationState
 from services.scheduler.domain.advice.holder_names import Holder, with_names
@@ -22,7 +22,7 @@ from services.scheduler.domain.placement.reasons import (
 from tests.support.tables import for_each
 from tests.unit.scheduler.builders import NOW, make_device
 
-LONGEST_MESSAGE = 300
+MAX_MESSAGE = 300
 NODES = [f"gpu-{n:02}" for n in range(1, 17)]
 H100, H200, L40S = "NVIDIA H100 80GB HBM3", "NVIDIA H200", "NVIDIA L40S"
 MODELS = [H200] * 6 + [H100] * 5 + [L40S] * 5
@@ -60,7 +60,7 @@ def reasons_of(fleet: Fleet, request: GpuRequest) -> tuple[Reason, ...]:
     return with_names(blocking_reasons(PlacementContext(fleet=fleet), request), holders, NOW)
 
 
-def test_a_sentence_about_128_gpus_counts_and_names_holders() -> None:
+def test_sentence_of_128_gpus_counts_holders() -> None:
     fleet = fleet_of_128(holders=3, held=56, cordoned=("gpu-08",))
 
     reasons = reasons_of(fleet, GpuRequest(gpus=8, nodes=12))
@@ -72,10 +72,10 @@ def test_a_sentence_about_128_gpus_counts_and_names_holders() -> None:
         " 8 nodes with too few free GPUs"
     )
     whole = summary_sentence(ReservationState.QUEUED, GpuRequest(gpus=8, nodes=12), reasons, 2, 5)
-    assert len(whole) <= LONGEST_MESSAGE
+    assert len(whole) <= MAX_MESSAGE
 
 
-def test_gpus_that_never_match_are_told_as_that_alone() -> None:
+def test_never_matching_gpus_are_told_alone() -> None:
     fleet = fleet_of_128(holders=2, held=104)
 
     reasons = reasons_of(fleet, GpuRequest(gpus=8, nodes=5, gpu_models=("H100",)))
@@ -116,7 +116,7 @@ def test_what_no_gpu_of_128_is_takes_one_sentence(request_: GpuRequest, said: st
     assert said in sentence
     assert rejection.count(said) == 1
     assert rejection.count(" GPUs of another model") <= 1
-    assert max(len(sentence), len(rejection)) <= LONGEST_MESSAGE
+    assert max(len(sentence), len(rejection)) <= MAX_MESSAGE
 
 
 @for_each("holders", (1, 2, 9, 128))
@@ -126,13 +126,13 @@ def test_a_digest_and_its_groups_stay_short(holders: int) -> None:
     reasons = reasons_of(fleet, GpuRequest(gpus=8))
 
     assert len(reasons) > 128
-    assert len(digest(reasons)) <= LONGEST_DIGEST
+    assert len(digest(reasons)) <= MAX_DIGEST
     groups = group(reasons)
     assert len(groups) <= 16
     assert sum(each.count for each in groups if each.code is ReasonCode.HELD) == 128
 
 
-def test_a_group_is_one_holder_with_its_gpus_and_nodes() -> None:
+def test_group_is_one_holder_with_its_gpus() -> None:
     held, few = group(reasons_of(fleet_of_128(holders=1, held=128), GpuRequest()))
 
     assert (held.code, held.count, len(held.node_ids)) == (ReasonCode.HELD, 128, 16)
@@ -140,7 +140,7 @@ def test_a_group_is_one_holder_with_its_gpus_and_nodes() -> None:
     assert (few.count, few.says) == (16, "each has 0 of 1 GPU asked for")
 
 
-def test_reasons_that_all_differ_are_counted_beyond_three() -> None:
+def test_more_than_three_reasons_are_counted() -> None:
     devices = [make_device(n, used=50.0 + n) for n in range(1, 9)]
     context = PlacementContext(fleet=Fleet.of(devices))
 
@@ -150,7 +150,7 @@ def test_reasons_that_all_differ_are_counted_beyond_three() -> None:
     assert rest.says == "6 GPUs in use without a reservation, for 6 more causes of this kind"
 
 
-def test_one_of_several_holders_of_a_shared_gpu_is_not_the_only_one() -> None:
+def test_shared_gpu_has_several_holders() -> None:
     shared = [
         Reason(
             code=ReasonCode.HELD,
@@ -165,7 +165,7 @@ def test_one_of_several_holders_of_a_shared_gpu_is_not_the_only_one() -> None:
 
 
 @for_each("code", ReasonCode)
-def test_a_sentence_about_a_device_can_lose_its_subject(code: ReasonCode) -> None:
+def test_sentence_about_device_drops_its_subject(code: ReasonCode) -> None:
     reason = reason_for(code, make_device(), GpuRequest(), Node(node_id="alpha"))
 
     assert not predicate(reason).startswith("GPU 1 on alpha")

@@ -12,7 +12,7 @@ from schemas.scheduler.reservations import ReservationState
 from services.scheduler.domain.model.fleet import Device, Fleet, Host, HostResources, Node
 from services.scheduler.domain.placement.placement import PlacementContext
 from services.scheduler.domain.placement.reasons import (
-    LONGEST_MESSAGE,
+    MAX_MESSAGE,
     MAX_REASONS,
     REASONS_PER_CODE,
     abridge,
@@ -32,7 +32,8 @@ def fleet_of(*devices: Device, **hosts: Host) -> Fleet:
 
 def host(node_id: str, cpus: float | None = 8, held: float = 0, **changes: Any) -> Host:
     return Host(
-        node=Node(node_id=node_id, cpu_count=cpus, **changes), held=HostResources(cpu_count=held)
+        node=Node(node_id=node_id, cpu_count=cpus, **changes),
+        held_resources=HostResources(cpu_count=held),
     )
 
 
@@ -40,7 +41,7 @@ def codes(reasons: tuple[Reason, ...]) -> set[tuple[ReasonCode, str | None]]:
     return {(reason.code, reason.device_uuid or reason.node_id) for reason in reasons}
 
 
-def test_every_reason_of_every_device_and_node_is_told() -> None:
+def test_all_reasons_of_devices_and_nodes_are_told() -> None:
     fleet = fleet_of(
         make_device(1, holder=HELD, cordoned=True, foreign_pids=(7, 8)),
         make_device(2, used=None, free_mb=None),
@@ -69,7 +70,7 @@ def test_every_reason_of_every_device_and_node_is_told() -> None:
     assert texts[ReasonCode.INSUFFICIENT_CPU] == "beta reports no CPUs, 4 are needed"
 
 
-def test_gpus_of_two_models_are_no_group_and_the_node_says_so() -> None:
+def test_gpus_of_two_models_are_no_group() -> None:
     fleet = fleet_of(
         *(make_device(n, name="NVIDIA H100") for n in (1, 2)),
         *(make_device(n, name="NVIDIA A100", memory_total_mb=40_960) for n in (3, 4)),
@@ -92,7 +93,7 @@ def test_gpus_of_two_models_are_no_group_and_the_node_says_so() -> None:
     assert impossible_reasons(fleet, GpuRequest(gpus=4, mixed_models=True)) == ()
 
 
-def test_a_gang_of_two_models_says_that_its_nodes_differ() -> None:
+def test_gang_of_two_models_tells_its_nodes_differ() -> None:
     fleet = fleet_of(
         make_device(1, name="NVIDIA H100"), make_device(2, node_id="beta", name="NVIDIA A100")
     )
@@ -103,7 +104,7 @@ def test_a_gang_of_two_models_says_that_its_nodes_differ() -> None:
     assert "1 node with the same can be had now" in found[0].message
 
 
-def test_devices_kept_for_others_say_for_whom_and_which_way() -> None:
+def test_reserved_devices_tell_for_whom_and_how() -> None:
     context = PlacementContext(
         fleet=fleet_of(make_device(1), make_device(2)),
         optimistic={1: UUID(int=1)},
@@ -136,7 +137,7 @@ def test_a_gang_is_told_how_many_nodes_it_could_have() -> None:
     assert reasons[-1].message == "1 node of 2 asked for can be had together now"
 
 
-def test_a_gang_whose_nodes_do_not_balance_is_told_so() -> None:
+def test_unbalanced_gang_is_told_so() -> None:
     context = PlacementContext(
         fleet=fleet_of(make_device(1, free_mb=80_000), make_device(2, node_id="b", free_mb=50_000))
     )
@@ -176,7 +177,7 @@ def test_what_never_fits_is_known_beforehand(request_: GpuRequest, want: ReasonC
     assert impossible_reasons(fleet, GpuRequest(nodes=2, cpu_count=8)) == ()
 
 
-def test_an_answer_about_a_large_fleet_is_bounded_and_says_what_it_leaves_out() -> None:
+def test_answer_about_large_fleet_is_bounded() -> None:
     reasons = (
         *(
             Reason(
@@ -200,7 +201,7 @@ def test_an_answer_about_a_large_fleet_is_bounded_and_says_what_it_leaves_out() 
     assert len(few) == REASONS_PER_CODE
     assert sum(shown.left_out.values()) == len(reasons) - MAX_REASONS
     assert ReasonCode.CORDONED not in shown.left_out
-    assert max(len(reason.message) for reason in shown.reasons) == LONGEST_MESSAGE
+    assert max(len(reason.message) for reason in shown.reasons) == MAX_MESSAGE
     assert len(msgspec.msgpack.encode(shown)) < 512 * 1024
 
 
@@ -211,7 +212,7 @@ def test_a_small_answer_is_told_whole() -> None:
     assert abridge(reasons).left_out == {}
 
 
-def test_sentences_say_what_was_asked_and_count_what_blocks() -> None:
+def test_sentence_tells_request_and_blocked_count() -> None:
     gang = GpuRequest(gpus=8, nodes=4)
     held = tuple(Reason(code=ReasonCode.HELD, message=f"GPU {n} is held") for n in range(3))
 
@@ -230,7 +231,7 @@ def test_sentences_say_what_was_asked_and_count_what_blocks() -> None:
     )
 
 
-def test_what_can_never_be_had_is_said_as_its_rejection_says_it() -> None:
+def test_impossible_request_reads_as_its_rejection() -> None:
     fleet = fleet_of(make_device(1), make_device(2))
     request = GpuRequest(gpus=3, gpu_models=("A100",))
 

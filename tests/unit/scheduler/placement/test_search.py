@@ -152,7 +152,7 @@ def histories(draw: st.DrawFn) -> tuple[DecisionEngine, int]:
 
 
 @given(histories(), REQUESTS)
-def test_the_indexes_find_the_place_that_a_look_at_everything_finds(
+def test_index_matches_a_full_scan(
     history: tuple[DecisionEngine, int], request: GpuRequest
 ) -> None:
     engine, seconds = history
@@ -166,7 +166,7 @@ def test_the_indexes_find_the_place_that_a_look_at_everything_finds(
 
 
 @given(histories(), REQUESTS)
-def test_an_engine_built_anew_from_the_state_decides_the_same(
+def test_rebuilt_engine_decides_the_same(
     history: tuple[DecisionEngine, int], request: GpuRequest
 ) -> None:
     engine, seconds = history
@@ -181,7 +181,7 @@ def test_an_engine_built_anew_from_the_state_decides_the_same(
 
 
 @pytest.mark.parametrize("key", ["numa_node", "label", "gpu_model"])
-def test_a_filter_seen_first_on_an_empty_fleet_finds_nodes_that_come_later(key: str) -> None:
+def test_filter_of_empty_fleet_finds_later_nodes(key: str) -> None:
     wanted = {s.key.value: s for s in reversed(SELECTORS)}[key]
     engine = make_engine()
     request = GpuRequest(require=(wanted,))
@@ -195,7 +195,7 @@ def test_a_filter_seen_first_on_an_empty_fleet_finds_nodes_that_come_later(key: 
     assert would_grant(engine, request, NOW) is not None
 
 
-def test_a_node_whose_best_device_is_reserved_competes_with_its_next_one() -> None:
+def test_reserved_best_device_yields_to_the_next() -> None:
     free_mb = {1: 80_000, 2: 60_000, 3: 70_000, 4: 50_000, 5: 50_000, 6: 50_000}
     engine = make_engine(
         *(make_device(n, node_id=NODES[(n - 1) // 2], free_mb=mb) for n, mb in free_mb.items()),
@@ -215,9 +215,7 @@ def test_a_node_whose_best_device_is_reserved_competes_with_its_next_one() -> No
 @pytest.mark.parametrize(
     ("placement", "want"), [(Placement.PACK, "beta"), (Placement.SPREAD, "alpha")]
 )
-def test_among_equally_preferred_nodes_the_index_keeps_to_the_placement(
-    placement: Placement, want: str
-) -> None:
+def test_equal_nodes_follow_the_placement(placement: Placement, want: str) -> None:
     engine = make_engine(*(make_device(n, node_id=NODES[n // 2]) for n in range(4)))
     hold(engine, 9, 3)
     prefer = (Preference(selector=selector("gpu_model", "h100"), weight=2),)
@@ -229,9 +227,7 @@ def test_among_equally_preferred_nodes_the_index_keeps_to_the_placement(
 
 
 @pytest.mark.parametrize("waiting", range(3))
-def test_of_filters_that_nothing_waits_with_a_bounded_number_is_kept(
-    waiting: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unused_filters_are_bounded(waiting: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three, and one for each filter that is in use and therefore never forgotten."""
     monkeypatch.setattr(placement_search, "MAX_FILTER_INDEXES", 3)
     cycle = SchedulingCycle(State(), Policy())

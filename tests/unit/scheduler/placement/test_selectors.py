@@ -77,7 +77,7 @@ def test_what_is_unknown_matches_nothing(key: str, operator: str) -> None:
     assert mismatch(selector, make_device(1), Node(node_id="alpha")) is UNKNOWN
 
 
-def test_a_reason_names_the_selector_that_does_not_match() -> None:
+def test_reason_names_the_unmatched_selector() -> None:
     request = GpuRequest(require=(make_selector("label:zone", "in", "b", "c"),))
     device = make_device(1)
 
@@ -115,7 +115,7 @@ def test_what_no_request_gets(
         ({"shares": 0.5}, [ReasonCode.NOT_DIVISIBLE]),
     ],
 )
-def test_a_mig_instance_serves_who_asks_for_its_profile_or_names_it(
+def test_mig_instance_serves_its_profile_or_name(
     wishes: dict[str, Any], want: list[ReasonCode]
 ) -> None:
     device = make_device(1, mig_enabled=True, parent_uuid="GPU-0", mig_profile="1g.10gb")
@@ -125,7 +125,7 @@ def test_a_mig_instance_serves_who_asks_for_its_profile_or_names_it(
 
 
 @pytest.mark.parametrize("is_divided", [False, True])
-def test_a_whole_gpu_serves_nobody_who_asks_for_an_instance(is_divided: bool) -> None:
+def test_whole_gpu_serves_no_instance_request(is_divided: bool) -> None:
     device = make_device(1, mig_enabled=is_divided)
     code = ReasonCode.MIG_ENABLED if is_divided else ReasonCode.MIG_PROFILE_MISMATCH
 
@@ -151,7 +151,7 @@ def test_a_version_is_compared_number_by_number(text: str, want: tuple[int, ...]
         ((("node", "in", "alpha"), ("node", "in", "beta")), None),
     ],
 )
-def test_a_request_is_placed_where_all_its_selectors_let_it(
+def test_request_is_placed_where_selectors_match(
     selectors: tuple[tuple[str, ...], ...], node: str | None
 ) -> None:
     engine = make_engine(make_device(1, node_id="alpha"), make_device(2, node_id="beta"))

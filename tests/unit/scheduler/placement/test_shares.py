@@ -44,7 +44,7 @@ def parts_of(free: list[int], asked: int, **how: object) -> tuple[int, ...]:
     return parts
 
 
-def test_two_equal_devices_with_0_2_then_1_2_hold_0_60_and_0_80() -> None:
+def test_shares_0_2_and_1_2_hold_0_60_and_0_80() -> None:
     free = [100, 100]
 
     first = parts_of(free, 20)
@@ -68,7 +68,7 @@ def test_two_equal_devices_with_0_2_then_1_2_hold_0_60_and_0_80() -> None:
         ([100], 0, (0,)),
     ],
 )
-def test_evenly_takes_the_fewest_devices_and_of_each_about_the_same(
+def test_evenly_takes_the_fewest_devices(
     free: list[int], asked: int, parts: tuple[int, ...]
 ) -> None:
     assert parts_of(free, asked) == parts
@@ -101,20 +101,18 @@ def test_fill_takes_all_of_the_most_free_first(
         ([10, 10], 0, (0, 0)),
     ],
 )
-def test_counted_units_are_spread_evenly_over_as_many_devices_as_have_room(
+def test_units_spread_over_devices_with_room(
     free: list[int], asked: int, parts: tuple[int, ...]
 ) -> None:
     assert parts_of(free, asked, counted=True) == parts
 
 
-def test_counted_units_that_fill_take_all_of_the_most_free_first() -> None:
+def test_filling_units_take_the_most_free_first() -> None:
     assert parts_of([4, 10, 7], 15, counted=True, strategy=FILL) == (0, 10, 5)
 
 
 @given(st.lists(st.integers(0, 10), min_size=1, max_size=6), st.integers(0, 40))
-def test_no_device_has_two_units_more_than_one_that_still_has_room(
-    free: list[int], asked: int
-) -> None:
+def test_units_differ_by_at_most_one(free: list[int], asked: int) -> None:
     parts = divide([each * 10 for each in free], asked * 10, quantum=10, counted=True)
 
     if asked > sum(free):
@@ -128,7 +126,7 @@ def test_no_device_has_two_units_more_than_one_that_still_has_room(
     assert not with_room or max(units) - min(with_room) <= 1
 
 
-def test_a_request_of_counted_units_is_granted_as_they_are_spread() -> None:
+def test_units_are_granted_as_they_are_spread() -> None:
     devices = [make_device(number) for number in range(3)]
     request = GpuRequest(share_units=7, units_per_gpu=10)
 
@@ -153,18 +151,18 @@ def test_units_that_mean_nothing_are_refused(fields: dict[str, Any], says: str) 
         GpuRequest(**fields)
 
 
-def test_parts_are_multiples_of_the_quantum_and_still_all_of_what_was_asked() -> None:
+def test_parts_are_multiples_of_the_quantum() -> None:
     assert sorted(parts_of([100, 100, 100], 230, quantum=10)) == [70, 80, 80]
     assert parts_of([55, 99], 100, quantum=10) == (50, 50)
     assert divide([59, 49], 100, quantum=10) is SharesRefused.INSUFFICIENT
 
 
-def test_devices_with_less_free_than_the_minimum_are_left_out() -> None:
+def test_devices_below_the_minimum_are_skipped() -> None:
     assert parts_of([20, 60, 50], 20, least_free=55) == (0, 20, 0)
     assert divide([20, 60, 50], 70, least_free=55) is SharesRefused.INSUFFICIENT
 
 
-def test_what_fits_on_one_device_may_be_refused_on_several() -> None:
+def test_fit_on_one_device_may_fail_on_several() -> None:
     assert parts_of([50, 40], 80) == (40, 40)
     assert divide([50, 40], 80, unfragmented=True) is SharesRefused.FRAGMENTED
     assert divide([100, 30], 130, unfragmented=True) is SharesRefused.FRAGMENTED
@@ -226,9 +224,7 @@ def test_evenly_is_no_more_even_on_any_other_devices(free: list[int], asked: int
 
 
 @given(st.lists(st.integers(1, 60), max_size=12), st.data())
-def test_cells_are_given_to_one_holding_each_and_no_more_than_there_are(
-    amounts: list[int], data: st.DataObject
-) -> None:
+def test_cells_are_given_to_one_holding_each(amounts: list[int], data: st.DataObject) -> None:
     """Parts come and go in any order; what is free is always the rest."""
     open_: list[list[tuple[int, int]]] = []
     for amount in amounts:
@@ -260,7 +256,7 @@ def test_cells_are_given_to_one_holding_each_and_no_more_than_there_are(
         pytest.param("gpu", 1.5, ReasonCode.MPS_PER_GPU, id="a daemon each: never above one"),
     ],
 )
-def test_of_gpus_with_an_mps_daemon_each_parts_of_one_are_granted(
+def test_mps_grants_parts_of_one_gpu_each(
     label: str, asked: float, want: tuple[int, ...] | ReasonCode
 ) -> None:
     devices = [
@@ -283,7 +279,7 @@ def test_of_gpus_with_an_mps_daemon_each_parts_of_one_are_granted(
         assert placed.nodes[0].share_kind is ShareKind.MPS
 
 
-def test_requests_above_and_below_one_gpu_are_told_apart() -> None:
+def test_shares_above_and_below_one_differ() -> None:
     fleet: list[Input] = [
         NodeSeen(node=Node(node_id="alpha", labels={MPS_LABEL: "gpu"})),
         *(DeviceSeen(device=make_device(number)) for number in (1, 2)),
@@ -303,7 +299,5 @@ def test_requests_above_and_below_one_gpu_are_told_apart() -> None:
     ("named", "insists"),
     [((), False), (("other",), False), (("other", "mine"), True), (("*",), True)],
 )
-def test_a_namespace_insists_on_enforced_shares_where_it_or_all_are_named(
-    named: tuple[str, ...], insists: bool
-) -> None:
+def test_named_namespace_needs_enforced_shares(named: tuple[str, ...], insists: bool) -> None:
     assert ShareRules(enforced_namespaces=frozenset(named)).insists("mine") is insists

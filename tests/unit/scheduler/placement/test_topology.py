@@ -59,7 +59,7 @@ def chosen(devices: Sequence[Device], request: GpuRequest, held: Sequence[int] =
     return set(placed.numbers)
 
 
-def test_a_group_is_what_links_of_a_kind_or_nearer_join() -> None:
+def test_group_is_joined_by_near_links() -> None:
     found = groups((*PAIRS, (LinkKind.PXB, range(4)), (LinkKind.SYS, range(8))))
 
     assert found[1] == (0, 0, 0, 0, 0, 0, 0)
@@ -67,7 +67,7 @@ def test_a_group_is_what_links_of_a_kind_or_nearer_join() -> None:
     assert found[7] == (6, 6, 6, 6, 6, 6, 4)
 
 
-def test_an_island_has_the_gpus_that_nvlink_joins_over_others_too() -> None:
+def test_island_joins_nvlink_over_other_gpus() -> None:
     cube: Links = ((LinkKind.NVLINK, (0, 1)), (LinkKind.NVLINK, (1, 5)), (LinkKind.NVLINK, (5, 4)))
 
     found = groups(cube)
@@ -76,7 +76,7 @@ def test_an_island_has_the_gpus_that_nvlink_joins_over_others_too() -> None:
     assert found[2][:2] == (2, 2)
 
 
-def test_nothing_is_known_of_a_gpu_without_links_and_numa_node() -> None:
+def test_gpu_without_links_or_numa_is_unknown() -> None:
     assert groups((), (None, None, 0)) == [(), (), (2,) * 7]
     instance = DeviceFacts(uuid="m", index=8, name="MIG", parent_uuid="0", numa_node=0)
     assert link_groups([instance], []) == {}
@@ -103,7 +103,7 @@ def test_gpus_are_near_and_break_the_fewest_groups(
     assert chosen(gpus(links), GpuRequest(gpus=count), held) == want
 
 
-def test_near_ones_come_before_those_that_score_better() -> None:
+def test_near_gpus_beat_better_scores() -> None:
     devices = gpus(PAIRS)
     devices[2:4] = [
         make_device(n, index=n, link_groups=devices[n].link_groups, free_mb=70_000) for n in (2, 3)
@@ -121,7 +121,7 @@ def test_what_is_preferred_comes_before_what_is_near() -> None:
 
 
 @pytest.mark.parametrize("placement", list(Placement))
-def test_a_group_goes_to_the_node_with_room_in_one_island(placement: Placement) -> None:
+def test_group_goes_to_node_with_island_room(placement: Placement) -> None:
     """Before the fuller one or the emptier one, where only GPUs of several islands are free."""
     request = GpuRequest(gpus=2, placement=placement)
     apart = [d for d in gpus(PAIRS) if d.index % 2]
@@ -132,13 +132,13 @@ def test_a_group_goes_to_the_node_with_room_in_one_island(placement: Placement) 
     assert chosen([*apart, *unknown], request) <= {1, 3, 5, 7}
 
 
-def test_of_nodes_that_are_as_full_a_single_gpu_goes_where_it_breaks_least() -> None:
+def test_single_gpu_breaks_the_smallest_island() -> None:
     devices = [*gpus(PAIRS), *gpus(PAIRS, "beta", 8)]
 
     assert chosen(devices, GpuRequest(), held=(0, 1, 8, 10)) == {9}
 
 
-def test_numa_nodes_within_one_island_do_not_open_another_node() -> None:
+def test_numa_within_island_opens_no_other_node() -> None:
     devices = [*gpus(NVSWITCH), *gpus(NVSWITCH, "beta", 8)]
 
     assert chosen(devices, GpuRequest(gpus=2), held=(0, 1, 2, 4, 5, 6)) == {3, 7}
@@ -202,7 +202,7 @@ def grant(index: int, groups: tuple[int, ...] = (), node_id: str = "a", mb: int 
         pytest.param(PAIRS, (3,), None, id="one GPU"),
     ],
 )
-def test_the_nearness_of_a_grant_is_its_farthest_link(
+def test_nearness_of_grant_is_its_farthest_link(
     links: Links, indices: tuple[int, ...], want: LinkKind | None
 ) -> None:
     of = groups(links)
@@ -210,7 +210,7 @@ def test_the_nearness_of_a_grant_is_its_farthest_link(
     assert nearness([grant(n, of[n]) for n in indices]) is want
 
 
-def test_the_nearness_of_a_gang_is_that_of_its_worst_node_and_unknown_where_one_is() -> None:
+def test_nearness_of_gang_is_its_worst_node() -> None:
     of = groups(PAIRS)
     near, far = [grant(n, of[n]) for n in (0, 1)], [grant(n, of[n], "b") for n in (0, 7)]
 
@@ -219,6 +219,6 @@ def test_the_nearness_of_a_gang_is_that_of_its_worst_node_and_unknown_where_one_
     assert nearness([grant(0), grant(0, node_id="b")]) is None
 
 
-def test_the_balance_of_a_grant_is_its_least_free_memory_over_its_largest() -> None:
+def test_memory_balance_is_least_over_largest() -> None:
     assert memory_balance([grant(0, mb=80), grant(1, mb=70), grant(2, mb=60)]) == 0.75
     assert memory_balance([grant(0)]) is None

@@ -71,9 +71,7 @@ def test_what_no_vgpu_can_be_is_refused(asked: dict[str, Any], message: str) -> 
     st.lists(st.integers(0, 80_000), min_size=1, max_size=8),
     st.integers(1, 6),
 )
-def test_a_whole_number_of_gpus_reserves_the_same_devices_in_every_form(
-    free: list[int], gpus: int
-) -> None:
+def test_whole_gpus_reserve_alike_in_every_form(free: list[int], gpus: int) -> None:
     forms = (
         GpuRequest(gpus=gpus),
         GpuRequest(vgpu_cores=100 * gpus),

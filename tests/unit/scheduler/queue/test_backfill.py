@@ -47,7 +47,7 @@ def half_busy() -> DecisionEngine:
     return engine
 
 
-def test_a_request_that_will_be_over_in_time_starts_before_the_head() -> None:
+def test_request_done_in_time_starts_before_head() -> None:
     engine = half_busy()
     head = queue(engine, 1, GpuRequest(gpus=2))
     short = queue(engine, 2, GpuRequest(expected_duration_seconds=60))
@@ -70,7 +70,7 @@ def test_what_is_kept_for_the_head_says_for_whom() -> None:
     assert str(head) in kept[0].message
 
 
-def test_devices_that_the_head_will_not_start_on_serve_others_for_as_long_as_they_like() -> None:
+def test_devices_unused_by_head_serve_others() -> None:
     engine = make_engine(make_device(1), make_device(2), make_device(3, node_id="beta"))
     hold(engine, 90, 1, expected_end_at=after(60))
     queue(engine, 1, GpuRequest(gpus=2))
@@ -83,7 +83,7 @@ def test_devices_that_the_head_will_not_start_on_serve_others_for_as_long_as_the
     assert grant.placed.node_id == "beta"
 
 
-def test_without_known_ends_the_head_keeps_all_that_it_could_use() -> None:
+def test_head_without_known_ends_keeps_all() -> None:
     engine = make_engine(make_device(1), make_device(2))
     hold(engine, 90, 1)
     queue(engine, 1, GpuRequest(gpus=2))
@@ -94,7 +94,7 @@ def test_without_known_ends_the_head_keeps_all_that_it_could_use() -> None:
     assert ReasonCode.BEHIND_IN_QUEUE in codes
 
 
-def test_who_names_the_heads_nodes_gets_them_once_it_waits_no_more() -> None:
+def test_nodes_of_head_are_freed_once_it_leaves() -> None:
     engine = make_engine(make_device(1), make_device(2))
     hold(engine, 90, 1)
     head = queue(engine, 1, GpuRequest(gpus=2, device_uuids=("GPU-1", "GPU-2")))
@@ -106,7 +106,7 @@ def test_who_names_the_heads_nodes_gets_them_once_it_waits_no_more() -> None:
     assert granted(engine) == {named}
 
 
-def test_a_node_that_may_come_free_any_time_is_kept_beside_the_one_that_is_promised() -> None:
+def test_optimistic_node_is_kept_beside_promised() -> None:
     devices = [make_device(n, node_id="beta" if n > 2 else "alpha") for n in range(1, 5)]
     engine = make_engine(*devices)
     hold(engine, 90, 1, expected_end_at=after(60))
@@ -121,7 +121,7 @@ def test_a_node_that_may_come_free_any_time_is_kept_beside_the_one_that_is_promi
     assert grant.placed.node_id == "alpha"
 
 
-def test_with_fewer_nodes_that_may_come_free_any_time_the_rest_is_given_again(
+def test_fewer_optimistic_nodes_free_the_rest(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(backfill, "MAX_OPTIMISTIC_NODES", 1)
@@ -139,7 +139,7 @@ def test_with_fewer_nodes_that_may_come_free_any_time_the_rest_is_given_again(
     assert granted(engine) == {other}
 
 
-def test_of_nodes_that_come_free_together_the_head_waits_for_the_first_by_name() -> None:
+def test_head_waits_for_first_node_by_name() -> None:
     pairs = {"alpha": (1, 2), "beta": (3, 4)}
     engine = make_engine(*(make_device(n, node_id=node) for node in pairs for n in pairs[node]))
     engine.apply(DeviceSeen(device=make_device(2, cordoned=True)))
@@ -156,7 +156,7 @@ def test_of_nodes_that_come_free_together_the_head_waits_for_the_first_by_name()
     assert grant.placed.node_id == "beta"
 
 
-def test_nodes_too_small_for_the_head_serve_others_beside_equally_full_ones_that_it_keeps() -> None:
+def test_nodes_too_small_for_head_serve_others() -> None:
     engine = make_engine(
         make_device(1),
         make_device(2),
@@ -171,7 +171,7 @@ def test_nodes_too_small_for_the_head_serve_others_beside_equally_full_ones_that
     assert granted(engine) == {other}
 
 
-def test_a_lease_that_outlives_its_expectation_promises_nothing_any_more() -> None:
+def test_overdue_lease_promises_nothing() -> None:
     engine = half_busy()
     queue(engine, 1, GpuRequest(gpus=2), wait_deadline_at=after(3600))
     assert engine.next_decision_at(NOW) == after(60)
@@ -183,7 +183,7 @@ def test_a_lease_that_outlives_its_expectation_promises_nothing_any_more() -> No
     assert ReasonCode.BEHIND_IN_QUEUE in {r.code for r in reasons(engine, short, after(60))}
 
 
-def test_the_cpus_that_the_head_will_need_are_kept_as_its_gpus_are() -> None:
+def test_cpus_of_head_are_kept_like_its_gpus() -> None:
     node = Node(node_id="alpha", cpu_count=8)
     engine = make_engine(*(make_device(n) for n in (1, 2, 3)), nodes=(node,))
     hold(engine, 90, 1, 2, expected_end_at=after(60), request=GpuRequest(gpus=2, cpu_count=4))
@@ -198,7 +198,7 @@ def test_the_cpus_that_the_head_will_need_are_kept_as_its_gpus_are() -> None:
     assert ReasonCode.INSUFFICIENT_CPU in codes
 
 
-def test_memory_of_a_host_that_comes_free_later_is_not_given_out_before() -> None:
+def test_host_memory_freed_later_is_kept() -> None:
     node = Node(node_id="alpha", cpu_count=8, memory_total_mb=1000)
     engine = make_engine(*(make_device(n) for n in (1, 2, 3)), nodes=(node,))
     much = GpuRequest(gpus=2, cpu_count=1, host_memory_mb=900)
@@ -230,7 +230,7 @@ def test_memory_of_a_host_that_comes_free_later_is_not_given_out_before() -> Non
         ),
     ],
 )
-def test_of_the_host_the_head_keeps_what_it_will_need_where_it_may_start(
+def test_head_keeps_host_room_where_it_may_start(
     end: datetime | None, asked: GpuRequest, code: ReasonCode
 ) -> None:
     """On alpha both of its models, on beta one alone, which is too few for it."""
@@ -254,7 +254,7 @@ def test_of_the_host_the_head_keeps_what_it_will_need_where_it_may_start(
     assert granted(engine) == {head}
 
 
-def test_the_head_waits_for_the_first_of_several_nodes_whose_cpus_come_free_later() -> None:
+def test_head_waits_for_first_node_with_cpus() -> None:
     places = {2: "alpha", 4: "beta", 5: "gamma"}
     engine = make_engine(
         make_device(1, node_id="alpha"),
@@ -276,7 +276,7 @@ def test_the_head_waits_for_the_first_of_several_nodes_whose_cpus_come_free_late
     assert engine.decide(NOW) == ()  # preemption would not start it any sooner
 
 
-def test_of_many_that_are_alike_the_shorter_ones_fill_the_gap_in_their_order() -> None:
+def test_shorter_of_equal_requests_backfill_first() -> None:
     devices = [make_device(n) for n in (1, 2, 3, 4)]
     engine = make_engine(*devices)
     hold(engine, 90, 1, expected_end_at=after(60))
@@ -290,7 +290,7 @@ def test_of_many_that_are_alike_the_shorter_ones_fill_the_gap_in_their_order() -
     assert granted(engine) == {ids[1], ids[3]}
 
 
-def test_a_newcomer_of_higher_priority_passes_only_for_as_long_as_the_bound_says() -> None:
+def test_newcomer_passes_only_within_the_bound() -> None:
     engine = make_engine(make_device(1), aging_seconds=10.0)
     hold(engine, 90, 1, expected_end_at=after(10))
     old = queue(engine, 1, queued_at=NOW, wait_deadline_at=after(3600))
@@ -362,13 +362,13 @@ def start_of_head(
     st.lists(st.sampled_from([5.0, 10.0, 15.0, 30.0, 50.0]), max_size=8),
     st.lists(REQUESTS, min_size=1, max_size=8),
 )
-def test_the_head_starts_no_later_than_if_nobody_had_come_behind_it(
+def test_head_starts_no_later_than_without_others(
     devices: list[Device], ends: list[float], requests: list[GpuRequest]
 ) -> None:
     assert start_of_head(devices, ends, requests) == start_of_head(devices, ends, requests[:1])
 
 
-def test_a_gang_needs_its_first_node_only_when_its_second_may_be_free() -> None:
+def test_gang_needs_both_nodes_at_once() -> None:
     engine = make_engine(
         *(make_device(n, node_id=f"node-{(n - 1) // 2}") for n in range(1, 7)),
     )
@@ -384,7 +384,7 @@ def test_a_gang_needs_its_first_node_only_when_its_second_may_be_free() -> None:
     assert ReasonCode.BEHIND_IN_QUEUE in codes
 
 
-def test_a_balanced_head_counts_a_held_device_as_idle_from_the_end_of_its_lease() -> None:
+def test_balanced_head_counts_ended_lease_as_idle() -> None:
     engine = make_engine(make_device(1, free_mb=70_000), make_device(2, used=100.0, free_mb=0))
     hold(engine, 90, 2, expected_end_at=after(100))
     queue(engine, 1, GpuRequest(gpus=2, balanced_memory=True))

@@ -34,7 +34,7 @@ from tests.unit.scheduler.builders import (
 )
 
 
-def test_a_request_is_granted_once_and_holds_its_device_until_its_lease_ends() -> None:
+def test_request_is_granted_once_until_lease_ends() -> None:
     engine = make_engine(make_device(1))
     first, second = queue(engine, 1), queue(engine, 2)
 
@@ -52,7 +52,7 @@ def test_a_request_is_granted_once_and_holds_its_device_until_its_lease_ends() -
     assert engine.queue_length == 0
 
 
-def test_a_device_told_as_free_stays_with_the_lease_that_names_it() -> None:
+def test_device_told_free_stays_with_its_lease() -> None:
     engine = make_engine(make_device(1))
     hold(engine, 9, 1)
     engine.apply(DeviceSeen(device=make_device(1, holder=None)))
@@ -73,7 +73,7 @@ def test_a_quarantined_device_outlives_its_lease() -> None:
     assert len(engine.decide(NOW)) == 1
 
 
-def test_a_quarantined_device_still_names_the_holder_whose_lease_has_ended() -> None:
+def test_quarantined_device_names_ended_holder() -> None:
     engine = make_engine(make_device(1))
     holder = hold(engine, 9, 1, 2)  # device 2 was never reported
     engine.apply(DeviceSeen(device=make_device(1, holder=holder, quarantined=True)))
@@ -109,7 +109,7 @@ def test_cpus_and_host_memory_are_held_with_the_gpus() -> None:
     assert [d.reservation_id for d in engine.decide(NOW)] == [second]
 
 
-def test_what_can_never_fit_is_rejected_and_what_has_waited_long_enough_times_out() -> None:
+def test_impossible_rejected_and_overdue_timed_out() -> None:
     engine = make_engine(make_device(1, holder=UUID(int=9)))
     queue(engine, 1, GpuRequest(gpus=2))
     queue(engine, 2, wait_deadline_at=NOW + timedelta(seconds=5))
@@ -126,7 +126,7 @@ def test_what_can_never_fit_is_rejected_and_what_has_waited_long_enough_times_ou
     assert engine.next_decision_at(at) is None
 
 
-def test_waiting_makes_up_for_priority_after_the_documented_bound() -> None:
+def test_waiting_outweighs_priority_at_the_bound() -> None:
     engine = make_engine(make_device(1, holder=UUID(int=9)), aging_seconds=60.0)
     old = queue(engine, 1, queued_at=NOW)
     soon = queue(engine, 2, GpuRequest(priority=5), queued_at=NOW + timedelta(seconds=299))
@@ -135,7 +135,7 @@ def test_waiting_makes_up_for_priority_after_the_documented_bound() -> None:
     assert [entry.reservation_id for entry in engine.waiting] == [soon, old, late]
 
 
-def test_what_would_be_granted_is_told_without_granting_it() -> None:
+def test_what_if_grants_nothing() -> None:
     engine = make_engine(make_device(1), make_device(2))
     before = engine.state()
 
@@ -170,7 +170,7 @@ def test_recorded_inputs_decide_the_same_again() -> None:
     assert replayed.state() == engine.state()
 
 
-def test_devices_that_the_head_does_not_select_are_free_for_others() -> None:
+def test_devices_unselected_by_head_are_free() -> None:
     engine = make_engine(make_device(1, holder=UUID(int=99)), make_device(2))
     head = queue(engine, 1, GpuRequest(device_uuids=("GPU-1",)))
     other = queue(engine, 2)
@@ -179,7 +179,7 @@ def test_devices_that_the_head_does_not_select_are_free_for_others() -> None:
     assert [entry.reservation_id for entry in engine.waiting] == [head]
 
 
-def test_an_empty_fleet_rejects_only_once_it_is_settled() -> None:
+def test_empty_fleet_rejects_once_settled() -> None:
     engine = DecisionEngine()
     queue(engine, 1)
 
@@ -192,7 +192,7 @@ def test_an_empty_fleet_rejects_only_once_it_is_settled() -> None:
     assert [reason.code for reason in rejected.reasons] == [ReasonCode.NO_GPUS]
 
 
-def test_what_fits_no_more_after_a_device_has_gone_is_rejected() -> None:
+def test_lost_device_rejects_what_fits_no_more() -> None:
     engine = make_engine(make_device(1, holder=UUID(int=99)), make_device(2))
     queue(engine, 1, GpuRequest(gpus=2))
     assert engine.decide(NOW) == ()
@@ -204,7 +204,7 @@ def test_what_fits_no_more_after_a_device_has_gone_is_rejected() -> None:
     assert rejected.reasons[0].code is ReasonCode.EXCEEDS_LARGEST_NODE
 
 
-def test_a_balanced_gang_takes_devices_with_similar_memory_on_all_its_nodes() -> None:
+def test_balanced_gang_takes_similar_memory() -> None:
     free = {1: 80_000, 2: 50_000, 3: 78_000, 4: 49_000, 5: 48_000}
     engine = make_engine(
         *(make_device(n, node_id=f"node-{n}", free_mb=mb) for n, mb in free.items())
@@ -220,7 +220,7 @@ def test_a_balanced_gang_takes_devices_with_similar_memory_on_all_its_nodes() ->
     assert would_grant(engine, GpuRequest(nodes=4, balanced_memory=True), NOW) is None
 
 
-def test_a_time_out_of_many_alike_tells_them_what_was_worked_out_once() -> None:
+def test_equal_time_outs_share_one_explanation() -> None:
     engine = make_engine(make_device(1, holder=UUID(int=99)))
     for number in range(1, 2001):
         queue(engine, number, wait_deadline_at=NOW)
@@ -232,7 +232,7 @@ def test_a_time_out_of_many_alike_tells_them_what_was_worked_out_once() -> None:
     assert len(reasons) == 1
 
 
-def test_a_preemption_that_is_due_is_not_named_again_as_the_next_moment() -> None:
+def test_due_preemption_is_not_the_next_moment() -> None:
     engine = make_engine(make_device(1), preemption_grace_seconds=30.0)
     hold(engine, 9, 1, request=GpuRequest(preemptible=True))
     deadline = NOW + timedelta(hours=1)
@@ -246,7 +246,7 @@ def test_a_preemption_that_is_due_is_not_named_again_as_the_next_moment() -> Non
     assert engine.next_decision_at(until + timedelta(seconds=1)) == deadline
 
 
-def test_the_expected_end_of_a_lease_is_the_next_moment_until_it_has_passed() -> None:
+def test_lease_end_is_next_moment_until_past() -> None:
     engine = make_engine(make_device(1))
     end, deadline = NOW + timedelta(seconds=30), NOW + timedelta(hours=1)
     hold(engine, 9, 1, expected_end_at=end)
@@ -258,7 +258,7 @@ def test_the_expected_end_of_a_lease_is_the_next_moment_until_it_has_passed() ->
     assert engine.next_decision_at(NOW) == end + timedelta(seconds=5)
 
 
-def test_a_lease_that_lost_a_device_holds_only_what_is_left() -> None:
+def test_lease_that_lost_a_device_keeps_the_rest() -> None:
     engine = make_engine(make_device(1), make_device(2))
     hold(engine, 9, 1, 2)
     hold(engine, 9, 1)
@@ -270,7 +270,7 @@ def test_a_lease_that_lost_a_device_holds_only_what_is_left() -> None:
     assert [scored.device.number for scored in granted.placed.devices] == [2]
 
 
-def test_no_end_is_forgotten_however_often_a_lease_is_extended() -> None:
+def test_extended_lease_forgets_no_end() -> None:
     engine = make_engine(make_device(1), make_device(2))
     hold(engine, 8, 1, expected_end_at=NOW + timedelta(seconds=10))
     queue(engine, 1, GpuRequest(gpus=2), wait_deadline_at=NOW + timedelta(hours=1))
@@ -283,7 +283,7 @@ def test_no_end_is_forgotten_however_often_a_lease_is_extended() -> None:
     assert engine.next_decision_at(NOW + timedelta(seconds=10)) == NOW + timedelta(seconds=119)
 
 
-def test_a_replay_says_what_differs_and_goes_on_at_the_next_whole_state() -> None:
+def test_replay_tells_difference_and_continues() -> None:
     engine = make_engine(make_device(1))
     queue(engine, 1)
     state = tuple(engine.state())
@@ -306,7 +306,7 @@ def test_a_replay_says_what_differs_and_goes_on_at_the_next_whole_state() -> Non
         Policy(),
     )
 
-    assert [(each.decision_id, each.same) for each in replayed] == [
+    assert [(each.decision_id, each.is_same) for each in replayed] == [
         (2, True),
         (3, True),
         (4, False),

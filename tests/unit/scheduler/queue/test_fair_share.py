@@ -123,7 +123,7 @@ class Cluster:
         pytest.param((60, 90), id="often and less often", marks=pytest.mark.long),
     ],
 )
-def test_equal_weights_and_endless_demand_get_equal_gpu_hours_in_every_hour(
+def test_equal_weights_share_each_hour_equally(
     seconds: tuple[int, int],
 ) -> None:
     cluster = Cluster()
@@ -133,7 +133,7 @@ def test_equal_weights_and_endless_demand_get_equal_gpu_hours_in_every_hour(
         assert hours["a"] == pytest.approx(hours["b"], rel=0.05), (begin, hours)
 
 
-def test_who_has_three_times_the_weight_gets_three_times_as_much() -> None:
+def test_triple_weight_gets_triple_use() -> None:
     cluster = Cluster()
     cluster.weigh("a", 3)
     cluster.go_on(HOUR, {"a": (60, 20), "b": (60, 20)})
@@ -151,7 +151,7 @@ def test_a_long_queue_is_no_claim() -> None:
     assert sorted(cluster.decide()) == ["a", "a", "b", "b"]
 
 
-def test_priority_comes_before_use_and_waiting_makes_up_for_it() -> None:
+def test_priority_beats_use_and_waiting_beats_both() -> None:
     cluster = Cluster(gpus=1)
     cluster.go_on(1, {})
     cluster.ask("a", 60, priority=2)
@@ -208,7 +208,7 @@ def test_the_resource_of_which_one_holds_most_counts() -> None:
     assert decision.reservation_id == UUID(int=4)
 
 
-def test_one_namespace_alone_is_served_by_age_whatever_it_has_used() -> None:
+def test_single_namespace_is_served_by_age() -> None:
     alone, named = DecisionEngine(), DecisionEngine()
     used = UseSeen(use=Use(by_namespace={"a": Held(hundredths=10_000)}))
     for engine, namespace in ((alone, ""), (named, "a")):
@@ -222,7 +222,7 @@ def test_one_namespace_alone_is_served_by_age_whatever_it_has_used() -> None:
     assert alone.decide(NOW) == named.decide(NOW)
 
 
-def test_an_engine_made_of_the_recorded_state_knows_the_use() -> None:
+def test_rebuilt_engine_knows_past_use() -> None:
     cluster = Cluster(gpus=1)
     cluster.engine.apply(UseSeen(use=Use(by_namespace={"a": Held(hundredths=500)})))
     cluster.ask("a", 60)

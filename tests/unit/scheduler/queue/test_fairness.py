@@ -16,7 +16,7 @@ MOMENT = NOW + timedelta(seconds=7)  # within a tick
     ("priority", "waited_seconds", "behind"),
     [(3, 0, 0), (2, 0, 1), (0, 0, 3), (2, 60, 0), (0, 60, 2), (0, 600, 0)],
 )
-def test_a_point_of_priority_is_made_up_by_a_tick_of_waiting(
+def test_waiting_tick_is_worth_one_priority(
     priority: int, waited_seconds: float, behind: int
 ) -> None:
     queued_at = MOMENT - timedelta(seconds=waited_seconds)

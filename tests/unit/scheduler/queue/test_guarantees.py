@@ -53,7 +53,7 @@ def test_who_is_alone_borrows_everything() -> None:
     assert granted(engine) == [1, 2, 3, 4]
 
 
-def test_what_is_guaranteed_is_taken_back_from_the_youngest_that_borrow_with_notice() -> None:
+def test_guarantee_takes_back_youngest_borrowers() -> None:
     engine = make_engine(a=100, b=300)
     for number in range(1, 5):
         queue(engine, number, "a", GpuRequest())
@@ -88,7 +88,7 @@ def test_nothing_is_taken_back(guaranteed: dict[str, int], asked: GpuRequest) ->
     assert preempts(engine) == []
 
 
-def test_priority_takes_nothing_from_within_the_guarantee_of_others() -> None:
+def test_priority_spares_others_guarantee() -> None:
     engine = make_engine(a=200)
     queue(engine, 1, "a", GpuRequest(gpus=2, preemptible=True))
     queue(engine, 2, "c", GpuRequest(gpus=2, preemptible=True))
@@ -98,7 +98,7 @@ def test_priority_takes_nothing_from_within_the_guarantee_of_others() -> None:
     assert (found.reservation_id, found.cause) == (UUID(int=2), PreemptionCause.PRIORITY)
 
 
-def test_what_is_guaranteed_comes_before_what_is_borrowed() -> None:
+def test_guaranteed_comes_before_borrowed() -> None:
     engine = make_engine(b=200)
     queue(engine, 1, "a", GpuRequest(gpus=4, priority=100))
     queue(engine, 2, "b", GpuRequest(gpus=2))

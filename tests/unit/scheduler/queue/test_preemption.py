@@ -19,9 +19,7 @@ def victims(engine: DecisionEngine) -> list[int]:
     return [d.reservation_id.int for d in engine.decide(NOW) if isinstance(d, Preempt)]
 
 
-def test_a_preemptible_reservation_is_told_to_stop_and_its_device_goes_to_whom_it_stopped_for() -> (
-    None
-):
+def test_preempted_device_goes_to_its_preemptor() -> None:
     engine = make_engine(make_device(1), preemption_grace_seconds=15.0)
     victim = hold(engine, 90, 1, request=CHEAP)
     urgent = queue(engine, 1, URGENT)
@@ -77,7 +75,7 @@ def test_the_fewest_stop_and_of_as_many_the_youngest(gpus: int, want: list[int])
     assert victims(engine) == want
 
 
-def test_who_may_be_stopped_from_now_on_stops_for_who_waits_already() -> None:
+def test_new_preemptible_stops_for_the_waiting() -> None:
     engine = make_engine(make_device(1), make_device(2))
     hold(engine, 90, 1)
     hold(engine, 91, 2)
@@ -98,7 +96,7 @@ def test_nobody_stops_in_vain() -> None:
     assert victims(engine) == []
 
 
-def test_nobody_stops_for_who_would_start_as_soon_without() -> None:
+def test_no_preemption_for_an_equal_start() -> None:
     engine = make_engine(make_device(1), make_device(2), preemption_grace_seconds=30.0)
     hold(engine, 90, 1, request=CHEAP)
     hold(engine, 91, 2, expected_end_at=NOW + timedelta(seconds=30))
@@ -107,7 +105,7 @@ def test_nobody_stops_for_who_would_start_as_soon_without() -> None:
     assert victims(engine) == []
 
 
-def test_nobody_stops_where_the_policy_has_no_preemption() -> None:
+def test_policy_without_preemption_stops_nobody() -> None:
     engine = make_engine(make_device(1), preemption=False)
     hold(engine, 90, 1, request=CHEAP)
     queue(engine, 1, URGENT)
@@ -115,7 +113,7 @@ def test_nobody_stops_where_the_policy_has_no_preemption() -> None:
     assert victims(engine) == []
 
 
-def test_a_gang_stops_whoever_is_in_its_way_on_each_node() -> None:
+def test_gang_preempts_on_each_node() -> None:
     engine = make_engine(*(make_device(n, node_id=f"node-{n}") for n in (1, 2, 3)))
     hold(engine, 91, 1, request=CHEAP)
     hold(engine, 92, 2)
@@ -124,7 +122,7 @@ def test_a_gang_stops_whoever_is_in_its_way_on_each_node() -> None:
     assert victims(engine) == [91]
 
 
-def test_what_was_freed_is_anybodys_once_nobody_waits_for_it() -> None:
+def test_freed_device_is_open_once_nobody_waits() -> None:
     engine = make_engine(make_device(1))
     victim = hold(engine, 90, 1, request=CHEAP)
     urgent = queue(engine, 1, URGENT)
@@ -135,7 +133,7 @@ def test_what_was_freed_is_anybodys_once_nobody_waits_for_it() -> None:
     assert [d.reservation_id for d in engine.decide(NOW)] == [other]
 
 
-def test_a_device_reserved_for_an_earlier_request_is_not_preempted_for_a_later_one() -> None:
+def test_reserved_device_is_not_preempted_later() -> None:
     engine = make_engine(make_device(1), aging_seconds=60.0)
     hold(engine, 90, 1, request=GpuRequest(preemptible=True))
     queue(engine, 1, GpuRequest(), queued_at=NOW - timedelta(hours=1))

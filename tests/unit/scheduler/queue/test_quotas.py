@@ -55,7 +55,7 @@ def test_a_namespace_never_holds_more_than_its_limit() -> None:
     assert granted(engine) == [3]
 
 
-def test_what_a_quota_holds_back_keeps_nothing_from_others() -> None:
+def test_quota_blocked_request_blocks_no_other() -> None:
     engine = make_engine(a=100)
     queue(engine, 1, "a", GpuRequest())
     assert granted(engine) == [1]
@@ -71,7 +71,7 @@ def test_shares_count_by_their_size() -> None:
     assert granted(engine) == [1, 2, 3, 4]
 
 
-def test_what_alone_exceeds_the_limit_is_refused_with_the_rule() -> None:
+def test_request_above_limit_is_refused() -> None:
     engine = make_engine(a=250)
     queue(engine, 1, "a", GpuRequest(gpus=3))
     [decision] = engine.decide(NOW)
@@ -82,7 +82,7 @@ def test_what_alone_exceeds_the_limit_is_refused_with_the_rule() -> None:
     )
 
 
-def test_a_raised_limit_lets_the_next_one_in_and_a_lowered_one_ends_nothing() -> None:
+def test_raised_limit_admits_lowered_ends_nothing() -> None:
     engine = make_engine(a=100)
     queue(engine, 1, "a", GpuRequest())
     queue(engine, 2, "a", GpuRequest())
@@ -96,7 +96,7 @@ def test_a_raised_limit_lets_the_next_one_in_and_a_lowered_one_ends_nothing() ->
     assert granted(engine) == [3]
 
 
-def test_why_names_the_quota_and_how_much_less_would_fit() -> None:
+def test_quota_reason_tells_what_would_fit() -> None:
     engine = make_engine(a=300)
     queue(engine, 1, "a", GpuRequest(gpus=2))
     queue(engine, 2, "a", GpuRequest(gpus=2))
@@ -111,7 +111,7 @@ def test_why_names_the_quota_and_how_much_less_would_fit() -> None:
     assert found.suggestion.request.gpus == 1
 
 
-def test_who_waits_too_long_for_its_quota_is_told_of_it() -> None:
+def test_quota_time_out_is_told() -> None:
     engine = make_engine(a=100)
     queue(engine, 1, "a", GpuRequest())
     queue(engine, 2, "a", GpuRequest())
@@ -121,7 +121,7 @@ def test_who_waits_too_long_for_its_quota_is_told_of_it() -> None:
     assert [each.code for each in decision.reasons] == [ReasonCode.OVER_QUOTA]
 
 
-def test_an_engine_made_of_the_recorded_state_knows_the_quotas() -> None:
+def test_rebuilt_engine_knows_the_quotas() -> None:
     engine = make_engine(a=100)
     queue(engine, 1, "a", GpuRequest())
     assert granted(engine) == [1]

@@ -35,13 +35,13 @@ def histories() -> list[EngineMachine]:
     return [check(seed, SHORT_STEPS) for seed in range(SHORT_RUNS)]
 
 
-def test_no_random_history_makes_the_engine_break_a_rule(histories: list[EngineMachine]) -> None:
+def test_random_history_breaks_no_rule(histories: list[EngineMachine]) -> None:
     assert len(histories) == SHORT_RUNS
     assert sum(len(machine.log) for machine in histories) >= SHORT_RUNS * SHORT_STEPS
 
 
 @pytest.mark.parametrize("hash_seed", ["1", pytest.param("2", marks=pytest.mark.long)])
-def test_the_engine_decides_the_same_whatever_the_hashes_of_a_process_are(
+def test_decisions_do_not_depend_on_hash_seed(
     histories: list[EngineMachine], hash_seed: str
 ) -> None:
     recorded = [Recorded(policy=machine.policy, log=machine.log) for machine in histories]
@@ -69,7 +69,7 @@ def walk(first: int, steps: int) -> Counter[str]:
 
 @pytest.mark.long
 @pytest.mark.timeout(1_200)
-def test_no_random_history_breaks_a_rule_when_little_is_kept_from_turn_to_turn(
+def test_random_history_with_small_caches_is_valid(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is kept is bounded, by more than such small fleets ever need."""
@@ -91,7 +91,7 @@ def test_no_random_history_breaks_a_rule_when_little_is_kept_from_turn_to_turn(
 
 @pytest.mark.long
 @pytest.mark.timeout(1_200)
-def test_100_000_random_steps_make_the_engine_break_no_rule(
+def test_100_000_random_steps_break_no_rule(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     began = time.process_time()

@@ -25,7 +25,7 @@ from tests.unit.scheduler.builders import (
 )
 
 
-def test_what_was_kept_on_a_node_that_has_become_too_small_is_free_again() -> None:
+def test_reservation_of_shrunk_node_is_freed() -> None:
     """Four GPUs were kept on a node until a lease there ends; then one of the four is taken out,
     and whoever they were kept for could not start there any more.
     """
@@ -45,7 +45,7 @@ def test_what_was_kept_on_a_node_that_has_become_too_small_is_free_again() -> No
     assert again.decide(NOW) == decided
 
 
-def test_a_turn_ends_though_one_behind_its_like_tells_how_long_it_takes() -> None:
+def test_turn_ends_behind_an_equal_with_duration() -> None:
     """Of two that are alike the first tells no duration, the second does, and neither has a place:
     the second was taken for a first that had been overtaken, for ever.
     """
@@ -58,7 +58,7 @@ def test_a_turn_ends_though_one_behind_its_like_tells_how_long_it_takes() -> Non
     assert [entry.reservation_id for entry in engine.waiting] == [first, second]
 
 
-def test_a_request_that_asks_for_something_else_is_looked_at_as_it_is_now() -> None:
+def test_changed_request_is_evaluated_anew() -> None:
     """It had been noted as it was, in front of one that is like it, and was looked at as that."""
     engine = make_engine(make_device(1), make_device(2))
     hold(engine, 9, 1, expected_end_at=NOW + timedelta(minutes=10))
@@ -71,7 +71,7 @@ def test_a_request_that_asks_for_something_else_is_looked_at_as_it_is_now() -> N
     assert granted(engine) == [changed]
 
 
-def test_a_request_behind_one_that_has_become_its_first_is_looked_at_too() -> None:
+def test_request_behind_a_new_first_is_evaluated() -> None:
     """The second, which had come as a shorter one, was looked at alone when the first had left."""
     engine = make_engine(*(make_device(number) for number in (1, 2)), make_device(3, cordoned=True))
     hold(engine, 9, 1, expected_end_at=NOW + timedelta(seconds=100))
@@ -86,7 +86,7 @@ def test_a_request_behind_one_that_has_become_its_first_is_looked_at_too() -> No
     assert granted(engine) == [short]
 
 
-def test_what_one_request_leaves_is_there_for_one_behind_it_whose_like_is_before_it() -> None:
+def test_leftover_serves_an_equal_of_an_earlier() -> None:
     """Only requests whose first like was behind the one that left were looked at again."""
     engine = make_engine(*(make_device(number) for number in (1, 2, 3)))
     hold(engine, 9, 1, expected_end_at=NOW + timedelta(seconds=100))
@@ -101,7 +101,7 @@ def test_what_one_request_leaves_is_there_for_one_behind_it_whose_like_is_before
     assert granted(engine) == [short]
 
 
-def test_a_newcomer_is_judged_behind_all_that_would_be_decided_before_it() -> None:
+def test_newcomer_is_judged_behind_earlier_grants() -> None:
     """Only the first of those that are alike was thought to be granted before it."""
     engine = make_engine(make_device(1), make_device(2))
     queue(engine, 1)
@@ -113,7 +113,7 @@ def test_a_newcomer_is_judged_behind_all_that_would_be_decided_before_it() -> No
     assert granted(engine) == [UUID(int=1), UUID(int=2)]
 
 
-def test_a_question_leaves_everything_to_be_decided_as_before() -> None:
+def test_what_if_changes_no_later_decision() -> None:
     """What would be decided first is a rejection, grants and a preemption."""
     engine = make_engine(make_device(1), make_device(2), make_device(3, node_id="beta"))
     weak = hold(engine, 9, 3, request=GpuRequest(priority=-1, preemptible=True))
@@ -136,7 +136,7 @@ def test_a_question_leaves_everything_to_be_decided_as_before() -> None:
     assert [entry.reservation_id for entry in engine.waiting] == [strong]
 
 
-def test_a_request_that_would_fall_behind_another_is_judged_behind_it() -> None:
+def test_what_if_behind_another_is_judged_there() -> None:
     engine = make_engine(make_device(1), make_device(2))
     hold(engine, 9, 1)
     first = queue(engine, 1, GpuRequest(gpus=2, priority=1))
@@ -149,7 +149,7 @@ def test_a_request_that_would_fall_behind_another_is_judged_behind_it() -> None:
     assert would_grant(engine, GpuRequest(), NOW, in_place_of=first) is not None
 
 
-def test_what_is_left_by_one_whose_wait_ends_now_would_be_granted() -> None:
+def test_what_if_uses_room_of_an_ending_wait() -> None:
     engine = make_engine(make_device(1), make_device(2))
     hold(engine, 9, 1)
     queue(engine, 1, GpuRequest(gpus=2), wait_deadline_at=NOW + timedelta(seconds=5))
@@ -163,7 +163,7 @@ def test_what_is_left_by_one_whose_wait_ends_now_would_be_granted() -> None:
     assert [each.reservation_id.int for each in engine.decide(later)] == [1, 2]
 
 
-def test_a_wait_that_was_made_longer_does_not_end_when_it_would_have() -> None:
+def test_extended_wait_does_not_end_early() -> None:
     engine = make_engine(make_device(1))
     hold(engine, 9, 1)
     waiting = queue(engine, 1, wait_deadline_at=NOW + timedelta(seconds=5))
@@ -174,7 +174,7 @@ def test_a_wait_that_was_made_longer_does_not_end_when_it_would_have() -> None:
     assert [entry.reservation_id for entry in engine.waiting] == [waiting]
 
 
-def test_whoever_somebody_has_stopped_for_in_vain_may_have_another_stopped() -> None:
+def test_vain_preemptor_may_preempt_again() -> None:
     """The first that was told to stop did, but its GPU had been cordoned; nobody looked again."""
     weak = GpuRequest(priority=-1, preemptible=True)
     engine = make_engine(make_device(1), make_device(2, node_id="beta"))
@@ -192,7 +192,7 @@ def test_whoever_somebody_has_stopped_for_in_vain_may_have_another_stopped() -> 
     assert (decided.reservation_id, decided.for_reservation_id) == (stays, strong)
 
 
-def test_who_is_granted_behind_a_gang_leaves_what_is_kept_for_it_as_it_was() -> None:
+def test_grant_behind_gang_keeps_its_reservation() -> None:
     """A grant that ended just when the gang was to start moved the gang to another node, and what
     it had kept went to one in between who had been told that he had no place.
     """

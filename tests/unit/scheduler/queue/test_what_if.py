@@ -32,14 +32,16 @@ def test_what_was_decided_to_answer_is_undone() -> None:
 
     with engine.what_if(NOW) as what_if:
         assert what_if.place(arriving_request(ASKED, NOW)) is None
-        assert [what_if.queued(UUID(int=number)) is None for number in (1, 2, 3)] == [False] * 3
+        assert [what_if.find_queued(UUID(int=number)) is None for number in (1, 2, 3)] == [
+            False
+        ] * 3
 
     assert engine.state() == before
     assert engine.decide(NOW) == untouched.decide(NOW)
     assert engine.decide(LATER) == untouched.decide(LATER)
 
 
-def test_an_error_of_the_block_leaves_the_engine_as_it_was() -> None:
+def test_error_in_what_if_restores_the_engine() -> None:
     engine, untouched = undecided_engine(), undecided_engine()
     before = engine.state()
 
@@ -55,7 +57,7 @@ def test_an_error_of_the_block_leaves_the_engine_as_it_was() -> None:
     assert engine.decide(NOW) == untouched.decide(NOW)
 
 
-def test_an_error_between_two_decisions_leaves_the_state_as_it_was(
+def test_error_between_decisions_restores_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     engine, find, calls = undecided_engine(), NodeIndex.find, iter(range(100))
@@ -86,7 +88,7 @@ def test_an_error_between_two_decisions_leaves_the_state_as_it_was(
         lambda engine: engine.what_if(NOW).__enter__(),
     ],
 )
-def test_the_engine_is_not_used_otherwise_while_a_what_if_is_open(
+def test_engine_is_locked_during_a_what_if(
     use: Callable[[DecisionEngine], object],
 ) -> None:
     engine = undecided_engine()

@@ -36,7 +36,7 @@ def popped(worklist: Worklist, before: Rank = END) -> list[tuple[Rank, float]]:
     return found
 
 
-def test_groups_come_once_first_in_rank_first_and_only_before_the_rank_asked_for() -> None:
+def test_groups_come_once_in_rank_order() -> None:
     worklist, late, soon = Worklist(), make_group(r5=None), make_group(r2=None)
 
     worklist.add(late, soon, late)
@@ -46,7 +46,7 @@ def test_groups_come_once_first_in_rank_first_and_only_before_the_rank_asked_for
     assert popped(worklist) == [(rank(5), inf)]
 
 
-def test_of_a_group_without_a_place_only_shorter_requests_follow() -> None:
+def test_group_without_place_yields_shorter_only() -> None:
     worklist, group = Worklist(), make_group(r1=60.0, r2=None, r3=60.0, r4=30.0)
 
     worklist.add_next(group, rank(1), 60.0)
@@ -54,7 +54,7 @@ def test_of_a_group_without_a_place_only_shorter_requests_follow() -> None:
     assert popped(worklist) == [(rank(4), 60.0)]
 
 
-def test_a_group_added_while_it_goes_on_starts_over_from_its_first_request() -> None:
+def test_group_added_meanwhile_starts_over() -> None:
     worklist, group = Worklist(), make_group(r1=60.0, r2=30.0)
 
     worklist.add_next(group, rank(1), 60.0)
@@ -65,7 +65,7 @@ def test_a_group_added_while_it_goes_on_starts_over_from_its_first_request() -> 
 
 
 @pytest.mark.parametrize("waits", [False, True], ids=["group at rest", "group already added"])
-def test_a_request_that_has_come_is_evaluated_alone_unless_its_group_is(waits: bool) -> None:
+def test_new_request_is_evaluated_alone(waits: bool) -> None:
     worklist, group = Worklist(), make_group(r1=60.0, r2=30.0)
     if waits:
         worklist.add(group)
@@ -75,7 +75,7 @@ def test_a_request_that_has_come_is_evaluated_alone_unless_its_group_is(waits: b
     assert popped(worklist) == ([(rank(1), inf)] if waits else [(rank(2), 0.0)])
 
 
-def test_a_group_whose_first_request_has_left_comes_with_its_next_one() -> None:
+def test_group_that_lost_its_first_has_the_next() -> None:
     worklist, group = Worklist(), make_group(r1=None, r2=None)
     worklist.add(group)
 
@@ -94,7 +94,7 @@ def test_an_empty_group_does_not_come() -> None:
     assert popped(worklist) == []
 
 
-def test_a_group_whose_next_request_became_its_first_starts_over_without_a_limit() -> None:
+def test_promoted_next_request_has_no_limit() -> None:
     worklist, group = Worklist(), make_group(r1=60.0, r2=30.0)
     worklist.add_next(group, rank(1), 60.0)
 

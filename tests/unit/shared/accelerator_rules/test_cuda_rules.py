@@ -91,7 +91,7 @@ def test_the_verdict_at_every_boundary(
         assert (finding.verdict is SUPPORTED) == (not finding.action)
 
 
-def test_lenient_never_blocks_what_strict_allows_and_a_virtual_gpu_allows_no_more() -> None:
+def test_lenient_never_blocks_what_strict_allows() -> None:
     order = list(Verdict)
     versions = [CudaVersion(*cuda) for _, cuda in CUDA_BY_BRANCH]
     for driver, runtime, mode in product(versions, versions, GpuMode):
@@ -173,12 +173,12 @@ def test_a_runtime_tells_its_cuda(text: str, want: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     "text", ["", "vllm/vllm-openai:v0.18.0", "libcudart.so.12", "cu12", "libcuda.so.1", "acu121"]
 )
-def test_what_tells_no_cuda_is_refused_with_where_an_image_does(text: str) -> None:
+def test_unknown_cuda_is_refused_with_its_source(text: str) -> None:
     with pytest.raises(RefusedError, match="docker image inspect"):
         runtime_cuda(text)
 
 
-def test_without_a_driver_every_node_with_a_gpu_is_looked_at() -> None:
+def test_without_driver_all_gpu_nodes_are_checked() -> None:
     nodes = [
         _node("new", driver="580.65.06", cuda="13.0"),
         _node("old", driver="550.144.03"),
@@ -199,7 +199,7 @@ def test_without_a_driver_every_node_with_a_gpu_is_looked_at() -> None:
         answer_cuda(CudaCheck(runtime="12.4"), nodes[3:])
 
 
-def test_a_gpu_of_another_maker_serves_no_cuda_whatever_its_driver() -> None:
+def test_gpu_of_another_vendor_serves_no_cuda() -> None:
     nodes = [
         _node("amd", driver="6.10.5", name="AMD Instinct MI300X"),
         _node("new", driver="580.65.06", cuda="13.0"),
@@ -248,7 +248,7 @@ def _node(
     )
 
 
-def test_every_cuda_since_9_has_its_driver_branch_in_turn() -> None:
+def test_every_cuda_since_9_has_its_driver() -> None:
     branches, versions = zip(*CUDA_BY_BRANCH, strict=True)
 
     assert list(branches) == sorted(set(branches))

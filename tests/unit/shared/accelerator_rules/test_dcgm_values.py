@@ -6,13 +6,13 @@ from shared.gpu.dcgm_values import is_blank, memory_mb, utilization_percent
 
 
 @pytest.mark.parametrize("first", [0x7FFFFFF0, 140737488355328])
-def test_sixteen_numbers_from_the_greatest_on_stand_for_no_value(first: int) -> None:
+def test_sixteen_blank_floats_mean_no_value(first: int) -> None:
     assert [is_blank(float(first + beyond)) for beyond in (-1, 0, 15, 16)] == [
         *(False, True, True, False)
     ]
 
 
-def test_every_number_from_the_greatest_whole_one_on_stands_for_no_value() -> None:
+def test_blank_integers_mean_no_value() -> None:
     greatest = float(0x7FFFFFFFFFFFFFF0)
 
     assert is_blank(greatest)
@@ -31,7 +31,7 @@ def test_every_number_from_the_greatest_whole_one_on_stands_for_no_value() -> No
         ({}, False, None),
     ],
 )
-def test_an_instance_has_the_time_of_its_engines_alone(
+def test_mig_instance_has_its_own_engine_time(
     values: dict[str, float], is_instance: bool, percent: float | None
 ) -> None:
     assert utilization_percent(values, is_instance=is_instance) == percent
@@ -43,7 +43,7 @@ def test_nothing_and_little_are_values() -> None:
     assert is_blank(-1.0)
 
 
-def test_a_total_that_is_not_told_is_the_sum_of_its_parts() -> None:
+def test_missing_total_is_the_sum_of_its_parts() -> None:
     parts = {"DCGM_FI_DEV_FB_USED": 10.0, "DCGM_FI_DEV_FB_FREE": 60.0}
 
     assert memory_mb(parts) == (70, 10, 60)

@@ -158,7 +158,7 @@ def test_a_request_needs_a_limit(requests: str) -> None:
     assert "kubernetes.io" in finding.source
 
 
-def test_resources_of_one_group_stand_together_and_a_key_is_defined_once() -> None:
+def test_resources_of_group_are_together_and_unique() -> None:
     memory = changed("data|key", "tencent.com/vcuda-memory")
     memory["metadata"]["name"] = "cf-crl-gpu-manager-vcuda-memory"
     npu = config_map_of(
@@ -173,7 +173,7 @@ def test_resources_of_one_group_stand_together_and_a_key_is_defined_once() -> No
     assert [each.rule for each in judged(CORE, CORE).findings] == ["one_config_map_per_key"] * 2
 
 
-def test_what_is_no_config_map_at_all_is_told_and_not_raised() -> None:
+def test_invalid_config_map_is_a_finding() -> None:
     for strange in ({}, {"metadata": 7, "data": []}, {"kind": "ConfigMap", "metadata": None}):
         assert judged(strange).verdict is Verdict.BLOCKED
 

@@ -145,7 +145,7 @@ NO_LIMIT = LimitsPolicy.DISABLED
         ),
     ],
 )
-def test_a_refusal_names_the_field_that_broke_the_rule(
+def test_refusal_names_the_offending_field(
     resource: str,
     definitions: tuple[ResourceDefinition, ...],
     amounts: dict[str, int],
@@ -165,7 +165,7 @@ def test_a_refusal_names_the_field_that_broke_the_rule(
         pytest.param({NPU: 7}, CORE, {NPU: 7}, id="as they were defined"),
     ],
 )
-def test_a_container_has_what_its_definitions_came_to_else_gpus(
+def test_container_has_defined_devices_else_gpus(
     devices: dict[str, int], resource: str | None, limits: dict[str, int]
 ) -> None:
     given = ContainerDevices(limits=devices, requests=devices)

@@ -294,7 +294,7 @@ def test_a_unit_of_a_shared_gpu_is_a_share_of_it(
         pytest.param(GPU, {"gpushare": "true"}, 2, 0, "gpushare=true", id="aliyun's gpushare"),
     ],
 )
-def test_what_is_no_gpu_and_no_share_of_one_is_refused(
+def test_neither_gpu_nor_share_is_refused(
     name: str, labels: dict[str, str], units: int, gpus: int, sign: str
 ) -> None:
     offer = offered(name, labels, units=units)
@@ -320,9 +320,7 @@ def test_what_is_no_gpu_and_no_share_of_one_is_refused(
         pytest.param({"nvidia.com/gpu.count": "0"}, 1, "gpu.count=0", id="no GPU, and a unit"),
     ],
 )
-def test_half_labels_are_no_whole_gpus_unless_an_operator_says_so(
-    labels: dict[str, str], units: int, sign: str
-) -> None:
+def test_half_labelled_gpus_are_not_whole(labels: dict[str, str], units: int, sign: str) -> None:
     told = labels | {"gpusteward.io/gpus": "whole"}
 
     doubtful = offered(GPU, labels, units=units)
@@ -334,7 +332,7 @@ def test_half_labels_are_no_whole_gpus_unless_an_operator_says_so(
 
 
 @pytest.mark.parametrize("labels", [T4, SINGLE], ids=["time slicing", "MIG"])
-def test_an_operator_cannot_say_whole_of_what_is_told_to_be_divided(
+def test_operator_cannot_call_divided_gpus_whole(
     labels: dict[str, str],
 ) -> None:
     offer = offered(GPU, labels | {"gpusteward.io/gpus": "whole"}, units=12)
@@ -342,7 +340,7 @@ def test_an_operator_cannot_say_whole_of_what_is_told_to_be_divided(
     assert offer.sharing is not None or offer.is_refused
 
 
-def test_a_refusal_says_what_to_do_where_it_can_be_done() -> None:
+def test_refusal_tells_what_to_do() -> None:
     gke = offered(GPU, {"cloud.google.com/gke-gpu-partition-size": "1g.5gb"}, units=7)
 
     assert offered(GPU, SINGLE, units=56).note.endswith(
@@ -351,7 +349,7 @@ def test_a_refusal_says_what_to_do_where_it_can_be_done() -> None:
     assert gke.note.endswith("; take a node pool without GPU partitions")
 
 
-def test_of_gpus_of_two_plugins_it_is_told_how_many_there_are() -> None:
+def test_gpus_of_two_plugins_are_counted() -> None:
     amounts = {GPU: 2, "tencent.com/vcuda-core": 200}
     facts = NodeFacts(capacity=amounts, allocatable=amounts)
 
@@ -370,9 +368,7 @@ def test_of_gpus_of_two_plugins_it_is_told_how_many_there_are() -> None:
         ({"volcano.sh/node-vgpu-register": "GPU-1,10,32768,100,V100,0,true:"}, 1),
     ],
 )
-def test_gpus_that_a_sharing_scheduler_has_registered_are_refused(
-    annotations: dict[str, str], gpus: int
-) -> None:
+def test_gpus_registered_for_sharing_are_refused(annotations: dict[str, str], gpus: int) -> None:
     offer = offered(GPU, {}, annotations=annotations, units=10 * max(gpus, 1))
 
     assert (offer.is_refused, offer.gpus) == (True, gpus)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from schemas.gpus.checks import GpuMode, ModeCheck, PrecisionRules, Verdict
 from schemas.gpus.gpu_request import GpuRequest
-from shared.accelerator_rules.advice import advised_environment
+from shared.accelerator_rules.advice import advise_environment
 from shared.accelerator_rules.modes import (
     FORMS,
     GpuForm,
@@ -69,7 +69,7 @@ def test_limits_that_no_plugin_serves_are_refused(resources: dict[str, int], sai
 
 
 @given(st.integers(1, 4096))
-def test_a_whole_number_of_gpus_is_the_same_request_in_every_form(gpus: int) -> None:
+def test_whole_gpus_are_one_request_in_any_form(gpus: int) -> None:
     forms = {form.mode: form for form in reversed(FORMS)}
     modes = (GpuMode.PGPU, GpuMode.VGPU, GpuMode.MPS)
     counted = [{forms[mode].resource: gpus * forms[mode].per_gpu} for mode in modes]
@@ -97,7 +97,7 @@ def test_a_whole_number_of_gpus_is_the_same_request_in_every_form(gpus: int) -> 
         (MPS, {}, Verdict.SUPPORTED, Verdict.SUPPORTED),
     ],
 )
-def test_each_form_has_the_limits_of_the_guide_and_of_the_hardware(
+def test_each_form_has_its_documented_limits(
     resource: str, where: dict[str, Any], hardware: Verdict, documented: Verdict
 ) -> None:
     found = [
@@ -132,9 +132,7 @@ def test_what_is_no_version_of_kubernetes_is_refused(version: str) -> None:
         ("vllm/vllm-openai:v0.18.0", CORE, False),
     ],
 )
-def test_paddle_on_virtual_gpus_gets_the_allocator_that_works_there(
-    image: str, resource: str, is_advised: bool
-) -> None:
+def test_paddle_on_vgpu_gets_its_allocator(image: str, resource: str, is_advised: bool) -> None:
     want = {"FLAGS_allocator_strategy": "naive_best_fit"} if is_advised else {}
 
-    assert advised_environment(image, resource) == want
+    assert advise_environment(image, resource) == want

@@ -23,5 +23,5 @@ def test_a_daemon_listens_as_long_as_it_lives(tmp_path: Path, kind: socket.Socke
     assert (before, alive, dead) == (False, True, False)
 
 
-def test_a_path_that_no_socket_can_have_has_no_daemon(tmp_path: Path) -> None:
+def test_impossible_socket_path_has_no_daemon(tmp_path: Path) -> None:
     assert not daemon_listens(str(tmp_path / ("long" * 100)))

@@ -83,7 +83,7 @@ def test_bfloat16_on_a_v100_says_what_to_set() -> None:
     assert "--dtype half" in finding.action
 
 
-def test_an_unknown_capability_is_no_verdict_and_an_unknown_precision_names_those_known() -> None:
+def test_unknown_capability_is_no_verdict() -> None:
     assert check_precision(None, precision_named("bf16")).verdict is CASE_BY_CASE
     with pytest.raises(RefusedError, match="bfloat16"):
         precision_named("bf17")
@@ -154,7 +154,7 @@ def test_only_nvidias_gpus_have_a_compute_capability() -> None:
         ({"other": "bfloat16"}, None),
     ],
 )
-def test_parameters_ask_for_the_least_capability_that_runs_them(
+def test_parameters_need_the_least_capability(
     parameters: dict[str, object], want: Capability | None
 ) -> None:
     demand = demand_of(parameters)
@@ -195,7 +195,7 @@ def test_every_name_of_a_precision_is_its_own() -> None:
     assert len(names) == len(set(names))
 
 
-def test_a_check_takes_the_capability_before_the_model_and_refuses_what_is_neither() -> None:
+def test_check_prefers_capability_over_model() -> None:
     def verdict(**given: Any) -> Verdict:
         return answer_precision(PrecisionCheck(precision="bf16", **given), ()).verdict
 

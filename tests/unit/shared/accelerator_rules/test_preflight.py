@@ -32,7 +32,7 @@ REQUIRED = "NVIDIA_REQUIRE_CUDA=cuda>=12.4 brand=tesla,driver>=470,driver<471"
         pytest.param({}, (), None, "", id="nothing known"),
     ],
 )
-def test_a_models_precisions_ask_for_a_capability_unless_a_dtype_is_given(
+def test_model_precision_needs_capability(
     parameters: dict[str, str], of_model: tuple[str, ...], capability: str | None, said: str
 ) -> None:
     found = preflight(parameters, model_precisions=of_model)
@@ -41,7 +41,7 @@ def test_a_models_precisions_ask_for_a_capability_unless_a_dtype_is_given(
     assert [said in each.message for each in found.findings] == [True] * (capability is not None)
 
 
-def test_an_image_asks_for_a_driver_that_serves_its_cuda() -> None:
+def test_image_needs_a_driver_for_its_cuda() -> None:
     found = preflight({}, is_in_image=True, image="vllm:cu124", image_cuda=CudaVersion(12, 4))
 
     assert found.selectors == (
@@ -54,7 +54,7 @@ def test_an_image_asks_for_a_driver_that_serves_its_cuda() -> None:
     assert "vllm:cu124 is of CUDA 12.4" in found.notes[0]
 
 
-def test_an_image_that_does_not_tell_its_cuda_asks_for_nothing_and_that_is_said() -> None:
+def test_image_without_cuda_needs_nothing() -> None:
     found = preflight({}, is_in_image=True, image="own")
 
     assert (found.selectors, found.notes) == ((), [])
@@ -62,7 +62,7 @@ def test_an_image_that_does_not_tell_its_cuda_asks_for_nothing_and_that_is_said(
 
 
 @pytest.mark.parametrize("rules", CudaRules)
-def test_the_least_driver_is_where_the_check_stops_to_block(rules: CudaRules) -> None:
+def test_least_driver_is_the_first_not_blocked(rules: CudaRules) -> None:
     versions = [CudaVersion(major, minor) for major in (9, 10, 11, 12, 13) for minor in (0, 1, 8)]
 
     for runtime in versions:
@@ -87,7 +87,7 @@ def test_the_least_driver_is_where_the_check_stops_to_block(rules: CudaRules) ->
         pytest.param("vllm/vllm-openai:v0.18.0", ("NVIDIA",), {}, None, id="none"),
     ],
 )
-def test_an_image_tells_its_cuda_by_environment_label_or_tag(
+def test_image_cuda_is_read_from_three_sources(
     reference: str, variables: tuple[str, ...], labels: dict[str, str], want: str | None
 ) -> None:
     assert image_cuda(reference, variables, labels) == want
@@ -97,7 +97,5 @@ def test_an_image_tells_its_cuda_by_environment_label_or_tag(
     ("version", "want"),
     [("550.144.03", "12.4"), ("6.10.5", None), ("12.4", None), ("simulated", None), (None, None)],
 )
-def test_a_drivers_version_tells_its_cuda_if_it_is_nvidias(
-    version: str | None, want: str | None
-) -> None:
+def test_nvidia_driver_version_tells_its_cuda(version: str | None, want: str | None) -> None:
     assert cuda_of_driver(version) == want

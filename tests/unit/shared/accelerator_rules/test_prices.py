@@ -5,7 +5,7 @@ import pytest
 from shared.gpu.prices import parse_prices, price_of
 
 
-def test_the_longest_part_of_a_models_name_has_the_price() -> None:
+def test_longest_model_name_has_the_price() -> None:
     prices = parse_prices("H200 = 3.5, nvidia h200 nvl=3,A100=1.8,")
 
     assert price_of("NVIDIA H200", prices) == 3.5

@@ -123,7 +123,7 @@ def test_what_is_missing_is_named_by_its_rule(changes: dict[str, Any], rules: se
         ({VGPU.daemon_set: DaemonSet(1, 1)}, f"DaemonSet {VGPU.daemon_set} is there"),
     ],
 )
-def test_where_nothing_is_counted_it_says_whether_the_plugin_is_there(
+def test_no_count_tells_whether_plugin_is_present(
     daemon_sets: dict[str, DaemonSet], says: str
 ) -> None:
     findings = check_setup(setup(resources={}, daemon_sets=daemon_sets), [VGPU])
@@ -147,7 +147,7 @@ def test_where_nothing_is_counted_it_says_whether_the_plugin_is_there(
         ((1, 29), "v1beta3", False),
     ],
 )
-def test_a_configuration_is_of_a_version_that_its_kubernetes_reads(
+def test_configuration_fits_its_kubernetes_version(
     kubernetes: tuple[int, int], version: str, *, is_read: bool
 ) -> None:
     given = {"a.yaml": configuration(version)}
@@ -168,14 +168,14 @@ def test_whole_gpus_need_no_extender() -> None:
     assert [each.rule for each in findings] == ["device_plugin"]
 
 
-def test_the_plugins_of_a_cluster_are_those_that_it_counts_or_has_parts_of() -> None:
+def test_plugins_are_those_counted_or_present() -> None:
     both = setup(services=frozenset({MPS.service}))
 
     assert [each.mode for each in plugins_in_use(both)] == [GpuMode.VGPU, GpuMode.MPS]
     assert plugins_in_use(setup(resources={}, services=frozenset(), daemon_sets={})) == ()
 
 
-def test_each_plugin_is_configured_as_the_guide_has_it() -> None:
+def test_plugins_are_configured_as_documented() -> None:
     assert extender(MPS, APISERVER) == {
         "enableHTTPS": True,
         "filterVerb": "predicates",

@@ -17,7 +17,7 @@ from shared.gpu.scoring import availability_score
         pytest.param(25.0, 0, 0, None, id="a device without memory of its own"),
     ],
 )
-def test_the_score_weighs_free_memory_and_idle_time_and_unknown_has_none(
+def test_score_weighs_memory_and_idle_time(
     utilization: float | None, free: int | None, total: int | None, want: float | None
 ) -> None:
     found = availability_score(utilization, free, total)

@@ -29,7 +29,7 @@ def plan(hostname: str | None = None, **parameters: Any) -> InferenceServicePlan
     )
 
 
-def test_a_chosen_node_is_a_required_affinity_as_the_template_has_it() -> None:
+def test_chosen_node_is_a_required_affinity() -> None:
     made = inference_service(plan("host-10-97-65-155", tp_size=2))
 
     assert made["metadata"] == {"name": "my-task-exp1", "namespace": "autotuner"}
@@ -53,7 +53,7 @@ def test_a_chosen_node_is_a_required_affinity_as_the_template_has_it() -> None:
     assert "affinity" not in inference_service(plan())["spec"]["engine"]
 
 
-def test_where_kubernetes_chooses_the_pod_is_kept_off_divided_gpus() -> None:
+def test_unbound_pod_avoids_divided_gpus() -> None:
     made = inference_service(replace(plan(), avoided_hostnames=("h2",)))
 
     affinity = made["spec"]["engine"]["affinity"]["nodeAffinity"]
@@ -62,7 +62,7 @@ def test_where_kubernetes_chooses_the_pod_is_kept_off_divided_gpus() -> None:
     assert term == {"matchExpressions": [*undivided_expressions(), by_name]}
 
 
-def test_flags_are_literal_and_switches_have_no_value() -> None:
+def test_flags_are_literal_and_switches_bare() -> None:
     made = inference_service(plan(enable_metrics=True, log=False, seed=None, name="$(HOME)"))
 
     assert made["spec"]["engine"]["runner"]["args"] == ["--enable-metrics", "--name=$$(HOME)"]
@@ -78,13 +78,11 @@ def test_flags_are_literal_and_switches_have_no_value() -> None:
         ({"mem-fraction-static": 0.8}, 1),
     ],
 )
-def test_gpus_are_what_the_degrees_of_parallelism_come_to(
-    parameters: Mapping[str, Any], gpus: int
-) -> None:
+def test_gpus_are_the_product_of_degrees(parameters: Mapping[str, Any], gpus: int) -> None:
     assert gpus_of(parameters) == gpus
 
 
-def test_a_degree_that_is_no_number_is_refused_by_its_name() -> None:
+def test_invalid_degree_is_refused_by_name() -> None:
     with pytest.raises(RefusedError) as refused:
         gpus_of({"tp-size": "two"})
 
@@ -106,7 +104,7 @@ OF_CLUSTER = NodeGpuSummary(
         pytest.param(PlatformUnreachable("nothing answers"), False, id="no platform"),
     ],
 )
-async def test_only_a_node_of_a_cluster_is_bound_else_kubernetes_chooses(
+async def test_only_cluster_node_is_bound(
     found: NodeSelection | PlatformUnreachable,
     is_taken: bool,
     monkeypatch: pytest.MonkeyPatch,

@@ -24,7 +24,7 @@ def test_an_address_without_a_scheme_is_http(typed: str, url: str) -> None:
 
 
 @pytest.mark.parametrize("typed", ["ftp://host", "http://", "host:99999", "host:port", "http://[x"])
-def test_what_is_no_address_is_refused_with_an_example(typed: str) -> None:
+def test_invalid_address_is_refused_with_example(typed: str) -> None:
     with pytest.raises(RefusedError, match=r"such as http://127\.0\.0\.1:8470, got"):
         base_url(typed)
 
@@ -40,7 +40,7 @@ def test_what_is_no_address_is_refused_with_an_example(typed: str) -> None:
         ("10.0.0.1:8701", False),
     ],
 )
-def test_the_token_of_a_directory_is_shown_to_its_endpoint_alone(
+def test_directory_token_goes_to_its_endpoint_only(
     tmp_path: Path, typed: str, is_ours: bool
 ) -> None:
     directory = DataDirectory(tmp_path)

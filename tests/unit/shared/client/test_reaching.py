@@ -21,11 +21,11 @@ from shared.client.reaching import is_this_host, unreachable
         ("127.example.com", False),
     ],
 )
-def test_a_host_is_this_one_by_loopback_or_its_own_name(host: str, is_here: bool) -> None:
+def test_own_host_is_loopback_or_its_name(host: str, is_here: bool) -> None:
     assert is_this_host(host) is is_here
 
 
-def test_a_remote_platform_is_never_told_to_be_started_here() -> None:
+def test_remote_platform_is_not_told_to_start_here() -> None:
     refused = unreachable("http://10.0.0.1:8470", ConnectionRefusedError())
     late = unreachable("http://10.0.0.1:8470", TimeoutError())
 

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from shared.engine_parameters.launch import LAUNCHES
+from shared.engines.table import LAUNCHES
 
 
 @pytest.mark.parametrize(
@@ -16,9 +16,7 @@ from shared.engine_parameters.launch import LAUNCHES
         ("llamacpp", "/models/m.gguf", ["--model", "/models/m.gguf"]),
     ],
 )
-def test_an_engine_is_given_its_model_as_it_takes_one(
-    engine: str, model: str, arguments: list[str]
-) -> None:
+def test_engine_gets_its_model_in_its_form(engine: str, model: str, arguments: list[str]) -> None:
     assert LAUNCHES[engine].model_arguments(model) == arguments
 
 
@@ -32,7 +30,7 @@ def test_an_engine_is_given_its_model_as_it_takes_one(
         ("sglang", {"disable-cuda-graph": False}, [[]]),
     ],
 )
-def test_parameters_become_the_flags_that_an_engine_has(
+def test_parameters_become_flags_of_the_engine(
     engine: str, parameters: dict[str, Any], arguments: list[list[str]]
 ) -> None:
     assert LAUNCHES[engine].arguments(parameters) == arguments

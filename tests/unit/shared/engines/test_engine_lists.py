@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from schemas.executor.engine_rules import EngineParameter, EngineRules, ParameterKind
-from shared.engine_parameters.check import ALLOW_LISTS, check_parameters, checked_value
+from shared.engines.check import check_parameters, check_value
+from shared.engines.table import ALLOW_LISTS
 from shared.errors import RefusedError
 
 
@@ -58,9 +59,7 @@ OPENS = {
 
 @pytest.mark.parametrize("flags", [LOADS_CODE, OPENS], ids=["loads code", "opens a path or port"])
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "llamacpp"])
-def test_what_loads_code_or_reads_the_host_needs_the_operators_word(
-    engine: str, flags: dict[str, str]
-) -> None:
+def test_dangerous_flag_needs_the_operator(engine: str, flags: dict[str, str]) -> None:
     for flag in flags[engine].split():
         for spelling in (flag, flag.replace("-", "_"), f"no-{flag}"):
             refused = refusal(engine, {spelling: "x"})
@@ -71,7 +70,7 @@ def test_what_loads_code_or_reads_the_host_needs_the_operators_word(
         assert refusal(engine, {flag: "x"}, "*") is None
 
 
-def test_a_refusal_says_what_the_operator_writes_to_allow_it() -> None:
+def test_refusal_tells_how_to_allow_the_flag() -> None:
     refused = refusal("vllm", {"scheduler_cls": "os.system"})
 
     assert refused is not None
@@ -152,7 +151,7 @@ def test_what_tunes_an_engine_is_given(engine: str, parameters: dict[str, Any]) 
         ("llamacpp", {"device": "a b"}, "device"),
     ],
 )
-def test_a_value_that_names_code_or_a_path_is_refused(
+def test_value_naming_code_or_path_is_refused(
     engine: str, parameters: dict[str, Any], place: str
 ) -> None:
     refused = refusal(engine, parameters)
@@ -161,7 +160,7 @@ def test_a_value_that_names_code_or_a_path_is_refused(
     assert refused.path == f"$.parameters.{place}"
 
 
-def test_no_list_has_a_flag_whose_name_says_that_it_should_not_be_there() -> None:
+def test_no_list_has_a_dangerous_flag_name() -> None:
     suspect = re.compile(r"path|-dir|file|folder|url|endpoint|-cls|plugin|hook|trust")
     known = {
         "enable-profile-cuda-graph",
@@ -174,12 +173,12 @@ def test_no_list_has_a_flag_whose_name_says_that_it_should_not_be_there() -> Non
         assert {flag for flag in listed.forms if suspect.search(flag)} <= known
 
 
-def test_a_list_of_another_release_is_left_to_the_executor() -> None:
+def test_list_of_other_release_is_left_to_executor() -> None:
     check_parameters("vllm", EngineRules(allow_list="vllm-9.9"), {"anything": 1})
     check_parameters("vllm", EngineRules(), {"anything": 1})
 
 
-def test_an_engine_without_a_list_is_given_what_the_operator_allows_alone() -> None:
+def test_unlisted_engine_gets_allowed_flags_only() -> None:
     rules = EngineRules(allow_list="", allowed=("x",))
 
     check_parameters("mine", rules, {"x": {"any": ["thing"]}})
@@ -213,7 +212,7 @@ KNOWN = EngineRules(
     ],
 )
 def test_a_known_parameter_may_come_as_text(flag: str, value: object, want: object) -> None:
-    found = checked_value("mine", KNOWN, flag, flag, value)
+    found = check_value("mine", KNOWN, flag, flag, value)
 
     assert found == want
     assert type(found) is type(want)
@@ -237,7 +236,7 @@ def test_a_known_parameter_may_come_as_text(flag: str, value: object, want: obje
 )
 def test_a_known_parameter_is_refused_by_its_form(flag: str, value: object, expected: str) -> None:
     with pytest.raises(RefusedError) as refused:
-        checked_value("mine", KNOWN, flag, flag, value)
+        check_value("mine", KNOWN, flag, flag, value)
 
     assert expected in refused.value.message
 

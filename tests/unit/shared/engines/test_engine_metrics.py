@@ -3,7 +3,7 @@
 import pytest
 
 from schemas.executor.engine_samples import EngineReading
-from shared.engine_metrics import read_page
+from shared.engines.metrics_page import read_page
 
 VLLM = """
 # HELP vllm:num_requests_running Number of requests in model execution batches.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.engine_parameters.models import model_refusal
+from shared.engines.models import model_refusal
 
 ROOTS = ("/models", "/data/llms/")
 
@@ -12,9 +12,7 @@ ROOTS = ("/models", "/data/llms/")
     ["meta-llama/Llama-3.1-8B", "org/model:Q4_K_M", "a.b/c", "x/../y"],
 )
 @pytest.mark.parametrize("roots", [(), ROOTS])
-def test_an_id_of_a_hub_is_let_through_whatever_the_roots_are(
-    model: str, roots: tuple[str, ...]
-) -> None:
+def test_hub_id_passes_whatever_the_roots(model: str, roots: tuple[str, ...]) -> None:
     assert model_refusal(model, roots) is None
 
 
@@ -48,7 +46,7 @@ def test_a_path_outside_every_root_is_refused(model: str) -> None:
     assert "/models, /data/llms/" in refusal
 
 
-def test_every_path_is_below_the_root_of_the_file_system() -> None:
+def test_every_path_is_below_the_root() -> None:
     assert model_refusal("/etc", ["/"]) is None
 
 

@@ -133,7 +133,7 @@ def test_a_model_may_have_one_layer() -> None:
         ("Tesla T4", "T4"),
     ],
 )
-def test_a_gpus_speed_is_that_of_the_longest_name_it_has(name: str, model: str) -> None:
+def test_gpu_speed_is_of_its_longest_name(name: str, model: str) -> None:
     speed = speed_of(name)
 
     assert speed is not None

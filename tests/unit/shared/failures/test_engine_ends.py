@@ -8,7 +8,7 @@ import pytest
 from schemas.executor.attempts import FailureKind
 from services.executor.domain.verdict import engine_exit
 from shared.failures import RULES, findings
-from shared.failures.log_lines import Weight, weighed_lines
+from shared.failures.log_lines import Weight, weigh_lines
 from tests.support.known_logs.layouts import KnownLog, known_logs
 from tests.support.tables import for_each
 
@@ -27,7 +27,7 @@ def test_each_cause_is_found_in_the_log_around_it(log: KnownLog) -> None:
     assert kind_of(log.text) is log.kind
 
 
-def test_causes_no_row_was_written_by_are_found_as_well() -> None:
+def test_unlisted_wordings_are_recognised() -> None:
     held_back = [log for log in LOGS if log.is_held_back]
 
     right = [log for log in held_back if kind_of(log.text) is log.kind]
@@ -37,7 +37,7 @@ def test_causes_no_row_was_written_by_are_found_as_well() -> None:
     assert len(right) >= RIGHT_SHARE * len(held_back)
 
 
-def test_a_cause_of_the_task_itself_is_never_repeated() -> None:
+def test_cause_of_the_task_is_never_repeated() -> None:
     own = [log for log in LOGS if log.kind in OWN]
 
     assert not [log.cause for log in own if RULES[kind_of(log.text)].retries]
@@ -65,7 +65,7 @@ def test_a_model_that_nobody_has_is_final() -> None:
     ],
 )
 def test_what_is_said_in_passing_weighs_nothing(line: str) -> None:
-    assert list(weighed_lines(line)) == []
+    assert list(weigh_lines(line)) == []
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_what_is_said_in_passing_weighs_nothing(line: str) -> None:
     ],
 )
 def test_a_raised_error_weighs_most(line: str, weight: Weight) -> None:
-    assert [found for found, _ in weighed_lines(line)] == [weight]
+    assert [found for found, _ in weigh_lines(line)] == [weight]
 
 
-def test_a_survived_warning_is_no_cause_of_an_unknown_error() -> None:
+def test_survived_warning_is_no_cause() -> None:
     text = "WARNING Falling back: CUDA error: unknown error\nFooError: nobody knows this"
 
     assert findings(text) == ()

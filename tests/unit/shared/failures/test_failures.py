@@ -14,7 +14,7 @@ def test_every_kind_of_failure_has_a_rule_and_a_hint() -> None:
     assert all(rule.hint for rule in RULES.values())
 
 
-def test_what_the_task_itself_causes_is_never_repeated() -> None:
+def test_failure_by_the_task_is_never_retried() -> None:
     own_fault = {
         FailureKind.IMAGE_MISSING,
         FailureKind.BAD_PARAMETER,
@@ -28,7 +28,7 @@ def test_what_the_task_itself_causes_is_never_repeated() -> None:
     assert not any(RULES[kind].retries for kind in own_fault)
 
 
-def test_what_is_tried_elsewhere_is_tried_at_least_once_more() -> None:
+def test_failure_tried_elsewhere_is_retried_once() -> None:
     assert all(rule.retries >= 1 for rule in RULES.values() if rule.elsewhere)
 
 
@@ -47,7 +47,7 @@ def test_what_a_node_causes_is_repeated_on_another() -> None:
 
 
 @for_each("known", CATALOGUE, name=lambda known: known.failure.title)
-def test_every_text_of_the_catalogue_is_recognised_as_what_it_is(known: Known) -> None:
+def test_catalogue_recognises_its_examples(known: Known) -> None:
     log = f"INFO starting\n{known.example}\nINFO the end"
 
     assert recognise(known.example) is known.failure
@@ -101,7 +101,7 @@ def test_every_text_of_the_catalogue_is_recognised_as_what_it_is(known: Known) -
         ("[rank1] Watchdog caught collective operation timeout: WorkNCCL", "RANK_FAILED"),
     ],
 )  # fmt: skip
-def test_other_wordings_of_the_same_causes_are_recognised(text: str, want: str) -> None:
+def test_other_wordings_are_recognised(text: str, want: str) -> None:
     found = recognise(text)
 
     assert found is not None
@@ -123,7 +123,7 @@ def test_what_engines_say_in_passing_is_no_failure(text: str) -> None:
     assert recognise(text) is None
 
 
-def test_a_line_of_cause_and_consequence_stays_before_later_causes() -> None:
+def test_cause_with_consequence_precedes_later_ones() -> None:
     text = (
         "torch.distributed.DistBackendError: NCCL error in: x.cpp:1, CUDA out of memory\n"
         "safetensors_rust.SafetensorError: Error while deserializing header"
@@ -132,7 +132,7 @@ def test_a_line_of_cause_and_consequence_stays_before_later_causes() -> None:
     assert [each.line for each in findings(text)] == text.splitlines()
 
 
-def test_a_log_tells_causes_before_consequences_with_their_lines() -> None:
+def test_log_tells_causes_before_consequences() -> None:
     log = (
         "(EngineCore) RuntimeError: CUDA error: unspecified launch failure\n"
         "(Worker) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n"
@@ -156,7 +156,7 @@ def test_a_log_tells_causes_before_consequences_with_their_lines() -> None:
         pytest.param("connection aborted " * 13_000, id="one line without end"),
     ],
 )
-def test_whoever_writes_a_log_does_not_choose_how_long_it_is_searched(text: str) -> None:
+def test_log_length_does_not_bound_the_search(text: str) -> None:
     began = time.process_time()
 
     findings(text)

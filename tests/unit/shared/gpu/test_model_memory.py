@@ -64,7 +64,7 @@ def test_parameters_are_those_that_a_name_tells(model: str, billions: float | No
         ("llama-8b", None),
     ],
 )
-def test_bytes_of_a_weight_are_those_that_a_name_tells(name: str, want: float | None) -> None:
+def test_weight_bytes_follow_the_name(name: str, want: float | None) -> None:
     assert bytes_named(name) == want
 
 
@@ -92,9 +92,7 @@ rules = st.builds(
 
 
 @given(rules, rules)
-def test_more_of_any_term_needs_no_less_and_more_gpus_no_more(
-    one: ModelMemory, other: ModelMemory
-) -> None:
+def test_more_memory_terms_never_need_less(one: ModelMemory, other: ModelMemory) -> None:
     more = ModelMemory(
         parameters=max(one.parameters, other.parameters),
         bytes_each=max(one.bytes_each, other.bytes_each),

@@ -22,7 +22,7 @@ def test_two_texts_never_share_a_label(one: str, other: str) -> None:
 
 
 @given(st.text())
-def test_any_text_becomes_a_label_value_that_a_selector_takes(text: str) -> None:
+def test_any_text_becomes_a_valid_label_value(text: str) -> None:
     assert label_selector({"gpusteward.reservation": label_value(text)})
 
 
@@ -49,7 +49,7 @@ def test_a_path_leads_to_the_object_and_nowhere_else() -> None:
             PODS.path("a", bad)
 
 
-def test_an_answer_says_with_code_and_reason_what_is_refused() -> None:
+def test_answer_tells_code_and_reason() -> None:
     error = error_of(404, b'{"kind":"Status","reason":"NotFound","message":"no b","code":404}')
 
     assert (type(error), error.code, error.reason) == (KubernetesError, 404, "NotFound")

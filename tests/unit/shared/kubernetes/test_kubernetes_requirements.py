@@ -33,7 +33,7 @@ def definition(schema: dict[str, Any], *, version: str = "v1beta1", served: bool
     return json.dumps({"spec": {"versions": [told]}}).encode()
 
 
-def test_a_field_is_known_where_the_schema_has_it_or_takes_anything() -> None:
+def test_field_is_known_by_schema_or_wildcard() -> None:
     schema = {
         "properties": {
             "spec": {

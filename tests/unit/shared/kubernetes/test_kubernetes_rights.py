@@ -24,8 +24,8 @@ FOLDERS: Final = (
 )
 CALLERS: Final = frozenset({"client", "cluster"})
 METHODS: Final = frozenset(
-    {"apply", "call", "create", "delete", "found", "found_of", "get", "listed", "may", "read"}
-    | {"stream", "version", "websocket"}
+    {"apply", "call", "create", "delete", "find", "find_of_kind", "get", "list_objects", "may"}
+    | {"read", "stream", "version", "websocket"}
 )
 FUNCTIONS: Final = frozenset({"_read", "list_objects", "run_in_pod", "watch"})
 
@@ -52,7 +52,7 @@ def of(verbs: str, *places: str) -> set[tuple[str, str]]:
 NONE: Final[set[tuple[str, str]]] = set()
 CALLS: Final[Mapping[str, Mapping[str, set[tuple[str, str]]]]] = {
     "services/executor/runtimes/kubernetes/cluster.py": {
-        # Of `read`, `listed` and `found`, whose callers are here, and of `apply`.
+        # Of `read`, `list_objects` and `find`, whose callers are here, and of `apply`.
         "client.get(resource, name)": NONE,
         "client.call('GET', path)": NONE,
         "client.apply(resource, {**made, 'metadata': metadata})": of("get create patch", *MADE),
@@ -62,8 +62,8 @@ CALLS: Final[Mapping[str, Mapping[str, set[tuple[str, str]]]]] = {
         "cluster.read(NODES, name)": of("get", "nodes"),
     },
     "services/executor/runtimes/kubernetes/runtime.py": {
-        "cluster.found_of(self.kind, finding)": of("list", *MAIN, *OTHERS, "pods"),
-        "cluster.found_of(self.kind, own_labels(self._settings, self.kind))": of(
+        "cluster.find_of_kind(self.kind, finding)": of("list", *MAIN, *OTHERS, "pods"),
+        "cluster.find_of_kind(self.kind, own_labels(self._settings, self.kind))": of(
             "list", *MAIN, *OTHERS, "pods"
         ),
         "cluster.apply(made, finding)": of("get create patch", *MADE),
@@ -91,10 +91,10 @@ CALLS: Final[Mapping[str, Mapping[str, set[tuple[str, str]]]]] = {
         ),
     },
     "services/executor/runtimes/kubernetes/ending.py": {
-        "cluster.found((resource,), self.labels)": of("list", *MAIN, "pods"),
-        "cluster.found(OTHER_KINDS[self.kind], self.labels)": of("list", *OTHERS),
-        "client.delete(found.resource, metadata.name)": of("delete", *MAIN, *OTHERS, "pods"),
-        "cluster.listed(PODS, PodList)": of("list", "pods"),
+        "cluster.find((resource,), self.labels)": of("list", *MAIN, "pods"),
+        "cluster.find(OTHER_KINDS[self.kind], self.labels)": of("list", *OTHERS),
+        "client.delete(target.resource, metadata.name)": of("delete", *MAIN, *OTHERS, "pods"),
+        "cluster.list_objects(PODS, ObjectList[PodDetails])": of("list", "pods"),
         "cluster.read(NODES, node)": of("get", "nodes"),
         "client.delete(PODS, pod.metadata.name)": of("delete", "pods"),
     },
@@ -119,7 +119,7 @@ CALLS: Final[Mapping[str, Mapping[str, set[tuple[str, str]]]]] = {
     "shared/kubernetes/pod_exec.py": {"client.websocket(path)": of("create get", "pods/exec")},
     # By who defines devices, and not by this platform.
     "services/cli/commands/gpus/devices.py": {
-        "client.apply(CONFIG_MAPS, _own(each))": NONE,
+        "client.apply(CONFIG_MAPS, _own(config_map))": NONE,
         "list_objects(client, CONFIG_MAPS)": NONE,
     },
     # By who installs device plugins.
@@ -174,11 +174,11 @@ def groups(module: ModuleType) -> Iterator[Right]:
             yield from group
 
 
-def test_each_call_of_the_api_is_known_with_the_right_that_it_takes() -> None:
+def test_every_api_call_has_a_right() -> None:
     assert found_calls() == {file: set(calls) for file, calls in CALLS.items()}
 
 
-def test_preflight_asks_for_every_right_that_a_call_takes_and_for_no_other() -> None:
+def test_preflight_checks_exactly_the_used_rights() -> None:
     taken = {right for calls in CALLS.values() for rights in calls.values() for right in rights}
     by_doctor = set(groups(cluster_report))
     by_executor = [*RIGHTS.values(), *CLUSTER_RIGHTS.values()]

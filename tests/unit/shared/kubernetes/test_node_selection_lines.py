@@ -28,7 +28,7 @@ def test_a_chosen_node_is_told_with_its_room() -> None:
     ]
 
 
-def test_where_no_node_suits_the_choice_is_left_to_kubernetes() -> None:
+def test_unsuitable_nodes_leave_it_to_kubernetes() -> None:
     lines = list(selection_lines(9, NodeSelection(node_id=None, message="the most is 8")))
 
     assert lines[2] == "No node selected, left to Kubernetes: the most is 8"

@@ -7,7 +7,7 @@ from shared.ids import new_id
 from shared.messaging.idempotency import is_final, replay_or_refuse
 
 
-def test_the_same_body_gets_the_stored_reply_and_another_one_a_refusal() -> None:
+def test_same_body_gets_the_stored_reply() -> None:
     stored = Accepted(command_id=new_id(), revision=7)
 
     same = replay_or_refuse(stored.command_id, b"one", b"one", stored)
@@ -19,6 +19,6 @@ def test_the_same_body_gets_the_stored_reply_and_another_one_a_refusal() -> None
 
 
 @pytest.mark.parametrize("code", ErrorCode)
-def test_a_refusal_is_final_unless_trying_again_may_help(code: ErrorCode) -> None:
+def test_refusal_is_final_unless_retry_may_help(code: ErrorCode) -> None:
     assert is_final(Refused(code=code, message="no")) == (code not in RETRYABLE)
     assert is_final(Accepted(command_id=new_id()))

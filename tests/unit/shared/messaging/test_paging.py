@@ -52,7 +52,7 @@ def test_what_is_no_cursor_of_this_list_is_refused(cursor: str) -> None:
         pytest.param(["a" * REPLY_BYTES, "b"], 5, ("a" * REPLY_BYTES,), 0, id="at least one"),
     ],
 )
-def test_a_page_ends_at_its_limit_or_where_a_reply_is_full(
+def test_page_ends_at_limit_or_full_reply(
     items: list[str], limit: int, page: tuple[str, ...], last: int | None
 ) -> None:
     found = list(zip(items, PLACES, strict=False))

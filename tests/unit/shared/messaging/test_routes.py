@@ -19,7 +19,7 @@ async def never_called(subject: str, body: bytes, error: str) -> None:
     raise NotImplementedError
 
 
-def test_a_handlers_object_is_not_written_out_to_name_a_subscription() -> None:
+def test_handler_object_names_no_subscription() -> None:
     """Each was, once for a route and once more for its subscription: half of a service's start."""
     bus = Bus("test", "nats://127.0.0.1:1")
 

@@ -8,10 +8,10 @@ import pytest
 from shared import background
 from shared.background import Background
 from shared.errors import UnavailableError
-from shared.waiting import cancelled, wait_for, within
+from shared.waiting import cancel_and_wait, wait_for, within
 
 
-async def test_a_loop_that_fails_ends_its_owner_with_its_own_error() -> None:
+async def test_failed_loop_ends_owner_with_its_error() -> None:
     stopped = asyncio.Event()
 
     async def steady() -> None:
@@ -25,7 +25,7 @@ async def test_a_loop_that_fails_ends_its_owner_with_its_own_error() -> None:
 
     async def own_both() -> None:
         loops = Background()
-        async with loops.owned():
+        async with loops.own_loops():
             loops.start("steady", steady)
             loops.start("failing", failing)
             await asyncio.Event().wait()
@@ -36,7 +36,7 @@ async def test_a_loop_that_fails_ends_its_owner_with_its_own_error() -> None:
     assert stopped.is_set()
 
 
-async def test_a_loop_that_lost_its_cancellation_does_not_keep_a_failed_owner_alive(
+async def test_lost_cancellation_keeps_no_owner_alive(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(background, "CANCEL_LOOP_AGAIN_SECONDS", 0.01)
@@ -52,7 +52,7 @@ async def test_a_loop_that_lost_its_cancellation_does_not_keep_a_failed_owner_al
 
     async def own_both() -> None:
         loops = Background()
-        async with within(30), loops.owned():
+        async with within(30), loops.own_loops():
             loops.start("losing", losing)
             loops.start("failing", failing)
             await asyncio.Event().wait()
@@ -61,7 +61,7 @@ async def test_a_loop_that_lost_its_cancellation_does_not_keep_a_failed_owner_al
         await own_both()
 
 
-async def test_a_loop_starts_anew_when_the_outside_was_down(
+async def test_loop_restarts_when_outside_was_down(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(background, "FIRST_RETRY_SECONDS", 0.001)
@@ -76,14 +76,14 @@ async def test_a_loop_starts_anew_when_the_outside_was_down(
         ended.set()
 
     loops = Background()
-    async with loops.owned(), asyncio.timeout(30):
+    async with loops.own_loops(), asyncio.timeout(30):
         loops.start("loop", loop)
         await ended.wait()
 
     assert runs == 4
 
 
-async def test_at_the_end_loops_are_cancelled_and_waited_for() -> None:
+async def test_loops_are_cancelled_and_awaited_at_end() -> None:
     cleaned_up = False
     running = asyncio.Event()
 
@@ -97,7 +97,7 @@ async def test_at_the_end_loops_are_cancelled_and_waited_for() -> None:
             cleaned_up = True
 
     loops = Background()
-    async with loops.owned(), asyncio.timeout(30):
+    async with loops.own_loops(), asyncio.timeout(30):
         loops.start("loop", loop)
         await running.wait()
         await loops.stop()
@@ -112,7 +112,7 @@ async def test_a_loop_without_an_owner_is_refused() -> None:
         Background().start("loop", loop)
 
     loops = Background()
-    async with loops.owned():
+    async with loops.own_loops():
         pass
     with pytest.raises(RuntimeError):
         loops.start("late", loop)
@@ -128,7 +128,7 @@ async def test_an_event_is_waited_for_no_longer_than_said() -> None:
     assert await wait_for(event, None)
 
 
-async def test_a_cancellation_that_comes_together_with_the_event_is_not_lost() -> None:
+async def test_cancellation_with_event_is_not_lost() -> None:
     event = asyncio.Event()
     waiting = asyncio.create_task(wait_for(event, 60))
     await asyncio.sleep(0)
@@ -140,7 +140,7 @@ async def test_a_cancellation_that_comes_together_with_the_event_is_not_lost() -
         await waiting
 
 
-async def test_a_task_that_loses_a_cancellation_is_cancelled_again() -> None:
+async def test_lost_cancellation_is_repeated() -> None:
     async def lossy() -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.Event().wait()
@@ -152,7 +152,7 @@ async def test_a_task_that_loses_a_cancellation_is_cancelled_again() -> None:
     task, failed = asyncio.create_task(lossy()), asyncio.create_task(failing())
     await asyncio.sleep(0)
 
-    await cancelled(task, failed, again_seconds=0.001)
+    await cancel_and_wait(task, failed, again_seconds=0.001)
 
     assert task.cancelled()
     assert isinstance(failed.exception(), ZeroDivisionError)

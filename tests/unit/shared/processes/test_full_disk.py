@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shared.disk import FULL_BELOW_BYTES, DiskRoom, room_at
-from shared.lifecycle import READY_FILE_VARIABLE, announced_pid, notify_ready
+from shared.lifecycle import READY_FILE_VARIABLE, notify_ready, read_ready_pid
 from shared.logging import LossyStream
 from shared.paths import write_atomically
 from shared.processes.child_process import rotate_log
@@ -23,7 +23,7 @@ class FullFile(io.StringIO):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_log_line_that_finds_no_room_is_lost_and_its_writer_goes_on() -> None:
+def test_log_line_without_room_is_dropped() -> None:
     stream = LossyStream(FullFile())
 
     stream.write("a line")
@@ -38,19 +38,15 @@ def test_a_log_line_that_finds_no_room_is_lost_and_its_writer_goes_on() -> None:
         (DiskRoom(Path("/"), 1 << 40, 1 << 40, has_free_files=False), True),
     ],
 )
-def test_a_disk_is_full_when_postgres_could_not_begin_another_segment(
-    room: DiskRoom, full: bool
-) -> None:
+def test_disk_is_full_without_a_new_segment(room: DiskRoom, full: bool) -> None:
     assert room.is_full is full
 
 
-def test_a_directory_that_is_to_be_made_has_the_room_of_its_parent(tmp_path: Path) -> None:
+def test_missing_directory_has_its_parents_room(tmp_path: Path) -> None:
     assert room_at(tmp_path / "absent" / "too").total_bytes == room_at(tmp_path).total_bytes
 
 
-def test_a_full_disk_takes_no_file_leaves_no_part_of_one_and_takes_the_word_that_one_is_ready(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_keeps_no_partial_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with small_disk(tmp_path / "disk", 1) as disk:
         (disk / "state").write_text("before")
         (disk / "long.log").write_bytes(b"x" * 100)
@@ -65,7 +61,7 @@ def test_a_full_disk_takes_no_file_leaves_no_part_of_one_and_takes_the_word_that
         assert room_at(disk).free_bytes == 0
         assert (disk / "state").read_text() == "before"
         assert (disk / "long.log").stat().st_size == 100
-        assert announced_pid(disk / "one.ready") == os.getpid()
+        assert read_ready_pid(disk / "one.ready") == os.getpid()
         assert {each.name for each in disk.iterdir()} == {
             *("state", "long.log", "one.ready", "filler")
         }

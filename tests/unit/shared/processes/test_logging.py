@@ -21,7 +21,7 @@ log.info("ready")
 """
 
 
-def test_what_a_library_logs_has_the_form_of_everything_else() -> None:
+def test_library_logs_have_the_common_form() -> None:
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(WRITER)], capture_output=True, text=True, check=True
     )

@@ -9,7 +9,7 @@ from shared.paths import SOURCE_ROOT, python_path, write_atomically
 from tests.support.paths import ROOT
 
 
-def test_a_child_imports_from_the_directory_that_holds_our_packages() -> None:
+def test_child_imports_from_our_packages() -> None:
     assert ROOT.resolve() == SOURCE_ROOT
     assert python_path({}) == str(SOURCE_ROOT)
 
@@ -18,7 +18,7 @@ def test_a_childs_own_import_path_comes_after_ours() -> None:
     assert python_path({"PYTHONPATH": "/theirs"}) == f"{SOURCE_ROOT}{os.pathsep}/theirs"
 
 
-def test_a_durable_file_is_on_disk_before_it_takes_the_place_of_the_old_one(
+def test_durable_file_is_on_disk_before_rename(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a power cut may leave an empty file under its name, and neither content."""

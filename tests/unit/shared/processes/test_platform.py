@@ -41,7 +41,7 @@ def options_at(data_dir: Path, **changes: object) -> PlatformOptions:
     return PlatformOptions(data_dir=data_dir, **{**servers, **changes})  # type: ignore[arg-type]  # fields by name
 
 
-def test_servers_come_before_services_and_the_gateway_is_last(tmp_path: Path) -> None:
+def test_servers_precede_services_gateway_is_last(tmp_path: Path) -> None:
     names = [child.name for child in platform_children(PlatformOptions(data_dir=tmp_path))]
 
     assert names == [
@@ -51,7 +51,17 @@ def test_servers_come_before_services_and_the_gateway_is_last(tmp_path: Path) ->
     ]
 
 
-def test_servers_that_exist_are_used_and_none_is_embedded(tmp_path: Path) -> None:
+def test_a_standby_of_each_platform_service_shares_its_address(tmp_path: Path) -> None:
+    options = PlatformOptions(data_dir=tmp_path, standby=True)
+    names = [child.name for child in platform_children(options)]
+
+    assert names[8:] == ["scheduler-2", "results-2", "orchestrator-2", "gateway-2"]
+    assert spec_of(options, "gateway-2").argv[-1] == "services.gateway"
+    own = Platform(options)._own_environment("gateway")  # noqa: SLF001  # the rest needs a server
+    assert own["GPUSTEWARD_GATEWAY_SHARES_PORT"] == "true"
+
+
+def test_existing_servers_replace_embedded_ones(tmp_path: Path) -> None:
     options = options_at(tmp_path, nats_credentials_path=tmp_path / "credentials.json")
 
     env = environment_of(options, "scheduler")
@@ -64,7 +74,7 @@ def test_servers_that_exist_are_used_and_none_is_embedded(tmp_path: Path) -> Non
     assert "GPUSTEWARD_TELEMETRY_SOURCE" not in env
 
 
-def test_an_agent_is_telemetry_and_executor_without_postgres(tmp_path: Path) -> None:
+def test_agent_runs_without_postgres(tmp_path: Path) -> None:
     options = options_at(tmp_path, postgres_dsn=None, services=AGENT_SERVICES)
 
     assert [child.name for child in platform_children(options)] == ["telemetry", "executor"]
@@ -72,7 +82,7 @@ def test_an_agent_is_telemetry_and_executor_without_postgres(tmp_path: Path) -> 
     assert "GPUSTEWARD_POSTGRES_DSN" not in environment_of(options, "executor")
 
 
-def test_a_cluster_adds_two_processes_that_speak_for_it(tmp_path: Path) -> None:
+def test_cluster_adds_two_processes(tmp_path: Path) -> None:
     cluster = ClusterOptions(cluster_id="prod", kubeconfig="/k", context="c")
     options = options_at(
         tmp_path, nats_credentials_path=tmp_path, cluster=cluster, services=("scheduler",)
@@ -96,6 +106,17 @@ def test_a_cluster_adds_two_processes_that_speak_for_it(tmp_path: Path) -> None:
     assert admitted == f"{options.node_id or host_node_id()},prod"
 
 
+def test_a_clusters_second_adapter_waits_for_its_first(tmp_path: Path) -> None:
+    options = options_at(
+        tmp_path, cluster=ClusterOptions(cluster_id="prod"), services=("scheduler",), standby=True
+    )
+
+    env = environment_of(options, "cluster-2")
+
+    assert spec_of(options, "cluster-2").argv[-1] == "services.cluster"
+    assert env == {**environment_of(options, "cluster"), "GPUSTEWARD_CLUSTER_STANDBY": "true"}
+
+
 def test_a_fleet_is_simulated_only_where_asked_for(tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.toml"
 
@@ -117,17 +138,18 @@ def test_a_fleet_is_simulated_only_where_asked_for(tmp_path: Path) -> None:
         pytest.param({"nats_url": None, "nats_host": "10.0.0.5"}, False, id="embedded, for others"),
         pytest.param({"nats_url": "nats://bus.lan:4222"}, False, id="of other machines"),
         pytest.param({"nats_url": "nats://127.0.0.1:4222"}, True, id="given, of this machine"),
+        pytest.param(
+            {"nats_url": "nats://127.0.0.1:4222,nats://bus.lan:4222"}, False, id="one elsewhere"
+        ),
     ],
 )
-def test_a_bus_is_local_if_only_this_machine_reaches_it(
+def test_bus_is_local_if_only_reached_from_here(
     tmp_path: Path, given: dict[str, object], want: bool
 ) -> None:
     assert options_at(tmp_path, **given).is_bus_local is want
 
 
-def test_only_this_machine_s_node_needs_no_admission_on_a_bus_that_others_reach(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_own_node_needs_no_admission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ADMIT_NODES_VARIABLE, raising=False)
     options = options_at(tmp_path, node_id="this-node")
 

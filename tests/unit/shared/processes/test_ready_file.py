@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from shared.lifecycle import READY_FILE_VARIABLE, announced_pid, forget_ready, notify_ready
+from shared.lifecycle import READY_FILE_VARIABLE, forget_ready, notify_ready, read_ready_pid
 
 
-def test_a_container_that_is_started_again_is_not_ready_by_its_earlier_life(
+def test_restarted_container_is_not_ready_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready = tmp_path / "ready"
     monkeypatch.setenv(READY_FILE_VARIABLE, str(ready))
     notify_ready()
-    assert announced_pid(ready) == os.getpid()
+    assert read_ready_pid(ready) == os.getpid()
 
     forget_ready()
     forget_ready()
 
-    assert announced_pid(ready) is None
+    assert read_ready_pid(ready) is None

@@ -19,7 +19,7 @@ def load(**environ: str) -> SamplingSettings:
     return load_settings(SamplingSettings, "sampling", environ)
 
 
-def test_without_variables_every_setting_has_its_default() -> None:
+def test_settings_have_defaults() -> None:
     settings = load()
 
     assert (settings.interval_seconds, settings.batch) == (1.0, 10)
@@ -27,7 +27,7 @@ def test_without_variables_every_setting_has_its_default() -> None:
     assert settings.node_id == node_token(settings.node_id)
 
 
-def test_common_settings_are_shared_and_own_ones_carry_the_service_name() -> None:
+def test_own_settings_carry_the_service_name() -> None:
     settings = load(
         GPUSTEWARD_NATS_URL="nats://bus:4222",
         GPUSTEWARD_NODE_ID="a100-3",
@@ -49,14 +49,12 @@ def test_common_settings_are_shared_and_own_ones_carry_the_service_name() -> Non
         pytest.param("GPUSTEWARD_SAMPLING_SIMULATE", "perhaps", "bool", id="bool"),
     ],
 )
-def test_a_value_of_the_wrong_type_names_its_variable(
-    variable: str, value: str, expected: str
-) -> None:
+def test_wrong_type_names_its_variable(variable: str, value: str, expected: str) -> None:
     with pytest.raises(SettingsError, match=f"Expected `{expected}`.*{variable}"):
         load(**{variable: value})
 
 
-def test_an_unknown_variable_is_refused_with_the_nearest_or_all_there_are() -> None:
+def test_unknown_variable_names_nearest_or_all() -> None:
     with pytest.raises(SettingsError) as refused:
         load(GPUSTEWARD_SAMPLING_INTERVALL_SECONDS="1", GPUSTEWARD_SAMPLING_COLOUR="red")
 
@@ -72,7 +70,7 @@ def test_an_empty_variable_counts_as_absent() -> None:
     assert load(GPUSTEWARD_POSTGRES_DSN="", GPUSTEWARD_SAMPLING_BATCH="").postgres_dsn is None
 
 
-def test_an_address_of_the_database_that_is_none_is_refused_without_its_password() -> None:
+def test_invalid_dsn_is_refused_without_password() -> None:
     with pytest.raises(SettingsError, match="GPUSTEWARD_POSTGRES_DSN") as refused:
         load(GPUSTEWARD_POSTGRES_DSN="user:store-secret@db/steward")
 
@@ -90,7 +88,7 @@ def test_no_password_is_in_what_is_printed() -> None:
         assert "interval_seconds=1.0" in text
 
 
-def test_a_node_with_dots_in_its_name_has_an_id_that_fits_a_subject() -> None:
+def test_dotted_node_name_fits_a_subject() -> None:
     settings = load(GPUSTEWARD_NODE_ID="ip-10-0-0-7.internal")
 
     assert settings.node_id == node_token("ip-10-0-0-7.internal")

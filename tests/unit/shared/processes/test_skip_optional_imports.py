@@ -36,7 +36,7 @@ def test_what_nobody_uses_is_not_imported(service: str, nats_url: str, imported:
     assert ended.stdout.strip() == str(imported)
 
 
-def test_the_supervisor_of_a_platform_needs_no_client_of_the_bus_and_none_of_docker() -> None:
+def test_supervisor_needs_no_bus_or_docker_client() -> None:
     probe = (
         "import sys, shared.local_platform.platform\n"
         "print({'aiohttp', 'docker', 'faststream', 'nats'} & sys.modules.keys())"

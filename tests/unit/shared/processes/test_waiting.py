@@ -20,7 +20,7 @@ def cancel_this_task() -> None:
 
 
 @pytest.mark.parametrize("seconds", [-1.0, 0.0, 1e-9, 60.0, None])
-async def test_a_cancellation_that_is_pending_at_entry_is_not_lost(seconds: float | None) -> None:
+async def test_pending_cancellation_is_not_lost(seconds: float | None) -> None:
     async def blocked() -> None:
         cancel_this_task()
         async with within(seconds):
@@ -35,7 +35,7 @@ async def test_a_cancellation_that_is_pending_at_entry_is_not_lost(seconds: floa
             await asyncio.create_task(waiter)
 
 
-def test_a_signal_is_heeded_whatever_moment_it_comes_at() -> None:
+def test_signal_is_heeded_at_any_moment() -> None:
     """As asyncio's handler of SIGINT, it cancels the task in the middle of what it executes."""
     moments, _ = cancelled_at(None)
 
@@ -82,7 +82,7 @@ async def overdue() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_bounded_wait_ends_in_time_also_while_a_cancellation_is_heeded() -> None:
+async def test_bounded_wait_ends_while_cancelled() -> None:
     async def cleaning_up() -> str:
         try:
             await asyncio.Event().wait()

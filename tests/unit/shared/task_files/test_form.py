@@ -8,7 +8,7 @@ import pytest
 
 from schemas.task.task_file import TaskFile
 from services.gateway.request_bodies import decode_task
-from shared.errors import MISTAKES, MOST_MISTAKES, RefusedError, together
+from shared.errors import MAX_MISTAKES, MISTAKES, RefusedError, together
 from shared.task_files.form import Form, form_of
 from shared.yaml_documents import json_of_yaml
 from tests.support.paths import ROOT
@@ -82,7 +82,7 @@ def test_a_mistake_is_told_where_it_was_written(changes: dict[str, Any], path: s
     assert refusal.value.path == path
 
 
-def test_values_of_any_number_are_written_out_together() -> None:
+def test_many_values_are_written_together() -> None:
     lists = {f"list-{number}": [number] for number in range(30)}
     values = {f"a-{number}": number for number in range(34)}
 
@@ -96,7 +96,7 @@ def mistakes(**changes: Any) -> dict[str | None, str]:
     return {each.path: each.message for each in form.mistakes}
 
 
-def test_all_mistakes_are_told_at_once_with_what_was_meant() -> None:
+def test_all_mistakes_are_told_at_once() -> None:
     found = mistakes(
         parameterz={},
         parameters={"a b": [1], "x": [{}], "y": []},
@@ -119,20 +119,20 @@ def test_all_mistakes_are_told_at_once_with_what_was_meant() -> None:
     }
 
 
-def test_what_is_missing_is_told_with_what_is_too_much() -> None:
+def test_missing_and_unknown_are_told_together() -> None:
     found = {each.path for each in form_of(b'{"model": {"id": "m"}, "task_name": "a"}').mistakes}
 
     assert found == {"$.model.id", "$.model.id_or_path", "$.base_runtime"}
 
 
-def test_what_no_single_field_shows_is_told_where_it_stands() -> None:
+def test_mistake_of_several_fields_has_a_place() -> None:
     twice = {"objectives": ["minimize_ttft", "minimize_ttft"]}
 
     assert mistakes(optimization=twice) == {"$.optimization": "expected each of `objectives` once"}
     assert list(mistakes(parameters={f"p{n}": [1] for n in range(65)})) == ["$.parameters"]
 
 
-def test_a_refusal_has_the_first_of_all_mistakes_and_lists_them() -> None:
+def test_refusal_lists_all_mistakes() -> None:
     with pytest.raises(RefusedError) as refused:
         task_of(modl=1, presets=5, parameters={"a": {}})
 
@@ -147,7 +147,7 @@ def test_one_mistake_needs_no_list_and_many_are_cut() -> None:
 
     assert together(many[:1]).details == {}
     assert together([many[0], many[0]]).details == {}
-    assert len(together(many).details[MISTAKES]) == len(many) == MOST_MISTAKES
+    assert len(together(many).details[MISTAKES]) == len(many) == MAX_MISTAKES
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_an_example_has_no_mistake(path: Path) -> None:
     assert form_of(body) == Form(body)
 
 
-def test_a_namespace_in_the_file_is_told_where_it_is_said() -> None:
+def test_namespace_in_file_is_told_where_to_put_it() -> None:
     [message] = mistakes(namespace="team-a").values()
 
     assert message.startswith(

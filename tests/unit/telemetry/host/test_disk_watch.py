@@ -8,12 +8,12 @@ import pytest
 from schemas.telemetry.readings import HealthKind
 from services.telemetry import disk_watch
 from shared.testing import eventually
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.support.disks.small_disk import every_disk_full
 from tests.support.worlds.telemetry_node import FakeSource, Node
 
 
-async def test_a_disk_that_fills_and_is_freed_is_reported_once_each(
+async def test_disk_filling_and_freeing_is_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(disk_watch, "CHECK_SECONDS", 0.001)
@@ -29,7 +29,7 @@ async def test_a_disk_that_fills_and_is_freed_is_reported_once_each(
         both = [HealthKind.DISK_FULL, HealthKind.DISK_HAS_ROOM]
         await eventually(lambda: reported(both), what="the room")
     finally:
-        await cancelled(watching)
+        await cancel_and_wait(watching)
 
     full, _ = await node.changes()
     assert full.device_uuid is None

@@ -25,12 +25,12 @@ def test_labels_are_read_from_one_line(text: str, want: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["zone", "zone=", "=a", "zo ne=a", "zone=a b", "zone=a=b"])
-def test_what_is_no_label_is_refused_with_the_setting_s_name(text: str) -> None:
+def test_invalid_label_is_refused_by_its_setting(text: str) -> None:
     with pytest.raises(SettingsError, match="GPUSTEWARD_TELEMETRY_LABELS: expected labels as"):
         create_service(TelemetrySettings(labels=f"rack=7,{text}"))
 
 
-def test_a_node_is_labelled_while_an_mps_daemon_listens_unless_its_settings_say_otherwise(
+def test_node_is_labelled_while_mps_listens(
     tmp_path: Path,
 ) -> None:
     seen = node_labels(TelemetrySettings(labels="rack=7", mps_pipe_dir=str(tmp_path)))

@@ -37,7 +37,7 @@ def given_as(pods: tuple[GpuPod, ...]) -> list[tuple[str, str, int | None]]:
     return [(pod.pod, pod.kind, pod.percent) for pod in pods]
 
 
-def test_a_share_is_its_part_of_all_that_the_plugin_gives() -> None:
+def test_share_is_its_part_of_the_whole() -> None:
     ids = [(GPU, f"GPU-a::{number}") for number in range(4)] + [(GPU, "GPU-b")]
     containers = [
         PodDevices(pod=LLAMA, device_ids=("GPU-a::0", "GPU-a::2"), resources=(GPU, GPU)),
@@ -54,7 +54,7 @@ def test_a_share_is_its_part_of_all_that_the_plugin_gives() -> None:
     assert given_as(found["GPU-b"]) == [("notebook", "pgpu", 100)]
 
 
-def test_a_share_of_an_unknown_number_has_an_unknown_size() -> None:
+def test_share_of_unknown_count_has_unknown_size() -> None:
     containers = [PodDevices(pod=LLAMA, device_ids=("GPU-a::0",), resources=(GPU,))]
 
     found = pods_of_devices(containers, GPUS, {}, NodeFacts(share_kind=GpuKind.MPS))
@@ -81,7 +81,7 @@ def test_an_instance_is_one_whoever_counts_it() -> None:
         pytest.param(30, (), {}, id="not noted"),
     ],
 )
-def test_gpu_managers_cores_are_of_the_gpu_that_it_notes(
+def test_gpu_manager_cores_are_of_noted_gpu(
     cores: int, indices: tuple[int, ...], want: dict[str, list[tuple[str, str, int]]]
 ) -> None:
     ids = tuple(f"{CORES}-{number}" for number in range(cores))
@@ -95,7 +95,7 @@ def test_gpu_managers_cores_are_of_the_gpu_that_it_notes(
     assert {uuid: given_as(pods) for uuid, pods in found.items()} == want
 
 
-def test_gpu_managers_memory_is_counted_in_units_of_256_mib() -> None:
+def test_gpu_manager_memory_unit_is_256_mib() -> None:
     node = NodeFacts(pods={("serving", "llama-0"): PodFacts(uid=A, gpu_indices={0: (1,)})})
     container = PodDevices(
         pod=LLAMA, device_ids=("c-0", "m-0", "m-1"), resources=(CORES, MEMORY, MEMORY)
@@ -156,7 +156,7 @@ def test_metadata_tell_whose_a_pod_is(metadata: dict[str, Any], want: PodFacts) 
     assert facts_in(listed) == {("serving", "x"): want}
 
 
-def test_each_of_several_pods_uses_what_its_processes_do() -> None:
+def test_pods_use_what_their_processes_do() -> None:
     processes = (
         GpuProcess(1, "a", 1_000, pod_uid=A, utilization_percent=30.0),
         GpuProcess(2, "a", 500, pod_uid=A, utilization_percent=20.0),
@@ -166,7 +166,7 @@ def test_each_of_several_pods_uses_what_its_processes_do() -> None:
     assert pod_uses((A, B), processes) == (PodUse(A, 1_500, 50.0), PodUse(B, 0, 0.0))
 
 
-def test_while_a_process_is_in_an_unknown_pod_no_use_is_nobodys() -> None:
+def test_unknown_pod_makes_all_use_unknown() -> None:
     processes = (GpuProcess(1, "a", None, pod_uid=A), GpuProcess(2, None, 30))
 
     assert pod_uses((A, B), processes) == (PodUse(A), PodUse(B))

@@ -45,7 +45,7 @@ def test_what_kubelet_itself_encodes_is_read() -> None:
     )
 
 
-def test_a_field_of_a_later_kubelet_is_passed_over_whatever_its_kind() -> None:
+def test_later_kubelet_fields_are_skipped() -> None:
     """Number 15 as a varint, 8 bytes, a text and 4 bytes: encoding.proto's wire types."""
     later = b"\x78\x80\x01" + b"\x79" + bytes(8) + b"\x7a\x02hi" + b"\x7d" + bytes(4)
 
@@ -53,7 +53,7 @@ def test_a_field_of_a_later_kubelet_is_passed_over_whatever_its_kind() -> None:
 
 
 @given(st.integers(min_value=0, max_value=len(GOLDEN)))
-def test_an_answer_that_is_cut_off_is_told_from_a_whole_one(length: int) -> None:
+def test_cut_answer_is_told_from_a_whole_one(length: int) -> None:
     try:
         found = pods_of(GOLDEN[:length])
     except ValueError:
@@ -84,13 +84,13 @@ def test_bytes_that_are_no_answer_raise_nothing_else(answer: bytes) -> None:
         pytest.param("mlx5_0", None, id="a network card"),
     ],
 )
-def test_a_device_is_known_by_every_name_that_plugins_give_it(name: str, want: str | None) -> None:
+def test_device_is_known_by_all_plugin_names(name: str, want: str | None) -> None:
     found = pods_of_devices([PodDevices(pod=LLAMA, device_ids=(name,))], GPUS, {})
 
     assert names_of(found) == ({} if want is None else {want: (LLAMA,)})
 
 
-def test_a_shared_device_has_all_its_pods_and_each_once() -> None:
+def test_shared_device_has_each_pod_once() -> None:
     containers = [
         PodDevices(pod=OTHER, device_ids=("GPU-a::0", "GPU-a::1")),
         PodDevices(pod=LLAMA, device_ids=("GPU-a::2",)),
@@ -99,7 +99,7 @@ def test_a_shared_device_has_all_its_pods_and_each_once() -> None:
     assert names_of(pods_of_devices(containers, GPUS, {})) == {"GPU-a": (LLAMA, OTHER)}
 
 
-def test_a_claimed_device_goes_by_what_its_slice_says() -> None:
+def test_claimed_device_follows_its_slice() -> None:
     containers = [PodDevices(pod=LLAMA, claimed=(CLAIMED,))]
 
     for name, uuid in (("GPU-b", "GPU-b"), ("0000:18:00.0", "GPU-a")):

@@ -22,7 +22,7 @@ RESERVATION = UUID("0191d2a0-0000-7000-8000-000000000001")
 
 
 @pytest.mark.parametrize("has_descriptors", [True, False])
-def test_a_process_is_looked_at_once_and_forgotten_when_it_has_ended(
+def test_process_is_read_once_until_it_ends(
     monkeypatch: pytest.MonkeyPatch, *, has_descriptors: bool
 ) -> None:
     if not has_descriptors:
@@ -49,7 +49,7 @@ def test_a_process_is_looked_at_once_and_forgotten_when_it_has_ended(
     assert table.facts(worker.pid).name is None
 
 
-def test_a_number_without_a_process_is_unknown_and_not_remembered() -> None:
+def test_pid_without_process_is_not_remembered() -> None:
     assert ProcessTable().facts((1 << 22) + 1) == ProcessFacts(None, None, None)
 
 
@@ -74,7 +74,7 @@ ID = "0123456789abcdef" * 4
         pytest.param(b"", None, id="silent"),
     ],
 )
-def test_a_process_without_a_reservation_has_its_containers(
+def test_unreserved_process_has_its_container(
     monkeypatch: pytest.MonkeyPatch, answer: bytes, want: UUID | None
 ) -> None:
     monkeypatch.setattr(processes, "container_of", lambda _: ID)

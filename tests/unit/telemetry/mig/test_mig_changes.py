@@ -1,7 +1,7 @@
 """What is told when a GPU is partitioned."""
 
 from schemas.telemetry.readings import DeviceFacts, HealthKind
-from services.telemetry.domain.mig_changes import mig_changes, removed_instances
+from services.telemetry.domain.mig_changes import find_removed_instances, mig_changes
 
 WHOLE = DeviceFacts(uuid="GPU-0", index=0, name="H100", mig_enabled=False)
 CUT = DeviceFacts(uuid="GPU-0", index=0, name="H100", mig_enabled=True)
@@ -12,7 +12,7 @@ def by_uuid(*devices: DeviceFacts) -> dict[str, DeviceFacts]:
     return {device.uuid: device for device in devices}
 
 
-def test_partitioning_and_its_end_are_one_change_each() -> None:
+def test_partitioning_and_its_end_are_changes() -> None:
     (cut,) = mig_changes(by_uuid(WHOLE), by_uuid(CUT, PART))
     (joined,) = mig_changes(by_uuid(CUT, PART), by_uuid(WHOLE))
 
@@ -22,8 +22,8 @@ def test_partitioning_and_its_end_are_one_change_each() -> None:
     assert mig_changes(by_uuid(CUT, PART), by_uuid(PART, CUT)) == []
 
 
-def test_an_instance_is_dissolved_only_if_its_gpu_is_there() -> None:
+def test_instance_is_dissolved_only_with_its_gpu() -> None:
     before = by_uuid(CUT, PART)
 
-    assert removed_instances(before, by_uuid(WHOLE)) == {"MIG-1"}
-    assert removed_instances(before, {}) == set()
+    assert find_removed_instances(before, by_uuid(WHOLE)) == {"MIG-1"}
+    assert find_removed_instances(before, {}) == set()

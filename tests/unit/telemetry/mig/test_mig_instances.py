@@ -81,7 +81,7 @@ def test_the_usual_profiles_are_those_of_the_guide(memory_mb: int, want: list[st
         ),
     ],
 )
-def test_a_change_needs_room_and_removes_what_the_agent_made(
+def test_mig_change_needs_room_and_removes_own(
     there: list[tuple[str, int]], made: list[int], command: ChangeMig, why: str
 ) -> None:
     layout = MigLayout(options=OPTIONS, instances=tuple(instance(*each) for each in there))
@@ -99,7 +99,7 @@ def test_a_change_needs_room_and_removes_what_the_agent_made(
 @pytest.mark.parametrize(
     ("profile", "why"), [("1g.10gb", ""), ("1g.10gb+me", "there may be 1 1g.10gb+me at most")]
 )
-def test_no_more_are_made_of_a_kind_than_there_may_be(profile: str, why: str) -> None:
+def test_profile_limit_is_kept(profile: str, why: str) -> None:
     """As of the instances with media engines: the slices alone would do for seven."""
     (some,) = (option for option in OPTIONS if option.profile == "1g.10gb")
     media = msgspec.structs.replace(some, profile="1g.10gb+me", limit=1)
@@ -123,7 +123,7 @@ def test_what_is_used_stays() -> None:
     assert said == "the 1g.10gb at slice 6 runs process 77"
 
 
-def test_a_change_that_was_interrupted_finds_what_it_made_already() -> None:
+def test_interrupted_change_is_completed() -> None:
     layout = MigLayout(options=OPTIONS, instances=(instance("3g.40gb", 4),))
     interrupted = MigRecord(device_uuid="GPU-0", change=6, pending=7)
 
@@ -135,7 +135,7 @@ THREE = MigInstance(profile="3g.40gb", start=4, size=4)
 ONE = MigInstance(profile="1g.10gb", start=2, size=1)
 
 
-def test_instances_are_made_once_and_stand_in_the_order_of_their_slices() -> None:
+def test_instances_are_in_slice_order() -> None:
     one = with_another((), OPTIONS, "3g.40gb", 4)
     two = with_another(one, OPTIONS, "1g.10gb", 2)
 
@@ -161,20 +161,20 @@ def test_what_a_driver_would_not_make_is_refused(
     assert refused.value.code is code
 
 
-def test_a_layout_is_shown_with_what_only_the_agent_knows() -> None:
+def test_layout_adds_what_the_agent_knows() -> None:
     layout = MigLayout(options=OPTIONS, instances=(ONE, THREE))
     record = MigRecord(
         device_uuid="GPU-0", change=3, refusal="no", made=(MadeInstance("3g.40gb", 4),)
     )
 
-    shown = record.shown_in(layout)
+    shown = record.merge_into(layout)
 
     assert (shown.options, shown.change, shown.refusal) == (OPTIONS, 3, "no")
     assert [each.made_by_agent for each in shown.instances] == [False, True]
-    assert MigRecord(device_uuid="GPU-0").shown_in(None) == MigLayout()
+    assert MigRecord(device_uuid="GPU-0").merge_into(None) == MigLayout()
 
 
-def test_what_is_gone_was_not_made_by_the_agent_when_it_comes_again() -> None:
+def test_remade_instance_is_not_the_agents() -> None:
     record = MigRecord(device_uuid="GPU-0", made=(MadeInstance("1g.10gb", 6),))
     again = MigLayout(options=OPTIONS, instances=(instance("1g.10gb", 6),))
 
@@ -183,7 +183,7 @@ def test_what_is_gone_was_not_made_by_the_agent_when_it_comes_again() -> None:
 
 
 @pytest.mark.parametrize("values", [{"number": 0}, {"start": -1}, {"profile": "all of it"}])
-def test_a_command_that_says_nothing_sensible_is_no_command(values: dict[str, Any]) -> None:
+def test_senseless_command_is_refused(values: dict[str, Any]) -> None:
     command = msgspec.to_builtins(change("3g.40gb", 4)) | values
 
     with pytest.raises(msgspec.ValidationError):

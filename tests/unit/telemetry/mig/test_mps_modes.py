@@ -39,7 +39,7 @@ EMPTY, IN_USE = 100.0, None
         pytest.param({"is_ours": True, "mig_enabled": True}, STOP, "", id="divided since"),
     ],
 )
-def test_a_device_changes_its_mode_only_while_it_is_empty(
+def test_device_changes_mode_only_while_empty(
     seen: dict[str, Any], want: MpsAction, why: str
 ) -> None:
     given = {"is_wanted": True, "is_ours": False, "idle_seconds": EMPTY, **seen}

@@ -14,7 +14,7 @@ from services.telemetry.power.limits import PowerLimits
 from shared.errors import RefusedError
 from shared.ids import new_id
 from shared.testing import eventually
-from shared.waiting import cancelled
+from shared.waiting import cancel_and_wait
 from tests.support.worlds.telemetry_node import DEFAULT_W, FakeSource, Node
 
 
@@ -66,7 +66,7 @@ async def powered(tmp_path: Path) -> Powered:
     return found
 
 
-async def test_the_limit_is_on_disk_before_the_driver_is_told(powered: Powered) -> None:
+async def test_limit_is_on_disk_before_the_driver_has_it(powered: Powered) -> None:
     seen: list[str] = []
 
     async def look(_uuid: str, _watts: float | None) -> None:
@@ -79,7 +79,7 @@ async def test_the_limit_is_on_disk_before_the_driver_is_told(powered: Powered) 
     assert f'"original_w":{DEFAULT_W}' in powered.path.read_text()
 
 
-async def test_what_was_before_the_first_limit_comes_back_after_the_last(
+async def test_former_limit_returns_after_the_last(
     powered: Powered,
 ) -> None:
     powered.source.limits["GPU-0"] = 650.0
@@ -97,7 +97,7 @@ async def test_what_was_before_the_first_limit_comes_back_after_the_last(
     ]
 
 
-async def test_a_clock_is_locked_beside_a_limit_and_ends_with_its_reservation(
+async def test_clock_lock_ends_with_its_reservation(
     powered: Powered,
 ) -> None:
     reservation_id = new_id()
@@ -109,7 +109,7 @@ async def test_a_clock_is_locked_beside_a_limit_and_ends_with_its_reservation(
     loop = asyncio.create_task(powered.power.run())
     powered.power.reservation_ended(reservation_id)
     await eventually(lambda: powered.source.clocks["GPU-0"] is None, what="its own clock")
-    await cancelled(loop)
+    await cancel_and_wait(loop)
 
     assert powered.source.limits["GPU-0"] == 300.0
     locked, unlocked = (await powered.node.changes())[1:]
@@ -117,7 +117,7 @@ async def test_a_clock_is_locked_beside_a_limit_and_ends_with_its_reservation(
     assert (unlocked.change, unlocked.power_limit_w) == (HealthKind.SM_CLOCK_RESTORED, None)
 
 
-async def test_limit_and_clock_are_set_and_taken_back_together(powered: Powered) -> None:
+async def test_limit_and_clock_are_set_together(powered: Powered) -> None:
     await powered.cap(300.0, mhz=1200)
     with pytest.raises(RefusedError, match="limited GPU-0 to 1200 MHz"):
         await powered.cap(None, new_id(), mhz=900)
@@ -147,7 +147,7 @@ async def test_a_journal_of_an_older_agent_is_read(tmp_path: Path) -> None:
     assert powered.source.limits["GPU-0"] == 650.0
 
 
-async def test_without_the_privilege_nothing_is_kept_and_nothing_told(powered: Powered) -> None:
+async def test_without_privilege_nothing_is_kept(powered: Powered) -> None:
     async def forbid(_uuid: str, _watts: float | None) -> None:
         raise RefusedError(ErrorCode.FORBIDDEN, "setting power limits takes root")
 
@@ -159,7 +159,7 @@ async def test_without_the_privilege_nothing_is_kept_and_nothing_told(powered: P
     assert await powered.kinds() == []
 
 
-async def test_without_a_place_for_the_journal_the_driver_is_left_alone(tmp_path: Path) -> None:
+async def test_without_journal_driver_is_untouched(tmp_path: Path) -> None:
     (tmp_path / "telemetry").write_text("a file where a directory belongs")
     powered = Powered(FakeSource(), tmp_path / "telemetry" / "power.json")
     await powered.node.devices.read()
@@ -171,7 +171,7 @@ async def test_without_a_place_for_the_journal_the_driver_is_left_alone(tmp_path
     assert powered.source.limits == {}
 
 
-async def test_a_driver_that_does_not_let_go_is_asked_again_until_it_does(
+async def test_stubborn_driver_is_asked_until_restored(
     powered: Powered,
 ) -> None:
     reservation_id = new_id()
@@ -193,7 +193,7 @@ async def test_a_driver_that_does_not_let_go_is_asked_again_until_it_does(
     assert failures < 0
 
 
-async def test_a_reservation_that_ends_while_its_limit_is_set_leaves_none(
+async def test_reservation_ending_early_keeps_no_limit(
     powered: Powered,
 ) -> None:
     reservation_id = new_id()
@@ -215,7 +215,7 @@ async def test_a_reservation_that_ends_while_its_limit_is_set_leaves_none(
         pytest.param(ErrorCode.CONFLICT, DEFAULT_W, id="over: restored"),
     ],
 )
-async def test_a_killed_agents_limit_stays_while_its_reservation_holds(
+async def test_limit_of_killed_agent_stays_while_held(
     powered: Powered, answer: ErrorCode | None, want: float
 ) -> None:
     await powered.cap(300.0, new_id(), mhz=1200)
@@ -248,7 +248,7 @@ async def test_a_killed_agents_limit_stays_while_its_reservation_holds(
             what="its limit, and what the journal says of it",
         )
     finally:
-        await cancelled(running)
+        await cancel_and_wait(running)
 
 
 async def test_a_journal_that_cannot_be_read_stops_nothing(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ async def test_a_journal_that_cannot_be_read_stops_nothing(tmp_path: Path) -> No
     assert powered.source.limits["GPU-0"] == 300.0
 
 
-async def test_a_command_is_carried_out_once_and_its_id_stands_for_its_body() -> None:
+async def test_command_id_is_carried_out_once() -> None:
     answered, command, done = AnsweredCommands(), make_limit(300.0), 0
 
     async def apply() -> None:

@@ -35,7 +35,7 @@ def test_without_a_known_range_no_default_can_be_set(unknown: str) -> None:
 
 
 @pytest.mark.parametrize("watts", [199.9, 700.1])
-def test_a_limit_beyond_the_range_is_refused_with_the_range(watts: float) -> None:
+def test_limit_out_of_range_is_refused_with_it(watts: float) -> None:
     with pytest.raises(RefusedError) as refusal:
         limit_for(make_facts(), "GPU-0", watts)
 
@@ -61,7 +61,7 @@ def test_a_device_that_is_not_there_is_not_found() -> None:
         (1200, (), ErrorCode.UNSUPPORTED),
     ],
 )
-def test_a_clock_lies_within_those_that_are_supported(
+def test_clock_must_be_supported(
     mhz: int, supported: tuple[int, ...], code: ErrorCode | None
 ) -> None:
     found = None

@@ -91,7 +91,7 @@ def test_facts_come_from_both_documents() -> None:
     assert amd_smi.driver_version(STATIC) == "6.10.5"
 
 
-def test_a_list_may_be_wrapped_and_numbers_may_be_bare() -> None:
+def test_wrapped_lists_and_bare_numbers_are_read() -> None:
     bare = {
         "gpu_data": [
             {
@@ -143,7 +143,7 @@ def test_a_gpu_without_a_uuid_goes_by_its_address() -> None:
     assert (found.uuid, found.name) == ("0000:05:00.0", "unknown")
 
 
-def test_processes_come_by_gpu_and_none_is_known_to_be_none() -> None:
+def test_processes_are_by_gpu_and_may_be_none() -> None:
     assert amd_smi.processes(PROCESS) == {0: (GpuProcess(0, "serve", 1024),), 1: ()}
 
 
@@ -161,7 +161,7 @@ def test_a_process_is_read_in_each_release(item: Any) -> None:
     assert amd_smi.processes(document) == {0: (GpuProcess(7, "serve", 512),)}
 
 
-def test_rocm_smi_is_read_by_its_sentences_whatever_their_case() -> None:
+def test_rocm_smi_sentences_ignore_case() -> None:
     shouted = {"card0": {name.upper(): text for name, text in ROCM["card0"].items()}}
     (reading,), (found,) = rocm_smi.readings(ROCM), rocm_smi.devices(ROCM)
 
@@ -178,7 +178,7 @@ def test_rocm_smi_is_read_by_its_sentences_whatever_their_case() -> None:
     assert rocm_smi.driver_version(ROCM) == "6.7.0"
 
 
-def test_rocm_smi_takes_the_first_name_that_has_a_value_and_numbers_as_they_are() -> None:
+def test_rocm_smi_takes_first_name_with_a_value() -> None:
     card = {"Temperature (Sensor edge) (C)": "N/A", "Temperature (Sensor junction) (C)": 50.5}
 
     (reading,) = rocm_smi.readings({"card0": card | {"GPU use (%)": 7}})
@@ -186,7 +186,7 @@ def test_rocm_smi_takes_the_first_name_that_has_a_value_and_numbers_as_they_are(
     assert (reading.temperature_c, reading.utilization_percent) == (50.5, 7)
 
 
-def test_partitions_that_share_a_uuid_are_devices_of_their_own() -> None:
+def test_partitions_sharing_a_uuid_are_devices() -> None:
     """As releases before partition ids in uuids list an MI300X in two partitions."""
     listed = [
         {"gpu": 0, "bdf": "0000:05:00.0", "uuid": "12ff", "partition_id": 0},

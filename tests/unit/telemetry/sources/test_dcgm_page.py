@@ -28,7 +28,7 @@ def xid_count(xid: int, number: int) -> str:
 
 
 @pytest.mark.parametrize("cause", ["SBE", "DBE"])
-def test_retired_pages_are_unknown_unless_both_causes_are_known(cause: str) -> None:
+def test_retired_pages_need_both_causes(cause: str) -> None:
     known: dict[str, Any] = {f"DCGM_FI_DEV_RETIRED_{cause}": 2}
 
     found = page(make_lines(0, "GPU-aaaa", **known))
@@ -72,7 +72,7 @@ def test_what_names_no_gpu_is_left_out(labels: str, uuids: list[str]) -> None:
     assert [reading.uuid for reading in found.readings] == uuids
 
 
-def test_what_the_exporter_is_not_set_up_to_tell_is_unknown() -> None:
+def test_unexported_field_is_unknown() -> None:
     (reading,) = page('DCGM_FI_DEV_GPU_TEMP{gpu="3",UUID="GPU-aaaa"} 40').readings
 
     known = {name for name in reading.__struct_fields__ if getattr(reading, name) is not None}
@@ -86,7 +86,7 @@ def test_what_the_exporter_is_not_set_up_to_tell_is_unknown() -> None:
         *(-1, "NaN", "+Inf", "x"),
     ],
 )
-def test_the_numbers_that_stand_for_no_value_are_unknown(blank: object) -> None:
+def test_blank_numbers_are_unknown(blank: object) -> None:
     text = make_lines(0, "GPU-aaaa").replace("} 412.375", f"}} {blank}")
 
     (reading,) = page(text).readings
@@ -102,13 +102,13 @@ def test_the_numbers_beside_them_are_values(value: float) -> None:
     assert reading.power_draw_w == value
 
 
-def test_engine_activity_stands_in_for_utilization_as_percent() -> None:
+def test_engine_activity_replaces_utilization() -> None:
     (reading,) = page(make_lines(0, "GPU-aaaa", DCGM_FI_DEV_GPU_UTIL=None)).readings
 
     assert reading.utilization_percent == 41.23
 
 
-def test_more_fields_are_taken_where_the_exporter_has_them() -> None:
+def test_additional_exporter_fields_are_read() -> None:
     more: dict[str, float | None] = {
         "DCGM_FI_DEV_POWER_MGMT_LIMIT": 500,
         "DCGM_FI_DEV_POWER_MGMT_LIMIT_MIN": 200,
@@ -138,7 +138,7 @@ def test_more_fields_are_taken_where_the_exporter_has_them() -> None:
     assert (facts.compute_capability, facts.memory_total_mb) == ("9.0", 81559)
 
 
-def test_instances_are_devices_and_the_board_is_counted_once() -> None:
+def test_instances_are_devices_board_counts_once() -> None:
     text = (
         make_lines(1, "GPU-bbbb")
         + make_lines(0, "GPU-aaaa", instance="2g.20gb/5", DCGM_FI_DEV_FB_USED=100)
@@ -170,7 +170,7 @@ def test_instances_are_devices_and_the_board_is_counted_once() -> None:
     assert [each.name for each in found.devices] == [gpu, gpu, *[f"{gpu} MIG 2g.20gb"] * 2]
 
 
-def test_instances_are_numbered_after_the_gpus_of_their_node() -> None:
+def test_instances_are_numbered_after_gpus() -> None:
     instances = (
         make_lines(number, f"GPU-{number}", instance=f"2g.20gb/{instance}")
         for number, instance in ((0, 3), (0, 5), (2, 1))
@@ -203,7 +203,7 @@ def test_labels_may_have_brackets_commas_and_quotes() -> None:
     ]
 
 
-def test_an_xid_is_told_when_the_gauge_changes_and_never_because_it_stands() -> None:
+def test_xid_is_told_when_the_gauge_changes() -> None:
     xids = StickyXids()
 
     told = [xids.faults(xid_page(xid)) for xid in (0, 31, 31, 79, 0, 79)]
@@ -214,14 +214,14 @@ def test_an_xid_is_told_when_the_gauge_changes_and_never_because_it_stands() -> 
     assert (fault.action, fault.action_source) == (advice(79).action, advice(79).source)
 
 
-def test_an_xid_from_before_the_first_look_is_not_new() -> None:
+def test_xid_before_the_first_read_is_not_new() -> None:
     xids = StickyXids()
 
     assert xids.faults(xid_page(79, xid_count(79, 4))) == []
     assert xids.faults(xid_page(79, xid_count(79, 4))) == []
 
 
-def test_an_xid_of_a_device_that_is_first_listed_later_is_new_only_where_it_is_counted() -> None:
+def test_xid_of_later_device_needs_a_counter() -> None:
     before = page(make_lines(0, "GPU-bbbb"))
     gauge, counter = StickyXids(), StickyXids()
     gauge.faults(before)
@@ -231,7 +231,7 @@ def test_an_xid_of_a_device_that_is_first_listed_later_is_new_only_where_it_is_c
     assert [fault.xid for fault in counter.faults(xid_page(79, xid_count(79, 1)))] == [79]
 
 
-def test_where_the_exporter_counts_the_same_xid_again_is_seen() -> None:
+def test_counted_xid_repeats_are_seen() -> None:
     xids = StickyXids()
     pages = [
         xid_page(0),

@@ -117,9 +117,7 @@ def test_the_mock_accelerator_form_is_read() -> None:
         ),
     ],
 )
-def test_what_would_change_nothing_is_refused_by_its_key(
-    changed: tuple[str, str], says: str
-) -> None:
+def test_change_without_effect_is_refused(changed: tuple[str, str], says: str) -> None:
     """An instance once showed free and was never granted."""
     with pytest.raises(FleetError, match=says):
         parse_fleet(MOCK_ACCELERATOR.replace(*changed, 1))
@@ -136,7 +134,7 @@ def test_what_would_change_nothing_is_refused_by_its_key(
         pytest.param('unit_mem = "1G"\nunit_proc = 100', "1.08", id="processors are fewer"),
     ],
 )
-def test_what_a_share_is_of_a_gpu_is_a_label_of_the_node(units: str, label: str | None) -> None:
+def test_share_size_is_a_label_of_the_node(units: str, label: str | None) -> None:
     fleet = parse_fleet(f'allocation_mode = "fractional"\n{units}\n{MOCK_ACCELERATOR}')
 
     assert fleet.labels.get(SHARES_PER_GPU_LABEL) == label
@@ -188,7 +186,7 @@ number_format = { binary = false, round_length = 2 }
 
 
 @pytest.mark.parametrize("mode", ["discrete", "fractional"])
-def test_the_published_file_loads_whole_and_tells_its_formats(mode: str) -> None:
+def test_published_file_loads_with_its_formats(mode: str) -> None:
     fleet = parse_fleet(f'allocation_mode = "{mode}"\n{BACKEND_AI}')
 
     assert len(fleet.devices) == 2
@@ -200,7 +198,7 @@ def test_the_published_file_loads_whole_and_tells_its_formats(mode: str) -> None
     assert amount_text(0.6, fleet.labels, 0) == ("0.60", "fGPU")
 
 
-def test_amounts_are_shown_in_the_files_shares_by_its_format() -> None:
+def test_amounts_are_shown_in_shares_of_the_file() -> None:
     units = 'allocation_mode = "fractional"\nunit_mem = "20G"\nunit_proc = 2\nquantum_size = 0.1\n'
     fleet = parse_fleet(units + BACKEND_AI)
 
@@ -209,7 +207,7 @@ def test_amounts_are_shown_in_the_files_shares_by_its_format() -> None:
     assert amount_text(0.3, fleet.labels, 1) == ("0.60", "fGPU")
 
 
-def test_gpus_of_different_sizes_have_an_amount_of_shares_each() -> None:
+def test_gpus_of_other_sizes_have_own_amounts() -> None:
     other = BACKEND_AI.replace('memory_size = "40G"', 'memory_size = "30G"', 1)
     fleet = parse_fleet(f'allocation_mode = "fractional"\nunit_mem = "20G"\nunit_proc = 2\n{other}')
 
@@ -221,7 +219,7 @@ PART = '{ mother_uuid = "GPU-a", model_name = "A100 1g.10gb", memory_size = "972
 INSTANCE = f"{PART}, is_mig_device = true }}"
 
 
-def test_instances_are_devices_of_their_gpu_which_is_divided() -> None:
+def test_instances_are_devices_of_a_divided_gpu() -> None:
     whole, *instances = parse_fleet(f"devices = [{WHOLE}, {INSTANCE}, {INSTANCE}]").devices
 
     assert whole.mig_enabled
@@ -234,7 +232,7 @@ def test_instances_are_devices_of_their_gpu_which_is_divided() -> None:
     assert len({each.uuid for each in (whole, *instances)}) == 3
 
 
-def test_an_instance_tells_that_it_is_idle_and_shows_who_holds_it_by_its_memory() -> None:
+def test_instance_shows_holder_by_its_memory() -> None:
     simulation = Simulation(parse_fleet(f"devices = [{WHOLE}, {INSTANCE}]"))
     instance = simulation.fleet.devices[1].uuid
 
@@ -246,7 +244,7 @@ def test_an_instance_tells_that_it_is_idle_and_shows_who_holds_it_by_its_memory(
     assert held[1].memory_used_mb == round(9728 * 0.85)
 
 
-def test_masked_gpus_are_not_there_and_reserved_memory_is_nobodys() -> None:
+def test_masked_gpus_are_absent() -> None:
     fleet = parse_fleet(
         'allocation_mode = "fractional"\nreserved_memory = "64M"\n'
         'device_mask = "c59395cd-ac91-4cd3-a1b0-3d2568aa2d01"\n' + MOCK_ACCELERATOR
@@ -329,7 +327,7 @@ def test_a_wrong_fleet_is_refused_with_the_place(text: str, complaint: str) -> N
         parse_fleet(text)
 
 
-def test_a_seed_gives_the_same_series_every_time_and_another_seed_another() -> None:
+def test_same_seed_gives_the_same_series() -> None:
     one, again = series(7, 30, held_from=5), series(7, 30, held_from=5)
     other = series(8, 30, held_from=5)
 
@@ -345,7 +343,7 @@ def test_an_idle_device_shows_no_load() -> None:
     assert all(70 < (reading.power_draw_w or 0) < 85 for reading in readings)
 
 
-def test_a_held_device_ramps_up_and_an_ended_one_is_empty_at_once() -> None:
+def test_held_device_ramps_up_ended_is_empty() -> None:
     readings = series(1, 80, held_from=10, held_until=50)
 
     used = [reading.memory_used_mb or 0 for reading in readings]
@@ -360,7 +358,7 @@ def test_a_held_device_ramps_up_and_an_ended_one_is_empty_at_once() -> None:
     assert temperature[50] > temperature[79]
 
 
-def test_energy_never_falls_and_power_stays_under_its_limit() -> None:
+def test_energy_never_falls_power_stays_limited() -> None:
     readings = series(3, 60, held_from=5, held_until=40)
 
     energy = [reading.energy_mj or 0 for reading in readings]
@@ -371,9 +369,9 @@ def test_energy_never_falls_and_power_stays_under_its_limit() -> None:
 
 def test_warmth_goes_on_from_where_it_was() -> None:
     shape = LoadShape(thermal_seconds=10)
-    held = load_from(DeviceLoad(), shape, held=True, seconds=5)
-    idle = load_from(held, shape, held=False, seconds=12)
+    held = load_from(DeviceLoad(), shape, is_held=True, seconds=5)
+    idle = load_from(held, shape, is_held=False, seconds=12)
 
     assert warmth_at(held, shape, 12) == pytest.approx(idle.warmth)
-    assert load_from(idle, shape, held=False, seconds=20) is idle
+    assert load_from(idle, shape, is_held=False, seconds=20) is idle
     assert replace(idle) == idle

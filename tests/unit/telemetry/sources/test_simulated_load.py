@@ -8,7 +8,7 @@ from services.telemetry.sources.simulated.load import DeviceLoad, load_from, rea
 
 SHAPE = LoadShape(ramp_seconds=4.0, thermal_seconds=10.0)
 IDLE = DeviceLoad()
-HELD = DeviceLoad(held=True, since_seconds=100.0)
+HELD = DeviceLoad(is_held=True, since_seconds=100.0)
 
 
 def read(
@@ -23,7 +23,7 @@ def read(
     return reading_at(facts, load, shape, seconds=seconds, power_limit_w=limit_w)
 
 
-def test_an_idle_device_holds_little_and_does_nothing() -> None:
+def test_idle_device_holds_little() -> None:
     reading = read(IDLE, 50.0)
 
     assert (reading.utilization_percent, reading.memory_used_mb) == (0.0, 620)
@@ -56,7 +56,7 @@ def test_a_held_device_works_hard_and_grows_warm() -> None:
     assert {each.throttle_reasons for each in readings} == {()}
 
 
-def test_a_limit_below_the_draw_slows_the_clock_in_proportion() -> None:
+def test_limit_below_draw_slows_the_clock() -> None:
     free = read(HELD, 200.0)
     assert free.power_draw_w is not None
     assert free.sm_clock_mhz is not None
@@ -86,11 +86,11 @@ def test_a_device_without_power_is_not_slowed() -> None:
 
 
 def test_a_device_cools_down_from_where_it_was() -> None:
-    assert load_from(HELD, SHAPE, held=True, seconds=105.0) is HELD
+    assert load_from(HELD, SHAPE, is_held=True, seconds=105.0) is HELD
 
-    released = load_from(HELD, SHAPE, held=False, seconds=110.0)
+    released = load_from(HELD, SHAPE, is_held=False, seconds=110.0)
 
-    assert (released.held, released.since_seconds) == (False, 110.0)
+    assert (released.is_held, released.since_seconds) == (False, 110.0)
     assert released.warmth == pytest.approx(1 - 0.3679, abs=1e-4)
     assert warmth_at(released, SHAPE, 110.0) == released.warmth
     assert warmth_at(released, SHAPE, 120.0) == pytest.approx(released.warmth * 0.3679, abs=1e-4)

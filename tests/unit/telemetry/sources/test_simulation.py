@@ -65,7 +65,7 @@ def settings_for(fleet: Path) -> TelemetrySettings:
 # Recordings
 
 
-def test_devices_take_the_recorded_ones_in_their_order_and_keep_the_last_row() -> None:
+def test_devices_replay_recorded_ones_in_order() -> None:
     simulation = replaying()
 
     first, second = read(simulation, 0.0)
@@ -76,7 +76,7 @@ def test_devices_take_the_recorded_ones_in_their_order_and_keep_the_last_row() -
     assert read(simulation, 60.0)[1].memory_used_mb == 3000
 
 
-def test_recorded_devices_with_numbers_come_by_these_before_those_with_names() -> None:
+def test_numbered_recordings_precede_named_ones() -> None:
     rows = ["t_seconds,device,memory_used_mb", "0,a,3", "0,10,2", "0,9,1"]
 
     first, second = read(replaying(recording="\n".join(rows[:1] + rows[2:])), 0.0)
@@ -111,7 +111,7 @@ def test_a_recording_ends_as_the_plan_says(at_end: str, want: list[int | None]) 
     assert reading.memory_used_mb == used
 
 
-def test_a_recording_begins_with_its_first_row_whatever_its_time() -> None:
+def test_recording_starts_with_its_first_row() -> None:
     late = RECORDING.replace("\n60,", "\n160,").replace("\n0,", "\n100,")
 
     reading = read(replaying(recording=late), 125.0)[0]
@@ -125,7 +125,7 @@ def test_a_recording_of_one_row_lasts() -> None:
     assert read(simulation, 7.3)[0].utilization_percent == 50
 
 
-def test_no_row_of_a_recording_may_use_more_memory_than_its_device_has() -> None:
+def test_recorded_memory_must_fit_its_device() -> None:
     with pytest.raises(RecordingError, match="has 90000"):
         replaying(recording=RECORDING.replace("3000", "90000"))
 
@@ -137,7 +137,7 @@ def test_speed_and_start_move_through_the_recording() -> None:
     assert read(simulation, 3.0)[1].memory_used_mb == 3000
 
 
-def test_a_device_is_given_the_recorded_one_that_is_named_for_it() -> None:
+def test_device_gets_its_named_recording() -> None:
     simulation = replaying('devices = { "GPU-a" = "10" }')
 
     assert [reading.memory_used_mb for reading in read(simulation, 0.0)] == [1000, 2000]
@@ -168,12 +168,12 @@ def test_a_wrong_recording_is_refused_with_the_line(recording: str, complaint: s
 
 
 @pytest.mark.parametrize("plan", ['devices = { "GPU-x" = "2" }', 'devices = { "GPU-a" = "3" }'])
-def test_a_plan_for_devices_that_are_not_there_is_refused(plan: str) -> None:
+def test_plan_for_missing_devices_is_refused(plan: str) -> None:
     with pytest.raises(RecordingError, match="expected a"):
         replaying(plan)
 
 
-def test_a_compressed_recording_beside_the_fleet_is_read(tmp_path: Path) -> None:
+def test_compressed_recording_is_read(tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.toml"
     fleet.write_text(f'{DEVICES}\n[replay]\nfile = "recording.csv.gz"\n')
     (tmp_path / "recording.csv.gz").write_bytes(gzip.compress(RECORDING.encode()))
@@ -208,7 +208,7 @@ def test_a_production_recording_is_replayed(tmp_path: Path) -> None:
 # Faults
 
 
-def test_an_xid_is_told_once_each_time_it_comes_also_when_nobody_looked() -> None:
+def test_xid_is_told_once_each_time() -> None:
     simulation = fleet_with(
         '[[fault]]\nkind = "xid"\nxid = 79\ndevice = 1\nat_seconds = 5\nrepeat_every_seconds = 10'
     )
@@ -221,7 +221,7 @@ def test_an_xid_is_told_once_each_time_it_comes_also_when_nobody_looked() -> Non
     assert fault.action is advice(79).action
 
 
-def test_only_xids_of_devices_that_are_there_are_reported() -> None:
+def test_only_present_devices_report_xids() -> None:
     simulation = fleet_with(
         '[[fault]]\nkind = "xid"\nxid = 79\ndevice = 1\nat_seconds = 5',
         '[[fault]]\nkind = "vanish"\ndevice = 1\nat_seconds = 4',
@@ -258,7 +258,7 @@ def test_a_storm_raises_counters_that_never_fall() -> None:
     assert readings[129][1].ecc_corrected == 0
 
 
-def test_a_storm_adds_to_the_errors_that_were_recorded() -> None:
+def test_storm_adds_to_recorded_errors() -> None:
     recording = "t_seconds,device,ecc_corrected,ecc_uncorrected\n0,2,30,4\n0,10,,\n"
     storms = [
         f'[[fault]]\nkind = "ecc_storm"\ndevice = {device}\nduration_seconds = 5\n'
@@ -286,7 +286,7 @@ def test_a_hung_device_hides_no_other() -> None:
     assert simulation.read(7.0, NOBODY).hung == {}
 
 
-def test_a_driver_that_hangs_or_fails_does_so_for_as_long_as_is_said() -> None:
+def test_driver_hangs_or_fails_as_scripted() -> None:
     simulation = fleet_with(
         '[[fault]]\nkind = "hang"\nat_seconds = 3\nduration_seconds = 4',
         '[[fault]]\nkind = "fail"\nat_seconds = 9',
@@ -296,7 +296,7 @@ def test_a_driver_that_hangs_or_fails_does_so_for_as_long_as_is_said() -> None:
     assert [simulation.fails(second) for second in (8.9, 9.0, 9999.0)] == [0, 1, 1]
 
 
-def test_a_vanished_device_is_lost_and_no_longer_listed() -> None:
+def test_vanished_device_is_lost_and_unlisted() -> None:
     simulation = fleet_with(
         '[[fault]]\nkind = "vanish"\ndevice = 1\nat_seconds = 1\nduration_seconds = 1'
     )
@@ -308,7 +308,7 @@ def test_a_vanished_device_is_lost_and_no_longer_listed() -> None:
     assert len(simulation.read(2.0, NOBODY).gpus) == 2
 
 
-def test_a_gpu_that_is_cut_is_listed_beside_its_instances() -> None:
+def test_divided_gpu_is_listed_with_instances() -> None:
     simulation = fleet_with(
         '[[fault]]\nkind = "mig_change"\ndevice = 0\nprofile = "2g.20gb"\ninstances = 3\n'
         "at_seconds = 1\nduration_seconds = 1"
@@ -327,7 +327,7 @@ def test_a_gpu_that_is_cut_is_listed_beside_its_instances() -> None:
     assert simulation.devices(1.5) == devices
 
 
-def test_a_gpu_that_its_agent_divides_may_be_divided_by_its_own_memory() -> None:
+def test_divisible_gpu_divides_its_own_memory() -> None:
     divided = DEVICES.replace("}", ", mig_enabled = true }").replace("80G", "40G", 1)
     simulation = Simulation(parse_fleet(divided))
 
@@ -351,7 +351,7 @@ def test_readings_lie_around_those_of_a_held_device() -> None:
     assert statistics.mean(power) == pytest.approx((76 + 610) / 2, rel=0.02)
 
 
-def test_fields_that_are_not_available_are_unknown_and_no_others() -> None:
+def test_only_unavailable_fields_are_unknown() -> None:
     spoilt = fleet_with('[[fault]]\nkind = "not_available"\nfields = ["power_draw_w"]\ndevice = 0')
     first, second = read(spoilt, 1.0)
     whole, also_whole = read(fleet_with(), 1.0)
@@ -361,14 +361,14 @@ def test_fields_that_are_not_available_are_unknown_and_no_others() -> None:
     assert second == also_whole
 
 
-def test_a_script_gives_the_same_times_for_a_seed_and_others_for_another() -> None:
+def test_script_times_follow_the_seed() -> None:
     fault = ScriptedFault(
         kind=FaultKind.XID, xid=31, device=0, repeat_every_seconds=10, jitter_seconds=5
     )
 
     def starts(seed: int) -> list[int]:
         line = FaultSchedule(fault, seed, 0)
-        begun = [line.begun(step / 10) for step in range(1000)]
+        begun = [line.count_beginnings(step / 10) for step in range(1000)]
         return [step for step, (one, other) in enumerate(pairwise(begun)) if other > one]
 
     assert starts(1) == starts(1) != starts(2)
@@ -406,7 +406,7 @@ def test_a_wrong_fault_is_refused_with_the_place(fault: str, complaint: str) -> 
 # Power
 
 
-def test_a_power_limit_caps_the_draw_and_slows_the_clock_until_it_is_taken_back() -> None:
+def test_power_limit_caps_draw_until_removed() -> None:
     simulation, held = fleet_with(), frozenset({"GPU-a"})
     simulation.read(0.0, held)
     free = simulation.read(30.0, held).gpus[0]
@@ -424,7 +424,7 @@ def test_a_power_limit_caps_the_draw_and_slows_the_clock_until_it_is_taken_back(
     assert restored.power_limit_w == 700
 
 
-def test_a_locked_clock_shows_and_lowers_the_draw_until_it_is_unlocked() -> None:
+def test_locked_clock_lowers_draw_until_unlocked() -> None:
     simulation, held = fleet_with(), frozenset({"GPU-a"})
     simulation.read(0.0, held)
     free = simulation.read(30.0, held).gpus[0]
@@ -461,7 +461,7 @@ def test_a_power_limit_beyond_the_device_is_refused(
     assert simulation.read(1.0, NOBODY).gpus[0].power_limit_w == 700
 
 
-def test_energy_is_power_over_time_whatever_the_steps() -> None:
+def test_energy_is_power_over_time() -> None:
     fine, coarse = fleet_with(), fleet_with()
 
     for tenth in range(600):
@@ -476,7 +476,7 @@ def test_energy_is_power_over_time_whatever_the_steps() -> None:
 # Topology
 
 
-def test_links_connect_each_with_each_and_the_first_that_names_a_pair_counts() -> None:
+def test_first_link_naming_a_pair_counts() -> None:
     fleet = parse_fleet(
         DEVICES
         + """

@@ -1,15 +1,19 @@
 """nvidia-smi's CSV: what cannot be read is unknown, and hides nothing else."""
 
+import inspect
+import re
+
 import pytest
 
 from schemas.telemetry.readings import GpuProcess
+from services.telemetry.sources.nvidia_smi import csv
 from services.telemetry.sources.nvidia_smi.csv import (
     NEEDED_FIELDS,
     QUERY_FIELDS,
     bus_key,
+    find_refused_field,
     lost_devices,
     parse_report,
-    refused_field,
     reports_no_devices,
     without,
 )
@@ -20,6 +24,12 @@ from tests.support.tables import for_each
 VALUES = {name: GPU[name] for name in QUERY_FIELDS}
 OPTIONAL = [name for name in QUERY_FIELDS if name not in NEEDED_FIELDS]
 UNREADABLE = ["[N/A]", "N/A", "[Not Supported]", "[Unknown Error]", "ERR!", "[GPU is lost]", ""]
+
+
+def test_every_field_read_from_a_row_is_queried() -> None:
+    names = re.findall(r'_field\(\s*row, "([^"]+)"', inspect.getsource(csv))
+
+    assert set(names) - set(QUERY_FIELDS) == set()
 
 
 def make_line(**changed: str) -> str:
@@ -60,7 +70,7 @@ def test_every_field_is_read() -> None:
 
 @pytest.mark.parametrize("text", UNREADABLE)
 @for_each("field", OPTIONAL)
-def test_an_unreadable_field_is_unknown_and_the_others_stay(field: str, text: str) -> None:
+def test_unreadable_field_alone_is_unknown(field: str, text: str) -> None:
     spoilt, whole = parse_report(f"{make_line_with(field, text)}\n").gpus, parse_report(make_line())
 
     assert len(spoilt) == 1
@@ -119,7 +129,7 @@ def test_a_broken_line_leaves_the_other_gpus() -> None:
 
 
 @pytest.mark.parametrize("index", ["[N/A]", "-1", "zero"])
-def test_a_line_that_does_not_say_which_gpu_it_is_about_is_a_problem(index: str) -> None:
+def test_line_without_gpu_is_a_problem(index: str) -> None:
     report = parse_report("\n".join([make_line(index=index), make_line(uuid="[Unknown Error]")]))
 
     assert report.gpus == ()
@@ -137,7 +147,7 @@ def test_output_without_a_gpu_gives_none(output: str) -> None:
     assert parse_report(output).gpus == ()
 
 
-def test_a_query_with_fewer_fields_leaves_them_unknown() -> None:
+def test_shorter_query_leaves_fields_unknown() -> None:
     fields = [name for name in QUERY_FIELDS if name != "power.draw"]
     line = ", ".join(VALUES[name] for name in fields)
 
@@ -147,11 +157,11 @@ def test_a_query_with_fewer_fields_leaves_them_unknown() -> None:
     assert gpu.reading.power_limit_w == 700
 
 
-def test_the_field_that_an_old_version_refuses_is_found() -> None:
+def test_field_refused_by_old_version_is_found() -> None:
     output = 'Field "mig.mode.current" is not a valid field to query.\n'
 
-    assert refused_field(output) == "mig.mode.current"
-    assert refused_field(make_line()) is None
+    assert find_refused_field(output) == "mig.mode.current"
+    assert find_refused_field(make_line()) is None
 
 
 def test_no_devices_is_told_from_a_failure() -> None:
@@ -159,7 +169,7 @@ def test_no_devices_is_told_from_a_failure() -> None:
     assert not reports_no_devices("NVIDIA-SMI has failed")
 
 
-def test_a_field_is_asked_for_under_its_newer_name_before_it_is_given_up() -> None:
+def test_newer_field_name_is_tried_first() -> None:
     older, newer = "clocks_throttle_reasons.active", "clocks_event_reasons.active"
 
     renamed = without(QUERY_FIELDS, older)
@@ -171,7 +181,7 @@ def test_a_field_is_asked_for_under_its_newer_name_before_it_is_given_up() -> No
     assert newer not in without(renamed, newer)
 
 
-def test_a_complaint_is_laid_to_the_device_whose_address_it_names() -> None:
+def test_complaint_is_of_the_addressed_device() -> None:
     known = {bus_key("00000000:18:00.0"): "GPU-a", bus_key("00000000:3B:00.0"): "GPU-b"}
     line = "Unable to determine the device handle for GPU1: 0000:3b:00.0: GPU is lost."
 
@@ -179,7 +189,7 @@ def test_a_complaint_is_laid_to_the_device_whose_address_it_names() -> None:
 
 
 @pytest.mark.parametrize("domain", ["0002", "00000002"])
-def test_an_address_right_behind_gpu_names_its_device(domain: str) -> None:
+def test_address_behind_gpu_names_its_device(domain: str) -> None:
     """On hosts whose GPUs have PCI domains of their own."""
     known = {bus_key(f"0000000{n}:00:00.0"): f"GPU-{n}" for n in (1, 2, 3)}
     line = f"Unable to determine the device handle for GPU{domain}:00:00.0: Unknown Error"
@@ -198,7 +208,7 @@ def test_a_gpu_that_is_only_warned_of_is_not_lost() -> None:
     }
 
 
-def test_processes_are_told_apart_by_gpu_and_a_comma_in_a_path_does_no_harm() -> None:
+def test_processes_are_by_gpu_despite_commas() -> None:
     found = parse_processes(
         "GPU-a, 4711, 70312, /opt/a, b/python\nGPU-b, 12, [N/A], [Not Found]\nGPU-a, 9, 1, sh\n"
     )
@@ -217,5 +227,5 @@ def test_no_processes_is_known_and_not_unknown(output: str) -> None:
 @pytest.mark.parametrize(
     "output", ["Failed to initialize NVML", "GPU-a, [N/A], 1, sh", "[N/A], 1, 1, sh", "GPU-a, 1"]
 )
-def test_a_list_of_processes_that_may_be_short_is_unknown(output: str) -> None:
+def test_possibly_short_process_list_is_unknown(output: str) -> None:
     assert parse_processes(f"GPU-a, 4711, 70312, sh\n{output}") is None

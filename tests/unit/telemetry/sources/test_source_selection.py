@@ -61,7 +61,7 @@ async def test_the_first_source_that_works_is_taken(
     assert selection.source is want
 
 
-async def test_a_failing_driver_is_waited_for_and_not_replaced_by_a_fleet() -> None:
+async def test_failing_driver_is_not_replaced() -> None:
     selection = SourceSelection(
         [
             opening(Source.NVML, FAILED, ABSENT, None),
@@ -135,7 +135,7 @@ def test_an_unknown_source_is_refused_by_name() -> None:
         load_settings(TelemetrySettings, "telemetry", {"GPUSTEWARD_TELEMETRY_SOURCE": "magic"})
 
 
-def test_a_dcgm_exporter_is_looked_at_only_where_one_is_named() -> None:
+def test_dcgm_is_read_only_where_named() -> None:
     with pytest.raises(SettingsError, match="GPUSTEWARD_TELEMETRY_DCGM_URL"):
         select_source(TelemetrySettings(source="dcgm"), Holdings())
     with pytest.raises(SettingsError, match="GPUSTEWARD_TELEMETRY_DCGM_URL"):
@@ -145,7 +145,7 @@ def test_a_dcgm_exporter_is_looked_at_only_where_one_is_named() -> None:
     assert select_source(named, Holdings()).source is Source.DCGM
 
 
-async def test_amd_devices_are_found_by_themselves_before_a_fleet_is_made_up(
+async def test_amd_devices_precede_a_made_up_fleet(
     tmp_path: Path,
 ) -> None:
     amd = FakeAmd(tmp_path)

@@ -37,7 +37,7 @@ NIC Legend:
 """
 
 
-def test_the_table_of_nvidia_smi_is_links_and_numa_nodes() -> None:
+def test_smi_topology_has_links_and_numa_nodes() -> None:
     found = parse_topology(TABLE, UUIDS)
 
     assert [(e.first_uuid[-1] + e.second_uuid[-1], e.kind, e.nvlinks) for e in found.links] == [
@@ -51,7 +51,7 @@ def test_the_table_of_nvidia_smi_is_links_and_numa_nodes() -> None:
     assert found.numa_nodes == {"GPU-a": 0, "GPU-b": 0, "GPU-c": 1}
 
 
-def test_what_stands_before_the_table_is_no_part_of_it() -> None:
+def test_text_before_the_table_is_skipped() -> None:
     warned = f"WARNING: infoROM is corrupted at gpu 0000:02:00.0\n\n{TABLE}"
 
     assert parse_topology(warned, UUIDS) == parse_topology(TABLE, UUIDS)
@@ -132,7 +132,7 @@ def test_what_amd_smi_does_not_say_is_unknown(document: Any) -> None:
     assert amd_smi_links(document, UUIDS) == ()
 
 
-def test_rocm_smi_tells_links_and_numa_nodes_in_sentences() -> None:
+def test_rocm_smi_topology_is_in_sentences() -> None:
     document = {
         "system": {
             "(Topology) Weight between DRM devices 0 and 1": "15",

@@ -54,7 +54,7 @@ def test_other_memory_stays_as_it_is(name: str, total_mb: int | None, meminfo: P
     assert with_host_memory(reading, known(name), meminfo) is reading
 
 
-def test_a_host_that_tells_no_memory_leaves_it_unknown(tmp_path: Path) -> None:
+def test_unknown_host_memory_stays_unknown(tmp_path: Path) -> None:
     reading = NodeReading(gpus=(GpuReading(uuid="GPU-a", index=0),))
     inventory = Inventory(devices=tuple(known("NVIDIA GB10").values()))
 

@@ -1,6 +1,10 @@
-"""compose/kubernetes in a real API: taken as it is, and no account may more than it needs."""
+"""The chart in a real API: taken as it is, and no account may more than it needs."""
 
+import asyncio
+from pathlib import Path
 from typing import Final
+
+import pytest
 
 from shared.kubernetes.requirements import (
     DEVICE_RIGHTS,
@@ -17,8 +21,18 @@ from shared.kubernetes.requirements import (
     Right,
 )
 from tests.support.kubernetes.api import Api, Object
+from tests.support.kubernetes.chart import (
+    CHART,
+    EXAMPLES,
+    RELEASE,
+    install,
+    pod_templates,
+    rendered,
+    run_helm,
+    token_of,
+    until_no_namespace_ends,
+)
 from tests.support.kubernetes.control_plane import ControlPlane
-from tests.support.kubernetes.manifests import install, pod_templates, rendered, token_of
 
 DRY_RUN: Final = {"dryRun": "All", "fieldValidation": "Strict"}
 ACCOUNTS: Final = {
@@ -52,15 +66,51 @@ NVIDIA_RUNTIME: Final[Object] = {
 }
 
 
-async def test_everything_is_taken_as_it_is_and_no_account_may_more_than_it_needs(
-    empty_cluster: ControlPlane,
-) -> None:
+@pytest.mark.parametrize("example", EXAMPLES)
+async def test_api_takes_what_values_make(empty_cluster: ControlPlane, example: str) -> None:
+    async with empty_cluster.api() as admin:
+        await install(admin, "Namespace", example=example)
+        for thing in rendered(example):
+            # Prometheus' operator brings the kinds of its own.
+            if thing["kind"] not in {"Namespace", "ServiceMonitor", "PodMonitor"}:
+                await admin.create(thing, **DRY_RUN)
+
+
+async def test_release_is_installed_upgraded_and_taken_back(empty_cluster: ControlPlane) -> None:
+    release: list[str | Path] = [RELEASE, CHART, "--namespace", RELEASE]
+    place: list[str | Path] = ["--kubeconfig", empty_cluster.kubeconfig()]
+    async with empty_cluster.api() as admin:
+        await until_no_namespace_ends(admin)
+        values: list[str | Path] = ["--values", EXAMPLES["smallest"]]
+        installed = await asyncio.to_thread(
+            run_helm, "install", *release, "--create-namespace", *values, *place
+        )
+        deployments = await admin.items("apis/apps/v1/deployments")
+        values = ["--values", EXAMPLES["ingress"], "--set", "serviceMonitor.enabled=false"]
+        upgraded = await asyncio.to_thread(run_helm, "upgrade", *release, *values, *place)
+        ingresses = await admin.items("apis/networking.k8s.io/v1/ingresses")
+        uninstall = ["uninstall", RELEASE, "--namespace", RELEASE]
+        uninstalled = await asyncio.to_thread(run_helm, *uninstall, *place)
+        claims = await admin.items("api/v1/persistentvolumeclaims")
+        namespaces = await admin.items("api/v1/namespaces")
+        roles = await admin.items("apis/rbac.authorization.k8s.io/v1/clusterroles")
+
+    for ended in (installed, upgraded, uninstalled):
+        assert ended.returncode == 0, ended.stderr
+    assert "Pods wait until these Secrets are there." in installed.stdout
+    names = {thing["metadata"]["name"] for thing in deployments}
+    assert names == {"scheduler", "orchestrator", "results", "gateway", "cluster", "executor"}
+    assert [thing["spec"]["rules"][0]["host"] for thing in ingresses] == ["gpus.example.org"]
+    assert [thing["metadata"]["name"] for thing in claims] == ["executor"]
+    assert {"gpusteward-cluster", "gpusteward-engines", "gpusteward-agents"} <= {
+        thing["metadata"]["name"] for thing in namespaces
+    }
+    assert not any(thing["metadata"]["name"].startswith("gpusteward") for thing in roles)
+
+
+async def test_accounts_of_the_chart_have_least_rights(empty_cluster: ControlPlane) -> None:
     async with empty_cluster.api() as admin:
         await install(admin, "Namespace")
-        for each in rendered():
-            if each["kind"] != "Namespace":
-                await admin.create(each, **DRY_RUN)
-
         await admit_pods(admin)
 
         await install(admin, *(each["kind"] for each in rendered() if "spec" not in each))
