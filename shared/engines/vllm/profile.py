@@ -13,7 +13,7 @@ from shared.engines.vllm.task_fields import FIELDS
 from shared.known_failure import known_failure
 
 
-def rank_flags(rank: int, size: int, address: str, port: int) -> Mapping[str, Any]:
+def rank_flags(rank: int | str, size: int, address: str, port: int) -> Mapping[str, Any]:
     """Return the flags of `vllm serve --help`, "multi-node"."""
     headless = {"headless": True} if rank else {}
     return {

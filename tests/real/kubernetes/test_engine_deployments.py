@@ -1,7 +1,7 @@
 """Engines in a real control plane, with a stand-in for OME and without: what goes wrong there."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,9 @@ from shared.testing import eventually
 from tests.support.kubernetes.api import Api, Object, path_to
 from tests.support.kubernetes.control_plane import ControlPlane
 from tests.support.kubernetes.engines import PodEngines, pod_engines
-from tests.support.kubernetes.nodes import make_device_plugin_nodes, make_dra_nodes
+from tests.support.kubernetes.nodes import make_dra_nodes
 from tests.support.kubernetes.ome_stand_in import (
     OmeStandIn,
-    install_crds,
-    missing_crds,
-    ome_stand_in,
     remove_crds,
 )
 from tests.support.kubernetes.webhooks import hanging_webhook
@@ -35,23 +32,6 @@ pytestmark = pytest.mark.long
 READY_SECONDS = 60.0
 OME = "ome.io/v1beta1"
 EVERY = ["get", "list", "watch", "create", "patch", "delete"]
-
-
-@pytest.fixture
-async def engines(empty_cluster: ControlPlane, api: Api) -> AsyncIterator[PodEngines]:
-    """With two nodes of 8 GPUs."""
-    await make_device_plugin_nodes(api, ["node-0", "node-1"])
-    async with pod_engines(empty_cluster) as running:
-        yield running
-
-
-@pytest.fixture
-async def ome(empty_cluster: ControlPlane, api: Api) -> AsyncIterator[OmeStandIn]:
-    if (reason := missing_crds()) is not None:
-        pytest.skip(reason)
-    await install_crds(api)
-    async with ome_stand_in(empty_cluster) as stand_in:
-        yield stand_in
 
 
 def place(node: str | None = None, gpus: int = 1, **rest: Any) -> ClusterPlacement:

@@ -1,6 +1,5 @@
 """One engine over several nodes of a real control plane: it starts, fails and ends as a whole."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,9 @@ from services.executor.runtimes.kubernetes.plan import rank_name
 from shared.errors import RefusedError
 from tests.support.kubernetes.api import Api, path_to
 from tests.support.kubernetes.control_plane import ControlPlane
-from tests.support.kubernetes.engines import PodEngines, pod_engines
-from tests.support.kubernetes.nodes import make_device_plugin_nodes
+from tests.support.kubernetes.engines import PodEngines
+from tests.support.kubernetes.leader_worker_sets import CRD_PATH, install_kind
+from tests.support.kubernetes.ome_stand_in import OmeStandIn
 from tests.support.worlds.cluster_executor import ClusterRuntimes, cluster_settings, cluster_start
 from tests.support.worlds.executor import NODE
 from tests.support.worlds.runtime_launches import launch_of
@@ -28,14 +28,6 @@ TWO_NODES = ClusterPlacement(
     resource="nvidia.com/gpu",
     other_nodes=(ClusterNodeName(node_name="node-1", hostname="node-1"),),
 )
-
-
-@pytest.fixture
-async def engines(empty_cluster: ControlPlane, api: Api) -> AsyncIterator[PodEngines]:
-    """With two nodes of 8 GPUs."""
-    await make_device_plugin_nodes(api, ["node-0", "node-1"])
-    async with pod_engines(empty_cluster) as running:
-        yield running
 
 
 async def everything(api: Api) -> list[str]:
@@ -77,6 +69,60 @@ async def test_engine_over_two_nodes_starts_and_ends_as_one(
     assert {pod["metadata"]["labels"]["gpusteward.epoch"] for pod in pods} == {str(command.epoch)}
     assert len(workload.container_ids) == 2
     assert "[rank 1] " in first_log
+    assert await everything(api) == []
+
+
+async def test_ome_engine_over_two_nodes_is_one_engine(
+    empty_cluster: ControlPlane,
+    api: Api,
+    engines: PodEngines,
+    ome: OmeStandIn,
+    runtimes: ClusterRuntimes,
+    tmp_path: Path,
+) -> None:
+    await install_kind(api)
+    settings = cluster_settings(empty_cluster, tmp_path)
+    runtime = runtimes.make(Runtime.OME, settings)
+    command = cluster_start(Runtime.OME, place=TWO_NODES)
+    launch = launch_of(command, settings)
+
+    engine = await runtime.start(launch)
+    await engine.until_ready(READY_SECONDS)
+    pods = await api.items(path_to("v1", "Pod", "default"), labelSelector="gpusteward.reservation")
+    [workload] = await runtime.workloads()
+    first_log = launch.log.tail(50)
+    worker = next(pod for pod in pods if pod["spec"]["nodeName"] == "node-1")
+    engines.processes[worker["metadata"]["uid"]].kill()
+    why = await engine.until_ended()
+    await engine.stop(1.0)
+
+    index = "leaderworkerset.sigs.k8s.io/worker-index"
+    by_index = {pod["metadata"]["labels"][index]: pod["spec"]["nodeName"] for pod in pods}
+    assert by_index == {"0": "node-0", "1": "node-1"}
+    assert {pod["metadata"]["labels"]["gpusteward.epoch"] for pod in pods} == {str(command.epoch)}
+    assert len(workload.container_ids) == 2
+    assert "[rank 1] " in first_log
+    assert why.kind is FailureKind.RANK_FAILED
+    assert why.message.startswith("rank 1 on node-1: ")
+    assert await everything(api) == []
+
+
+async def test_ome_without_leader_worker_sets_says_so(
+    empty_cluster: ControlPlane,
+    api: Api,
+    ome: OmeStandIn,
+    runtimes: ClusterRuntimes,
+    tmp_path: Path,
+) -> None:
+    await api.delete(CRD_PATH)
+    settings = cluster_settings(empty_cluster, tmp_path)
+    runtime = runtimes.make(Runtime.OME, settings)
+    launch = launch_of(cluster_start(Runtime.OME, place=TWO_NODES), settings)
+
+    with pytest.raises(AttemptFailed, match="the cluster has no LeaderWorkerSets") as failed:
+        await runtime.start(launch)
+
+    assert failed.value.failure.kind is FailureKind.RUNTIME_UNAVAILABLE
     assert await everything(api) == []
 
 

@@ -26,6 +26,8 @@ from tests.support.paths import ROOT
 CONTAINER: Final = "ome-container"
 LABEL: Final = "gpusteward.reservation"
 SERVICE_NAME: Final = re.compile(r"([a-z0-9-]+)\.([a-z0-9-]+)\.svc")
+POD_NAME: Final = re.compile(r"(lws-[a-z0-9-]+)\.lws-[a-z0-9-]+\.([a-z0-9-]+)")  # by a subdomain
+REFERENCE: Final = re.compile(r"\$(?:\$|\((\w+)\))")
 RETRY_SECONDS: Final = 0.1
 WATCH_SECONDS: Final = 5  # then pods are listed anew: a watch may fall silent with its apiserver
 
@@ -55,6 +57,7 @@ class PodEngines:
     names: set[str] = field(default_factory=set)
     _of_reservation: dict[str, list[str]] = field(default_factory=dict)
     _running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    _addresses: dict[str, str] = field(default_factory=dict)
     _killed: set[str] = field(default_factory=set)
 
     def pids(self, reservation_id: object) -> list[int]:
@@ -103,13 +106,20 @@ class PodEngines:
 
     def _notice(self, pod: Object) -> None:
         uid, status = pod["metadata"]["uid"], pod.get("status", {})
-        if uid in self._running or not status.get("podIP") or status.get("phase") != "Running":
+        address = status.get("podIP")
+        if not address or status.get("phase") != "Running" or address == self._addresses.get(uid):
+            return
+        if uid in self._running:  # kwok gave another address: its first answer was lost on the way
+            self._addresses[uid] = address
+            self._running[uid].cancel()
+            self._running[uid] = asyncio.create_task(self._run_anew(pod, self._running[uid]))
             return
         states = [each.get("state", {}) for each in status.get("containerStatuses", [])]
         if any("running" in each for each in states):
             reservation = pod["metadata"]["labels"][LABEL]
             self._of_reservation.setdefault(reservation, []).append(uid)
             self.names.add(pod["metadata"]["name"])
+            self._addresses[uid] = address
             self._running[uid] = asyncio.create_task(self._run(pod))
 
     def _kill(self, uid: str) -> None:
@@ -120,28 +130,39 @@ class PodEngines:
                 process.kill()
 
     async def _resolved(self, word: str, uid: str) -> str:
-        """With the address of the pod behind a headless Service, as the cluster's DNS answers the
-        pod `uid` for as long as it is there.
+        """With the address of the pod that a headless Service or a subdomain names, as the
+        cluster's DNS answers the pod `uid` for as long as it is there.
         """
-        match = SERVICE_NAME.search(word)
-        if match is None:
+        if match := POD_NAME.search(word):
+            query = {"fieldSelector": f"metadata.name={match[1]}"}
+        elif match := SERVICE_NAME.search(word):
+            service = await self.api.get(path_to("v1", "Service", match[2], match[1]))
+            labels = (f"{key}={text}" for key, text in service["spec"]["selector"].items())
+            query = {"labelSelector": ",".join(labels)}
+        else:
             return word
-        service = await self.api.get(path_to("v1", "Service", match[2], match[1]))
-        labels = ",".join(f"{key}={text}" for key, text in service["spec"]["selector"].items())
         while uid not in self._killed:
-            pods = await self.api.items(path_to("v1", "Pod", match[2]), labelSelector=labels)
-            for pod in pods:
+            for pod in await self.api.items(path_to("v1", "Pod", match[2]), **query):
                 if address := pod.get("status", {}).get("podIP"):
                     return word.replace(match[0], address)
             await asyncio.sleep(RETRY_SECONDS)
         return word
+
+    async def _run_anew(self, pod: Object, before: asyncio.Task[None]) -> None:
+        await asyncio.wait([before])
+        process = self.processes.pop(pod["metadata"]["uid"], None)
+        if process is not None and process.returncode is None:
+            process.kill()
+            await process.wait()
+        await self._run(pod)
 
     async def _run(self, pod: Object) -> None:
         metadata, address = pod["metadata"], pod["status"]["podIP"]
         container = next(c for c in pod["spec"]["containers"] if c["name"] == CONTAINER)
         words = [*container.get("command", []), *container.get("args", [])]
         uid = metadata["uid"]
-        words = [await self._resolved(each.replace("$$", "$"), uid) for each in words]
+        values = {each["name"]: each.get("value", "") for each in container.get("env", [])}
+        words = [await self._resolved(_filled_in(each, values), uid) for each in words]
         argv = [sys.executable, *(address if each == "0.0.0.0" else each for each in words[1:])]  # noqa: S104
         process = self.processes[metadata["uid"]] = await asyncio.create_subprocess_exec(
             *argv,
@@ -194,3 +215,8 @@ class PodEngines:
         stamp = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f000Z")
         with self.control_plane.pod_log.open("a") as file:
             file.write(f"{stamp} stdout F {line}\n")
+
+
+def _filled_in(word: str, values: dict[str, str]) -> str:
+    """As kubelet does: `$(NAME)` is a variable's value, `$$` a dollar."""
+    return REFERENCE.sub(lambda match: values.get(match[1], match[0]) if match[1] else "$", word)

@@ -1,8 +1,8 @@
 """What OME makes of an InferenceService, by its documentation (v1.3) and its CRDs (v0.1.5).
 
-A stand-in's knowledge, pure: objects in, objects out. Left out: decoders, routers, several nodes
-per replica, autoscalers, ingress, fine-tuned weights, and the scores by which OME chooses among
-several runtimes that fit.
+A stand-in's knowledge, pure: objects in, objects out. Left out: decoders, routers, engines by Ray,
+autoscalers, ingress, fine-tuned weights, and the scores by which OME chooses among several runtimes
+that fit.
 
 What surprises, each with its test in tests/real/kubernetes/test_ome_stand_in.py:
 
@@ -15,22 +15,26 @@ What surprises, each with its test in tests/real/kubernetes/test_ome_stand_in.py
 - Values of the runner are templates over the InferenceService's metadata: a malformed one leaves
   the workload as it was.
 - A model's pods run only on nodes that have the model, but for models in a volume claim.
+- An engine with a leader or workers becomes a LeaderWorkerSet, whose pods all get the engine's
+  labels: which is which only the LeaderWorkerSet's own labels say.
 - A named runtime that is not there leaves what runs as it is; one that was chosen is chosen anew
   at every change.
 """
 
 import copy
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.support.kubernetes.api import Object
+from tests.support.kubernetes.leader_worker_sets import SETS_VERSION, leader_template
 
 API_VERSION: Final = "ome.io/v1beta1"
 SERVICE_LABEL: Final = "ome.io/inferenceservice"
 CONTAINER: Final = "ome-container"
 PORT: Final = 8080
+HEAD: Final = {"ray.io/node-type": "head"}  # the leader's, by Ray or not
 GRACE_SECONDS: Final = 600  # what OME's chart sets
 # Lists whose items have a name; every other list is replaced as a whole.
 _ITEM_KEYS: Final = {
@@ -57,6 +61,7 @@ _NOT_OF_A_POD: Final = frozenset(
         "runner",
         "scaleMetric",
         "scaleTarget",
+        "size",
         "timeout",
         "timeoutSeconds",
         "worker",
@@ -88,8 +93,8 @@ class Installed:
     accelerator_classes: Mapping[str, Object] = field(default_factory=dict)
 
 
-def deployment_of(service: Object, installed: Installed) -> Object:
-    """The engine's Deployment. Raises Refused."""
+def workload_of(service: Object, installed: Installed) -> Object:
+    """The engine's Deployment, or its LeaderWorkerSet over several nodes. Raises Refused."""
     if "engine" not in service["spec"]:
         raise Refused("DeploymentModeError", "an InferenceService needs an engine")
     model = _model(service, installed)
@@ -98,21 +103,25 @@ def deployment_of(service: Object, installed: Installed) -> Object:
     engine = merged(runtime["spec"].get("engineConfig", {}), own)
     accelerator = _accelerator_class(service, runtime, installed)
     override = _override(runtime, model, accelerator)
-    runner = _rendered(_runner(engine, own, model, accelerator, override), service["metadata"])
-    pod: Object = {key: value for key, value in engine.items() if key not in _NOT_OF_A_POD}
-    pod.setdefault("terminationGracePeriodSeconds", GRACE_SECONDS)
-    pod["containers"] = [runner, *pod.pop("containers", [])]
-    selector = _node_selector(service, runtime, engine, own, model, accelerator)
-    if selector:
-        pod["nodeSelector"] = selector
-    if accelerator is not None and "affinity" not in own:
-        pod |= {
-            key: value
-            for key, value in accelerator["spec"].get("discovery", {}).items()
-            if key == "affinity"
-        }
-    if model is not None:
-        pod["volumes"] = [*pod.get("volumes", []), _model_volume(model)]
+
+    def pod_of(part: Object, own_part: Object) -> Object:
+        made = _runner(part, own_part, model, accelerator, override)
+        pod: Object = {key: value for key, value in part.items() if key not in _NOT_OF_A_POD}
+        pod.setdefault("terminationGracePeriodSeconds", GRACE_SECONDS)
+        pod["containers"] = [_rendered(made, service["metadata"]), *pod.pop("containers", [])]
+        selector = _node_selector(service, runtime, part, own_part, model, accelerator)
+        if selector:
+            pod["nodeSelector"] = selector
+        if accelerator is not None and "affinity" not in own_part:
+            pod |= {
+                key: value
+                for key, value in accelerator["spec"].get("discovery", {}).items()
+                if key == "affinity"
+            }
+        if model is not None:
+            pod["volumes"] = [*pod.get("volumes", []), _model_volume(model)]
+        return pod
+
     name = f"{service['metadata']['name']}-engine"
     labels = {
         **service["metadata"].get("labels", {}),
@@ -123,6 +132,26 @@ def deployment_of(service: Object, installed: Installed) -> Object:
     }
     annotations = {**service["metadata"].get("annotations", {}), **engine.get("annotations", {})}
     selector_labels = {"app": f"isvc.{name}"}
+    if "leader" in engine or "worker" in engine:
+        leader, worker = (
+            pod_of(engine.get(part, {}), own.get(part, {})) for part in ("leader", "worker")
+        )
+        metadata = {"labels": labels, "annotations": annotations}
+        head = {**metadata, "labels": {**labels, **selector_labels, **HEAD}}
+        return {
+            "apiVersion": SETS_VERSION,
+            "kind": "LeaderWorkerSet",
+            "metadata": _owned(service, f"lws-{name[-50:]}", labels, annotations),
+            "spec": {
+                "replicas": engine.get("minReplicas", 1),
+                "leaderWorkerTemplate": {
+                    "size": engine["worker"].get("size", 0) + 1,
+                    "restartPolicy": "RecreateGroupOnPodRestart",
+                    "leaderTemplate": {"metadata": head, "spec": leader},
+                    "workerTemplate": {"metadata": metadata, "spec": worker},
+                },
+            },
+        }
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -132,18 +161,21 @@ def deployment_of(service: Object, installed: Installed) -> Object:
             "selector": {"matchLabels": selector_labels},
             "template": {
                 "metadata": {"labels": {**labels, **selector_labels}, "annotations": annotations},
-                "spec": pod,
+                "spec": pod_of(engine, own),
             },
         },
     }
 
 
-def services_of(service: Object, deployment: Object) -> list[Object]:
+def services_of(service: Object, workload: Object) -> list[Object]:
     """The Service of the engine, and the one in front of it at which clients ask."""
-    [runner, *_] = deployment["spec"]["template"]["spec"]["containers"]
+    template = workload["spec"].get("template") or leader_template(workload)
+    [runner, *_] = template["spec"]["containers"]
     port = runner.get("ports", [{"containerPort": PORT}])[0]["containerPort"]
+    selector = template["metadata"]["labels"]
+    chosen = {key: selector[key] for key in ("app", *HEAD) if key in selector}
     made = []
-    for name in (deployment["metadata"]["name"], service["metadata"]["name"]):
+    for name in (f"{service['metadata']['name']}-engine", service["metadata"]["name"]):
         labels = {SERVICE_LABEL: service["metadata"]["name"]}
         made.append(
             {
@@ -151,7 +183,7 @@ def services_of(service: Object, deployment: Object) -> list[Object]:
                 "kind": "Service",
                 "metadata": _owned(service, name, labels, {}),
                 "spec": {
-                    "selector": deployment["spec"]["selector"]["matchLabels"],
+                    "selector": chosen,
                     "ports": [{"name": "http", "port": PORT, "targetPort": port}],
                 },
             }
@@ -409,15 +441,15 @@ def _owned(
 
 def status_of(
     service: Object,
-    deployment: Object | None,
-    pods: Iterable[Object],
+    workload: Object | None,
+    pods: Collection[Object],
     *,
     url: str,
     refused: Refused | None,
     now: str,
 ) -> Object:
     """Of the InferenceService, while what it had before keeps its times of change."""
-    is_available = deployment is not None and _is_available(deployment)
+    is_available = workload is not None and _is_available(workload, pods)
     failure = _failure(refused, pods)
     waiting = {"reason": "MinimumReplicasUnavailable", "message": "replicas are not available"}
     if refused is not None:
@@ -447,14 +479,22 @@ def status_of(
     return status
 
 
-def _is_available(deployment: Object) -> bool:
-    status = deployment.get("status", {})
-    wanted = deployment["spec"]["replicas"]
+def _is_available(workload: Object, pods: Collection[Object]) -> bool:
+    if workload["kind"] == "LeaderWorkerSet":
+        size = workload["spec"]["leaderWorkerTemplate"]["size"]
+        return len(pods) == size and all(map(_is_ready, pods))
+    status = workload.get("status", {})
+    wanted = workload["spec"]["replicas"]
     return bool(
-        status.get("observedGeneration") == deployment["metadata"]["generation"]
+        status.get("observedGeneration") == workload["metadata"]["generation"]
         and status.get("availableReplicas", 0) >= wanted
         and status.get("updatedReplicas", 0) >= wanted
     )
+
+
+def _is_ready(pod: Object) -> bool:
+    conditions = pod.get("status", {}).get("conditions", [])
+    return {"Ready": "True"}.items() <= {c["type"]: c["status"] for c in conditions}.items()
 
 
 def _claim(holds: bool, otherwise: Object) -> Object:

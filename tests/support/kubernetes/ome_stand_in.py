@@ -22,6 +22,7 @@ from shared.testing import eventually
 from shared.waiting import cancel_and_wait
 from tests.support.kubernetes.api import Api, ApiError, Object, gather_some, path_of, path_to
 from tests.support.kubernetes.control_plane import ControlPlane
+from tests.support.kubernetes.leader_worker_sets import SETS_VERSION, pods_of
 from tests.support.kubernetes.ome_rules import (
     API_VERSION,
     SERVICE_LABEL,
@@ -29,9 +30,9 @@ from tests.support.kubernetes.ome_rules import (
     Refused,
     UrlOf,
     cluster_url,
-    deployment_of,
     services_of,
     status_of,
+    workload_of,
 )
 
 DATA: Final = "GPUSTEWARD_TEST_DATA"
@@ -251,12 +252,16 @@ class OmeStandIn:
             if FINALIZER in finalizers:
                 # The collector of garbage would, but hears of new kinds only every 30 s.
                 namespace, name = key
-                for made in (
+                paths = [
                     path_to("apps/v1", "Deployment", namespace, f"{name}-engine"),
                     path_to("v1", "Service", namespace, f"{name}-engine"),
                     path_to("v1", "Service", namespace, name),
-                ):
-                    await self._api.delete(made, propagationPolicy="Background")
+                ]
+                made = self._made.get(key, {})
+                if made.get("kind") == "LeaderWorkerSet":
+                    paths += [path_of(made), *map(path_of, pods_of(made))]
+                for path_made in paths:
+                    await self._api.delete(path_made, propagationPolicy="Background")
                 left = [each for each in finalizers if each != FINALIZER]
                 await self._api.merge(path, {"metadata": {"finalizers": left}})
             return
@@ -267,25 +272,29 @@ class OmeStandIn:
 
     async def _make_workload(self, key: Key, service: Object) -> Refused | None:
         try:
-            deployment = deployment_of(service, self._installed())
+            workload = workload_of(service, self._installed())
         except Refused as refused:
             return refused
-        if deployment != self._made.get(key):
+        if workload != self._made.get(key):
+            pods = pods_of(workload) if workload["apiVersion"] == SETS_VERSION else ()
             try:
-                for each in (deployment, *services_of(service, deployment)):
+                for each in (workload, *services_of(service, workload), *pods):
                     await self._api.apply(each, manager=MANAGER)
             except ApiError as error:
                 if error.code not in REFUSALS:
                     raise
                 return Refused("ReconcileError", error.message)
-            self._made[key] = deployment
+            self._made[key] = workload
         return None
 
     async def _tell(self, path: str, key: Key, service: Object, refused: Refused | None) -> None:
         namespace, name = key
+        made = self._made.get(key)
+        if made is None or made["apiVersion"] != SETS_VERSION:
+            made = self._seen["Deployment"].get((namespace, f"{name}-engine"))
         status = status_of(
             service,
-            self._seen["Deployment"].get((namespace, f"{name}-engine")),
+            made,
             [
                 each
                 for (place, _), each in self._seen["Pod"].items()

@@ -72,6 +72,7 @@ def settings_in(directory: Path, **overrides: Any) -> ExecutorSettings:
         (Runtime.OME, {"names": KubernetesSpec(namespace="kube-system")}, "$.model.namespace"),
         (Runtime.OME, {"model": "/etc/shadow"}, "$.model.id_or_path"),
         (Runtime.OME, {"model": "{{.Name}}"}, "$.parameters"),
+        (Runtime.OME, {"model": "$(LWS_WORKER_INDEX)"}, "$.parameters"),
         (Runtime.KUBERNETES, {"model": "{{.Name}}"}, None),
         (Runtime.KUBERNETES, {"image_tag": "a b"}, "$.runtime_image_tag"),
     ],

@@ -10,10 +10,10 @@ from tests.support.kubernetes.ome_rules import (
     CONTAINER,
     Installed,
     Refused,
-    deployment_of,
     model_label,
     services_of,
     status_of,
+    workload_of,
 )
 
 MODEL: Object = {
@@ -95,7 +95,7 @@ def installed(runtime: Object = RUNTIME, model: Object = MODEL) -> Installed:
 
 
 def pod_spec(given: Object, there: Installed | None = None) -> Object:
-    spec: Object = deployment_of(given, there or installed())["spec"]["template"]["spec"]
+    spec: Object = workload_of(given, there or installed())["spec"]["template"]["spec"]
     return spec
 
 
@@ -109,7 +109,7 @@ def env(container: Object) -> dict[str, str]:
 
 
 def test_runtime_fills_in_what_service_omits() -> None:
-    made = deployment_of(service(), installed())
+    made = workload_of(service(), installed())
 
     container = made["spec"]["template"]["spec"]["containers"][0]
     assert container["name"] == CONTAINER
@@ -293,7 +293,7 @@ def test_named_runtime_is_used_as_it_is() -> None:
 )
 def test_what_is_not_there_is_named(spec: Object, reason: str) -> None:
     with pytest.raises(Refused) as refused:
-        deployment_of(service(**spec), installed())
+        workload_of(service(**spec), installed())
 
     assert refused.value.reason == reason
     told = status(service(**spec), refused=refused.value)
@@ -312,7 +312,7 @@ def conditions(told: Object) -> dict[str, str]:
 
 
 def test_the_status_follows_the_deployment() -> None:
-    deployment = deployment_of(service(), installed())
+    deployment = workload_of(service(), installed())
     deployment["metadata"]["generation"] = 1
 
     waiting = status(service(), deployment=deployment)
@@ -339,7 +339,7 @@ def test_a_container_that_ends_blocks_the_model() -> None:
 
 
 def test_front_service_leads_to_the_engine() -> None:
-    deployment = deployment_of(service(), installed())
+    deployment = workload_of(service(), installed())
 
     made = services_of(service(), deployment)
 

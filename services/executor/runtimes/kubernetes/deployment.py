@@ -111,6 +111,12 @@ class EngineDeployment:
         """The cluster's last word on it."""
         return self._last.message
 
+    @property
+    def node_name(self) -> str:
+        """The node that its pod is on, or is to be on."""
+        bound_to = self._last.pod.spec.node_name if self._last.pod is not None else ""
+        return bound_to or " or ".join(sorted(self.plan.node_names))
+
     async def stop(self, grace_seconds: float) -> None:
         await ObjectsEnding(
             cluster=self.cluster,
@@ -166,7 +172,7 @@ class EngineDeployment:
         pod = sight.pod
         if pod is None or (sight.is_final and sight.ended is None):
             return sight
-        deviations = list(differences(pod, self.intended, self.plan.placement.node_name))
+        deviations = list(differences(pod, self.intended, self.plan.node_names))
         if pod.metadata.labels.get(RESERVATION_LABEL) != self.labels[RESERVATION_LABEL]:
             deviations.append("labels: those that say whose it is were left out")
         if not deviations:

@@ -5,23 +5,24 @@ images: a measurement would be another configuration's.
 """
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import Final
 
 from services.executor.runtimes.kubernetes.kinds import Object
+from services.executor.runtimes.kubernetes.leader_worker import VARIABLES
 from shared.kubernetes.objects.pods import ContainerDetails, PodDetails
 from shared.kubernetes.ome import ENGINE_CONTAINER
 
-# OME's own, which its catalogue's runtimes name in their flags, and no engine reads.
-_TOLERATED: Final = frozenset({"MODEL_PATH", "PARALLELISM_SIZE"})
+# OME's own and those of LeaderWorkerSets, which runtimes name in their flags, and no engine reads.
+_TOLERATED: Final = VARIABLES | {"MODEL_PATH", "PARALLELISM_SIZE"}
 _MAX_DIFFERENCES: Final = 6
 
 
-def differences(pod: PodDetails, intended: Object, node_name: str | None) -> tuple[str, ...]:
+def differences(pod: PodDetails, intended: Object, node_names: Collection[str]) -> tuple[str, ...]:
     """Return the differences from what was intended, a sentence each.
 
-    `node_name` is the node that was chosen, None where the cluster chooses.
+    `node_names` are the nodes that were chosen, empty where the cluster chooses.
     """
     container = next((c for c in pod.spec.containers if c.name == intended["name"]), None)
     if container is None:
@@ -35,8 +36,8 @@ def differences(pod: PodDetails, intended: Object, node_name: str | None) -> tup
         *_image(intended, container),
         *_resources(intended, container),
         *(
-            [f"it runs on node {bound_to}, chosen was {node_name}"]
-            if node_name is not None and bound_to and bound_to != node_name
+            [f"it runs on node {bound_to}, chosen was {' or '.join(sorted(node_names))}"]
+            if node_names and bound_to and bound_to not in node_names
             else []
         ),
     )

@@ -4,7 +4,7 @@ objects.
 Pure: the same plan always makes the same objects, so a test sees all of them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import to_builtins
@@ -15,6 +15,7 @@ from schemas.executor.attempts import Runtime
 from services.executor.engines.compile_cache import CONTAINER_TARGET, cache_variables
 from services.executor.runtimes.engine_process import label_environment
 from services.executor.runtimes.kubernetes.kinds import OME_GROUP, Object
+from services.executor.runtimes.kubernetes.leader_worker import keep_variables
 from services.executor.runtimes.kubernetes.plan import (
     LEADER_PORT,
     RANKS,
@@ -50,16 +51,20 @@ PROBE_SECONDS: Final = 5
 TOLERATIONS: Final = ({"key": GPU_RESOURCE, "operator": "Exists"},)
 
 
-def objects_of(launch: Launch, plan: Plan, settings: ExecutorSettings) -> tuple[Object, ...]:
-    """Return all objects in the order in which they are made; the last one makes the pod."""
-    make = _Maker(launch, plan, settings)
+def objects_of(
+    launch: Launch, plans: Sequence[Plan], settings: ExecutorSettings
+) -> tuple[Object, ...]:
+    """Return all objects of an engine's ranks in the order in which they are made; the last make
+    its pods.
+    """
+    make, *others = [_Maker(launch, plan, settings) for plan in plans]
     template = (make.claim_template(),) if make.has_claims else ()
-    if plan.kind is Runtime.OME:
-        return (*template, make.serving_runtime(), make.inference_service())
-    if plan.rank:
-        return (make.deployment(),)
-    meeting = (make.meeting_service(),) if plan.size > 1 else ()
-    return (*template, make.service(), *meeting, make.deployment())
+    if plans[0].kind is Runtime.OME:
+        worker = others[0] if others else None  # one template makes all of them
+        return (*template, make.serving_runtime(worker), make.inference_service(worker))
+    meeting = (make.meeting_service(),) if others else ()
+    deployments = (make.deployment(), *(other.deployment() for other in others))
+    return (*template, make.service(), *meeting, *deployments)
 
 
 def engine_container(launch: Launch, plan: Plan, settings: ExecutorSettings) -> Object:
@@ -123,8 +128,8 @@ class _Maker:
             "metadata": {"labels": self._pod_labels, "annotations": self._annotations},
             "spec": {
                 "containers": [self.container()],
-                **self._pod_parts(),
-                **self._placement_parts(),
+                **self.pod_parts(),
+                **self.placement_parts(),
             },
         }
         spec = {
@@ -139,43 +144,56 @@ class _Maker:
         name = rank_name(self._launch.command, self._plan.rank)
         return self._object("apps/v1", "Deployment", spec, labels=self._queue, name=name)
 
-    def serving_runtime(self) -> Object:
+    def serving_runtime(self, worker: "_Maker | None") -> Object:
         """Return the ServingRuntime with the complete command, as a catalogue's additions are
         unknown.
         """
+        parts = self._by_template(
+            worker, lambda make: {"runner": make.container(), **make.pod_parts()}
+        )
         spec: dict[str, Any] = {
             "engineConfig": {
                 **self._replicas,
                 "labels": self._pod_labels,
                 "annotations": self._annotations,
-                "runner": self.container(),
-                **self._pod_parts(),
+                **parts,
             }
         }
         if (formats := self._formats) is not None:
             spec["supportedModelFormats"] = [formats]
         return self._object(OME_VERSION, "ServingRuntime", spec)
 
-    def inference_service(self) -> Object:
+    def inference_service(self, worker: "_Maker | None") -> Object:
         spec: dict[str, Any] = {
             "runtime": {"name": self._name, "kind": "ServingRuntime", "apiGroup": OME_GROUP},
             "engine": {
                 **self._replicas,
                 "labels": self._pod_labels,
                 "annotations": self._annotations,
-                **self._placement_parts(),
+                **self._by_template(worker, lambda make: make.placement_parts()),
             },
         }
         if (model := self._plan.model) is not None:
             spec["model"] = {"name": model.name, "kind": model.kind, "apiGroup": OME_GROUP}
         annotations = {
             # Replicas are ours: no autoscaler, and none that scales to zero.
-            f"{OME_GROUP}/deploymentMode": "RawDeployment",
+            f"{OME_GROUP}/deploymentMode": "MultiNode" if worker else "RawDeployment",
             f"{OME_GROUP}/autoscalerClass": "external",
         }
         return self._object(
             OME_VERSION, "InferenceService", spec, labels=self._queue, annotations=annotations
         )
+
+    def _by_template(
+        self, worker: "_Maker | None", parts_of: "Callable[[_Maker], Object]"
+    ) -> Object:
+        """Return what OME makes pods from: one template, or one of the leader and one of all its
+        workers.
+        """
+        if worker is None:
+            return parts_of(self)
+        size = {"size": len(self._plan.worker_nodes)}
+        return {"leader": parts_of(self), "worker": {**size, **parts_of(worker)}}
 
     def container(self) -> Object:
         plan = self._plan
@@ -183,7 +201,7 @@ class _Maker:
         made: Object = {
             "name": ENGINE_CONTAINER,
             "image": plan.reference,
-            "args": [literal(argument) for argument in plan.command.argv],
+            "args": [keep_variables(literal(argument), plan) for argument in plan.command.argv],
             "env": [
                 {"name": name, "value": literal(value)}
                 for name, value in self._environment().items()
@@ -240,7 +258,7 @@ class _Maker:
             ATTEMPT_LABEL: self._launch.command.attempt_id,
             EPOCH_LABEL: labels.epoch or 0,
             EXPERIMENT_LABEL: labels.experiment_id,
-            RANK_LABEL: self._plan.rank if self._plan.size > 1 else None,
+            RANK_LABEL: self._plan.labelled_rank,
         }
         return {name: str(value) for name, value in written.items() if value is not None}
 
@@ -323,7 +341,7 @@ class _Maker:
             mounts.append({**mount, "subPath": cache.directory})
         return mounts
 
-    def _pod_parts(self) -> Object:
+    def pod_parts(self) -> Object:
         """Return the fields of the pod that do not say where it runs."""
         shm_mb = self._plan.image.shm_mb or self._settings.container_shm_mb
         volumes: list[Object] = [
@@ -347,19 +365,24 @@ class _Maker:
             made["resourceClaims"] = [{"name": CLAIM_NAME, "resourceClaimTemplateName": self._name}]
         return made
 
-    def _placement_parts(self) -> Object:
+    def placement_parts(self) -> Object:
         made: Object = {"tolerations": [dict(toleration) for toleration in TOLERATIONS]}
         if terms := self._node_terms():
             required = "requiredDuringSchedulingIgnoredDuringExecution"
             made["affinity"] = {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}}
+            if len(self._plan.hostnames) > 1:
+                attempt = {ATTEMPT_LABEL: str(self._launch.command.attempt_id)}
+                apart = {"labelSelector": {"matchLabels": attempt}, "topologyKey": HOSTNAME_LABEL}
+                made["affinity"]["podAntiAffinity"] = {required: [apart]}
         return made
 
     def _node_terms(self) -> list[Object]:
-        """The node that was chosen; where none was, those whose GPUs are not divided, and whose
+        """The nodes that were chosen; where none was, those whose GPUs are not divided, and whose
         driver serves the image.
         """
-        if (hostname := self._plan.placement.hostname) is not None:
-            host_expression = {"key": HOSTNAME_LABEL, "operator": "In", "values": [hostname]}
+        if hostnames := self._plan.hostnames:
+            values = list(hostnames)
+            host_expression = {"key": HOSTNAME_LABEL, "operator": "In", "values": values}
             return [{"matchExpressions": [host_expression]}]
         gpu_expressions = self._whole_gpus()
         cuda = image_cuda(self._plan.reference, (), {})

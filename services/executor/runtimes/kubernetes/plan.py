@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from schemas.cluster.kubernetes import KubernetesSpec
 from schemas.executor.attempts import Runtime, StartExperiment
-from schemas.gpus.device_grant import ClusterPlacement
+from schemas.gpus.device_grant import ClusterNodeName, ClusterPlacement
 from services.executor.domain.pod_cache import PodCache
 from services.executor.engines.engine import EngineCommand
 from services.executor.engines.image import EngineImage
@@ -31,7 +31,8 @@ class NamedModel(Struct, frozen=True, kw_only=True):
 class Plan(Struct, frozen=True, kw_only=True):
     """What the objects are made from, beside the launch. `command` is complete.
 
-    `rank` of `size` pods of one engine, of which the placement is its own; 0 serves.
+    `rank` of `size` pods of one engine, of which the placement is its own; 0 serves. OME spreads
+    all ranks but the first over `worker_nodes`, in an order that is its own.
     """
 
     kind: Runtime
@@ -45,6 +46,26 @@ class Plan(Struct, frozen=True, kw_only=True):
     cache: PodCache | None = None
     rank: int = 0
     size: int = 1
+    worker_nodes: tuple[ClusterNodeName, ...] = ()
+
+    @property
+    def labelled_rank(self) -> int | None:
+        """What its objects' label says; None of one rank, and of OME's, whose labels are alike."""
+        return self.rank if self.size > 1 and not self.worker_nodes else None
+
+    @property
+    def node_names(self) -> frozenset[str]:
+        """The nodes of which its pod has to be on one; empty where the cluster chooses."""
+        if self.rank and self.worker_nodes:
+            return frozenset(node.node_name for node in self.worker_nodes)
+        return frozenset(filter(None, (self.placement.node_name,)))
+
+    @property
+    def hostnames(self) -> tuple[str, ...]:
+        """The labels `kubernetes.io/hostname` of these nodes."""
+        if self.rank and self.worker_nodes:
+            return tuple(node.hostname for node in self.worker_nodes)
+        return tuple(filter(None, (self.placement.hostname,)))
 
 
 def rank_name(command: StartExperiment, rank: int) -> str:

@@ -124,7 +124,7 @@ class EngineRanks:
                 for number, other in enumerate(self.ranks[1:], start=1)
             ]
             return replace(cause, message="; ".join([cause.message, *waiting]))
-        node = self.ranks[rank].plan.placement.node_name
+        node = self.ranks[rank].node_name
         return replace(
             cause,
             kind=FailureKind.RANK_FAILED,

@@ -16,6 +16,13 @@ from services.executor.runtimes.kubernetes.cluster import Cluster, namespaces_fo
 from services.executor.runtimes.kubernetes.compile_cache import PodCaches
 from services.executor.runtimes.kubernetes.deployment import EngineDeployment
 from services.executor.runtimes.kubernetes.ending import ObjectsEnding
+from services.executor.runtimes.kubernetes.leader_worker import (
+    LEADER_ADDRESS,
+    VARIABLE_PREFIX,
+    WORKER_INDEX,
+    WORKER_INDEX_LABEL,
+    require_leader_worker_sets,
+)
 from services.executor.runtimes.kubernetes.objects import engine_container, objects_of
 from services.executor.runtimes.kubernetes.plan import (
     LEADER_PORT,
@@ -127,17 +134,17 @@ class KubernetesRuntime:
         if command.cluster.other_nodes:
             self._check_ranks(image)
         made = self._command(image, command, command.engine.model, command.engine.model)
-        if self.kind is Runtime.OME and any(TEMPLATE in argument for argument in made.argv):
-            raise RefusedError(
-                ErrorCode.BAD_REQUEST,
-                f"expected parameters without {TEMPLATE!r}, which OME takes for a template",
-                path="$.parameters",
-            )
+        if self.kind is not Runtime.OME:
+            return
+        for text in (TEMPLATE, VARIABLE_PREFIX):
+            if any(text in argument for argument in made.argv):
+                raise RefusedError(
+                    ErrorCode.BAD_REQUEST,
+                    f"expected parameters without {text!r}, which OME or its pods would fill in",
+                    path="$.parameters",
+                )
 
     def _check_ranks(self, image: EngineImage) -> None:
-        if self.kind is Runtime.OME:
-            message = "expected one node: engines over several are of runtime 'kubernetes'"
-            raise RefusedError(ErrorCode.UNSUPPORTED, message, path="$.cluster.other_nodes")
         if image.engine.rank_flags is None:
             message = f"{image.engine.name} serves on one node only: it knows no ranks"
             raise RefusedError(ErrorCode.UNSUPPORTED, message, path="$.base_runtime")
@@ -170,9 +177,8 @@ class KubernetesRuntime:
         )
         self._unmade.discard(command.reservation_id)
         try:
-            for plan in plans:
-                for made in objects_of(launch, plan, self._settings):
-                    await self._cluster.apply(made, finding, launch.labels.epoch or 0)
+            for made in objects_of(launch, plans, self._settings):
+                await self._cluster.apply(made, finding, launch.labels.epoch or 0)
         except AttemptFailed:
             await self._ending(finding).run()
             raise
@@ -188,6 +194,9 @@ class KubernetesRuntime:
             raise RuntimeError("a start without a place, which `check` refuses")
         namespace = self._namespace(command)
         places = places_of(command.cluster)
+        is_of_ome = self.kind is Runtime.OME and len(places) > 1
+        if is_of_ome:
+            await require_leader_worker_sets(self._cluster)
         cache = None
         if len(places) == 1:
             cache = await self._caches.take(command, namespace, resolved.reference)
@@ -202,7 +211,12 @@ class KubernetesRuntime:
                     command,
                     resolved.model_path,
                     launch.served_model_name,
-                    rank_parameters=_rank_parameters(image, command, namespace, rank, len(places)),
+                    rank_parameters=_rank_parameters(
+                        image,
+                        rank if not is_of_ome or rank == 0 else WORKER_INDEX,
+                        len(places),
+                        LEADER_ADDRESS if is_of_ome else leader_address(command, namespace),
+                    ),
                 ),
                 names=command.engine.kubernetes or KubernetesSpec(),
                 placement=place,
@@ -210,6 +224,7 @@ class KubernetesRuntime:
                 cache=cache,
                 rank=rank,
                 size=len(places),
+                worker_nodes=command.cluster.other_nodes if is_of_ome else (),
             )
             for rank, place in enumerate(places)
         ]
@@ -219,7 +234,7 @@ class KubernetesRuntime:
     ) -> EngineDeployment:
         labels = dict(finding)
         if plan.size > 1:
-            labels[RANK_LABEL] = str(plan.rank)
+            labels[WORKER_INDEX_LABEL if plan.worker_nodes else RANK_LABEL] = str(plan.rank)
         if plan.rank:
             # What it waits for is told of rank 0 alone, whose pod is the attempt's.
             launch = replace(
@@ -234,7 +249,7 @@ class KubernetesRuntime:
             caches=self._caches,
             launch=launch,
             plan=plan,
-            name=rank_name(launch.command, plan.rank),
+            name=rank_name(launch.command, 0 if plan.worker_nodes else plan.rank),
             labels=labels,
             intended=engine_container(launch, plan, self._settings),
         )
@@ -346,13 +361,11 @@ class KubernetesRuntime:
 
 
 def _rank_parameters(
-    image: EngineImage, command: StartExperiment, namespace: str, rank: int, size: int
+    image: EngineImage, rank: int | str, size: int, address: str
 ) -> Mapping[str, Any] | None:
     """Return the engine's flags for its rank; None where it has none."""
     flags = image.engine.rank_flags
-    if size == 1 or flags is None:
-        return None
-    return flags(rank, size, leader_address(command, namespace), LEADER_PORT)
+    return None if size == 1 or flags is None else flags(rank, size, address, LEADER_PORT)
 
 
 def _ignore(_: str) -> None:

@@ -9,6 +9,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from schemas.executor.attempts import Runtime
 from services.executor.runtimes.kubernetes.cluster import MAIN_KIND
 from services.executor.runtimes.kubernetes.kinds import WORKLOADS, ObjectWithStatus
+from services.executor.runtimes.kubernetes.leader_worker import WORKER_INDEX_LABEL
 from shared.kubernetes.client import KubernetesClient
 from shared.kubernetes.errors import NOT_FOUND, KubernetesError
 from shared.kubernetes.kinds import PODS
@@ -95,7 +96,8 @@ class EngineObjects:
         )
         selectors = [label_selector(self.labels)]
         if self.kind is Runtime.OME:  # which may have left out what we gave it
-            selectors.append(label_selector({ISVC_LABEL: self.name}))
+            of_rank = {k: v for k, v in self.labels.items() if k == WORKER_INDEX_LABEL}
+            selectors.append(label_selector({ISVC_LABEL: self.name, **of_rank}))
         self._pods = [self._make_watch(PODS, PodDetails, labels=selector) for selector in selectors]
         self._admission = self._make_watch(WORKLOADS, ObjectWithStatus)
 

@@ -81,7 +81,7 @@ def request_for(
         min_compute_capability=needs.capability,
         require=needs.selectors,
         cluster=(
-            _cluster(preferences or GpuPreferences(), container, part, mode)
+            _cluster(preferences or GpuPreferences(), container, part)
             if mode in CLUSTER_MODES
             else None
         ),
@@ -184,14 +184,7 @@ def _cluster(
     gpus: GpuPreferences,
     container: ContainerResources,
     part: ClusterPart | None,
-    mode: DeploymentMode,
 ) -> ClusterRequest:
-    if gpus.num_nodes > 1 and mode is DeploymentMode.OME:
-        raise _size_refusal(
-            "expected 1 node for each experiment in mode 'ome', whose own form for several binds"
-            " them one by one; mode 'kubernetes' runs an engine over several",
-            "$.gpus.num_nodes",
-        )
     if gpus.num_nodes > 1 and not gpus.select_node:
         raise _size_refusal(
             "expected 1 node where the cluster's own scheduler is to choose, which does not bind"

@@ -16,15 +16,17 @@ from schemas.cluster.kubernetes import (
 )
 from schemas.cluster.nodes import GpuSupply
 from schemas.executor.attempts import Runtime
-from schemas.gpus.device_grant import ClusterPlacement
+from schemas.gpus.device_grant import ClusterNodeName, ClusterPlacement
 from services.executor.domain.pod_cache import CacheVolume, PodCache
 from services.executor.engines.compile_cache import VARIABLES
 from services.executor.engines.engine_table import IMAGES
 from services.executor.engines.image import container_command
 from services.executor.runtimes.kubernetes.effective import differences
 from services.executor.runtimes.kubernetes.kinds import BaseModelSpec, ModelFormat, Object, Storage
+from services.executor.runtimes.kubernetes.leader_worker import LEADER_ADDRESS, WORKER_INDEX
 from services.executor.runtimes.kubernetes.objects import engine_container, objects_of
 from services.executor.runtimes.kubernetes.plan import NamedModel, Plan
+from services.executor.runtimes.kubernetes.ranks import places_of
 from services.executor.settings import ExecutorSettings
 from shared.accelerator_rules.node_labels import undivided_expressions
 from shared.kubernetes.objects.pods import PodDetails
@@ -43,6 +45,10 @@ LABELS = {
     "gpusteward.epoch": "7",
     "gpusteward.experiment": str(EXPERIMENT),
 }
+OTHER_NODES = (
+    ClusterNodeName(node_name="n2", hostname="h2"),
+    ClusterNodeName(node_name="n3", hostname="h3"),
+)
 MODEL = NamedModel(
     name="llama",
     kind="ClusterBaseModel",
@@ -67,11 +73,10 @@ def made(
     reference: str = "lmsysorg/sglang:v1",
     env: dict[str, str] | None = None,
     cache: PodCache | None = None,
-    rank: int = 0,
-    size: int = 1,
+    rank_parameters: dict[str, Any] | None = None,
     **settings: Any,
 ) -> tuple[list[Object], Object]:
-    """The objects, and the container that is intended."""
+    """The objects, and the container that is intended of the last rank."""
     chosen = ExecutorSettings(
         data_dir=str(tmp_path), node_id=NODE, installation_id="ours", **settings
     )
@@ -83,7 +88,16 @@ def made(
         chosen,
     )
     command = container_command(
-        image, "/raid/models/llama", parameters or {"tp-size": 2}, served_model_name=served_as
+        image,
+        "/raid/models/llama",
+        parameters or {"tp-size": 2},
+        served_model_name=served_as,
+        rank_parameters=rank_parameters,
+    )
+    places = places_of(
+        ClusterPlacement(
+            **{"cluster_id": NODE, "gpus": 2, "node_name": "n1", "hostname": "h1", **(place or {})}
+        )
     )
     plan = Plan(
         kind=kind,
@@ -92,15 +106,17 @@ def made(
         reference=reference,
         command=replace(command, env={**command.env, **(env or {})}),
         names=names or KubernetesSpec(),
-        placement=ClusterPlacement(
-            **{"cluster_id": NODE, "gpus": 2, "node_name": "n1", "hostname": "h1", **(place or {})}
-        ),
+        placement=places[0],
         model=model,
         cache=cache,
-        rank=rank,
-        size=size,
+        size=len(places),
+        worker_nodes=(place or {}).get("other_nodes", ()) if kind is Runtime.OME else (),
     )
-    return list(objects_of(launch, plan, chosen)), engine_container(launch, plan, chosen)
+    plans = [
+        msgspec.structs.replace(plan, placement=own_place, rank=rank)
+        for rank, own_place in enumerate(places)
+    ]
+    return list(objects_of(launch, plans, chosen)), engine_container(launch, plans[-1], chosen)
 
 
 CONTAINER: Object = {
@@ -508,27 +524,28 @@ ARGS: list[str] = CONTAINER["args"]
     ],
 )
 def test_every_change_of_the_bound_pod_is_told(changes: dict[str, Any], want: list[str]) -> None:
-    assert list(differences(pod_of(changed(CONTAINER, **changes)), CONTAINER, "n1")) == want
+    assert list(differences(pod_of(changed(CONTAINER, **changes)), CONTAINER, {"n1"})) == want
 
 
 def test_other_node_or_container_is_reported() -> None:
-    assert differences(pod_of(CONTAINER), CONTAINER, "n2") == ("it runs on node n1, chosen was n2",)
-    assert differences(pod_of(CONTAINER), CONTAINER, None) == ()
-    [sentence] = differences(pod_of(changed(CONTAINER, name="main")), CONTAINER, None)
+    assert differences(pod_of(CONTAINER), CONTAINER, {"n3", "n2"}) == (
+        "it runs on node n1, chosen was n2 or n3",
+    )
+    assert differences(pod_of(CONTAINER), CONTAINER, ()) == ()
+    [sentence] = differences(pod_of(changed(CONTAINER, name="main")), CONTAINER, ())
     assert sentence == "the pod has no container 'ome-container', but istio, main"
 
 
 def test_each_rank_is_a_pod_of_its_own_on_its_node(tmp_path: Path) -> None:
-    first, _ = made(tmp_path, size=2)
-    second, intended = made(tmp_path, place={"node_name": "n2", "hostname": "h2"}, rank=1, size=2)
+    objects, intended = made(tmp_path, place={"other_nodes": OTHER_NODES[:1]})
 
-    assert [(o["kind"], o["metadata"]["name"]) for o in (*first, *second)] == [
+    assert [(o["kind"], o["metadata"]["name"]) for o in objects] == [
         ("Service", NAME),
         ("Service", f"{NAME}-ranks"),
         ("Deployment", NAME),
         ("Deployment", f"{NAME}-1"),
     ]
-    serving, meeting, leader, member = *first, *second
+    serving, meeting, leader, member = objects
     # Who calls the engine, and who looks for rank 0, reaches its pod alone, ready or not.
     labels = {**LABELS, "gpusteward.runtime": "kubernetes"}
     ranked = {**labels, "gpusteward.rank": "0"}
@@ -547,3 +564,35 @@ def test_each_rank_is_a_pod_of_its_own_on_its_node(tmp_path: Path) -> None:
         for pod in pods
     ]
     assert [host["values"] for host in hosts] == [["h1"], ["h2"]]
+
+
+def test_ome_makes_leader_and_workers_on_granted_nodes(tmp_path: Path) -> None:
+    place = {"other_nodes": OTHER_NODES}
+    flags = {"dist-init-addr": f"{LEADER_ADDRESS}:1", "node-rank": WORKER_INDEX}
+
+    objects, worker_container = made(
+        tmp_path, Runtime.OME, place=place, rank_parameters=flags, served_as="$(HOME)"
+    )
+
+    runtime, service = objects
+    config, engine = runtime["spec"]["engineConfig"], service["spec"]["engine"]
+    assert service["metadata"]["annotations"]["ome.io/deploymentMode"] == "MultiNode"
+    assert config["worker"]["size"] == engine["worker"]["size"] == 2
+    assert config["leader"]["runner"]["readinessProbe"]
+    assert config["worker"]["runner"] == worker_container
+    assert "readinessProbe" not in worker_container
+    # The cluster fills in these variables, and no others that a task may name.
+    arguments = worker_container["args"]
+    assert {*flags.values(), "$$(HOME)"} <= set(arguments)
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    leader, worker = engine["leader"]["affinity"], engine["worker"]["affinity"]
+    assert "podAntiAffinity" not in leader
+    [apart] = worker["podAntiAffinity"][required]
+    assert apart["labelSelector"]["matchLabels"] == {"gpusteward.attempt": str(ATTEMPT)}
+    hosts = [
+        affinity["nodeAffinity"][required]["nodeSelectorTerms"][0]["matchExpressions"][0]["values"]
+        for affinity in (leader, worker)
+    ]
+    assert hosts == [["h1"], ["h2", "h3"]]
+    # Pods of all ranks get these: a rank of one would be said of all.
+    assert "gpusteward.rank" not in config["labels"]

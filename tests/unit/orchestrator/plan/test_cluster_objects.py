@@ -223,11 +223,12 @@ def test_unable_cluster_lists_able_ones() -> None:
     assert missing.sentence.endswith("these do: k8s")
 
 
-def test_engine_over_several_nodes_needs_one_executor() -> None:
+@pytest.mark.parametrize("runtime", [Runtime.KUBERNETES, Runtime.OME])
+def test_engine_over_several_nodes_needs_one_executor(runtime: Runtime) -> None:
     gpus = {"count": 4, "num_nodes": 2}
-    task = make_file(base_runtime="sglang", deployment_mode="kubernetes", gpus=gpus)
+    task = make_file(base_runtime="sglang", deployment_mode=runtime.value, gpus=gpus)
 
-    runtimes = (RuntimeOffer(runtime=Runtime.KUBERNETES, engines=("sglang",)),)
+    runtimes = (RuntimeOffer(runtime=runtime, engines=("sglang",)),)
 
     plan = make_plan(task, (structs.replace(CLUSTER, runtimes=runtimes),))
 
@@ -239,7 +240,7 @@ def test_engine_over_several_nodes_needs_one_executor() -> None:
 @pytest.mark.parametrize(
     ("gpus", "path"),
     [
-        ({"count": 2, "num_nodes": 2}, "$.gpus.num_nodes"),
+        ({"count": 2, "num_nodes": 2, "select_node": False}, "$.gpus.num_nodes"),
         ({"select_node": False, "nodes": ["a"]}, "$.gpus.select_node"),
         ({"select_node": False, "models": ["H100"]}, "$.gpus.select_node"),
     ],
