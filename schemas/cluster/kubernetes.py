@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 
-from schemas.base import END, Namespace, NodeId, PositiveInt
+from schemas.base import END, Count, Namespace, NodeId, PositiveInt
 
 _LABEL: Final = r"[a-z0-9]([a-z0-9-]{0,251}[a-z0-9])?"
 OBJECT_NAME_PATTERN: Final = rf"^{_LABEL}(\.{_LABEL})*{END}"
@@ -80,7 +80,8 @@ class KubernetesSpec(Struct, frozen=True, kw_only=True):
 class EnginePod(Struct, frozen=True, kw_only=True):
     """The container of a cluster that an engine runs in, bound to a node.
 
-    `node_id` is under which a telemetry agent on that node reports, `gpus` how many it asks for.
+    `node_id` is under which a telemetry agent on that node reports, `gpus` how many it asks for;
+    `rank` is which of the pods of an engine over several nodes it is.
     """
 
     node_id: NodeId
@@ -88,3 +89,4 @@ class EnginePod(Struct, frozen=True, kw_only=True):
     pod: str
     container: str
     gpus: PositiveInt
+    rank: Count = 0

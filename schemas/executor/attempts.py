@@ -233,10 +233,16 @@ class AttemptStarted(AttemptEvent, frozen=True, kw_only=True, tag="executor.atte
 class AttemptPhaseChanged(
     AttemptEvent, frozen=True, kw_only=True, tag="executor.attempt_phase_changed"
 ):
-    """The attempt entered a phase; `pod` as in `AttemptFinished`."""
+    """The attempt entered a phase; the pods as in `AttemptFinished`."""
 
     phase: AttemptPhase
     pod: EnginePod | None = None
+    other_pods: tuple[EnginePod, ...] = ()
+
+    @property
+    def pods(self) -> tuple[EnginePod, ...]:
+        """The pods that are bound, by rank."""
+        return _pods_of(self.pod, self.other_pods)
 
 
 class AttemptFinished(AttemptEvent, frozen=True, kw_only=True, tag="executor.attempt_finished"):
@@ -244,7 +250,8 @@ class AttemptFinished(AttemptEvent, frozen=True, kw_only=True, tag="executor.att
 
     `benchmark` is there if and only if it succeeded. `windows` are the measured runs, in order;
     `engine_simulated` marks an engine that only imitates a model, `executor_stopped` an attempt
-    that an orderly stop of its executor cut off. In a cluster `pod` has the GPUs; None: unbound.
+    that an orderly stop of its executor cut off. In a cluster `pod` has the GPUs, and each of
+    `other_pods` those of a further rank; None: unbound.
     `image_digest` is of the container image that ran, as its runtime names it.
     """
 
@@ -261,7 +268,22 @@ class AttemptFinished(AttemptEvent, frozen=True, kw_only=True, tag="executor.att
     engine_simulated: bool = False
     executor_stopped: bool = False
     pod: EnginePod | None = None
+    other_pods: tuple[EnginePod, ...] = ()
     image_digest: str | None = None
+
+    @property
+    def pods(self) -> tuple[EnginePod, ...]:
+        """The pods that were bound, by rank."""
+        return _pods_of(self.pod, self.other_pods)
+
+    @property
+    def node_ids(self) -> list[NodeId]:
+        """The nodes whose GPUs it had, as far as known."""
+        return sorted({place.node_id for place in self.pods or self.devices})
+
+
+def _pods_of(first: EnginePod | None, members: tuple[EnginePod, ...]) -> tuple[EnginePod, ...]:
+    return (*((first,) if first is not None else ()), *members)
 
 
 class RuntimeOffer(Struct, frozen=True, kw_only=True):

@@ -65,8 +65,9 @@ export type ArchiveKind = (typeof ArchiveKind)[number];
  *
  * `benchmark` is there if and only if it succeeded. `windows` are the measured runs, in order;
  * `engine_simulated` marks an engine that only imitates a model, `executor_stopped` an attempt that
- * an orderly stop of its executor cut off. In a cluster `pod` has the GPUs; null: unbound.
- * `image_digest` is of the container image that ran, as its runtime names it.
+ * an orderly stop of its executor cut off. In a cluster `pod` has the GPUs, and each of
+ * `other_pods` those of a further rank; null: unbound. `image_digest` is of the container image
+ * that ran, as its runtime names it.
  */
 export interface AttemptFinished {
   type: "executor.attempt_finished";
@@ -95,6 +96,7 @@ export interface AttemptFinished {
   engine_simulated: boolean;
   executor_stopped: boolean;
   pod: EnginePod | null;
+  other_pods: EnginePod[];
   image_digest: string | null;
 }
 
@@ -134,7 +136,7 @@ export const AttemptPhase = [
 ] as const;
 export type AttemptPhase = (typeof AttemptPhase)[number];
 
-/** The attempt entered a phase; `pod` as in `AttemptFinished`. */
+/** The attempt entered a phase; the pods as in `AttemptFinished`. */
 export interface AttemptPhaseChanged {
   type: "executor.attempt_phase_changed";
   message_id: string;
@@ -150,6 +152,7 @@ export interface AttemptPhaseChanged {
   epoch: number;
   phase: AttemptPhase;
   pod: EnginePod | null;
+  other_pods: EnginePod[];
 }
 
 /** How far a pull or a benchmark is, from 0 to 1: of the image's bytes, or of all levels. */
@@ -1323,7 +1326,8 @@ export interface EngineParameter {
 /**
  * The container of a cluster that an engine runs in, bound to a node.
  *
- * `node_id` is under which a telemetry agent on that node reports, `gpus` how many it asks for.
+ * `node_id` is under which a telemetry agent on that node reports, `gpus` how many it asks for;
+ * `rank` is which of the pods of an engine over several nodes it is.
  */
 export interface EnginePod {
   /** a node's id: 1 to 128 letters, digits, - and _ */
@@ -1332,6 +1336,7 @@ export interface EnginePod {
   pod: string;
   container: string;
   gpus: number;
+  rank: number;
 }
 
 /**

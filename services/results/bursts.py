@@ -72,11 +72,10 @@ class Bursts:
                     await self._raise_sampling(event)
 
     async def _raise_sampling(self, event: AttemptPhaseChanged) -> None:
-        if event.pod is not None:
-            await self._burst(event, event.pod.node_id)
-            return
-        async with self.database.statements() as connection:
-            nodes = await connection.fetchval(SELECT_NODES, event.attempt_id)
+        nodes = [pod.node_id for pod in event.pods]
+        if not nodes:
+            async with self.database.statements() as connection:
+                nodes = await connection.fetchval(SELECT_NODES, event.attempt_id)
         await asyncio.gather(*(self._burst(event, node) for node in nodes or ()))
 
     async def _burst(self, event: AttemptPhaseChanged, node_id: str) -> None:

@@ -1,6 +1,5 @@
 """Which driver nodes had, and since when."""
 
-from collections.abc import Sequence
 from typing import Final
 
 from schemas.executor.attempts import AttemptFinished
@@ -29,10 +28,5 @@ async def record(connection: Connection, event: InventoryReported) -> None:
 
 async def versions_of(connection: Connection, event: AttemptFinished) -> dict[str, str]:
     """Return the driver versions of an attempt's nodes, as far as known at its end."""
-    nodes: Sequence[str] = (
-        [event.pod.node_id]
-        if event.pod is not None
-        else sorted({device.node_id for device in event.devices})
-    )
-    rows = await connection.fetch(SELECT_VERSIONS, nodes, event.finished_at)
+    rows = await connection.fetch(SELECT_VERSIONS, event.node_ids, event.finished_at)
     return {row["node_id"]: row["version"] for row in rows}

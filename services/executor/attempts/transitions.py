@@ -10,6 +10,7 @@ from typing import TypedDict
 from uuid import UUID
 
 from schemas.base import node_speaker
+from schemas.cluster.kubernetes import EnginePod
 from schemas.executor.attempts import (
     AttemptFinished,
     AttemptOutcome,
@@ -64,7 +65,12 @@ def record_phase(
     if record.command.gang is None:
         outbox_rows.stage_event(
             connection,
-            AttemptPhaseChanged(**_fields(connection, record, now), phase=phase, pod=record.pod),
+            AttemptPhaseChanged(
+                **_fields(connection, record, now),
+                phase=phase,
+                pod=_first_pod(record),
+                other_pods=_other_pods(record),
+            ),
         )
 
 
@@ -121,9 +127,18 @@ def _make_finished_event(
         engine_simulated=(engine is not None and engine.simulated)
         or (benchmark is not None and benchmark.simulated),
         executor_stopped=verdict.executor_stopped,
-        pod=record.pod,
+        pod=_first_pod(record),
+        other_pods=_other_pods(record),
         image_digest=record.image_digest,
     )
+
+
+def _first_pod(record: AttemptRecord) -> EnginePod | None:
+    return next((pod for pod in record.pods if pod.rank == 0), None)
+
+
+def _other_pods(record: AttemptRecord) -> tuple[EnginePod, ...]:
+    return tuple(pod for pod in record.pods if pod.rank)
 
 
 def _fields(connection: sqlite3.Connection, record: AttemptRecord, now: datetime) -> AttemptFields:

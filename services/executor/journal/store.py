@@ -37,7 +37,8 @@ _canonical: Final = msgspec.msgpack.Encoder(order="deterministic")
 _starts: Final = msgspec.msgpack.Decoder(StartExperiment)
 _marks: Final = msgspec.msgpack.Decoder(ProcessMark)
 _failures: Final = msgspec.msgpack.Decoder(Failure)
-_pods: Final = msgspec.msgpack.Decoder(EnginePod)
+# A single one is what an executor of release 0.1.0 wrote.
+_pods: Final = msgspec.msgpack.Decoder(EnginePod | tuple[EnginePod, ...])
 _timings: Final = msgspec.msgpack.Decoder(tuple[PhaseTiming, ...])
 
 
@@ -53,7 +54,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True):
     cancel_reason: str | None
     outcome: AttemptOutcome | None
     failure: Failure | None
-    pod: EnginePod | None
+    pods: tuple[EnginePod, ...]
     image_digest: str | None
 
     def timings_until(self, now: datetime) -> tuple[PhaseTiming, ...]:
@@ -192,7 +193,7 @@ def _record(row: sqlite3.Row) -> AttemptRecord:
         cancel_reason=row["cancel_reason"],
         outcome=AttemptOutcome(row["outcome"]) if row["outcome"] else None,
         failure=_failures.decode(row["failure"]) if row["failure"] is not None else None,
-        pod=_pods.decode(row["pod"]) if row["pod"] is not None else None,
+        pods=_decode_pods(row["pod"]),
         image_digest=row["image_digest"],
     )
 
@@ -223,9 +224,20 @@ def record_image(connection: sqlite3.Connection, attempt_id: UUID, digest: str) 
 
 
 def record_pod(connection: sqlite3.Connection, attempt_id: UUID, pod: EnginePod) -> None:
+    row = connection.execute(
+        "SELECT pod FROM attempt WHERE attempt_id = ?", (attempt_id.bytes,)
+    ).fetchone()
+    by_rank = {other.rank: other for other in _decode_pods(row["pod"] if row else None)}
+    by_rank[pod.rank] = pod
+    pods = [by_rank[rank] for rank in sorted(by_rank)]
     connection.execute(
-        "UPDATE attempt SET pod = ? WHERE attempt_id = ?", (_encoder.encode(pod), attempt_id.bytes)
+        "UPDATE attempt SET pod = ? WHERE attempt_id = ?", (_encoder.encode(pods), attempt_id.bytes)
     )
+
+
+def _decode_pods(stored: bytes | None) -> tuple[EnginePod, ...]:
+    pods = _pods.decode(stored) if stored is not None else ()
+    return (pods,) if isinstance(pods, EnginePod) else pods
 
 
 def was_used(connection: sqlite3.Connection, runtime: Runtime, reservation_id: UUID | None) -> bool:

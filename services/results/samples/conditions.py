@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from schemas.cluster.kubernetes import EnginePod
 from schemas.executor.attempts import AttemptFinished, Runtime
 from schemas.gpus.device_grant import DeviceGrant
 from services.results.domain import pod_devices
@@ -35,17 +36,29 @@ WHERE node_id = $1 GROUP BY device_no, condition_no
 async def devices_of(
     connection: Connection, event: AttemptFinished
 ) -> tuple[tuple[DeviceGrant, ...], str]:
-    """Return the devices that an attempt was granted, or else that its pod had; or why they are
+    """Return the devices that an attempt was granted, or else that its pods had; or why they are
     unknown.
     """
     if event.pod is None:
         return event.devices, NO_POD if event.engine.runtime in CLUSTER_RUNTIMES else ""
+    devices: list[DeviceGrant] = []
+    for pod in event.pods:
+        had, unknown = await _devices_of_pod(connection, event, pod)
+        if unknown:  # a part of an engine's GPUs would be read as all of them
+            return (), unknown
+        devices += had
+    return tuple(devices), ""
+
+
+async def _devices_of_pod(
+    connection: Connection, event: AttemptFinished, pod: EnginePod
+) -> tuple[tuple[DeviceGrant, ...], str]:
     rows = await connection.fetch(
-        SELECT_SEEN, event.pod.node_id, event.started_at, event.finished_at, event.attempt_id
+        SELECT_SEEN, pod.node_id, event.started_at, event.finished_at, event.attempt_id
     )
     conditions = await conditions_of(connection, (row["condition_no"] for row in rows))
     return pod_devices.devices_of(
-        event.pod,
+        pod,
         (
             ReportedDevice(
                 msgspec.convert(row, DeviceGrant),

@@ -171,7 +171,7 @@ async def insert_attempt(connection: Connection, event: AttemptFinished, now: da
         event.namespace,
         event.attempt_number,
         event.outcome.value,
-        event.pod.gpus if event.pod is not None else len(event.devices),
+        sum(pod.gpus for pod in event.pods) or len(event.devices),
         event.started_at,
         event.finished_at,
         now,
@@ -219,9 +219,7 @@ async def expect_summary(connection: Connection, event: AttemptFinished, due_at:
         INSERT_SUMMARY,
         event.attempt_id,
         event.experiment_id,
-        [event.pod.node_id]
-        if event.pod is not None
-        else sorted({device.node_id for device in event.devices}),
+        event.node_ids,
         started_at,
         finished_at,
         min(started_at, event.started_at) - MARGIN,

@@ -98,6 +98,33 @@ async def test_pod_gpus_are_joined_despite_failures(world: World) -> None:
     assert tenant.seconds == pytest.approx(3.0)
 
 
+async def test_pods_of_all_ranks_are_joined_on_their_nodes(world: World) -> None:
+    start = utcnow() - timedelta(seconds=SECONDS)
+    other = replace(POD, node_id="n2", pod="e-1-1", rank=1)
+    event = in_cluster(start, other_pods=(other,))
+    of_other = GpuPod(other.namespace, other.pod, other.container)
+    boot_id = new_id()
+
+    first = samples(start, [[(OWN,)] * SECONDS, [(OWN,)] * SECONDS], event)
+    second = [
+        replace(
+            sample,
+            node_id="n2",
+            boot_id=boot_id,
+            gpus=tuple(replace(gpu, uuid=f"{gpu.uuid}-n2") for gpu in sample.gpus),
+        )
+        for sample in samples(start, [[()] * SECONDS, *([[(of_other,)] * SECONDS] * 2)], event)
+    ]
+    async with world.results():
+        await world.publish(*first, *second, event)
+        view = await world.complete(event, ticks=20)
+
+    seen = view.gpu_monitoring
+    assert (seen.trusted, seen.untrusted_because) == (True, "")
+    assert set(seen.gpu_stats) == {f"{NODE}/0", f"{NODE}/1", "n2/1", "n2/2"}
+    assert all(stats.utilization.samples == 20 for stats in seen.gpu_stats.values())
+
+
 async def test_node_without_agent_has_reason_no_figures(
     world: World,
 ) -> None:

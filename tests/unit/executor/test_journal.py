@@ -82,9 +82,11 @@ async def test_commits_survive_reopening(tmp_path: Path) -> None:
 async def test_bound_pod_is_known_after_restart(tmp_path: Path) -> None:
     start = make_start()
     pod = EnginePod(node_id="n1", namespace="engines", pod="e-1", container="c", gpus=2)
+    other = msgspec.structs.replace(pod, node_id="n2", pod="e-2", rank=1)
     first = await Journal(tmp_path / "journal.db").open()
     await insert(first, start)
-    await first.transact(lambda c: store.record_pod(c, start.attempt_id, pod))
+    for bound in (other, pod):
+        await first.transact(partial(store.record_pod, attempt_id=start.attempt_id, pod=bound))
     first.close_nowait()
 
     second = await Journal(tmp_path / "journal.db").open()
@@ -97,7 +99,22 @@ async def test_bound_pod_is_known_after_restart(tmp_path: Path) -> None:
     second.close_nowait()
 
     assert [type(event) for event in told] == [AttemptPhaseChanged, AttemptFinished]
-    assert [getattr(event, "pod", None) for event in told] == [pod, pod]
+    assert [event.pods for event in told if hasattr(event, "pods")] == [(pod, other)] * 2
+
+
+async def test_pod_of_an_earlier_release_is_read(journal: Journal) -> None:
+    start = make_start()
+    pod = EnginePod(node_id="n1", namespace="engines", pod="e-1", container="c", gpus=2)
+    await insert(journal, start)
+    stored = (msgspec.msgpack.encode(pod), start.attempt_id.bytes)
+    await journal.transact(
+        lambda c: c.execute("UPDATE attempt SET pod = ? WHERE attempt_id = ?", stored)
+    )
+
+    record = await journal.transact(partial(store.attempt, attempt_id=start.attempt_id))
+
+    assert record is not None
+    assert record.pods == (pod,)
 
 
 async def test_failed_transaction_changes_nothing(journal: Journal) -> None:

@@ -219,6 +219,7 @@ class EngineDeployment:
             pod=pod.metadata.name,
             container=ENGINE_CONTAINER,
             gpus=self.plan.placement.gpus,
+            rank=self.plan.rank,
         )
 
     def _follow(self, pod: PodDetails) -> None:

@@ -57,13 +57,13 @@ def objects_of(
     """Return all objects of an engine's ranks in the order in which they are made; the last make
     its pods.
     """
-    make, *others = [_Maker(launch, plan, settings) for plan in plans]
+    make, *members = [_Maker(launch, plan, settings) for plan in plans]
     template = (make.claim_template(),) if make.has_claims else ()
     if plans[0].kind is Runtime.OME:
-        worker = others[0] if others else None  # one template makes all of them
+        worker = members[0] if members else None  # one template makes all of them
         return (*template, make.serving_runtime(worker), make.inference_service(worker))
-    meeting = (make.meeting_service(),) if others else ()
-    deployments = (make.deployment(), *(other.deployment() for other in others))
+    meeting = (make.meeting_service(),) if members else ()
+    deployments = (make.deployment(), *(member.deployment() for member in members))
     return (*template, make.service(), *meeting, *deployments)
 
 

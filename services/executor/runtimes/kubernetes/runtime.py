@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
-from schemas.cluster.kubernetes import EnginePod, KubernetesSpec
+from schemas.cluster.kubernetes import KubernetesSpec
 from schemas.errors import ErrorCode
 from schemas.executor.attempts import EngineSpec, Runtime, RuntimeOffer, StartExperiment
 from services.executor.domain.verdict import AttemptFailed
@@ -236,12 +236,11 @@ class KubernetesRuntime:
         if plan.size > 1:
             labels[WORKER_INDEX_LABEL if plan.worker_nodes else RANK_LABEL] = str(plan.rank)
         if plan.rank:
-            # What it waits for is told of rank 0 alone, whose pod is the attempt's.
+            # What it waits for, and which image it runs, is told of rank 0 alone.
             launch = replace(
                 launch,
                 log=RankLog(launch.log, plan.rank),
                 report=_ignore,
-                bound=_ignore_fact,
                 image_known=_ignore_fact,
             )
         return EngineDeployment(
@@ -372,5 +371,5 @@ def _ignore(_: str) -> None:
     """Tell nobody."""
 
 
-async def _ignore_fact(_: EnginePod | str) -> None:
+async def _ignore_fact(_: str) -> None:
     """Record nothing."""
