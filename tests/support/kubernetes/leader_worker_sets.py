@@ -7,7 +7,9 @@ are left out, and so is starting a group anew when one of its pods has ended.
 import copy
 from typing import Final
 
-from tests.support.kubernetes.api import Api, Object, path_to
+from shared.kubernetes.errors import NOT_FOUND
+from shared.testing import eventually
+from tests.support.kubernetes.api import Api, ApiError, Object, path_to
 
 SETS_GROUP: Final = "leaderworkerset.x-k8s.io"
 SETS_VERSION: Final = f"{SETS_GROUP}/v1"
@@ -61,7 +63,7 @@ def pods_of(leader_worker_set: Object) -> list[Object]:
 
 
 async def install_kind(api: Api) -> None:
-    """Have the cluster know the kind, with whatever fields."""
+    """Have the cluster serve the kind, with whatever fields."""
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
         "name": "v1",
@@ -81,3 +83,14 @@ async def install_kind(api: Api) -> None:
         },
     }
     await api.apply(definition, manager="test")
+
+    async def is_served() -> bool:
+        try:
+            await api.get(path_to(SETS_VERSION, "LeaderWorkerSet"), limit=1)
+        except ApiError as error:
+            if error.code != NOT_FOUND:
+                raise
+            return False
+        return True
+
+    await eventually(is_served, within_seconds=60, what="LeaderWorkerSets to be served")

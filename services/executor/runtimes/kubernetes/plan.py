@@ -50,7 +50,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def labelled_rank(self) -> int | None:
-        """The rank that its objects are labelled by; None of one rank and of those that OME makes."""
+        """The rank that its objects are labelled by; None of one rank, and where OME makes them."""
         return self.rank if self.size > 1 and not self.worker_nodes else None
 
     @property
