@@ -1978,6 +1978,20 @@ export interface Finding {
 }
 
 /**
+ * One bucket of all GPUs together: the lowest mean of any, the means that a tenth, a half and nine
+ * tenths of them do not exceed, the highest, and of how many GPUs a mean is known.
+ */
+export type FleetPoint = [
+  at: string,
+  lowest: number,
+  p10: number,
+  p50: number,
+  p90: number,
+  highest: number,
+  gpus: number,
+];
+
+/**
  * A configuration that no other beats in all objectives, by the means of its `runs`. `ties` are
  * those of the front that it cannot be distinguished from in any objective.
  */
@@ -5345,9 +5359,9 @@ export type SelectorOperator = (typeof SelectorOperator)[number];
  * What a series is of.
  *
  * A node's are the means of its GPUs added up, of utilization and temperature averaged; a pod's are
- * of each GPU that it had, by whole minutes.
+ * of each GPU that it had, by whole minutes; the fleet's are percentiles over all its GPUs.
  */
-export const SeriesBy = ["gpu", "node", "pod"] as const;
+export const SeriesBy = ["gpu", "node", "pod", "fleet"] as const;
 export type SeriesBy = (typeof SeriesBy)[number];
 
 /** What a history query can show. */
@@ -5367,7 +5381,10 @@ export type SeriesPoint = [
   mean: number,
 ];
 
-/** History per device, node or pod, whichever was asked for; `left_out` pods were too many. */
+/**
+ * History per device, node or pod, or of the fleet, whichever was asked for; `left_out` pods were
+ * too many.
+ */
 export interface SeriesView {
   type: "results.series_view";
   metric: SeriesMetric;
@@ -5375,6 +5392,7 @@ export interface SeriesView {
   devices: DeviceSeries[];
   nodes: NodeSeries[];
   pods: PodSeries[];
+  fleet: FleetPoint[];
   left_out: number;
 }
 

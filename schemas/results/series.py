@@ -33,12 +33,13 @@ class SeriesBy(StrEnum):
     """What a series is of.
 
     A node's are the means of its GPUs added up, of utilization and temperature averaged; a pod's
-    are of each GPU that it had, by whole minutes.
+    are of each GPU that it had, by whole minutes; the fleet's are percentiles over all its GPUs.
     """
 
     GPU = "gpu"
     NODE = "node"
     POD = "pod"
+    FLEET = "fleet"
 
 
 class WhoseReading(StrEnum):
@@ -103,6 +104,20 @@ class NodeSeries(Struct, frozen=True, kw_only=True):
     points: tuple[SeriesPoint, ...]
 
 
+class FleetPoint(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """One bucket of all GPUs together: the lowest mean of any, the means that a tenth, a half and
+    nine tenths of them do not exceed, the highest, and of how many GPUs a mean is known.
+    """
+
+    at: UtcDatetime
+    lowest: float
+    p10: float
+    p50: float
+    p90: float
+    highest: float
+    gpus: Count
+
+
 class PodSeries(Struct, frozen=True, kw_only=True):
     """The history of a pod on one device.
 
@@ -123,13 +138,16 @@ class PodSeries(Struct, frozen=True, kw_only=True):
 
 
 class SeriesView(View, frozen=True, kw_only=True, tag="results.series_view"):
-    """History per device, node or pod, whichever was asked for; `left_out` pods were too many."""
+    """History per device, node or pod, or of the fleet, whichever was asked for; `left_out` pods
+    were too many.
+    """
 
     metric: SeriesMetric
     bucket_seconds: Seconds
     devices: tuple[DeviceSeries, ...] = ()
     nodes: tuple[NodeSeries, ...] = ()
     pods: tuple[PodSeries, ...] = ()
+    fleet: tuple[FleetPoint, ...] = ()
     left_out: Count = 0
 
 

@@ -15,6 +15,7 @@ from schemas.results.series import (
     SeriesView,
 )
 from services.results.domain.device_parts import MIG
+from services.results.domain.fleet_bands import fleet_bands
 from services.results.domain.node_sums import sums_by_node
 from services.results.domain.pods import OF_KIND
 from services.results.domain.rollup import (
@@ -241,12 +242,12 @@ async def series(
         )
         for device in devices
     )
-    is_by_node = query.by is SeriesBy.NODE
     return SeriesView(
         metric=query.metric,
         bucket_seconds=plan.bucket.total_seconds(),
-        devices=() if is_by_node else of_devices,
-        nodes=sums_by_node(query.metric, of_devices) if is_by_node else (),
+        devices=of_devices if query.by is SeriesBy.GPU else (),
+        nodes=sums_by_node(query.metric, of_devices) if query.by is SeriesBy.NODE else (),
+        fleet=fleet_bands(of_devices) if query.by is SeriesBy.FLEET else (),
     )
 
 
@@ -339,6 +340,8 @@ async def _buckets(
 
 def _series_of(query: GetSeries, devices: Sequence[Row]) -> int:
     """Return how many lines the answer has."""
+    if query.by is SeriesBy.FLEET:
+        return 1
     if query.by is SeriesBy.NODE:
         return len({device["node_id"] for device in devices})
     return len(devices)

@@ -19,6 +19,7 @@ from schemas.task.benchmark import (
 )
 from schemas.task.turns import TurnResult
 from shared.benchmarks.levels.request_columns import RequestRow, pack_requests, unpack_requests
+from shared.percentiles import percentile
 
 Value = TypeVar("Value")
 
@@ -109,20 +110,13 @@ def distribution(values: Iterable[float]) -> Distribution | None:
         mean=mean,
         stddev=math.sqrt(variance),
         sum=total,
-        p25=_percentile(ordered, 25),
-        p50=_percentile(ordered, 50),
-        p75=_percentile(ordered, 75),
-        p90=_percentile(ordered, 90),
-        p95=_percentile(ordered, 95),
-        p99=_percentile(ordered, 99),
+        p25=percentile(ordered, 25),
+        p50=percentile(ordered, 50),
+        p75=percentile(ordered, 75),
+        p90=percentile(ordered, 90),
+        p95=percentile(ordered, 95),
+        p99=percentile(ordered, 99),
     )
-
-
-def _percentile(ordered: Sequence[float], percent: float) -> float:
-    position = percent / 100 * (len(ordered) - 1)
-    below = math.floor(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
 def level_result(
@@ -305,8 +299,8 @@ def turn_results(samples: Sequence[RequestSample]) -> tuple[TurnResult, ...]:
                 )
                 / len(turn_samples),
                 mean_ttft=math.fsum(ttft) / len(turn_samples),
-                p50_ttft=_percentile(ttft, 50),
-                p99_ttft=_percentile(ttft, 99),
+                p50_ttft=percentile(ttft, 50),
+                p99_ttft=percentile(ttft, 99),
                 mean_tpot=math.fsum(tpot) / len(tpot) if tpot else None,
                 mean_e2e_latency=math.fsum(
                     request_sample.e2e_latency for request_sample in turn_samples

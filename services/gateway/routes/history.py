@@ -74,7 +74,7 @@ async def get_series(
     by: FromQuery[SeriesBy] = SeriesBy.GPU,
     namespace: InNamespace = None,
 ) -> SeriesView:
-    """A metric's history in at most `points` buckets, per device, or `by` node or pod.
+    """A metric's history in at most `points` buckets, per device, or `by` node, pod or fleet.
 
     The last hour unless `range`, or `start_at` and `end_at`, say otherwise; of an experiment, all
     of its own samples, and neither by pod nor of a namespace; of pods of Kubernetes, or of what a

@@ -48,6 +48,7 @@ ANSWERS: Final[Mapping[str, tuple[str, str]]] = {
     "requests": ("RequestsView", "/experiments/{experiment}/requests?level=0"),
     "events": ("EventList", "/events?task_id={task}"),
     "waterfall": ("WaterfallView", "/reports/waterfall/{task}"),
+    "fleetSeries": ("SeriesView", "/series?metric=utilization_percent&by=fleet"),
     "gpuSeries": ("SeriesView", "/series?metric=utilization_percent"),
     "nodeSeries": ("SeriesView", "/series?metric=utilization_percent&by=node"),
     "pods": ("PodList", "/pods"),
@@ -129,7 +130,8 @@ async def _read(platform: PlatformProcess, path: str, body: object = None) -> An
 
 def _shortened(value: Any) -> Any:
     if isinstance(value, list):
-        return [_shortened(item) for item in value[:LONGEST]]
+        is_point = any(isinstance(item, float) for item in value)
+        return [_shortened(item) for item in (value if is_point else value[:LONGEST])]
     if isinstance(value, dict):
         return {key: _shortened(item) for key, item in value.items()}
     return value

@@ -52,6 +52,7 @@ interface Answers {
   requests: RequestsView;
   events: EventList;
   waterfall: WaterfallView;
+  fleetSeries: SeriesView;
   gpuSeries: SeriesView;
   nodeSeries: SeriesView;
   pods: PodList;

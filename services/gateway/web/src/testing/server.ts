@@ -42,8 +42,9 @@ const PLATFORM = [
   get("/reports/waits", answers.waits),
   get("/reports/failures", answers.failures),
   http.get(`${API}/series`, ({ request }) => {
-    const isByNode = new URL(request.url).searchParams.get("by") === "node";
-    return HttpResponse.json(isByNode ? answers.nodeSeries : answers.gpuSeries);
+    const by = new URL(request.url).searchParams.get("by");
+    const { fleetSeries, nodeSeries, gpuSeries } = answers;
+    return HttpResponse.json(by === "fleet" ? fleetSeries : by === "node" ? nodeSeries : gpuSeries);
   }),
   get("/pods", answers.pods),
   get("/presets", answers.presets),

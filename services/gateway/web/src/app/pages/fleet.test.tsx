@@ -38,8 +38,16 @@ describePage("queue", {
   fullTexts: ["marek", "2 GPUs"],
 });
 
-describePage("monitoring of nodes", {
+describePage("monitoring of the fleet", {
   address: "/monitoring",
+  question: "/series",
+  empty: { ...answers.fleetSeries, fleet: [] },
+  emptyText: "No samples: remove a filter, or choose a longer range.",
+  fullTexts: ["GPU utilization, 2 GPUs", "GPU utilization by node and time"],
+});
+
+describePage("monitoring of nodes", {
+  address: "/monitoring?by=node",
   question: "/series",
   empty: { ...answers.nodeSeries, nodes: [] },
   emptyText: "No samples: remove a filter, or choose a longer range.",

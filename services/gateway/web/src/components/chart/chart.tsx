@@ -21,6 +21,7 @@ import {
   type ChartPlace,
 } from "./chart-cursor";
 import { ChartRows, type ChartTable } from "./chart-rows";
+import { pointAt, pointedTip } from "./pointed-tip";
 import classes from "./chart.module.css";
 import { chartToken, dressOption } from "./theme";
 
@@ -53,6 +54,7 @@ export function Chart(props: ChartProps) {
   const [chart, setChart] = useState<ECharts>();
   const [isTable, setTable] = useState(false);
   const cursor = useRef<ChartPlace | null>(null);
+  const pointerY = useRef<number | null>(null);
   const [announcement, setSaid] = useState("");
   const isEmpty = table.rows.length === 0;
 
@@ -73,6 +75,11 @@ export function Chart(props: ChartProps) {
         connect(group);
       }
       made.on("click", (event) => select.current?.(event));
+      const pointed = made;
+      made.getZr().on("mousemove", ({ offsetY }) => {
+        pointAt(pointed);
+        pointerY.current = offsetY;
+      });
       observer.observe(element.current);
       setChart(made);
     });
@@ -80,20 +87,28 @@ export function Chart(props: ChartProps) {
       isGone = true;
       observer.disconnect();
       made?.dispose();
+      pointAt(null);
       setChart(undefined);
     };
   }, [group, isEmpty]);
 
   useEffect(() => {
     if (!chart || chart.isDisposed()) return;
-    chart.setOption(dressOption(title, option), { notMerge: true });
+    const dressed = dressOption(title, option);
+    const formatter = pointedTip(chart, dressed, {
+      pointerY: () => pointerY.current,
+      isGrouped: group !== undefined,
+    });
+    const [common] = [dressed.tooltip].flat();
+    const tooltip = { ...common, ...(formatter && { formatter }) };
+    chart.setOption({ ...dressed, tooltip } as EChartsOption, { notMerge: true });
     chart.dispatchAction({
       type: "takeGlobalCursor",
       key: "dataZoomSelect",
       dataZoomSelectActive: true,
     });
     if (cursor.current) showPlace(chart, option, cursor.current);
-  }, [chart, option, scheme, title]);
+  }, [chart, group, option, scheme, title]);
 
   const leave = useCallback(() => {
     if (chart && !chart.isDisposed() && cursor.current) hidePlace(chart);
@@ -108,6 +123,8 @@ export function Chart(props: ChartProps) {
       const to = movedPlace(countPoints(option, hiddenIn(chart)), at, event.key);
       if (to) {
         event.preventDefault();
+        pointAt(chart);
+        pointerY.current = null;
         cursor.current = to;
         showPlace(chart, option, to);
         setSaid(tipText(chart));

@@ -6,7 +6,7 @@ import { ChartGrid } from "@/components/chart/chart-grid";
 import { GpuSeriesChart } from "@/components/chart/gpu-series-chart";
 import { DataTable, type Column } from "@/components/data-table";
 import { FilterSelect } from "@/components/filter-select";
-import { Loaded } from "@/components/page";
+import { Empty, Loaded } from "@/components/page";
 import { RangeSelect } from "@/components/range-select";
 import { gpusOptions } from "@/lib/api/get-gpus";
 import { nodesOptions } from "@/lib/api/get-nodes";
@@ -14,22 +14,30 @@ import { gibibytes, percent, share, watts, whole } from "@/lib/units";
 import { useNamespace, useTimeRange, useUrlState } from "@/lib/url-state";
 import { useSeries, type Filters } from "../api/get-series";
 import { KINDS, kindOf } from "@/domain/gpu-kinds";
-import { MEMORY, POWER, TEMPERATURE, UTILIZATION, type ShownMetric } from "../metrics";
+import { METRICS, type ShownMetric } from "../metrics";
 import { highestOf, meanOf, nodeLines } from "../sums";
+import { FleetMonitoring } from "./fleet-monitoring";
 import { LineChart } from "./line-chart";
 import classes from "../monitoring-page.module.css";
 
-const METRICS = [UTILIZATION, MEMORY, TEMPERATURE, POWER];
 const ROW_NAMES = ["node"];
+/** More lines than this hide each other. */
+const MOST_LINES = 16;
+const VIEWS = [
+  { value: "fleet", label: "Fleet" },
+  { value: "node", label: "Nodes" },
+  { value: "gpu", label: "GPUs" },
+];
 
-/** What each node's GPUs do together, or each of them by itself. */
+/** What the fleet does as a whole, each node's GPUs together, or each of them by itself. */
 export function NodeMonitoring() {
   const [range] = useTimeRange();
   const [namespace] = useNamespace();
   const [node, setNode] = useUrlState("node", "");
   const [kind, setKind] = useUrlState("kind", "");
   const [model, setModel] = useUrlState("model", "");
-  const [by, setBy] = useUrlState("by", "node");
+  const [chosen, setBy] = useUrlState("by", "fleet");
+  const by = VIEWS.find(({ value }) => value === chosen)?.value ?? "fleet";
   const nodes = useQuery(nodesOptions);
   const gpus = useQuery(gpusOptions);
   const filters: Filters = {
@@ -40,6 +48,11 @@ export function NodeMonitoring() {
     pod_namespace: null,
     pod: null,
   };
+  const matches = (gpus.data ?? []).filter(
+    (gpu) => (!node || gpu.node_id === node) && (!model || gpu.name === model),
+  );
+  const lines = by === "gpu" ? matches.length : new Set(matches.map((gpu) => gpu.node_id)).size;
+  const tooMany = lines > MOST_LINES && `${lines} ${by === "gpu" ? "GPUs" : "nodes"}`;
   const empty =
     gpus.data?.length === 0
       ? "No GPUs yet: gpusteward agent adds a host, gpusteward up --simulate simulates a fleet."
@@ -73,43 +86,42 @@ export function NodeMonitoring() {
           onChange={setModel}
         />
         <div className={classes.choice}>
-          <span>Lines</span>
-          <SegmentedControl
-            size="xs"
-            aria-label="One line per"
-            data={[
-              { value: "node", label: "Nodes" },
-              { value: "gpu", label: "GPUs" },
-            ]}
-            value={by === "gpu" ? "gpu" : "node"}
-            onChange={setBy}
-          />
+          <span>Show</span>
+          <SegmentedControl size="xs" aria-label="Show" data={VIEWS} value={by} onChange={setBy} />
         </div>
       </div>
       {namespace && (
         <p className="dim">Only while reservations or pods of {namespace} held the GPUs.</p>
       )}
-      <ChartGrid>
-        {METRICS.map((shown) =>
-          by === "gpu" ? (
-            <OfGpus
-              key={shown.metric}
-              shown={shown}
-              range={range}
-              filters={filters}
-              empty={empty}
-            />
-          ) : (
-            <OfNodes
-              key={shown.metric}
-              shown={shown}
-              range={range}
-              filters={filters}
-              empty={empty}
-            />
-          ),
-        )}
-      </ChartGrid>
+      {by === "fleet" ? (
+        <FleetMonitoring range={range} filters={filters} empty={empty} />
+      ) : tooMany ? (
+        <Empty title={`Too many lines: ${tooMany}`}>
+          Up to {MOST_LINES} are drawn. Choose a node or a model above, or show the fleet.
+        </Empty>
+      ) : (
+        <ChartGrid>
+          {METRICS.map((shown) =>
+            by === "gpu" ? (
+              <OfGpus
+                key={shown.metric}
+                shown={shown}
+                range={range}
+                filters={filters}
+                empty={empty}
+              />
+            ) : (
+              <OfNodes
+                key={shown.metric}
+                shown={shown}
+                range={range}
+                filters={filters}
+                empty={empty}
+              />
+            ),
+          )}
+        </ChartGrid>
+      )}
       {by !== "gpu" && <NodeTable range={range} filters={filters} />}
     </>
   );
