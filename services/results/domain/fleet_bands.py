@@ -14,9 +14,9 @@ def fleet_bands(devices: Iterable[DeviceSeries]) -> tuple[FleetPoint, ...]:
     MIG instances are left out where whole GPUs are there, whose readings count what these use.
     """
     all_devices = list(devices)
-    whole = [device for device in all_devices if not device.device_uuid.startswith(MIG)]
+    undivided = [device for device in all_devices if not device.device_uuid.startswith(MIG)]
     means_at: dict[datetime, list[float]] = {}
-    for device in whole or all_devices:
+    for device in undivided or all_devices:
         for point in device.points:
             means_at.setdefault(point.at, []).append(point.mean)
     return tuple(_point(at, sorted(means)) for at, means in sorted(means_at.items()))
