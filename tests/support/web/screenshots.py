@@ -101,6 +101,7 @@ LARGE_PLACES: Final = {
     "large-fleet-tiles": "/?view=tiles",
     "large-fleet-allocation": "/?view=allocation",
     "large-monitoring": "/monitoring?range=30m",
+    "large-monitoring-gpus": "/monitoring?range=30m&by=gpu",
 }
 EMPTY_PLACES: Final = {
     "empty-fleet": "/",
@@ -196,7 +197,8 @@ async def fill(platform: PlatformProcess) -> dict[str, str]:
         "experiment-failed": f"/experiments/{failed['experiment_id']}",
         "queue": f"/queue?open={rows[0]['reservation_id']}" if rows else "/queue",
         "monitoring": "/monitoring?range=30m",
-        "monitoring-node": "/monitoring?range=30m&node=gpu-01",
+        "monitoring-nodes": "/monitoring?range=30m&by=node",
+        "monitoring-node": "/monitoring?range=30m&by=node&node=gpu-01",
         "monitoring-gpus": "/monitoring?range=30m&node=gpu-01&by=gpu",
         "monitoring-pods": "/monitoring?range=30m&view=pods",
         "reports-by-pod": "/reports?by=pod",

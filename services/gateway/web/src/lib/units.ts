@@ -50,6 +50,10 @@ export function watts(value: Maybe): string {
   return withUnit(whole(value), "W");
 }
 
+export function megahertz(value: Maybe): string {
+  return withUnit(whole(value), "MHz");
+}
+
 export function celsius(value: Maybe): string {
   return withUnit(whole(value), "°C");
 }

@@ -4,9 +4,10 @@ import { useMemo } from "react";
 import type { SeriesMetric, SeriesView } from "@schemas/messages";
 import { scaleOf } from "@/domain/metric-scale";
 import { Loaded } from "@/components/page";
-import { seriesChart } from "./series-chart";
+import { spanOf } from "@/lib/time-range";
+import { seriesChart, type SeriesShown } from "./series-chart";
 import { Chart } from "./chart";
-import { seriesColors } from "./theme";
+import { chartToken, seriesColors } from "./theme";
 
 interface GpuSeriesChartProps {
   query: UseQueryResult<SeriesView>;
@@ -16,6 +17,12 @@ interface GpuSeriesChartProps {
   maximum?: number;
   /** Of this GPU alone; of all that the answer has without it. */
   uuid?: string;
+  /** As in addresses: the axis has all of it. */
+  range?: string;
+  /** Of which it is a part, as the API has it: a limit, a size. */
+  total?: number | null;
+  bands?: SeriesShown["bands"];
+  marks?: SeriesShown["marks"];
   group: string;
   heightPx: number;
   empty: string;
@@ -23,7 +30,8 @@ interface GpuSeriesChartProps {
 
 /** A metric of GPUs over time: means as lines, what they went between as bands. */
 export function GpuSeriesChart(props: GpuSeriesChartProps) {
-  const { query, metric, title, unit, maximum, uuid, group, heightPx, empty } = props;
+  const { query, metric, title, unit, maximum, uuid, range, group, heightPx, empty } = props;
+  const { total, bands, marks } = props;
   const scheme = useComputedColorScheme("light");
   const chart = useMemo(
     () =>
@@ -34,13 +42,30 @@ export function GpuSeriesChart(props: GpuSeriesChartProps) {
           unit,
           maximum,
           colors: seriesColors(),
+          totalOf: total === undefined ? undefined : () => total,
+          bands,
+          marks,
+          bandText: chartToken("dim"),
           scale: scaleOf(metric),
+          span: range === undefined ? undefined : spanOf(range, query.dataUpdatedAt),
           name: (device) => `${device.node_id} GPU ${device.index}`,
         },
       ),
     // The colours are read from the page as it is drawn.
     // eslint-disable-next-line react-hooks/exhaustive-deps
-    [maximum, metric, query.data, scheme, unit, uuid],
+    [
+      bands,
+      marks,
+      maximum,
+      metric,
+      query.data,
+      query.dataUpdatedAt,
+      range,
+      scheme,
+      total,
+      unit,
+      uuid,
+    ],
   );
   return (
     <Loaded query={query}>

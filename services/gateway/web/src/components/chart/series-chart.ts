@@ -1,6 +1,7 @@
 import type { EChartsOption } from "echarts";
 import type { SeriesView } from "@schemas/messages";
 import type { Cell } from "@/lib/csv";
+import type { Span } from "@/lib/time-range";
 import { number, withUnit } from "@/lib/units";
 
 type Device = SeriesView["devices"][number];
@@ -19,6 +20,10 @@ export interface SeriesShown<T = Device> {
   bands?: { name: string; startMs: number; endMs: number; color: string }[];
   bandText?: string;
   maximum?: number;
+  /** The time that was asked for; without it the axis has that of the bands, or of the values. */
+  span?: Span;
+  /** What happened at a moment: a vertical line with its name. */
+  marks?: { name: string; atMs: number; color: string }[];
 }
 
 /** Of a device's series, which has nothing else said of its rows. */
@@ -37,21 +42,44 @@ function roomForNames(maximum: number | undefined) {
   return { max: maximum * 1.15, interval: maximum / 5, axisLabel: { showMaxLabel: false } };
 }
 
-/** How much there is, drawn over a single series, so that what is used can be held against it. */
-function totalLine(total: number | null, { unit, bandText }: { unit: string; bandText?: string }) {
-  if (total === null) return {};
+type MarkedLines = Pick<SeriesShown, "unit" | "bandText" | "marks">;
+
+/** How much there is, drawn over a single series, so that what is used can be held against it; and
+ * what happened, over the first one.
+ */
+function markLines(
+  total: number | null,
+  isFirst: boolean,
+  { unit, bandText, marks = [] }: MarkedLines,
+) {
+  const label = { color: bandText, textBorderWidth: 0, fontSize: 10 };
+  const totals =
+    total === null
+      ? []
+      : [
+          {
+            yAxis: total,
+            label: {
+              ...label,
+              position: "insideEndBottom" as const,
+              formatter: `of ${withUnit(number(total), unit)}`,
+            },
+          },
+        ];
+  const moments = isFirst
+    ? marks.map(({ name, atMs, color }) => ({
+        xAxis: atMs,
+        lineStyle: { color, type: "solid" as const },
+        label: { ...label, color, formatter: name, position: "insideEndTop" as const },
+      }))
+    : [];
+  if (totals.length + moments.length === 0) return {};
   return {
     markLine: {
       silent: true,
       symbol: "none",
       lineStyle: { type: "dashed" as const },
-      label: {
-        position: "insideEndBottom" as const,
-        formatter: `of ${withUnit(number(total), unit)}`,
-        color: bandText,
-        textBorderWidth: 0,
-      },
-      data: [{ yAxis: total }],
+      data: [...totals, ...moments],
     },
   };
 }
@@ -109,7 +137,7 @@ export function seriesChart<T extends Pick<Device, "points"> = Device>(
           valueFormatter: (value: unknown) => withUnit(number(Number(value)), shown.unit),
         },
         data: points.map((p) => [p.at, p.mean]),
-        ...totalLine(total, shown),
+        ...markLines(total, index === 0, shown),
       },
     ];
   });
@@ -130,7 +158,11 @@ export function seriesChart<T extends Pick<Device, "points"> = Device>(
     ...(isNamed ? {} : { legend: { show: false } }),
     grid: { left: 56, right: 16, top: isNamed ? 52 : 28, bottom: 28 },
     // Charts of one run have one axis, whenever their first and last values came.
-    xAxis: { type: "time", min: shown.bands?.[0]?.startMs, max: shown.bands?.at(-1)?.endMs },
+    xAxis: {
+      type: "time",
+      min: shown.span?.startMs ?? shown.bands?.[0]?.startMs,
+      max: shown.span?.endMs ?? shown.bands?.at(-1)?.endMs,
+    },
     yAxis: {
       type: "value",
       name: `${shown.unit}, mean${many ? "" : " with min–max"}`,

@@ -1,6 +1,6 @@
 import { Table } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import type { ReactNode } from "react";
+import { useMemo, type ReactNode } from "react";
 import { useParams } from "react-router";
 import type { GpuView, SeriesMetric } from "@schemas/messages";
 import { Holder } from "@/components/holder";
@@ -10,10 +10,11 @@ import { SimulatedBadge } from "@/components/simulated-badge";
 import { StateMark } from "@/components/state-mark";
 import { gpuKey, useLiveReading } from "@/lib/live/readings";
 import { duration, fullMoment, moment, secondsSince, useNow } from "@/lib/time";
-import { celsius, gibibytes, percent, UNKNOWN, watts } from "@/lib/units";
+import { celsius, gibibytes, megahertz, percent, UNKNOWN, watts, whole } from "@/lib/units";
 import { useTimeRange } from "@/lib/url-state";
 import { useGpus } from "./api/use-fleet";
 import { holdingOptions } from "./api/get-holding";
+import { pastHoldersOptions } from "./api/get-past-holders";
 import { PodsOnGpu } from "./components/pods-on-gpu";
 import { PastHolders } from "./components/past-holders";
 import { SeriesChart } from "./components/series-chart";
@@ -49,7 +50,13 @@ function GpuContent({ listed, listedAt }: { listed: GpuView; listedAt: number })
   const [range] = useTimeRange();
   const now = useNow();
   const live = useLiveReading(gpuKey(listed));
-  const reservation = useQuery(holdingOptions).data?.get(listed.reservation_id ?? "");
+  const holding = useQuery(holdingOptions).data;
+  const past = useQuery(pastHoldersOptions(listed.node_id)).data;
+  const reservations = useMemo(
+    () => [...(holding?.values() ?? []), ...(past ?? [])],
+    [holding, past],
+  );
+  const reservation = holding?.get(listed.reservation_id ?? "");
   const { gpu, takenAt } = withReading(listed, listedAt, live);
   const state = gpuState(gpu);
   const age = takenAt === null ? null : Math.max(0, (now - takenAt) / 1000);
@@ -58,6 +65,20 @@ function GpuContent({ listed, listedAt }: { listed: GpuView; listedAt: number })
     ["memory", `${gibibytes(gpu.memory_used_mb)} of ${gibibytes(gpu.memory_total_mb)}`],
     ["temperature", celsius(gpu.temperature_c)],
     ["power", `${watts(gpu.power_draw_w)} of ${watts(gpu.power_limit_w)}`],
+    ["clocks", `SM ${megahertz(gpu.sm_clock_mhz)}, memory ${megahertz(gpu.memory_clock_mhz)}`],
+    ["throttled by", throttleText(gpu.throttle_reasons)],
+    [
+      "ECC errors",
+      gpu.ecc_uncorrected === null
+        ? UNKNOWN
+        : `${whole(gpu.ecc_uncorrected)} uncorrected, ${whole(gpu.ecc_corrected)} corrected`,
+    ],
+    [
+      "PCIe",
+      gpu.pcie_generation === null
+        ? UNKNOWN
+        : `generation ${gpu.pcie_generation}, ${whole(gpu.pcie_width)} lanes`,
+    ],
     ["age of the reading", age === null ? UNKNOWN : duration(Math.round(age))],
     ["holder", <Holder key="holder" of={gpu.holder} />],
     ["requested by", gpu.holders[0]?.requester || UNKNOWN],
@@ -108,8 +129,8 @@ function GpuContent({ listed, listedAt }: { listed: GpuView; listedAt: number })
         {METRICS.map((metric) => (
           <SeriesChart
             key={metric}
-            nodeId={gpu.node_id}
-            uuid={gpu.uuid}
+            gpu={gpu}
+            reservations={reservations}
             metric={metric}
             range={range}
           />
@@ -121,6 +142,12 @@ function GpuContent({ listed, listedAt }: { listed: GpuView; listedAt: number })
       <Faults gpu={gpu} now={now} />
     </Page>
   );
+}
+
+/** As the driver names reasons; null: it does not tell. */
+function throttleText(reasons: string[] | null): string {
+  if (reasons === null) return UNKNOWN;
+  return reasons.length === 0 ? "nothing" : reasons.join(", ").replaceAll("_", " ");
 }
 
 function Processes({ gpu }: { gpu: GpuView }) {

@@ -3,6 +3,7 @@ import type { FleetPoint, NodeSeries } from "@schemas/messages";
 import type { ChartTable } from "@/components/chart/chart-rows";
 import { tip } from "@/components/chart/tip";
 import { moment } from "@/lib/time";
+import type { Span } from "@/lib/time-range";
 import { number, withUnit } from "@/lib/units";
 import type { ShownMetric } from "./metrics";
 
@@ -12,6 +13,8 @@ interface Shown extends ShownMetric {
   scale?: Scale;
   /** Of the page as it is drawn. */
   color: string;
+  /** The time that was asked for. */
+  span: Span;
 }
 
 interface Drawn {
@@ -25,13 +28,14 @@ const GPUS = 6;
 
 /** What most GPUs do: the median as a line, a band of eight tenths of them, one of all around it. */
 export function fleetChart(points: FleetPoint[], shown: Shown): Drawn {
-  const { unit, maximum, color, scale = (value: number) => value } = shown;
+  const { unit, maximum, color, span, scale = (value: number) => value } = shown;
   const at = (level: number) =>
     points.map((point): [string, number] => [point[0], scale(Number(point[level + 1]))]);
   const line = (level: number) => ({
     type: "line" as const,
     name: LEVELS[level],
-    symbol: "none",
+    // A line of one point is none.
+    symbol: points.length === 1 ? "circle" : "none",
     color,
     lineStyle: level === MEDIAN ? { width: 2 } : { width: 1, opacity: level % 4 ? 0.6 : 0.25 },
     tooltip: { valueFormatter: (value: unknown) => withUnit(number(Number(value)), unit) },
@@ -58,7 +62,7 @@ export function fleetChart(points: FleetPoint[], shown: Shown): Drawn {
   return {
     option: {
       legend: { show: false },
-      xAxis: { type: "time" },
+      xAxis: { type: "time", min: span.startMs, max: span.endMs },
       yAxis: {
         type: "value",
         name: `${unit}, median, 80 % of GPUs, all GPUs`,
@@ -89,7 +93,7 @@ export interface HeatColors {
 /** Each node a row, each time a column, its mean as a shade. */
 export function nodeHeatMap(
   nodes: NodeSeries[],
-  { unit, maximum, scale = (value: number) => value }: Omit<Shown, "color">,
+  { unit, maximum, scale = (value: number) => value }: Omit<Shown, "color" | "span">,
   colors: HeatColors,
 ): Drawn {
   const times = [...new Set(nodes.flatMap((node) => node.points.map(([at]) => at)))].sort();
@@ -102,6 +106,7 @@ export function nodeHeatMap(
   const highest = cells.reduce((most, [, , value]) => Math.max(most, value ?? 0), 0);
   return {
     option: {
+      legend: { show: false },
       grid: { left: 96, right: 16, top: 8, bottom: 56 },
       xAxis: {
         type: "category",
@@ -112,7 +117,7 @@ export function nodeHeatMap(
         type: "category",
         data: rows.map((node) => node.node_id),
         splitLine: { show: false },
-        axisLabel: { width: 84, overflow: "truncate" },
+        axisLabel: { width: 84, overflow: "truncate", fontSize: 10 },
       },
       visualMap: {
         min: 0,

@@ -5,6 +5,7 @@ import { ChartGrid } from "@/components/chart/chart-grid";
 import { chartToken } from "@/components/chart/theme";
 import { Loaded } from "@/components/page";
 import { scaleOf } from "@/domain/metric-scale";
+import { spanOf } from "@/lib/time-range";
 import { useUrlState } from "@/lib/url-state";
 import { useSeries, type Filters } from "../api/get-series";
 import { fleetChart, nodeHeatMap } from "../fleet-charts";
@@ -18,7 +19,7 @@ interface FleetMonitoringProps {
 
 const ROW_PX = 16;
 const LEAST_ROW_PX = 6;
-const MOST_HEIGHT_PX = 720;
+const MOST_HEIGHT_PX = 900;
 const AXES_PX = 72;
 
 /** What most GPUs do, however many there are, and which nodes do something else. */
@@ -44,10 +45,11 @@ function Bands({ shown, range, filters, empty }: FleetMonitoringProps & { shown:
         ...shown,
         scale: scaleOf(shown.metric),
         color: chartToken("series-1"),
+        span: spanOf(range, query.dataUpdatedAt),
       }),
     // The colours are read from the page as it is drawn.
     // eslint-disable-next-line react-hooks/exhaustive-deps
-    [query.data, scheme, shown],
+    [query.data, query.dataUpdatedAt, range, scheme, shown],
   );
   const gpus = query.data?.fleet.at(-1)?.[6];
   return (

@@ -4,6 +4,7 @@ import type { SeriesMetric } from "@schemas/messages";
 import { Chart } from "@/components/chart/chart";
 import { chartToken, seriesColors } from "@/components/chart/theme";
 import { scaleOf } from "@/domain/metric-scale";
+import type { Span } from "@/lib/time-range";
 import { seriesChart } from "@/components/chart/series-chart";
 import type { Line } from "../sums";
 
@@ -13,6 +14,7 @@ interface LineChartProps {
   unit: string;
   maximum?: number;
   lines: Line[];
+  span?: Span;
   rowNames: string[];
   empty: string;
 }
@@ -24,9 +26,11 @@ export function LineChart({
   unit,
   maximum,
   lines,
+  span,
   rowNames,
   empty,
 }: LineChartProps) {
+  const { startMs, endMs } = span ?? {};
   const scheme = useComputedColorScheme("light");
   const chart = useMemo(
     () =>
@@ -38,6 +42,7 @@ export function LineChart({
           colors: seriesColors(),
           bandText: chartToken("dim"),
           scale: scaleOf(metric),
+          span: startMs === undefined || endMs === undefined ? undefined : { startMs, endMs },
           name: (line) => line.name,
           rowNames,
           rowOf: (line) => line.names,
@@ -46,7 +51,7 @@ export function LineChart({
       ),
     // The colours are read from the page as it is drawn.
     // eslint-disable-next-line react-hooks/exhaustive-deps
-    [lines, maximum, metric, rowNames, scheme, unit],
+    [endMs, lines, maximum, metric, rowNames, scheme, startMs, unit],
   );
   return (
     <Chart

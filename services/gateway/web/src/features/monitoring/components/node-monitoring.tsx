@@ -10,6 +10,7 @@ import { Empty, Loaded } from "@/components/page";
 import { RangeSelect } from "@/components/range-select";
 import { gpusOptions } from "@/lib/api/get-gpus";
 import { nodesOptions } from "@/lib/api/get-nodes";
+import { spanOf } from "@/lib/time-range";
 import { gibibytes, percent, share, watts, whole } from "@/lib/units";
 import { useNamespace, useTimeRange, useUrlState } from "@/lib/url-state";
 import { useSeries, type Filters } from "../api/get-series";
@@ -137,7 +138,14 @@ interface OfProps {
 function OfGpus({ shown, range, filters, empty }: OfProps) {
   const query = useSeries(shown.metric, "gpu", range, filters);
   return (
-    <GpuSeriesChart {...shown} query={query} group="monitoring" heightPx={260} empty={empty} />
+    <GpuSeriesChart
+      {...shown}
+      query={query}
+      range={range}
+      group="monitoring"
+      heightPx={260}
+      empty={empty}
+    />
   );
 }
 
@@ -159,6 +167,7 @@ function OfNodes({ shown, range, filters, empty }: OfProps) {
           {...shown}
           title={NODE_TITLES[shown.metric] ?? shown.title}
           lines={lines}
+          span={spanOf(range, query.dataUpdatedAt)}
           rowNames={ROW_NAMES}
           empty={empty}
         />
