@@ -495,6 +495,39 @@ async def test_a_login_link_opens_the_page_logged_in_once(
             await page.context.close()
 
 
+async def test_gpus_are_reserved_and_released_on_the_page(
+    platform: PlatformProcess, visit: Visit
+) -> None:
+    watched = await visit("/reservations")
+    watched.expect("ERR_INTERNET_DISCONNECTED", "WebSocket connection")
+    page = watched.page
+    changes = page.get_by_role("status", name="Changes")
+    opened = page.get_by_role("dialog")
+
+    await page.get_by_role("button", name="Reserve GPUs").click()
+    await page.get_by_label("Name", exact=True).fill("by-form")
+    await page.get_by_role("button", name="Reserve", exact=True).click()
+    await expect(changes).to_contain_text("by-form: ")
+    row = page.get_by_role("button", name="Use or change by-form")
+    await row.click()
+    await expect(opened).to_contain_text("CUDA_VISIBLE_DEVICES=GPU-")
+    await opened.get_by_role("button", name=re.compile("^Renew")).click()
+    await expect(changes).to_contain_text("Renewed: by-form")
+
+    await row.click()
+    await opened.get_by_role("button", name="Release…").click()
+    await page.context.set_offline(True)
+    await opened.get_by_role("button", name="Release 1 GPU").click()
+    await expect(opened.get_by_role("alert")).to_be_visible()  # and nothing is released
+    await page.context.set_offline(False)
+    await opened.get_by_role("checkbox").check()
+    await opened.get_by_role("button", name="Release 1 GPU").click()
+    await expect(changes).to_contain_text("Released: by-form")
+    await expect(row).to_have_count(0)
+    past = await get(platform, "/reservations?state=released")
+    assert "by-form" in [reservation["holder"] for reservation in past["reservations"]]
+
+
 async def test_a_gpu_is_found_and_cordoned_without_a_mouse(
     platform: PlatformProcess, visit: Visit
 ) -> None:
@@ -569,6 +602,8 @@ async def test_tasks_are_compared_without_a_mouse(
 async def test_monitoring_link_keeps_node_or_pod(platform: PlatformProcess, visit: Visit) -> None:
     [gpu, *_] = (await get(platform, "/gpus"))["gpus"]
     page = (await visit("/monitoring?range=30m")).page
+    await expect(page.locator("figure[data-chart='GPU utilization, 2 GPUs']")).to_be_visible()
+    assert await is_drawn(page, "GPU utilization by node and time")
 
     await page.get_by_role("combobox", name="Node").click()
     await page.get_by_role("option", name=gpu["node_id"]).click()

@@ -101,10 +101,13 @@ LARGE_PLACES: Final = {
     "large-fleet-tiles": "/?view=tiles",
     "large-fleet-allocation": "/?view=allocation",
     "large-monitoring": "/monitoring?range=30m",
+    "large-reservations": "/reservations",
+    "large-queue": "/queue",
     "large-monitoring-gpus": "/monitoring?range=30m&by=gpu",
 }
 EMPTY_PLACES: Final = {
     "empty-fleet": "/",
+    "empty-reservations": "/reservations",
     "empty-tasks": "/tasks",
     "empty-new-task": "/tasks/new",
     "empty-queue": "/queue",
@@ -183,6 +186,7 @@ async def fill(platform: PlatformProcess) -> dict[str, str]:
         "fleet-tiles": "/?view=tiles",
         "fleet-allocation": "/?view=allocation",
         "gpu": f"/gpus/gpu-01/GPU-51a7ed00-0000-4000-0000-{0:012x}",
+        "reservations": "/reservations",
         "tasks": "/tasks",
         "new-task": "/tasks/new",
         "task": task_place,

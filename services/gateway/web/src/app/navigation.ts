@@ -10,6 +10,7 @@ export interface NavigationEntry {
 export const NAVIGATION: NavigationEntry[] = [
   { word: "Fleet", icon: "fleet", to: paths.fleet() },
   { word: "Tasks", icon: "tasks", to: paths.tasks() },
+  { word: "Reservations", icon: "reservations", to: paths.reservations() },
   { word: "Queue", icon: "queue", to: paths.queue() },
   { word: "Monitoring", icon: "monitoring", to: paths.monitoring() },
   { word: "Reports", icon: "reports", to: paths.reports() },

@@ -17,6 +17,10 @@ export const routes: RouteObject[] = [
       { index: true, Component: FleetPage, ErrorBoundary: BrokenPage },
       { path: "gpus/:nodeId/:uuid", ...page(() => import("@/features/fleet/gpu-page"), "GpuPage") },
       { path: "queue", ...page(() => import("@/features/queue/queue-page"), "QueuePage") },
+      {
+        path: "reservations",
+        ...page(() => import("@/features/reservations/reservations-page"), "ReservationsPage"),
+      },
       { path: "tasks", ...page(() => import("@/features/tasks/tasks-page"), "TasksPage") },
       {
         path: "tasks/new",

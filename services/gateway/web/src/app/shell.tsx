@@ -12,6 +12,7 @@ import {
 import { FilterSelect } from "@/components/filter-select";
 import { Icon } from "@/components/icon";
 import { RangeSelect } from "@/components/range-select";
+import { Toasts } from "@/components/toasts";
 import { useIsAnswering } from "@/lib/live/answering";
 import { meOptions } from "@/lib/api/get-me";
 import { namespacesOptions } from "@/lib/api/get-namespaces";
@@ -107,6 +108,7 @@ function Frame({ isKnown }: { isKnown: boolean }) {
           <Palette />
         </Suspense>
       )}
+      <Toasts />
     </div>
   );
 }

@@ -1,6 +1,7 @@
 const SHAPES = {
   fleet: "M3 3h5v5H3zM12 3h5v5h-5zM3 12h5v5H3zM12 12h5v5h-5z",
   tasks: "M3 5h2M8 5h9M3 10h2M8 10h9M3 15h2M8 15h9",
+  reservations: "M4 4h12v12H4zM4 8h12M8 2v4M12 2v4M7 12l2 2 4-4",
   queue: "M4 4h12M6 8h8M4 12h12M8 16h4",
   monitoring: "M2 11h4l2-6 4 10 2-4h4",
   reports: "M4 17V9M10 17V3M16 17v-6",

@@ -8,6 +8,7 @@ export const paths = {
   newTask: () => "/tasks/new",
   experiment: (experimentId: string) => `/experiments/${experimentId}`,
   queue: () => "/queue",
+  reservations: () => "/reservations",
   monitoring: () => "/monitoring",
   reports: () => "/reports",
   admin: () => "/admin",

@@ -18,6 +18,8 @@ export const queryClient = new QueryClient({
         failures < 5 && error instanceof ApiError && RETRYABLE.has(error.problem.code),
       retryDelay: (failures) => Math.min(8_000, 500 * 2 ** failures),
     },
+    // A change without a connection has failed: it is not sent by itself minutes later.
+    mutations: { networkMode: "always" },
   },
 });
 

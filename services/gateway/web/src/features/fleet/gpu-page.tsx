@@ -13,14 +13,14 @@ import { duration, fullMoment, moment, secondsSince, useNow } from "@/lib/time";
 import { celsius, gibibytes, megahertz, percent, UNKNOWN, watts, whole } from "@/lib/units";
 import { useTimeRange } from "@/lib/url-state";
 import { useGpus } from "./api/use-fleet";
-import { holdingOptions } from "./api/get-holding";
+import { holdingOptions } from "@/lib/api/get-holding";
 import { pastHoldersOptions } from "./api/get-past-holders";
 import { PodsOnGpu } from "./components/pods-on-gpu";
 import { PastHolders } from "./components/past-holders";
 import { SeriesChart } from "./components/series-chart";
 import { ServiceActions } from "./components/service-actions";
 import { gpuState, withReading } from "./gpu-state";
-import { heldUntil } from "./held-until";
+import { heldUntil } from "@/domain/held-until";
 import classes from "./gpu-page.module.css";
 
 const METRICS: SeriesMetric[] = [

@@ -7,7 +7,7 @@ import { useNow } from "@/lib/time";
 import { percent } from "@/lib/units";
 import { useSharedSearch } from "@/lib/url-state";
 import { gpuState } from "../gpu-state";
-import { heldUntil } from "../held-until";
+import { heldUntil } from "@/domain/held-until";
 import { slicesOf, type GpuSlices, type Slice } from "../slices";
 import type { Holding } from "./node-row";
 import classes from "./allocation.module.css";

@@ -8,7 +8,7 @@ import { Empty } from "@/components/page";
 import { RovingFocus } from "@/components/roving-focus";
 import { WhenNear } from "@/components/when-near";
 import { useUrlState } from "@/lib/url-state";
-import { holdingOptions } from "../api/get-holding";
+import { holdingOptions } from "@/lib/api/get-holding";
 import {
   byNode,
   filterGpus,

@@ -11,7 +11,7 @@ import { duration, useNow } from "@/lib/time";
 import { celsius, gibibytes, percent, share, watts } from "@/lib/units";
 import { useSharedSearch } from "@/lib/url-state";
 import { gpuState, withReading } from "../gpu-state";
-import { heldUntil } from "../held-until";
+import { heldUntil } from "@/domain/held-until";
 import classes from "./gpu-tile.module.css";
 
 interface GpuTileProps {

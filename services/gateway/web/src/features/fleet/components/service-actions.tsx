@@ -3,6 +3,8 @@ import { useState } from "react";
 import { Dialog } from "@/components/dialog";
 import { Failure } from "@/components/page";
 import { useIsAdmin } from "@/lib/api/get-me";
+import { showToast } from "@/lib/toasts";
+import { EndedByDrain } from "./ended-by-drain";
 import { useSetService, type ServiceChange } from "../api/set-service";
 
 const EXPLANATIONS = {
@@ -10,6 +12,8 @@ const EXPLANATIONS = {
   uncordon: "New requests can be granted again.",
   drain: "No new grants, and running reservations are ended.",
 };
+
+const DONE = { cordon: "Cordoned", uncordon: "Back in service", drain: "Draining" };
 
 interface ServiceActionsProps {
   nodeId: string;
@@ -75,7 +79,30 @@ function ServiceDialog({ action, nodeId, deviceUuid, asksForStop, onClose }: Ser
       uncordon: { device_uuid: deviceUuid, reason, confirm_stopped: isStopped },
       drain: { reason },
     };
-    change.mutate({ action, nodeId, body: bodies[action] }, { onSuccess: onClose });
+    change.mutate(
+      { action, nodeId, body: bodies[action] },
+      {
+        onSuccess: () => {
+          onClose();
+          showToast({
+            text: `${DONE[action]}: ${what}`,
+            // What was drained is gone: only the cordon can be taken back.
+            undo:
+              action === "uncordon"
+                ? undefined
+                : () =>
+                    change.mutate(
+                      {
+                        action: "uncordon",
+                        nodeId,
+                        body: { device_uuid: deviceUuid, reason: "", confirm_stopped: false },
+                      },
+                      { onSuccess: () => showToast({ text: `${DONE.uncordon}: ${what}` }) },
+                    ),
+          });
+        },
+      },
+    );
   }
 
   return (
@@ -87,6 +114,7 @@ function ServiceDialog({ action, nodeId, deviceUuid, asksForStop, onClose }: Ser
         }}
       >
         <p className="dim">{EXPLANATIONS[action]}</p>
+        {action === "drain" && <EndedByDrain nodeId={nodeId} />}
         <TextInput
           label="Reason"
           description="Shown to everyone who waits for this GPU"
@@ -108,8 +136,12 @@ function ServiceDialog({ action, nodeId, deviceUuid, asksForStop, onClose }: Ser
           <Button variant="default" onClick={onClose}>
             Cancel
           </Button>
-          <Button type="submit" loading={change.isPending}>
-            {action}
+          <Button
+            type="submit"
+            loading={change.isPending}
+            color={action === "drain" ? "red" : undefined}
+          >
+            {action === "drain" ? `Drain ${nodeId}` : action}
           </Button>
         </Group>
       </form>

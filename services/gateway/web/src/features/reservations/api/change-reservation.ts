@@ -1,0 +1,41 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import * as endpoints from "@schemas/endpoints";
+import type { ReservationRequest, ReservationView } from "@schemas/messages";
+import { api } from "@/lib/api-client";
+import { aboutTopic } from "@/lib/topics";
+
+export type ReservationChange = "renew" | "release";
+
+interface Change {
+  change: ReservationChange;
+  of: ReservationView;
+  /** Of a release: nothing of it runs any more, so that its GPUs are free at once. */
+  isStopped: boolean;
+}
+
+/** Renews a lease from now on, or gives the GPUs back. */
+export function useChangeReservation() {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: async ({ change, of, isStopped }: Change) => {
+      const { reservation_id, epoch } = of;
+      const place = { reservation_id };
+      if (change === "renew") {
+        await api(endpoints.renewReservation, { place, body: { epoch: epoch ?? 0 } });
+      } else {
+        const query = { epoch, stopped: isStopped, reason: "released on the page" };
+        await api(endpoints.endReservation, { place, query });
+      }
+    },
+    onSettled: () => client.invalidateQueries(aboutTopic("reservations")),
+  });
+}
+
+/** Asks for GPUs; where none are free it waits in the queue. */
+export function useReserve() {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: (body: ReservationRequest) => api(endpoints.requestReservation, { body }),
+    onSettled: () => client.invalidateQueries(aboutTopic("reservations")),
+  });
+}
