@@ -28,7 +28,7 @@ interface DataTableProps<T> {
   empty?: string;
 }
 
-/** Dense, sortable by its headers; the order is part of the address. */
+/** Dense, sortable by its headers; the order is part of the address. On a phone each row is a card. */
 export function DataTable<T>({
   label,
   columns,
@@ -85,6 +85,7 @@ export function DataTable<T>({
               {columns.map((column) => (
                 <td
                   key={column.name}
+                  data-name={column.name}
                   data-number={column.isNumber || undefined}
                   data-long={column.isLong || undefined}
                 >

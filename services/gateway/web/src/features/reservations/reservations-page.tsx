@@ -1,6 +1,5 @@
 import { Button, SegmentedControl } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useState } from "react";
 import { Empty, Loaded, Page } from "@/components/page";
 import { useMe } from "@/lib/api/get-me";
 import { holdingOptions } from "@/lib/api/get-holding";
@@ -15,7 +14,7 @@ export function ReservationsPage() {
   const [namespace] = useNamespace();
   const [chosen, setWhose] = useUrlState("whose", "all");
   const whose = WHOSE.find(({ value }) => value === chosen)?.value ?? "all";
-  const [isReserving, setReserving] = useState(false);
+  const [reserving, setReserving] = useUrlState("reserve", "");
   const holding = useQuery(holdingOptions);
   const mayReserve = me !== undefined && me.role !== "viewer";
   return (
@@ -23,7 +22,7 @@ export function ReservationsPage() {
       title="Reservations"
       actions={
         mayReserve && (
-          <Button size="compact-sm" onClick={() => setReserving(true)}>
+          <Button size="compact-sm" onClick={() => setReserving("yes")}>
             Reserve GPUs
           </Button>
         )
@@ -53,7 +52,7 @@ export function ReservationsPage() {
           );
         }}
       </Loaded>
-      {isReserving && <ReserveDialog onClose={() => setReserving(false)} />}
+      {mayReserve && reserving && <ReserveDialog onClose={() => setReserving("")} />}
     </Page>
   );
 }

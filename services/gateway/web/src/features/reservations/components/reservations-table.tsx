@@ -1,5 +1,4 @@
 import { Button, Group } from "@mantine/core";
-import { useState } from "react";
 import type { ReservationView } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
 import { Holder } from "@/components/holder";
@@ -7,6 +6,7 @@ import { heldUntil } from "@/domain/held-until";
 import { useMe } from "@/lib/api/get-me";
 import { duration, moment, secondsSince, useNow } from "@/lib/time";
 import { UNKNOWN } from "@/lib/units";
+import { useUrlState } from "@/lib/url-state";
 import { mayChange } from "../may-change";
 import { devicesText } from "../usage-text";
 import { ReservationDialog } from "./reservation-dialog";
@@ -14,7 +14,7 @@ import { ReservationDialog } from "./reservation-dialog";
 export function ReservationsTable({ reservations }: { reservations: ReservationView[] }) {
   const me = useMe();
   const now = useNow();
-  const [openedId, setOpenedId] = useState<string | null>(null);
+  const [openedId, setOpenedId] = useUrlState("open", "");
   const opened = reservations.find(({ reservation_id: id }) => id === openedId);
   const columns: Column<ReservationView>[] = [
     {
@@ -81,7 +81,7 @@ export function ReservationsTable({ reservations }: { reservations: ReservationV
         rows={reservations}
         rowKey={(reservation) => reservation.reservation_id}
       />
-      {opened && <ReservationDialog of={opened} onClose={() => setOpenedId(null)} />}
+      {opened && <ReservationDialog of={opened} onClose={() => setOpenedId("")} />}
     </>
   );
 }
