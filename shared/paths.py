@@ -191,6 +191,20 @@ class DataDirectory:
         return self.root / "nats"
 
     @property
+    def tls(self) -> Path:
+        return self.root / "tls"
+
+    @property
+    def authority_path(self) -> Path:
+        """Where the authority of this installation's own certificates is, if it has any."""
+        return self.tls / "ca.pem"
+
+    def find_authority(self) -> str | None:
+        """Return that path where the file is there and readable, else None."""
+        is_there = os.access(self.authority_path, os.R_OK)
+        return str(self.authority_path) if is_there else None
+
+    @property
     def postgres(self) -> Path:
         return self.root / "postgres"
 

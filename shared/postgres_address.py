@@ -10,8 +10,12 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from shared.host_header import is_loopback
+
 SCHEMES: Final = ("postgresql", "postgres")
 DEFAULT_PORT: Final = 5432
+SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+ENCRYPTED_MODES: Final = frozenset({"require", "verify-ca", "verify-full"})
 WRITABLE: Final = frozenset({"any", "primary", "read-write"})
 NOT_WRITABLE: Final = frozenset({"standby", "prefer-standby", "read-only"})
 # What libpq understands and asyncpg would hand on to the server, which refuses the connection.
@@ -37,6 +41,7 @@ LIBPQ_ONLY: Final = frozenset(
         "tcp_user_timeout",
     }
 )
+TLS_FILES: Final = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 _HOST: Final = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^:\[\]]*))(?::(?P<port>.*))?")
 
 
@@ -95,6 +100,21 @@ def read_servers(dsn: str) -> tuple[PostgresServer, ...]:
     return tuple(servers)
 
 
+def servers_in_plaintext(dsn: str, environ: Mapping[str, str]) -> tuple[PostgresServer, ...]:
+    """Return the servers beyond this machine with which TLS is not required. Raises ValueError."""
+    servers = read_servers(dsn)
+    mode = _read_parameters(urlsplit(dsn).query).get("sslmode") or environ.get("PGSSLMODE")
+    if mode in ENCRYPTED_MODES:
+        return ()
+    return tuple(s for s in servers if not s.host.startswith("/") and not is_loopback(s.host))
+
+
+def tls_files(dsn: str) -> dict[str, str]:
+    """Return the files of TLS that a DSN names, by its parameters. Raises ValueError."""
+    parameters = _read_parameters(urlsplit(dsn).query)
+    return {name: parameters[name] for name in TLS_FILES if parameters.get(name)}
+
+
 def _read_server(spec: str, place: int, count: int, given_port: int | None) -> PostgresServer:
     where = f"host {place + 1} of {count}" if count > 1 else "the host"
     if spec.startswith("/"):
@@ -142,6 +162,20 @@ def _read_parameters(query: str) -> Mapping[str, str]:
         )
     if target is not None and target not in WRITABLE:
         raise ValueError(f"target_session_attrs is {target!r}: expected read-write")
+    _check_ssl(parameters)
     if strangers := sorted(LIBPQ_ONLY & parameters.keys()):
         raise ValueError(f"the parameter {strangers[0]} is not understood here; leave it out")
     return parameters
+
+
+def _check_ssl(parameters: Mapping[str, str]) -> None:
+    mode = parameters.get("sslmode")
+    if mode is not None and mode not in SSL_MODES:
+        raise ValueError(f"sslmode is {mode!r}: expected one of {', '.join(SSL_MODES)}")
+    if parameters.get("sslkey") and not parameters.get("sslcert"):
+        raise ValueError("the parameter sslkey needs sslcert beside it")
+    if mode in {"verify-ca", "verify-full"} and parameters.get("sslrootcert") == "system":
+        raise ValueError(
+            "sslrootcert=system is not understood here: expected the path of the system's file, "
+            "such as /etc/ssl/certs/ca-certificates.crt"
+        )

@@ -1,22 +1,29 @@
 """Settings from the environment, typed, read once at start."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
 
+from shared.host_header import is_loopback
 from shared.ids import host_node_id, node_token
 from shared.nats_addresses import read_nats_addresses
 from shared.near_words import nearest
 from shared.paths import default_data_dir
-from shared.postgres_address import read_servers
+from shared.postgres_address import read_servers, servers_in_plaintext
+from shared.tls.nats import NatsSecurity, read_authority
 
 PREFIX = "GPUSTEWARD_"
 _COMMON = (
     "nats_url",
     "nats_credentials",
+    "nats_ca",
+    "nats_cert",
+    "nats_key",
+    "nats_tls_first",
+    "insecure_plaintext",
     "stream_replicas",
     "sample_stream_replicas",
     "postgres_dsn",
@@ -29,6 +36,7 @@ _COMMON = (
 )
 _SECRET = frozenset({"nats_url", "postgres_dsn", "dsn", "traces_endpoint"})
 _DSNS = frozenset({"postgres_dsn", "dsn"})
+INSECURE_VARIABLE: Final = "GPUSTEWARD_INSECURE_PLAINTEXT"
 
 
 AUTO: Final = "auto"
@@ -39,7 +47,13 @@ class CommonSettings(Struct, frozen=True, kw_only=True):
     """What every service reads. URLs may carry a password, so `repr` leaves them out.
 
     `nats_url` is a server's address, or those of a cluster's servers with commas between them.
-    `nats_credentials` is the path of a JSON file with `user` and `password`. `stream_replicas`
+    `nats_credentials` is the path of a JSON file with `user` and `password`, and the `ca` of that
+    server where it has one of its own. `nats_ca` is a file with the authority by which its
+    certificate is verified instead, `nats_cert` and `nats_key` are shown to a server that asks for
+    a client's. TLS is spoken where an authority is given or the address begins with tls:// (then by
+    the system's authorities), from the first byte unless `nats_tls_first` is false, which a server
+    without `handshake_first` needs. Addresses beyond this machine without TLS, of NATS, of Postgres
+    and to listen at, are refused unless `insecure_plaintext` is true. `stream_replicas`
     is on how many servers of a NATS cluster events are kept, `sample_stream_replicas` samples:
     a number from 1 to 5, or `auto`, three where the cluster has three servers or more.
     `installation_id` marks everything that this installation starts. `postgres_dsn` may name
@@ -53,6 +67,11 @@ class CommonSettings(Struct, frozen=True, kw_only=True):
 
     nats_url: str = "nats://127.0.0.1:4222"
     nats_credentials: str | None = None
+    nats_ca: str | None = None
+    nats_cert: str | None = None
+    nats_key: str | None = None
+    nats_tls_first: bool = True
+    insecure_plaintext: bool = False
     stream_replicas: Replicas = AUTO
     sample_stream_replicas: Replicas = AUTO
     postgres_dsn: str | None = None
@@ -121,12 +140,61 @@ def load_settings(cls: type[T], service: str, environ: Mapping[str, str] | None 
         raise SettingsError("\n".join(sentences))
     check_addresses({names[field]: values[field] for field in _DSNS & values.keys()})
     try:
-        return msgspec.convert(values, cls, strict=False)
+        settings = msgspec.convert(values, cls, strict=False)
     except msgspec.ValidationError as error:
         text = str(error)
         for field, name in names.items():
             text = text.replace(f"`$.{field}`", name)
         raise SettingsError(text) from error
+    addresses = {names[field]: getattr(settings, field) for field in _DSNS & names.keys()}
+    sentences = list(_plaintext_beyond_host(settings, addresses))
+    if sentences and not settings.insecure_plaintext:
+        raise SettingsError("\n".join(sentences))
+    return settings
+
+
+def check_listener(host: str, cert: str, *, is_encrypted: bool, is_allowed: bool) -> None:
+    """Raise SettingsError for an address beyond this machine at which no TLS would be spoken.
+
+    `cert` names the setting that is missing there.
+    """
+    if is_encrypted or is_allowed or is_loopback(host):
+        return
+    raise SettingsError(
+        f"other machines reach {host}, where nothing would be encrypted: expected a certificate in "
+        f"{cert}, its key beside it; {INSECURE_VARIABLE}=true lets everybody on the way read it"
+    )
+
+
+def nats_security(settings: CommonSettings) -> NatsSecurity:
+    """Return how a process with these settings speaks with the bus."""
+    return NatsSecurity(
+        ca=settings.nats_ca,
+        ca_text=read_authority(settings.nats_credentials),
+        certificate=settings.nats_cert,
+        key=settings.nats_key,
+        tls_first=settings.nats_tls_first,
+    )
+
+
+def _plaintext_beyond_host(
+    settings: CommonSettings, dsns: Mapping[str, str | None]
+) -> Iterator[str]:
+    way_out = f"{INSECURE_VARIABLE}=true lets everybody on the way read it, passwords too"
+    plain = [a.text for a in read_nats_addresses(settings.nats_url) if not a.is_on_loopback]
+    if plain and not nats_security(settings).is_encrypted(settings.nats_url):
+        yield (
+            f"{variable_of('nats_url', '')}: {', '.join(plain)} is beyond this machine and would "
+            f"not be encrypted: expected tls:// for it, or its authority in "
+            f"{variable_of('nats_ca', '')} or the credentials file; {way_out}"
+        )
+    for name, dsn in dsns.items():
+        if dsn is not None and (servers := servers_in_plaintext(dsn, os.environ)):
+            yield (
+                f"{name}: {', '.join(map(str, servers))} is beyond this machine and might not be "
+                "encrypted: expected ?sslmode=verify-full&sslrootcert=FILE in it, or "
+                f"sslmode=require, which verifies nothing; {way_out}"
+            )
 
 
 def check_addresses(dsns: Mapping[str, str]) -> None:

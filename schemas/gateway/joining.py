@@ -8,6 +8,8 @@ from schemas.base import TOKEN_PATTERN, UtcDatetime, View
 from schemas.gateway.tokens import Secret
 
 CODE_VARIABLE: Final = "GPUSTEWARD_JOIN_CODE"  # from which `join` takes the code
+# From which `join` takes the authority of the gateway's certificate: base64 of its DER form.
+AUTHORITY_VARIABLE: Final = "GPUSTEWARD_JOIN_CA"
 
 
 class InvitationRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,10 +41,11 @@ class NodeCredentials(View, frozen=True, kw_only=True, tag="gateway.node_credent
     """With what a node logs in to the bus, and where that listens.
 
     The host of `nats_url` is a wildcard where the bus listens on every address of the platform's
-    host.
+    host. `ca` is the authority of its certificate, in PEM; empty where it has none of its own.
     """
 
     nats_url: str
     user: str
     password: str
     inbox_prefix: str
+    ca: str = ""

@@ -46,7 +46,8 @@ class Target:
 
     def at(self, api_url: str) -> Address:
         """The platform of our data directory, with the token that it left there for us."""
-        return Address(api_url, self.token or self.directory.read_admin_token())
+        token = self.token or self.directory.read_admin_token()
+        return Address(api_url, token, ca=self.directory.find_authority())
 
     @property
     def directory(self) -> DataDirectory:

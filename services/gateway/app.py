@@ -57,6 +57,8 @@ from shared.messaging.bus import Bus
 from shared.postgres.database import Database
 from shared.service import Service
 from shared.settings import SettingsError, load_settings
+from shared.tls.contexts import CertificateUnusable
+from shared.tls.reloading import ReloadingCertificate
 
 
 def _tag_routes(module: ModuleType, section: Tag | None = None) -> list[HTTPRouteHandler]:
@@ -111,6 +113,7 @@ class GatewayService(Service):
             start=self._open,
             loops={
                 "http": http.run,
+                **({"certificate": http.certificate.run} if http.certificate is not None else {}),
                 "watch_bus": gateway.bus_watch.run,
                 "follow_events": self._log.follow,
                 "trim_events": self._log.trim,
@@ -177,6 +180,7 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
     """
     settings = settings or load_settings(GatewaySettings, "gateway")
     file_tokens = _tokens_of_file(settings)
+    certificate = _certificate_of(settings)
     database = Database.from_settings("gateway", settings, MIGRATIONS)
     bus = Bus.from_settings("gateway", settings, awaits_services=True)
     gateway = Gateway(
@@ -194,6 +198,8 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
         invitations=Invitations(database),
         nats_home=Path(settings.nats_home) if settings.nats_home else None,
         node_nats_url=settings.node_nats_url,
+        authority_path=Path(settings.tls_ca) if settings.tls_ca else None,
+        certificate_path=Path(settings.tls_cert) if settings.tls_cert else None,
     )
     access_control = AccessControl(
         ConditionalReads(create_app(gateway)),
@@ -205,9 +211,20 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
         largest_import_bytes=settings.largest_import_mb << 20,
         holders_visible_to=settings.holders_visible_to,
     )
-    return GatewayService(
-        gateway, HttpServer(access_control, settings.host, settings.port, settings.shares_port)
+    http = HttpServer(
+        access_control, settings.host, settings.port, settings.shares_port, certificate
     )
+    return GatewayService(gateway, http)
+
+
+def _certificate_of(settings: GatewaySettings) -> ReloadingCertificate | None:
+    if settings.tls_cert is None:
+        return None
+    try:
+        key = Path(settings.tls_key) if settings.tls_key is not None else None
+        return ReloadingCertificate(Path(settings.tls_cert), key)
+    except CertificateUnusable as error:
+        raise SettingsError(f"GPUSTEWARD_GATEWAY_TLS_CERT: {error}") from error
 
 
 def _tokens_of_file(settings: GatewaySettings) -> Sequence[Token]:

@@ -52,6 +52,8 @@ class Gateway:
     invitations: Invitations
     nats_home: Path | None = None
     node_nats_url: str = ""
+    certificate_path: Path | None = None
+    authority_path: Path | None = None
 
     async def send(self, command: Command) -> Accepted:
         """Have an owner do something. Raises RefusedError, UnavailableError without an answer."""

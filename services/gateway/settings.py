@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from services.gateway.domain.access import HoldersVisibleTo
 from shared.paths import DEFAULT_HTTP_PORT
-from shared.settings import CommonSettings, check_nats_addresses
+from shared.settings import CommonSettings, SettingsError, check_listener, check_nats_addresses
 
 
 class GatewaySettings(CommonSettings, frozen=True, kw_only=True):
@@ -14,6 +14,10 @@ class GatewaySettings(CommonSettings, frozen=True, kw_only=True):
     same address, and the kernel gives each connection to one of them. `tokens_file` says who may
     use the API, as `gpusteward token create` writes it; needed where `host` is an address that
     other machines reach.
+
+    `tls_cert` is a certificate in PEM, with those between it and its authority, and `tls_key` its
+    key: with them the API is https, and both are read again when they change. `tls_ca` is the
+    authority of such a certificate where it is no public one: invited servers are given it.
 
     `allowed_hosts` are further host names under which browsers may reach a gateway that is bound to
     them; `event_retention_days` is how far back clients may resume, `audit_retention_days` how long
@@ -33,6 +37,9 @@ class GatewaySettings(CommonSettings, frozen=True, kw_only=True):
     """
 
     host: str = "127.0.0.1"
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_ca: str | None = None
     port: Annotated[int, Meta(ge=0, le=65535)] = DEFAULT_HTTP_PORT
     shares_port: bool = False
     tokens_file: str | None = None
@@ -47,5 +54,13 @@ class GatewaySettings(CommonSettings, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_listener(
+            self.host,
+            "GPUSTEWARD_GATEWAY_TLS_CERT",
+            is_encrypted=self.tls_cert is not None,
+            is_allowed=self.insecure_plaintext,
+        )
+        if self.tls_key is not None and self.tls_cert is None:
+            raise SettingsError("GPUSTEWARD_GATEWAY_TLS_KEY: expected its certificate as well")
         if self.node_nats_url:
             check_nats_addresses("node_nats_url", self.node_nats_url, "gateway")

@@ -25,7 +25,7 @@ from schemas.gateway.tokens import ACCOUNT_HEADER
 from shared.client.account import account_name
 from shared.client.discovery import Address
 from shared.client.errors import ApiError, PlatformUnreachable
-from shared.client.reaching import unreachable
+from shared.client.reaching import make_context, unreachable
 from shared.ids import new_id
 
 T = TypeVar("T")
@@ -70,6 +70,7 @@ class GatewayConnection:
         self._session = aiohttp.ClientSession(
             headers={"Authorization": f"Bearer {token}", **account} if token else account,
             timeout=aiohttp.ClientTimeout(total=self.timeout_seconds),
+            connector=aiohttp.TCPConnector(ssl=make_context(self.address)),
         )
         return self
 

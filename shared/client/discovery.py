@@ -13,6 +13,7 @@ from shared.errors import RefusedError
 from shared.paths import DataDirectory, default_data_dir
 
 URL_VARIABLE: Final = "GPUSTEWARD_URL"
+AUTHORITY_VARIABLE: Final = "GPUSTEWARD_CA"
 TOKEN_VARIABLE: Final = "GPUSTEWARD_TOKEN"  # noqa: S105  # the variable's name, not a token
 
 
@@ -20,12 +21,16 @@ TOKEN_VARIABLE: Final = "GPUSTEWARD_TOKEN"  # noqa: S105  # the variable's name,
 class Address:
     """A gateway's base URL and the token to show it.
 
-    `is_supervised`: a supervisor that runs on this machine starts it again whenever it ends.
+    `is_supervised`: a supervisor that runs on this machine starts it again whenever it ends. Of an
+    https address the certificate's authority is one of the system's, that of `ca`, by default the
+    file that GPUSTEWARD_CA names, or that of `ca_text`.
     """
 
     url: str
     token: str | None = None
     is_supervised: bool = False
+    ca: str | None = None
+    ca_text: str = ""
 
 
 def find_address(
@@ -50,11 +55,15 @@ def find_address(
         base = base_url(gateway_url)
         if endpoint is None or not _is_same(base, endpoint.api_url):
             return Address(base, token)
-        return Address(base, token or directory.read_admin_token(), is_supervised=True)
+        return _own_address(directory, base, token)
     if endpoint is None or endpoint.api_url is None:
         raise PlatformUnreachable(f"no platform runs on {directory.root}")
+    return _own_address(directory, endpoint.api_url, token)
+
+
+def _own_address(directory: DataDirectory, url: str, token: str | None) -> Address:
     token = token or directory.read_admin_token()
-    return Address(endpoint.api_url, token, is_supervised=True)
+    return Address(url, token, is_supervised=True, ca=directory.find_authority())
 
 
 def is_named(

@@ -1,13 +1,19 @@
 """Why a gateway was not reached, in a sentence with the way out."""
 
+import os
 import socket
+import ssl
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import aiohttp
 
+from schemas.errors import ErrorCode
+from shared.client.discovery import AUTHORITY_VARIABLE, Address
 from shared.client.errors import PlatformUnreachable
+from shared.errors import RefusedError
 from shared.host_header import EVERY_ADDRESS
+from shared.tls.contexts import CertificateUnusable, make_client_context
 
 
 def unreachable(url: str, error: Exception) -> PlatformUnreachable:
@@ -20,7 +26,7 @@ def unreachable(url: str, error: Exception) -> PlatformUnreachable:
         case aiohttp.ClientConnectorDNSError():
             text = f"no host is called {host!r}, as far as DNS and /etc/hosts know; check the name"
         case aiohttp.ClientConnectorCertificateError():
-            text = f"the certificate of {url} is not trusted here: {error.certificate_error}"
+            text = _distrust(url, error.certificate_error)
         case aiohttp.ClientSSLError():
             plain = url.replace("https://", "http://", 1)
             text = f"{url} does not speak TLS: expected an https server there; try {plain}"
@@ -35,6 +41,33 @@ def unreachable(url: str, error: Exception) -> PlatformUnreachable:
             )
     is_startable = is_here and isinstance(error, TimeoutError)
     return PlatformUnreachable(text, is_startable=is_startable)
+
+
+def make_context(address: Address) -> ssl.SSLContext | bool:
+    """Return how the server of an address is verified. Raises RefusedError for an unusable file."""
+    if not address.url.startswith("https://"):
+        return True
+    ca = address.ca or os.environ.get(AUTHORITY_VARIABLE) or None
+    try:
+        return make_client_context(ca, ca_text=address.ca_text, trusts_system=True)
+    except CertificateUnusable as error:
+        raise RefusedError(ErrorCode.BAD_REQUEST, f"{AUTHORITY_VARIABLE}: {error}") from error
+
+
+def _distrust(url: str, error: Exception) -> str:
+    reason = getattr(error, "verify_message", "") or str(error)
+    if "match" in reason or "not valid for" in reason:
+        return (
+            f"the certificate at {url} is for another name: {reason}; use a name that it has, or "
+            "have it made for this one too (`gpusteward up --tls-name`)"
+        )
+    if "expired" in reason or "not yet valid" in reason:
+        return f"the certificate at {url}: {reason}; have it renewed, and check this host's clock"
+    return (
+        f"the certificate at {url} is not trusted here: {reason}; if an authority of your own "
+        f"made it, set {AUTHORITY_VARIABLE} to its file, which on the platform's host is tls/ca.pem "
+        "in the data directory"
+    )
 
 
 def is_this_host(host: str) -> bool:

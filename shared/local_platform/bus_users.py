@@ -19,12 +19,15 @@ from shared.paths import give_to_owner_above, make_directory, write_atomically, 
 LOCAL_ADMIN: Final = "admin_local"
 
 
-class Credentials(Struct, frozen=True):
-    """The content of a credentials file, as nats-py's `connect` takes it."""
+class Credentials(Struct, frozen=True, omit_defaults=True):
+    """The content of a credentials file: user, password and inbox as nats-py's `connect` takes
+    them; `ca` is the authority by which the server is verified, in PEM, empty without TLS.
+    """
 
     user: str
     password: str
     inbox_prefix: str
+    ca: str = ""
 
 
 class NoSuchUser(StewardError):
@@ -43,6 +46,20 @@ class BusUsers:
     @property
     def configuration_path(self) -> Path:
         return self.directory / "authorization.conf"
+
+    @property
+    def authority_path(self) -> Path:
+        """Where the authority lies that every credentials file carries."""
+        return self.directory / "ca.pem"
+
+    def set_authority(self, pem: str) -> None:
+        """Have all credentials carry this authority from now on, empty for none."""
+        with self._changing():
+            if not pem:
+                self.authority_path.unlink(missing_ok=True)
+                return
+            write_if_changed(self.authority_path, pem.encode())
+            give_to_owner_above(self.authority_path)
 
     def path_of(self, name: str) -> Path:
         return self.directory / f"{name}.json"
@@ -77,6 +94,7 @@ class BusUsers:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
             names = [path.stem for path in self.directory.glob("*.json")]
+            self._spread_authority(names)
             password_by_name = {name: self.read(name).password for name in names}
             write_if_changed(self.configuration_path, authorization(password_by_name).encode())
             give_to_owner_above(self.configuration_path)
@@ -89,6 +107,15 @@ class BusUsers:
 
     def _write(self, name: str) -> None:
         bus_user(name)
-        made = Credentials(name, secrets.token_urlsafe(32), inbox_of(name))
-        write_atomically(self.path_of(name), msgspec.json.encode(made))
+        self._store(name, Credentials(name, secrets.token_urlsafe(32), inbox_of(name)))
+
+    def _store(self, name: str, credentials: Credentials) -> None:
+        write_atomically(self.path_of(name), msgspec.json.encode(credentials))
         give_to_owner_above(self.path_of(name))
+
+    def _spread_authority(self, names: Iterable[str]) -> None:
+        path = self.authority_path
+        authority = path.read_text() if path.exists() else ""
+        for name in names:
+            if (stored := self.read(name)).ca != authority:
+                self._store(name, msgspec.structs.replace(stored, ca=authority))

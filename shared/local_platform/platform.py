@@ -16,13 +16,15 @@ from shared.lifecycle import DataDirectoryLock, forget_ready, notify_ready
 from shared.local_platform.bus_users import LOCAL_ADMIN, BusUsers
 from shared.local_platform.embedded import EmbeddedNats, EmbeddedPostgres
 from shared.local_platform.fleet_quantum import quantum_environment
+from shared.local_platform.own_certificates import GATEWAY, NATS, OwnCertificates
 from shared.local_platform.settings_check import settings_errors
 from shared.local_platform.supervisor.service import Child, ChildSpec
 from shared.local_platform.supervisor.supervisor import ChildState, Supervisor, marks_of
 from shared.local_platform.tokens import TOKENS_FILE_VARIABLE
 from shared.nats_addresses import are_on_loopback
 from shared.paths import DATA_DIR_VARIABLE, DEFAULT_HTTP_PORT, DataDirectory, Endpoint, python_path
-from shared.settings import SettingsError
+from shared.settings import INSECURE_VARIABLE, SettingsError
+from shared.waiting import cancel_and_wait
 
 SERVICES: Final = ("scheduler", "telemetry", "results", "orchestrator", "executor", "gateway")
 AGENT_SERVICES: Final = ("telemetry", "executor")
@@ -69,6 +71,10 @@ class PlatformOptions:
     `simulate` has telemetry make up a fleet, `fleet` being the file that describes it. With a
     `tokens_file` the API requires tokens. With a `cluster` its adapter and executor run as well.
     With a `standby` a second process of each platform service runs, at the same address.
+
+    The API shows `tls_certificate`, whose key is in `tls_key`. What other machines reach without
+    one is given a certificate by an authority of our own, for this machine's names and `tls_names`,
+    unless it `is_insecure`: then it is plain text.
     """
 
     data_dir: Path
@@ -86,6 +92,26 @@ class PlatformOptions:
     services: Sequence[str] = SERVICES
     cluster: ClusterOptions | None = None
     standby: bool = False
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    tls_names: Sequence[str] = ()
+    is_insecure: bool = False
+
+    @property
+    def is_api_encrypted(self) -> bool:
+        """True if the API is spoken to by https."""
+        has_own = not is_loopback(self.http_host) and not self.is_insecure
+        return self.tls_certificate is not None or has_own
+
+    @property
+    def servers_to_certify(self) -> list[str]:
+        """The servers of ours that need a certificate of our own."""
+        if self.is_insecure:
+            return []
+        has_nats = self.nats_url is None and not is_loopback(self.nats_host)
+        is_alone = self.tls_certificate is None and not is_loopback(self.http_host)
+        has_api = is_alone and "gateway" in self.services
+        return [*([NATS] if has_nats else []), *([GATEWAY] if has_api else [])]
 
     @property
     def is_bus_local(self) -> bool:
@@ -105,6 +131,10 @@ class Platform:
         self.options = options
         self.directory = DataDirectory(options.data_dir.resolve())
         marks = marks_of(self.directory)
+        hosts = [options.nats_host, options.http_host, *options.tls_names]
+        names = options.servers_to_certify
+        self.certificates = OwnCertificates(self.directory.tls, names, hosts)
+        own = self.certificates
         self.nats: EmbeddedNats | None = None
         if options.nats_url is None:
             self.nats = EmbeddedNats(
@@ -114,6 +144,8 @@ class Platform:
                 port=options.nats_port,
                 users=[node_speaker(node_id) for node_id in self._node_ids],
                 environment=marks,
+                tls=own.files_of(NATS) if NATS in names else None,
+                authority=own.authority_path if NATS in names else None,
             )
         self.postgres: EmbeddedPostgres | None = None
         if options.postgres_dsn is None and POSTGRES_SERVICES.intersection(options.services):
@@ -163,7 +195,8 @@ class Platform:
             return None
         host = self.options.http_host
         host = LOOPBACK_OF_WILDCARD.get(host, host)
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.options.http_port}"
+        scheme = "https" if self.options.is_api_encrypted else "http"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.options.http_port}"
 
     def endpoint(self) -> Endpoint:
         """Return the endpoint file for clients on this machine. The servers must be running."""
@@ -183,6 +216,7 @@ class Platform:
             NATS_VARIABLE: self._nats_url(),
             "GPUSTEWARD_NODE_ID": self._node_id,
             "GPUSTEWARD_INSTALLATION_ID": str(self.directory.installation_id()),
+            INSECURE_VARIABLE: "true" if self.options.is_insecure else None,
         }
         return {
             **os.environ,
@@ -190,6 +224,15 @@ class Platform:
             "PYTHONUNBUFFERED": "1",
             **{name: value for name, value in variables.items() if value is not None},
         }
+
+    async def keep_certificates(self) -> None:
+        """Renew our own certificates for ever; the gateway sees by itself that its files change."""
+        if self.certificates.names:
+            await self.certificates.keep(self._load_certificate)
+
+    def _load_certificate(self, name: str) -> None:
+        if name == NATS and self.nats is not None:
+            self.nats.reload()
 
     def settings_errors(self) -> list[str]:
         """Return what is wrong in the settings of the services, a sentence each."""
@@ -199,8 +242,13 @@ class Platform:
         }
         # Of the addresses in our own environment no service gets anything.
         environ = {name: value for name, value in os.environ.items() if name not in addresses}
+        if self.options.is_insecure:
+            environ[INSECURE_VARIABLE] = "true"
         options_set = {name: value for name, value in addresses.items() if value is not None}
-        environ_by_service = {name: self._own_environment(name) for name in self.options.services}
+        environ_by_service = {
+            name: {**self._external_login(name), **self._own_environment(name)}
+            for name in self.options.services
+        }
         return settings_errors({**environ, **options_set}, environ_by_service)
 
     def _service(self, name: str) -> ChildSpec:
@@ -254,6 +302,9 @@ class Platform:
             dsn = self.postgres.login_of(name)
         return {POSTGRES_VARIABLE: dsn} if dsn is not None else {}
 
+    def _external_login(self, name: str) -> dict[str, str]:
+        return self._login_of(name) if self.nats is None else {}
+
     def _login_of(self, name: str) -> dict[str, str]:
         user = node_speaker(self._node_id) if name in AGENT_SERVICES else name
         path = self._credentials_path(user)
@@ -269,6 +320,7 @@ class Platform:
                 "GPUSTEWARD_GATEWAY_PORT": str(self.options.http_port),
                 **({"GPUSTEWARD_GATEWAY_SHARES_PORT": "true"} if self.options.standby else {}),
                 **({TOKENS_FILE_VARIABLE: str(tokens)} if tokens is not None else {}),
+                **self._tls_environment(),
             }
         if name == "telemetry" and (self.options.simulate or self.options.fleet is not None):
             simulated = {"GPUSTEWARD_TELEMETRY_SOURCE": "simulated"}
@@ -277,15 +329,25 @@ class Platform:
             return simulated
         return {}
 
+    def _tls_environment(self) -> dict[str, str]:
+        certificate, key = _absolute(self.options.tls_certificate), _absolute(self.options.tls_key)
+        paths = {"CERT": certificate, "KEY": key}
+        if GATEWAY in self.certificates.names:
+            files = self.certificates.files_of(GATEWAY)
+            authority = self.certificates.authority_path
+            paths = {"CERT": files.certificate, "KEY": files.key, "CA": authority}
+        return {f"GPUSTEWARD_GATEWAY_TLS_{name}": str(path) for name, path in paths.items() if path}
+
     def _joining_environment(self, name: str) -> dict[str, str]:
         """Let the gateway give new nodes their credentials. Known once the server has a port."""
         if name != "gateway" or self.nats is None:
             return {}
         host = self.options.nats_host
         authority = f"[{host}]:{self.nats.port}" if ":" in host else f"{host}:{self.nats.port}"
+        scheme = self.nats.url.partition("://")[0]
         return {
             "GPUSTEWARD_GATEWAY_NATS_HOME": str(self.directory.nats),
-            "GPUSTEWARD_GATEWAY_NODE_NATS_URL": f"nats://{authority}",
+            "GPUSTEWARD_GATEWAY_NODE_NATS_URL": f"{scheme}://{authority}",
         }
 
     def _admit(self) -> dict[str, str]:
@@ -329,6 +391,8 @@ async def run_platform(
         if directory.restoring_path.exists():
             raise RestoreUnfinished(directory)
 
+        await asyncio.to_thread(platform.certificates.renew)
+
         def announce() -> None:
             endpoint = platform.endpoint()
             directory.write_endpoint(endpoint)
@@ -345,9 +409,11 @@ async def run_platform(
             on_started=announce,
             on_disk=on_disk,
         )
+        keeper = asyncio.create_task(platform.keep_certificates())
         try:
             await supervisor.run()
         finally:
+            await cancel_and_wait(keeper)
             directory.remove_endpoint()
 
 

@@ -18,7 +18,8 @@ from uuid import UUID
 import msgspec
 import nats.errors
 from faststream.nats import NatsBroker, NatsRouter
-from faststream.security import SASLPlaintext
+from faststream.nats.security import NatsSecurity as FaststreamSecurity
+from faststream.nats.security import NatsUserPassword
 from nats.aio.client import DEFAULT_INBOX_PREFIX, Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -55,7 +56,9 @@ from shared.messaging.settlement import DeadLetter, Settlement
 from shared.messaging.stream_state import StreamReplicas
 from shared.messaging.streams import EVENTS
 from shared.nats_addresses import NatsAddress, read_nats_addresses
-from shared.settings import CommonSettings
+from shared.settings import CommonSettings, SettingsError, nats_security
+from shared.tls.contexts import CertificateUnusable
+from shared.tls.nats import NatsSecurity, read_authority
 
 M = TypeVar("M", bound=Message)
 V = TypeVar("V", bound=msgspec.Struct)
@@ -123,6 +126,7 @@ class Bus:
     credentials: str | None = None
     awaits_services: bool = False
     replicas: StreamReplicas = field(default_factory=StreamReplicas)
+    security: NatsSecurity | None = None
     durable_routes: list[DurableRoute] = field(default_factory=list, init=False)
     user: str | None = field(default=None, init=False)
     pull_inbox: bytes = field(default=INBOX_PREFIX, init=False)
@@ -153,7 +157,14 @@ class Bus:
         if settings.traces_endpoint is not None:
             tracing.start(name, settings.traces_endpoint)
         replicas = StreamReplicas(settings.stream_replicas, settings.sample_stream_replicas)
-        return cls(name, settings.nats_url, settings.nats_credentials, awaits_services, replicas)
+        return cls(
+            name,
+            settings.nats_url,
+            settings.nats_credentials,
+            awaits_services,
+            replicas,
+            nats_security(settings),
+        )
 
     def include(self, routes: Sequence[Route], dead_letter: DeadLetter) -> None:
         """Add routes, and where their messages go that are given up; before `open`."""
@@ -359,27 +370,41 @@ class Bus:
         """
         bare_urls = [address.bare_url for address in addresses]
         logins = {address.login for address in addresses}
-        if self.credentials is None:
-            login = logins.pop()
-            if login is None or logins:
-                return {"servers": [address.url for address in addresses]}
-            user, password = login
-            return {"servers": bare_urls, "security": SASLPlaintext(user, password)}
-        return {"servers": bare_urls, **self._login(self.credentials)}
+        tls = self._tls()
+        if self.credentials is not None:
+            return {"servers": bare_urls, **self._login(self.credentials, tls)}
+        login = logins.pop()
+        if login is None or logins:
+            security = FaststreamSecurity(**tls) if tls else None
+            return {"servers": [address.url for address in addresses], "security": security}
+        user, password = login
+        return {"servers": bare_urls, "security": NatsUserPassword(user, password, **tls)}
 
-    def _login(self, credentials: str) -> dict[str, Any]:
+    def _login(self, credentials: str, tls: dict[str, Any]) -> dict[str, Any]:
         login = _read_login(credentials)
         self.user = login["user"]
         inbox = login.get("inbox_prefix", DEFAULT_INBOX_PREFIX.decode())
         self.pull_inbox = f"{inbox}.".encode()
         return {
-            "security": SASLPlaintext(
+            "security": NatsUserPassword(
                 username=self.user,
                 # nats-py calls it for every connection.
                 password=partial(_read_password, credentials),  # type: ignore[arg-type]  # as it allows
+                **tls,
             ),
             "inbox_prefix": inbox,
         }
+
+    def _tls(self) -> dict[str, Any]:
+        """Return how TLS is spoken, nothing where it is not. Raises SettingsError."""
+        security = self.security or NatsSecurity(ca_text=read_authority(self.credentials))
+        try:
+            context = security.make_context(self.url)
+        except CertificateUnusable as error:
+            raise SettingsError(f"the bus: {error}") from error
+        if context is None:
+            return {}
+        return {"ssl_context": context, "tls_handshake_first": security.is_first(self.url)}
 
 
 def _read_login(path: str) -> dict[str, str]:

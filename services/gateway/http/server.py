@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import resource
 import socket
-from collections.abc import Iterator
+import ssl
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -13,6 +14,8 @@ import uvicorn
 from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from shared.tls.reloading import ReloadingCertificate
 
 SHUTDOWN_SECONDS: Final = 3
 BACKLOG: Final = 512
@@ -144,12 +147,15 @@ def listening_socket(host: str, port: int, *, is_shared: bool = False) -> socket
 
 @dataclass(slots=True)
 class HttpServer:
-    """Serves an ASGI application on one address. `port` is the real one once it serves."""
+    """Serves an ASGI application on one address. `port` is the real one once it serves; with a
+    `certificate` it serves https alone.
+    """
 
     application: Any
     host: str
     port: int
     shares_port: bool = False
+    certificate: ReloadingCertificate | None = None
     _started: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -170,6 +176,11 @@ class HttpServer:
         """Wait until requests are answered."""
         await self._started.wait()
 
+    def _context_factory(self) -> Callable[..., ssl.SSLContext] | None:
+        if (certificate := self.certificate) is None:
+            return None
+        return lambda *_: certificate.context
+
     def _config(self) -> uvicorn.Config:
         return uvicorn.Config(
             self.application,
@@ -184,4 +195,5 @@ class HttpServer:
             log_config=None,
             server_header=False,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            ssl_context_factory=self._context_factory(),
         )

@@ -20,6 +20,7 @@ from shared.local_platform.bus_users import BusUsers
 from shared.local_platform.managed_process import ManagedProcess
 from shared.paths import make_directory, write_if_changed
 from shared.processes.child_process import POLL_SECONDS, ChildProcess, NotReady
+from shared.tls.contexts import ServerFiles, make_client_context
 
 START_TIMEOUT_SECONDS: Final = 15.0
 STOP_TIMEOUT_SECONDS: Final = 5.0
@@ -32,10 +33,22 @@ max_payload: {max_payload_bytes}
 ping_interval: "3s"
 ping_max: 2
 include users/authorization.conf
-jetstream {{
+{tls}jetstream {{
   store_dir: {store_dir}
   max_memory_store: 256MB
   max_file_store: 16GB
+}}
+"""
+
+
+# From the first byte, so that nothing is said in plain text. Who logs in is told by the password.
+_TLS: Final = """\
+tls {{
+  cert_file: {certificate}
+  key_file: {key}
+  handshake_first: true
+  min_version: "1.2"
+  timeout: 5
 }}
 """
 
@@ -44,10 +57,18 @@ class RememberedPortTaken(StewardError):
     """The remembered port belongs to another process now."""
 
 
-def nats_configuration(store_dir: Path) -> str:
+def nats_configuration(store_dir: Path, tls: ServerFiles | None = None) -> str:
     """A server's configuration; `users/` lies beside its file."""
-    quoted = _quote(str(store_dir))
-    return _CONFIGURATION.format(max_payload_bytes=MAX_PAYLOAD_BYTES, store_dir=quoted)
+    return _CONFIGURATION.format(
+        max_payload_bytes=MAX_PAYLOAD_BYTES,
+        store_dir=_quote(str(store_dir)),
+        tls=tls_block(tls) if tls is not None else "",
+    )
+
+
+def tls_block(files: ServerFiles) -> str:
+    """The part of a configuration that has a server's clients speak TLS."""
+    return _TLS.format(certificate=_quote(str(files.certificate)), key=_quote(str(files.key)))
 
 
 def find_nats_server() -> Path:
@@ -67,7 +88,8 @@ def find_nats_server() -> Path:
 class EmbeddedNats(ManagedProcess):
     """A nats-server whose state lies in `home`: configuration, users, JetStream's store.
 
-    `users` are made at its start, beside the services and the admin of this machine.
+    `users` are made at its start, beside the services and the admin of this machine. With `tls`
+    nothing else is spoken; the certificate's `authority` goes into every user's credentials.
 
     The server chooses its port when it starts for the first time; later starts use the same one. A
     port that another process took meanwhile is given up only by the first start of this object,
@@ -88,11 +110,14 @@ class EmbeddedNats(ManagedProcess):
         port: int | None = None,
         users: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        tls: ServerFiles | None = None,
+        authority: Path | None = None,
     ) -> None:
         self.home = home
         self.users = BusUsers(home / "users")
         self.log_path = log_path or home / "nats.log"
         self.host = host
+        self._tls, self._authority = tls, authority
         self._own_users = users
         self._environment = dict(environment or {})
         self._chosen_port = port
@@ -111,7 +136,7 @@ class EmbeddedNats(ManagedProcess):
     @property
     def url(self) -> str:
         """The address, without credentials."""
-        return f"nats://{self._authority()}"
+        return f"{'tls' if self._tls is not None else 'nats'}://{self._address()}"
 
     async def start(self) -> str:
         """Start it and return its URL once it takes clients. Raises NotReady."""
@@ -133,7 +158,7 @@ class EmbeddedNats(ManagedProcess):
                     return True
         return False
 
-    def _authority(self) -> str:
+    def _address(self) -> str:
         host = LOOPBACK_OF_WILDCARD.get(self.host, self.host)
         return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
 
@@ -154,8 +179,10 @@ class EmbeddedNats(ManagedProcess):
             make_directory(directory, 0o700)
         for stale in self._ports_dir.glob("*.ports"):
             stale.unlink(missing_ok=True)
+        authority = self._authority.read_text() if self._authority is not None else ""
+        self.users.set_authority(authority)
         self.users.create(self._own_users)
-        configuration = nats_configuration(self.store_dir)
+        configuration = nats_configuration(self.store_dir, self._tls)
         write_if_changed(self._configuration_path, configuration.encode())
 
     def _choose_port(self) -> int:
@@ -210,9 +237,10 @@ class EmbeddedNats(ManagedProcess):
     async def _await_greeting(self) -> None:
         """The first line of a server that takes clients is its INFO."""
         host = LOOPBACK_OF_WILDCARD.get(self.host, self.host)
+        context = make_client_context(self._authority) if self._tls is not None else None
         while True:
             try:
-                reader, writer = await asyncio.open_connection(host, self.port)
+                reader, writer = await asyncio.open_connection(host, self.port, ssl=context)
             except OSError:
                 await asyncio.sleep(POLL_SECONDS)
                 continue

@@ -9,7 +9,7 @@ import click
 
 from schemas.base import node_speaker
 from schemas.errors import ErrorCode
-from schemas.gateway.joining import CODE_VARIABLE, NodeCredentials
+from schemas.gateway.joining import AUTHORITY_VARIABLE, CODE_VARIABLE, NodeCredentials
 from services.cli import interruption
 from services.cli.extras import require_extra
 from services.cli.failures import CommandFailed
@@ -41,6 +41,7 @@ def join(
     from services.cli.commands.platform.platform import agent
 
     code = os.environ.pop(CODE_VARIABLE, "") or _read_code()
+    authority = _read_authority(os.environ.pop(AUTHORITY_VARIABLE, ""))
     directory = DataDirectory((data_dir or default_data_dir()).resolve())
     directory.prepare()
     path = directory.root / f"{node_speaker(node_id)}.json"
@@ -52,7 +53,7 @@ def join(
         )
     write_atomically(path, b"")  # an invitation is not spent where nothing can be kept
     try:
-        credentials = interruption.run(_fetch(url, node_id, code))
+        credentials = interruption.run(_fetch(url, node_id, code, authority))
         write_atomically(path, _file_of(credentials), is_durable=True)
     except BaseException:
         path.unlink(missing_ok=True)
@@ -86,10 +87,23 @@ def _read_code() -> str:
     raise CommandFailed(ErrorCode.BAD_REQUEST, message)
 
 
-async def _fetch(url: str, node_id: str, code: str) -> NodeCredentials:
+def _read_authority(text: str) -> str:
+    import ssl
+    from base64 import b64decode
+
+    if not text:
+        return ""
+    try:
+        return ssl.DER_cert_to_PEM_cert(b64decode(text, validate=True))
+    except ValueError as error:
+        message = f"{AUTHORITY_VARIABLE} is no certificate: copy the whole line of the invitation"
+        raise CommandFailed(ErrorCode.BAD_REQUEST, message) from error
+
+
+async def _fetch(url: str, node_id: str, code: str, authority: str) -> NodeCredentials:
     from shared.client.http import StewardClient
 
-    async with StewardClient(Address(url.rstrip("/"))) as client:
+    async with StewardClient(Address(url.rstrip("/"), ca_text=authority)) as client:
         return await client.join(node_id, code)
 
 
@@ -99,7 +113,9 @@ def _file_of(credentials: NodeCredentials) -> bytes:
     from shared.local_platform.bus_users import Credentials
 
     return msgspec.json.encode(
-        Credentials(credentials.user, credentials.password, credentials.inbox_prefix)
+        Credentials(
+            credentials.user, credentials.password, credentials.inbox_prefix, credentials.ca
+        )
     )
 
 

@@ -332,7 +332,8 @@ class _StatusLines:
             self._say("bold", f"GPU Steward answers at {endpoint.api_url}; open it in a browser")
             token = DataDirectory(self._options.data_dir.resolve()).read_admin_token()
             if self._options.tokens_file is not None and token is not None:
-                self._say_login(Address(endpoint.api_url, token))
+                ca = DataDirectory(self._options.data_dir.resolve()).find_authority()
+                self._say_login(Address(endpoint.api_url, token, ca=ca))
         else:
             cluster = self._options.cluster
             joined = "this machine" if cluster is None else f"cluster {cluster.cluster_id}"

@@ -1,6 +1,8 @@
 """New servers: invited by an admin, they fetch their credentials of the bus themselves."""
 
 import asyncio
+import ssl
+from base64 import b64encode
 from typing import Any
 
 from litestar import Request
@@ -26,12 +28,13 @@ async def invite_node(
 ) -> NodeInvitation:
     """Make the line with which the new server joins by itself, once, within an hour. For admins."""
     await asyncio.to_thread(_require_new, _bus_of(gateway, node_id), node_id)
+    authority = await asyncio.to_thread(_authority_for, gateway, data.api_url)
     code, ends_at = await gateway.invitations.make(node_id)
     return NodeInvitation(
         node_id=node_id,
         code=code,
         ends_at=ends_at,
-        command=joining_line(data.api_url, node_id, code),
+        command=joining_line(data.api_url, node_id, code, authority),
     )
 
 
@@ -53,7 +56,25 @@ async def join(
         user=made.user,
         password=made.password,
         inbox_prefix=made.inbox_prefix,
+        ca=made.ca,
     )
+
+
+def _authority_for(gateway: Gateway, api_url: str) -> str:
+    """Return the authority by which who asks at this address verifies it, if it is no public one.
+
+    Raises RefusedError.
+    """
+    path = gateway.authority_path
+    if path is None or not api_url.startswith("https://"):
+        return ""
+    try:
+        first = path.read_text().partition("-----END CERTIFICATE-----")
+        return b64encode(ssl.PEM_cert_to_DER_cert("".join(first[:2]).strip())).decode()
+    except (OSError, ValueError) as error:
+        raise RefusedError(
+            ErrorCode.UNAVAILABLE, f"the authority of this gateway's certificate, {path}: {error}"
+        ) from error
 
 
 def _bus_of(gateway: Gateway, node_id: str) -> EmbeddedNats:
