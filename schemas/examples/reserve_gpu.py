@@ -1,6 +1,7 @@
 import asyncio
 import json
 import os
+import ssl
 import uuid
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import msgspec
 import nats
 
 LOGIN = json.loads(Path(os.environ["GPUSTEWARD_NATS_CREDENTIALS"]).read_text())
+if authority := LOGIN.pop("ca", None):
+    LOGIN |= {"tls": ssl.create_default_context(cadata=authority), "tls_handshake_first": True}
 
 
 async def main() -> None:

@@ -110,6 +110,16 @@ data_dir_option = click.option(
 )
 
 
+insecure_option = click.option(
+    "--insecure-plaintext",
+    "is_insecure",
+    is_flag=True,
+    envvar="GPUSTEWARD_INSECURE_PLAINTEXT",
+    show_envvar=True,
+    help="Speak without TLS beyond this machine: everybody on the way reads passwords and data.",
+)
+
+
 def with_target(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--url`, `--token` and `--data-dir`; the command gets `target`."""
 

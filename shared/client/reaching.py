@@ -64,9 +64,9 @@ def _distrust(url: str, error: Exception) -> str:
     if "expired" in reason or "not yet valid" in reason:
         return f"the certificate at {url}: {reason}; have it renewed, and check this host's clock"
     return (
-        f"the certificate at {url} is not trusted here: {reason}; if an authority of your own "
-        f"made it, set {AUTHORITY_VARIABLE} to its file, which on the platform's host is tls/ca.pem "
-        "in the data directory"
+        f"the certificate at {url} is not trusted here: {reason}; if an authority of your own made "
+        f"it, set {AUTHORITY_VARIABLE} to its file: of `gpusteward up` tls/ca.pem in the data "
+        "directory, of `compose init` tls/ca.pem in its"
     )
 
 

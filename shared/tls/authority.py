@@ -126,7 +126,7 @@ class Authority:
 
 
 def own_hosts(*further: str) -> list[str]:
-    """Return the names and addresses by which this machine is reached, then those that are given."""
+    """Return the names and addresses by which this machine is reached, with those given."""
     import psutil
 
     addresses = {

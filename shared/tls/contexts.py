@@ -1,4 +1,4 @@
-"""Contexts of TLS, from files and texts that people give; what is unusable is told in a sentence."""
+"""Contexts of TLS, from files and texts that people give; what is unusable is a sentence."""
 
 import ssl
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How a client speaks TLS with a NATS server: what is given for it, and what the library is told."""
+"""How a client speaks TLS with a NATS server: what is given for it, what the library is told."""
 
 import json
 import ssl

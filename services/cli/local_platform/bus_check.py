@@ -4,7 +4,9 @@ would fail of it.
 
 import asyncio
 import json
+import os
 import socket
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +17,9 @@ from msgspec import Struct
 from nats.aio.client import Client
 
 from shared.nats_addresses import NatsAddress, read_nats_addresses, without_logins
+from shared.settings import CommonSettings, load_settings, nats_security
+from shared.tls.contexts import CertificateUnusable
+from shared.tls.nats import NatsSecurity
 from shared.waiting import within
 
 CONNECT_SECONDS: Final = 3
@@ -29,6 +34,15 @@ class Trouble(Struct, frozen=True, kw_only=True):
     is_lasting: bool = False
 
 
+def security_of(credentials: Path | None) -> NatsSecurity:
+    """Return how the services will speak with the bus, by our environment. Raises SettingsError."""
+    path = credentials if credentials is not None and not credentials.is_dir() else None
+    names = [f"GPUSTEWARD_NATS_{name}" for name in ("CA", "CERT", "KEY", "TLS_FIRST")]
+    variables = {name: os.environ[name] for name in names if name in os.environ}
+    variables["GPUSTEWARD_NATS_CREDENTIALS"] = str(path) if path is not None else ""
+    return nats_security(load_settings(CommonSettings, "cli", variables))
+
+
 async def bus_trouble(
     url: str, credentials: Path | None, *, needs_jetstream: bool
 ) -> Trouble | None:
@@ -41,10 +55,12 @@ async def bus_trouble(
         return login
     try:
         servers = read_nats_addresses(url)
-    except ValueError as error:
+        security = security_of(credentials)
+        security.make_context(url)
+    except (CertificateUnusable, ValueError) as error:
         return Trouble(sentence=str(error), is_lasting=True)
     troubles = await asyncio.gather(
-        *(_trouble_at(server, credentials, login, needs_jetstream) for server in servers)
+        *(_trouble_at(server, credentials, login, security, needs_jetstream) for server in servers)
     )
     if any(trouble is None for trouble in troubles):
         return None
@@ -54,16 +70,23 @@ async def bus_trouble(
 
 
 async def _trouble_at(
-    server: NatsAddress, credentials: Path | None, login: dict[str, Any], needs_jetstream: bool
+    server: NatsAddress,
+    credentials: Path | None,
+    login: dict[str, Any],
+    security: NatsSecurity,
+    needs_jetstream: bool,
 ) -> Trouble | None:
-    if trouble := await _unreachable(server):
+    if trouble := await _unreachable(server, security):
         return trouble
     client = Client()
     try:
         async with within(CONNECT_SECONDS):
             once: dict[str, Any] = {"allow_reconnect": False, "max_reconnect_attempts": 1}
-            await client.connect(server.url, **login, **once, error_cb=_ignore)
+            tls = security.connect_options(server.url)
+            await client.connect(server.url, **login, **once, **tls, error_cb=_ignore)
         return await _without_jetstream(client, server.text) if needs_jetstream else None
+    except ssl.SSLCertVerificationError as error:
+        return _distrust(server, error)
     except (nats.errors.Error, OSError, TimeoutError, ValueError) as error:
         return _login_trouble(error, server.text, credentials)
     finally:
@@ -106,12 +129,17 @@ async def _without_jetstream(client: Any, url: str) -> Trouble | None:
     return None
 
 
-async def _unreachable(address: NatsAddress) -> Trouble | None:
-    """Return why nothing that greets as NATS does is at the address. NATS speaks first."""
+async def _unreachable(address: NatsAddress, security: NatsSecurity) -> Trouble | None:
+    """Return why nothing that greets as NATS does is at the address. NATS speaks first, behind TLS
+    where that comes first.
+    """
     host, port, server = address.host, address.port, address.text
+    is_connected = False
+    context = security.make_context(address.url) if security.is_first(address.url) else None
     try:
         async with within(CONNECT_SECONDS):
-            reader, writer = await asyncio.open_connection(host, port)
+            reader, writer = await asyncio.open_connection(host, port, ssl=context)
+            is_connected = True
             try:
                 greeting = GREETING
                 if not address.is_web_socket:
@@ -121,7 +149,22 @@ async def _unreachable(address: NatsAddress) -> Trouble | None:
                 await writer.wait_closed()
     except socket.gaierror:
         return Trouble(sentence=f"no host {host!r} is known: check the spelling of {server}")
+    except ssl.SSLCertVerificationError as error:
+        return _distrust(address, error)
+    except ssl.SSLError as error:
+        return Trouble(
+            sentence=f"what answers at {server} does not begin with TLS ({error.reason}): a NATS "
+            "server has `handshake_first: true` in its `tls` block for that; with one that has "
+            "none, set GPUSTEWARD_NATS_TLS_FIRST=false",
+            is_lasting=True,
+        )
     except TimeoutError:
+        if is_connected:
+            return Trouble(
+                sentence=f"{server} takes connections and says nothing: if it begins with TLS, "
+                "write tls:// for it; credentials that are made on the platform's host now carry "
+                "its authority"
+            )
         return Trouble(
             sentence=f"{server} does not answer within {CONNECT_SECONDS} s: check the address, and "
             f"that no firewall closes port {port}"
@@ -134,6 +177,15 @@ async def _unreachable(address: NatsAddress) -> Trouble | None:
     if greeting == GREETING:
         return None
     return Trouble(sentence=f"what answers at {server} is no NATS server: check the port")
+
+
+def _distrust(server: NatsAddress, error: ssl.SSLCertVerificationError) -> Trouble:
+    return Trouble(
+        sentence=f"the certificate of the NATS server at {server.text} is not trusted here: "
+        f"{error.verify_message}; its authority comes with credentials that are made, or copied "
+        "anew, on the platform's host, or with GPUSTEWARD_NATS_CA",
+        is_lasting=True,
+    )
 
 
 def _login_trouble(error: Exception, url: str, credentials: Path | None) -> Trouble:

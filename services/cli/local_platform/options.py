@@ -74,6 +74,19 @@ def check_port(port: int, host: str) -> None:
         )
 
 
+def check_pair(certificate: Path | None, key: Path | None) -> None:
+    """Raises CommandFailed for a certificate that cannot be shown, or not with this key."""
+    from shared.tls.contexts import CertificateUnusable, make_server_context
+
+    if certificate is None and key is not None:
+        raise CommandFailed(ErrorCode.BAD_REQUEST, "--tls-key needs --tls-cert beside it")
+    try:
+        if certificate is not None:
+            make_server_context(certificate, key)
+    except CertificateUnusable as error:
+        raise CommandFailed(ErrorCode.BAD_REQUEST, f"--tls-cert: {error}") from error
+
+
 def _free_port(port: int, host: str) -> int | None:
     try:
         address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

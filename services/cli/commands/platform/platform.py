@@ -17,6 +17,7 @@ from services.cli.extras import require_extra
 from services.cli.failures import CommandFailed
 from services.cli.local_platform.options import (
     cause_of,
+    check_pair,
     check_port,
     claim_port,
     cluster_of,
@@ -26,7 +27,7 @@ from services.cli.local_platform.options import (
     tokens_file,
 )
 from services.cli.local_platform.other_users import other_users
-from services.cli.options import data_dir_option, nats_addresses
+from services.cli.options import data_dir_option, insecure_option, nats_addresses
 from shared.client.discovery import Address
 from shared.clock import utcnow
 from shared.errors import StewardError
@@ -86,6 +87,21 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option(
     "--nats-listen", metavar="HOST:PORT", help="Where the embedded NATS server listens for agents."
 )
+@click.option(
+    "--tls-cert",
+    "tls_certificate",
+    type=FILE,
+    help="Certificate of the API in PEM [default: one of its own beyond a loopback address].",
+)
+@click.option("--tls-key", type=FILE, help="Its key, where that is not in the same file.")
+@click.option(
+    "--tls-name",
+    "tls_names",
+    multiple=True,
+    metavar="NAME",
+    help="Further name or address of this host, for the certificates that it makes itself.",
+)
+@insecure_option
 @click.option("--simulate", is_flag=True, help="Simulate a fleet if this host has no GPU.")
 @click.option("--fleet", type=FILE, help="Simulate the fleet that this TOML file describes.")
 @click.option("--node-id", metavar="ID", help="Name of this host [default: its host name].")
@@ -114,6 +130,10 @@ def up(
     nats_credentials: Path | None,
     postgres_dsn: str | None,
     nats_listen: str | None,
+    tls_certificate: Path | None,
+    tls_key: Path | None,
+    tls_names: tuple[str, ...],
+    is_insecure: bool,
     simulate: bool,
     fleet: Path | None,
     node_id: str | None,
@@ -135,6 +155,7 @@ def up(
         host, data_dir, os.environ, on_loopback=bool(other_names), anywhere=asks_always
     )
     _print_token_notice(DataDirectory(data_dir.resolve()), tokens, other_names)
+    check_pair(tls_certificate, tls_key)
     if nats_url is not None:
         _check_bus(nats_url, nats_credentials)
     nats_host, nats_port = host_and_port(nats_listen) if nats_listen else ("127.0.0.1", None)
@@ -162,6 +183,10 @@ def up(
                 simulate=fleet is not None,
                 cluster=cluster,
                 standby=standby,
+                tls_certificate=tls_certificate,
+                tls_key=tls_key,
+                tls_names=tls_names,
+                is_insecure=is_insecure,
             )
         )
 
@@ -209,6 +234,7 @@ def _print_token_notice(
     help="This node's file, which agent-credentials made on the platform's host.",
 )
 @click.option("--node-id", metavar="ID", help="Name of this host [default: the credentials'].")
+@insecure_option
 @click.option("--simulate", is_flag=True, help="Simulate GPUs if this host has none.")
 @click.option("--fleet", type=FILE, help="Simulate the GPUs that this TOML file describes.")
 @click.option(
@@ -224,6 +250,7 @@ def agent(
     nats_url: str,
     credentials: Path,
     node_id: str | None,
+    is_insecure: bool,
     simulate: bool,
     fleet: Path | None,
     context: str | None,
@@ -248,6 +275,7 @@ def agent(
             fleet=fleet,
             simulate=fleet is not None,
             cluster=cluster,
+            is_insecure=is_insecure,
         )
     )
 
