@@ -10,6 +10,7 @@ from services.cli.failures import CommandFailed
 # The extra that brings a module. Where several bring it, the smallest.
 EXTRA_OF_MODULE: Final = {
     "asyncpg": "agent",
+    "cryptography": "server",
     "docker": "agent",
     "faststream": "agent",
     "grpclib": "agent",

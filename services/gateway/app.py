@@ -58,7 +58,7 @@ from shared.postgres.database import Database
 from shared.service import Service
 from shared.settings import SettingsError, load_settings
 from shared.tls.contexts import CertificateUnusable
-from shared.tls.reloading import ReloadingCertificate
+from shared.tls.reloading import ReloadingCertificate, load_certificate
 
 
 def _tag_routes(module: ModuleType, section: Tag | None = None) -> list[HTTPRouteHandler]:
@@ -221,8 +221,7 @@ def _certificate_of(settings: GatewaySettings) -> ReloadingCertificate | None:
     if settings.tls_cert is None:
         return None
     try:
-        key = Path(settings.tls_key) if settings.tls_key is not None else None
-        return ReloadingCertificate(Path(settings.tls_cert), key)
+        return load_certificate(settings.tls_cert, settings.tls_key)
     except CertificateUnusable as error:
         raise SettingsError(f"GPUSTEWARD_GATEWAY_TLS_CERT: {error}") from error
 

@@ -37,6 +37,8 @@ from shared.messaging.bus import Bus, Route
 from shared.mps import daemon_listens
 from shared.service import Service, Step
 from shared.settings import SettingsError, load_settings, variable_of
+from shared.tls.contexts import CertificateUnusable
+from shared.tls.reloading import ReloadingCertificate, load_certificate
 
 MPS_SETTLE_INVENTORIES: Final = 3  # by then the scheduler has the label that a stop takes away
 
@@ -170,8 +172,13 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
     if settings.metrics:
         text = AgentMetrics(agent, publisher, holdings, counters).text
         names = (socket.gethostname(), *settings.metrics_allowed_hosts.split(","))
-        metrics = MetricsServer(settings.metrics_host, settings.metrics_port, text, names)
+        certificate = _metrics_certificate(settings)
+        metrics = MetricsServer(
+            settings.metrics_host, settings.metrics_port, text, names, certificate
+        )
         loops["metrics"] = metrics.run
+        if certificate is not None:
+            loops["metrics_certificate"] = certificate.run
     return TelemetryService(
         bus,
         agent,
@@ -182,6 +189,15 @@ def create_service(settings: TelemetrySettings | None = None) -> TelemetryServic
         loops=loops,
         on_new_stream=devices.repeat_inventory,
     )
+
+
+def _metrics_certificate(settings: TelemetrySettings) -> ReloadingCertificate | None:
+    if settings.metrics_cert is None:
+        return None
+    try:
+        return load_certificate(settings.metrics_cert, settings.metrics_key)
+    except CertificateUnusable as error:
+        raise SettingsError(f"{variable_of('metrics_cert', 'telemetry')}: {error}") from error
 
 
 def node_labels(

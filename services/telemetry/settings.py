@@ -7,7 +7,7 @@ from msgspec import Meta
 from schemas.base import PositiveSeconds
 from shared.mps import DEFAULT_PIPE_DIR
 from shared.paths import DEFAULT_METRICS_PORT
-from shared.settings import CommonSettings
+from shared.settings import CommonSettings, check_listener
 
 SourceName = Literal["auto", "nvml", "nvidia-smi", "amd", "dcgm", "simulated", "none"]
 
@@ -24,7 +24,9 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     only where one is named. `labels` of the node, as `zone=a,disk=nvme`, are what selectors of
     labels match, unless an operator has set others. `metrics` serves Prometheus on `metrics_host`
     and `metrics_port` (0: any free one), to whom asks for it by that address, by this host's name,
-    by a loopback name or one of `metrics_allowed_hosts`; on every address by any name.
+    by a loopback name or one of `metrics_allowed_hosts`; on every address by any name. With the
+    certificate `metrics_cert` and its key `metrics_key`, read again when they change, it is https,
+    which an address beyond this machine needs.
     Where kubelet's `pod_resources_socket` is, GPUs are joined to pods; devices of claims need the
     name of the `kubernetes_node` as well, and a service account that lists ResourceSlices.
     With `kubernetes_cuda_labels` that node is labelled `cuda-major-version` and
@@ -51,6 +53,8 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     labels: str = ""
     metrics: bool = True
     metrics_host: str = "127.0.0.1"
+    metrics_cert: str | None = None
+    metrics_key: str | None = None
     metrics_port: Annotated[int, Meta(ge=0, le=65_535)] = DEFAULT_METRICS_PORT
     metrics_allowed_hosts: str = ""
     pod_resources_socket: str = "/var/lib/kubelet/pod-resources/kubelet.sock"
@@ -60,3 +64,13 @@ class TelemetrySettings(CommonSettings, frozen=True, kw_only=True):
     mps_daemons: bool = False
     mps_control_path: str = "nvidia-cuda-mps-control"
     mig_instances: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.metrics:
+            check_listener(
+                self.metrics_host,
+                "GPUSTEWARD_TELEMETRY_METRICS_CERT",
+                is_encrypted=self.metrics_cert is not None,
+                is_allowed=self.insecure_plaintext,
+            )

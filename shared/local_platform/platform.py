@@ -4,29 +4,30 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from schemas.base import node_speaker
 from shared.errors import StewardError
-from shared.host_header import LOOPBACK_OF_WILDCARD, is_loopback
+from shared.host_header import LOOPBACK_OF_WILDCARD
 from shared.ids import host_node_id
 from shared.lifecycle import DataDirectoryLock, forget_ready, notify_ready
 from shared.local_platform.bus_users import LOCAL_ADMIN, BusUsers
 from shared.local_platform.embedded import EmbeddedNats, EmbeddedPostgres
 from shared.local_platform.fleet_quantum import quantum_environment
 from shared.local_platform.own_certificates import GATEWAY, NATS, OwnCertificates
+from shared.local_platform.platform_options import SERVICES, ClusterOptions, PlatformOptions
 from shared.local_platform.settings_check import settings_errors
 from shared.local_platform.supervisor.service import Child, ChildSpec
 from shared.local_platform.supervisor.supervisor import ChildState, Supervisor, marks_of
 from shared.local_platform.tokens import TOKENS_FILE_VARIABLE
-from shared.nats_addresses import are_on_loopback
-from shared.paths import DATA_DIR_VARIABLE, DEFAULT_HTTP_PORT, DataDirectory, Endpoint, python_path
+from shared.paths import DATA_DIR_VARIABLE, DataDirectory, Endpoint, python_path
 from shared.settings import INSECURE_VARIABLE, SettingsError
 from shared.waiting import cancel_and_wait
 
-SERVICES: Final = ("scheduler", "telemetry", "results", "orchestrator", "executor", "gateway")
+__all__ = ["SERVICES", "ClusterOptions", "Platform", "PlatformOptions", "run_platform"]
+
 AGENT_SERVICES: Final = ("telemetry", "executor")
 POSTGRES_SERVICES: Final = frozenset({"scheduler", "results", "orchestrator", "gateway"})
 NATS_VARIABLE: Final = "GPUSTEWARD_NATS_URL"
@@ -48,77 +49,6 @@ class RestoreUnfinished(StewardError):
             f"a restore into {directory.root} was cut off: repeat `gpusteward backup restore`, "
             f"which begins anew"
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOptions:
-    """A Kubernetes cluster to be watched and used: the id that is its node's, and how it is found,
-    None being kubectl's way.
-    """
-
-    cluster_id: str
-    kubeconfig: str | None = None
-    context: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlatformOptions:
-    """The options of `gpusteward up` and `gpusteward agent`.
-
-    `nats_url` and `postgres_dsn` name servers that exist, the former also all of a cluster with
-    commas between them; None runs an embedded one.
-    `nats_credentials_path` is a user's file for all, or a directory with one for each.
-    `simulate` has telemetry make up a fleet, `fleet` being the file that describes it. With a
-    `tokens_file` the API requires tokens. With a `cluster` its adapter and executor run as well.
-    With a `standby` a second process of each platform service runs, at the same address.
-
-    The API shows `tls_certificate`, whose key is in `tls_key`. What other machines reach without
-    one is given a certificate by an authority of our own, for this machine's names and `tls_names`,
-    unless it `is_insecure`: then it is plain text.
-    """
-
-    data_dir: Path
-    nats_url: str | None = None
-    nats_credentials_path: Path | None = None
-    nats_host: str = "127.0.0.1"
-    nats_port: int | None = None
-    postgres_dsn: str | None = None
-    http_host: str = "127.0.0.1"
-    http_port: int = DEFAULT_HTTP_PORT
-    tokens_file: Path | None = None
-    node_id: str | None = None
-    fleet: Path | None = None
-    simulate: bool = False
-    services: Sequence[str] = SERVICES
-    cluster: ClusterOptions | None = None
-    standby: bool = False
-    tls_certificate: Path | None = None
-    tls_key: Path | None = None
-    tls_names: Sequence[str] = ()
-    is_insecure: bool = False
-
-    @property
-    def is_api_encrypted(self) -> bool:
-        """True if the API is spoken to by https."""
-        has_own = not is_loopback(self.http_host) and not self.is_insecure
-        return self.tls_certificate is not None or has_own
-
-    @property
-    def servers_to_certify(self) -> list[str]:
-        """The servers of ours that need a certificate of our own."""
-        if self.is_insecure:
-            return []
-        has_nats = self.nats_url is None and not is_loopback(self.nats_host)
-        is_alone = self.tls_certificate is None and not is_loopback(self.http_host)
-        has_api = is_alone and "gateway" in self.services
-        return [*([NATS] if has_nats else []), *([GATEWAY] if has_api else [])]
-
-    @property
-    def is_bus_local(self) -> bool:
-        """True if only agents of this machine reach the bus."""
-        if self.nats_url is None:
-            return is_loopback(self.nats_host)
-        return are_on_loopback(self.nats_url)
 
 
 class Platform:

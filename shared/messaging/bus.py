@@ -6,21 +6,16 @@ stream; `settlement` decides what becomes of those whose handler fails.
 
 import asyncio
 import contextlib
-import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
 import msgspec
 import nats.errors
 from faststream.nats import NatsBroker, NatsRouter
-from faststream.nats.security import NatsSecurity as FaststreamSecurity
-from faststream.nats.security import NatsUserPassword
-from nats.aio.client import DEFAULT_INBOX_PREFIX, Client
+from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js import JetStreamContext
@@ -42,6 +37,7 @@ from schemas.errors import Refused, Reply
 from shared import tracing
 from shared.errors import NodeUnavailableError, RefusedError, UnavailableError
 from shared.logging import log
+from shared.messaging.bus_login import BusLogin
 from shared.messaging.codec import (
     TypedCodec,
     check_size,
@@ -55,10 +51,8 @@ from shared.messaging.senders import has_our_users, sign_command
 from shared.messaging.settlement import DeadLetter, Settlement
 from shared.messaging.stream_state import StreamReplicas
 from shared.messaging.streams import EVENTS
-from shared.nats_addresses import NatsAddress, read_nats_addresses
-from shared.settings import CommonSettings, SettingsError, nats_security
-from shared.tls.contexts import CertificateUnusable
-from shared.tls.nats import NatsSecurity, read_authority
+from shared.settings import CommonSettings, nats_security
+from shared.tls.nats import NatsSecurity
 
 M = TypeVar("M", bound=Message)
 V = TypeVar("V", bound=msgspec.Struct)
@@ -132,7 +126,8 @@ class Bus:
     pull_inbox: bytes = field(default=INBOX_PREFIX, init=False)
 
     def __post_init__(self) -> None:
-        addresses = read_nats_addresses(self.url)
+        login = BusLogin.of(self.url, self.credentials, self.security)
+        self.user, self.pull_inbox = login.user, login.pull_inbox
         self.broker = NatsBroker(
             name=f"gpusteward-{self.name}",
             logger=None,
@@ -146,7 +141,7 @@ class Bus:
             drain_timeout=5,
             graceful_timeout=5.0,
             error_cb=self._on_error,
-            **self._servers_and_login(addresses),
+            **login.broker_options,
         )
 
     @classmethod
@@ -363,54 +358,3 @@ class Bus:
             log.warning("nats_error", error=repr(error))
             return
         log.error("credentials_refused", user=self.user, credentials=self.credentials)
-
-    def _servers_and_login(self, addresses: Sequence[NatsAddress]) -> dict[str, Any]:
-        """Return the options of the broker, a login that all URLs have beside them: what is learnt
-        of further servers has none.
-        """
-        bare_urls = [address.bare_url for address in addresses]
-        logins = {address.login for address in addresses}
-        tls = self._tls()
-        if self.credentials is not None:
-            return {"servers": bare_urls, **self._login(self.credentials, tls)}
-        login = logins.pop()
-        if login is None or logins:
-            security = FaststreamSecurity(**tls) if tls else None
-            return {"servers": [address.url for address in addresses], "security": security}
-        user, password = login
-        return {"servers": bare_urls, "security": NatsUserPassword(user, password, **tls)}
-
-    def _login(self, credentials: str, tls: dict[str, Any]) -> dict[str, Any]:
-        login = _read_login(credentials)
-        self.user = login["user"]
-        inbox = login.get("inbox_prefix", DEFAULT_INBOX_PREFIX.decode())
-        self.pull_inbox = f"{inbox}.".encode()
-        return {
-            "security": NatsUserPassword(
-                username=self.user,
-                # nats-py calls it for every connection.
-                password=partial(_read_password, credentials),  # type: ignore[arg-type]  # as it allows
-                **tls,
-            ),
-            "inbox_prefix": inbox,
-        }
-
-    def _tls(self) -> dict[str, Any]:
-        """Return how TLS is spoken, nothing where it is not. Raises SettingsError."""
-        security = self.security or NatsSecurity(ca_text=read_authority(self.credentials))
-        try:
-            context = security.make_context(self.url)
-        except CertificateUnusable as error:
-            raise SettingsError(f"the bus: {error}") from error
-        if context is None:
-            return {}
-        return {"ssl_context": context, "tls_handshake_first": security.is_first(self.url)}
-
-
-def _read_login(path: str) -> dict[str, str]:
-    login: dict[str, str] = json.loads(Path(path).read_text())
-    return login
-
-
-def _read_password(path: str) -> str:
-    return _read_login(path)["password"]

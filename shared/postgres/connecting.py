@@ -5,12 +5,14 @@ leaves nothing for the second. Here each has its own time, and the next need not
 """
 
 import asyncio
+import ssl
 from typing import Any, Final
 
 import asyncpg
 from asyncpg.connect_utils import SessionAttribute
 
-from shared.postgres_address import PostgresServer, read_servers
+from shared.postgres_address import PostgresServer, read_servers, tls_files
+from shared.tls.contexts import CertificateUnusable, make_client_context
 from shared.waiting import cancel_and_wait, within
 
 CONNECT_SECONDS: Final = 10.0  # all servers together
@@ -25,6 +27,10 @@ LASTING: Final = (
 )
 
 
+class TlsRefused(asyncpg.ClientConfigurationError):
+    """TLS with a server does not come about, and will not by waiting."""
+
+
 class NoServerTakesWrites(ConnectionError):
     """None of the servers of a DSN answered as one that takes writes; the text has each answer."""
 
@@ -37,10 +43,7 @@ async def connect(dsn: str, **options: Any) -> "asyncpg.Connection[Any]":
     """
     servers = read_servers(dsn)
     if len(servers) < 2:
-        connection: asyncpg.Connection[Any] = await asyncpg.connect(
-            dsn, timeout=CONNECT_SECONDS, **options
-        )
-        return connection
+        return await _open(dsn, timeout=CONNECT_SECONDS, **options)
     async with within(CONNECT_SECONDS):
         return await _connect_first(dsn, servers, options)
 
@@ -78,7 +81,7 @@ async def _connect_first(
 async def _connect_to(
     dsn: str, server: PostgresServer, options: dict[str, Any]
 ) -> "asyncpg.Connection[Any]":
-    connection: asyncpg.Connection[Any] = await asyncpg.connect(
+    return await _open(
         dsn,
         host=server.host,
         port=server.port,
@@ -86,7 +89,36 @@ async def _connect_to(
         timeout=ATTEMPT_SECONDS,
         **options,
     )
+
+
+async def _open(dsn: str, **options: Any) -> "asyncpg.Connection[Any]":
+    """Connect as asyncpg does. Raises TlsRefused, a sentence, where TLS fails for good."""
+    try:
+        check_tls_files(dsn)
+        connection: asyncpg.Connection[Any] = await asyncpg.connect(dsn, **options)
+    except CertificateUnusable as error:
+        raise TlsRefused(str(error)) from error
+    except ssl.SSLCertVerificationError as error:
+        raise TlsRefused(
+            f"its certificate is not trusted: {error.verify_message}; sslrootcert in the DSN names "
+            "the file of the authority that made it, and the host has to be one of its names"
+        ) from error
+    except ConnectionError as error:
+        if "rejected SSL upgrade" not in str(error):
+            raise
+        raise TlsRefused(
+            "it speaks no TLS, which sslmode in the DSN asks for: set `ssl = on` there"
+        ) from error
     return connection
+
+
+def check_tls_files(dsn: str) -> None:
+    """Raise CertificateUnusable for a file of the DSN that asyncpg could not load."""
+    files = tls_files(dsn)
+    if files:
+        make_client_context(
+            files.get("sslrootcert"), certificate=files.get("sslcert"), key=files.get("sslkey")
+        )
 
 
 async def _drop(attempts: "dict[asyncio.Task[asyncpg.Connection[Any]], PostgresServer]") -> None:
@@ -108,4 +140,6 @@ def _answer_of(error: BaseException) -> str:
 def describe_lasting(dsn: str, error: BaseException) -> str:
     """Return the sentence for one of LASTING, without what the DSN keeps secret."""
     servers = ", ".join(map(str, read_servers(dsn))) or "the server of the environment"
+    if isinstance(error, TlsRefused):
+        return f"Postgres at {servers}: {error}"
     return f"Postgres at {servers} refuses the login or the database of its DSN: {error}"

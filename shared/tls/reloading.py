@@ -60,6 +60,11 @@ class ReloadingCertificate:
         return tuple(map(_mark, paths))
 
 
+def load_certificate(certificate: str, key: str | None) -> ReloadingCertificate:
+    """Return the certificate of these settings. Raises CertificateUnusable."""
+    return ReloadingCertificate(Path(certificate), Path(key) if key is not None else None)
+
+
 def _mark(path: Path) -> tuple[int, int, int]:
     """Return what changes with a file, also with one that a link leads to."""
     try:

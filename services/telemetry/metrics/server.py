@@ -1,17 +1,18 @@
 """Answers a scrape: `GET /metrics`, one answer per connection.
 
 prometheus_client's own server sets clients no bounds: 500 half requests hold 500 threads for good.
-Here at most 32 connections last 5 s each. For TLS or authentication put a proxy in front.
+Here at most 32 connections last 5 s each. For authentication put a proxy in front.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from shared.host_header import host_names, is_known_host
 from shared.logging import log
+from shared.tls.reloading import ReloadingCertificate
 from shared.waiting import within
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -24,8 +25,14 @@ class MetricsServer:
     """Never ends its process: an agent without metrics is better than none."""
 
     def __init__(
-        self, host: str, port: int, text: Callable[[], bytes], allowed_hosts: Iterable[str] = ()
+        self,
+        host: str,
+        port: int,
+        text: Callable[[], bytes],
+        allowed_hosts: Iterable[str] = (),
+        certificate: ReloadingCertificate | None = None,
     ) -> None:
+        self._certificate = certificate
         self._host, self._port, self._text = host, port, text
         self._names = host_names(host, allowed_hosts)
         self._connections = 0
@@ -35,7 +42,11 @@ class MetricsServer:
         """Serve until cancelled; return at once where that is not possible."""
         try:
             server = await asyncio.start_server(
-                self._answer, self._host, self._port, limit=MAX_REQUEST_BYTES
+                self._answer,
+                self._host,
+                self._port,
+                limit=MAX_REQUEST_BYTES,
+                **self._tls_options(),
             )
         except OSError as error:
             log.warning(
@@ -52,6 +63,12 @@ class MetricsServer:
             self.bound_port = server.sockets[0].getsockname()[1]
             log.info("metrics_served", host=self._host, port=self.bound_port)
             await server.serve_forever()
+
+    def _tls_options(self) -> dict[str, Any]:
+        if self._certificate is None:
+            return {}
+        # Who does not shake hands keeps a connection for no longer than who does not ask.
+        return {"ssl": self._certificate.context, "ssl_handshake_timeout": REQUEST_SECONDS}
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
