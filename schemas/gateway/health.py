@@ -14,6 +14,7 @@ class WarningCode(StrEnum):
     POSTGRES_STANDBY_AWAY = "postgres_standby_away"
     POSTGRES_STANDBY_BEHIND = "postgres_standby_behind"
     STREAM_REPLICAS = "stream_replicas"
+    CERTIFICATE_ENDS = "certificate_ends"
 
 
 class HealthWarning(Struct, frozen=True, kw_only=True):

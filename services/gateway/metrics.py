@@ -18,7 +18,9 @@ from schemas.gateway.health import WarningCode
 from schemas.scheduler.namespaces import ListNamespaces, NamespaceList, NamespaceUse
 from schemas.scheduler.views import Drift, DriftList, ListDrifts
 from services.gateway.bus_watch import BusWatch
+from services.gateway.certificates import read_ends
 from services.gateway.context import Gateway
+from services.gateway.domain.certificate_ends import CertificateEnd
 from services.gateway.domain.postgres_health import PostgresState, find_warnings
 from services.gateway.ledger.postgres_state import read_postgres_state
 from shared.errors import RefusedError, UnavailableError
@@ -49,6 +51,7 @@ class _Answers:
     lags: tuple[_Lag, ...] | None
     postgres: PostgresState | None
     outboxes: tuple[tuple[dict[str, str], float], ...]
+    ends: tuple[CertificateEnd, ...]
 
 
 async def text_of(gateway: Gateway) -> bytes:
@@ -62,6 +65,7 @@ async def text_of(gateway: Gateway) -> bytes:
             _in_time(_lags(gateway)),
             _in_time(_postgres(gateway)),
             _outboxes(gateway),
+            read_ends(gateway),
         )
     )
     registry = CollectorRegistry(auto_describe=False)
@@ -164,6 +168,10 @@ class _PlatformCollector(Collector):
         for labels, age_seconds in self.answers.outboxes:
             outbox.add_sample(outbox.name, labels, age_seconds)
         yield outbox
+        ends = _gauge("certificate_ends_at_seconds", "When it ends, Unix time", ("certificate",))
+        for end in self.answers.ends:
+            ends.add_metric((end.certificate.value,), end.ends_at.timestamp())
+        yield ends
 
     def _of_postgres(self, state: PostgresState) -> Iterator[Metric]:
         writes = "1 if Postgres takes writes"

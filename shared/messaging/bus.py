@@ -6,6 +6,7 @@ stream; `settlement` decides what becomes of those whose handler fails.
 
 import asyncio
 import contextlib
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -220,6 +221,15 @@ class Bus:
         """True while the server answers."""
         connection = self.broker._connection  # noqa: SLF001  # as above
         return connection is not None and connection.is_connected
+
+    @property
+    def encryption(self) -> ssl.SSLObject | None:
+        """The TLS of the connection; None while there is none."""
+        if not self.is_connected:
+            return None
+        transport: Any = self.nats._transport  # noqa: SLF001  # nats-py shows it nowhere
+        writer = getattr(transport, "_io_writer", None)
+        return writer.get_extra_info("ssl_object") if writer is not None else None
 
     @property
     def is_clustered(self) -> bool:

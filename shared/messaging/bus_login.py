@@ -1,4 +1,4 @@
-"""With which servers a connection is made, as whom, and how it is encrypted: FastStream's options."""
+"""With which servers a connection is made, as whom, how it is encrypted: FastStream's options."""
 
 import json
 from dataclasses import dataclass

@@ -5,6 +5,7 @@ import os
 import pwd
 import shutil
 import socket
+import ssl
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -15,6 +16,7 @@ import msgspec
 from services.cli.doctor.check import CheckResult, Probe, error, ok, warn
 from services.cli.doctor.host_facts import HostFacts
 from services.cli.doctor.program import run_program
+from shared.client.discovery import AUTHORITY_VARIABLE
 from shared.disk import is_full
 from shared.paths import (
     DEFAULT_HTTP_PORT,
@@ -23,6 +25,7 @@ from shared.paths import (
     Endpoint,
     is_process_alive,
 )
+from shared.tls.contexts import CertificateUnusable, make_client_context
 
 GIBIBYTE: Final = 1 << 30
 NEEDED_GIB: Final = 1
@@ -96,7 +99,7 @@ def _platform(facts: HostFacts, running: Endpoint) -> CheckResult:
     summary = f"a platform runs here (process {running.pid}) and answers at {running.api_url}"
     down = [child for child in read_states(directory) if child.state is not State.READY]
     if not down:
-        sentences = _readiness_sentences(running.api_url or "", directory.read_admin_token())
+        sentences = _readiness_sentences(running.api_url or "", directory)
         return (
             warn(f"{summary}: {'; '.join(sentences)}", READINESS_PAGE) if sentences else ok(summary)
         )
@@ -105,20 +108,34 @@ def _platform(facts: HostFacts, running: Endpoint) -> CheckResult:
     return warn(f"{summary}; not ready: {names}", f"wait, they are started again; `tail {log}`")
 
 
-def _readiness_sentences(api_url: str, token: str | None) -> list[str]:
+def _readiness_sentences(api_url: str, directory: DataDirectory) -> list[str]:
     """Return what `/readyz` says beside that all is well; nothing where it does not answer."""
+    token = directory.read_admin_token()
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     request = urllib.request.Request(f"{api_url}/readyz", headers=headers)  # noqa: S310  # ours
     try:
-        with urllib.request.urlopen(request, timeout=READINESS_SECONDS) as answer:  # noqa: S310
+        context = _context_of(api_url, directory)
+        with urllib.request.urlopen(request, timeout=READINESS_SECONDS, context=context) as answer:  # noqa: S310
             body = json.load(answer)
     except urllib.error.HTTPError as refusal:
         with refusal:
             body = _json_of(refusal.read())
+    except CertificateUnusable as unusable:
+        return [str(unusable)]
+    except urllib.error.URLError as failure:
+        is_distrusted = isinstance(failure.reason, ssl.SSLCertVerificationError)
+        return [f"its certificate is not trusted here: {failure.reason}"] if is_distrusted else []
     except (OSError, ValueError):
         return []
     sentences = [warning["message"] for warning in body.get("warnings", ())]
     return [body["detail"], *sentences] if "detail" in body else sentences
+
+
+def _context_of(api_url: str, directory: DataDirectory) -> ssl.SSLContext | None:
+    if not api_url.startswith("https://"):
+        return None
+    ca = directory.find_authority() or os.environ.get(AUTHORITY_VARIABLE)
+    return make_client_context(ca, trusts_system=True)
 
 
 def _json_of(content: bytes) -> dict[str, Any]:

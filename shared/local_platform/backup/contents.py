@@ -64,6 +64,9 @@ def read_files(directory: DataDirectory, variables: Mapping[str, str]) -> dict[s
         "admin_token": directory.admin_token_path,
         TOKENS: tokens_path(directory, variables),
         "nats/port": directory.nats / "port",
+        # Without them no client would trust the platform that is made of a backup.
+        "tls/ca.pem": directory.authority_path,
+        "tls/ca.key": directory.tls / "ca.key",
         **{f"nats/users/{path.name}": path for path in _users(directory)},
     }
     return {f"{FILES}{name}": path.read_bytes() for name, path in paths.items() if path.is_file()}

@@ -35,8 +35,8 @@ SET_RIGHT: Final = ("scheduler", "gateway")  # whose `after_restore` runs
 SET_RIGHT_SECONDS: Final = 300.0
 RESTORED_SETTINGS: Final = "restored-settings"
 # What an empty directory may hold: backups, and what a platform leaves that never started.
-_HARMLESS: Final = frozenset({"backups", "lock", "logs", "run"})
-_ADDED: Final = ("postgres", "nats", "installation_id", "admin_token", "tokens.json")
+_HARMLESS: Final = frozenset({"backups", "lock", "logs", "run", "tls"})
+_ADDED: Final = ("postgres", "nats", "installation_id", "admin_token", "tokens.json", "tls")
 
 
 class Restored(Struct, frozen=True, kw_only=True):

@@ -15,7 +15,9 @@ from schemas.gateway.health import Health
 from schemas.orchestrator.views import ListTasks, TaskList
 from schemas.results.measurements import GetReport, ReportView
 from schemas.scheduler.views import ListReservations, ReservationList
+from services.gateway.certificates import read_ends
 from services.gateway.context import Gateway
+from services.gateway.domain.certificate_ends import find_ending
 from services.gateway.domain.postgres_health import PostgresState, find_warnings
 from services.gateway.ledger.postgres_state import read_postgres_state
 from services.gateway.metrics import text_of
@@ -39,7 +41,8 @@ async def is_alive() -> Health:
 async def is_ready(gateway: TheGateway) -> Health:
     """Bus, Postgres and every service answer, events flow, and the disk has room; if not,
     `details.missing` names what is missing. `warnings` are of what works and could be lost: a
-    standby that is not synchronous, or late, and a stream without all its replicas.
+    standby that is not synchronous, or late, a stream without all its replicas, and a certificate
+    that ends within 14 days.
     """
     now = utcnow()
     report = GetReport(start_at=now - timedelta(seconds=1), end_at=now)
@@ -79,7 +82,8 @@ async def is_ready(gateway: TheGateway) -> Health:
             details={"missing": missing},
         )
     of_postgres = find_warnings(postgres) if postgres is not None else ()
-    return Health(ready=True, warnings=(*of_postgres, *watch.warnings()))
+    ending = find_ending(await read_ends(gateway), now)
+    return Health(ready=True, warnings=(*of_postgres, *watch.warnings(), *ending))
 
 
 async def _answers(gateway: Gateway, query: Query, view: type[Any]) -> bool:
