@@ -8,7 +8,7 @@ from typing import Final
 
 from shared.errors import StewardError
 from shared.logging import log
-from shared.tls.contexts import ServerFiles
+from shared.tls.contexts import ServerFiles, files_in
 
 RENEWAL_CHECK_SECONDS: Final = 3600.0
 NATS: Final = "nats"
@@ -30,7 +30,7 @@ class OwnCertificates:
         return self.directory / "ca.pem"
 
     def files_of(self, name: str) -> ServerFiles:
-        return ServerFiles(self.directory / f"{name}.pem", self.directory / f"{name}.key")
+        return files_in(self.directory / name)
 
     def renew(self) -> list[str]:
         """Make what is missing or near its end; return the names of the servers that have a new

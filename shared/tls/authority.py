@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from shared.clock import utcnow
 from shared.paths import give_to_owner_above, make_directory, write_atomically
-from shared.tls.contexts import CertificateUnusable, ServerFiles
+from shared.tls.contexts import CertificateUnusable, ServerFiles, files_in
 
 AUTHORITY_LIFE: Final = timedelta(days=3650)
 LEAF_LIFE: Final = timedelta(days=397)
@@ -27,8 +27,8 @@ ORGANIZATION: Final = "GPU Steward"
 
 
 class Authority:
-    """An authority in a directory: `ca.pem`, `ca.key` of mode 600, and `NAME.pem`, `NAME.key` of
-    each server.
+    """An authority in a directory: `ca.pem`, `ca.key`, and for each server a directory of its name,
+    which may be shown to that server alone: `server.pem`, `server.key`, and `ca.pem` once more.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -43,11 +43,12 @@ class Authority:
         return self.directory / "ca.key"
 
     def files_of(self, name: str) -> ServerFiles:
-        return ServerFiles(self.directory / f"{name}.pem", self.directory / f"{name}.key")
+        return files_in(self.directory / name)
 
     def create(self, now: datetime | None = None) -> bool:
         """Make the authority where there is none; whether one was made. Raises OSError."""
         make_directory(self.directory, 0o700)
+        give_to_owner_above(self.directory)
         if self.certificate_path.exists() and self.key_path.exists():
             return False
         now = now or utcnow()
@@ -78,8 +79,21 @@ class Authority:
 
         Return whether one was made. Raises OSError, CertificateUnusable.
         """
+        directory = self.directory / name
+        return self.issue_into(directory, name, hosts, now=now, also_client=also_client)
+
+    def issue_into(
+        self,
+        directory: Path,
+        name: str,
+        hosts: Sequence[str],
+        *,
+        now: datetime | None = None,
+        also_client: bool = False,
+    ) -> bool:
+        """Do as `issue` does, for a server whose directory is elsewhere."""
         now = now or utcnow()
-        files = self.files_of(name)
+        files = files_in(directory)
         authority = self._load_certificate(self.certificate_path)
         if files.key.exists() and _still_serves(files.certificate, authority, hosts, now):
             return False
@@ -100,6 +114,9 @@ class Authority:
             )
             .sign(self._load_key(), hashes.SHA256())
         )
+        make_directory(files.key.parent, 0o700)
+        give_to_owner_above(files.key.parent)
+        self._write(files.key.parent / "ca.pem", self.certificate_path.read_bytes())
         # The key first: who reads between both finds a pair that does not match, and reads again.
         self._write(files.key, _pem_of_key(key))
         self._write(files.certificate, certificate.public_bytes(serialization.Encoding.PEM))

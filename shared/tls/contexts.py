@@ -22,6 +22,11 @@ class ServerFiles:
     key: Path
 
 
+def files_in(directory: Path) -> ServerFiles:
+    """Return the files of a server whose directory an authority of ours has made."""
+    return ServerFiles(directory / "server.pem", directory / "server.key")
+
+
 def make_client_context(
     ca: str | Path | None = None,
     *,

@@ -6,7 +6,7 @@ A file that exists is kept, whatever it holds, so that nothing is rotated by mak
 import json
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
@@ -16,6 +16,16 @@ from uuid import uuid4
 
 from schemas.base import node_speaker
 from schemas.gateway.tokens import Role
+from services.cli.local_platform.compose_texts import (
+    ENV,
+    HA_ENV,
+    HBA,
+    NATS_ALSO,
+    NATS_CLUSTER,
+    NODE_ENV,
+    PATRONI,
+    PLATFORM_ENV,
+)
 from shared.errors import StewardError
 from shared.local_platform.bus_users import BusUsers
 from shared.local_platform.embedded.nats_server import nats_configuration
@@ -24,110 +34,37 @@ from shared.local_platform.tokens import create_token
 from shared.paths import (
     DEFAULT_METRICS_PORT,
     DOCKER_SOCKET,
+    SOURCE_ROOT,
     give_to_owner_above,
     make_directory,
     write_atomically,
 )
 from shared.postgres.roles import logins_sql, role_of
+from shared.tls.authority import Authority, own_hosts
+from shared.tls.contexts import files_in
 
-TEMPLATES: Final = files("gpusteward") / "compose"
+_PACKAGED: Final = files("gpusteward") / "compose"
+# A checkout on a file system without links has a file in that place.
+TEMPLATES: Final = _PACKAGED if _PACKAGED.is_dir() else SOURCE_ROOT / "compose"
 COMPOSE_FILE: Final = "compose.yaml"
 IMAGE_USER: Final = 10001  # of compose/Containerfile
 NODE_VARIABLE: Final = "STEWARD_NODE_ID"
 CLUSTER_VARIABLE: Final = "STEWARD_CLUSTER_ID"
-# Only for the server of `compose/compose.yaml`.
-_NATS_ALSO: Final = """\
-# For the health check; nobody else reaches it.
-http: "127.0.0.1:8222"
-"""
-_ENV: Final = """\
-# Read by docker-compose and `docker compose` in this directory.
-COMPOSE_PROJECT_NAME={project}
-STEWARD_IMAGE=gpusteward
-# Who the containers run as: the owner of these files.
-STEWARD_UID={uid}
-STEWARD_GID={gid}
-STEWARD_INSTALLATION_ID={installation_id}
-STEWARD_NODE_ID={node_id}
-# Of profile gpu: Docker's socket, the group that may use it, where models lie.
-STEWARD_DOCKER_SOCKET={docker_socket}
-STEWARD_DOCKER_GID={docker_gid}
-STEWARD_MODELS=/srv/models
-"""
-_PLATFORM_ENV: Final = """\
-STEWARD_NATS_IMAGE=nats:2.12-alpine
-STEWARD_POSTGRES_IMAGE=postgres:18
-STEWARD_PROMETHEUS_IMAGE=prom/prometheus:v3.7.3
-# Where this machine listens. Others reach neither until their address here is not a loopback one.
-STEWARD_API_ADDRESS=127.0.0.1
-STEWARD_API_PORT=8470
-STEWARD_NATS_ADDRESS=127.0.0.1
-STEWARD_NATS_PORT=4222
-# Of profile cluster: its name here, and what leads to it, with a token or a certificate in it.
-STEWARD_CLUSTER_ID={cluster_id}
-STEWARD_KUBECONFIG=/etc/gpusteward/kubeconfig
-"""
-_NODE_ENV: Final = """\
-STEWARD_NATS_URL={nats_url}
-# Where its agent's metrics are, on port 9400, for whoever reaches that address.
-STEWARD_METRICS_ADDRESS={metrics_address}
-"""
-_HA_ENV: Final = """\
-# Both files together are what runs; behind them, with another colon, a compose.override.yaml.
-COMPOSE_FILE=compose.yaml:ha.yaml
-STEWARD_PATRONI_IMAGE=gpusteward-patroni
-STEWARD_BALANCER_IMAGE=caddy:2.10
-# Of the second and the third NATS server, beside STEWARD_NATS_PORT.
-STEWARD_NATS_PORT_2=4223
-STEWARD_NATS_PORT_3=4224
-# The name in the balancer's certificate, by which browsers reach it, and where it listens.
-STEWARD_HOST=localhost
-STEWARD_HTTPS_ADDRESS=127.0.0.1
-STEWARD_HTTPS_PORT=8443
-"""
-_NATS_CLUSTER: Final = """\
-cluster {{
-  name: gpusteward
-  listen: "0.0.0.0:6222"
-  # Clients have all addresses; those of the containers are of no use to others.
-  no_advertise: true
-  authorization {{ user: route, password: "{password}", timeout: 5 }}
-  routes: [{routes}]
-}}
-"""
-_PATRONI: Final = """\
-# Which of two servers is the primary is decided in etcd. A commit is acknowledged once both have
-# it, while both are there.
-scope: gpusteward
-restapi: {{listen: "0.0.0.0:8008"}}
-etcd3: {{hosts: "etcd-1:2379,etcd-2:2379,etcd-3:2379"}}
-bootstrap:
-  dcs:
-    ttl: 20
-    loop_wait: 5
-    retry_timeout: 5
-    synchronous_mode: true
-    postgresql:
-      use_pg_rewind: true
-      use_slots: true
-      # A client that was killed must not keep its locks until its statement ends.
-      parameters: {{client_connection_check_interval: 500ms, jit: "off", max_connections: 200}}
-  initdb: [{{encoding: UTF8}}, data-checksums]
-  post_bootstrap: /etc/patroni/first-start.sh
-postgresql:
-  listen: "0.0.0.0:5432"
-  data_dir: /var/lib/postgresql/18/patroni
-  pgpass: /tmp/pgpass
-  parameters: {{unix_socket_directories: /var/run/postgresql}}
-  pg_hba:
-    - local all all trust
-    - host replication replicator all scram-sha-256
-    - host all all all scram-sha-256
-  authentication:
-    superuser: {{username: postgres, password: "{superuser}"}}
-    replication: {{username: replicator, password: "{replication}"}}
-"""
 HA_FILES: Final = ("ha.yaml", "ha/Containerfile", "ha/Caddyfile", "ha/first-start.sh")
+# By which names the containers reach each server, beside those of this host.
+CERTIFIED: Final[Mapping[str, Sequence[str]]] = {
+    "nats": ("nats", "nats-2", "nats-3"),
+    "postgres": ("postgres", "postgres-2"),
+    "gateway": ("gateway", "gateway-2"),
+    "agent": ("agent",),
+}
+CERTIFIED_HA: Final[Mapping[str, Sequence[str]]] = {
+    "etcd": ("etcd-1", "etcd-2", "etcd-3"),
+    "balancer": ("balancer",),
+}
+# Servers that are clients of each other.
+ALSO_CLIENTS: Final = frozenset({"nats", "postgres", "etcd"})
+TLS_MOUNT: Final = Path("/etc/gpusteward/tls")
 NATS_SERVERS: Final = ("nats", "nats-2", "nats-3")
 CLUSTER: Final = "cluster"
 
@@ -162,12 +99,14 @@ class ComposeDirectory:
         pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
         return {name: value for name, _, value in pairs}
 
-    def make_platform(self, node_id: str, *, is_highly_available: bool = False) -> None:
+    def make_platform(
+        self, node_id: str, *, is_highly_available: bool = False, tls_names: Sequence[str] = ()
+    ) -> None:
         """Write all files that compose.yaml names, and ha.yaml. Raises NotOurs or OSError."""
         self._make_root()
-        more = _PLATFORM_ENV.format(cluster_id=CLUSTER)
+        more = PLATFORM_ENV.format(cluster_id=CLUSTER, tls_names=",".join(tls_names))
         if is_highly_available:
-            more += _HA_ENV
+            more += HA_ENV
         self._add(".env", lambda: self._environment(node_id, "gpusteward") + more)
         node_id = self.environment.get(NODE_VARIABLE, node_id)
         cluster_id = self.environment.get(CLUSTER_VARIABLE, CLUSTER)
@@ -176,8 +115,11 @@ class ComposeDirectory:
         self._add_template("prometheus/alerts.yml", "alerts.yml")
         self._directory("prometheus")
         self._directory("nats")
-        configuration = nats_configuration(Path("/var/lib/nats")) + _NATS_ALSO
+        self._add_certificates(tls_names, is_highly_available=is_highly_available)
+        configuration = nats_configuration(Path("/var/lib/nats"), files_in(TLS_MOUNT)) + NATS_ALSO
         self._add("nats/nats.conf", lambda: configuration)
+        self._directory("nats/users")
+        self.users.set_authority(self.authority.certificate_path.read_text())
         self._add_users(node_id, cluster_id)
         self._add_logins()
         self._add_token("admin_token", Role.ADMIN)
@@ -191,23 +133,60 @@ class ComposeDirectory:
         """A directory to be copied to that node, which joins with it. Prometheus reads its metrics
         where they have an address.
         """
+        if not self.authority.certificate_path.exists():
+            raise NotOurs(f"{self.root} has no certificates: call `gpusteward compose init` again")
         self._add_users(node_id)
         self._directory("nodes")
         node = ComposeDirectory(self.root / "nodes" / node_id)
         node._make_root()
         # No two nodes may find each other's containers, even where both use one engine.
         text = node._environment(node_id, f"gpusteward-{node_id.lower()}")
-        more = _NODE_ENV.format(nats_url=nats_url, metrics_address=metrics_address or "127.0.0.1")
+        more = NODE_ENV.format(nats_url=nats_url, metrics_address=metrics_address or "127.0.0.1")
         node._add(".env", lambda: text + more)
         node._add_template("node.yaml", COMPOSE_FILE)
         credentials = self.users.path_of(node_speaker(node_id))
         node._add(f"{node_speaker(node_id)}.json", credentials.read_text)
+        self._add_node_certificate(node, node_id, metrics_address)
         if metrics_address is not None:
             self._directory("prometheus")
             host = f"[{metrics_address}]" if ":" in metrics_address else metrics_address
             group = {"targets": [f"{host}:{DEFAULT_METRICS_PORT}"], "labels": {"node": node_id}}
             self._add(f"prometheus/{node_id}.json", lambda: json.dumps([group]))
         return node
+
+    @property
+    def authority(self) -> Authority:
+        return Authority(self.root / "tls")
+
+    def _add_certificates(self, names: Sequence[str], *, is_highly_available: bool) -> None:
+        """Make the authority and its certificates; those near their end, or without a name of this
+        host, are made anew.
+        """
+        environment = self.environment
+        given = environment.get("STEWARD_TLS_NAMES", "").split(",")
+        hosts = own_hosts(*names, *given, environment.get("STEWARD_HOST", ""))
+        self._note(self.authority.certificate_path, is_new=self.authority.create())
+        self._directory("tls/trust")
+        self._add("tls/trust/ca.pem", self.authority.certificate_path.read_text)
+        certified = {**CERTIFIED, **(CERTIFIED_HA if is_highly_available else {})}
+        for name, own_names in certified.items():
+            is_new = self.authority.issue(
+                name, [*own_names, *hosts], also_client=name in ALSO_CLIENTS
+            )
+            self._note(self.authority.files_of(name).certificate, is_new=is_new)
+
+    def _add_node_certificate(
+        self, node: "ComposeDirectory", node_id: str, metrics_address: str | None
+    ) -> None:
+        """What its agent's metrics are shown with; the key goes nowhere else."""
+        address = [metrics_address] if metrics_address else []
+        hosts = [node_id.lower(), "localhost", "127.0.0.1", "::1", *address]
+        directory = node.root / "tls"
+        is_new = self.authority.issue_into(directory, node_id, hosts)
+        (node.made if is_new else node.kept).append(files_in(directory).certificate)
+
+    def _note(self, path: Path, *, is_new: bool) -> None:
+        (self.made if is_new else self.kept).append(path)
 
     def _add_highly_available(self, nats: str) -> None:
         """Write what ha.yaml names; `nats` is what the configurations of all servers share."""
@@ -218,14 +197,20 @@ class ComposeDirectory:
         self._add("nats/route-password", lambda: secrets.token_urlsafe(24))
         password = (self.root / "nats/route-password").read_text()
         routes = ", ".join(f'"nats://route:{password}@{name}:6222"' for name in NATS_SERVERS)
-        cluster = _NATS_CLUSTER.format(password=password, routes=routes)
+        cluster = NATS_CLUSTER.format(password=password, routes=routes)
         for number, name in enumerate(NATS_SERVERS, 1):
             text = nats.replace("server_name: gpusteward", f"server_name: {name}") + cluster
             self._add(f"nats/nats-{number}.conf", partial(str, text))
         superuser = (self.root / "postgres/password").read_text()
         self._add(
             "postgres/patroni.yml",
-            lambda: _PATRONI.format(superuser=superuser, replication=secrets.token_urlsafe(24)),
+            lambda: PATRONI.format(
+                superuser=superuser,
+                replication=secrets.token_urlsafe(24),
+                certificate=files_in(TLS_MOUNT).certificate,
+                key=files_in(TLS_MOUNT).key,
+                authority=TLS_MOUNT / "ca.pem",
+            ),
         )
 
     def _make_root(self) -> None:
@@ -273,6 +258,8 @@ class ComposeDirectory:
         self._directory("postgres")
         self._directory("postgres/init")
         self._add("postgres/password", lambda: secrets.token_urlsafe(24))
+        self._directory("postgres/access")
+        self._add("postgres/access/pg_hba.conf", lambda: HBA)
         for name in sorted(POSTGRES_SERVICES):
             line = f"*:5432:gpusteward:{role_of(name)}:{secrets.token_urlsafe(24)}\n"
             self._add(f"postgres/{name}.pgpass", partial(str, line))
@@ -288,7 +275,7 @@ class ComposeDirectory:
 
     def _environment(self, node_id: str, project: str) -> str:
         owner, socket = self.root.stat(), DOCKER_SOCKET
-        return _ENV.format(
+        return ENV.format(
             project=project,
             uid=owner.st_uid,
             gid=owner.st_gid,

@@ -38,10 +38,21 @@ def compose() -> None:
     is_flag=True,
     help="Also three NATS servers, Postgres with a standby, two of every service, a balancer.",
 )
-def init(directory: Path, node_id: str | None, is_highly_available: bool) -> None:
-    """Make DIRECTORY with compose.yaml, all credentials and a .env, readable by its owner alone.
+@click.option(
+    "--tls-name",
+    "tls_names",
+    multiple=True,
+    metavar="NAME",
+    help="Further name or address of this host, for the certificates.",
+)
+def init(
+    directory: Path, node_id: str | None, is_highly_available: bool, tls_names: tuple[str, ...]
+) -> None:
+    """Make DIRECTORY with compose.yaml, all credentials, certificates and a .env, readable by its
+    owner alone.
 
-    Files that are there already are kept as they are, passwords with them. As root it is given to
+    Files that are there already are kept as they are, passwords with them; certificates that end
+    within months are renewed. As root it is given to
     the image's user, id 10001; as anybody else the containers run as who calls this.
     """
     from services.cli.local_platform.compose import ComposeDirectory, NotOurs
@@ -49,7 +60,9 @@ def init(directory: Path, node_id: str | None, is_highly_available: bool) -> Non
 
     made = ComposeDirectory(directory.resolve())
     try:
-        made.make_platform(node_id or host_node_id(), is_highly_available=is_highly_available)
+        made.make_platform(
+            node_id or host_node_id(), is_highly_available=is_highly_available, tls_names=tls_names
+        )
     except NotOurs as error:
         raise CommandFailed(ErrorCode.CONFLICT, str(error)) from error
     _report(made)
@@ -65,7 +78,8 @@ next:
   {build}
   cd {place}
   docker-compose --profile gpu up -d            # or --profile simulated, or none
-  export GPUSTEWARD_URL=http://{address} GPUSTEWARD_TOKEN=$(cat {place}/admin_token)
+  export GPUSTEWARD_URL=https://{address} GPUSTEWARD_CA={place}/tls/ca.pem
+  export GPUSTEWARD_TOKEN=$(cat {place}/admin_token)
   gpusteward nodes""")
 
 
@@ -103,13 +117,16 @@ def _address(_: click.Context, __: click.Parameter, value: str | None) -> str | 
 )
 def add_node(node: str, nats_url: str, metrics_address: str | None, directory: Path) -> None:
     """Make a directory in DIRECTORY/nodes with which the machine NODE joins, to be copied there."""
-    from services.cli.local_platform.compose import ComposeDirectory
+    from services.cli.local_platform.compose import ComposeDirectory, NotOurs
 
     platform = ComposeDirectory(directory.resolve())
     if not platform.environment_path.exists():
         message = f"{platform.root} has no .env; `gpusteward compose init` makes one"
         raise CommandFailed(ErrorCode.NOT_FOUND, message)
-    made = platform.make_node(node, nats_url, metrics_address)
+    try:
+        made = platform.make_node(node, nats_url, metrics_address)
+    except NotOurs as error:
+        raise CommandFailed(ErrorCode.CONFLICT, str(error)) from error
     _report(made)
     click.echo(f"""\
 next:

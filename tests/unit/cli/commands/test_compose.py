@@ -17,10 +17,27 @@ from services.cli.failures import CommandFailed
 from services.cli.local_platform.compose import COMPOSE_FILE, TEMPLATES, ComposeDirectory
 from services.cluster.settings import ClusterSettings
 from services.executor.settings import ExecutorSettings
+from services.gateway.settings import GatewaySettings
+from services.orchestrator.settings import OrchestratorSettings
+from services.results.settings import ResultsSettings
+from services.scheduler.settings import SchedulerSettings
+from services.telemetry.settings import TelemetrySettings
+from shared.clock import utcnow
 from shared.local_platform.bus_users import Credentials
 from shared.messaging.user_names import SERVICES
-from shared.settings import load_settings
+from shared.settings import CommonSettings, load_settings
+from shared.tls.authority import LEAF_LIFE, Authority
 
+VERIFIED = "?sslmode=verify-full&sslrootcert=/etc/gpusteward/trust/ca.pem"
+SETTINGS: dict[str, type[CommonSettings]] = {
+    "scheduler": SchedulerSettings,
+    "orchestrator": OrchestratorSettings,
+    "results": ResultsSettings,
+    "gateway": GatewaySettings,
+    "telemetry": TelemetrySettings,
+    "executor": ExecutorSettings,
+    "cluster": ClusterSettings,
+}
 SERVERS = "nats://10.0.0.1:4222,nats://10.0.0.2:4222"
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 STACKS = ("compose.yaml", "node.yaml")
@@ -68,7 +85,7 @@ def test_second_call_changes_nothing_and_says_so(directory: Path) -> None:
     again = run("init", str(directory), "--node-id", "other")
 
     assert content_of(directory) == {**before, COMPOSE_FILE: b"changed"}
-    assert "kept 20 files" in again.output
+    assert "kept 27 files" in again.output
     assert "compose.yaml is not this version's" in again.output
     assert "made" not in again.output
 
@@ -141,7 +158,10 @@ def test_no_container_has_a_password_variable(stack: str) -> None:
     for name, each in services_of(stack).items():
         for variable, value in each.get("environment", {}).items():
             if variable.endswith("_DSN"):
-                assert re.fullmatch(r"postgresql://gpusteward_[a-z]+@postgres/gpusteward", value)
+                pattern = r"postgresql://gpusteward_[a-z]+@postgres/gpusteward" + re.escape(
+                    VERIFIED
+                )
+                assert re.fullmatch(pattern, value)
             assert not re.search(r"(?i)password(?!_file)|token(?!s_file)", variable), (
                 name,
                 variable,
@@ -171,7 +191,10 @@ def test_further_node_gets_only_its_credential(
 
     node = directory / "nodes" / "beta"
     users = ComposeDirectory(directory).users
-    assert sorted(path.name for path in node.iterdir()) == [".env", COMPOSE_FILE, "node_beta.json"]
+    assert sorted(str(path.relative_to(node)) for path in node.rglob("*")) == [
+        *(".env", COMPOSE_FILE, "node_beta.json", "tls"),
+        *("tls/ca.pem", "tls/server.key", "tls/server.pem"),
+    ]
     assert (node / "node_beta.json").read_bytes() == users.path_of("node_beta").read_bytes()
     assert isinstance(users.read("node_beta"), Credentials)
     assert '"user":"node_beta"' in users.configuration_path.read_text()
@@ -246,7 +269,8 @@ def test_ha_has_two_of_each_service_at_every_server(tmp_path: Path) -> None:
                 *("nats:4222", "nats-2:4222", "nats-3:4222")
             ], instance
             dsn = environment["GPUSTEWARD_POSTGRES_DSN"]
-            assert dsn == f"postgresql://gpusteward_{name}@postgres,postgres-2/gpusteward"
+            place = f"gpusteward_{name}@postgres,postgres-2/gpusteward"
+            assert dsn == f"postgresql://{place}{VERIFIED}"
 
 
 def test_ha_directory_has_what_its_file_names(tmp_path: Path) -> None:
@@ -270,3 +294,54 @@ def test_ha_directory_has_what_its_file_names(tmp_path: Path) -> None:
     for number in (1, 2, 3):
         assert 'routes: ["nats://route:' in (root / f"nats/nats-{number}.conf").read_text()
     assert content_of(root) == before
+
+
+@pytest.mark.parametrize("stack", ["compose.yaml", "ha.yaml", "node.yaml"])
+def test_nothing_is_spoken_in_plain_text(stack: str, tmp_path: Path) -> None:
+    """No address of a scheme without TLS, and settings that would be refused without it."""
+    root = tmp_path / "steward"
+    run("init", str(root), "--node-id", "alpha", "--ha")
+    run("add-node", "beta", "--nats", "nats://10.0.0.1:4222", "--directory", str(root))
+    made = ComposeDirectory(root / "nodes" / "beta" if stack == "node.yaml" else root)
+    base = services_of("compose.yaml") if stack == "ha.yaml" else {}
+    for name, each in services_of(stack).items():
+        own = environment_of({"environment": {}, **each}, made.environment)
+        schemes = re.findall(r"\b(http|nats|ws)://(?!127\.0\.0\.1)", str(own))
+        assert schemes == [] or stack == "node.yaml", (name, own)
+        entrypoint = each.get("entrypoint", base.get(name, {}).get("entrypoint", []))
+        if entrypoint[:2] == ["python", "-m"]:
+            service = entrypoint[2].removeprefix("services.")
+            inherited = environment_of({"environment": {}, **base.get(name, {})}, made.environment)
+            environment = {**inherited, **own}
+            user = environment["GPUSTEWARD_NATS_CREDENTIALS"].rpartition("/")[2]
+            environment["GPUSTEWARD_NATS_CREDENTIALS"] = str(credentials_of(made, stack, user))
+            load_settings(SETTINGS[service], service, environment)
+
+
+def credentials_of(made: ComposeDirectory, stack: str, secret: str) -> Path:
+    name = "ha.yaml" if stack == "ha.yaml" else COMPOSE_FILE
+    declared = yaml.safe_load((made.root / name).read_text())["secrets"]
+    if secret not in declared:
+        declared = yaml.safe_load((made.root / COMPOSE_FILE).read_text())["secrets"]
+    file = VARIABLE.sub(lambda found: made.environment[found[1]], declared[secret]["file"])
+    return made.root / file
+
+
+def test_certificates_near_their_end_are_made_anew(directory: Path) -> None:
+    authority = Authority(directory / "tls")
+    authority.issue("nats", ["old.example.org"], now=utcnow() - LEAF_LIFE * 0.9)
+    before = content_of(directory)
+
+    again = run("init", str(directory))
+
+    changed = {name for name, content in content_of(directory).items() if before[name] != content}
+    assert changed == {"tls/nats/server.pem", "tls/nats/server.key"}
+    assert "made 1 files" in again.output
+
+
+def test_every_credential_carries_the_authority(directory: Path) -> None:
+    users = ComposeDirectory(directory).users
+    authority = (directory / "tls/ca.pem").read_text()
+
+    assert {users.read(path.stem).ca for path in users.directory.glob("*.json")} == {authority}
+    assert stat.S_IMODE((directory / "tls/ca.key").stat().st_mode) == 0o600
