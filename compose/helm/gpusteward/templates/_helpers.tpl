@@ -84,30 +84,66 @@ checksum/settings: {{ index . 1 | toJson | sha256sum }}
     {{- end }}
 {{- end -}}
 
+{{/* What is spoken with the gateway and the agents. */}}
+{{- define "gpusteward.scheme" -}}
+{{ .Values.insecurePlaintext | ternary "http" "https" }}
+{{- end -}}
+
+{{- define "gpusteward.gatewaySecret" -}}
+{{ .Values.tls.gatewaySecret | default "gateway-tls" }}
+{{- end -}}
+
+{{- define "gpusteward.agentsSecret" -}}
+{{ .Values.tls.agentsSecret | default "telemetry-tls" }}
+{{- end -}}
+
+{{/* Settings that all parts have of the bus. */}}
+{{- define "gpusteward.busSettings" -}}
+{{- if and (contains "nats://" .Values.nats.url) (not .Values.insecurePlaintext) -}}
+{{- fail (printf "nats.url %s would not be encrypted: expected tls://, or insecurePlaintext=true, with which everybody on the way reads passwords and data" .Values.nats.url) -}}
+{{- end -}}
+GPUSTEWARD_NATS_URL: {{ .Values.nats.url | quote }}
+GPUSTEWARD_INSTALLATION_ID: {{ .Values.installationId | quote }}
+{{- if .Values.nats.caSecret }}
+GPUSTEWARD_NATS_CA: /run/nats-ca/ca.crt
+{{- end }}
+{{- if .Values.insecurePlaintext }}
+GPUSTEWARD_INSECURE_PLAINTEXT: "true"
+{{- end }}
+{{- end -}}
+
+{{/* Of a list with the names of a Secret and its mount: what a container and a pod have of it. */}}
+{{- define "gpusteward.mount" -}}
+{{- if index . 0 }}
+- {name: {{ index . 1 }}, mountPath: /run/{{ index . 1 }}, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- define "gpusteward.volume" -}}
+{{- if index . 0 }}
+- name: {{ index . 1 }}
+  secret: {secretName: {{ index . 0 }}, defaultMode: 0440}
+{{- end }}
+{{- end -}}
+
 {{/* The settings of each part, as the services read them; what is given by hand comes last. */}}
 {{- define "gpusteward.platformSettings" -}}
-{{- $settings := dict
-  "GPUSTEWARD_NATS_URL" .Values.nats.url
-  "GPUSTEWARD_INSTALLATION_ID" .Values.installationId
-  "GPUSTEWARD_SCHEDULER_ADMIT_NODES" (join "," .Values.platform.admitNodes) -}}
+{{- $settings := include "gpusteward.busSettings" . | fromYaml -}}
+{{- $_ := set $settings "GPUSTEWARD_SCHEDULER_ADMIT_NODES" (join "," .Values.platform.admitNodes) -}}
 {{- toYaml (mergeOverwrite $settings .Values.platform.settings) -}}
 {{- end -}}
 
 {{- define "gpusteward.clusterSettings" -}}
-{{- $settings := dict
+{{- $settings := merge (include "gpusteward.busSettings" . | fromYaml) (dict
   "GPUSTEWARD_NODE_ID" .Values.cluster.nodeId
-  "GPUSTEWARD_NATS_URL" .Values.nats.url
-  "GPUSTEWARD_INSTALLATION_ID" .Values.installationId
   "GPUSTEWARD_EXECUTOR_CLUSTER" "true"
-  "GPUSTEWARD_EXECUTOR_CLUSTER_NAMESPACE" (first .Values.engines.namespaces) -}}
+  "GPUSTEWARD_EXECUTOR_CLUSTER_NAMESPACE" (first .Values.engines.namespaces)) -}}
 {{- toYaml (mergeOverwrite $settings .Values.cluster.settings) -}}
 {{- end -}}
 
 {{/* Kubernetes gives these GPUs out: requests that are not for this cluster never get them. */}}
 {{- define "gpusteward.agentSettings" -}}
-{{- $settings := dict
-  "GPUSTEWARD_NATS_URL" .Values.nats.url
-  "GPUSTEWARD_INSTALLATION_ID" .Values.installationId
-  "GPUSTEWARD_TELEMETRY_LABELS" (printf "gpusteward.io/cluster=%s" .Values.cluster.nodeId) -}}
+{{- $settings := include "gpusteward.busSettings" . | fromYaml -}}
+{{- $_ := set $settings "GPUSTEWARD_TELEMETRY_LABELS" (printf "gpusteward.io/cluster=%s" .Values.cluster.nodeId) -}}
 {{- toYaml (mergeOverwrite $settings .Values.agents.settings) -}}
 {{- end -}}
