@@ -184,16 +184,16 @@ def _plaintext_beyond_host(
     plain = [a.text for a in read_nats_addresses(settings.nats_url) if not a.is_on_loopback]
     if plain and not nats_security(settings).is_encrypted(settings.nats_url):
         yield (
-            f"{variable_of('nats_url', '')}: {', '.join(plain)} is beyond this machine and would "
-            f"not be encrypted: expected tls:// for it, or its authority in "
+            f"{variable_of('nats_url', '')}: nothing would be encrypted on the way to "
+            f"{', '.join(plain)}: expected tls:// there, or the server's authority in "
             f"{variable_of('nats_ca', '')} or the credentials file; {way_out}"
         )
     for name, dsn in dsns.items():
         if dsn is not None and (servers := servers_in_plaintext(dsn, os.environ)):
             yield (
-                f"{name}: {', '.join(map(str, servers))} is beyond this machine and might not be "
-                "encrypted: expected ?sslmode=verify-full&sslrootcert=FILE in it, or "
-                f"sslmode=require, which verifies nothing; {way_out}"
+                f"{name}: nothing might be encrypted on the way to "
+                f"{', '.join(map(str, servers))}: expected ?sslmode=verify-full&sslrootcert=FILE "
+                f"in it, or sslmode=require, which verifies nothing; {way_out}"
             )
 
 

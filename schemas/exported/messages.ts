@@ -3712,7 +3712,7 @@ export interface NodeAllocation {
  * With what a node logs in to the bus, and where that listens.
  *
  * The host of `nats_url` is a wildcard where the bus listens on every address of the platform's
- * host.
+ * host. `ca` is the authority of its certificate, in PEM; empty where it has none of its own.
  */
 export interface NodeCredentials {
   type: "gateway.node_credentials";
@@ -3720,6 +3720,7 @@ export interface NodeCredentials {
   user: string;
   password: string;
   inbox_prefix: string;
+  ca: string;
 }
 
 /**
@@ -6336,6 +6337,7 @@ export const WarningCode = [
   "postgres_standby_away",
   "postgres_standby_behind",
   "stream_replicas",
+  "certificate_ends",
 ] as const;
 export type WarningCode = (typeof WarningCode)[number];
 

@@ -71,8 +71,9 @@ async def test_api_takes_what_values_make(empty_cluster: ControlPlane, example: 
     async with empty_cluster.api() as admin:
         await install(admin, "Namespace", example=example)
         for thing in rendered(example):
-            # Prometheus' operator brings the kinds of its own.
-            if thing["kind"] not in {"Namespace", "ServiceMonitor", "PodMonitor"}:
+            # Prometheus' operator and cert-manager bring the kinds of their own.
+            brought = {"ServiceMonitor", "PodMonitor", "Certificate"}
+            if thing["kind"] not in {"Namespace", *brought}:
                 await admin.create(thing, **DRY_RUN)
 
 
@@ -86,8 +87,11 @@ async def test_release_is_installed_upgraded_and_taken_back(empty_cluster: Contr
             run_helm, "install", *release, "--create-namespace", *values, *place
         )
         deployments = await admin.items("apis/apps/v1/deployments")
+        secret = f"api/v1/namespaces/{RELEASE}/secrets/gateway-tls"
+        made = await admin.get(secret)
         values = ["--values", EXAMPLES["ingress"], "--set", "serviceMonitor.enabled=false"]
         upgraded = await asyncio.to_thread(run_helm, "upgrade", *release, *values, *place)
+        kept = await admin.get(secret)
         ingresses = await admin.items("apis/networking.k8s.io/v1/ingresses")
         uninstall = ["uninstall", RELEASE, "--namespace", RELEASE]
         uninstalled = await asyncio.to_thread(run_helm, *uninstall, *place)
@@ -97,6 +101,7 @@ async def test_release_is_installed_upgraded_and_taken_back(empty_cluster: Contr
 
     for ended in (installed, upgraded, uninstalled):
         assert ended.returncode == 0, ended.stderr
+    assert made["data"] == kept["data"]
     assert "Pods wait until these Secrets are there." in installed.stdout
     names = {thing["metadata"]["name"] for thing in deployments}
     assert names == {"scheduler", "orchestrator", "results", "gateway", "cluster", "executor"}

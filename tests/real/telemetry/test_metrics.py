@@ -1,8 +1,10 @@
 """An agent's metrics over HTTP, on simulated GPUs."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -12,8 +14,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from services.telemetry.app import TelemetryService, create_service
 from services.telemetry.settings import TelemetrySettings
 from shared.ids import new_id
+from shared.settings import SettingsError
 from shared.testing import eventually
+from shared.tls.authority import Authority
 from tests.real.telemetry.test_telemetry import FIRST_DEVICE, make_granted
+from tests.support.tls_relay import tls_relay
 from tests.support.worlds.telemetry_client import NODE, watching
 
 Rows = dict[str, list[tuple[dict[str, str], float]]]
@@ -125,3 +130,34 @@ async def test_odd_requests_are_answered_or_cut_off(
         writer.close()
 
     assert answer[9:12] == status
+
+
+async def test_scrape_over_tls_passes_nothing_in_plain_text(nats_url: str, tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "tls")
+    authority.create()
+    authority.issue("agent", ["127.0.0.1"])
+    files = authority.files_of("agent")
+    shown = {"metrics_cert": str(files.certificate), "metrics_key": str(files.key)}
+    context = ssl.create_default_context(cafile=authority.certificate_path)
+    async with an_agent(nats_url, **shown) as service:
+        await eventually(lambda: port_of(service) is not None, what="a port")
+        port = port_of(service)
+        assert port is not None
+        async with tls_relay(port) as relay, aiohttp.ClientSession() as session:
+            url = f"https://127.0.0.1:{relay.port}/metrics"
+            async with session.get(url, ssl=context) as response:
+                text = await response.text()
+            with pytest.raises(aiohttp.ClientConnectorCertificateError):
+                await session.get(url)
+
+    assert "DCGM_FI_DEV_GPU_UTIL" in text
+
+
+def test_metrics_beyond_loopback_need_a_certificate() -> None:
+    beyond: dict[str, Any] = {"metrics_host": "10.0.0.1"}
+
+    with pytest.raises(SettingsError, match="GPUSTEWARD_TELEMETRY_METRICS_CERT"):
+        TelemetrySettings(**beyond)
+
+    TelemetrySettings(**beyond, insecure_plaintext=True)
+    TelemetrySettings(**beyond, metrics=False)

@@ -121,7 +121,7 @@ def test_setting_that_no_client_takes_is_named(
 
 
 def test_setting_takes_a_list() -> None:
-    urls = "nats://a:4222,nats://b:4222"
+    urls = "tls://a:4222,tls://b:4222"
 
     settings = load_settings(CommonSettings, "results", {"GPUSTEWARD_NATS_URL": urls})
 

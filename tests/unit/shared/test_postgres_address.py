@@ -57,6 +57,9 @@ def test_servers_come_in_the_order_of_the_address(dsn: str, servers: list[str]) 
         ("postgresql://me@a/x?sslmode", "expected NAME=VALUE"),
         ("postgresql://me@a,b/x?target_session_attrs=standby", "takes no writes"),
         ("postgresql://me@a,b/x?target_session_attrs=master", "expected read-write"),
+        ("postgresql://me@a/x?sslmode=verify_full", "expected one of disable, allow, prefer"),
+        ("postgresql://me@a/x?sslkey=a.key", "sslkey needs sslcert"),
+        ("postgresql://me@a/x?sslmode=verify-full&sslrootcert=system", "the system's file"),
         ("postgresql://me@a/x?connect_timeout=3", "connect_timeout is not understood"),
     ],
 )
