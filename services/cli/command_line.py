@@ -31,6 +31,7 @@ FUNCTIONS: Final = {
     f"{_COMMANDS}.listing": (
         *("experiments", "gpus", "map_command", "nodes", "reservations", "show", "tasks"),
     ),
+    f"{_COMMANDS}.operations.certificate": ("certificate",),
     f"{_COMMANDS}.operations.credentials": ("agent_credentials", "client_credentials"),
     f"{_COMMANDS}.operations.maintenance": ("cordon", "drain", "drift", "uncordon"),
     f"{_COMMANDS}.operations.namespaces": ("namespace",),
@@ -85,7 +86,7 @@ GROUPS: Final = {
     "Run the fleet": ("cordon", "drain", "uncordon", "node", "drift", "idle", "backup", "upgrade"),
     "Share it": (
         *("namespace", "report", "login", "token", "agent-credentials"),
-        *("client-credentials", "audit"),
+        *("client-credentials", "certificate", "audit"),
     ),
 }
 MAX_SENTENCE_CHARACTERS: Final = 300

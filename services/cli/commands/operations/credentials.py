@@ -17,6 +17,12 @@ directory_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep the users of a NATS server of your own here [default: the platform's].",
 )
+authority_option = click.option(
+    "--ca",
+    "authority",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Authority of that server's certificate: it goes into every file. With --directory.",
+)
 rotate_option = click.option("--rotate", is_flag=True, help="Replace the password.")
 revoke_option = click.option(
     "--revoke", is_flag=True, help="Disconnect the node and delete its credentials."
@@ -27,10 +33,16 @@ revoke_option = click.option(
 @click.argument("node")
 @data_dir_option
 @directory_option
+@authority_option
 @rotate_option
 @revoke_option
 def agent_credentials(
-    node: str, data_dir: Path | None, directory: Path | None, rotate: bool, revoke: bool
+    node: str,
+    data_dir: Path | None,
+    directory: Path | None,
+    authority: Path | None,
+    rotate: bool,
+    revoke: bool,
 ) -> None:
     """Make the file with which NODE joins, a host or a node of Kubernetes, and print where it is.
 
@@ -47,6 +59,7 @@ def agent_credentials(
             f"name is the node {node_id}"
         )
         raise CommandFailed(ErrorCode.BAD_REQUEST, message)
+    _set_authority(directory, authority)
     path = _change(node_speaker(node), data_dir, directory, rotate=rotate, revoke=revoke)
     if revoke or rotate:
         return
@@ -59,6 +72,7 @@ def agent_credentials(
 @click.argument("name")
 @data_dir_option
 @directory_option
+@authority_option
 @role_options(Role.VIEWER)
 @rotate_option
 @revoke_option
@@ -66,6 +80,7 @@ def client_credentials(
     name: str,
     data_dir: Path | None,
     directory: Path | None,
+    authority: Path | None,
     role: str,
     namespace: str,
     rotate: bool,
@@ -76,8 +91,25 @@ def client_credentials(
 
     if not re.fullmatch(NAMESPACE_PATTERN, namespace):
         raise CommandFailed(ErrorCode.BAD_REQUEST, f"expected a namespace, got {namespace!r}")
+    _set_authority(directory, authority)
     scope = f"{namespace}_" if role == Role.SUBMITTER else ""
     _change(f"{role}_{scope}{name}", data_dir, directory, rotate=rotate, revoke=revoke)
+
+
+def _set_authority(directory: Path | None, authority: Path | None) -> None:
+    if authority is None:
+        return
+    if directory is None:
+        message = "--ca needs --directory: `up` gives its own authority to its users by itself"
+        raise CommandFailed(ErrorCode.BAD_REQUEST, message)
+    from shared.local_platform.bus_users import BusUsers
+    from shared.tls.contexts import CertificateUnusable, make_client_context
+
+    try:
+        make_client_context(authority)
+    except CertificateUnusable as error:
+        raise CommandFailed(ErrorCode.BAD_REQUEST, f"--ca: {error}") from error
+    BusUsers(directory.resolve()).set_authority(authority.read_text())
 
 
 def _change(
