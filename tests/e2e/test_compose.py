@@ -34,6 +34,7 @@ from tests.support.docker.platform_images import (
     platform_images,
 )
 from tests.support.docker.private_engine import PrivateEngine, private_engine
+from tests.support.packet_capture import capture
 from tests.support.patroni.cluster import missing as patroni_missing
 from tests.support.ports import free_port
 from tests.support.processes.platform import assert_sound, quick_task
@@ -257,22 +258,25 @@ async def test_task_ends_whichever_container_is_killed(ground: Ground) -> None:
         ):
             page = await response.text()
         names = {compose_service(each) for each in made.containers()} - NOT_KILLED
-        for name in sorted(names):
-            # Slow to start, so that it is there to be seen before it is over.
-            parameters = {"start-delay-seconds": [1.0], "tpot-seconds": [0.001, 0.002]}
-            task_id = await made.submit(quick_task(f"killed-{name}", parameters=parameters))
-            await until_phase(made, task_id, {"loading", "warming_up", "measuring"})
-            killed = made.container(name)
-            made.kill(name)
-            await until_started_again(made, killed)
-            view = await made.until_finished(task_id, within_seconds=150)
-            assert view["state"] == "completed", json.dumps(view)
-            await assert_sound(made, task_id)
+        with capture(made.bridge) as seen:
+            for name in sorted(names):
+                # Slow to start, so that it is there to be seen before it is over.
+                parameters = {"start-delay-seconds": [1.0], "tpot-seconds": [0.001, 0.002]}
+                task_id = await made.submit(quick_task(f"killed-{name}", parameters=parameters))
+                await until_phase(made, task_id, {"loading", "warming_up", "measuring"})
+                killed = made.container(name)
+                made.kill(name)
+                await until_started_again(made, killed)
+                view = await made.until_finished(task_id, within_seconds=150)
+                assert view["state"] == "completed", json.dumps(view)
+                await assert_sound(made, task_id)
 
     assert names == {
         *("nats", "postgres", "scheduler", "scheduler-2", "orchestrator", "results", "gateway"),
         *("telemetry-simulated", "executor-simulated"),
     }
+    assert seen.plain == {}
+    assert {4222, 5432, 8470} <= seen.ports
     assert '<div id="root">' in page
     assert "gpusteward_bus_connected 1.0" in metrics
     assert "DCGM_FI_DEV_GPU_UTIL" in metrics
@@ -285,18 +289,19 @@ async def test_task_ends_whichever_half_of_ha_is_killed(ground: Ground) -> None:
     high_availability_images(ground.engine.client)
     images = Ground(ground.engine, {**ground.images, **PATRONI_IMAGES})
     async with platform(images, "simulated", is_highly_available=True) as made:
-        for half in HALVES:
-            task_id = await made.submit(quick_task(f"without-{half[0]}"))
-            await until_phase(made, task_id, {"loading", "warming_up", "measuring"})
-            killed = [made.container(name) for name in half]
-            for name in half:
-                made.kill(name)
-            view = await made.until_finished(task_id, within_seconds=150)
-            assert view["state"] == "completed", json.dumps(view)
-            for container in killed:
-                await until_started_again(made, container)
-            await eventually(made.is_ready, within_seconds=90, what="a ready platform")
-            await assert_sound(made, task_id)
+        with capture(made.bridge) as seen:
+            for half in HALVES:
+                task_id = await made.submit(quick_task(f"without-{half[0]}"))
+                await until_phase(made, task_id, {"loading", "warming_up", "measuring"})
+                killed = [made.container(name) for name in half]
+                for name in half:
+                    made.kill(name)
+                view = await made.until_finished(task_id, within_seconds=150)
+                assert view["state"] == "completed", json.dumps(view)
+                for container in killed:
+                    await until_started_again(made, container)
+                await eventually(made.is_ready, within_seconds=90, what="a ready platform")
+                await assert_sound(made, task_id)
         async with made.postgres() as connection:
             await eventually(
                 lambda: has_synchronous_standby(connection),
@@ -306,6 +311,8 @@ async def test_task_ends_whichever_half_of_ha_is_killed(ground: Ground) -> None:
         streams = await made.gpusteward("doctor", "--json")
 
     assert json.loads(streams)
+    assert seen.plain == {}
+    assert {2379, 2380, 4222, 5432, 6222, 8008} <= seen.ports
 
 
 async def has_synchronous_standby(connection: Any) -> bool:

@@ -151,6 +151,14 @@ class ComposePlatform(PlatformProcess):
         more = {"headers": headers, "ssl": self.context, **options}
         return await super().request(method, path, body, **more)
 
+    @property
+    def bridge(self) -> str:
+        """The interface over which all of its containers speak with each other."""
+        (network,) = [
+            each for each in self.engine.client.api.networks() if each["Name"].endswith("_default")
+        ]
+        return f"br-{network['Id'][:12]}"
+
     def logs(self) -> str:
         parts = []
         for each in self.containers():
