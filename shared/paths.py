@@ -196,7 +196,7 @@ class DataDirectory:
 
     @property
     def authority_path(self) -> Path:
-        """Where the authority of this installation's own certificates is, if it has any."""
+        """Return where the authority of this installation's own certificates is, if it has any."""
         return self.tls / "ca.pem"
 
     def find_authority(self) -> str | None:

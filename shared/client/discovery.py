@@ -66,6 +66,11 @@ def _own_address(directory: DataDirectory, url: str, token: str | None) -> Addre
     return Address(url, token, is_supervised=True, ca=directory.find_authority())
 
 
+def find_authority(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the file that GPUSTEWARD_CA names, None without it."""
+    return environ.get(AUTHORITY_VARIABLE) or None
+
+
 def is_named(
     url: str | None, data_dir: Path | None = None, environ: Mapping[str, str] = os.environ
 ) -> bool:

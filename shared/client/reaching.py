@@ -1,6 +1,5 @@
 """Why a gateway was not reached, in a sentence with the way out."""
 
-import os
 import socket
 import ssl
 from ipaddress import ip_address
@@ -9,7 +8,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from schemas.errors import ErrorCode
-from shared.client.discovery import AUTHORITY_VARIABLE, Address
+from shared.client.discovery import AUTHORITY_VARIABLE, Address, find_authority
 from shared.client.errors import PlatformUnreachable
 from shared.errors import RefusedError
 from shared.host_header import EVERY_ADDRESS
@@ -47,7 +46,7 @@ def make_context(address: Address) -> ssl.SSLContext | bool:
     """Return how the server of an address is verified. Raises RefusedError for an unusable file."""
     if not address.url.startswith("https://"):
         return True
-    ca = address.ca or os.environ.get(AUTHORITY_VARIABLE) or None
+    ca = address.ca or find_authority()
     try:
         return make_client_context(ca, ca_text=address.ca_text, trusts_system=True)
     except CertificateUnusable as error:

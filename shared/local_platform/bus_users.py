@@ -49,7 +49,7 @@ class BusUsers:
 
     @property
     def authority_path(self) -> Path:
-        """Where the authority lies that every credentials file carries."""
+        """Return where the authority lies that every credentials file carries."""
         return self.directory / "ca.pem"
 
     def set_authority(self, pem: str) -> None:

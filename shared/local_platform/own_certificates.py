@@ -11,8 +11,8 @@ from shared.logging import log
 from shared.tls.contexts import ServerFiles, files_in
 
 RENEWAL_CHECK_SECONDS: Final = 3600.0
-NATS: Final = "nats"
-GATEWAY: Final = "gateway"
+NATS_SERVER: Final = "nats"
+HTTP_SERVER: Final = "gateway"
 
 
 @dataclass(frozen=True, slots=True)

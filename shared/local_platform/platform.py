@@ -16,7 +16,7 @@ from shared.lifecycle import DataDirectoryLock, forget_ready, notify_ready
 from shared.local_platform.bus_users import LOCAL_ADMIN, BusUsers
 from shared.local_platform.embedded import EmbeddedNats, EmbeddedPostgres
 from shared.local_platform.fleet_quantum import quantum_environment
-from shared.local_platform.own_certificates import GATEWAY, NATS, OwnCertificates
+from shared.local_platform.own_certificates import HTTP_SERVER, NATS_SERVER, OwnCertificates
 from shared.local_platform.platform_options import SERVICES, ClusterOptions, PlatformOptions
 from shared.local_platform.settings_check import settings_errors
 from shared.local_platform.supervisor.service import Child, ChildSpec
@@ -64,7 +64,6 @@ class Platform:
         hosts = [options.nats_host, options.http_host, *options.tls_names]
         names = options.servers_to_certify
         self.certificates = OwnCertificates(self.directory.tls, names, hosts)
-        own = self.certificates
         self.nats: EmbeddedNats | None = None
         if options.nats_url is None:
             self.nats = EmbeddedNats(
@@ -74,8 +73,8 @@ class Platform:
                 port=options.nats_port,
                 users=[node_speaker(node_id) for node_id in self._node_ids],
                 environment=marks,
-                tls=own.files_of(NATS) if NATS in names else None,
-                authority=own.authority_path if NATS in names else None,
+                tls=self.certificates.files_of(NATS_SERVER) if NATS_SERVER in names else None,
+                authority=self.certificates.authority_path if NATS_SERVER in names else None,
             )
         self.postgres: EmbeddedPostgres | None = None
         if options.postgres_dsn is None and POSTGRES_SERVICES.intersection(options.services):
@@ -161,7 +160,7 @@ class Platform:
             await self.certificates.keep(self._load_certificate)
 
     def _load_certificate(self, name: str) -> None:
-        if name == NATS and self.nats is not None:
+        if name == NATS_SERVER and self.nats is not None:
             self.nats.reload()
 
     def settings_errors(self) -> list[str]:
@@ -262,8 +261,8 @@ class Platform:
     def _tls_environment(self) -> dict[str, str]:
         certificate, key = _absolute(self.options.tls_certificate), _absolute(self.options.tls_key)
         paths = {"CERT": certificate, "KEY": key}
-        if GATEWAY in self.certificates.names:
-            files = self.certificates.files_of(GATEWAY)
+        if HTTP_SERVER in self.certificates.names:
+            files = self.certificates.files_of(HTTP_SERVER)
             authority = self.certificates.authority_path
             paths = {"CERT": files.certificate, "KEY": files.key, "CA": authority}
         return {f"GPUSTEWARD_GATEWAY_TLS_{name}": str(path) for name, path in paths.items() if path}

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from shared.host_header import is_loopback
-from shared.local_platform.own_certificates import GATEWAY, NATS
+from shared.local_platform.own_certificates import HTTP_SERVER
 from shared.nats_addresses import are_on_loopback
 from shared.paths import DEFAULT_HTTP_PORT
 
@@ -74,7 +74,7 @@ class PlatformOptions:
         has_nats = self.nats_url is None and not is_loopback(self.nats_host)
         is_alone = self.tls_certificate is None and not is_loopback(self.http_host)
         has_api = is_alone and "gateway" in self.services
-        return [*([NATS] if has_nats else []), *([GATEWAY] if has_api else [])]
+        return [*([NATS_SERVER] if has_nats else []), *([HTTP_SERVER] if has_api else [])]
 
     @property
     def is_bus_local(self) -> bool:

@@ -19,7 +19,7 @@ def read_authority_end(connection: ssl.SSLObject) -> datetime | None:
     """
     issuer = (connection.getpeercert() or {}).get("issuer")
     authorities: list[dict[str, Any]] = connection.context.get_ca_certs()
-    ends = [_end_of(each) for each in authorities if each.get("subject") == issuer]
+    ends = [_end_of(made_by) for made_by in authorities if made_by.get("subject") == issuer]
     return max((end for end in ends if end is not None), default=None)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +11,11 @@ from typing import Final
 from tests.support.tls_relay import SSL_REQUEST
 
 ALL_PROTOCOLS: Final = 3  # ETH_P_ALL
+# Of Linux's headers: Python's socket has no names for them.
+PACKET: Final = 263
+ADD_MEMBERSHIP: Final = 1
+RECEIVE_BUFFER_FORCE: Final = 33
+BUFFER_BYTES: Final = 32 << 20
 ETHERNET_BYTES: Final = 14
 IPV4: Final = b"\x08\x00"
 TCP: Final = 6
@@ -59,6 +65,10 @@ def capture(interface: str) -> Iterator[Capture]:
     seen = Capture()
     listener = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ALL_PROTOCOLS))
     listener.bind((interface, 0))
+    # Or frames between two containers pass by.
+    promiscuous = struct.pack("iHH8s", socket.if_nametoindex(interface), 1, 0, b"")
+    listener.setsockopt(PACKET, ADD_MEMBERSHIP, promiscuous)
+    listener.setsockopt(socket.SOL_SOCKET, RECEIVE_BUFFER_FORCE, BUFFER_BYTES)
     listener.setblocking(False)
     loop = asyncio.get_running_loop()
 

@@ -16,7 +16,7 @@ import msgspec
 from services.cli.doctor.check import CheckResult, Probe, error, ok, warn
 from services.cli.doctor.host_facts import HostFacts
 from services.cli.doctor.program import run_program
-from shared.client.discovery import AUTHORITY_VARIABLE
+from shared.client.discovery import find_authority
 from shared.disk import is_full
 from shared.paths import (
     DEFAULT_HTTP_PORT,
@@ -134,7 +134,7 @@ def _readiness_sentences(api_url: str, directory: DataDirectory) -> list[str]:
 def _context_of(api_url: str, directory: DataDirectory) -> ssl.SSLContext | None:
     if not api_url.startswith("https://"):
         return None
-    ca = directory.find_authority() or os.environ.get(AUTHORITY_VARIABLE)
+    ca = directory.find_authority() or find_authority()
     return make_client_context(ca, trusts_system=True)
 
 

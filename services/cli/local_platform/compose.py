@@ -163,8 +163,8 @@ class ComposeDirectory:
         host, are made anew.
         """
         environment = self.environment
-        given = environment.get("STEWARD_TLS_NAMES", "").split(",")
-        hosts = own_hosts(*names, *given, environment.get("STEWARD_HOST", ""))
+        further_names = environment.get("STEWARD_TLS_NAMES", "").split(",")
+        hosts = own_hosts(*names, *further_names, environment.get("STEWARD_HOST", ""))
         self._note(self.authority.certificate_path, is_new=self.authority.create())
         self._directory("tls/trust")
         self._add("tls/trust/ca.pem", self.authority.certificate_path.read_text)
@@ -178,7 +178,7 @@ class ComposeDirectory:
     def _add_node_certificate(
         self, node: "ComposeDirectory", node_id: str, metrics_address: str | None
     ) -> None:
-        """What its agent's metrics are shown with; the key goes nowhere else."""
+        """Make what its agent's metrics are shown with; the key goes nowhere else."""
         address = [metrics_address] if metrics_address else []
         hosts = [node_id.lower(), "localhost", "127.0.0.1", "::1", *address]
         directory = node.root / "tls"
