@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from shared.host_header import is_loopback
-from shared.local_platform.own_certificates import HTTP_SERVER
+from shared.local_platform.own_certificates import HTTP_SERVER, NATS_SERVER
 from shared.nats_addresses import are_on_loopback
 from shared.paths import DEFAULT_HTTP_PORT
 

@@ -153,8 +153,8 @@ def own_hosts(*further: str) -> list[str]:
         if address.family in {socket.AF_INET, socket.AF_INET6}
     }
     names = {"localhost", socket.gethostname().lower(), socket.getfqdn().lower()}
-    others = {host.strip("[]").lower() for host in further if host}
-    return sorted({*addresses, *names, *others, "127.0.0.1", "::1"} - {"0.0.0.0", "::", ""})  # noqa: S104  # no host has these
+    extra_hosts = {host.strip("[]").lower() for host in further if host}
+    return sorted({*addresses, *names, *extra_hosts, "127.0.0.1", "::1"} - {"0.0.0.0", "::", ""})  # noqa: S104  # no host has these
 
 
 def _still_serves(
