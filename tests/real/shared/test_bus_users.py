@@ -5,7 +5,7 @@ from pathlib import Path
 
 import nats
 import pytest
-from msgspec.structs import asdict
+from msgspec import to_builtins
 from nats.aio.client import Client
 
 from schemas.base import PLATFORM, Message, node_speaker, pattern_for
@@ -53,7 +53,7 @@ class Violations(list[str]):
 
 async def connect(server: EmbeddedNats, name: str, violations: Violations) -> Client:
     return await nats.connect(
-        server.url, **asdict(server.users.read(name)), error_cb=violations.note
+        server.url, **to_builtins(server.users.read(name)), error_cb=violations.note
     )
 
 

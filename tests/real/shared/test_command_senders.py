@@ -10,7 +10,8 @@ from typing import Any
 import aiohttp
 import nats
 import pytest
-from msgspec.structs import asdict, replace
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from schemas.base import sender_subject, subject_for
 from schemas.errors import Accepted
@@ -121,7 +122,7 @@ async def test_nobody_sends_under_the_name_of_another(platform: Platform) -> Non
 
     command = a_request(sender=BOB)
     subject = subject_for(command)
-    login = asdict(platform.server.users.read(ANN))
+    login = to_builtins(platform.server.users.read(ANN))
     client = await nats.connect(platform.server.url, **login, error_cb=note)
     for name in (BOB, "gateway"):
         await client.publish(sender_subject(subject_for(a_request()), name), encode(command))
