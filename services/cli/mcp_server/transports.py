@@ -1,5 +1,7 @@
 """How agents reach the tools: standard input and output, or HTTP on this machine."""
 
+from dataclasses import replace
+
 import uvicorn
 from mcp.server.stdio import stdio_server
 
@@ -16,13 +18,13 @@ async def serve_stdio(address: Address, budgets: Budgets) -> None:
         await tools.server.run(read_stream, write_stream, options)
 
 
-async def serve_http(url: str, budgets: Budgets, port: int) -> None:
-    """Serve `/mcp` until cancelled; each request acts by the token that it carries."""
+async def serve_http(address: Address, budgets: Budgets, port: int) -> None:
+    """Serve `/mcp` until cancelled; each request acts at `address` by the token that it carries."""
 
     def address_of(context: Context) -> Address:
         header = context.request.headers.get("authorization", "") if context.request else ""
         scheme, _, token = header.partition(" ")
-        return Address(url, token.strip() if scheme.lower() == "bearer" else None)
+        return replace(address, token=token.strip() if scheme.lower() == "bearer" else None)
 
     tools = ToolServer(address_of, budgets)
     # Without sessions: whose token came first would say nothing of whose comes next.

@@ -1,6 +1,7 @@
 """The command that serves agents."""
 
 import os
+from dataclasses import replace
 from typing import Final
 
 import click
@@ -39,11 +40,12 @@ def mcp(target: Target, over_http: bool, port: int, gpu_hours: float | None) -> 
     from services.cli.mcp_server.server import Budgets
     from services.cli.mcp_server.transports import serve_http, serve_stdio
 
-    url = target.address().url
+    place = target.address()
+    address = Address(place.url, ca=place.ca)
     budgets = Budgets(gpu_hours)
     if over_http:
         click.echo(f"agents are served at http://127.0.0.1:{port}/mcp", err=True)
-        interruption.run(serve_http(url, budgets, port))
+        interruption.run(serve_http(address, budgets, port))
     else:
         token = target.token or os.environ.get(TOKEN_VARIABLE) or None
-        interruption.run(serve_stdio(Address(url, token, is_supervised=False), budgets))
+        interruption.run(serve_stdio(replace(address, token=token), budgets))
