@@ -17,8 +17,8 @@ HTTP_SERVER: Final = "gateway"
 
 @dataclass(frozen=True, slots=True)
 class OwnCertificates:
-    """Of the servers `names`, for this machine's own hosts and those of `hosts`, by an authority in
-    `directory`.
+    """The certificates of the servers `names`, by an authority in `directory`: for this machine's own
+    hosts and those of `hosts`.
     """
 
     directory: Path

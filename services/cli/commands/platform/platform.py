@@ -85,9 +85,17 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--tls-cert",
     "tls_certificate",
     type=FILE,
+    envvar="GPUSTEWARD_GATEWAY_TLS_CERT",
+    show_envvar=True,
     help="Certificate of the API in PEM [default: one of its own beyond a loopback address].",
 )
-@click.option("--tls-key", type=FILE, help="Its key, where that is not in the same file.")
+@click.option(
+    "--tls-key",
+    type=FILE,
+    envvar="GPUSTEWARD_GATEWAY_TLS_KEY",
+    show_envvar=True,
+    help="Its key, where that is not in the same file.",
+)
 @click.option(
     "--tls-name",
     "tls_names",
