@@ -17,8 +17,8 @@ HTTP_SERVER: Final = "gateway"
 
 @dataclass(frozen=True, slots=True)
 class OwnCertificates:
-    """The certificates of the servers `names`, by an authority in `directory`: for this machine's own
-    hosts and those of `hosts`.
+    """The certificates of the servers `names`, by an authority in `directory`: for this machine's
+    own hosts and those of `hosts`.
     """
 
     directory: Path
