@@ -53,6 +53,12 @@ for url, authority in json.loads(sys.argv[1]):
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
     print(urllib.request.urlopen(request, context=context).read().decode())
 """
+ASK_PATRONI = """\
+import ssl, urllib.request
+context = ssl.create_default_context(cafile="/etc/prometheus/trust/ca.pem")
+for name in ("postgres", "postgres-2"):
+    print(urllib.request.urlopen(f"https://{name}:8008/liveness", context=context).status)
+"""
 SIMULATED = """\
 services:
   telemetry:
@@ -249,6 +255,14 @@ def scraped(made: ComposePlatform) -> str:
     return output.decode()
 
 
+def asked_of_patroni(made: ComposePlatform) -> str:
+    """The statuses of both, asked by the authority that all containers trust."""
+    code, output = made.container("prometheus").exec_run(["python", "-c", ASK_PATRONI])
+    assert code == 0, output
+    assert isinstance(output, bytes)
+    return output.decode()
+
+
 async def test_task_ends_whichever_container_is_killed(ground: Ground) -> None:
     async with platform(ground, "simulated") as made:
         metrics = scraped(made)
@@ -308,11 +322,14 @@ async def test_task_ends_whichever_half_of_ha_is_killed(ground: Ground) -> None:
                 within_seconds=60,
                 what="the old primary as a standby",
             )
+        # Which the servers ask of each other only now and then.
+        patroni_answers = asked_of_patroni(made).split()
         streams = await made.gpusteward("doctor", "--json")
 
     assert json.loads(streams)
     assert seen.plain == {}
-    assert {2379, 2380, 4222, 5432, 6222, 8008} <= seen.ports
+    assert {2379, 2380, 4222, 5432, 6222} <= seen.ports
+    assert patroni_answers == ["200", "200"]
 
 
 async def has_synchronous_standby(connection: Any) -> bool:
