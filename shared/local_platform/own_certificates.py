@@ -36,10 +36,10 @@ class OwnCertificates:
         """Make what is missing or near its end; return the names of the servers that have a new
         certificate. Raises OSError, CertificateUnusable.
         """
-        from shared.tls.authority import Authority, own_hosts
-
         if not self.names:
             return []
+        from shared.tls.authority import Authority, own_hosts  # an agent has no `cryptography`
+
         authority = Authority(self.directory)
         authority.create()
         hosts = own_hosts(*self.hosts)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from schemas.base import node_speaker
@@ -40,8 +40,10 @@ from shared.paths import (
     write_atomically,
 )
 from shared.postgres.roles import logins_sql, role_of
-from shared.tls.authority import Authority, own_hosts
 from shared.tls.contexts import files_in
+
+if TYPE_CHECKING:
+    from shared.tls.authority import Authority
 
 _PACKAGED: Final = files("gpusteward") / "compose"
 # A checkout on a file system without links has a file in that place.
@@ -155,13 +157,17 @@ class ComposeDirectory:
         return node
 
     @property
-    def authority(self) -> Authority:
+    def authority(self) -> "Authority":
+        from shared.tls.authority import Authority  # `gpusteward chart` needs no `cryptography`
+
         return Authority(self.root / "tls")
 
     def _add_certificates(self, names: Sequence[str], *, is_highly_available: bool) -> None:
         """Make the authority and its certificates; those near their end, or without a name of this
         host, are made anew.
         """
+        from shared.tls.authority import own_hosts
+
         environment = self.environment
         further_names = environment.get("STEWARD_TLS_NAMES", "").split(",")
         hosts = own_hosts(*names, *further_names, environment.get("STEWARD_HOST", ""))
