@@ -24,6 +24,7 @@ from services.executor.runtimes.kubernetes.plan import (
     rank_name,
     workload_name,
 )
+from services.executor.runtimes.kubernetes.secrets import secret_variables
 from services.executor.runtimes.runtime import Launch
 from services.executor.settings import ExecutorSettings
 from shared.accelerator_rules.advice import advise_environment
@@ -205,7 +206,8 @@ class _Maker:
             "env": [
                 {"name": name, "value": literal(value)}
                 for name, value in self._environment().items()
-            ],
+            ]
+            + secret_variables(self._launch),
             "ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}],
             "resources": self._resources(),
             "volumeMounts": self._mounts(),
