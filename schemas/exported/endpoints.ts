@@ -71,6 +71,9 @@ import type {
   ReservationRequest,
   ReservationView,
   ReturnToService,
+  SecretList,
+  SecretValue,
+  SecretView,
   SeriesView,
   StoredEvent,
   SummaryList,
@@ -281,6 +284,34 @@ export const mergePresets: Endpoint<
   MergeRequest,
   MergedPresets
 > = { method: "POST", path: "/api/v1/merged-presets" };
+
+export const listSecrets: Endpoint<
+  never,
+  "namespace" | "limit" | "cursor",
+  undefined,
+  SecretList
+> = { method: "GET", path: "/api/v1/secrets" };
+
+export const setSecret: Endpoint<
+  "secret_name",
+  "namespace",
+  SecretValue,
+  SecretView
+> = { method: "POST", path: "/api/v1/secrets/{secret_name}" };
+
+export const removeSecret: Endpoint<
+  "secret_name",
+  "namespace",
+  undefined,
+  Accepted
+> = { method: "DELETE", path: "/api/v1/secrets/{secret_name}" };
+
+export const rotateSecretKey: Endpoint<
+  never,
+  never,
+  undefined,
+  Accepted
+> = { method: "POST", path: "/api/v1/secret-key/rotate" };
 
 export const requestReservation: Endpoint<
   never,

@@ -302,8 +302,8 @@ class TaskFile(TaskPart, frozen=True, kw_only=True):
     of `configurations` has one value of the same parameters, which go together; all other values
     are tried with each of them.
 
-    `secrets` are names of the namespace's secrets, of which the engine and what measures it get each
-    as the variable of that name.
+    `secrets` are names of the namespace's secrets: the engine gets each as the variable of that
+    name, and genai-bench HF_TOKEN.
 
     `deployment_mode` absent: `ome` if a cluster model, serving runtime or volume claim block is
     there, or if `base_runtime` names no engine we know (it is a ClusterServingRuntime then), else

@@ -35,6 +35,7 @@ FUNCTIONS: Final = {
     f"{_COMMANDS}.operations.maintenance": ("cordon", "drain", "drift", "uncordon"),
     f"{_COMMANDS}.operations.namespaces": ("namespace",),
     f"{_COMMANDS}.operations.nodes": ("monitor", "node", "power"),
+    f"{_COMMANDS}.operations.secret": ("secret",),
     f"{_COMMANDS}.operations.token": ("audit", "login", "token"),
     f"{_COMMANDS}.platform.backup": ("backup",),
     f"{_COMMANDS}.platform.chart": ("chart",),
@@ -84,7 +85,7 @@ GROUPS: Final = {
     ),
     "Run the fleet": ("cordon", "drain", "uncordon", "node", "drift", "idle", "backup", "upgrade"),
     "Share it": (
-        *("namespace", "report", "login", "token", "agent-credentials"),
+        *("namespace", "secret", "report", "login", "token", "agent-credentials"),
         *("client-credentials", "audit"),
     ),
 }

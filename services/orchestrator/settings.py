@@ -24,8 +24,8 @@ class OrchestratorSettings(CommonSettings, frozen=True, kw_only=True):
     major version as well, as NVIDIA's minor-version compatibility has it (`lenient`).
 
     `secrets_key_file` has the keys that seal the secrets of namespaces, one a line, the one in use
-    first; it is the operator's then, the same for every orchestrator, and never written. Without, it
-    is `secrets.key` of the data directory, made with the first secret.
+    first: the operator's, the same for every orchestrator, and never written. Without it they are
+    in `secrets.key` of the data directory, made with the first secret.
     """
 
     offer_ttl_seconds: PositiveSeconds = 300.0

@@ -48,7 +48,7 @@ RULES: Final[Mapping[FailureKind, FailureRule]] = {
         "model roots, and the access token of a gated model",
     ),
     FailureKind.SECRET_MISSING: _never(
-        "a secret that the task names cannot be given to its engine: `gpusteward secret list` shows "
+        "a secret that the task names cannot be given to its engine: `gpusteward secret list` has "
         "those of its namespace, `gpusteward secret set NAME` sets one"
     ),
     FailureKind.RUNTIME_UNAVAILABLE: _elsewhere(

@@ -18,8 +18,8 @@ from schemas.executor.ranks import RankState, RankView
 from schemas.task.benchmark import BenchmarkResult
 from services.executor.attempts import transitions
 from services.executor.attempts.compile_cache import AttemptCache
-from services.executor.attempts.engine_meter import EngineMeter
 from services.executor.attempts.disk_room import require_room
+from services.executor.attempts.engine_meter import EngineMeter
 from services.executor.attempts.lease_keeper import LeaseKeeper
 from services.executor.attempts.load import probe_and_load
 from services.executor.attempts.power_limit import limit_power

@@ -22,9 +22,7 @@ async def open_secrets(command: StartExperiment, bus: Bus) -> Mapping[str, str]:
     """
     if not command.secrets:
         return {}
-    query = OpenSecrets(
-        speaker=node_speaker(command.executor_id), attempt_id=command.attempt_id
-    )
+    query = OpenSecrets(speaker=node_speaker(command.executor_id), attempt_id=command.attempt_id)
     for number in range(TRIES):
         if number:
             await asyncio.sleep(RETRY_SECONDS)

@@ -8,7 +8,7 @@ State = Mapping[str, Any]
 # A task's file may hold secrets among its parameters; the task itself has it.
 UNRECORDED_FIELDS: Final = frozenset({"task", "type", "secret"})
 # Kept though they do not differ: what people call a thing, and its size.
-NAMING: Final = frozenset({"task_name", "holder", "request"})
+NAMING: Final = frozenset({"task_name", "holder", "request", "of_namespace"})
 # What a request made is named by the address in its answer.
 _MADE: Final = {"tasks": "task_id", "reservations": "reservation_id"}
 

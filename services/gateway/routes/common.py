@@ -283,7 +283,9 @@ async def record_as(identity: Identity, connection: AnyConnection) -> None:
     )
     if identity.role is Role.VIEWER:
         return  # it changes nothing: there is nothing to compare
-    places = connection.path_params
+    places = dict(connection.path_params)
+    if "secret_name" in places:
+        places["namespace"] = connection.query_params.get("namespace") or identity.namespace
     state_before = await state_of(gateway, places)
 
     async def states(location: str) -> tuple[State | None, State | None]:

@@ -86,8 +86,8 @@ class SecretHandlers:
             if not ring.is_own and not secrets:
                 raise RefusedError(
                     ErrorCode.CONFLICT,
-                    f"every secret has the first key of {ring.path}, which is yours to change: put a"
-                    " new one before it, of `gpusteward secret make-key`, and rotate again",
+                    f"every secret has the first key of {ring.path}, which is yours to change: put"
+                    " a new one before it, of `gpusteward secret make-key`, and rotate again",
                 )
             await secret_rows.seal_again(
                 connection, [_sealed_with(keys, secret) for secret in secrets], keys.id_in_use
