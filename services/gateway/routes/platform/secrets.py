@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from litestar.params import JSONBody, PathParameter
 
-from schemas.base import SECRET_NAME_FORM, SECRET_NAME_PATTERN
+from schemas.base import SECRET_NAME_PATTERN, VARIABLE_FORM
 from schemas.errors import Accepted, ErrorCode, Refused
 from schemas.gateway import endpoints
 from schemas.orchestrator.secrets import (
@@ -28,9 +28,7 @@ from services.gateway.routes.common import (
 from shared.errors import RefusedError
 from shared.ids import new_id
 
-NamedSecret = Annotated[
-    str, PathParameter(pattern=SECRET_NAME_PATTERN, description=SECRET_NAME_FORM)
-]
+NamedSecret = Annotated[str, PathParameter(pattern=SECRET_NAME_PATTERN, description=VARIABLE_FORM)]
 ROTATION_SECONDS: Final = 60.0
 
 
