@@ -164,7 +164,7 @@ class DataDirectory:
 
     @property
     def secrets_key_path(self) -> Path:
-        """Where the keys are that seal secrets, unless a setting says otherwise."""
+        """Return the file of the keys that seal secrets, unless a setting names another."""
         return self.root / "secrets.key"
 
     @property

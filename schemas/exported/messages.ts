@@ -3335,7 +3335,7 @@ export interface ListSamples {
   experiment_id: string;
 }
 
-/** What secrets a namespace has, by name; null: of every namespace. */
+/** Answered by `SecretList`: what a namespace has, by name; null: of every namespace. */
 export interface ListSecrets {
   type: "orchestrator.list_secrets";
   limit?: number;
@@ -3921,7 +3921,8 @@ export const Objective = [
 export type Objective = (typeof Objective)[number];
 
 /**
- * The values that an attempt's task names, for the node that runs it, as long as it does.
+ * Answered by `OpenedSecrets`: the values that an attempt's task names, for the node that runs it,
+ * as long as it does.
  *
  * The answer goes to that node's own inbox and is in no stream.
  */

@@ -64,13 +64,14 @@ class RotateSecretKey(Command, frozen=True, kw_only=True, tag="orchestrator.rota
 
 
 class ListSecrets(ListQuery, frozen=True, kw_only=True, tag="orchestrator.list_secrets"):
-    """What secrets a namespace has, by name; None: of every namespace."""
+    """Answered by `SecretList`: what a namespace has, by name; None: of every namespace."""
 
     namespace: Namespace | None = None
 
 
 class OpenSecrets(Query, frozen=True, kw_only=True, tag="orchestrator.open_secrets"):
-    """The values that an attempt's task names, for the node that runs it, as long as it does.
+    """Answered by `OpenedSecrets`: the values that an attempt's task names, for the node that runs
+    it, as long as it does.
 
     The answer goes to that node's own inbox and is in no stream.
     """

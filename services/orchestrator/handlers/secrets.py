@@ -82,7 +82,7 @@ class SecretHandlers:
             keys = await self._keys_to_seal(connection)
             if ring.is_own:
                 keys = await asyncio.to_thread(ring.add, keys)
-            secrets = await secret_rows.sealed_with_others(connection, keys.id_in_use)
+            secrets = await secret_rows.find_of_other_keys(connection, keys.id_in_use)
             if not ring.is_own and not secrets:
                 raise RefusedError(
                     ErrorCode.CONFLICT,
@@ -90,7 +90,7 @@ class SecretHandlers:
                     " a new one before it, of `gpusteward secret make-key`, and rotate again",
                 )
             await secret_rows.seal_again(
-                connection, [_sealed_with(keys, secret) for secret in secrets], keys.id_in_use
+                connection, [_seal_again(keys, secret) for secret in secrets], keys.id_in_use
             )
         if ring.is_own:
             await asyncio.to_thread(ring.write, Keys(keys.texts[:1]))
@@ -153,7 +153,7 @@ def _speakers_of(subject: secret_rows.AttemptSecrets) -> set[str]:
     return {node_speaker(node_id) for node_id in nodes}
 
 
-def _sealed_with(keys: Keys, secret: SealedSecret) -> SealedSecret:
+def _seal_again(keys: Keys, secret: SealedSecret) -> SealedSecret:
     value = keys.unseal(secret.namespace, secret.name, secret.sealed)
     return SealedSecret(
         secret.namespace, secret.name, keys.seal(secret.namespace, secret.name, value)

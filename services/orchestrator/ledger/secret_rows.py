@@ -115,8 +115,8 @@ async def find_sealed(
     return {row["name"]: row["sealed"] for row in rows}
 
 
-async def sealed_with_others(connection: Connection, key_id: str) -> list[SealedSecret]:
-    """Return what another key sealed, locked."""
+async def find_of_other_keys(connection: Connection, key_id: str) -> list[SealedSecret]:
+    """Return what another key sealed, and lock it."""
     rows = await connection.fetch(SELECT_OF_OTHER_KEYS, key_id)
     return [SealedSecret(row["namespace"], row["name"], row["sealed"]) for row in rows]
 

@@ -125,11 +125,11 @@ def _read_value(name: str, file: BinaryIO | None) -> str:
     content = file.read(MAX_SECRET_BYTES + 2)
     content = content.removesuffix(b"\n").removesuffix(b"\r")
     if not 1 <= len(content) <= MAX_SECRET_BYTES:
-        found = "an empty one" if not content else "more"
+        size_text = "none" if not content else "more"
         raise CommandFailed(
             ErrorCode.BAD_REQUEST,
             f"expected a value of 1 to {MAX_SECRET_BYTES} bytes from standard input or --from-file,"
-            f" found {found}",
+            f" found {size_text}",
         )
     try:
         return content.decode()

@@ -56,6 +56,7 @@ CALLS: Final[Mapping[str, Mapping[str, set[tuple[str, str]]]]] = {
         "client.get(resource, name)": NONE,
         "client.call('GET', path)": NONE,
         "client.apply(resource, {**made, 'metadata': metadata})": of("get create patch", *MADE),
+        "client.create(SECRETS, secret)": of("create", "secrets"),
     },
     "services/executor/runtimes/kubernetes/compile_cache.py": {
         "cluster.read(CLAIMS, volume.claim)": of("get", "persistentvolumeclaims"),
