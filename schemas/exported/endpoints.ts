@@ -749,10 +749,17 @@ export const revokeToken: Endpoint<
 
 export const listChanges: Endpoint<
   never,
-  "token_id" | "caller" | "path" | "start_at" | "end_at" | "limit" | "cursor",
+  "token_id" | "caller" | "path" | "kind" | "start_at" | "end_at" | "limit" | "cursor",
   undefined,
   AuditList
 > = { method: "GET", path: "/api/v1/audit" };
+
+export const exportChanges: Endpoint<
+  never,
+  "start_at" | "end_at",
+  undefined,
+  unknown
+> = { method: "GET", path: "/api/v1/audit/export" };
 
 export const isAlive: Endpoint<
   never,

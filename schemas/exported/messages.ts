@@ -206,7 +206,8 @@ export interface AttemptView {
 }
 
 /**
- * One request that was to change something.
+ * One request that was to change something, that signed somebody in, or that was refused for what
+ * it was to sign in with.
  *
  * `status` is the HTTP status of its answer; null where the gateway ended before it. `token_id` is
  * null, and `caller` empty, where no token is asked for. `before` and `after` are the fields of
@@ -216,6 +217,11 @@ export interface AttemptView {
  *
  * With the method NATS it is a command that came without this gateway: `path` is its tag and what
  * it names, `caller` the bus user that sent it. Not `proved`: only whose subject it came on is.
+ *
+ * `login` is by what the caller was known: `token`, `browser`, `bus`, or a provider; empty where
+ * none is asked for. `address` is the connection's, or what a trusted proxy says. Refused sign-ins
+ * of an address for one `reason` are one entry a minute, with their `count` and the first `path`;
+ * those of further addresses are together under an empty one when there are very many.
  */
 export interface AuditEntry {
   audit_id: number;
@@ -229,7 +235,15 @@ export interface AuditEntry {
   before: Record<string, unknown> | null;
   after: Record<string, unknown> | null;
   proved: boolean;
+  kind: AuditKind;
+  login: string;
+  count: number;
+  reason: string;
 }
+
+/** What an entry of the audit log is about. */
+export const AuditKind = ["change", "sign_in", "refused"] as const;
+export type AuditKind = (typeof AuditKind)[number];
 
 /** Entries of the audit log, newest first. */
 export interface AuditList {

@@ -244,7 +244,10 @@ CREATE_TOKEN: Final = change(
 LIST_TOKENS: Final = read("/tokens", tokens.TokenList, *PAGE, role=ADMIN)
 REVOKE_TOKEN: Final = delete("/tokens/{token_id}", tokens.TokenView, role=ADMIN)
 LIST_CHANGES: Final = read(
-    "/audit", tokens.AuditList, "token_id", "caller", "path", *PERIOD, *PAGE, role=ADMIN
+    "/audit", tokens.AuditList, "token_id", "caller", "path", "kind", *PERIOD, *PAGE, role=ADMIN
+)
+EXPORT_CHANGES: Final = read(
+    "/audit/export", bytes, *PERIOD, role=ADMIN, timeout_seconds=ARCHIVE_SECONDS
 )
 
 # Outside `/api/v1`: whether the platform works, and what happens, as it happens.

@@ -144,12 +144,16 @@ def listening_socket(host: str, port: int, *, is_shared: bool = False) -> socket
 
 @dataclass(slots=True)
 class HttpServer:
-    """Serves an ASGI application on one address. `port` is the real one once it serves."""
+    """Serves an ASGI application on one address. `port` is the real one once it serves.
+
+    From `trusted_proxies` alone it is believed who asks them, and that they were asked over TLS.
+    """
 
     application: Any
     host: str
     port: int
     shares_port: bool = False
+    trusted_proxies: str = ""
     _started: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -180,6 +184,8 @@ class HttpServer:
             ws_ping_interval=WEBSOCKET_PING_SECONDS,
             ws_ping_timeout=WEBSOCKET_PING_SECONDS,
             lifespan="off",
+            proxy_headers=bool(self.trusted_proxies),
+            forwarded_allow_ips=self.trusted_proxies or None,
             access_log=False,
             log_config=None,
             server_header=False,
