@@ -296,7 +296,7 @@ class _Maker:
         return {name: value for name, value in fields.items() if value is not None}
 
     def _variables(self) -> list[Object]:
-        given = {
+        variables = {
             "PYTHONUNBUFFERED": "1",
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             **advise_environment(self._plan.reference, self._plan.placement.resource or ""),
@@ -305,7 +305,7 @@ class _Maker:
             **label_environment(self._launch.labels),
             "GPUSTEWARD_ATTEMPT": str(self._launch.command.attempt_id),
         }
-        return [{"name": name, "value": literal(value)} for name, value in given.items()]
+        return [{"name": name, "value": literal(value)} for name, value in variables.items()]
 
     def _resources(self) -> Object:
         command = self._launch.command
