@@ -9,7 +9,7 @@ import click
 from schemas.errors import ErrorCode
 from schemas.orchestrator.secrets import MAX_SECRET_BYTES, SecretView
 from services.cli.display.columns import UNKNOWN, Table
-from services.cli.display.output import age, print_list, table_options
+from services.cli.display.output import age, count_text, print_list, table_options
 from services.cli.failures import CommandFailed
 from services.cli.options import Target, confirm, reading, with_target
 
@@ -82,7 +82,7 @@ def rotate_key(target: Target) -> None:
     the others first, of `gpusteward secret make-key`; the old ones may go afterwards.
     """
     count = target.ask(lambda client: client.rotate_secret_key())
-    click.echo(f"{count} secrets are encrypted with the new key")
+    click.echo(f"encrypted with the new key: {count_text(count, 'secret')}")
 
 
 @secret.command("make-key")
