@@ -98,7 +98,8 @@ async def answers_of(platform: PlatformProcess) -> list[object]:
     paths = [
         row.address()
         for name, row in ENDPOINTS.items()
-        if row.method == "GET" and not row.places and not name.startswith(("watch", "follow"))
+        if row.method == "GET" and not row.places and row.answer is not bytes
+        if not name.startswith(("watch", "follow"))
     ]
     return [await platform.request("GET", path) for path in paths]
 
@@ -134,7 +135,11 @@ async def test_planted_secret_is_in_its_engine_alone(
     experiment_id = (await platform.experiments(task_id))[0]["experiment_id"]
     export = await platform.command("export", "task", task_id, str(tmp_path / "exported"))
     places: dict[str, object] = {
-        "commands": [done, listed, export, await platform.command("audit")],
+        "commands": [
+            *(done, listed, export),
+            await platform.command("audit"),
+            await platform.command("audit", "export"),
+        ],
         "answers": [set_other, wrong, number, await answers_of(platform)],
         "experiment": [
             await platform.experiments(task_id),

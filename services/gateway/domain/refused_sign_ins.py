@@ -9,6 +9,7 @@ from uuid import UUID
 from msgspec import Struct
 
 MAX_ROWS: Final = 100  # of one minute, on one gateway
+MINUTES_KEPT: Final = 60  # while Postgres is away
 OTHERS: Final = "more of this minute, which are not told apart"
 
 
@@ -48,6 +49,12 @@ class RefusedSignIns:
         counts, self._counts = self._counts, {}
         places, self._places = self._places, {}
         return [(row, number, *places[row]) for row, number in counts.items()]
+
+    def put_back(self, counted: Sequence[tuple[RefusedSignIn, int, str, str]]) -> None:
+        """Keep what could not be stored for the next time; of many minutes a part."""
+        for row, number, *place in counted[: MAX_ROWS * MINUTES_KEPT - len(self._counts)]:
+            self._counts[row] = self._counts.get(row, 0) + number
+            self._places.setdefault(row, (place[0], place[1]))
 
 
 def minute_of(now: datetime) -> datetime:

@@ -192,14 +192,18 @@ class AuditLog:
         counted = self.refused.take()
         if not counted:
             return
-        async with self.database.transaction() as connection:
-            await connection.executemany(
-                COUNT_REFUSED,
-                [
-                    (key.at, key.address, key.reason, key.caller, key.token_id, *more)
-                    for key, *more in counted
-                ],
-            )
+        try:
+            async with self.database.transaction() as connection:
+                await connection.executemany(
+                    COUNT_REFUSED,
+                    [
+                        (key.at, key.address, key.reason, key.caller, key.token_id, *more)
+                        for key, *more in counted
+                    ],
+                )
+        except UnavailableError:
+            self.refused.put_back(counted)
+            raise
 
     async def trim(self) -> None:
         """Delete what is past its retention, until cancelled."""

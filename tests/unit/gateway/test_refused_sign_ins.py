@@ -39,3 +39,13 @@ def test_minute_has_few_rows_however_often_taken() -> None:
     assert len(rows) == MAX_ROWS + 1
     assert total == 10 * MAX_ROWS
     assert [row.address for row, *_ in counts.take()] == ["192.0.2.7000"]
+
+
+def test_counts_that_were_not_stored_come_again() -> None:
+    counts = RefusedSignIns()
+    counts.count(refused(1), "GET", "/first")
+    counts.put_back(counts.take())
+    counts.count(refused(1), "GET", "/second")
+    counts.count(refused(2), "GET", "/")
+
+    assert counts.take() == [(refused(1), 2, "GET", "/first"), (refused(2), 1, "GET", "/")]
