@@ -26,6 +26,16 @@ FRESH_INTERVALS: Final = 3  # no decision is made on a sample older than so many
 SENDER_PATTERN: Final = rf"^[A-Za-z0-9_-]{{0,140}}{END}"
 NAMESPACE_PATTERN: Final = rf"^[a-z0-9]([a-z0-9-]{{0,61}}[a-z0-9])?{END}"
 NAME_PATTERN: Final = rf"^[A-Za-z0-9]([A-Za-z0-9_.-]{{0,126}}[A-Za-z0-9])?{END}"
+# A variable that is a secret by its name: another could have an engine load code, or read what its
+# task may not name.
+SECRET_NAME_PATTERN: Final = (
+    r"^(?!GPUSTEWARD_)[A-Z][A-Z0-9_]{0,100}"
+    rf"_(TOKEN|KEY|KEY_ID|SECRET|PASSWORD|CREDENTIALS|CONNECTION_STRING){END}"
+)
+VARIABLE_FORM: Final = (
+    "a variable such as HF_TOKEN: capital letters, digits and _, not of GPUSTEWARD_, with the end "
+    "_TOKEN, _KEY, _KEY_ID, _SECRET, _PASSWORD, _CREDENTIALS or _CONNECTION_STRING"
+)
 NAME_FORM: Final = "1 to 128 letters, digits, _, . and -, the first and last a letter or digit"
 # What Postgres and every JSON reader of ours can hold.
 MAX_INTEGER: Final = 2**63 - 1
@@ -66,6 +76,7 @@ Speaker = Annotated[
 Sender = Annotated[
     str, Meta(pattern=SENDER_PATTERN, description="the name of a user of the bus, or nothing")
 ]
+SecretName = Annotated[str, Meta(pattern=SECRET_NAME_PATTERN, description=VARIABLE_FORM)]
 LabelKey = Annotated[
     str,
     Meta(

@@ -19,7 +19,7 @@ from schemas.gateway import health, joining, problem
 from schemas.gateway import views as gateway
 from schemas.gateway.endpoints import ENDPOINTS
 from schemas.gpus import available_gpus, mig
-from schemas.orchestrator import deletion, presets
+from schemas.orchestrator import deletion, presets, secrets
 from schemas.orchestrator import experiments as orchestrator
 from schemas.orchestrator import views as orchestrator_views
 from schemas.results import engine_metrics, prices, reports, series
@@ -55,6 +55,7 @@ MODULES: tuple[ModuleType, ...] = (
     orchestrator,
     orchestrator_views,
     presets,
+    secrets,
     deletion,
     executor,
     executor_logs,
@@ -103,6 +104,8 @@ REPLIES: dict[type[Query], type[Struct]] = {
     presets.GetPreset: presets.PresetView,
     presets.ListPresets: presets.PresetList,
     presets.MergePresets: presets.MergedPresets,
+    secrets.ListSecrets: secrets.SecretList,
+    secrets.OpenSecrets: secrets.OpenedSecrets,
     executor_running.ListRunning: executor_running.RunningAttempts,
     executor_logs.ReadLog: executor_logs.LogChunk,
     executor_ranks.GetRank: executor_ranks.RankView,

@@ -163,6 +163,11 @@ class DataDirectory:
         return self.root / "state.json"
 
     @property
+    def secrets_key_path(self) -> Path:
+        """Return the file of the keys that seal secrets, unless a setting names another."""
+        return self.root / "secrets.key"
+
+    @property
     def admin_token_path(self) -> Path:
         return self.root / "admin_token"
 

@@ -53,7 +53,8 @@ def explain_validation_error(
         path = f"{path}.{field['name']}"
     if _ANY_KEY in path and text_decoded is not None:
         path = _with_key(path, text, type_, text_decoded)
-    if not field and not is_key and text_decoded is not None:
+    is_hidden = any(_is_hidden(option) for option in options)
+    if not field and not is_key and not is_hidden and text_decoded is not None:
         sentence += _value_text(path, sentence, text_decoded)
     return path, sentence
 
@@ -153,7 +154,14 @@ def _form(options: Iterable[inspect.Type]) -> str | None:
     described = (
         metadata.extra_json_schema for metadata in options if isinstance(metadata, inspect.Metadata)
     )
-    return next((schema["description"] for schema in described if schema), None)
+    descriptions = (schema.get("description") for schema in described if schema)
+    return next((text for text in descriptions if text), None)
+
+
+def _is_hidden(option: inspect.Type) -> bool:
+    """Return whether a value may be in no sentence: JSON Schema's writeOnly, as of a secret."""
+    schema = option.extra_json_schema if isinstance(option, inspect.Metadata) else None
+    return bool(schema and schema.get("writeOnly"))
 
 
 def _keys_at(type_: Any, path: str) -> list[inspect.Type]:

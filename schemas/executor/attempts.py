@@ -18,6 +18,7 @@ from schemas.base import (
     PositiveSeconds,
     ScopedCommand,
     Seconds,
+    SecretName,
     UtcDatetime,
 )
 from schemas.cluster.kubernetes import EnginePod, KubernetesSpec
@@ -69,6 +70,7 @@ class FailureKind(StrEnum):
     ENGINE_MISSING = "engine_missing"
     BAD_PARAMETER = "bad_parameter"
     MODEL_MISSING = "model_missing"
+    SECRET_MISSING = "secret_missing"  # noqa: S105  # a cause
     RUNTIME_UNAVAILABLE = "runtime_unavailable"
     IMAGE_MISSING = "image_missing"
     IMAGE_PULL_FAILED = "image_pull_failed"
@@ -159,6 +161,9 @@ class StartExperiment(ScopedCommand, frozen=True, kw_only=True, tag="executor.st
     With `cluster` there are no `devices`; the executor is the cluster's. `power_limit_w`
     and `sm_clock_mhz`, a locked clock, are set on each device before the engine starts; the
     device's agent takes them back with the reservation.
+
+    `secrets` are names alone: the executor asks for their values (`OpenSecrets`) when it starts the
+    engine, and keeps them nowhere.
     """
 
     key_field: ClassVar[str | None] = "executor_id"
@@ -181,6 +186,7 @@ class StartExperiment(ScopedCommand, frozen=True, kw_only=True, tag="executor.st
     cluster: ClusterPlacement | None = None
     power_limit_w: Annotated[float, Meta(gt=0)] | None = None
     sm_clock_mhz: PositiveInt | None = None
+    secrets: tuple[SecretName, ...] = ()
 
 
 class CancelExperiment(ScopedCommand, frozen=True, kw_only=True, tag="executor.cancel_experiment"):

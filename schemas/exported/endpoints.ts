@@ -71,6 +71,9 @@ import type {
   ReservationRequest,
   ReservationView,
   ReturnToService,
+  SecretList,
+  SecretValue,
+  SecretView,
   SeriesView,
   StoredEvent,
   SummaryList,
@@ -281,6 +284,34 @@ export const mergePresets: Endpoint<
   MergeRequest,
   MergedPresets
 > = { method: "POST", path: "/api/v1/merged-presets" };
+
+export const listSecrets: Endpoint<
+  never,
+  "namespace" | "limit" | "cursor",
+  undefined,
+  SecretList
+> = { method: "GET", path: "/api/v1/secrets" };
+
+export const setSecret: Endpoint<
+  "secret_name",
+  "namespace",
+  SecretValue,
+  SecretView
+> = { method: "POST", path: "/api/v1/secrets/{secret_name}" };
+
+export const removeSecret: Endpoint<
+  "secret_name",
+  "namespace",
+  undefined,
+  Accepted
+> = { method: "DELETE", path: "/api/v1/secrets/{secret_name}" };
+
+export const rotateSecretKey: Endpoint<
+  never,
+  never,
+  undefined,
+  Accepted
+> = { method: "POST", path: "/api/v1/secret-key/rotate" };
 
 export const requestReservation: Endpoint<
   never,
@@ -718,10 +749,17 @@ export const revokeToken: Endpoint<
 
 export const listChanges: Endpoint<
   never,
-  "token_id" | "caller" | "path" | "start_at" | "end_at" | "limit" | "cursor",
+  "token_id" | "caller" | "path" | "kind" | "start_at" | "end_at" | "limit" | "cursor",
   undefined,
   AuditList
 > = { method: "GET", path: "/api/v1/audit" };
+
+export const exportChanges: Endpoint<
+  never,
+  "start_at" | "end_at",
+  undefined,
+  unknown
+> = { method: "GET", path: "/api/v1/audit/export" };
 
 export const isAlive: Endpoint<
   never,

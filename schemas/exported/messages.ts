@@ -206,7 +206,8 @@ export interface AttemptView {
 }
 
 /**
- * One request that was to change something.
+ * One request that was to change something, that signed somebody in, or that was refused for what
+ * it was to sign in with.
  *
  * `status` is the HTTP status of its answer; null where the gateway ended before it. `token_id` is
  * null, and `caller` empty, where no token is asked for. `before` and `after` are the fields of
@@ -216,6 +217,11 @@ export interface AttemptView {
  *
  * With the method NATS it is a command that came without this gateway: `path` is its tag and what
  * it names, `caller` the bus user that sent it. Not `proved`: only whose subject it came on is.
+ *
+ * `login` is by what the caller was known: `token`, `browser`, `bus`, or a provider; empty where
+ * none is asked for. `address` is the connection's, or what a trusted proxy says. Refused sign-ins
+ * of an address for one `reason` are one entry a minute, with their `count` and the first `path`;
+ * those of further addresses are together under an empty one when there are very many.
  */
 export interface AuditEntry {
   audit_id: number;
@@ -229,7 +235,15 @@ export interface AuditEntry {
   before: Record<string, unknown> | null;
   after: Record<string, unknown> | null;
   proved: boolean;
+  kind: AuditKind;
+  login: string;
+  count: number;
+  reason: string;
 }
+
+/** What an entry of the audit log is about. */
+export const AuditKind = ["change", "sign_in", "refused"] as const;
+export type AuditKind = (typeof AuditKind)[number];
 
 /** Entries of the audit log, newest first. */
 export interface AuditList {
@@ -1885,6 +1899,7 @@ export const FailureKind = [
   "engine_missing",
   "bad_parameter",
   "model_missing",
+  "secret_missing",
   "runtime_unavailable",
   "image_missing",
   "image_pull_failed",
@@ -3334,6 +3349,14 @@ export interface ListSamples {
   experiment_id: string;
 }
 
+/** Answered by `SecretList`: what a namespace has, by name; null: of every namespace. */
+export interface ListSecrets {
+  type: "orchestrator.list_secrets";
+  limit?: number;
+  cursor?: string | null;
+  namespace?: string | null;
+}
+
 /**
  * The measurements of a task's experiments, or only of those after `after_experiment_id`.
  *
@@ -3911,6 +3934,25 @@ export const Objective = [
   "maximize_load",
 ] as const;
 export type Objective = (typeof Objective)[number];
+
+/**
+ * Answered by `OpenedSecrets`: the values that an attempt's task names, for the node that runs it,
+ * as long as it does.
+ *
+ * The answer goes to that node's own inbox and is in no stream.
+ */
+export interface OpenSecrets {
+  type: "orchestrator.open_secrets";
+  /** a namespace, node_ID of a node, or _platform of its services and admins */
+  speaker: string;
+  attempt_id: string;
+}
+
+/** Values by name. */
+export interface OpenedSecrets {
+  type: "orchestrator.opened_secrets";
+  values: Record<string, string>;
+}
 
 /**
  * The search. `max_parallel` bounds the reservation requests a task has outstanding at once.
@@ -4566,6 +4608,21 @@ export interface RemoveNode {
   reason?: string;
 }
 
+/** Forget a secret. A task that names it fails where it starts an engine. */
+export interface RemoveSecret {
+  type: "orchestrator.remove_secret";
+  command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  /**
+   * a variable such as HF_TOKEN: capital letters, digits and _, not of GPUSTEWARD_, with the end
+   * _TOKEN, _KEY, _KEY_ID, _SECRET, _PASSWORD, _CREDENTIALS or _CONNECTION_STRING
+   */
+  name: string;
+}
+
 /**
  * Keep a lease. `activate`: the holder is about to start; granted becomes active.
  *
@@ -5099,6 +5156,17 @@ export const Role = ["viewer", "submitter", "admin"] as const;
 export type Role = (typeof Role)[number];
 
 /**
+ * Seal every secret with the newest key of the platform's; accepted, its `revision` is how many
+ * were.
+ */
+export interface RotateSecretKey {
+  type: "orchestrator.rotate_secret_key";
+  command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
+}
+
+/**
  * `repeats` is the ordinal of the first run of its configuration; null: this is it. `seed`: of the
  * requests, 0 those of the search. For the reasons in `contaminated` another run of the
  * configuration counts in its place, where trust is asked for and there is one. `image_digest` is
@@ -5313,6 +5381,28 @@ export interface SearchCost {
   max_gpu_hours: number | null;
 }
 
+/** Secrets by namespace and name. */
+export interface SecretList {
+  type: "orchestrator.secrets";
+  next_cursor: string | null;
+  secrets: SecretView[];
+}
+
+/** The value of a secret, from 1 to 32,768 bytes in UTF-8 without the character NUL. */
+export interface SecretValue {
+  value: string;
+}
+
+/** A secret without its value. `used_by` are the unfinished tasks that name it. */
+export interface SecretView {
+  namespace: string;
+  name: string;
+  revision: number;
+  set_at: string;
+  set_by: string;
+  used_by: string[];
+}
+
 /**
  * The node that a deployment would get now. Answered by `NodeSelection`.
  *
@@ -5457,6 +5547,27 @@ export interface SetPowerLimit {
 }
 
 /**
+ * Keep a value under a name, in place of the one before. Sent by gateways alone, and stored only as
+ * it is sealed: neither the command nor its hash is kept.
+ */
+export interface SetSecret {
+  type: "orchestrator.set_secret";
+  command_id: string;
+  /** the name of a user of the bus, or nothing */
+  sender?: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  /**
+   * a variable such as HF_TOKEN: capital letters, digits and _, not of GPUSTEWARD_, with the end
+   * _TOKEN, _KEY, _KEY_ID, _SECRET, _PASSWORD, _CREDENTIALS or _CONNECTION_STRING
+   */
+  name: string;
+  value: string;
+  /** one line without control characters or marks of text direction */
+  set_by?: string;
+}
+
+/**
  * How a device is divided between holders: `cooperative` ones keep to their parts themselves,
  * nothing enforces it.
  */
@@ -5545,6 +5656,9 @@ export interface Spread {
  * With `cluster` there are no `devices`; the executor is the cluster's. `power_limit_w` and
  * `sm_clock_mhz`, a locked clock, are set on each device before the engine starts; the device's
  * agent takes them back with the reservation.
+ *
+ * `secrets` are names alone: the executor asks for their values (`OpenSecrets`) when it starts the
+ * engine, and keeps them nowhere.
  */
 export interface StartExperiment {
   type: "executor.start_experiment";
@@ -5574,6 +5688,7 @@ export interface StartExperiment {
   cluster?: ClusterPlacement | null;
   power_limit_w?: number | null;
   sm_clock_mhz?: number | null;
+  secrets?: string[];
 }
 
 /**
@@ -5844,6 +5959,9 @@ export interface TaskField {
  * of `configurations` has one value of the same parameters, which go together; all other values are
  * tried with each of them.
  *
+ * `secrets` are names of the namespace's secrets: the engine gets each as the variable of that
+ * name, and genai-bench HF_TOKEN.
+ *
  * `deployment_mode` absent: `ome` if a cluster model, serving runtime or volume claim block is
  * there, or if `base_runtime` names no engine we know (it is a ClusterServingRuntime then), else
  * `docker`. `$schema` tells editors where the file's schema is, and nothing else.
@@ -5871,6 +5989,7 @@ export interface TaskFile {
   gpus?: GpuPreferences | null;
   optimization?: OptimizationSpec;
   benchmark?: BenchmarkConfig;
+  secrets?: string[];
   $schema?: string | null;
 }
 
@@ -6445,6 +6564,9 @@ export type AnyCommand =
   | SubmitTask
   | DeletePreset
   | SavePresets
+  | RemoveSecret
+  | RotateSecretKey
+  | SetSecret
   | DeleteExperiment
   | DeleteTask
   | CancelExperiment
@@ -6610,6 +6732,11 @@ export type MessageType =
   | "orchestrator.preset_deleted"
   | "orchestrator.preset_saved"
   | "orchestrator.save_presets"
+  | "orchestrator.list_secrets"
+  | "orchestrator.open_secrets"
+  | "orchestrator.remove_secret"
+  | "orchestrator.rotate_secret_key"
+  | "orchestrator.set_secret"
   | "orchestrator.delete_experiment"
   | "orchestrator.delete_task"
   | "orchestrator.experiment_deleted"

@@ -16,7 +16,7 @@ from schemas.gateway.endpoint import Endpoint, ask, change, delete, read
 from schemas.gpus.available_gpus import AvailableGpus
 from schemas.gpus.checks import AnyCheck, CheckView
 from schemas.gpus.gpu_request import GpuRequest
-from schemas.orchestrator import presets
+from schemas.orchestrator import presets, secrets
 from schemas.orchestrator import views as tuning
 from schemas.results import measurements, reports
 from schemas.results.engine_metrics import EngineSeriesView
@@ -85,6 +85,16 @@ SAVE_PRESET: Final = change(
 DELETE_PRESET: Final = delete("/presets/{preset_name}", Accepted, "namespace")
 MERGE_PRESETS: Final = ask(
     "/merged-presets", presets.MergeRequest, presets.MergedPresets, "namespace"
+)
+
+# Secrets of namespaces.
+LIST_SECRETS: Final = read("/secrets", secrets.SecretList, "namespace", *PAGE)
+SET_SECRET: Final = change(
+    "/secrets/{secret_name}", secrets.SecretValue, secrets.SecretView, "namespace"
+)
+REMOVE_SECRET: Final = delete("/secrets/{secret_name}", Accepted, "namespace")
+ROTATE_SECRET_KEY: Final = change(
+    "/secret-key/rotate", None, Accepted, role=ADMIN, timeout_seconds=65.0
 )
 
 # Reservations, and what would be granted.
@@ -234,7 +244,10 @@ CREATE_TOKEN: Final = change(
 LIST_TOKENS: Final = read("/tokens", tokens.TokenList, *PAGE, role=ADMIN)
 REVOKE_TOKEN: Final = delete("/tokens/{token_id}", tokens.TokenView, role=ADMIN)
 LIST_CHANGES: Final = read(
-    "/audit", tokens.AuditList, "token_id", "caller", "path", *PERIOD, *PAGE, role=ADMIN
+    "/audit", tokens.AuditList, "token_id", "caller", "path", "kind", *PERIOD, *PAGE, role=ADMIN
+)
+EXPORT_CHANGES: Final = read(
+    "/audit/export", bytes, *PERIOD, role=ADMIN, timeout_seconds=ARCHIVE_SECONDS
 )
 
 # Outside `/api/v1`: whether the platform works, and what happens, as it happens.

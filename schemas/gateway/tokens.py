@@ -115,8 +115,17 @@ class TokenList(ListView, frozen=True, kw_only=True, tag="gateway.tokens"):
     tokens: tuple[TokenView, ...]
 
 
+class AuditKind(StrEnum):
+    """What an entry of the audit log is about."""
+
+    CHANGE = "change"
+    SIGN_IN = "sign_in"
+    REFUSED = "refused"
+
+
 class AuditEntry(Struct, frozen=True, kw_only=True):
-    """One request that was to change something.
+    """One request that was to change something, that signed somebody in, or that was refused for
+    what it was to sign in with.
 
     `status` is the HTTP status of its answer; None where the gateway ended before it. `token_id` is
     None, and `caller` empty, where no token is asked for. `before` and `after` are the fields of
@@ -126,6 +135,11 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
 
     With the method NATS it is a command that came without this gateway: `path` is its tag and what
     it names, `caller` the bus user that sent it. Not `proved`: only whose subject it came on is.
+
+    `login` is by what the caller was known: `token`, `browser`, `bus`, or a provider; empty where
+    none is asked for. `address` is the connection's, or what a trusted proxy says. Refused sign-ins
+    of an address for one `reason` are one entry a minute, with their `count` and the first `path`;
+    those of further addresses are together under an empty one when there are very many.
     """
 
     audit_id: Count
@@ -139,6 +153,10 @@ class AuditEntry(Struct, frozen=True, kw_only=True):
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
     proved: bool = True
+    kind: AuditKind = AuditKind.CHANGE
+    login: str = ""
+    count: Count = 1
+    reason: str = ""
 
 
 class AuditList(ListView, frozen=True, kw_only=True, tag="gateway.audit"):

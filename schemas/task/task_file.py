@@ -16,6 +16,7 @@ from schemas.base import (
     PositiveInt,
     PositiveSeconds,
     Seconds,
+    SecretName,
     line,
 )
 from schemas.gpus.checks import ResourceKey
@@ -301,6 +302,9 @@ class TaskFile(TaskPart, frozen=True, kw_only=True):
     of `configurations` has one value of the same parameters, which go together; all other values
     are tried with each of them.
 
+    `secrets` are names of the namespace's secrets: the engine gets each as the variable of that
+    name, and genai-bench HF_TOKEN.
+
     `deployment_mode` absent: `ome` if a cluster model, serving runtime or volume claim block is
     there, or if `base_runtime` names no engine we know (it is a ClusterServingRuntime then), else
     `docker`. `$schema` tells editors where the file's schema is, and nothing else.
@@ -325,6 +329,7 @@ class TaskFile(TaskPart, frozen=True, kw_only=True):
     gpus: GpuPreferences | None = None
     optimization: OptimizationSpec = OptimizationSpec()
     benchmark: BenchmarkConfig = BenchmarkConfig()
+    secrets: Annotated[tuple[SecretName, ...], Meta(max_length=32)] = ()
     schema_address: Annotated[str, line(max_length=512)] | None = field(
         name="$schema", default=None
     )

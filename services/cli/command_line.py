@@ -33,10 +33,12 @@ FUNCTIONS: Final = {
     ),
     f"{_COMMANDS}.operations.certificate": ("certificate",),
     f"{_COMMANDS}.operations.credentials": ("agent_credentials", "client_credentials"),
+    f"{_COMMANDS}.operations.audit": ("audit",),
     f"{_COMMANDS}.operations.maintenance": ("cordon", "drain", "drift", "uncordon"),
     f"{_COMMANDS}.operations.namespaces": ("namespace",),
     f"{_COMMANDS}.operations.nodes": ("monitor", "node", "power"),
-    f"{_COMMANDS}.operations.token": ("audit", "login", "token"),
+    f"{_COMMANDS}.operations.secret": ("secret",),
+    f"{_COMMANDS}.operations.token": ("login", "token"),
     f"{_COMMANDS}.platform.backup": ("backup",),
     f"{_COMMANDS}.platform.chart": ("chart",),
     f"{_COMMANDS}.platform.compose": ("compose",),
@@ -85,7 +87,7 @@ GROUPS: Final = {
     ),
     "Run the fleet": ("cordon", "drain", "uncordon", "node", "drift", "idle", "backup", "upgrade"),
     "Share it": (
-        *("namespace", "report", "login", "token", "agent-credentials"),
+        *("namespace", "secret", "report", "login", "token", "agent-credentials"),
         *("client-credentials", "certificate", "audit"),
     ),
 }

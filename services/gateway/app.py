@@ -19,6 +19,7 @@ from services.gateway.http.access_control import AccessControl
 from services.gateway.http.conditional_reads import ConditionalReads
 from services.gateway.http.openapi import StructSchemas, openapi_config
 from services.gateway.http.problems import EXCEPTION_HANDLERS, remember_refusal
+from services.gateway.http.refused_sign_ins import count_refused
 from services.gateway.http.server import HttpServer
 from services.gateway.ledger.audit import AuditLog
 from services.gateway.ledger.eventlog import EventLog
@@ -44,6 +45,7 @@ from services.gateway.routes.platform import (
     documentation,
     joining,
     login,
+    secrets,
     system,
     tokens,
     web_page,
@@ -89,6 +91,7 @@ SECTIONS: Final = {
     scheduler: Tag("scheduling", "The cluster as node selection sees it, and what was decided."),
     checks: Tag("checks", "What fits on which GPU, by rule, before anything runs."),
     history: Tag("history", "Events, series and reports."),
+    secrets: Tag("secrets", "Secrets of namespaces, which engines get by name."),
     reports: Tag("reports", "Where GPU time went, and what was in the way."),
     tokens: TOKENS,
     login: TOKENS,
@@ -118,6 +121,7 @@ class GatewayService(Service):
                 "follow_events": self._log.follow,
                 "trim_events": self._log.trim,
                 "trim_audit": gateway.audit.trim,
+                "record_refused_sign_ins": gateway.audit.record_refused,
                 "end_streams": gateway.tokens.end_streams,
             },
             ready=http.wait_until_started,
@@ -139,6 +143,11 @@ async def _check(connection: AnyConnection, handler: BaseRouteHandler) -> None:
     await heed_if_match(connection, handler)
     await record_change(connection, handler)
     await require_role(connection, handler)
+
+
+def _count_refused(error: Exception, scope: Any) -> None:
+    gateway: Gateway = scope["litestar_app"].state[GATEWAY]
+    count_refused(gateway.audit, scope, error)
 
 
 def create_app(gateway: Gateway) -> Litestar:
@@ -166,7 +175,7 @@ def create_app(gateway: Gateway) -> Litestar:
         dependencies=dependencies,
         state=State({GATEWAY: gateway}),
         exception_handlers=EXCEPTION_HANDLERS,
-        after_exception=[remember_refusal],
+        after_exception=[remember_refusal, _count_refused],
         openapi_config=openapi_config(structs, (*SECTIONS.values(), PLATFORM)),
         plugins=[structs],
         logging_config=None,
@@ -212,7 +221,12 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
         holders_visible_to=settings.holders_visible_to,
     )
     http = HttpServer(
-        access_control, settings.host, settings.port, settings.shares_port, certificate
+        access_control,
+        settings.host,
+        settings.port,
+        settings.shares_port,
+        certificate,
+        settings.trusted_proxies,
     )
     return GatewayService(gateway, http)
 

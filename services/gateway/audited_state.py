@@ -6,6 +6,8 @@ from uuid import UUID
 
 import msgspec
 
+from schemas.base import MAX_PAGE
+from schemas.orchestrator.secrets import ListSecrets, SecretList, SecretView
 from schemas.scheduler.namespaces import ListNamespaces, NamespaceList
 from schemas.scheduler.views import AllocationMap, GetAllocationMap
 from services.gateway.context import Gateway
@@ -28,6 +30,8 @@ async def state_of(gateway: Gateway, places: Mapping[str, Any]) -> dict[str, Any
 
 async def _find(gateway: Gateway, places: Mapping[str, Any]) -> object:
     match places:
+        case {"secret_name": value, "namespace": namespace}:
+            return _state_of_secret(await find_secret(gateway, str(namespace), str(value)))
         case {"task_id": value}:
             return await gateway.task(UUID(str(value)), FULL_ACCESS)
         case {"experiment_id": value}:
@@ -42,6 +46,24 @@ async def _find(gateway: Gateway, places: Mapping[str, Any]) -> object:
         case {"node_id": value}:
             return await _node(gateway, str(value))
     return None
+
+
+async def find_secret(gateway: Gateway, namespace: str, name: str) -> SecretView | None:
+    """Return a secret as it is listed; None if it is not there."""
+    query = ListSecrets(namespace=namespace, limit=MAX_PAGE)
+    page = await gateway.fetch_list(query, SecretList, "secrets", all_pages=True)
+    return next((secret for secret in page.secrets if secret.name == name), None)
+
+
+def _state_of_secret(secret: SecretView | None) -> dict[str, object] | None:
+    if secret is None:
+        return None
+    return {
+        "of_namespace": secret.namespace,
+        "revision": secret.revision,
+        "set_by": secret.set_by,
+        "set_at": secret.set_at,
+    }
 
 
 async def _node(gateway: Gateway, node_id: str) -> object:

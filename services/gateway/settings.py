@@ -24,6 +24,10 @@ class GatewaySettings(CommonSettings, frozen=True, kw_only=True):
     it is known who changed what. `requests_per_second` holds for each token that has no rate of its
     own, on each gateway; 0 is without limit.
 
+    `trusted_proxies` are addresses and networks of proxies before it, separated by commas, such as
+    `127.0.0.1` or `10.0.0.0/8`: from them alone X-Forwarded-For and X-Forwarded-Proto count, as who
+    asks in the audit log, and as whether cookies are for TLS alone.
+
     `holders_visible_to` says who is told the holders of another namespace, in fleet, map, reasons
     and events: `namespace`, those with a token of that namespace, or `everybody`. An admin is told
     always.
@@ -46,6 +50,7 @@ class GatewaySettings(CommonSettings, frozen=True, kw_only=True):
     allowed_hosts: str = ""
     event_retention_days: Annotated[int, Meta(ge=1, le=3650)] = 30
     audit_retention_days: Annotated[int, Meta(ge=1, le=3650)] = 365
+    trusted_proxies: str = ""
     requests_per_second: Annotated[float, Meta(ge=0)] = 200.0
     holders_visible_to: HoldersVisibleTo = HoldersVisibleTo.NAMESPACE
     nats_home: str | None = None

@@ -7,9 +7,11 @@ from pathlib import Path
 from schemas.orchestrator.experiments import OrchestratorCommandRecorded
 from services.orchestrator.event_handlers import EventHandlers, event_routes
 from services.orchestrator.handlers.presets import PresetHandlers, preset_routes
+from services.orchestrator.handlers.secrets import SecretHandlers, secret_routes
 from services.orchestrator.handlers.start_messages import StartMessages
 from services.orchestrator.handlers.submissions import SubmissionHandlers, submission_routes
 from services.orchestrator.handlers.tasks import Handlers, request_routes
+from services.orchestrator.key_ring import KeyRing
 from services.orchestrator.leases import Leases
 from services.orchestrator.ledger import task_rows
 from services.orchestrator.ledger.migrations import MIGRATIONS
@@ -21,6 +23,7 @@ from services.orchestrator.settings import OrchestratorSettings
 from services.orchestrator.task_progress import Progress
 from shared.messaging.bus import Bus
 from shared.messaging.senders import has_our_users
+from shared.paths import DataDirectory
 from shared.postgres.command_audit import CommandAudit
 from shared.postgres.database import Database
 from shared.service import Service
@@ -87,6 +90,7 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
             *submission_routes(submissions),
             *request_routes(handlers),
             *preset_routes(PresetHandlers(database)),
+            *secret_routes(SecretHandlers(database, _key_ring(settings))),
             *event_routes(events),
         ],
         loops={
@@ -100,3 +104,9 @@ def create_service(settings: OrchestratorSettings | None = None) -> Service:
         on_new_stream=resync.resync_now,
         start=start,
     )
+
+
+def _key_ring(settings: OrchestratorSettings) -> KeyRing:
+    if settings.secrets_key_file:
+        return KeyRing(Path(settings.secrets_key_file), is_own=False)
+    return KeyRing(DataDirectory(Path(settings.data_dir)).secrets_key_path, is_own=True)

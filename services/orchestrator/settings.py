@@ -22,6 +22,10 @@ class OrchestratorSettings(CommonSettings, frozen=True, kw_only=True):
     `archive_after_days` ago is archived: lists leave it out unless asked; without, none ever is. By
     `cuda_rules` an engine's image runs on no driver below its CUDA (`strict`), or on those of its
     major version as well, as NVIDIA's minor-version compatibility has it (`lenient`).
+
+    `secrets_key_file` has the keys that seal the secrets of namespaces, one a line, the one in use
+    first: the operator's, the same for every orchestrator, and never written. Without it they are
+    in `secrets.key` of the data directory, made with the first secret.
     """
 
     offer_ttl_seconds: PositiveSeconds = 300.0
@@ -32,4 +36,5 @@ class OrchestratorSettings(CommonSettings, frozen=True, kw_only=True):
     retry_pause_seconds: Seconds = 10.0
     preparation_interval_seconds: PositiveSeconds = 15.0
     cuda_rules: CudaRules = CudaRules.STRICT
+    secrets_key_file: str = ""
     archive_after_days: Annotated[float, Meta(gt=0, le=36_500)] | None = None

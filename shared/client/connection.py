@@ -146,6 +146,23 @@ class GatewayConnection:
                     raise
             await asyncio.sleep(RETRY_SECONDS)
 
+    async def pieces(self, endpoint: Endpoint[bytes], **parameters: Any) -> AsyncIterator[bytes]:
+        """Yield an answer that may be large as it comes; cut off, it is an error."""
+        address, query = endpoint.fill(parameters)
+        try:
+            async with self._open.request(
+                endpoint.method,
+                f"{self.address.url}{address}",
+                params=query_texts(query),
+                timeout=aiohttp.ClientTimeout(sock_read=self.timeout_seconds),
+            ) as response:
+                if response.status >= HTTPStatus.BAD_REQUEST:
+                    raise ApiError(_problem(response.status, await response.read()))
+                async for piece in response.content.iter_any():
+                    yield piece
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise unreachable(self.address.url, error) from error
+
     async def list_all(
         self,
         endpoint: Endpoint[L],

@@ -32,6 +32,7 @@ from shared.client.archives import ArchiveClient
 from shared.client.nodes import NodeClient
 from shared.client.presets import PresetClient
 from shared.client.reports import ReportClient
+from shared.client.secrets import SecretClient
 from shared.client.streams import StreamClient
 from shared.client.tokens import TokenClient
 from shared.ids import new_id
@@ -47,7 +48,7 @@ class _Stored(msgspec.Struct):
 
 
 class StewardClient(
-    ArchiveClient, NodeClient, PresetClient, ReportClient, StreamClient, TokenClient
+    ArchiveClient, NodeClient, PresetClient, ReportClient, SecretClient, StreamClient, TokenClient
 ):
     """Talks to one gateway; what `GatewayConnection` says of time-outs and errors holds here."""
 

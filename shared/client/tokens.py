@@ -1,9 +1,12 @@
 """Who may use the API, and who changed what, as typed methods. For admins."""
 
+from collections.abc import AsyncIterator
+from datetime import datetime
 from uuid import UUID
 
 from schemas.gateway import endpoints
 from schemas.gateway.tokens import (
+    AuditKind,
     AuditList,
     LoginLink,
     MadeToken,
@@ -38,9 +41,20 @@ class TokenClient(GatewayConnection):
         return await self.call(endpoints.REVOKE_TOKEN, token_id=token_id)
 
     async def changes(
-        self, *, token_id: UUID | None = None, limit: int = 100, cursor: str | None = None
+        self,
+        *,
+        token_id: UUID | None = None,
+        kind: AuditKind | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
     ) -> AuditList:
-        """Requests that were to change something, newest first."""
+        """Requests that were to change something, and sign-ins, newest first."""
         return await self.call(
-            endpoints.LIST_CHANGES, token_id=token_id, limit=limit, cursor=cursor
+            endpoints.LIST_CHANGES, token_id=token_id, kind=kind, limit=limit, cursor=cursor
         )
+
+    def export_changes(
+        self, start_at: datetime | None = None, end_at: datetime | None = None
+    ) -> AsyncIterator[bytes]:
+        """Yield the audit log as JSON lines, oldest first, as it comes."""
+        return self.pieces(endpoints.EXPORT_CHANGES, start_at=start_at, end_at=end_at)

@@ -47,6 +47,10 @@ RULES: Final[Mapping[FailureKind, FailureRule]] = {
         "the model is not on that node: check its id or path, that the path lies below the node's "
         "model roots, and the access token of a gated model",
     ),
+    FailureKind.SECRET_MISSING: _never(
+        "a secret that the task names cannot be given to its engine: `gpusteward secret list` has "
+        "those of its namespace, `gpusteward secret set NAME` sets one"
+    ),
     FailureKind.RUNTIME_UNAVAILABLE: _elsewhere(
         2,
         "the node's container engine does not answer: `gpusteward doctor` there says why, "

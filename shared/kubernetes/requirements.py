@@ -96,6 +96,9 @@ OME_DEFINITION_RIGHTS: Final = tuple(
     for plural in ("inferenceservices", "servingruntimes")
 )
 # In each namespace of engines, of the executor.
+SECRET_RIGHTS: Final = (
+    Right(Resource("v1", "secrets"), ("create",), tells="give engines the secrets that tasks name"),
+)
 KUEUE_RIGHTS: Final = (
     Right(Resource(KUEUE_VERSION, "workloads"), _WATCH, tells="why Kueue holds an engine back"),
 )

@@ -61,6 +61,13 @@ from schemas.orchestrator.presets import (
     PresetEvent,
     SavePresets,
 )
+from schemas.orchestrator.secrets import (
+    ListSecrets,
+    OpenSecrets,
+    RemoveSecret,
+    RotateSecretKey,
+    SetSecret,
+)
 from schemas.orchestrator.views import (
     GetExperiment,
     GetTask,
@@ -159,6 +166,11 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
     DeleteExperiment: _CHANGERS,
     SavePresets: _CHANGERS,
     DeletePreset: _CHANGERS,
+    # Over HTTP alone: what is sent there is audited, and in no command that anybody keeps.
+    SetSecret: {Role.GATEWAY},
+    RemoveSecret: {Role.GATEWAY},
+    RotateSecretKey: {Role.GATEWAY},
+    OpenSecrets: _NODE,
     StartExperiment: _ORCHESTRATOR | _NODE,
     CancelExperiment: _ORCHESTRATOR | _NODE,
     StartRank: _NODE,
@@ -192,6 +204,7 @@ RULES: Final[Mapping[type[Message], set[Role]]] = {
             ValidateTask,
             GetPreset,
             ListPresets,
+            ListSecrets,
             MergePresets,
             ReadLog,
             GetEngineSeries,

@@ -40,7 +40,14 @@ TEXTS: Final = {
     "path": "$.task.parameters",
     "task_name": "tune-smollm2",
 }
-FITTING: Final = ("a100-3", "D(100,100)", "8.0", "trace", "vendor.com/npu")  # for patterns
+FITTING: Final = (
+    "a100-3",
+    "D(100,100)",
+    "8.0",
+    "trace",
+    "vendor.com/npu",
+    "HF_TOKEN",
+)  # for patterns
 SHARES: Final = frozenset(
     {
         *("allocated", "availability_score", "error_rate", "fraction", "prefix_share", "score"),

@@ -33,7 +33,7 @@ from schemas.executor import ranks as executor_ranks
 from schemas.executor import running as executor_running
 from schemas.gateway import views as gateway
 from schemas.gpus import available_gpus, mig
-from schemas.orchestrator import deletion, presets
+from schemas.orchestrator import deletion, presets, secrets
 from schemas.orchestrator import experiments as orchestrator
 from schemas.orchestrator import views as orchestrator_views
 from schemas.results import engine_metrics, prices, reports, series
@@ -78,6 +78,7 @@ OWNERS = {
     orchestrator_views: "orchestrator",
     deletion: "orchestrator",
     presets: "orchestrator",
+    secrets: "orchestrator",
     executor: "executor",
     executor_logs: "executor",
     executor_ranks: "executor",

@@ -64,7 +64,8 @@ async def holders(platform: PlatformProcess) -> set[str]:
 
 async def test_restored_platform_goes_on(platform: PlatformProcess) -> None:
     with second_machine(platform, platform.data_dir.parent / "beta", NODES[1]):
-        task_id = await platform.submit(long_task("backed-up"))
+        await platform.request("POST", "/api/v1/secrets/KEPT_TOKEN", {"value": "kept over all"})
+        task_id = await platform.submit(long_task("backed-up") | {"secrets": ["KEPT_TOKEN"]})
 
         async def is_busy() -> bool:
             found = list((await states(platform, task_id)).values())

@@ -35,6 +35,7 @@ from tests.support.processes.platform import (
     marked_processes,
     quick_task,
 )
+from tests.support.processes.secret_search import contents_below, everything_stored, is_in
 
 SERVICES = ("telemetry", "scheduler", "orchestrator", "executor", "results", "gateway")
 HF_TOKEN = "hf_planted_for_engines"
@@ -655,10 +656,7 @@ async def test_no_secret_is_where_others_look(platform: PlatformProcess, tmp_pat
         "database": await everything_stored(platform),
     }
     for root in (tmp_path, platform.data_dir):
-        files = {Path(folder, name) for folder, _, names in os.walk(root) for name in names}
-        for path in files - of_its_owner:
-            with suppress(OSError):  # a service may have removed it, and sockets are no files
-                places[str(path)] = path.read_bytes()
+        places |= contents_below(root, of_its_owner)
 
     assert psutil.Process(executor).environ()["HF_TOKEN"] == HF_TOKEN
     assert len(passwords) >= 4
@@ -669,26 +667,6 @@ async def test_no_secret_is_where_others_look(platform: PlatformProcess, tmp_pat
         for secret in (HF_TOKEN, TOKEN, own, *passwords)
         if is_in(content, secret)
     } == set()
-
-
-def is_in(content: object, secret: str) -> bool:
-    """Also as the bytes that a database shows."""
-    raw = content if isinstance(content, bytes) else str(content).encode()
-    return secret.encode() in raw or secret.encode().hex().encode() in raw
-
-
-async def everything_stored(platform: PlatformProcess) -> list[str]:
-    """Every row of every service, as text."""
-    async with platform.postgres() as connection:
-        tables = await connection.fetch(
-            "SELECT format('%I.%I', schemaname, tablename) FROM pg_tables"
-            " WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
-        )
-        return [
-            row[0]
-            for (table,) in tables
-            for row in await connection.fetch(f"SELECT whole::text FROM {table} AS whole")
-        ]
 
 
 @pytest.mark.long

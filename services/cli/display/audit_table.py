@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from schemas.base import API
-from schemas.gateway.tokens import AuditEntry
+from schemas.gateway.tokens import AuditEntry, AuditKind
 from schemas.scheduler.reservations import holder_name
 from services.cli.display.columns import ELLIPSIS, UNKNOWN, Table
 from services.cli.display.output import age, count_text, first_of
@@ -18,13 +18,14 @@ _HIDDEN_FIELDS: Final = frozenset({"task_name", "holder", "request", "revision"}
 
 
 def audit_table(entries: Sequence[AuditEntry]) -> Table:
-    """Put the requests that were to change something under each other."""
+    """Put changes and sign-ins under each other."""
     rows = [
         [
             age(entry.at),
             entry.caller or UNKNOWN,
-            entry.address,
-            f"{entry.method} {entry.path.removeprefix(API)}",
+            entry.login or UNKNOWN,
+            entry.address or UNKNOWN,
+            action_text(entry),
             object_text(entry),
             difference_text(entry),
             str(entry.status or UNKNOWN),
@@ -32,13 +33,25 @@ def audit_table(entries: Sequence[AuditEntry]) -> Table:
         for entry in entries
     ]
     return Table(
-        ["age", "token", "from", "what", "of", "change", "status"],
+        ["age", "who", "by", "from", "what", "of", "change", "status"],
         rows,
         numeric=frozenset({"age", "status"}),
-        important=("token", "what", "of", "status", "change"),
-        shortened=frozenset({"token", "what", "of"}),
+        important=("who", "what", "of", "status", "change"),
+        shortened=frozenset({"who", "what", "of"}),
         wrapped=frozenset({"change"}),
     )
+
+
+def action_text(entry: AuditEntry) -> str:
+    """Return what was asked for; of refused sign-ins how many there were, and why."""
+    path = entry.path.removeprefix(API)
+    match entry.kind:
+        case AuditKind.REFUSED:
+            return f"refused {entry.count} times: {entry.reason}, {entry.method} {path}"
+        case AuditKind.SIGN_IN:
+            return f"signed in, {entry.method} {path}"
+        case AuditKind.CHANGE:
+            return f"{entry.method} {path}"
 
 
 def object_text(entry: AuditEntry) -> str:

@@ -31,6 +31,7 @@ from shared.kubernetes.requirements import (
     OME_DEFINITION_RIGHTS,
     OME_RIGHTS,
     OUR_FIELDS,
+    SECRET_RIGHTS,
     WATCHER_DRA_RIGHTS,
     WATCHER_EXEC_RIGHTS,
     WATCHER_PROXY_RIGHTS,
@@ -96,7 +97,7 @@ async def _ask(kubeconfig: str | None, namespace: str, timeout_seconds: float) -
         )
         has_ome = isinstance(group, _Group) and bool(group.versions)
         rights, engine_rights = [*WATCHER_RIGHTS, *EXECUTOR_RIGHTS], [*ENGINE_RIGHTS]
-        engine_rights += WATCHER_EXEC_RIGHTS
+        engine_rights += (*WATCHER_EXEC_RIGHTS, *SECRET_RIGHTS)
         if slices != NOT_FOUND:
             rights += WATCHER_DRA_RIGHTS
             engine_rights += ENGINE_DRA_RIGHTS

@@ -221,7 +221,7 @@ def permissions(facts: HostFacts) -> CheckResult:
         )
     may = f"this login may watch the cluster and run engines in {report.namespace}"
     if report.unreadable:
-        return warn(f"{may}, but not learn {', '.join(report.unreadable)}", _ROLES)
+        return warn(f"{may}, but not learn or do: {', '.join(report.unreadable)}", _ROLES)
     return ok(may)
 
 

@@ -30,6 +30,7 @@ from shared.errors import StewardError
 from shared.local_platform.bus_users import BusUsers
 from shared.local_platform.embedded.nats_server import nats_configuration
 from shared.local_platform.platform import POSTGRES_SERVICES
+from shared.local_platform.secrets_key import join_keys, make_key
 from shared.local_platform.tokens import create_token
 from shared.paths import (
     DEFAULT_METRICS_PORT,
@@ -124,6 +125,7 @@ class ComposeDirectory:
         self.users.set_authority(self.authority.certificate_path.read_text())
         self._add_users(node_id, cluster_id)
         self._add_logins()
+        self._add("secrets.key", lambda: join_keys([make_key()]))
         self._add_token("admin_token", Role.ADMIN)
         self._add_token("prometheus_token", Role.VIEWER)
         if is_highly_available:

@@ -1,6 +1,8 @@
 """What is asked of an engine that is ready: answers first, then the load."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -16,6 +18,9 @@ from shared.benchmarks.tools.adapter import BenchmarkFailed, Target
 from shared.benchmarks.tools.present import run_benchmark
 from shared.errors import RefusedError
 
+# Tools get no other secret: genai-bench writes credentials of clouds into its files.
+HUB_TOKEN: Final = "HF_TOKEN"  # noqa: S105  # its name
+
 
 async def probe_and_load(
     command: StartExperiment,
@@ -24,6 +29,7 @@ async def probe_and_load(
     *,
     roots: tuple[Path, ...],
     directory: Path,
+    secrets: Mapping[str, str],
 ) -> BenchmarkResult:
     """Raises BenchmarkFailed."""
     spec, model = command.benchmark, command.engine.model
@@ -31,6 +37,7 @@ async def probe_and_load(
         base_url=base_url,
         model_name=spec.model_name or model,
         model=model_place(model, roots),
+        hub_token=secrets.get(HUB_TOKEN),
     )
     answers = None
     if spec.quality is not None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +18,13 @@ from schemas.executor.ranks import RankState, RankView
 from schemas.task.benchmark import BenchmarkResult
 from services.executor.attempts import transitions
 from services.executor.attempts.compile_cache import AttemptCache
+from services.executor.attempts.disk_room import require_room
 from services.executor.attempts.engine_meter import EngineMeter
 from services.executor.attempts.lease_keeper import LeaseKeeper
 from services.executor.attempts.load import probe_and_load
 from services.executor.attempts.power_limit import limit_power
 from services.executor.attempts.progress import ProgressReporter
+from services.executor.attempts.secrets import open_secrets
 from services.executor.domain.deadlines import phase_limits, phase_timed_out, rank_limits
 from services.executor.domain.gang import rank_of
 from services.executor.domain.verdict import (
@@ -88,6 +89,7 @@ class AttemptRun:
     _stopped: asyncio.Future[Verdict] = field(init=False)
     _engine: RunningEngine | None = None
     _rank_parameters: Mapping[str, Any] = field(default_factory=dict)
+    _secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     _over_at: float | None = None
     _verdict: Verdict | None = None
 
@@ -257,11 +259,12 @@ class AttemptRun:
             lambda connection: transitions.record_start(connection, self.attempt_id, utcnow())
         )
         make_directory(self._directory, 0o700)
-        await self._require_room()
+        await require_room(self.journal, self._directory)
         await self.runtime.fetch(self.command, self._progress.fetch_progressed)
         self._rank_parameters = await self.ranks.rendezvous(self._progress.fetch_progressed)
         await self._progress.enter(AttemptPhase.STARTING)
         await limit_power(self.command, self.bus)
+        self._secrets = await open_secrets(self.command, self.bus)
         if self._is_member:
             await self._serve_rank()
         base_url = await self._start_engine()
@@ -278,17 +281,6 @@ class AttemptRun:
         self._engine = engine = await self.runtime.start(self._launch)
         await self._progress.enter(AttemptPhase.LOADING)
         raise AttemptFailed(await engine.until_ended())
-
-    async def _require_room(self) -> None:
-        """Raises AttemptFailed where an engine's log would find no room on the disk."""
-        await self.journal.take_disk_reserve()
-        if not self.journal.disk_reserve.is_there():
-            usage = await asyncio.to_thread(shutil.disk_usage, self._directory)
-            raise AttemptFailed.of(
-                FailureKind.DISK_FULL,
-                f"expected room for logs below {self.settings.home}, "
-                f"{usage.free >> 20} MB of {usage.total >> 20} MB are free",
-            )
 
     async def _start_engine(self) -> str:
         # The other ranks do not survive a second start of this one.
@@ -332,6 +324,7 @@ class AttemptRun:
             served_model_name=self.command.benchmark.model_name or self.command.engine.model,
             remember=remember,
             rank_parameters=self._rank_parameters,
+            secrets=self._secrets,
             report=self._progress.start_progressed,
             take_cache=self._cache.take,
             bound=lambda pod: self._record(store.record_pod, pod),
@@ -356,6 +349,7 @@ class AttemptRun:
                 self._progress,
                 roots=self.settings.model_root_paths,
                 directory=self._directory / "benchmark",
+                secrets=self._secrets,
             )
         )
         exited = asyncio.create_task(engine.until_ended())

@@ -81,6 +81,7 @@ def engine_environment(
     variables = {
         "PATH": os.defpath,
         **past_proxies(inherited),
+        **launch.secrets,  # one of the same name wins over the operator's
         "HOME": str(home),
         "USER": ENGINE_USER,  # else Python asks for the user id's name, which it may not have
         "PYTHONUNBUFFERED": "1",

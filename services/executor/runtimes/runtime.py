@@ -78,6 +78,7 @@ class Launch:
     """All that one engine is started from. `served_model_name` is what it is asked for by.
 
     `rank_parameters` are the engine's flags that make it one rank of several; empty without.
+    `secrets` go into the engine's environment, by name, and nowhere else.
     `remember` journals the mark of a process before anything may go wrong with it, `bound` the pod
     that a cluster has bound, `image_known` the container image that runs. `report` takes what an
     engine waits for, in a sentence. `take_cache` gives a directory of this host for what an engine
@@ -91,6 +92,7 @@ class Launch:
     served_model_name: str
     remember: Callable[[ProcessMark], Awaitable[None]]
     rank_parameters: Mapping[str, Any] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     report: Callable[[str], None] = lambda _: None
     take_cache: Callable[[str], Path | None] = lambda _: None
     bound: Callable[[EnginePod], Awaitable[None]] = _nowhere

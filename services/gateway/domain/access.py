@@ -177,9 +177,13 @@ def identify(token: TokenView | None, digest: str, now: datetime) -> Identity:
     if token is None:
         raise _authentication_error("expected a known token, found an unknown one")
     if token.revoked_at is not None:
-        raise _authentication_error("expected a token that counts, found one that was revoked")
+        raise _authentication_error(
+            "expected a token that counts, found one that was revoked", token
+        )
     if token.expires_at is not None and token.expires_at <= now:
-        raise _authentication_error("expected a token that counts, found one that has expired")
+        raise _authentication_error(
+            "expected a token that counts, found one that has expired", token
+        )
     return Identity(
         role=token.role,
         namespace=token.namespaces[0],
@@ -195,14 +199,24 @@ def identify(token: TokenView | None, digest: str, now: datetime) -> Identity:
 
 def no_token() -> RefusedError:
     """Build the error for a request without a token."""
-    return _authentication_error(
+    return RefusedError(
+        ErrorCode.UNAUTHENTICATED,
         "expected a token, found none; whoever runs this platform makes one by"
-        " `gpusteward token create`"
+        " `gpusteward token create`",
     )
 
 
-def _authentication_error(detail: str) -> RefusedError:
-    return RefusedError(ErrorCode.UNAUTHENTICATED, detail)
+class SignInRefused(RefusedError):
+    """Who asks shows nothing that counts; `name` is of the token that it was, if any."""
+
+    def __init__(self, message: str, token: TokenView | None = None) -> None:
+        super().__init__(ErrorCode.UNAUTHENTICATED, message)
+        self.name = token.name if token is not None else ""
+        self.token_id = token.token_id if token is not None else None
+
+
+def _authentication_error(detail: str, token: TokenView | None = None) -> SignInRefused:
+    return SignInRefused(detail, token)
 
 
 def cookie_name(host_header: str | None) -> str:

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
+from services.gateway.domain.access import Identity
+
 State = Mapping[str, Any]
 
 # A task's file may hold secrets among its parameters; the task itself has it.
 UNRECORDED_FIELDS: Final = frozenset({"task", "type", "secret"})
 # Kept though they do not differ: what people call a thing, and its size.
-NAMING: Final = frozenset({"task_name", "holder", "request"})
+NAMING: Final = frozenset({"task_name", "holder", "request", "of_namespace"})
 # What a request made is named by the address in its answer.
 _MADE: Final = {"tasks": "task_id", "reservations": "reservation_id"}
 
@@ -29,6 +31,13 @@ def difference(
         None if state_before is None else {name: was[name] for name in changed if name in was},
         None if state_after is None else {name: now[name] for name in changed if name in now},
     )
+
+
+def login_of(identity: Identity) -> str:
+    """Return by what a caller was known: where nothing is asked for, by nothing."""
+    if identity.login_sha256:
+        return "browser"
+    return "token" if identity.caller else ""
 
 
 def place_made(location: str) -> dict[str, str]:

@@ -30,6 +30,7 @@ from services.gateway.domain.access import (
 )
 from services.gateway.domain.request_rate import RequestRates
 from services.gateway.http.problems import PROBLEM_JSON, REFUSAL, headers_of, problem_in
+from services.gateway.http.refused_sign_ins import count_refused
 from services.gateway.ledger.audit import AUDIT_ID, AUDIT_STATES, AuditLog
 from services.gateway.ledger.tokens import TokenStore
 from services.gateway.measurements import Measurements
@@ -117,6 +118,7 @@ class AccessControl:
         except ClientGone:
             return
         except (RefusedError, UnavailableError) as error:
+            count_refused(self.audit, scope, error)
             await _refuse(scope, receive, send, error)
             return
         if scope["type"] == "websocket":

@@ -149,6 +149,8 @@ def listening_socket(host: str, port: int, *, is_shared: bool = False) -> socket
 class HttpServer:
     """Serves an ASGI application on one address. `port` is the real one once it serves; with a
     `certificate` it serves https alone.
+
+    From `trusted_proxies` alone it is believed who asks them, and that they were asked over TLS.
     """
 
     application: Any
@@ -156,6 +158,7 @@ class HttpServer:
     port: int
     shares_port: bool = False
     certificate: ReloadingCertificate | None = None
+    trusted_proxies: str = ""
     _started: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
@@ -191,6 +194,8 @@ class HttpServer:
             ws_ping_interval=WEBSOCKET_PING_SECONDS,
             ws_ping_timeout=WEBSOCKET_PING_SECONDS,
             lifespan="off",
+            proxy_headers=bool(self.trusted_proxies),
+            forwarded_allow_ips=self.trusted_proxies or None,
             access_log=False,
             log_config=None,
             server_header=False,

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from schemas.errors import ErrorCode
-from shared.errors import RefusedError
+from services.gateway.domain.access import SignInRefused
 from shared.local_platform.tokens import digest_of
 from shared.postgres.database import Database
 
@@ -51,8 +50,7 @@ class Invitations:
         async with self.database.transaction() as connection:
             row = await connection.fetchrow(TAKE, node_id, digest_of(code))
         if row is None:
-            raise RefusedError(
-                ErrorCode.UNAUTHENTICATED,
+            raise SignInRefused(
                 f"no invitation of {node_id} has this code: each counts once, for "
                 f"{INVITATION_SECONDS // 60} minutes, and for the node that it was made for; "
                 f"`gpusteward node invite {node_id}` makes another",

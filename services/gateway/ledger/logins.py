@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from schemas.errors import ErrorCode
 from schemas.gateway.tokens import LoginLink
-from services.gateway.domain.access import Identity
-from shared.errors import RefusedError
+from services.gateway.domain.access import Identity, SignInRefused
 from shared.local_platform.tokens import digest_of
 from shared.postgres.database import Database
 
@@ -82,8 +80,7 @@ class Logins:
         async with self.database.transaction() as connection:
             row = await connection.fetchrow(TAKE_LINK, digest_of(code))
         if row is None:
-            raise RefusedError(
-                ErrorCode.UNAUTHENTICATED,
+            raise SignInRefused(
                 "this login link was used already, or is older than"
                 f" {LINK_SECONDS // 60} minutes; `gpusteward login` prints a new one",
             )

@@ -104,4 +104,15 @@ CREATE TABLE imported_part (
     PRIMARY KEY (subject_id, number));
 ALTER TABLE imported_part ALTER COLUMN content SET STORAGE EXTERNAL;
 """,
+    # By which login, and sign-ins. Of refused ones an address has one row a minute and reason.
+    """
+ALTER TABLE audit
+    ADD COLUMN kind text NOT NULL DEFAULT 'change',
+    ADD COLUMN login text NOT NULL DEFAULT '',
+    ADD COLUMN count int NOT NULL DEFAULT 1,
+    ADD COLUMN reason text NOT NULL DEFAULT '';
+CREATE UNIQUE INDEX audit_refused ON audit (at, address, reason, caller) WHERE kind = 'refused';
+CREATE INDEX audit_order ON audit (at, audit_id);
+DROP INDEX audit_at;
+""",
 )

@@ -31,12 +31,13 @@ from schemas.base import (
 from schemas.errors import ErrorCode
 from schemas.gateway.endpoint import Endpoint
 from schemas.gateway.problem import Problem
-from schemas.gateway.tokens import Role
+from schemas.gateway.tokens import AuditKind, Role
 from services.gateway.audited_state import state_of
 from services.gateway.context import Gateway
 from services.gateway.domain.access import READING_METHODS, TOKEN_PARAMETER, Identity, is_stream
 from services.gateway.domain.audited import State, difference, place_made
 from services.gateway.http.problems import PROBLEM_JSON
+from services.gateway.http.refused_sign_ins import address_of
 from services.gateway.ledger.audit import AUDIT_ID, AUDIT_STATES
 from services.gateway.request_bodies import StrictBody
 from shared.errors import RefusedError
@@ -273,17 +274,20 @@ async def require_role(connection: AnyConnection, handler: BaseRouteHandler) -> 
     identity.require_role(handler.opt[ENDPOINT].role)
 
 
-async def record_as(identity: Identity, connection: AnyConnection) -> None:
+async def record_as(
+    identity: Identity, connection: AnyConnection, kind: AuditKind = AuditKind.CHANGE
+) -> None:
     """Record what is about to be done on a caller's behalf. Raises UnavailableError."""
     scope: Any = connection.scope
     gateway: Gateway = connection.app.state[GATEWAY]
-    address = connection.client.host if connection.client is not None else ""
     scope["state"][AUDIT_ID] = await gateway.audit.begin(
-        identity, address, scope["method"], scope["path"].replace("\0", "")
+        identity, address_of(scope), scope["method"], scope["path"].replace("\0", ""), kind
     )
     if identity.role is Role.VIEWER:
         return  # it changes nothing: there is nothing to compare
-    places = connection.path_params
+    places = dict(connection.path_params)
+    if "secret_name" in places:
+        places["namespace"] = connection.query_params.get("namespace") or identity.namespace
     state_before = await state_of(gateway, places)
 
     async def states(location: str) -> tuple[State | None, State | None]:

@@ -74,4 +74,17 @@ CREATE TABLE preset (
     PRIMARY KEY (namespace, name)
 );
 """,
+    # Sealed by a key that is not in the database; `key_id` says which.
+    """
+CREATE TABLE secret (
+    namespace text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    key_id text NOT NULL,
+    sealed bytea NOT NULL,
+    revision bigint NOT NULL,
+    set_by text NOT NULL,
+    set_at timestamptz NOT NULL,
+    PRIMARY KEY (namespace, name)
+);
+""",
 )

@@ -13,8 +13,10 @@ from services.orchestrator.domain.lifecycle.budget import keep_priced_gpus, refu
 from services.orchestrator.domain.plan.memory_rule import fit_request, memory_warnings
 from services.orchestrator.domain.plan.plan import Plan, make_plan
 from services.orchestrator.domain.plan.planner import choose_mode
+from services.orchestrator.domain.plan.secret_names import refuse_missing_secrets
 from services.orchestrator.domain.search.prior import Prior
 from services.orchestrator.domain.search.warm_start import WarmStart
+from services.orchestrator.ledger import secret_rows
 from services.orchestrator.planning.gpu_prices import prices_for
 from services.orchestrator.planning.largest_gpu import find_largest_gpu
 from services.orchestrator.planning.task_presets import take_presets
@@ -68,6 +70,9 @@ async def make_whole_plan(
     run.
     """
     installation, spec = around.installation, task.optimization
+    if task.secrets:
+        existing_names = await secret_rows.names_of(connection, namespace)
+        refuse_missing_secrets(namespace, task.secrets, existing_names)
     file, preset_notes = task, NO_NOTES
     if task.presets:
         file, preset_notes = await take_presets(connection, namespace, task, installation)

@@ -137,6 +137,8 @@ def environment(
         "MPLBACKEND": "Agg",
         "PYTHONUNBUFFERED": "1",
     }
+    if target.hub_token:
+        env["HF_TOKEN"] = target.hub_token
     if is_tokenizer_local:
         env["HF_HUB_OFFLINE"] = "1"
     else:

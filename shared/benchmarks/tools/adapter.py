@@ -80,13 +80,15 @@ class Target:
     """The server under load. `base_url` is without `/v1`.
 
     `model` is where this host finds what is served: a folder, a GGUF file or a hub's name; None if
-    unknown. `api_key` is shown to the server and written nowhere.
+    unknown. `api_key` is shown to the server and written nowhere; `hub_token` is for tokenizers, in
+    place of this process's HF_TOKEN.
     """
 
     base_url: str
     model_name: str
     model: str | None = None
     api_key: str | None = field(default=None, repr=False)
+    hub_token: str | None = field(default=None, repr=False)
 
 
 class Adapter(Protocol):

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from shared.local_platform.backup.archive import FILES, SETTINGS_FILES, RanSettings
+from shared.local_platform.secrets_key import split_keys
 from shared.local_platform.supervisor.supervisor import ChildState
 from shared.local_platform.tokens import tokens_path
 from shared.paths import DataDirectory
@@ -18,6 +19,7 @@ from shared.processes.environment import variables_of
 
 INSTALLATION: Final = "installation_id"
 TOKENS: Final = "tokens.json"
+SECRETS_KEY: Final = "secrets.key"
 MAX_SETTINGS_FILE_BYTES: Final = 1 << 20
 _OURS: Final = ("GPUSTEWARD_", "HF_")  # variables that services and engines read
 
@@ -62,6 +64,7 @@ def read_files(directory: DataDirectory, variables: Mapping[str, str]) -> dict[s
     paths = {
         INSTALLATION: directory.root / INSTALLATION,
         "admin_token": directory.admin_token_path,
+        SECRETS_KEY: directory.secrets_key_path,
         TOKENS: tokens_path(directory, variables),
         "nats/port": directory.nats / "port",
         # Without them no client would trust the platform that is made of a backup.
@@ -70,6 +73,16 @@ def read_files(directory: DataDirectory, variables: Mapping[str, str]) -> dict[s
         **{f"nats/users/{path.name}": path for path in _users(directory)},
     }
     return {f"{FILES}{name}": path.read_bytes() for name, path in paths.items() if path.is_file()}
+
+
+def read_keys(directory: DataDirectory) -> list[str]:
+    """Return the keys that seal secrets; none of a platform that has made none, or whose are not
+    here.
+    """
+    try:
+        return split_keys(directory.secrets_key_path.read_text())
+    except FileNotFoundError:
+        return []
 
 
 def _users(directory: DataDirectory) -> Iterator[Path]:

@@ -21,14 +21,22 @@ from shared.local_platform.backup.archive import (
     BACKUP_MANIFEST,
     CHUNK_BYTES,
     DATABASE,
+    FILES,
     SETTINGS,
     BackupWriter,
     Manifest,
     new_file,
 )
-from shared.local_platform.backup.contents import has_embedded_postgres, read_files, read_settings
+from shared.local_platform.backup.contents import (
+    SECRETS_KEY,
+    has_embedded_postgres,
+    read_files,
+    read_keys,
+    read_settings,
+)
 from shared.local_platform.embedded.postgres_home import INSTALL_DIRECTORY, find_package
 from shared.local_platform.platform import POSTGRES_SERVICES
+from shared.local_platform.secrets_key import join_keys
 from shared.paths import DataDirectory, Endpoint, make_directory
 from shared.postgres.connecting import LASTING
 from shared.postgres.outages import OUTSIDE_DOWN
@@ -98,10 +106,15 @@ async def _write(
     writer = BackupWriter(archive, lambda size: on_progress(step[0], size))
     created_at = utcnow()  # before the dump's snapshot: what is fenced is what was held by then
     schemas = await _read_schemas(dsn)
+    keys_before = read_keys(directory)
     await _dump(writer, dsn)
     step[0] = "credentials and settings"
     settings, settings_files = read_settings(endpoint.pid)
-    for name, content in read_files(directory, settings.variables).items():
+    files = read_files(directory, settings.variables)
+    if keys := [*read_keys(directory), *keys_before]:
+        # Those before the dump as well: a rotation may have put others in their place meanwhile.
+        files[f"{FILES}{SECRETS_KEY}"] = join_keys(keys).encode()
+    for name, content in files.items():
         writer.add(name, content)
     for name, content in settings_files.items():
         writer.add(name, content)

@@ -36,7 +36,9 @@ SET_RIGHT_SECONDS: Final = 300.0
 RESTORED_SETTINGS: Final = "restored-settings"
 # What an empty directory may hold: backups, and what a platform leaves that never started.
 _HARMLESS: Final = frozenset({"backups", "lock", "logs", "run", "tls"})
-_ADDED: Final = ("postgres", "nats", "installation_id", "admin_token", "tokens.json", "tls")
+_ADDED: Final = (
+    *("postgres", "nats", "installation_id", "admin_token", "tokens.json", "secrets.key", "tls"),
+)
 
 
 class Restored(Struct, frozen=True, kw_only=True):

@@ -1,6 +1,7 @@
 """Engines in containers of a real Docker engine, without the hardware."""
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
@@ -10,6 +11,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+import psutil
 import pytest
 
 from schemas.executor.attempts import Failure, FailureKind, StartExperiment
@@ -26,6 +28,7 @@ from shared.errors import RefusedError
 from shared.testing import eventually
 from tests.support.docker.images import engine_image
 from tests.support.docker.private_engine import PrivateEngine
+from tests.support.processes.secret_search import process_texts
 from tests.support.worlds.executor import NODE
 from tests.support.worlds.runtime_launches import (
     LOG_LIMIT_BYTES,
@@ -36,6 +39,7 @@ from tests.support.worlds.runtime_launches import (
 )
 
 TAG = "test"
+PLANTED = "hf_planted_for_a_container"
 READY_SECONDS = 20.0
 
 
@@ -424,3 +428,23 @@ async def test_what_is_written_is_kept_within_its_bound(world: World) -> None:
 
     assert launch.log.path.stat().st_size > 1 << 20
     assert launch.log.path.stat().st_blocks * 512 <= LOG_LIMIT_BYTES + (64 << 10)
+
+
+@pytest.mark.long
+async def test_secret_is_in_engines_environment_alone(world: World) -> None:
+    command = world.start_of(secrets=("HF_TOKEN",))
+
+    async with world.running(command, secrets={"HF_TOKEN": PLANTED}) as engine:
+        await engine.until_ready(READY_SECONDS)
+        [made] = world.containers()
+        pids = [int(row[1]) for row in made.top()["Processes"]]
+        environments = [psutil.Process(pid).environ().get("HF_TOKEN") for pid in pids]
+        elsewhere = [
+            (pid, kind)
+            for pid, kind, text in process_texts()
+            if PLANTED.encode() in text and pid not in {*pids, os.getpid()}
+        ]
+
+    assert set(environments) == {PLANTED}
+    assert elsewhere == []
+    assert PLANTED not in str(made.attrs["Config"]["Cmd"]) + str(made.labels)

@@ -87,6 +87,9 @@ RULES: Final = {
     "POST /presets/{preset_name}": LISTED,
     "POST /merged-presets": LISTED,
     "DELETE /presets/{preset_name}": LISTED,
+    "GET /secrets": LISTED,
+    "POST /secrets/{secret_name}": LISTED,
+    "DELETE /secrets/{secret_name}": LISTED,
     "GET /reports/gpu-time": LISTED,
     "GET /reports/waste": LISTED,
     "GET /reports/waits": LISTED,
@@ -138,12 +141,15 @@ RULES: Final = {
     "GET /tokens": ADMIN,
     "DELETE /tokens/{token_id}": ADMIN,
     "GET /audit": ADMIN,
+    "GET /audit/export": ADMIN,
+    "POST /secret-key/rotate": ADMIN,
 }
 BODIES: Final[dict[str, Any]] = {
     "POST /tasks": {"task_name": "t", "base_runtime": "llama.cpp", "model": {"id_or_path": "m"}},
     "POST /presets": {"presets": [{"name": "p", "parameters": {"slots": [1]}}]},
     "POST /presets/{preset_name}": {"parameters": {"slots": [1]}},
     "POST /merged-presets": {"presets": ["p"]},
+    "POST /secrets/{secret_name}": {"value": "v"},
     "POST /reservations": {"holder": "x", "request": {"gpus": 1}},
     "POST /reservations/{reservation_id}/renew": {"epoch": 1},
     "POST /reservations/{reservation_id}/what-if": {"gpus": 1},
@@ -166,6 +172,7 @@ PLACES: Final = {
     "index": "0",
     "namespace": "a",
     "preset_name": "p",
+    "secret_name": "HF_TOKEN",
     **{f"{name}_id": str(UUID(int=7)) for name in IDS},
 }
 

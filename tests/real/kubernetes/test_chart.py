@@ -15,6 +15,7 @@ from shared.kubernetes.requirements import (
     OME_CLUSTER_RIGHTS,
     OME_DEFINITION_RIGHTS,
     OME_RIGHTS,
+    SECRET_RIGHTS,
     WATCHER_DRA_RIGHTS,
     WATCHER_EXEC_RIGHTS,
     WATCHER_RIGHTS,
@@ -48,7 +49,9 @@ NEEDS: Final[dict[str, tuple[Right, ...]]] = {
 }
 ENGINE_NEEDS: Final[dict[str, tuple[Right, ...]]] = {
     "cluster": WATCHER_EXEC_RIGHTS,
-    "executor": (*ENGINE_RIGHTS, *ENGINE_DRA_RIGHTS, *OME_RIGHTS, *KUEUE_RIGHTS),
+    "executor": (
+        *(*ENGINE_RIGHTS, *ENGINE_DRA_RIGHTS, *OME_RIGHTS, *KUEUE_RIGHTS, *SECRET_RIGHTS),
+    ),
 }
 NAMESPACES: Final = ("default", "kube-public", "kube-system", "gpusteward", "gpusteward-engines")
 # What joins claims to GPUs, where there are claims; pods to their owners and processes; and how

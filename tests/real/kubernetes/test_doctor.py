@@ -15,6 +15,7 @@ from shared.kubernetes.requirements import (
     OME_CLUSTER_RIGHTS,
     OME_DEFINITION_RIGHTS,
     OME_RIGHTS,
+    SECRET_RIGHTS,
     WATCHER_DRA_RIGHTS,
     WATCHER_EXEC_RIGHTS,
     WATCHER_PROXY_RIGHTS,
@@ -95,7 +96,7 @@ async def test_doctor_names_rights_it_lacks(
     async with ome_cluster.api() as api, kueue_kind(api):
         bare = await to_thread(permissions, facts_of(ome_cluster, "watcher"))
         telling = (*WATCHER_PROXY_RIGHTS, *DEVICE_RIGHTS)
-        for each in (*telling, *OME_DEFINITION_RIGHTS, *KUEUE_RIGHTS):
+        for each in (*telling, *OME_DEFINITION_RIGHTS, *KUEUE_RIGHTS, *SECRET_RIGHTS):
             await ome_cluster.allow("watcher", [rule_of(each)])
         whole = await to_thread(permissions, facts_of(ome_cluster, "watcher"))
 

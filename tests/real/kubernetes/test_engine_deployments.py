@@ -1,10 +1,12 @@
 """Engines in a real control plane, with a stand-in for OME and without: what goes wrong there."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from schemas.cluster.kubernetes import KubernetesSpec, VolumeClaim
@@ -30,6 +32,7 @@ from tests.support.worlds.runtime_launches import labels_of, launch_of
 pytestmark = pytest.mark.long
 
 READY_SECONDS = 60.0
+PLANTED = "hf_planted_for_a_pod"
 OME = "ome.io/v1beta1"
 EVERY = ["get", "list", "watch", "create", "patch", "delete"]
 
@@ -80,6 +83,44 @@ async def test_engine_serves_logs_and_leaves_chosen_node(
     assert f"listening on http://{address}:" in launch.log.tail(10)
     assert await runtime.workloads() == ()
     await nothing_is_left(api, [("v1", "Service")])
+
+
+async def test_secret_is_referred_to_and_goes_with_engine(
+    empty_cluster: ControlPlane,
+    api: Api,
+    engines: PodEngines,
+    runtimes: ClusterRuntimes,
+    tmp_path: Path,
+) -> None:
+    settings = cluster_settings(empty_cluster, tmp_path)
+    runtime = runtimes.make(Runtime.KUBERNETES, settings)
+    command = cluster_start(place=place("node-1"), secrets=("HF_TOKEN",))
+    launch = launch_of(command, settings, secrets={"HF_TOKEN": PLANTED})
+
+    engine = await runtime.start(launch)
+    await engine.until_ready(READY_SECONDS)
+    [pod] = await pods(api)
+    [deployment] = await api.items(path_to("apps/v1", "Deployment", "default"))
+    [secret] = await api.items(path_to("v1", "Secret", "default"))
+    [pid] = engines.pids(command.reservation_id)
+    variables = psutil.Process(pid).environ()
+    await engine.stop(1.0)
+
+    name = workload_name(command)
+    [given] = [e for e in pod["spec"]["containers"][0]["env"] if e["name"] == "HF_TOKEN"]
+    [owner] = secret["metadata"]["ownerReferences"]
+    assert given["valueFrom"] == {"secretKeyRef": {"name": name, "key": "HF_TOKEN"}}
+    assert variables["HF_TOKEN"] == PLANTED
+    assert PLANTED not in json.dumps([pod, deployment])
+    assert PLANTED not in launch.log.tail(100) + repr(launch)
+    assert (secret["metadata"]["name"], secret["immutable"]) == (name, True)
+    assert owner == {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "name": deployment["metadata"]["name"],
+        "uid": deployment["metadata"]["uid"],
+    }
+    await api.delete(path_to("v1", "Secret", "default", name))
 
 
 async def test_driver_devices_come_by_claim_of_engine(

@@ -6,6 +6,7 @@ that name them.
 """
 
 import asyncio
+import base64
 import os
 import re
 import sys
@@ -168,6 +169,7 @@ class PodEngines:
             *argv,
             env={
                 **self._mounted(pod, container),
+                **await self._of_secrets(metadata["namespace"], container),
                 "PATH": os.defpath,
                 "PYTHONPATH": str(ROOT),
                 "PYTHONUNBUFFERED": "1",
@@ -191,6 +193,21 @@ class PodEngines:
                 {"status": {"containerStatuses": [{**status, "restartCount": 0, "state": state}]}},
             )
 
+    async def _of_secrets(self, namespace: str, container: Object) -> dict[str, str]:
+        """Variables from Secrets, for which kubelet waits."""
+        values: dict[str, str] = {}
+        for each in container.get("env", []):
+            if (reference := each.get("valueFrom", {}).get("secretKeyRef")) is None:
+                continue
+            path = path_to("v1", "Secret", namespace, reference["name"])
+            secret = None
+            while secret is None:
+                with suppress(ApiError):
+                    secret = await self.api.get(path)
+                await asyncio.sleep(0 if secret else RETRY_SECONDS)
+            values[each["name"]] = base64.b64decode(secret["data"][reference["key"]]).decode()
+        return values
+
     def _mounted(self, pod: Object, container: Object) -> dict[str, str]:
         """Variables that name what is mounted below a volume, on this host's disk."""
         named: dict[str, str] = {}
@@ -207,7 +224,7 @@ class PodEngines:
             directory = root / mount.get("subPath", "")
             directory.mkdir(parents=True, exist_ok=True)
             for each in container["env"]:
-                if each["value"].startswith(target):
+                if each.get("value", "").startswith(target):
                     named[each["name"]] = str(directory) + each["value"].removeprefix(target)
         return named
 

@@ -59,6 +59,7 @@ ANSWERS: Final[Mapping[str, tuple[str, str]]] = {
     "failures": ("FailuresView", "/reports/failures"),
     "tokens": ("TokenList", "/tokens"),
     "audit": ("AuditList", "/audit"),
+    "secrets": ("SecretList", "/secrets"),
     "decisions": ("DecisionList", "/decisions?limit=3"),
     "drifts": ("DriftList", "/drifts"),
     "plan": ("TaskPlan", "/tasks/validate"),
@@ -100,6 +101,7 @@ async def _fill(platform: PlatformProcess) -> dict[str, str]:
     broken = quick_task("engine-that-dies", parameters={"die-after-requests": [3]})
     await platform.until_finished(await platform.submit(broken))
     task = await platform.until_finished(await platform.submit(quick_task("chat-latency")))
+    await platform.request("POST", "/api/v1/secrets/HF_TOKEN", {"value": "of no engine"})
     for holder, gpus in (("anna", 1), ("marek", 2)):
         body = {"namespace": "default", "holder": holder, "request": {"gpus": gpus}}
         status, answer = await platform.request("POST", "/api/v1/reservations", body)

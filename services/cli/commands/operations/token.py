@@ -1,4 +1,4 @@
-"""Tokens of the API, and what was changed with them."""
+"""Tokens of the API."""
 
 import os
 from datetime import timedelta
@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from schemas.base import MAX_PAGE
 from schemas.errors import ErrorCode
 from schemas.gateway.tokens import Role, TokenRequest, TokenView
-from services.cli.display.audit_table import audit_table
 from services.cli.display.columns import UNKNOWN, Table
 from services.cli.display.output import age, print_list, table_options, until
 from services.cli.display.tables import short
@@ -208,22 +206,6 @@ def revoke(target: Target, token_name: str) -> None:
 
     view = target.ask(ask)
     click.echo(f"token {short(view.token_id)} ({view.name}) counts no more")
-
-
-@click.command()
-@click.option(
-    "--limit",
-    type=click.IntRange(1, MAX_PAGE),
-    default=100,
-    show_default=True,
-    help="Maximum number of rows.",
-)
-@reading
-@table_options
-def audit(target: Target, limit: int) -> None:
-    """Show who changed what over the API, newest first. For admins."""
-    log = target.ask(lambda client: client.changes(limit=limit))
-    print_list(log, audit_table(log.entries), "nothing was changed yet", as_json=target.as_json)
 
 
 def _state(view: TokenView) -> str:

@@ -35,8 +35,8 @@ EXTERNAL: Final = """\
 this platform's Postgres is a server of your own, which only its own tools back up to any moment:
   pg_basebackup with continuous archiving (archive_command, or pg_receivewal) restores to a point in
   time; Patroni and CloudNativePG do both, with their own commands
-keep of the rest: installation_id, tokens.json, admin_token and nats/users/ of {root}, or the
-  directory that agent-credentials made, and the settings with which the services run
+keep of the rest: installation_id, tokens.json, admin_token, secrets.key and nats/users/ of {root},
+  or the directory that agent-credentials made, and the settings with which the services run
 after a restore to an earlier time, before any service runs: `gpusteward backup fence`"""
 
 

@@ -206,6 +206,7 @@ def _environment(
     devices = devices_of(launch)
     variables = {
         **past_proxies(made.passed),
+        **launch.secrets,  # one of the same name wins over the operator's
         "USER": ENGINE_USER,  # as for processes: the image may not know the user's id
         "PYTHONUNBUFFERED": "1",
         **made.command.env,

@@ -12,6 +12,7 @@ from services.executor.runtimes.kubernetes.kinds import (
     CLAIM_TEMPLATES,
     DEPLOYMENTS,
     RESOURCE_OF_KIND,
+    SECRETS,
     Object,
 )
 from services.executor.settings import ExecutorSettings
@@ -122,13 +123,31 @@ class Cluster:
         """Return all objects that a runtime makes, pods last."""
         return await self.find((MAIN_KIND[kind], *OTHER_KINDS[kind], PODS), labels)
 
-    async def apply(self, made: Object, finding: Mapping[str, str], epoch: int) -> None:
-        """Make it, or bring one of the same attempt to this form. Raises AttemptFailed."""
+    async def apply(self, made: Object, finding: Mapping[str, str], epoch: int) -> str:
+        """Make it, or bring one of the same attempt to this form; its uid. Raises AttemptFailed."""
         resource = RESOURCE_OF_KIND[made["kind"]]
-        await self.patiently(
+        return await self.patiently(
             lambda: self._apply_once(resource, made, finding, epoch),
             f"{made['kind']} {_title(made)}",
         )
+
+    async def make_secret(self, secret: Object) -> None:
+        """Make a Secret, which this executor may not read. Raises AttemptFailed."""
+        namespace, is_first = secret["metadata"]["namespace"], True
+
+        async def create() -> None:
+            nonlocal is_first
+            was_first, is_first = is_first, False
+            try:
+                await self.client.create(SECRETS, secret, namespace=namespace)
+            except KubernetesError as error:
+                if error.code != CONFLICT:
+                    raise
+                if was_first:
+                    raise refusal(error, f"Secret {_title(secret)}") from error
+                # It was made before, by a call that was not answered.
+
+        await self.patiently(create, f"Secret {_title(secret)}")
 
     async def patiently(self, call: Callable[[], Awaitable[T]], what: str) -> T:
         """Call again while the cluster does not answer, for a while. Raises AttemptFailed."""
@@ -145,7 +164,7 @@ class Cluster:
 
     async def _apply_once(
         self, resource: Resource, made: Object, finding: Mapping[str, str], epoch: int
-    ) -> None:
+    ) -> str:
         metadata = made["metadata"]
         existing_object = await self.read(
             resource, metadata["name"], NamedObject, namespace=metadata["namespace"]
@@ -154,12 +173,13 @@ class Cluster:
             _require_ours(existing_object, made, finding, epoch)
             # Refused if it was changed since it was read.
             metadata = {**metadata, "resourceVersion": existing_object.metadata.resource_version}
-        await self.client.apply(
+        applied = await self.client.apply(
             resource,
             {**made, "metadata": metadata},
             field_manager=FIELD_MANAGER,
             force=existing_object is not None,
         )
+        return decode(applied, NamedObject).metadata.uid
 
     async def close(self) -> None:
         await self.client.close()

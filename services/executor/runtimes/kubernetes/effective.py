@@ -66,12 +66,15 @@ def _list_changes(what: str, intended: Sequence[str], actual: Sequence[str]) -> 
 
 
 def _environment(intended: Object, container: ContainerDetails) -> Iterator[str]:
-    intended_values = {variable["name"]: variable["value"] for variable in intended["env"]}
+    intended_values = {variable["name"]: variable.get("value") for variable in intended["env"]}
     actual_variables = {variable.name: variable for variable in container.env}
     for name, value in intended_values.items():
         variable = actual_variables.get(name)
         if variable is None:
             yield f"env: {name} was left out"
+        elif value is None:  # a secret's, which nobody reads here
+            if variable.value_from is None:
+                yield f"env: {name} is none of a Secret"
         elif variable.value_from is not None or variable.value != value:
             yield f"env: {_format_words((f'{name}={value}',))} became {_of(variable.value)}"
     yield from (

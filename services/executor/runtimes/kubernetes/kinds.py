@@ -14,6 +14,7 @@ from shared.kubernetes.requirements import KUEUE_VERSION
 Object = dict[str, Any]
 OME_GROUP: Final = "ome.io"
 
+SECRETS: Final = Resource("v1", "secrets")
 CLAIMS: Final = Resource("v1", "persistentvolumeclaims")
 DEPLOYMENTS: Final = Resource("apps/v1", "deployments")
 CLAIM_TEMPLATES: Final = Resource("resource.k8s.io/v1", "resourceclaimtemplates")

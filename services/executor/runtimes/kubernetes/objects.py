@@ -24,6 +24,7 @@ from services.executor.runtimes.kubernetes.plan import (
     rank_name,
     workload_name,
 )
+from services.executor.runtimes.kubernetes.secrets import secret_variables
 from services.executor.runtimes.runtime import Launch
 from services.executor.settings import ExecutorSettings
 from shared.accelerator_rules.advice import advise_environment
@@ -202,10 +203,7 @@ class _Maker:
             "name": ENGINE_CONTAINER,
             "image": plan.reference,
             "args": [keep_variables(literal(argument), plan) for argument in plan.command.argv],
-            "env": [
-                {"name": name, "value": literal(value)}
-                for name, value in self._environment().items()
-            ],
+            "env": [*self._variables(), *secret_variables(self._launch)],
             "ports": [{"name": "http", "containerPort": port, "protocol": "TCP"}],
             "resources": self._resources(),
             "volumeMounts": self._mounts(),
@@ -297,8 +295,8 @@ class _Maker:
         }
         return {name: value for name, value in fields.items() if value is not None}
 
-    def _environment(self) -> dict[str, str]:
-        return {
+    def _variables(self) -> list[Object]:
+        variables = {
             "PYTHONUNBUFFERED": "1",
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
             **advise_environment(self._plan.reference, self._plan.placement.resource or ""),
@@ -307,6 +305,7 @@ class _Maker:
             **label_environment(self._launch.labels),
             "GPUSTEWARD_ATTEMPT": str(self._launch.command.attempt_id),
         }
+        return [{"name": name, "value": literal(value)} for name, value in variables.items()]
 
     def _resources(self) -> Object:
         command = self._launch.command

@@ -35,6 +35,7 @@ from services.executor.runtimes.kubernetes.plan import (
 from services.executor.runtimes.kubernetes.preflight import Preflight
 from services.executor.runtimes.kubernetes.ranks import EngineRanks, RankLog, places_of
 from services.executor.runtimes.kubernetes.references import ResolvedNames, resolve
+from services.executor.runtimes.kubernetes.secrets import owns_secret, secret_object
 from services.executor.runtimes.runtime import Labels, Launch, RuntimeUnavailable, Workload
 from services.executor.settings import ExecutorSettings
 from shared.accelerator_rules.cuda_versions import image_cuda
@@ -178,7 +179,10 @@ class KubernetesRuntime:
         self._unmade.discard(command.reservation_id)
         try:
             for made in objects_of(launch, plans, self._settings):
-                await self._cluster.apply(made, finding, launch.labels.epoch or 0)
+                uid = await self._cluster.apply(made, finding, launch.labels.epoch or 0)
+                if launch.secrets and owns_secret(made, command):
+                    secret = secret_object(launch, plans[0], self._settings, made, uid)
+                    await self._cluster.make_secret(secret)
         except AttemptFailed:
             await self._ending(finding).run()
             raise

@@ -12,7 +12,7 @@ from schemas.base import node_speaker
 from schemas.errors import ErrorCode
 from schemas.gateway import endpoints
 from schemas.gateway.joining import InvitationRequest, JoinRequest, NodeCredentials, NodeInvitation
-from schemas.gateway.tokens import Role
+from schemas.gateway.tokens import AuditKind, Role
 from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity
 from services.gateway.domain.joining import joining_line
@@ -49,7 +49,8 @@ async def join(
     bus = _bus_of(gateway, data.node_id)
 
     await gateway.invitations.take(data.node_id, data.code)
-    await record_as(Identity(role=Role.VIEWER, name=f"invited {data.node_id}"), request)
+    invited = Identity(role=Role.VIEWER, name=f"invited {data.node_id}")
+    await record_as(invited, request, AuditKind.SIGN_IN)
     made = await asyncio.to_thread(_create, bus, data.node_id)
     return NodeCredentials(
         nats_url=gateway.node_nats_url,

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
 from schemas.gateway import endpoints
-from schemas.gateway.tokens import Login, LoginLink, Me
+from schemas.gateway.tokens import AuditKind, Login, LoginLink, Me
 from services.gateway.context import Gateway
 from services.gateway.domain.access import Identity, cookie_name, csrf_token_of
 from services.gateway.ledger import logins
@@ -40,7 +40,7 @@ async def log_in(data: JSONBody[Login], gateway: TheGateway, request: AnyRequest
     """
     _require_tokens(gateway)
     identity = await _identify(data, gateway)
-    await record_as(identity, request)
+    await record_as(identity, request, AuditKind.SIGN_IN)
     secret = await gateway.logins.begin(identity)
     cookie = _cookie(request, secret, logins.LOGIN_SECONDS)
     me = _me(identity, asks_for_tokens=True, csrf_token=csrf_token_of(digest_of(secret)))

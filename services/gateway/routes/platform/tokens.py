@@ -1,16 +1,28 @@
 """Tokens of the API, and the log of what was changed with them. For admins."""
 
+from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 from uuid import UUID
 
+import msgspec
+from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+from litestar.response import Stream
 
 from schemas.gateway import endpoints
-from schemas.gateway.tokens import AuditList, MadeToken, TokenList, TokenRequest, TokenView
+from schemas.gateway.tokens import (
+    AuditKind,
+    AuditList,
+    MadeToken,
+    TokenList,
+    TokenRequest,
+    TokenView,
+)
 from services.gateway.ledger.audit import AuditFilter, AuditPlace
 from services.gateway.ledger.tokens import TokenPlace
 from services.gateway.routes.common import (
+    PROBLEMS,
     Caller,
     Cursor,
     PageSize,
@@ -18,6 +30,14 @@ from services.gateway.routes.common import (
     route,
 )
 from shared.messaging.paging import page_of, place_at
+
+JSON_LINES: Final = "application/jsonl"
+EXPORTED: Final = {
+    **PROBLEMS,
+    200: ResponseSpec(
+        bytes, generate_examples=False, description="An entry a line", media_type=JSON_LINES
+    ),
+}
 
 
 @route(endpoints.CREATE_TOKEN)
@@ -55,18 +75,34 @@ async def list_changes(
     path: Annotated[
         str | None, QueryParameter(max_length=1000, description="How the paths begin.")
     ] = None,
+    kind: FromQuery[AuditKind | None] = None,
     start_at: FromQuery[datetime | None] = None,
     end_at: FromQuery[datetime | None] = None,
     limit: PageSize = 100,
     cursor: Cursor = None,
 ) -> AuditList:
-    """List all requests that were to change something, and what they changed, newest first. For
-    admins.
+    """List all requests that were to change something, and what they changed, sign-ins and refused
+    ones, newest first. For admins.
     """
     criteria = AuditFilter(
-        token_id=token_id, caller=caller, path=path, start_at=start_at, end_at=end_at
+        token_id=token_id, caller=caller, path=path, kind=kind, start_at=start_at, end_at=end_at
     )
     entries = await gateway.audit.list_entries(place_at(cursor, AuditPlace), criteria, limit + 1)
     placed = [(entry, AuditPlace(entry.audit_id)) for entry in entries]
     page, more = page_of(placed, limit, over_bus=False)
     return AuditList(entries=page, next_cursor=more)
+
+
+@route(endpoints.EXPORT_CHANGES, media_type=JSON_LINES, responses=EXPORTED)
+async def export_changes(
+    gateway: TheGateway,
+    start_at: FromQuery[datetime | None] = None,
+    end_at: FromQuery[datetime | None] = None,
+) -> Stream:
+    """Write the audit log as JSON, an entry a line, oldest first. For admins."""
+
+    async def lines() -> AsyncIterator[bytes]:
+        async for entries in gateway.audit.read(start_at, end_at):
+            yield msgspec.json.Encoder().encode_lines(entries)
+
+    return Stream(lines(), media_type=JSON_LINES)

@@ -255,6 +255,7 @@ def start_of(task: Task, experiment: Experiment, attempt: Attempt) -> tuple[Star
         host_memory_mb=experiment.request.host_memory_mb or None,
         power_limit_w=experiment.power_limit_w,
         sm_clock_mhz=experiment.sm_clock_mhz,
+        secrets=task.file.secrets,
     )
     return (start,)
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -142,6 +143,15 @@ def test_passed_variables_never_override_ours(tmp_path: Path) -> None:
 
     assert given["HF_TOKEN"] == "hf_1"
     assert given["GPUSTEWARD_NODE"] == NODE
+
+
+def test_secret_of_namespace_wins_over_operators(tmp_path: Path) -> None:
+    launched = replace(launch(tmp_path, device()), secrets={"HF_TOKEN": "hf_2", "A_KEY": "k"})
+
+    given = environment(body(launched, made(passed={"HF_TOKEN": "hf_1"})))
+
+    assert (given["HF_TOKEN"], given["A_KEY"]) == ("hf_2", "k")
+    assert "hf_2" not in repr(launched)
 
 
 def test_container_has_no_privileges_and_no_restart(tmp_path: Path) -> None:

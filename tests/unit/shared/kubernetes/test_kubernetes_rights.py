@@ -56,6 +56,10 @@ CALLS: Final[Mapping[str, Mapping[str, set[tuple[str, str]]]]] = {
         "client.get(resource, name)": NONE,
         "client.call('GET', path)": NONE,
         "client.apply(resource, {**made, 'metadata': metadata})": of("get create patch", *MADE),
+        "client.create(SECRETS, secret)": of("create", "secrets"),
+    },
+    "services/executor/runtimes/kubernetes/leader_worker.py": {
+        "client.call('GET', f'/apis/{LEADER_WORKER_VERSION}')": NONE,
     },
     "services/executor/runtimes/kubernetes/compile_cache.py": {
         "cluster.read(CLAIMS, volume.claim)": of("get", "persistentvolumeclaims"),
@@ -81,6 +85,9 @@ CALLS: Final[Mapping[str, Mapping[str, set[tuple[str, str]]]]] = {
         "client.may(verb, right.resource)": NONE,
         "client.call('GET', CLUSTER_RUNTIMES.path())": of("list", "clusterservingruntimes.ome.io"),
         "list_objects(self.cluster.client, CONFIG_MAPS)": of("list", "configmaps"),
+    },
+    "services/executor/runtimes/kubernetes/leader_worker.py": {
+        "client.call('GET', f'/apis/{LEADER_WORKER_VERSION}')": NONE,
     },
     "services/executor/runtimes/kubernetes/deployment.py": {
         "cluster.read(SERVICES, self.name)": of("get", "services"),

@@ -22,6 +22,7 @@ export type Topic =
   | "reports"
   | "requests"
   | "reservations"
+  | "secrets"
   | "series"
   | "tasks"
   | "tokens";

@@ -19,6 +19,7 @@ import type {
   PresetList,
   RequestsView,
   ReservationList,
+  SecretList,
   SeriesView,
   TaskList,
   TaskPlan,
@@ -63,6 +64,7 @@ interface Answers {
   failures: FailuresView;
   tokens: TokenList;
   audit: AuditList;
+  secrets: SecretList;
   decisions: DecisionList;
   drifts: DriftList;
   plan: TaskPlan;

@@ -50,6 +50,7 @@ const PLATFORM = [
   get("/presets", answers.presets),
   get("/tokens", answers.tokens),
   get("/audit", answers.audit),
+  get("/secrets", answers.secrets),
   get("/decisions", answers.decisions),
   get("/drifts", answers.drifts),
   http.post(`${API}/tasks/validate`, () => HttpResponse.json(answers.plan)),

@@ -1,5 +1,6 @@
 // @vitest-environment jsdom
-import { screen, within } from "@testing-library/react";
+import { screen, waitFor, within } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
 import { http, HttpResponse } from "msw";
 import { expect, test, vi } from "vitest";
 import type { Drift } from "@schemas/messages";
@@ -49,6 +50,14 @@ describePage("administration: namespaces", {
   empty: { ...answers.namespaces, namespaces: [] },
   emptyText: "No namespaces yet",
   fullTexts: ["default", "Set namespace rules"],
+});
+
+describePage("administration: secrets", {
+  address: "/admin?tab=secrets",
+  question: "/secrets",
+  empty: { ...answers.secrets, secrets: [] },
+  emptyText: "No secrets yet",
+  fullTexts: ["HF_TOKEN", "Set a secret"],
 });
 
 describePage("administration: audit log", {
@@ -159,4 +168,40 @@ test("who is not logged in is asked for a token", async () => {
 
   expect(await screen.findByLabelText("Token")).toBeTruthy();
   expect(screen.getByRole<HTMLButtonElement>("button", { name: "Log in" }).disabled).toBe(true);
+});
+
+test("a secret is set with a value that the page keeps nowhere", async () => {
+  const sent: { path: string; body: unknown }[] = [];
+  server.use(
+    http.post("*/api/v1/secrets/:name", async ({ request }) => {
+      sent.push({ path: new URL(request.url).pathname, body: await request.json() });
+      return HttpResponse.json(answers.secrets.secrets[0]);
+    }),
+  );
+  const user = userEvent.setup();
+  await renderPage("/admin?tab=secrets");
+
+  await user.click(await screen.findByRole("button", { name: "Replace HF_TOKEN" }));
+  await user.type(await screen.findByLabelText(/^Value/), "planted");
+  await user.click(screen.getByRole("button", { name: "Set" }));
+
+  await waitFor(() => {
+    expect(screen.queryByRole("dialog")).toBeNull();
+  });
+  expect(sent).toEqual([{ path: "/api/v1/secrets/HF_TOKEN", body: { value: "planted" } }]);
+  expect(document.body.innerHTML).not.toContain("planted");
+});
+
+test("refused sign-ins are told with their number and reason", async () => {
+  const [entry] = answers.audit.entries;
+  answer("/audit", {
+    ...answers.audit,
+    entries: [
+      { ...entry, kind: "refused", caller: "", count: 40, reason: "an unknown token", after: null },
+    ],
+  });
+
+  await renderPage("/admin?tab=audit");
+
+  expect(await screen.findByText(/refused 40 times, an unknown token/)).toBeTruthy();
 });

@@ -8,11 +8,13 @@ import { Decisions } from "./components/decisions";
 import { Drifts } from "./components/drifts";
 import { Namespaces } from "./components/namespaces";
 import { PlatformHealth } from "./components/platform-health";
+import { Secrets } from "./components/secrets";
 import { Tokens } from "./components/tokens";
 
 const TABS = [
   { value: "health", word: "Health", Content: PlatformHealth },
   { value: "namespaces", word: "Namespaces", Content: Namespaces },
+  { value: "secrets", word: "Secrets", Content: Secrets },
   { value: "drift", word: "Drift", Content: Drifts },
   { value: "tokens", word: "Tokens", Content: Tokens, isForAdmins: true },
   { value: "audit", word: "Audit log", Content: AuditLog, isForAdmins: true },

@@ -7,14 +7,21 @@ const REFRESH_MS = 5_000;
 export interface AuditFilter {
   caller: string;
   path: string;
+  kind: string;
 }
 
-export const auditLogOptions = ({ caller, path }: AuditFilter) =>
+export const auditLogOptions = ({ caller, path, kind }: AuditFilter) =>
   infiniteQueryOptions({
-    queryKey: ["audit", caller, path],
+    queryKey: ["audit", caller, path, kind],
     queryFn: ({ signal, pageParam }) =>
       api(endpoints.listChanges, {
-        query: { caller: caller || null, path: path || null, limit: 100, cursor: pageParam },
+        query: {
+          caller: caller || null,
+          path: path || null,
+          kind: kind || null,
+          limit: 100,
+          cursor: pageParam,
+        },
         signal,
       }),
     initialPageParam: null as string | null,

@@ -1,12 +1,13 @@
-import { Button, TextInput } from "@mantine/core";
+import { Button, Select, TextInput } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import * as endpoints from "@schemas/endpoints";
-import type { AuditEntry } from "@schemas/messages";
+import type { AuditEntry, AuditKind } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
 import { Empty, Loaded } from "@/components/page";
 import { StateMark } from "@/components/state-mark";
 import { fullMoment, moment, useNow } from "@/lib/time";
+import { UNKNOWN } from "@/lib/units";
 import { useUrlState } from "@/lib/url-state";
 import { auditLogOptions } from "../api/get-audit-log";
 import { changesOf } from "../changes";
@@ -14,12 +15,18 @@ import classes from "./admin.module.css";
 
 const SETTLE_MS = 400;
 const FIRST_ERROR = 400;
+const KINDS: { value: AuditKind; label: string }[] = [
+  { value: "change", label: "changes" },
+  { value: "sign_in", label: "sign-ins" },
+  { value: "refused", label: "refused sign-ins" },
+];
 
-/** Every request that was to change something, newest first. */
+/** Every request that was to change something, sign-ins and refused ones, newest first. */
 export function AuditLog() {
   const [caller, setCaller] = useUrlState("caller", "");
   const [path, setPath] = useUrlState("path", "");
-  const [filter] = useDebouncedValue({ caller, path }, SETTLE_MS);
+  const [kind, setKind] = useUrlState("kind", "");
+  const [filter] = useDebouncedValue({ caller, path, kind }, SETTLE_MS);
   const log = useInfiniteQuery(auditLogOptions(filter));
   const now = useNow();
   const columns: Column<AuditEntry>[] = [
@@ -31,16 +38,13 @@ export function AuditLog() {
         </time>
       ),
     },
-    { name: "Who", cell: (entry) => entry.caller || "everybody" },
-    { name: "From", cell: (entry) => entry.address },
     {
-      name: "Request",
-      cell: (entry) => (
-        <span className="mono">
-          {entry.method} {entry.path.replace(endpoints.API, "")}
-        </span>
-      ),
+      name: "Who",
+      cell: (entry) => entry.caller || (entry.kind === "refused" ? UNKNOWN : "everybody"),
     },
+    { name: "By", title: "What the caller was known by", cell: (entry) => entry.login || UNKNOWN },
+    { name: "From", cell: (entry) => entry.address || UNKNOWN },
+    { name: "Request", cell: (entry) => <Request entry={entry} /> },
     { name: "Status", cell: (entry) => <Answer status={entry.status} /> },
     {
       name: "Changes",
@@ -50,6 +54,15 @@ export function AuditLog() {
   return (
     <>
       <div className={classes.filters}>
+        <Select
+          size="xs"
+          label="Kind"
+          placeholder="all"
+          clearable
+          data={KINDS}
+          value={kind || null}
+          onChange={(value) => setKind(value ?? "")}
+        />
         <TextInput
           size="xs"
           label="Token name"
@@ -90,6 +103,18 @@ export function AuditLog() {
           Load older entries
         </Button>
       )}
+    </>
+  );
+}
+
+function Request({ entry }: { entry: AuditEntry }) {
+  return (
+    <>
+      {entry.kind === "sign_in" && "signed in: "}
+      {entry.kind === "refused" && `refused ${String(entry.count)} times, ${entry.reason}: `}
+      <span className="mono">
+        {entry.method} {entry.path.replace(endpoints.API, "")}
+      </span>
     </>
   );
 }
