@@ -35,7 +35,6 @@ from shared.local_platform.tokens import create_token
 from shared.paths import (
     DEFAULT_METRICS_PORT,
     DOCKER_SOCKET,
-    SOURCE_ROOT,
     give_to_owner_above,
     make_directory,
     write_atomically,
@@ -46,9 +45,7 @@ from shared.tls.contexts import files_in
 if TYPE_CHECKING:
     from shared.tls.authority import Authority
 
-_PACKAGED: Final = files("gpusteward") / "compose"
-# A checkout on a file system without links has a file in that place.
-TEMPLATES: Final = _PACKAGED if _PACKAGED.is_dir() else SOURCE_ROOT / "compose"
+TEMPLATES: Final = files("gpusteward") / "compose"
 COMPOSE_FILE: Final = "compose.yaml"
 IMAGE_USER: Final = 10001  # of compose/Containerfile
 NODE_VARIABLE: Final = "STEWARD_NODE_ID"

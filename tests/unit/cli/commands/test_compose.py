@@ -85,7 +85,7 @@ def test_second_call_changes_nothing_and_says_so(directory: Path) -> None:
     again = run("init", str(directory), "--node-id", "other")
 
     assert content_of(directory) == {**before, COMPOSE_FILE: b"changed"}
-    assert "kept 27 files" in again.output
+    assert "kept 28 files" in again.output
     assert "compose.yaml is not this version's" in again.output
     assert "made" not in again.output
 

@@ -58,9 +58,6 @@ CALLS: Final[Mapping[str, Mapping[str, set[tuple[str, str]]]]] = {
         "client.apply(resource, {**made, 'metadata': metadata})": of("get create patch", *MADE),
         "client.create(SECRETS, secret)": of("create", "secrets"),
     },
-    "services/executor/runtimes/kubernetes/leader_worker.py": {
-        "client.call('GET', f'/apis/{LEADER_WORKER_VERSION}')": NONE,
-    },
     "services/executor/runtimes/kubernetes/compile_cache.py": {
         "cluster.read(CLAIMS, volume.claim)": of("get", "persistentvolumeclaims"),
         "cluster.read(NODES, name)": of("get", "nodes"),
