@@ -21,7 +21,7 @@ COMPILE = "$(BIN)/uv" pip compile --quiet --universal --generate-hashes --python
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(LOCK_FLAGS)
 
 # All but `demo`, whose engine has a lock of its own.
-EXTRAS := --extra agent --extra cluster --extra mcp --extra server --extra top
+EXTRAS := --extra agent --extra cluster --extra keyring --extra mcp --extra server --extra top
 
 WEB := services/gateway/web
 # Node from PATH where it is new enough for the tools of the page, else from a package in .venv.
@@ -199,4 +199,5 @@ $(STAMPS)/tools: $(wildcard shared/benchmarks/*/requirements.lock) tests/support
 	@"$(BIN)/gpusteward" bench install aiperf
 	@"$(BIN)/python" -m tests.support.generated_client.install
 	@"$(BIN)/python" -m tests.support.patroni.install
+	@"$(BIN)/python" -m tests.support.keycloak.install
 	@touch "$@"

@@ -14,7 +14,11 @@ import type {
   CudaCheck,
   CustomEventRequest,
   DecisionList,
+  DeviceAnswer,
+  DeviceAnswerRequest,
+  DeviceCode,
   DeviceConfigCheck,
+  DeviceRequest,
   DriftList,
   EngineSeriesView,
   EstimateView,
@@ -41,6 +45,9 @@ import type {
   LoginLink,
   MadeToken,
   Me,
+  MemberList,
+  MemberRequest,
+  MemberView,
   MergeRequest,
   MergedPresets,
   ModeCheck,
@@ -75,6 +82,8 @@ import type {
   SecretValue,
   SecretView,
   SeriesView,
+  SignInOffer,
+  SignedOut,
   StoredEvent,
   SummaryList,
   TaskFile,
@@ -544,6 +553,27 @@ export const setNamespace: Endpoint<
   Accepted
 > = { method: "POST", path: "/api/v1/namespaces/{namespace}" };
 
+export const listMembers: Endpoint<
+  "namespace",
+  never,
+  undefined,
+  MemberList
+> = { method: "GET", path: "/api/v1/namespaces/{namespace}/members" };
+
+export const setMember: Endpoint<
+  "namespace",
+  never,
+  MemberRequest,
+  MemberView
+> = { method: "POST", path: "/api/v1/namespaces/{namespace}/members" };
+
+export const removeMember: Endpoint<
+  "namespace" | "member_id",
+  never,
+  undefined,
+  MemberView
+> = { method: "DELETE", path: "/api/v1/namespaces/{namespace}/members/{member_id}" };
+
 export const listDrifts: Endpoint<
   never,
   "node_id" | "ended" | "limit" | "cursor",
@@ -726,6 +756,34 @@ export const logOut: Endpoint<
   undefined
 > = { method: "POST", path: "/api/v1/logout" };
 
+export const showSignIn: Endpoint<
+  never,
+  never,
+  undefined,
+  SignInOffer
+> = { method: "GET", path: "/api/v1/sign-in" };
+
+export const startDeviceSignIn: Endpoint<
+  never,
+  never,
+  DeviceRequest,
+  DeviceCode
+> = { method: "POST", path: "/api/v1/sign-in/device" };
+
+export const finishDeviceSignIn: Endpoint<
+  never,
+  never,
+  DeviceAnswerRequest,
+  DeviceAnswer
+> = { method: "POST", path: "/api/v1/sign-in/device/answer" };
+
+export const signOut: Endpoint<
+  never,
+  never,
+  undefined,
+  SignedOut
+> = { method: "POST", path: "/api/v1/sign-out" };
+
 export const createToken: Endpoint<
   never,
   never,
@@ -735,7 +793,7 @@ export const createToken: Endpoint<
 
 export const listTokens: Endpoint<
   never,
-  "limit" | "cursor",
+  "mine" | "limit" | "cursor",
   undefined,
   TokenList
 > = { method: "GET", path: "/api/v1/tokens" };

@@ -1039,6 +1039,38 @@ export interface DeviceAllocation {
   mig_profile: string | null;
 }
 
+/** What became of a code. `secret` is the session's token, which is shown this once. */
+export interface DeviceAnswer {
+  type: "gateway.device_answer";
+  state: DeviceAnswerState;
+  interval_seconds: number;
+  secret: string | null;
+  name: string;
+}
+
+/** Has the person confirmed this code? */
+export interface DeviceAnswerRequest {
+  code: string;
+}
+
+/** PENDING: ask again after the interval; SIGNED_IN: here is the token of the session. */
+export const DeviceAnswerState = ["pending", "signed_in"] as const;
+export type DeviceAnswerState = (typeof DeviceAnswerState)[number];
+
+/**
+ * What a person confirms: at `verification_url` they enter `user_code`, or open `complete_url`,
+ * which has it. `code` is shown to the gateway every `interval_seconds`, until `ends_at`.
+ */
+export interface DeviceCode {
+  type: "gateway.device_code";
+  code: string;
+  user_code: string;
+  verification_url: string;
+  complete_url: string | null;
+  interval_seconds: number;
+  ends_at: string;
+}
+
 /** Whether ConfigMaps, as Kubernetes has them in JSON, define custom devices. */
 export interface DeviceConfigCheck {
   type: "device_config";
@@ -1149,6 +1181,12 @@ export interface DeviceQuarantined {
   device_uuid: string;
   reservation_id: string | null;
   reason: string;
+}
+
+/** A sign-in of a program without a browser. `client` is what the session will be called. */
+export interface DeviceRequest {
+  /** 1 to 128 letters, digits, _, . and -, the first and last a letter or digit */
+  client?: string;
 }
 
 /** One device's history; a bucket without a known reading is absent. */
@@ -3460,6 +3498,9 @@ export interface MadeToken {
  * `csrf_token`, of a login's cookie only, belongs into the header X-CSRF-Token of every request
  * that changes something. `person` is recorded as the requester of what this caller asks for: the
  * token's name, or what an admin's client says of the account that runs it, which nothing proves.
+ *
+ * `role` is the highest; `roles` has those of namespaces in which it is another. `provider` is who
+ * was signed in at, null with a token of this platform. `ends_at`: null is without end.
  */
 export interface Me {
   type: "gateway.me";
@@ -3470,6 +3511,9 @@ export interface Me {
   asks_for_tokens: boolean;
   csrf_token: string | null;
   person: string;
+  roles: Record<string, Role>;
+  provider: string | null;
+  ends_at: string | null;
 }
 
 /** An experiment's aggregate with what its GPUs did meanwhile. */
@@ -3500,6 +3544,37 @@ export interface MeasuredMetrics {
   cost_per_million_tokens: number | null;
   boundary: LoadBoundary | null;
   gpu_monitoring: GpuMonitoring | null;
+}
+
+/** A person by the name, or a group by the name, that the provider says. */
+export const MemberKind = ["person", "group"] as const;
+export type MemberKind = (typeof MemberKind)[number];
+
+/** Members of a namespace, by kind and name. */
+export interface MemberList {
+  type: "gateway.members";
+  next_cursor: string | null;
+  members: MemberView[];
+}
+
+/** A person or group with a role in a namespace, beside what their groups give everywhere. */
+export interface MemberRequest {
+  kind?: MemberKind;
+  /** one line without control characters or marks of text direction */
+  name: string;
+  role?: Role;
+}
+
+/** A member of a namespace. */
+export interface MemberView {
+  member_id: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  kind: MemberKind;
+  name: string;
+  role: Role;
+  set_by: string;
+  set_at: string;
 }
 
 /**
@@ -5151,8 +5226,11 @@ export interface ReturnToService {
   reason?: string;
 }
 
-/** viewer reads; submitter also changes things of its namespace; admin changes everything. */
-export const Role = ["viewer", "submitter", "admin"] as const;
+/**
+ * viewer reads; submitter also changes things of its namespace; owner also sets its limit, tokens
+ * and members; admin changes everything. Each may do what those before it may.
+ */
+export const Role = ["viewer", "submitter", "owner", "admin"] as const;
 export type Role = (typeof Role)[number];
 
 /**
@@ -5582,6 +5660,23 @@ export type ShareKind = (typeof ShareKind)[number];
  */
 export const ShareStrategy = ["evenly", "fill"] as const;
 export type ShareStrategy = (typeof ShareStrategy)[number];
+
+/**
+ * How people sign in here. `provider` is what people call the OpenID provider; null: there is none,
+ * a token is the only way. `has_device_flow`: a command line may sign in by a code.
+ */
+export interface SignInOffer {
+  type: "gateway.sign_in_offer";
+  provider: string | null;
+  issuer: string | null;
+  has_device_flow: boolean;
+}
+
+/** The login has ended here. A browser that goes to `provider_url` ends it at the provider. */
+export interface SignedOut {
+  type: "gateway.signed_out";
+  provider_url: string | null;
+}
 
 /**
  * A bound in seconds.
@@ -6174,7 +6269,13 @@ export interface TokenList {
   tokens: TokenView[];
 }
 
-/** A token to be made. Limits that are null are the gateway's own. */
+/**
+ * A token to be made. Limits that are null are the gateway's own.
+ *
+ * A `personal` one acts as the person who makes it, never with more than that person has, and ends
+ * with the sign-in at the provider that it was made with. Others are of programs: an admin makes
+ * them, and an owner for namespaces of its own.
+ */
 export interface TokenRequest {
   /** 1 to 128 letters, digits, _, . and -, the first and last a letter or digit */
   name: string;
@@ -6183,6 +6284,7 @@ export interface TokenRequest {
   expires_in_seconds?: number | null;
   requests_per_second?: number | null;
   body_limit_bytes?: number | null;
+  personal?: boolean;
 }
 
 /**
@@ -6190,7 +6292,8 @@ export interface TokenRequest {
  * none is named.
  *
  * `from_file`: it stands in the file of tokens of the platform's host. `last_used_at` is right to a
- * minute.
+ * minute. `person` is who signed in at the provider for it; with `is_session` it is the sign-in
+ * itself, of a browser or the command line, with all that this person may do.
  */
 export interface TokenView {
   type: "gateway.token";
@@ -6206,6 +6309,8 @@ export interface TokenView {
   last_used_at: string | null;
   requests_per_second: number | null;
   body_limit_bytes: number | null;
+  person: string;
+  is_session: boolean;
 }
 
 /** The present policy with one thing changed. */

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 from schemas.cluster import node_selection
 from schemas.errors import Accepted
 from schemas.executor.logs import AttemptLogged, LogChunk
-from schemas.gateway import health, joining, tokens, views
+from schemas.gateway import health, joining, sign_in, tokens, views
 from schemas.gateway.archives import ImportedList, ImportedView
 from schemas.gateway.endpoint import Endpoint, ask, change, delete, read
 from schemas.gpus.available_gpus import AvailableGpus
@@ -35,6 +35,8 @@ PAGE: Final = ("limit", "cursor")
 PERIOD: Final = ("start_at", "end_at")
 OF_EVENT: Final = ("task_id", "experiment_id", "reservation_id")
 OF_METRICS: Final = ("node_id", "device_uuid", "experiment_id", "task_id", "namespace", "rate")
+VIEWER: Final = tokens.Role.VIEWER
+OWNER: Final = tokens.Role.OWNER
 ADMIN: Final = tokens.Role.ADMIN
 REPORT_SECONDS: Final = 35.0
 ARCHIVE_SECONDS: Final = 600.0
@@ -166,7 +168,18 @@ INVITE_NODE: Final = change(
 JOIN: Final = ask("/join", joining.JoinRequest, joining.NodeCredentials)
 LABEL_NODE: Final = change("/nodes/{node_id}/labels", views.Relabelling, Accepted, role=ADMIN)
 LIST_NAMESPACES: Final = read("/namespaces", NamespaceList)
-SET_NAMESPACE: Final = change("/namespaces/{namespace}", views.NamespaceRules, Accepted, role=ADMIN)
+SET_NAMESPACE: Final = change("/namespaces/{namespace}", views.NamespaceRules, Accepted, role=OWNER)
+LIST_MEMBERS: Final = read("/namespaces/{namespace}/members", sign_in.MemberList, role=OWNER)
+SET_MEMBER: Final = change(
+    "/namespaces/{namespace}/members",
+    sign_in.MemberRequest,
+    sign_in.MemberView,
+    role=OWNER,
+    status=201,
+)
+REMOVE_MEMBER: Final = delete(
+    "/namespaces/{namespace}/members/{member_id}", sign_in.MemberView, role=OWNER
+)
 LIST_DRIFTS: Final = read("/drifts", scheduling.DriftList, "node_id", "ended", *PAGE)
 
 # Node selection, and what was decided.
@@ -234,15 +247,19 @@ GET_WATERFALL: Final = _report("waterfall/{subject_id}", reports.WaterfallView)
 # Who may use the API, and who changed what.
 SHOW_ME: Final = read("/me", tokens.Me)
 LOG_IN: Final = ask("/login", tokens.Login, tokens.Me)
-MAKE_LOGIN_LINK: Final = change(
-    "/login/links", None, tokens.LoginLink, role=tokens.Role.VIEWER, status=201
+MAKE_LOGIN_LINK: Final = change("/login/links", None, tokens.LoginLink, role=VIEWER, status=201)
+LOG_OUT: Final = change("/logout", None, NOTHING, role=VIEWER, status=204)
+SHOW_SIGN_IN: Final = read("/sign-in", sign_in.SignInOffer)
+START_DEVICE_SIGN_IN: Final = ask("/sign-in/device", sign_in.DeviceRequest, sign_in.DeviceCode)
+FINISH_DEVICE_SIGN_IN: Final = ask(
+    "/sign-in/device/answer", sign_in.DeviceAnswerRequest, sign_in.DeviceAnswer
 )
-LOG_OUT: Final = change("/logout", None, NOTHING, role=tokens.Role.VIEWER, status=204)
+SIGN_OUT: Final = change("/sign-out", None, sign_in.SignedOut, role=VIEWER)
 CREATE_TOKEN: Final = change(
-    "/tokens", tokens.TokenRequest, tokens.MadeToken, role=ADMIN, status=201
+    "/tokens", tokens.TokenRequest, tokens.MadeToken, role=VIEWER, status=201
 )
-LIST_TOKENS: Final = read("/tokens", tokens.TokenList, *PAGE, role=ADMIN)
-REVOKE_TOKEN: Final = delete("/tokens/{token_id}", tokens.TokenView, role=ADMIN)
+LIST_TOKENS: Final = read("/tokens", tokens.TokenList, "mine", *PAGE)
+REVOKE_TOKEN: Final = delete("/tokens/{token_id}", tokens.TokenView, role=VIEWER)
 LIST_CHANGES: Final = read(
     "/audit", tokens.AuditList, "token_id", "caller", "path", "kind", *PERIOD, *PAGE, role=ADMIN
 )

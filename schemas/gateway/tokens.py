@@ -18,11 +18,19 @@ BodyLimit = Annotated[int, Meta(ge=2, le=MAX_BODY_BYTES)]
 
 
 class Role(StrEnum):
-    """viewer reads; submitter also changes things of its namespace; admin changes everything."""
+    """viewer reads; submitter also changes things of its namespace; owner also sets its limit,
+    tokens and members; admin changes everything. Each may do what those before it may.
+    """
 
     VIEWER = "viewer"
     SUBMITTER = "submitter"
+    OWNER = "owner"
     ADMIN = "admin"
+
+    @property
+    def rank(self) -> int:
+        """Return how much it may do: more than any role with a smaller rank."""
+        return tuple(Role).index(self)
 
 
 class Token(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,7 +45,12 @@ class Token(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A token to be made. Limits that are None are the gateway's own."""
+    """A token to be made. Limits that are None are the gateway's own.
+
+    A `personal` one acts as the person who makes it, never with more than that person has, and ends
+    with the sign-in at the provider that it was made with. Others are of programs: an admin makes
+    them, and an owner for namespaces of its own.
+    """
 
     name: Name
     role: Role
@@ -45,6 +58,7 @@ class TokenRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     expires_in_seconds: Lifetime | None = None
     requests_per_second: RequestRate | None = None
     body_limit_bytes: BodyLimit | None = None
+    personal: bool = False
 
 
 class TokenView(View, frozen=True, kw_only=True, tag="gateway.token"):
@@ -52,7 +66,8 @@ class TokenView(View, frozen=True, kw_only=True, tag="gateway.token"):
     where none is named.
 
     `from_file`: it stands in the file of tokens of the platform's host. `last_used_at` is right to
-    a minute.
+    a minute. `person` is who signed in at the provider for it; with `is_session` it is the sign-in
+    itself, of a browser or the command line, with all that this person may do.
     """
 
     token_id: UUID
@@ -67,6 +82,8 @@ class TokenView(View, frozen=True, kw_only=True, tag="gateway.token"):
     last_used_at: UtcDatetime | None = None
     requests_per_second: float | None = None
     body_limit_bytes: Count | None = None
+    person: str = ""
+    is_session: bool = False
 
 
 class MadeToken(Struct, frozen=True, kw_only=True):
@@ -98,6 +115,9 @@ class Me(View, frozen=True, kw_only=True, tag="gateway.me"):
     `csrf_token`, of a login's cookie only, belongs into the header X-CSRF-Token of every request
     that changes something. `person` is recorded as the requester of what this caller asks for: the
     token's name, or what an admin's client says of the account that runs it, which nothing proves.
+
+    `role` is the highest; `roles` has those of namespaces in which it is another. `provider` is who
+    was signed in at, None with a token of this platform. `ends_at`: None is without end.
     """
 
     role: Role
@@ -107,6 +127,9 @@ class Me(View, frozen=True, kw_only=True, tag="gateway.me"):
     asks_for_tokens: bool = True
     csrf_token: str | None = None
     person: str = ""
+    roles: dict[str, Role] = {}
+    provider: str | None = None
+    ends_at: UtcDatetime | None = None
 
 
 class TokenList(ListView, frozen=True, kw_only=True, tag="gateway.tokens"):

@@ -38,7 +38,8 @@ FUNCTIONS: Final = {
     f"{_COMMANDS}.operations.namespaces": ("namespace",),
     f"{_COMMANDS}.operations.nodes": ("monitor", "node", "power"),
     f"{_COMMANDS}.operations.secret": ("secret",),
-    f"{_COMMANDS}.operations.token": ("login", "token"),
+    f"{_COMMANDS}.operations.sign_in": ("context", "login", "logout"),
+    f"{_COMMANDS}.operations.token": ("token",),
     f"{_COMMANDS}.platform.backup": ("backup",),
     f"{_COMMANDS}.platform.chart": ("chart",),
     f"{_COMMANDS}.platform.compose": ("compose",),
@@ -87,7 +88,8 @@ GROUPS: Final = {
     ),
     "Run the fleet": ("cordon", "drain", "uncordon", "node", "drift", "idle", "backup", "upgrade"),
     "Share it": (
-        *("namespace", "secret", "report", "login", "token", "agent-credentials"),
+        *("namespace", "secret", "report", "login", "logout", "context", "token"),
+        "agent-credentials",
         *("client-credentials", "certificate", "audit"),
     ),
 }

@@ -14,6 +14,8 @@ EXTRA_OF_MODULE: Final = {
     "docker": "agent",
     "faststream": "agent",
     "grpclib": "agent",
+    "joserfc": "server",
+    "keyring": "keyring",
     "kubernetes": "cluster",
     "litestar": "server",
     "mcp": "mcp",

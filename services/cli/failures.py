@@ -15,7 +15,9 @@ from shared.near_words import did_you_mean
 
 LEASE_LOST_EXIT_CODE: Final = 75
 _HINTS: Final = {
-    ErrorCode.UNAUTHENTICATED: "give a token with --token or GPUSTEWARD_TOKEN",
+    ErrorCode.UNAUTHENTICATED: (
+        "sign in with `gpusteward login URL`, or give a token with --token or GPUSTEWARD_TOKEN"
+    ),
     ErrorCode.NOT_FOUND: (
         "`gpusteward tasks`, `experiments`, `reservations`, `nodes` and `gpus` list what there is"
     ),

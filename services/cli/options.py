@@ -218,19 +218,22 @@ def state_option(choices: type[StrEnum]) -> Callable[[Callable[..., Any]], Calla
     )
 
 
-ROLE_HELP: Final = "viewer reads, submitter also changes what is of its namespace."
+SUBMITTER_HELP: Final = "viewer reads, submitter also changes what is of its namespace"
+ROLE_HELP: Final = f"{SUBMITTER_HELP}, owner also sets who may there, and how much."
+# What an owner has more than a submitter is the gateway's.
+BUS_ROLES: Final = (Role.VIEWER, Role.SUBMITTER, Role.ADMIN)
 
 
 def role_options(role: Role) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add `--role`, this one by default, and the `--namespace` in which it holds."""
+    """Add `--role` of the bus, this one by default, and the `--namespace` in which it holds."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         roles = click.option(
             "--role",
-            type=click.Choice([role.value for role in Role]),
+            type=click.Choice([role.value for role in BUS_ROLES]),
             default=role.value,
             show_default=True,
-            help=ROLE_HELP,
+            help=f"{SUBMITTER_HELP}.",
         )
         place = click.option("--namespace", metavar="NAME", default="default", show_default=True)
         return roles(place(command))

@@ -1,6 +1,7 @@
 """Puts the gateway together."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -26,10 +27,14 @@ from services.gateway.ledger.eventlog import EventLog
 from services.gateway.ledger.imports import Imports
 from services.gateway.ledger.invitations import Invitations
 from services.gateway.ledger.logins import Logins
+from services.gateway.ledger.members import Members
 from services.gateway.ledger.migrations import MIGRATIONS
+from services.gateway.ledger.sign_in_attempts import SignInAttempts
+from services.gateway.ledger.sign_ins import SignIns
 from services.gateway.ledger.tokens import TokenStore
 from services.gateway.live_state import LiveState
 from services.gateway.measurements import Measurements
+from services.gateway.provider.setup import create_provider, read_mapping
 from services.gateway.routes import history, reports
 from services.gateway.routes.common import (
     GATEWAY,
@@ -45,13 +50,18 @@ from services.gateway.routes.platform import (
     documentation,
     joining,
     login,
+    members,
     secrets,
+    sign_in,
+    sign_in_pages,
     system,
     tokens,
     web_page,
 )
 from services.gateway.routes.tasks import archives, logs, presets, tasks, validation
 from services.gateway.settings import GatewaySettings
+from services.gateway.sign_in.bearer import BearerTokens
+from services.gateway.sign_in.flows import SignInFlows
 from services.gateway.streams import server_sent, sockets
 from shared.host_header import host_names, is_loopback
 from shared.local_platform.tokens import read_tokens
@@ -95,6 +105,8 @@ SECTIONS: Final = {
     reports: Tag("reports", "Where GPU time went, and what was in the way."),
     tokens: TOKENS,
     login: TOKENS,
+    sign_in: TOKENS,
+    members: TOKENS,
     joining: TOKENS,
 }
 API_ROUTES: Final = [
@@ -168,6 +180,7 @@ def create_app(gateway: Gateway) -> Litestar:
             ),
             *_tag_routes(system, PLATFORM),
             *_tag_routes(documentation),
+            *_tag_routes(sign_in_pages),
             *_tag_routes(web_page),
             *sockets.ROUTES,
             *server_sent.ROUTES,
@@ -188,18 +201,28 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
     Raises SettingsError without Postgres, or without tokens on an address that others reach.
     """
     settings = settings or load_settings(GatewaySettings, "gateway")
-    file_tokens = _tokens_of_file(settings)
+    provider, mapping = create_provider(settings), read_mapping(settings)
+    file_tokens = _tokens_of_file(settings, is_open=provider is None)
     certificate = _certificate_of(settings)
     database = Database.from_settings("gateway", settings, MIGRATIONS)
     bus = Bus.from_settings("gateway", settings, awaits_services=True)
+    member_table = Members(database)
+    sign_ins = SignIns(
+        database, member_table, provider, mapping, timedelta(minutes=settings.oidc_grace_minutes)
+    )
+    token_store = TokenStore(database, file_tokens, sign_ins)
+    logins = Logins(database)
     gateway = Gateway(
         bus=bus,
         bus_watch=BusWatch(bus),
         database=database,
         log=EventLog(database, settings.event_retention_days),
         live=LiveState(),
-        tokens=TokenStore(database, file_tokens),
-        logins=Logins(database),
+        tokens=token_store,
+        logins=logins,
+        members=member_table,
+        sign_in=SignInFlows(sign_ins, SignInAttempts(database), token_store, logins),
+        public_url=settings.public_url.rstrip("/"),
         audit=AuditLog(database, settings.audit_retention_days),
         imports=Imports(database),
         measurements=Measurements(),
@@ -214,6 +237,7 @@ def create_service(settings: GatewaySettings | None = None) -> GatewayService:
         ConditionalReads(create_app(gateway)),
         host_names(settings.host, settings.allowed_hosts.split(",")),
         gateway.tokens,
+        BearerTokens(sign_ins),
         gateway.audit,
         gateway.measurements,
         requests_per_second=settings.requests_per_second,
@@ -240,10 +264,11 @@ def _certificate_of(settings: GatewaySettings) -> ReloadingCertificate | None:
         raise SettingsError(f"GPUSTEWARD_GATEWAY_TLS_CERT: {error}") from error
 
 
-def _tokens_of_file(settings: GatewaySettings) -> Sequence[Token]:
+def _tokens_of_file(settings: GatewaySettings, *, is_open: bool) -> Sequence[Token]:
+    """Read the file of tokens. Raises SettingsError where an open gateway needs one."""
     if settings.tokens_file is not None:
         return read_tokens(Path(settings.tokens_file))
-    if not is_loopback(settings.host):
+    if is_open and not is_loopback(settings.host):
         raise SettingsError(
             f"other machines reach {settings.host}: expected GPUSTEWARD_GATEWAY_TOKENS_FILE,"
             " found none; `gpusteward token create` makes it"

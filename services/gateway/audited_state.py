@@ -40,6 +40,8 @@ async def _find(gateway: Gateway, places: Mapping[str, Any]) -> object:
             return await gateway.reservation(UUID(str(value)), FULL_ACCESS)
         case {"token_id": value}:
             return await gateway.tokens.find(UUID(str(value)))
+        case {"member_id": value}:
+            return await gateway.members.find(UUID(str(value)))
         case {"namespace": value}:
             uses = (await gateway.bus.query(ListNamespaces(), NamespaceList)).namespaces
             return next((use for use in uses if use.namespace == value), None)

@@ -20,9 +20,11 @@ from services.gateway.ledger.eventlog import EventLog
 from services.gateway.ledger.imports import Imports
 from services.gateway.ledger.invitations import Invitations
 from services.gateway.ledger.logins import Logins
+from services.gateway.ledger.members import Members
 from services.gateway.ledger.tokens import TokenStore
 from services.gateway.live_state import LiveState
 from services.gateway.measurements import Measurements
+from services.gateway.sign_in.flows import SignInFlows
 from shared import near_words
 from shared.errors import NodeUnavailableError, RefusedError
 from shared.messaging.bus import Bus
@@ -50,6 +52,9 @@ class Gateway:
     measurements: Measurements
     data_dir: Path
     invitations: Invitations
+    members: Members
+    sign_in: SignInFlows
+    public_url: str = ""
     nats_home: Path | None = None
     node_nats_url: str = ""
     certificate_path: Path | None = None

@@ -36,6 +36,19 @@ class GatewaySettings(CommonSettings, frozen=True, kw_only=True):
     `node_nats_url` where other hosts reach that server, or the servers of its cluster: with them
     invited nodes get credentials.
 
+    `oidc_issuer` has people sign in at an OpenID provider, whose address that is; `oidc_ca` is the
+    file with the authority of its certificate, by default one of the system's. `oidc_client_id` and
+    the file `oidc_client_secret_file` are what it knows this platform by, the latter not for a
+    public client. `oidc_mapping_file` is a TOML file of rules from groups and names to roles.
+    `oidc_groups_claim` and `oidc_name_claim` are the claims with groups and name (by default
+    `preferred_username`, else `email`, else `sub`); a dot leads into a claim. `oidc_audience` has
+    access tokens of the provider count as well, those that are for this audience.
+    `oidc_scopes` are asked for; `offline_access` among them has people's own tokens outlive their
+    session at the provider. `oidc_provider_name` is what the page calls it. A client of its own
+    for the device flow, where the provider wants one, is `oidc_device_client_id` with
+    `oidc_device_client_secret_file`. Where the provider is away, who is signed in goes on for
+    `oidc_grace_minutes`. `public_url` is where browsers reach this gateway, by default as they say.
+
     `largest_import_mb` (MiB) is how large an import may be. While one comes in it is a file in the
     gateway's temporary folder (`TMPDIR`), then in Postgres.
     """
@@ -56,6 +69,20 @@ class GatewaySettings(CommonSettings, frozen=True, kw_only=True):
     nats_home: str | None = None
     node_nats_url: str = ""
     largest_import_mb: Annotated[int, Meta(ge=1, le=65_536)] = 512
+    public_url: str = ""
+    oidc_issuer: str = ""
+    oidc_provider_name: str = ""
+    oidc_ca: str | None = None
+    oidc_client_id: str = ""
+    oidc_client_secret_file: str | None = None
+    oidc_device_client_id: str = ""
+    oidc_device_client_secret_file: str | None = None
+    oidc_audience: str = ""
+    oidc_scopes: str = "openid profile email"
+    oidc_name_claim: str = ""
+    oidc_groups_claim: str = "groups"
+    oidc_mapping_file: str | None = None
+    oidc_grace_minutes: Annotated[int, Meta(ge=0, le=1440)] = 30
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,9 +8,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from schemas.errors import ErrorCode
+from shared.client.contexts import Context, Contexts, config_directory
 from shared.client.errors import PlatformUnreachable
 from shared.errors import RefusedError
-from shared.paths import DataDirectory, default_data_dir
+from shared.paths import DATA_DIR_VARIABLE, DataDirectory, default_data_dir
 
 URL_VARIABLE: Final = "GPUSTEWARD_URL"
 AUTHORITY_VARIABLE: Final = "GPUSTEWARD_CA"
@@ -40,12 +41,13 @@ def find_address(
     data_dir: Path | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Address:
-    """The argument, else GPUSTEWARD_URL, else the endpoint file of the data directory.
+    """The argument, else GPUSTEWARD_URL, else the current context of `gpusteward login`, else the
+    endpoint file of the data directory.
 
-    A `data_dir` given explicitly goes before GPUSTEWARD_URL. Of an address without a scheme http is
-    meant. The token that a data directory holds is shown to its own platform alone, however that
-    is named. Raises PlatformUnreachable if no platform is known, RefusedError for what is no
-    address.
+    A `data_dir` given explicitly goes before GPUSTEWARD_URL, and GPUSTEWARD_DATA_DIR before the
+    context. Of an address without a scheme http is meant. The token that a data directory or a
+    context holds is shown to its own platform alone, however that is named. Raises
+    PlatformUnreachable if no platform is known, RefusedError for what is no address.
     """
     token = token or environ.get(TOKEN_VARIABLE) or None
     gateway_url = url or (environ.get(URL_VARIABLE) if data_dir is None else None)
@@ -54,8 +56,13 @@ def find_address(
     if gateway_url:
         base = base_url(gateway_url)
         if endpoint is None or not _is_same(base, endpoint.api_url):
-            return Address(base, token)
+            return Address(base, token or _token_for(base, environ))
         return _own_address(directory, base, token)
+    if (context := _current_context(data_dir, environ)) is not None:
+        token = token or _contexts(environ).token_of(context)
+        if endpoint is not None and _is_same(context.url, endpoint.api_url):
+            return _own_address(directory, context.url, token)
+        return Address(context.url, token, ca=context.ca)
     if endpoint is None or endpoint.api_url is None:
         raise PlatformUnreachable(f"no platform runs on {directory.root}")
     return _own_address(directory, endpoint.api_url, token)
@@ -74,8 +81,29 @@ def find_authority(environ: Mapping[str, str] = os.environ) -> str | None:
 def is_named(
     url: str | None, data_dir: Path | None = None, environ: Mapping[str, str] = os.environ
 ) -> bool:
-    """True if an address is given, as an argument or by GPUSTEWARD_URL."""
-    return bool(url or (environ.get(URL_VARIABLE) if data_dir is None else None))
+    """True if an address is given: as an argument, by GPUSTEWARD_URL or by the current context."""
+    if url or (data_dir is None and environ.get(URL_VARIABLE)):
+        return True
+    return _current_context(data_dir, environ) is not None
+
+
+def _contexts(environ: Mapping[str, str]) -> Contexts:
+    return Contexts(config_directory(environ))
+
+
+def _current_context(data_dir: Path | None, environ: Mapping[str, str]) -> Context | None:
+    """Return the context that is meant; None where a data directory is."""
+    if data_dir is not None or environ.get(DATA_DIR_VARIABLE):
+        return None
+    return _contexts(environ).current()
+
+
+def _token_for(url: str, environ: Mapping[str, str]) -> str | None:
+    contexts = _contexts(environ)
+    for context in contexts.list_contexts():
+        if context.is_signed_in and _is_same(url, context.url):
+            return contexts.token_of(context)
+    return None
 
 
 def base_url(text: str) -> str:

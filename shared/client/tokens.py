@@ -1,10 +1,20 @@
-"""Who may use the API, and who changed what, as typed methods. For admins."""
+"""Who may use the API, and who changed what, as typed methods."""
 
 from collections.abc import AsyncIterator
 from datetime import datetime
 from uuid import UUID
 
 from schemas.gateway import endpoints
+from schemas.gateway.sign_in import (
+    DeviceAnswer,
+    DeviceAnswerRequest,
+    DeviceCode,
+    DeviceRequest,
+    MemberRequest,
+    MemberView,
+    SignedOut,
+    SignInOffer,
+)
 from schemas.gateway.tokens import (
     AuditKind,
     AuditList,
@@ -28,13 +38,43 @@ class TokenClient(GatewayConnection):
         """Make a code that logs a browser in once."""
         return await self.call(endpoints.MAKE_LOGIN_LINK, {})
 
+    async def sign_in_offer(self) -> SignInOffer:
+        """Return how people sign in at this platform."""
+        return await self.call(endpoints.SHOW_SIGN_IN)
+
+    async def start_device_sign_in(self, client: str) -> DeviceCode:
+        """Ask for a code that a person confirms at the provider."""
+        return await self.call(endpoints.START_DEVICE_SIGN_IN, DeviceRequest(client=client))
+
+    async def device_answer(self, code: str) -> DeviceAnswer:
+        """Return whether the person has confirmed a code, and then the session's token."""
+        return await self.call(endpoints.FINISH_DEVICE_SIGN_IN, DeviceAnswerRequest(code=code))
+
+    async def sign_out(self) -> SignedOut:
+        """End the sign-in that this client shows the token of."""
+        return await self.call(endpoints.SIGN_OUT, {})
+
+    async def members(self, namespace: str) -> tuple[MemberView, ...]:
+        """List the members of a namespace."""
+        return (await self.call(endpoints.LIST_MEMBERS, namespace=namespace)).members
+
+    async def set_member(self, namespace: str, request: MemberRequest) -> MemberView:
+        """Give somebody a role in a namespace."""
+        return await self.call(endpoints.SET_MEMBER, request, namespace=namespace)
+
+    async def remove_member(self, namespace: str, member_id: UUID) -> MemberView:
+        """Take somebody's role in a namespace away."""
+        return await self.call(endpoints.REMOVE_MEMBER, namespace=namespace, member_id=member_id)
+
     async def create_token(self, request: TokenRequest) -> MadeToken:
         """Make a token; its secret is shown this once."""
         return await self.call(endpoints.CREATE_TOKEN, request)
 
-    async def tokens(self) -> tuple[TokenView, ...]:
-        """List all tokens, newest first, revoked and expired ones too."""
-        return await self.list_all(endpoints.LIST_TOKENS, lambda page: page.tokens)
+    async def tokens(self, *, mine: bool = False) -> tuple[TokenView, ...]:
+        """List the tokens that the caller may see, or only those of their own, newest first,
+        revoked and expired ones too.
+        """
+        return await self.list_all(endpoints.LIST_TOKENS, lambda page: page.tokens, mine=mine)
 
     async def revoke_token(self, token_id: UUID) -> TokenView:
         """Have a token count no more."""

@@ -13,6 +13,7 @@ from shared.paths import DataDirectory, give_to_owner_above, write_atomically
 from shared.settings import SettingsError
 
 TOKENS_FILE_VARIABLE: Final = "GPUSTEWARD_GATEWAY_TOKENS_FILE"
+OIDC_ISSUER_VARIABLE: Final = "GPUSTEWARD_GATEWAY_OIDC_ISSUER"
 
 
 def digest_of(token: str) -> str:

@@ -14,6 +14,10 @@ The last line is one JSON object:
 `ws_cores`, `ws_sample_us`, `request_cpu_ms`: processor time of the gateway: for the clients at
 10 Hz, for one sample to one of them, and for one request. `ws_client_cores` is what all clients
 and the publisher together take, in this process. `bare_...` are the same figures of the peer.
+
+`token_request_cpu_ms` and `oidc_request_cpu_ms`: the same request by a token of the platform and by
+an access token of an OpenID provider, in turns at one gateway; `oidc_request_cpu_over_token` is the
+median of their ratios, and `oidc_request_p50_over_token` that of the median times.
 """
 
 import asyncio
@@ -21,6 +25,7 @@ import base64
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 import time
@@ -42,6 +47,7 @@ from shared.ids import new_id
 from shared.messaging.codec import encode
 from shared.testing import NatsServer, PostgresServer, eventually, short_directory
 from tests.benchmarks.bare_gateway import FRAMES
+from tests.support.fakes.openid_provider import AUDIENCE, CLIENT, local_provider
 from tests.support.ports import free_port
 from tests.support.worlds.gateway import Owners, make_sample, make_task_view
 
@@ -50,6 +56,8 @@ SECONDS: Final = 10
 CONNECTIONS: Final = 32
 PAGE: Final = 20
 LOOK_SECONDS: Final = 0.05
+TURNS: Final = 5
+TURN_SECONDS: Final = 3.0
 START_SECONDS: Final = 120
 SEQUENCE: Final = re.compile(rb'"sequence":(\d+)')
 PING: Final = 0x89
@@ -113,9 +121,13 @@ class Follower(asyncio.Protocol):
 class Asker(asyncio.Protocol):
     """The same request again as soon as it is answered."""
 
-    def __init__(self, port: int) -> None:
-        self.request = f"GET /api/v1/tasks HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
+    def __init__(self, port: int, token: str | None = None) -> None:
+        login = f"Authorization: Bearer {token}\r\n" if token is not None else ""
+        place = f"Host: 127.0.0.1:{port}\r\n{login}"
+        self.request = f"GET /api/v1/tasks HTTP/1.1\r\n{place}\r\n".encode()
         self.answered = 0
+        self.seconds: list[float] = []
+        self._sent_at = 0.0
         self.body = b""
         self._buffer = bytearray()
         self._transport: asyncio.WriteTransport | None = None
@@ -123,6 +135,7 @@ class Asker(asyncio.Protocol):
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's is none by name
+        self._sent_at = time.perf_counter()
         self._transport.write(self.request)
 
     @override
@@ -136,6 +149,9 @@ class Asker(asyncio.Protocol):
         assert length is not None
         if len(body) == int(length[1]):
             self.answered += 1
+            now = time.perf_counter()
+            self.seconds.append(now - self._sent_at)
+            self._sent_at = now
             self.body = bytes(body)
             self._buffer.clear()
             assert self._transport is not None
@@ -252,24 +268,82 @@ async def measure_age(followers: list[Follower], publish: Publish) -> float:
     return p99([at - sent[number] for at, seen in looks for number in seen])
 
 
-async def measure_requests(server: Server) -> tuple[dict[str, float], bytes]:
+async def measure_requests(
+    server: Server, token: str | None = None, seconds: float = SECONDS
+) -> tuple[dict[str, float], bytes]:
     """The figures, and an answer."""
     loop = asyncio.get_running_loop()
     before, began = server.cpu_seconds(), time.perf_counter()
     connections = [
-        await loop.create_connection(lambda: Asker(server.port), "127.0.0.1", server.port)
+        await loop.create_connection(lambda: Asker(server.port, token), "127.0.0.1", server.port)
         for _ in range(CONNECTIONS)
     ]
-    await asyncio.sleep(SECONDS)
+    await asyncio.sleep(seconds)
     taken, cpu = time.perf_counter() - began, server.cpu_seconds() - before
     for transport, _ in connections:
         transport.close()
-    answered = sum(asker.answered for _, asker in connections)
+    askers = [asker for _, asker in connections]
+    answered = sum(asker.answered for asker in askers)
     figures = {
         "requests_per_s": round(answered / taken),
         "request_cpu_ms": round(cpu / answered * 1000, 3),
+        "request_p50_ms": round(
+            statistics.median(each for asker in askers for each in asker.seconds) * 1000, 3
+        ),
     }
-    return figures, next(asker.body for _, asker in connections if asker.body)
+    return figures, next(asker.body for asker in askers if asker.body)
+
+
+async def measure_sign_in(home: Path, nats_url: str, dsn: str) -> dict[str, float]:
+    """A request by an access token of a provider beside one by a token of the platform."""
+    port = free_port()
+    mapping = home / "mapping.toml"
+    mapping.write_text('[[rule]]\nuser = "root"\nrole = "admin"\n')
+    async with (
+        local_provider() as provider,
+        a_server(
+            home / "sign-in.log",
+            port,
+            "services.gateway",
+            GPUSTEWARD_NATS_URL=nats_url,
+            GPUSTEWARD_POSTGRES_DSN=dsn,
+            GPUSTEWARD_GATEWAY_PORT=str(port),
+            GPUSTEWARD_GATEWAY_REQUESTS_PER_SECOND="0",
+            GPUSTEWARD_GATEWAY_OIDC_ISSUER=provider.issuer,
+            GPUSTEWARD_GATEWAY_OIDC_CLIENT_ID=CLIENT,
+            GPUSTEWARD_GATEWAY_OIDC_AUDIENCE=AUDIENCE,
+            GPUSTEWARD_GATEWAY_OIDC_MAPPING_FILE=str(mapping),
+            GPUSTEWARD_DATA_DIR=str(home),
+        ) as server,
+        aiohttp.ClientSession() as session,
+    ):
+        provider.add("root")
+        by_provider = provider.access_token("root")
+        async with session.post(
+            f"http://127.0.0.1:{port}/api/v1/tokens",
+            json={"name": "bench", "role": "admin"},
+            headers={"Authorization": f"Bearer {by_provider}"},
+        ) as response:
+            token = (await response.json())["secret"]
+        await measure_requests(server, token, 2.0)
+        turns = []
+        for _ in range(TURNS):
+            one, _ = await measure_requests(server, token, TURN_SECONDS)
+            other, _ = await measure_requests(server, by_provider, TURN_SECONDS)
+            turns.append((one, other))
+
+    def median_of(name: str, which: int) -> float:
+        return statistics.median(turn[which][name] for turn in turns)
+
+    def ratio_of(name: str) -> float:
+        return round(statistics.median(turn[1][name] / turn[0][name] for turn in turns), 3)
+
+    return {
+        "token_request_cpu_ms": median_of("request_cpu_ms", 0),
+        "oidc_request_cpu_ms": median_of("request_cpu_ms", 1),
+        "oidc_request_cpu_over_token": ratio_of("request_cpu_ms"),
+        "oidc_request_p50_over_token": ratio_of("request_p50_ms"),
+    }
 
 
 async def measure(home: Path, clients: int) -> dict[str, float]:
@@ -306,6 +380,10 @@ async def measure(home: Path, clients: int) -> dict[str, float]:
             figures |= await measure_fast(server, followers, publish)
             print(figures, flush=True)
             figures["view_age_p99_s"] = round(await measure_age(followers, publish), 3)
+        figures |= await measure_sign_in(
+            home, bus.authenticated_url, await postgres.take_database()
+        )
+        print(figures, flush=True)
         (home / "answer").write_bytes(answer)
         frame = followers[0].frame
 

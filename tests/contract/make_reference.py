@@ -23,6 +23,7 @@ from services.telemetry.settings import TelemetrySettings
 from shared.settings import CommonSettings, variable_of
 from tests.contract.page_rules import page_rules
 from tests.support.paths import ROOT
+from tests.support.role_table import roles_page
 
 _TASK_TYPES: Final = {
     kind.__name__: kind
@@ -75,6 +76,7 @@ def pages() -> dict[Path, str]:
     """What the generated pages have to hold."""
     return {
         ROOT / "docs/reference/cli.md": _cli_page(),
+        ROOT / "docs/reference/roles.md": "\n".join(roles_page()) + "\n",
         ROOT / "docs/reference/settings.md": _settings_page(),
         ROOT / "docs/reference/task-file.md": _task_file_page(),
         ROOT / "services/gateway/web/src/domain/rules.generated.ts": page_rules(),

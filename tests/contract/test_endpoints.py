@@ -23,16 +23,18 @@ COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 IN_API = {name: row for name, row in ENDPOINTS.items() if row.root}
 FIRST_PARTS = "|".join(sorted({row.path.split("/")[1] for row in IN_API.values()}))
 ADDRESS = re.compile(rf"{API}|/(ws|sse)/|/({FIRST_PARTS})([/?]|$)")
-# They name addresses of a Kubernetes API and, the last, of the web page.
+# They name addresses of a Kubernetes API and, the last two, of the web page.
 OTHERS = {
     "services/cli/doctor/cluster_report.py",
     "services/telemetry/kubernetes/cuda_labels.py",
     "services/telemetry/kubernetes/pod_facts.py",
     "shared/accelerator_rules/scheduler_extenders.py",
     "services/cli/display/task_outcome.py",
+    "services/gateway/routes/platform/sign_in_pages.py",
 }
-# Routes that answer with files: of the web page, and of the page of the API.
-FILES = {"read_page", "show_api", "read_file"}
+# Routes that answer with files, of the web page and of the page of the API; and those that a
+# browser passes on its way to the provider and back.
+FILES = {"read_page", "show_api", "read_file", "start_sign_in", "finish_sign_in"}
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +113,8 @@ def test_only_changes_are_audited_and_no_viewer_deletes() -> None:
     deletions = {name for name, row in ENDPOINTS.items() if row.method == "DELETE"}
 
     assert audited & reads == set()
-    assert {name for name in deletions if ENDPOINTS[name].role is Role.VIEWER} == set()
+    # A token of one's own is everybody's to revoke.
+    assert {name for name in deletions if ENDPOINTS[name].role is Role.VIEWER} == {"revoke_token"}
 
 
 def test_no_service_or_client_spells_an_address_of_the_api() -> None:
@@ -161,7 +164,8 @@ def test_reference_names_every_operation_and_no_other() -> None:
     mentions = set(re.findall(r"`((?:GET|POST|DELETE) /[^\s`?]*)[`?]", REFERENCE))
 
     assert sorted(in_api - mentions) == []
-    assert sorted(mentions - names) == ["GET /", "GET /schema/openapi.json"]
+    outside = ["GET /", "GET /schema/openapi.json"]
+    assert sorted(mentions - names) == [*outside, "GET /sign-in/callback", "GET /sign-in/start"]
 
 
 @for_each("code", ErrorCode)

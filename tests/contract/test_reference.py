@@ -10,7 +10,7 @@ def test_generated_pages_are_current() -> None:
     made = pages()
     stale = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
 
-    names = ("docs/reference/cli.md", "docs/reference/settings.md", "docs/reference/task-file.md")
+    names = (f"docs/reference/{name}.md" for name in ("cli", "roles", "settings", "task-file"))
     rules = "services/gateway/web/src/domain/rules.generated.ts"
     assert set(made) == {ROOT / name for name in (*names, rules)}
     assert not stale, f"expected them to be current: run `{COMMAND}`"

@@ -116,6 +116,7 @@ def tokens_file(
     from shared.host_header import is_loopback
     from shared.lifecycle import DataDirectoryBusy, DataDirectoryLock
     from shared.local_platform.tokens import (
+        OIDC_ISSUER_VARIABLE,
         TOKENS_FILE_VARIABLE,
         ensure_admin_token,
         read_tokens,
@@ -127,7 +128,9 @@ def tokens_file(
     directory = DataDirectory(data_dir.resolve())
     path = tokens_path(directory, environ)
     makes_one = (is_loopback(host) or anywhere) and not environ.get(TOKENS_FILE_VARIABLE)
-    if makes_one and not (on_loopback or anywhere):
+    # A gateway beside an OpenID provider asks everybody, also who runs it.
+    has_provider = bool(environ.get(OIDC_ISSUER_VARIABLE))
+    if makes_one and not (on_loopback or anywhere or has_provider):
         return None
     if not makes_one and not path.exists():
         where = "" if environ.get(TOKENS_FILE_VARIABLE) else f" --data-dir {data_dir}"

@@ -60,6 +60,9 @@ class Identity(Struct, frozen=True, kw_only=True):
     `person` is whose token it is, empty without tokens and for one of the file, which names nobody;
     `account` who the client says runs it, which nothing proves. `sees_all_holders`: this gateway
     tells everybody who holds what.
+
+    `role` is the highest; `roles` has the namespaces of its own in which it is another. `provider`
+    is where somebody signed in, in the sign-in `sign_in_id`, empty with a token of this platform.
     """
 
     role: Role
@@ -74,6 +77,10 @@ class Identity(Struct, frozen=True, kw_only=True):
     person: str = ""
     account: str = ""
     sees_all_holders: bool = False
+    roles: Mapping[str, Role] = {}
+    provider: str = ""
+    sign_in_id: UUID | None = None
+    ends_at: datetime | None = None
 
     @property
     def namespaces(self) -> tuple[str, ...]:
@@ -87,6 +94,17 @@ class Identity(Struct, frozen=True, kw_only=True):
     def readable(self) -> tuple[str, ...] | None:
         """Return the namespaces whose things may be seen; None: everybody's."""
         return None if self.reads_everything else self.namespaces
+
+    def role_in(self, namespace: str) -> Role | None:
+        """Return the role in a namespace; None for a foreign one."""
+        if self.role is Role.ADMIN:
+            return Role.ADMIN
+        return self.roles.get(namespace, self.role) if namespace in self.namespaces else None
+
+    @property
+    def owned(self) -> tuple[str, ...]:
+        """Return the namespaces that the caller owns."""
+        return tuple(name for name in self.namespaces if self.role_in(name) is Role.OWNER)
 
     def reads(self, namespace: str | None) -> bool:
         """Return whether the caller may see what belongs to this namespace."""
@@ -134,6 +152,22 @@ class Identity(Struct, frozen=True, kw_only=True):
                 f"expected something of namespace {own_namespaces}, found {namespace}",
                 path="$.namespace",
             )
+        role = self.role_in(namespace)
+        if role is Role.VIEWER:
+            raise RefusedError(
+                ErrorCode.FORBIDDEN,
+                f"expected a submitter of namespace {namespace}, found a viewer of it",
+                path="$.namespace",
+            )
+
+    def require_owner(self, namespace: str) -> None:
+        """Raises RefusedError for who neither owns this namespace nor is an admin."""
+        if self.role_in(namespace) not in {Role.OWNER, Role.ADMIN}:
+            raise RefusedError(
+                ErrorCode.FORBIDDEN,
+                f"expected an owner of namespace {namespace} or an admin, found"
+                f" {_with_article(self.role_in(namespace))} there",
+            )
 
     @property
     def requester(self) -> str:
@@ -158,12 +192,20 @@ class Identity(Struct, frozen=True, kw_only=True):
 
     def require_role(self, role: Role) -> None:
         """Raises RefusedError unless the caller may do what this role may."""
-        if role is Role.SUBMITTER and self.role is Role.VIEWER:
+        if self.role.rank >= role.rank:
+            return
+        if role is Role.SUBMITTER:
             raise RefusedError(ErrorCode.FORBIDDEN, "expected a submitter, found a viewer's token")
-        if role is Role.ADMIN and self.role is not Role.ADMIN:
-            raise RefusedError(
-                ErrorCode.FORBIDDEN, f"expected an admin's token, found a {self.role.value}'s"
-            )
+        raise RefusedError(
+            ErrorCode.FORBIDDEN,
+            f"expected {_with_article(role)}'s token, found {_with_article(self.role)}'s",
+        )
+
+
+def _with_article(role: Role | None) -> str:
+    if role is None:
+        return "nobody"
+    return f"{'an' if role.value[0] in 'ao' else 'a'} {role.value}"
 
 
 FULL_ACCESS: Final = Identity(role=Role.ADMIN)
@@ -175,13 +217,13 @@ def identify(token: TokenView | None, digest: str, now: datetime) -> Identity:
     Raises RefusedError for None, an unknown token, and one that is expired or revoked.
     """
     if token is None:
-        raise _authentication_error("expected a known token, found an unknown one")
+        raise authentication_error("expected a known token, found an unknown one")
     if token.revoked_at is not None:
-        raise _authentication_error(
+        raise authentication_error(
             "expected a token that counts, found one that was revoked", token
         )
     if token.expires_at is not None and token.expires_at <= now:
-        raise _authentication_error(
+        raise authentication_error(
             "expected a token that counts, found one that has expired", token
         )
     return Identity(
@@ -191,9 +233,10 @@ def identify(token: TokenView | None, digest: str, now: datetime) -> Identity:
         caller=digest,
         token_id=token.token_id,
         name=token.name,
-        person="" if token.from_file else token.name,
+        person="" if token.from_file else (token.person or token.name),
         requests_per_second=token.requests_per_second,
         body_limit_bytes=token.body_limit_bytes,
+        ends_at=token.expires_at,
     )
 
 
@@ -201,8 +244,8 @@ def no_token() -> RefusedError:
     """Build the error for a request without a token."""
     return RefusedError(
         ErrorCode.UNAUTHENTICATED,
-        "expected a token, found none; whoever runs this platform makes one by"
-        " `gpusteward token create`",
+        "expected a token, found none; `gpusteward login URL` signs in where the platform has an"
+        " OpenID provider, and whoever runs it makes tokens by `gpusteward token create`",
     )
 
 
@@ -215,7 +258,8 @@ class SignInRefused(RefusedError):
         self.token_id = token.token_id if token is not None else None
 
 
-def _authentication_error(detail: str, token: TokenView | None = None) -> SignInRefused:
+def authentication_error(detail: str, token: TokenView | None = None) -> SignInRefused:
+    """Build the error for who shows nothing that counts."""
     return SignInRefused(detail, token)
 
 

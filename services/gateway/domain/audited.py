@@ -35,6 +35,8 @@ def difference(
 
 def login_of(identity: Identity) -> str:
     """Return by what a caller was known: where nothing is asked for, by nothing."""
+    if identity.provider:
+        return identity.provider
     if identity.login_sha256:
         return "browser"
     return "token" if identity.caller else ""

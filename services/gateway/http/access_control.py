@@ -34,6 +34,7 @@ from services.gateway.http.refused_sign_ins import count_refused
 from services.gateway.ledger.audit import AUDIT_ID, AUDIT_STATES, AuditLog
 from services.gateway.ledger.tokens import TokenStore
 from services.gateway.measurements import Measurements
+from services.gateway.sign_in.bearer import BearerTokens
 from shared import tracing
 from shared.errors import RefusedError, StewardError, UnavailableError
 from shared.logging import log
@@ -55,6 +56,9 @@ OPEN_PATHS: Final = frozenset(
         endpoints.IS_ALIVE.address(),
         endpoints.LOG_IN.address(),
         endpoints.JOIN.address(),
+        endpoints.SHOW_SIGN_IN.address(),
+        endpoints.START_DEVICE_SIGN_IN.address(),
+        endpoints.FINISH_DEVICE_SIGN_IN.address(),
         "/docs",
         "/docs/start.js",
         "/docs/swagger-ui-bundle.js",
@@ -66,6 +70,7 @@ OPEN_PATHS: Final = frozenset(
 IMPORTS: Final = endpoints.IMPORT_ARCHIVE.address()
 WAITS: Final = b"wait_seconds="
 POLICY_VIOLATION: Final = 1008
+RIGHTS_SECONDS: Final = 15.0  # together with a recheck's 4 minutes within 5
 FIRST_ERROR: Final = 400  # of HTTP statuses
 # Of what says nothing else: an answer is data, and no browser is to show or frame it as a page.
 SECURITY_HEADERS: Final = {
@@ -86,6 +91,7 @@ class AccessControl:
     application: Application
     host_names: frozenset[str] | None
     tokens: TokenStore
+    bearer: BearerTokens
     audit: AuditLog
     measurements: Measurements
     requests_per_second: float = 0.0
@@ -137,6 +143,7 @@ class AccessControl:
             await self.application(scope, receive, send)
             return
         with self.tokens.stream(identity) as ended:
+            watched = asyncio.ensure_future(self._watch_rights(identity, scope, ended))
             served = asyncio.ensure_future(self.application(scope, receive, send))
             waited = asyncio.ensure_future(ended.wait())
             try:
@@ -148,7 +155,29 @@ class AccessControl:
                     end = {"type": "http.response.body", "body": b"", "more_body": False}
                     await send(close if scope["type"] == "websocket" else end)
             finally:
-                await cancel_and_wait(served, waited)
+                await cancel_and_wait(served, waited, watched)
+
+    async def _watch_rights(self, identity: Identity, scope: Scope, ended: asyncio.Event) -> None:
+        """End a stream of somebody who signed in at the provider when they may see something else
+        than when it began, or nothing any more.
+        """
+        while identity.provider:
+            await asyncio.sleep(RIGHTS_SECONDS)
+            try:
+                present = await self._admit(scope)
+            except RefusedError:
+                break
+            except UnavailableError:
+                continue
+            if (present.role, present.namespaces, present.roles) != (
+                identity.role,
+                identity.namespaces,
+                identity.roles,
+            ):
+                break
+        else:
+            return
+        ended.set()
 
     def _measure_answer(self, scope: Scope, send: Send) -> Send:
         began_at = time.perf_counter()
@@ -209,6 +238,8 @@ class AccessControl:
         if scope["path"] in OPEN_PATHS or is_web_page(scope):
             return Identity(role=Role.VIEWER)
         if (presented := _find_token(scope, headers)) is not None:
+            if self.bearer.takes(presented):
+                return await self.bearer.identify(presented)
             return await self.tokens.identify(presented)
         if not self.tokens.are_required:
             return FULL_ACCESS

@@ -115,4 +115,55 @@ CREATE UNIQUE INDEX audit_refused ON audit (at, address, reason, caller) WHERE k
 CREATE INDEX audit_order ON audit (at, audit_id);
 DROP INDEX audit_at;
 """,
+    """
+-- Who signed in at the provider, and with what it is asked again. `claimed_until`: a gateway asks.
+CREATE TABLE sign_in (
+    sign_in_id uuid PRIMARY KEY,
+    issuer text NOT NULL,
+    subject text NOT NULL,
+    name text NOT NULL,
+    groups text[] NOT NULL,
+    client_id text NOT NULL,
+    access_token text NOT NULL,
+    refresh_token text NOT NULL,
+    id_token text NOT NULL,
+    began_at timestamptz NOT NULL DEFAULT now(),
+    checked_at timestamptz NOT NULL DEFAULT now(),
+    claimed_until timestamptz,
+    refusal text);
+
+ALTER TABLE token ADD COLUMN sign_in_id uuid REFERENCES sign_in ON DELETE CASCADE;
+ALTER TABLE token ADD COLUMN is_session boolean NOT NULL DEFAULT false;
+ALTER TABLE token ADD COLUMN person text NOT NULL DEFAULT '';
+CREATE INDEX token_sign_in ON token (sign_in_id) WHERE sign_in_id IS NOT NULL;
+
+-- A browser that went to the provider, and a code that somebody is to confirm there.
+CREATE TABLE sign_in_attempt (
+    state_sha256 text PRIMARY KEY,
+    browser_sha256 text NOT NULL,
+    nonce text NOT NULL,
+    verifier text NOT NULL,
+    redirect_url text NOT NULL,
+    place text NOT NULL,
+    ends_at timestamptz NOT NULL);
+
+CREATE TABLE device_attempt (
+    code_sha256 text PRIMARY KEY,
+    device_code text NOT NULL,
+    client text NOT NULL,
+    interval_seconds float8 NOT NULL,
+    asked_at timestamptz NOT NULL DEFAULT now(),
+    ends_at timestamptz NOT NULL);
+
+CREATE TABLE member (
+    member_id uuid PRIMARY KEY,
+    namespace text NOT NULL,
+    kind text NOT NULL,
+    name text NOT NULL,
+    role text NOT NULL,
+    set_by text NOT NULL,
+    set_at timestamptz NOT NULL DEFAULT now(),
+    UNIQUE (namespace, kind, name));
+CREATE INDEX member_name ON member (kind, name);
+""",
 )

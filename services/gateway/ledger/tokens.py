@@ -15,8 +15,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas.errors import ErrorCode
-from schemas.gateway.tokens import MadeToken, Token, TokenRequest, TokenView
+from schemas.gateway.tokens import MadeToken, Role, Token, TokenRequest, TokenView
 from services.gateway.domain.access import Identity, identify
+from services.gateway.domain.token_rules import check_may_make, identity_of, person_of_token
+from services.gateway.ledger.sign_ins import SignIns
+from services.gateway.provider.client import SignedIn
 from shared.clock import utcnow
 from shared.errors import RefusedError
 from shared.ids import new_id
@@ -29,13 +32,19 @@ FILE: Final = "the file of tokens"
 
 COLUMNS: Final = """
 token_id, name, role, namespaces, created_at, created_by, from_file, expires_at, revoked_at,
-last_used_at, requests_per_second, body_limit_bytes
+last_used_at, requests_per_second, body_limit_bytes, person, is_session
 """
 
 INSERT_TOKEN: Final = f"""
 INSERT INTO token (token_id, token_sha256, name, role, namespaces, created_by, expires_at,
-                   requests_per_second, body_limit_bytes)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) RETURNING {COLUMNS}
+                   requests_per_second, body_limit_bytes, person, sign_in_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) RETURNING {COLUMNS}
+"""
+
+INSERT_SESSION: Final = f"""
+INSERT INTO token (token_id, token_sha256, name, role, namespaces, created_by, expires_at, person,
+                   sign_in_id, is_session)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $6, $8, true) RETURNING {COLUMNS}
 """
 
 # What the file says wins, but for a revocation.
@@ -46,14 +55,18 @@ ON CONFLICT (token_sha256) DO UPDATE SET role = excluded.role, namespaces = excl
     WHERE token.from_file
 """
 
-SELECT_TOKEN: Final = f"SELECT {COLUMNS}, token_sha256 FROM token WHERE token_sha256 = $1"
+SELECT_TOKEN: Final = f"""
+SELECT {COLUMNS}, token_sha256, sign_in_id FROM token WHERE token_sha256 = $1
+"""
 
 SELECT_TOKEN_OF_LOGIN: Final = f"""
-SELECT {COLUMNS}, token_sha256, account FROM token JOIN login USING (token_id)
+SELECT {COLUMNS}, token_sha256, sign_in_id, account FROM token JOIN login USING (token_id)
 WHERE login_sha256 = $1 AND ends_at > now()
 """
 
-SELECT_TOKEN_OF_LINK: Final = f"SELECT {COLUMNS}, token_sha256 FROM token WHERE token_id = $1"
+SELECT_TOKEN_OF_LINK: Final = f"""
+SELECT {COLUMNS}, token_sha256, sign_in_id FROM token WHERE token_id = $1
+"""
 
 SELECT_TOKEN_BY_ID: Final = f"SELECT {COLUMNS} FROM token WHERE token_id = $1"
 
@@ -62,14 +75,26 @@ UPDATE token SET last_used_at = now() WHERE token_sha256 = $1
     AND (last_used_at IS NULL OR last_used_at < now() - make_interval(secs => $2))
 """
 
+# Who is no admin sees their own, and those of nothing but namespaces of theirs. Of the same person
+# are tokens of all sign-ins of the same account at the provider.
 SELECT_TOKENS: Final = f"""
 SELECT {COLUMNS} FROM token
-WHERE $1::timestamptz IS NULL OR (created_at, token_id) < ($1, $2::uuid)
+WHERE ($1::timestamptz IS NULL OR (created_at, token_id) < ($1, $2::uuid))
+  AND ($4 OR token_id = $5 OR sign_in_id IN (
+          SELECT other.sign_in_id FROM sign_in mine JOIN sign_in other USING (issuer, subject)
+          WHERE mine.sign_in_id = $6)
+       OR (sign_in_id IS NULL AND role <> 'admin' AND namespaces <@ $7::text[]))
 ORDER BY created_at DESC, token_id DESC LIMIT $3
 """
 
 REVOKE_TOKEN: Final = f"""
-UPDATE token SET revoked_at = coalesce(revoked_at, now()) WHERE token_id = $1 RETURNING {COLUMNS}
+UPDATE token SET revoked_at = coalesce(revoked_at, now())
+WHERE token_id = $1
+  AND ($2 OR token_id = $3 OR sign_in_id IN (
+          SELECT other.sign_in_id FROM sign_in mine JOIN sign_in other USING (issuer, subject)
+          WHERE mine.sign_in_id = $4)
+       OR (sign_in_id IS NULL AND role <> 'admin' AND namespaces <@ $5::text[]))
+RETURNING {COLUMNS}
 """
 
 SELECT_ENDED: Final = """
@@ -95,6 +120,7 @@ class TokenStore:
 
     database: Database
     from_file: Sequence[Token]
+    sign_ins: SignIns
     _streams: defaultdict[str, set[asyncio.Event]] = field(
         default_factory=lambda: defaultdict[str, set[asyncio.Event]](set)
     )
@@ -116,7 +142,7 @@ class TokenStore:
     @property
     def are_required(self) -> bool:
         """True if this gateway requires tokens; else a client without one is an admin."""
-        return bool(self.from_file)
+        return bool(self.from_file) or self.sign_ins.provider is not None
 
     async def identify(self, presented: str) -> Identity:
         """Return the identity of a token's owner. Raises RefusedError, UnavailableError without
@@ -147,14 +173,31 @@ class TokenStore:
             used = token.last_used_at if token is not None else None
             if used is None or now - used >= timedelta(seconds=USED_SECONDS):
                 await connection.execute(SET_LAST_USED, digest, float(USED_SECONDS))
+        if row is not None and token is not None and row["sign_in_id"] is not None:
+            identity = await self._with_rights(identity, token, row["sign_in_id"])
         if row is not None and "account" in row:
             return replace(identity, account=row["account"])
         return identity
 
-    async def create(self, request: TokenRequest, created_by: str) -> MadeToken:
-        """A new token."""
+    async def _with_rights(
+        self, identity: Identity, token: TokenView, sign_in_id: UUID
+    ) -> Identity:
+        """Return the identity of a person who signed in, with what the token has of their rights.
+
+        Raises RefusedError where the sign-in counts no more.
+        """
+        person, rights = await self.sign_ins.confirm(sign_in_id)
+        if not token.is_session:
+            rights = rights.cap_by(token.role, token.namespaces)
+        provider = self.sign_ins.require_provider().name
+        return identity_of(person.name, rights, provider, identity, sign_in_id=sign_in_id)
+
+    async def create(self, request: TokenRequest, maker: Identity) -> MadeToken:
+        """Make a token. Raises RefusedError for one with more than its maker has to give."""
+        check_may_make(request, maker)
         secret = secrets.token_urlsafe(32)
         lifetime = request.expires_in_seconds
+        namespaces = list(dict.fromkeys(request.namespaces))
         async with self.database.transaction() as connection:
             row = await connection.fetchrow(
                 INSERT_TOKEN,
@@ -162,27 +205,67 @@ class TokenStore:
                 digest_of(secret),
                 request.name,
                 request.role,
-                list(dict.fromkeys(request.namespaces)),
-                created_by,
+                namespaces,
+                maker.name or "everybody",
                 utcnow() + timedelta(seconds=lifetime) if lifetime is not None else None,
                 request.requests_per_second,
                 request.body_limit_bytes,
+                person_of_token(request, maker),
+                maker.sign_in_id if request.personal else None,
             )
         return MadeToken(secret=secret, token=_view(row))
 
-    async def list_tokens(self, last_place: TokenPlace | None, limit: int) -> list[TokenView]:
-        """Return tokens, newest first."""
+    async def begin_session(self, signed_in: SignedIn, name: str, seconds: float) -> MadeToken:
+        """Make the token of a sign-in. Raises RefusedError for who has no role here."""
+        rights = await self.sign_ins.rights_of(signed_in.person)
+        secret = secrets.token_urlsafe(32)
+        async with self.database.transaction() as connection:
+            sign_in_id = await self.sign_ins.store(connection, signed_in)
+            row = await connection.fetchrow(
+                INSERT_SESSION,
+                new_id(),
+                digest_of(secret),
+                name,
+                rights.role,
+                list(rights.namespaces),
+                signed_in.person.name,
+                utcnow() + timedelta(seconds=seconds),
+                sign_in_id,
+            )
+        return MadeToken(secret=secret, token=_view(row))
+
+    async def list_tokens(
+        self, last_place: TokenPlace | None, limit: int, reader: Identity, *, mine: bool = False
+    ) -> list[TokenView]:
+        """Return the tokens that somebody may see, or only those of their own, newest first."""
         place = (
             (last_place.created_at, last_place.token_id) if last_place is not None else (None, None)
         )
         async with self.database.statements() as connection:
-            rows = await connection.fetch(SELECT_TOKENS, *place, limit)
+            rows = await connection.fetch(
+                SELECT_TOKENS,
+                *place,
+                limit,
+                reader.role is Role.ADMIN and not mine,
+                reader.token_id,
+                reader.sign_in_id,
+                [] if mine else list(reader.owned),
+            )
         return [_view(row) for row in rows]
 
-    async def revoke(self, token_id: UUID) -> TokenView:
-        """Have it count no more, for good. Raises RefusedError for one that there is not."""
+    async def revoke(self, token_id: UUID, caller: Identity) -> TokenView:
+        """Have it count no more, for good. Raises RefusedError for one that there is not, as far as
+        the caller may see.
+        """
         async with self.database.transaction() as connection:
-            row = await connection.fetchrow(REVOKE_TOKEN, token_id)
+            row = await connection.fetchrow(
+                REVOKE_TOKEN,
+                token_id,
+                caller.role is Role.ADMIN,
+                caller.token_id,
+                caller.sign_in_id,
+                list(caller.owned),
+            )
         if row is None:
             raise RefusedError(ErrorCode.NOT_FOUND, f"no token {token_id}", path="path.token_id")
         return _view(row)

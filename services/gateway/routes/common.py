@@ -184,6 +184,7 @@ _DECORATORS: Final = {"GET": litestar.get, "POST": litestar.post, "DELETE": lite
 # What a path's parameters are read as; any other is a text, or an id that its route reads.
 _CONVERTERS: Final = {
     "index": "int",
+    "member_id": "uuid",
     "monitoring_id": "uuid",
     "subject_id": "uuid",
     "token_id": "uuid",

@@ -41,12 +41,14 @@ async def test_a_token_is_made_shown_used_and_revoked(
         named = ("--name", "cli-ci", "--namespace", "a", "--namespace", "b", "--expires", "30d")
         made = await ask("token", "create", "--role", "submitter", *named)
         secret = made.out.strip()
-        refused = await ask("token", "list", token=secret)
+        own = await ask("token", "list", token=secret)
+        refused = await ask("token", "create", "--role", "viewer", token=secret)
         listed = await ask("token", "list")
         revoked = await ask("token", "revoke", "cli-ci")
         unknown = await ask("audit", token=secret)
         log = await ask("audit", "--limit", "1")
 
+    assert [line.split()[1] for line in own.out.splitlines()[1:]] == ["cli-ci"]
     (line,) = (line.split() for line in listed.out.splitlines() if "cli-ci" in line)
     assert line[1:6] == ["cli-ci", "submitter", "a,b", "ok", "30d"]
     assert secret not in listed.out

@@ -136,4 +136,5 @@ def test_other_paths_are_not_public_like_the_page() -> None:
         path for path, _ in handlers if path.lstrip("/").partition("/")[0] not in NOT_THE_PAGE
     }
 
-    assert open_like_the_page == {"/", "/{place:path}"}
+    on_the_way = {"/sign-in/start", "/sign-in/callback"}
+    assert open_like_the_page == {"/", "/{place:path}", *on_the_way}

@@ -17,7 +17,7 @@ from services.cli.local_platform.options import tokens_file
 from shared.client.discovery import Address, find_address
 from shared.lifecycle import DataDirectoryLock
 from shared.local_platform.platform import PlatformOptions
-from shared.local_platform.tokens import digest_of, read_tokens
+from shared.local_platform.tokens import OIDC_ISSUER_VARIABLE, digest_of, read_tokens
 from shared.paths import DataDirectory, Endpoint
 from tests.support.ports import free_port
 
@@ -63,6 +63,13 @@ def test_root_only_host_has_no_other_users(monkeypatch: pytest.MonkeyPatch) -> N
 def test_no_token_is_made_where_none_is_wanted(tmp_path: Path) -> None:
     assert tokens_file(LOOPBACK, tmp_path, {}, on_loopback=False) is None
     assert list(tmp_path.iterdir()) == []
+
+
+def test_admin_token_is_made_beside_a_provider(tmp_path: Path) -> None:
+    environ = {OIDC_ISSUER_VARIABLE: "https://id.example"}
+
+    assert tokens_file(LOOPBACK, tmp_path / "data", environ, on_loopback=False) is not None
+    assert DataDirectory(tmp_path / "data").read_admin_token() is not None
 
 
 def test_admin_token_is_private_and_stable(tmp_path: Path) -> None:

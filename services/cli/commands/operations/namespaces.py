@@ -3,13 +3,18 @@
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 from msgspec.structs import replace
 
+from schemas.errors import ErrorCode
+from schemas.gateway.sign_in import MemberKind, MemberRequest
+from schemas.gateway.tokens import Role
 from schemas.scheduler.namespaces import NamespaceList, NamespaceUse
 from services.cli.display.columns import Table
-from services.cli.display.output import print_json, print_table, wide_option
+from services.cli.display.output import age, print_json, print_table, wide_option
+from services.cli.failures import CommandFailed
 from services.cli.option_types import NumberRange
-from services.cli.options import Target, reading, with_target
+from services.cli.options import ROLE_HELP, Target, reading, with_target
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient
@@ -17,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def namespace() -> None:
-    """Set and list what each namespace may hold."""
+    """Set and list what each namespace may hold, and its members."""
 
 
 @namespace.command("set")
@@ -114,3 +119,75 @@ def namespaces_table(namespace_list: NamespaceList) -> Table:
         for use in namespace_list.namespaces
     ]
     return Table(headings, rows, numeric=frozenset(headings[1:]))
+
+
+@namespace.command()
+@click.argument("name", metavar="NAMESPACE")
+@reading
+@wide_option
+def members(target: Target, name: str) -> None:
+    """List the people and groups with a role in a namespace, beside those of the mapping file."""
+    member_list = target.ask(lambda client: client.members(name))
+    if target.as_json:
+        print_json(member_list)
+    elif member_list:
+        headings = ["name", "kind", "role", "set by", "age"]
+        rows = [
+            [member.name, member.kind.value, member.role.value, member.set_by, age(member.set_at)]
+            for member in member_list
+        ]
+        print_table(Table(headings, rows, numeric=frozenset({"age"})))
+    else:
+        click.echo(
+            f"{name} has no members; `gpusteward namespace add-member {name} PERSON` adds one"
+        )
+
+
+@namespace.command("add-member")
+@click.argument("name", metavar="NAMESPACE")
+@click.argument("person", metavar="PERSON|GROUP")
+@click.option("--group", "is_group", is_flag=True, help="It is a group at the provider.")
+@click.option(
+    "--role",
+    type=click.Choice([role.value for role in Role if role is not Role.ADMIN]),
+    default=Role.SUBMITTER.value,
+    show_default=True,
+    help=ROLE_HELP,
+)
+@with_target
+def add_member(target: Target, name: str, person: str, is_group: bool, role: str) -> None:
+    """Give a person or a group a role in a namespace. For its owners.
+
+    PERSON and GROUP are names as the OpenID provider says them. It counts with their next request.
+    """
+    kind = MemberKind.GROUP if is_group else MemberKind.PERSON
+    try:
+        request = msgspec.convert({"kind": kind, "name": person, "role": role}, MemberRequest)
+    except msgspec.ValidationError as error:
+        raise CommandFailed(ErrorCode.BAD_REQUEST, str(error)) from error
+    view = target.ask(lambda client: client.set_member(name, request))
+    click.echo(f"{view.kind} {view.name} is {view.role} of {name}")
+
+
+@namespace.command("remove-member")
+@click.argument("name", metavar="NAMESPACE")
+@click.argument("person", metavar="PERSON|GROUP")
+@click.option("--group", "is_group", is_flag=True, help="It is a group at the provider.")
+@with_target
+def remove_member(target: Target, name: str, person: str, is_group: bool) -> None:
+    """Take a member's role in a namespace away. For its owners."""
+    kind = MemberKind.GROUP if is_group else MemberKind.PERSON
+
+    async def ask(client: "StewardClient") -> None:
+        for member in await client.members(name):
+            if (member.kind, member.name) == (kind, person):
+                await client.remove_member(name, member.member_id)
+                return
+        raise CommandFailed(
+            ErrorCode.NOT_FOUND,
+            f"{kind} {person} is no member of {name}; `gpusteward namespace members {name}` lists"
+            " them",
+        )
+
+    target.ask(ask)
+    click.echo(f"{kind} {person} is no member of {name} any more")

@@ -25,22 +25,12 @@ if TYPE_CHECKING:
 MIN_ID_CHARACTERS: Final = 6  # of an id
 
 
-@click.command()
-@with_target
-def login(target: Target) -> None:
-    """Print an address that opens the web page logged in, once, for ten minutes.
-
-    It is for the token that this command shows; who opens it may do what that token may.
-    """
-    from services.cli import interruption
-    from services.cli.local_platform.login_address import login_lines
-
-    click.echo(interruption.run(login_lines(target.address()))[0])
-
-
 @click.group()
 def token() -> None:
-    """Tokens, which the API asks for where other machines reach it. For admins."""
+    """Tokens, which the API asks for where other machines reach it.
+
+    An admin makes and sees all, an owner of a namespace those of it, everybody their own.
+    """
 
 
 @token.command()
@@ -73,6 +63,11 @@ def token() -> None:
     metavar="NUMBER",
     help="Maximum requests per second [default: the gateway's setting].",
 )
+@click.option(
+    "--personal",
+    is_flag=True,
+    help="Have it act as you, who signed in at the provider, and end with you.",
+)
 @with_target
 def create(
     target: Target,
@@ -81,6 +76,7 @@ def create(
     namespaces: tuple[str, ...],
     expires_in: timedelta | None,
     requests_per_second: float | None,
+    personal: bool,
 ) -> None:
     """Make a token and print it, this once.
 
@@ -89,7 +85,7 @@ def create(
     a platform reads at its start.
     """
     if not _has_platform(target):
-        if name or expires_in or requests_per_second or len(namespaces) > 1:
+        if name or expires_in or requests_per_second or personal or len(namespaces) > 1:
             raise click.UsageError(
                 "the file of tokens knows a role and one namespace alone: start the platform for"
                 " a token with a name, an end or a rate"
@@ -102,6 +98,7 @@ def create(
         "namespaces": namespaces or ("default",),
         "expires_in_seconds": expires_in.total_seconds() if expires_in else None,
         "requests_per_second": requests_per_second,
+        "personal": personal,
     }
     try:
         request = msgspec.convert(fields, TokenRequest)
@@ -149,11 +146,12 @@ def _create_in_file(directory: DataDirectory, role: Role, namespace: str) -> Non
 
 
 @token.command(name="list")
+@click.option("--mine", is_flag=True, help="Only your own.")
 @reading
 @table_options
-def list_tokens(target: Target) -> None:
+def list_tokens(target: Target, mine: bool) -> None:
     """Show tokens, newest first, also those that count no more."""
-    tokens = target.ask(lambda client: client.tokens())
+    tokens = target.ask(lambda client: client.tokens(mine=mine))
     rows = [
         [
             short(token.token_id),

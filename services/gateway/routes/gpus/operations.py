@@ -3,13 +3,15 @@
 from litestar.params import FromQuery, JSONBody
 from msgspec.structs import replace
 
-from schemas.errors import Accepted
+from schemas.errors import Accepted, ErrorCode
 from schemas.gateway import endpoints
+from schemas.gateway.tokens import Role
 from schemas.gateway.views import Cause, NamespaceRules, Relabelling, ReturnToService, Withdrawal
 from schemas.scheduler.devices import Cordon, Drain, Uncordon
 from schemas.scheduler.namespaces import ListNamespaces, NamespaceList, SetNamespace
 from schemas.scheduler.nodes import AdmitNode, LabelNode
 from schemas.scheduler.views import DriftList, ListDrifts
+from services.gateway.context import Gateway
 from services.gateway.domain.visibility import visible_drift
 from services.gateway.routes.common import (
     Caller,
@@ -23,6 +25,7 @@ from services.gateway.routes.common import (
     command_id_of,
     route,
 )
+from shared.errors import RefusedError
 
 
 @route(endpoints.CORDON)
@@ -123,7 +126,12 @@ async def set_namespace(
     identity: Caller,
     idempotency_key: IdempotencyKey = None,
 ) -> Accepted:
-    """Set what a namespace may hold at once, and what it is due. For admins."""
+    """Set what a namespace may hold at once. For its owners; what it is due before others
+    (`guaranteed_gpus`, `weight`) is for admins.
+    """
+    identity.require_owner(namespace)
+    if identity.role is not Role.ADMIN:
+        await _require_same_dues(namespace, data, gateway)
     command_id = command_id_of(idempotency_key, identity)
     return await gateway.send(
         SetNamespace(
@@ -134,6 +142,19 @@ async def set_namespace(
             weight=data.weight,
         )
     )
+
+
+async def _require_same_dues(namespace: str, rules: NamespaceRules, gateway: Gateway) -> None:
+    """Raises RefusedError where an owner would take what is others' as well."""
+    uses = (await gateway.bus.query(ListNamespaces(), NamespaceList)).namespaces
+    use = next((use for use in uses if use.namespace == namespace), NamespaceRules())
+    if (rules.guaranteed_gpus, rules.weight) != (use.guaranteed_gpus, use.weight):
+        raise RefusedError(
+            ErrorCode.FORBIDDEN,
+            f"expected guaranteed_gpus {use.guaranteed_gpus:g} and weight {use.weight} as they"
+            f" are, found {rules.guaranteed_gpus:g} and {rules.weight}: an owner sets the limit,"
+            " an admin what is taken from others",
+        )
 
 
 @route(endpoints.LIST_DRIFTS)

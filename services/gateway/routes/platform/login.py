@@ -42,7 +42,7 @@ async def log_in(data: JSONBody[Login], gateway: TheGateway, request: AnyRequest
     identity = await _identify(data, gateway)
     await record_as(identity, request, AuditKind.SIGN_IN)
     secret = await gateway.logins.begin(identity)
-    cookie = _cookie(request, secret, logins.LOGIN_SECONDS)
+    cookie = login_cookie(request, secret, logins.LOGIN_SECONDS)
     me = _me(identity, asks_for_tokens=True, csrf_token=csrf_token_of(digest_of(secret)))
     return Response(me, cookies=[cookie])
 
@@ -61,7 +61,7 @@ async def log_out(gateway: TheGateway, identity: Caller, request: AnyRequest) ->
     """End the login that this request comes with; without one nothing is changed."""
     if identity.login_sha256:
         await gateway.logins.end(identity)
-    return Response(None, cookies=[_cookie(request, "", 0)])
+    return Response(None, cookies=[login_cookie(request, "", 0)])
 
 
 def _require_tokens(gateway: Gateway) -> None:
@@ -94,10 +94,14 @@ def _me(identity: Identity, asks_for_tokens: bool, csrf_token: str | None = None
         asks_for_tokens=asks_for_tokens,
         csrf_token=csrf_token,
         person=identity.requester,
+        roles=dict(identity.roles),
+        provider=identity.provider or None,
+        ends_at=identity.ends_at,
     )
 
 
-def _cookie(request: AnyRequest, value: str, seconds: int) -> Cookie:
+def login_cookie(request: AnyRequest, value: str, seconds: int) -> Cookie:
+    """Make the cookie that stands for a login; of 0 seconds it takes that away."""
     return Cookie(
         key=cookie_name(request.headers.get("host")),
         value=value,

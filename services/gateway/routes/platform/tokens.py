@@ -1,4 +1,4 @@
-"""Tokens of the API, and the log of what was changed with them. For admins."""
+"""Tokens of the API, and the log of what was changed with them."""
 
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -44,27 +44,39 @@ EXPORTED: Final = {
 async def create_token(
     data: JSONBody[TokenRequest], gateway: TheGateway, identity: Caller
 ) -> MadeToken:
-    """Make a token; its secret is shown this once. For admins."""
-    return await gateway.tokens.create(data, identity.name or "everybody")
+    """Make a token; its secret is shown this once. For admins, for owners in namespaces of theirs,
+    and `personal` ones for whoever signed in at the provider.
+    """
+    return await gateway.tokens.create(data, identity)
 
 
 @route(endpoints.LIST_TOKENS)
 async def list_tokens(
-    gateway: TheGateway, limit: PageSize = 100, cursor: Cursor = None
+    gateway: TheGateway,
+    identity: Caller,
+    mine: FromQuery[bool] = False,
+    limit: PageSize = 100,
+    cursor: Cursor = None,
 ) -> TokenList:
-    """Tokens, newest first, also those that count no more. For admins."""
-    tokens = await gateway.tokens.list_tokens(place_at(cursor, TokenPlace), limit + 1)
+    """List tokens, newest first, also those that count no more: the caller's own, for an owner also
+    those of its namespaces, for admins all unless they ask for theirs alone.
+    """
+    tokens = await gateway.tokens.list_tokens(
+        place_at(cursor, TokenPlace), limit + 1, identity, mine=mine
+    )
     placed = [(token, TokenPlace(token.created_at, token.token_id)) for token in tokens]
     page, more = page_of(placed, limit, over_bus=False)
     return TokenList(tokens=page, next_cursor=more)
 
 
 @route(endpoints.REVOKE_TOKEN)
-async def revoke_token(token_id: FromPath[UUID], gateway: TheGateway) -> TokenView:
-    """Have a token count no more, from this answer on; its open streams end within a second. For
-    admins.
+async def revoke_token(
+    token_id: FromPath[UUID], gateway: TheGateway, identity: Caller
+) -> TokenView:
+    """Have a token count no more, from this answer on; its open streams end within a second. Of
+    those that the caller may list.
     """
-    return await gateway.tokens.revoke(token_id)
+    return await gateway.tokens.revoke(token_id, identity)
 
 
 @route(endpoints.LIST_CHANGES)

@@ -1,6 +1,9 @@
 import { Button, Loader, PasswordInput } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { Failure } from "@/components/page";
+import { signInOptions } from "@/lib/api/get-sign-in";
+import { paths } from "@/lib/paths";
 import { takeLoginCode } from "@/lib/session";
 import { useLogIn } from "./api/log-in";
 
@@ -8,6 +11,7 @@ export function LoginPage() {
   const [token, setToken] = useState("");
   const login = useLogIn();
   const { mutate } = login;
+  const provider = useQuery(signInOptions).data?.provider;
   useEffect(() => {
     const logInByLink = () => {
       const code = takeLoginCode();
@@ -25,10 +29,23 @@ export function LoginPage() {
     <main style={{ maxWidth: 420, margin: "15vh auto", padding: 16 }}>
       <h1>GPU Steward</h1>
       {isByLink && login.error && <Failure error={login.error} />}
+      {provider && (
+        <p>
+          <Button
+            component="a"
+            href={paths.signIn(window.location.pathname + window.location.search)}
+          >
+            Sign in with {provider}
+          </Button>
+        </p>
+      )}
       <p className="dim">
-        This platform asks for a token. <code>gpusteward up</code> says where yours is, and{" "}
-        <code>gpusteward login</code> prints an address that opens this page logged in; an admin
-        makes others with <code>gpusteward token create</code>.
+        {provider
+          ? "Programs, and who runs the platform, log in with a token."
+          : "This platform asks for a token."}{" "}
+        <code>gpusteward up</code> says where yours is, and <code>gpusteward login</code> prints an
+        address that opens this page logged in; an admin makes others with{" "}
+        <code>gpusteward token create</code>.
       </p>
       <form
         onSubmit={(event) => {
@@ -44,7 +61,12 @@ export function LoginPage() {
           mb="sm"
         />
         {!isByLink && login.error && <Failure error={login.error} />}
-        <Button type="submit" loading={login.isPending} disabled={!token.trim()}>
+        <Button
+          type="submit"
+          variant={provider ? "default" : "filled"}
+          loading={login.isPending}
+          disabled={!token.trim()}
+        >
           Log in
         </Button>
       </form>

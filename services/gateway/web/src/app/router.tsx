@@ -37,6 +37,7 @@ export const routes: RouteObject[] = [
       },
       { path: "reports", ...page(() => import("@/features/reports/reports-page"), "ReportsPage") },
       { path: "admin", ...page(() => import("@/features/admin/admin-page"), "AdminPage") },
+      { path: "account", ...page(() => import("@/features/account/account-page"), "AccountPage") },
       { path: "*", Component: NoSuchPage },
     ],
   },

@@ -73,6 +73,16 @@ function Frame({ isKnown }: { isKnown: boolean }) {
         >
           <Icon name="search" />
         </ActionIcon>
+        <ActionIcon
+          variant="default"
+          size="md"
+          component={Link}
+          to={{ pathname: paths.account(), search }}
+          aria-label="Account"
+          title="Account"
+        >
+          <Icon name="person" />
+        </ActionIcon>
         <SchemeToggle />
       </header>
       <nav className={classes.rail} aria-label="Pages">

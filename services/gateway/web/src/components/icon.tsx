@@ -6,6 +6,7 @@ const SHAPES = {
   monitoring: "M2 11h4l2-6 4 10 2-4h4",
   reports: "M4 17V9M10 17V3M16 17v-6",
   admin: "M10 2l7 3v5c0 4-3 7-7 8-4-1-7-4-7-8V5z",
+  person: "M10 3a3.5 3.5 0 1 1 0 7 3.5 3.5 0 0 1 0-7M3 17c0-3 3-5 7-5s7 2 7 5",
   search: "M9 3a6 6 0 1 1 0 12A6 6 0 0 1 9 3M13.5 13.5 17 17",
   sun: "M10 6a4 4 0 1 1 0 8 4 4 0 0 1 0-8M10 1v2M10 17v2M1 10h2M17 10h2",
   collapse: "M12 5l-5 5 5 5",

@@ -12,4 +12,7 @@ export const paths = {
   monitoring: () => "/monitoring",
   reports: () => "/reports",
   admin: () => "/admin",
+  account: () => "/account",
+  /** Of the gateway: leads to the provider, and back to a place of the page. */
+  signIn: (place: string) => `/sign-in/start?place=${encodeURIComponent(place)}`,
 } as const;

@@ -12,6 +12,7 @@ export type Topic =
   | "health"
   | "logs"
   | "me"
+  | "members"
   | "metrics"
   | "namespaces"
   | "nodes"
@@ -24,6 +25,7 @@ export type Topic =
   | "reservations"
   | "secrets"
   | "series"
+  | "sign-in"
   | "tasks"
   | "tokens";
 

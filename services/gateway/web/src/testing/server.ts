@@ -15,6 +15,13 @@ const reservationsIn: Record<string, JsonBodyType> = {
   "granted,active,releasing": answers.holding,
 };
 
+const OFFER = {
+  type: "gateway.sign_in_offer",
+  provider: null,
+  issuer: null,
+  has_device_flow: false,
+};
+
 /** What a platform answers on which a task has succeeded, another has failed, and a request waits. */
 const PLATFORM = [
   get("/me", answers.me),
@@ -48,6 +55,8 @@ const PLATFORM = [
   }),
   get("/pods", answers.pods),
   get("/presets", answers.presets),
+  get("/sign-in", OFFER),
+  get("/namespaces/:name/members", { type: "gateway.members", next_cursor: null, members: [] }),
   get("/tokens", answers.tokens),
   get("/audit", answers.audit),
   get("/secrets", answers.secrets),

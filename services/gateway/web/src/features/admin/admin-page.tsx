@@ -1,11 +1,12 @@
 import { Tabs } from "@mantine/core";
 import { Page } from "@/components/page";
 import { TabList } from "@/components/tab-list";
-import { useMe } from "@/lib/api/get-me";
+import { ownNamespaces, useMe } from "@/lib/api/get-me";
 import { useUrlState } from "@/lib/url-state";
 import { AuditLog } from "./components/audit-log";
 import { Decisions } from "./components/decisions";
 import { Drifts } from "./components/drifts";
+import { Members } from "./components/members";
 import { Namespaces } from "./components/namespaces";
 import { PlatformHealth } from "./components/platform-health";
 import { Secrets } from "./components/secrets";
@@ -16,7 +17,8 @@ const TABS = [
   { value: "namespaces", word: "Namespaces", Content: Namespaces },
   { value: "secrets", word: "Secrets", Content: Secrets },
   { value: "drift", word: "Drift", Content: Drifts },
-  { value: "tokens", word: "Tokens", Content: Tokens, isForAdmins: true },
+  { value: "members", word: "Members", Content: Members, isForOwners: true },
+  { value: "tokens", word: "Tokens", Content: Tokens, isForOwners: true },
   { value: "audit", word: "Audit log", Content: AuditLog, isForAdmins: true },
   { value: "decisions", word: "Decisions", Content: Decisions, isForAdmins: true },
 ];
@@ -24,14 +26,18 @@ const TABS = [
 export function AdminPage() {
   const me = useMe();
   const [chosen, setTab] = useUrlState("tab", "health");
-  const tabs = TABS.filter((tab) => !tab.isForAdmins || me?.role === "admin");
+  const isOwner = me !== undefined && ownNamespaces(me).length > 0;
+  const tabs = TABS.filter(
+    (tab) => me?.role === "admin" || (!tab.isForAdmins && (!tab.isForOwners || isOwner)),
+  );
   const tab = tabs.find((candidate) => candidate.value === chosen) ?? tabs[0];
   return (
     <Page title="Administration">
       {me && me.role !== "admin" && (
         <p className="dim">
-          You are here as a {me.role} of {me.namespaces.join(", ")}. Tokens, the audit log and
-          decisions are for admins.
+          You are here as {me.role === "owner" ? "an" : "a"} {me.role} of {me.namespaces.join(", ")}
+          .{isOwner ? " The" : " Members and tokens are for owners of a namespace, the"} audit log
+          and decisions for admins.
         </p>
       )}
       <Tabs

@@ -20,3 +20,13 @@ export function useMe(): Me | undefined {
 export function useIsAdmin(): boolean {
   return useMe()?.role === "admin";
 }
+
+/** Where somebody sets limits, tokens and members; of an admin those of its token, beside all others. */
+export function ownNamespaces(me: Me): string[] {
+  if (me.role === "admin") return me.namespaces;
+  return me.namespaces.filter((name) => (me.roles[name] ?? me.role) === "owner");
+}
+
+export function owns(me: Me | undefined, namespace: string): boolean {
+  return me !== undefined && (me.role === "admin" || ownNamespaces(me).includes(namespace));
+}

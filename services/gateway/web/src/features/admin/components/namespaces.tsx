@@ -5,13 +5,14 @@ import type { NamespaceUse } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
 import { Dialog } from "@/components/dialog";
 import { Empty, Failure, Loaded } from "@/components/page";
-import { useIsAdmin } from "@/lib/api/get-me";
+import { owns, useIsAdmin, useMe } from "@/lib/api/get-me";
 import { namespacesOptions } from "@/lib/api/get-namespaces";
 import { number, percent, whole } from "@/lib/units";
 import { useSetNamespace } from "../api/set-namespace";
 
 export function Namespaces() {
   const namespaces = useQuery(namespacesOptions);
+  const me = useMe();
   const isAdmin = useIsAdmin();
   const [edited, setEdited] = useState<NamespaceUse | "new" | null>(null);
   const columns: Column<NamespaceUse>[] = [
@@ -60,20 +61,21 @@ export function Namespaces() {
       sortBy: (use) => use.used_share,
       cell: (use) => percent(use.used_share === null ? null : use.used_share * 100),
     },
-    ...(isAdmin
+    ...(me && (isAdmin || me.role === "owner")
       ? [
           {
             name: "",
-            cell: (use: NamespaceUse) => (
-              <Button
-                size="compact-xs"
-                variant="default"
-                aria-label={`Change ${use.namespace}`}
-                onClick={() => setEdited(use)}
-              >
-                Change
-              </Button>
-            ),
+            cell: (use: NamespaceUse) =>
+              owns(me, use.namespace) && (
+                <Button
+                  size="compact-xs"
+                  variant="default"
+                  aria-label={`Change ${use.namespace}`}
+                  onClick={() => setEdited(use)}
+                >
+                  Change
+                </Button>
+              ),
           },
         ]
       : []),
@@ -119,6 +121,7 @@ function RulesDialog({
   onClose: () => void;
 }) {
   const change = useSetNamespace();
+  const isAdmin = useIsAdmin();
   const [namespace, setNamespace] = useState(initial?.namespace ?? "");
   const [limit, setLimit] = useState<number | string>(initial?.gpu_limit ?? "");
   const [guaranteed, setGuaranteed] = useState<number | string>(initial?.guaranteed_gpus ?? 0);
@@ -156,6 +159,7 @@ function RulesDialog({
           mb="sm"
         />
         <NumberInput
+          disabled={!isAdmin}
           label="Guaranteed"
           description="GPUs it always gets: served first, and reclaimed from borrowers"
           suffix=" GPUs"
@@ -165,6 +169,7 @@ function RulesDialog({
           mb="sm"
         />
         <NumberInput
+          disabled={!isAdmin}
           label="Weight"
           description="Twice the weight gets twice the share when several are waiting"
           min={1}

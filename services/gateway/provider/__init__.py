@@ -1,0 +1,1 @@
+"""Talking to an OpenID provider: its documents, keys, tokens and answers."""

@@ -1,0 +1,13 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import * as endpoints from "@schemas/endpoints";
+import type { MemberRequest } from "@schemas/messages";
+import { api } from "@/lib/api-client";
+import { aboutTopic } from "@/lib/topics";
+
+export function useSetMember(namespace: string) {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: (body: MemberRequest) => api(endpoints.setMember, { place: { namespace }, body }),
+    onSuccess: () => client.invalidateQueries(aboutTopic("members")),
+  });
+}

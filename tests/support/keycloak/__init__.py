@@ -1,0 +1,1 @@
+"""A real Keycloak: installed in the tests' tool cache, started, and filled by its Admin API."""
