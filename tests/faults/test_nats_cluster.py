@@ -238,7 +238,7 @@ async def check(traffic: Traffic, dsn: str) -> None:
         pauses = [b - a for a, b in zip(traffic.granted_at, traffic.granted_at[1:], strict=False)]
         print(  # noqa: T201  # the figures
             f"facts {len(facts)}, lost {len(facts - set(traffic.heard))}; grants {len(grants)},"
-            f" twice {twice}, longest pause between grants {max(pauses):.2f} s"
+            f" twice {twice}, longest pause between grants {max(pauses, default=0.0):.2f} s"
         )
     assert twice == 0
     assert len({grant.epoch for grant in grants}) == len(grants)
