@@ -508,7 +508,7 @@ async def test_gpus_are_reserved_and_released_on_the_page(
     await page.get_by_label("Name", exact=True).fill("by-form")
     await page.get_by_role("button", name="Reserve", exact=True).click()
     await expect(changes).to_contain_text("by-form: ")
-    row = page.get_by_role("button", name="Use or change by-form")
+    row = page.get_by_role("button", name="Use, renew, release: by-form")
     await row.click()
     await expect(opened).to_contain_text("CUDA_VISIBLE_DEVICES=GPU-")
     await opened.get_by_role("button", name=re.compile("^Renew")).click()

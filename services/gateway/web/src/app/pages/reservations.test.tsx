@@ -22,7 +22,7 @@ describePage("reservations", {
 
 async function openFirst() {
   await renderPage("/reservations");
-  const [open] = await screen.findAllByRole("button", { name: /^Use or change/ });
+  const [open] = await screen.findAllByRole("button", { name: /^Use, renew, release: / });
   await userEvent.click(open as HTMLElement);
   return within(await screen.findByRole("dialog"));
 }

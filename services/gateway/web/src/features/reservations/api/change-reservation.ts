@@ -1,6 +1,6 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import * as endpoints from "@schemas/endpoints";
-import type { ReservationRequest, ReservationView } from "@schemas/messages";
+import type { ReservationView } from "@schemas/messages";
 import { api } from "@/lib/api-client";
 import { aboutTopic } from "@/lib/topics";
 
@@ -27,15 +27,6 @@ export function useChangeReservation() {
         await api(endpoints.endReservation, { place, query });
       }
     },
-    onSettled: () => client.invalidateQueries(aboutTopic("reservations")),
-  });
-}
-
-/** Asks for GPUs; where none are free it waits in the queue. */
-export function useReserve() {
-  const client = useQueryClient();
-  return useMutation({
-    mutationFn: (body: ReservationRequest) => api(endpoints.requestReservation, { body }),
     onSettled: () => client.invalidateQueries(aboutTopic("reservations")),
   });
 }

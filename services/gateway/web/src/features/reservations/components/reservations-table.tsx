@@ -1,4 +1,4 @@
-import { Button, Group } from "@mantine/core";
+import { Button } from "@mantine/core";
 import type { ReservationView } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
 import { Holder } from "@/components/holder";
@@ -59,18 +59,19 @@ export function ReservationsTable({ reservations }: { reservations: ReservationV
     { name: "State", cell: (reservation) => reservation.state },
     {
       name: "Change",
-      cell: (reservation) => (
-        <Group gap={4} wrap="nowrap">
+      cell: (reservation) => {
+        const words = mayChange(me, reservation) ? "Use, renew, release" : "Use";
+        return (
           <Button
             size="compact-xs"
             variant="default"
-            aria-label={`Use or change ${reservation.holder || reservation.reservation_id}`}
+            aria-label={`${words}: ${reservation.holder || reservation.reservation_id}`}
             onClick={() => setOpenedId(reservation.reservation_id)}
           >
-            {mayChange(me, reservation) ? "Use, renew, release" : "Use"}
+            {words}
           </Button>
-        </Group>
-      ),
+        );
+      },
     },
   ];
   return (

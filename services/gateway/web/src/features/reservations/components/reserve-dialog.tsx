@@ -8,7 +8,7 @@ import { useMe } from "@/lib/api/get-me";
 import { namespacesOptions } from "@/lib/api/get-namespaces";
 import { showToast } from "@/lib/toasts";
 import { useNamespace } from "@/lib/url-state";
-import { useReserve } from "../api/change-reservation";
+import { useReserve } from "../api/reserve";
 
 const MINUTE_SECONDS = 60;
 const MEBIBYTES_PER_GIBIBYTE = 1024;

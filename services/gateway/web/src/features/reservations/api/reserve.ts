@@ -1,0 +1,14 @@
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import * as endpoints from "@schemas/endpoints";
+import type { ReservationRequest } from "@schemas/messages";
+import { api } from "@/lib/api-client";
+import { aboutTopic } from "@/lib/topics";
+
+/** Asks for GPUs; where none are free it waits in the queue. */
+export function useReserve() {
+  const client = useQueryClient();
+  return useMutation({
+    mutationFn: (body: ReservationRequest) => api(endpoints.requestReservation, { body }),
+    onSettled: () => client.invalidateQueries(aboutTopic("reservations")),
+  });
+}
