@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 from playwright.async_api import expect
+from yarl import URL
 
 from schemas.orchestrator.views import ListTasks, TaskList
 from services.gateway.domain import claims
@@ -271,6 +272,23 @@ async def test_tokens_for_others_forged_and_expired_are_refused(
     await asyncio.sleep(max(0.0, issued_at + 3 - time.monotonic()))
     status, problem = await world.get(short)
     assert (status, "expired" in problem["detail"]) == (401, True)
+
+
+async def test_answer_to_another_nonce_signs_nobody_in(world: World) -> None:
+    session = a_browser(world.realm.server.url)
+    world.browsers.append(session)
+    start = f"{world.api.url}/sign-in/start?place=/healthz"
+    async with session.get(start, allow_redirects=False) as response:
+        address = response.headers["Location"]
+    altered, count = re.subn(r"nonce=[^&]+", "nonce=of-somebody-else", address)
+    async with session.get(URL(altered, encoded=True)) as response:
+        page = await response.text()
+
+    answer = await world.realm.fill_login_form(session, page, "ada")
+
+    assert count == 1
+    assert "found one with another nonce" in answer
+    assert (await world.me(session))[0] == 401
 
 
 async def test_command_line_signs_in_at_keycloak(world: World, tmp_path: Path) -> None:

@@ -203,6 +203,23 @@ def test_wrong_value_is_refused_with_its_place(setting: str, place: str) -> None
     assert place in ended.stderr
 
 
+def test_provider_reaches_the_gateway_alone_by_its_secret() -> None:
+    mounts = {
+        name: {volume["secret"]["secretName"] for volume in volumes if "secret" in volume}
+        for name in PLATFORM
+        if (volumes := spec_of(name, "everything")["volumes"])
+    }
+    values = {
+        each["name"]: each.get("value") for each in container_of("gateway", "everything")["env"]
+    }
+
+    assert [name for name, secrets in mounts.items() if "steward-oidc" in secrets] == ["gateway"]
+    assert values["GPUSTEWARD_GATEWAY_OIDC_ISSUER"] == "https://id.example.org/realms/people"
+    assert values["GPUSTEWARD_GATEWAY_OIDC_MAPPING_FILE"] == "/run/oidc/roles.toml"
+    without = {each["name"] for each in container_of("gateway")["env"]}
+    assert not {name for name in without if "OIDC" in name}
+
+
 def test_notes_name_every_secret_that_pods_wait_for() -> None:
     values = EXAMPLES["everything"]
 
