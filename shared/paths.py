@@ -42,6 +42,13 @@ def tools_directory(environ: Mapping[str, str] = os.environ) -> Path:
     return Path(path).absolute() if path else default_data_dir(environ) / "tools"
 
 
+def config_directory(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return where a user's settings of this product are, by the XDG specification."""
+    xdg = environ.get("XDG_CONFIG_HOME", "")
+    base = Path(xdg) if xdg.startswith("/") else Path.home() / ".config"
+    return base / "gpusteward"
+
+
 def python_path(environ: Mapping[str, str] = os.environ) -> str:
     """The PYTHONPATH of a child that runs elsewhere and imports this installation."""
     inherited = environ.get("PYTHONPATH")

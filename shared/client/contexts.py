@@ -4,8 +4,6 @@ Tokens are in the keyring of the system where there is one, else in the file, wh
 reads.
 """
 
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -48,13 +46,6 @@ class Context(Struct, frozen=True, kw_only=True):
 class _File(Struct, frozen=True, kw_only=True):
     current: str | None = None
     contexts: tuple[Context, ...] = ()
-
-
-def config_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """Return where a user's settings of this product are, by the XDG specification."""
-    xdg = environ.get("XDG_CONFIG_HOME", "")
-    base = Path(xdg) if xdg.startswith("/") else Path.home() / ".config"
-    return base / "gpusteward"
 
 
 @dataclass(frozen=True, slots=True)

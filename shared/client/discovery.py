@@ -8,10 +8,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from schemas.errors import ErrorCode
-from shared.client.contexts import Context, Contexts, config_directory
+from shared.client.contexts import Context, Contexts
 from shared.client.errors import PlatformUnreachable
 from shared.errors import RefusedError
-from shared.paths import DATA_DIR_VARIABLE, DataDirectory, default_data_dir
+from shared.paths import DATA_DIR_VARIABLE, DataDirectory, config_directory, default_data_dir
 
 URL_VARIABLE: Final = "GPUSTEWARD_URL"
 AUTHORITY_VARIABLE: Final = "GPUSTEWARD_CA"

@@ -16,10 +16,11 @@ from services.cli.display.output import print_json, print_list, table_options
 from services.cli.failures import CommandFailed
 from services.cli.options import Target, with_target
 from shared.client.account import account_name
-from shared.client.contexts import Context, Contexts, config_directory
+from shared.client.contexts import Context, Contexts
 from shared.client.discovery import Address, base_url, find_authority
 from shared.clock import utcnow
 from shared.errors import StewardError
+from shared.paths import config_directory
 
 if TYPE_CHECKING:
     from shared.client.http import StewardClient

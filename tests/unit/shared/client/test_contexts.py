@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from shared.client import contexts as module
-from shared.client.contexts import Contexts, config_directory, has_keyring
+from shared.client.contexts import Contexts, has_keyring
 from shared.client.discovery import Address, find_address, is_named
 from shared.errors import RefusedError
+from shared.paths import config_directory
 
 keyring = pytest.importorskip("keyring", reason="needs gpusteward[keyring]")
 
