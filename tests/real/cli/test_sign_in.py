@@ -146,6 +146,7 @@ async def test_owner_sets_members_of_its_namespace(
     assert (foreign.code, other_kind.code, removed.code) == (4, 5, 0)
 
 
+@pytest.mark.long
 async def test_login_says_why_it_does_not_sign_in(
     nats_url: str, postgres_dsn: str, tmp_path: Path, shell: Shell
 ) -> None:

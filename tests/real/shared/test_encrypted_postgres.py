@@ -14,7 +14,7 @@ from tests.support.ports import free_port
 from tests.support.postgres.encrypted import encrypted_postgres, needs_postgres_with_tls
 from tests.support.tls_relay import tls_relay
 
-pytestmark = needs_postgres_with_tls
+pytestmark = [pytest.mark.long, needs_postgres_with_tls]  # a server of its own for each test
 
 IS_ENCRYPTED = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
 
