@@ -1,6 +1,6 @@
 """Puts into a distribution what is no source: hatchling imports this while it builds."""
 
-import gzip
+import lzma
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -39,6 +39,6 @@ class DataIncluded(BuildHookInterface[Any]):
             for name in LOCKS:
                 included[str(root / name)] = f"gpusteward/{COMPOSE}/{name}"
             for lock in sorted((root / BENCHMARKS).glob("*/requirements.lock")):
-                packed = Path(self._packed.name) / f"{lock.parent.name}.gz"
-                packed.write_bytes(gzip.compress(lock.read_bytes(), mtime=0))
-                included[str(packed)] = f"{lock.relative_to(root).as_posix()}.gz"
+                packed = Path(self._packed.name) / f"{lock.parent.name}.xz"
+                packed.write_bytes(lzma.compress(lock.read_bytes(), preset=9))
+                included[str(packed)] = f"{lock.relative_to(root).as_posix()}.xz"

@@ -17,7 +17,7 @@ from tests.support.processes.platform import PlatformProcess, quick_task
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 DEADLINE_SECONDS = 180.0
 # The generator reads only the media types that it knows.
-TAR_AS_BYTES = {"application/x-tar": "application/octet-stream"}
+AS_BYTES = dict.fromkeys(("application/x-tar", "application/jsonl"), "application/octet-stream")
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def test_generated_client_drives_a_task(platform: PlatformProcess, tmp_pat
     _, schema = await platform.request("GET", "/schema/openapi.json")
     document.write_text(json.dumps(schema))
     config = tmp_path / "config.json"
-    config.write_text(json.dumps({"content_type_overrides": TAR_AS_BYTES}))
+    config.write_text(json.dumps({"content_type_overrides": AS_BYTES}))
 
     generated = await run_command(
         (

@@ -1,7 +1,7 @@
 """Where a tool that is no part of the platform is installed: in an environment of its own."""
 
-import gzip
 import hashlib
+import lzma
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -108,5 +108,5 @@ def lock_digest(lock_path: Path) -> str:
 
 def read_lock(lock_path: Path) -> bytes:
     """Return a lock; a wheel has it compressed beside the path, since most of it is hashes."""
-    packed = lock_path.with_name(f"{lock_path.name}.gz")
-    return gzip.decompress(packed.read_bytes()) if packed.is_file() else lock_path.read_bytes()
+    packed = lock_path.with_name(f"{lock_path.name}.xz")
+    return lzma.decompress(packed.read_bytes()) if packed.is_file() else lock_path.read_bytes()

@@ -1,6 +1,6 @@
 """What counts as an installation of a tool, and what does not."""
 
-import gzip
+import lzma
 from pathlib import Path
 
 import msgspec
@@ -139,6 +139,6 @@ def test_fitting_python_is_found(tool: Tool) -> None:
 def test_a_packed_lock_is_read_as_the_plain_one(tmp_path: Path) -> None:
     """A wheel has it compressed; what was installed from a checkout stays current."""
     lock = tmp_path / "requirements.lock"
-    (tmp_path / "requirements.lock.gz").write_bytes(gzip.compress(b"tool==1 --hash=sha256:0"))
+    (tmp_path / "requirements.lock.xz").write_bytes(lzma.compress(b"tool==1 --hash=sha256:0"))
 
     assert read_lock(lock) == b"tool==1 --hash=sha256:0"

@@ -2,6 +2,7 @@ import { useMutation, useQueryClient } from "@tanstack/react-query";
 import * as endpoints from "@schemas/endpoints";
 import type { GpuRequest, ReservationView } from "@schemas/messages";
 import { api } from "@/lib/api-client";
+import { showToast } from "@/lib/toasts";
 import { aboutTopic } from "@/lib/topics";
 
 export interface Replacement {
@@ -18,6 +19,7 @@ export function useReplaceRequest() {
       await api(endpoints.requestReservation, { body: { namespace, holder, request } });
       await api(endpoints.endReservation, { place: { reservation_id } });
     },
+    onSuccess: () => showToast({ text: "The smaller request waits instead" }),
     onSettled: () => client.invalidateQueries(aboutTopic("reservations")),
   });
 }

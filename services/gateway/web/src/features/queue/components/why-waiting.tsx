@@ -5,7 +5,6 @@ import { Failure, Loaded } from "@/components/page";
 import { withoutUnfit } from "@/domain/blockers";
 import { byNodes } from "@/domain/gathered-reasons";
 import { useMe } from "@/lib/api/get-me";
-import { showToast } from "@/lib/toasts";
 import { moment, roughly, secondsSince, useNow } from "@/lib/time";
 import { explanationOptions } from "../api/get-explanation";
 import { useReplaceRequest } from "../api/replace-request";
@@ -37,14 +36,7 @@ export function WhyWaiting({ waiting }: { waiting: ReservationView }) {
                   <Button
                     size="compact-xs"
                     loading={replace.isPending}
-                    onClick={() =>
-                      replace.mutate(
-                        { waiting, request: suggestion.request },
-                        {
-                          onSuccess: () => showToast({ text: "The smaller request waits instead" }),
-                        },
-                      )
-                    }
+                    onClick={() => replace.mutate({ waiting, request: suggestion.request })}
                   >
                     Request that instead
                   </Button>

@@ -1,7 +1,9 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import * as endpoints from "@schemas/endpoints";
 import type { ReservationView } from "@schemas/messages";
+import { holderOf } from "@/domain/holder";
 import { api } from "@/lib/api-client";
+import { showToast } from "@/lib/toasts";
 import { aboutTopic } from "@/lib/topics";
 
 export type ReservationChange = "renew" | "release";
@@ -26,6 +28,11 @@ export function useChangeReservation() {
         const query = { epoch, stopped: isStopped, reason: "released on the page" };
         await api(endpoints.endReservation, { place, query });
       }
+    },
+    // Said here: what was released is gone from the page, and its dialog with it.
+    onSuccess: (_, { change, of }) => {
+      const name = holderOf(of.holder).name || of.reservation_id;
+      showToast({ text: `${change === "renew" ? "Renewed" : "Released"}: ${name}` });
     },
     onSettled: () => client.invalidateQueries(aboutTopic("reservations")),
   });

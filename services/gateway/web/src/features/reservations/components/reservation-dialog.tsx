@@ -8,7 +8,6 @@ import { holderOf } from "@/domain/holder";
 import { heldUntil } from "@/domain/held-until";
 import { useMe } from "@/lib/api/get-me";
 import { duration, useNow } from "@/lib/time";
-import { showToast } from "@/lib/toasts";
 import { useChangeReservation, type ReservationChange } from "../api/change-reservation";
 import { mayChange } from "../may-change";
 import { devicesText, usageText } from "../usage-text";
@@ -29,16 +28,7 @@ export function ReservationDialog({ of, onClose }: ReservationDialogProps) {
   const lease = of.request.lease_ttl_seconds;
 
   function send(kind: ReservationChange): void {
-    const texts = { renew: `Renewed: ${name}`, release: `Released: ${name}` };
-    change.mutate(
-      { change: kind, of, isStopped },
-      {
-        onSuccess: () => {
-          showToast({ text: texts[kind] });
-          onClose();
-        },
-      },
-    );
+    change.mutate({ change: kind, of, isStopped }, { onSuccess: onClose });
   }
 
   return (
