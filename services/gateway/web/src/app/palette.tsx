@@ -8,7 +8,7 @@ import { holderOf } from "@/domain/holder";
 import { experimentsOptions } from "@/lib/api/get-experiments";
 import { gpusOptions } from "@/lib/api/get-gpus";
 import { holdingOptions } from "@/lib/api/get-holding";
-import { useMe } from "@/lib/api/get-me";
+import { useMayChange } from "@/lib/api/get-me";
 import { nodesOptions } from "@/lib/api/get-nodes";
 import { tasksOptions } from "@/lib/api/get-tasks";
 import { paths } from "@/lib/paths";
@@ -38,7 +38,7 @@ export function Palette() {
   const experiments = useQuery({ ...experimentsOptions(NEWEST), enabled: isOpen });
   const holding = useQuery({ ...holdingOptions, enabled: isOpen });
   const nodes = useQuery({ ...nodesOptions, enabled: isOpen });
-  const mayReserve = useMe()?.role !== "viewer";
+  const mayReserve = useMayChange();
   const names = new Map(tasks.data?.tasks.map((task) => [task.task_id, task.task_name]));
   const actions = [
     ...NAVIGATION.map((entry) => go(entry.to, entry.word, "Page", entry.to)),

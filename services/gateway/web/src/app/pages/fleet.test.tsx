@@ -128,3 +128,43 @@ test("a new node is admitted by its button", async () => {
   await waitFor(() => expect(admitted).toEqual([node?.node_id]));
   await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
 });
+
+async function cordonFirstGpu(): Promise<void> {
+  const [gpu] = answers.gpus.gpus;
+  server.use(
+    http.post("*/api/v1/nodes/:id/cordon", () =>
+      HttpResponse.json({ accepted: true }, { status: 202 }),
+    ),
+  );
+  await renderPage(`/gpus/${gpu?.node_id}/${gpu?.uuid}`);
+  await userEvent.click(await screen.findByRole("button", { name: "Cordon" }));
+  const dialog = await screen.findByRole("dialog");
+  await userEvent.click(within(dialog).getByRole("button", { name: "cordon" }));
+  await screen.findByText(/^Cordoned: /);
+}
+
+test("a cordon is taken back by Undo, and both are said", async () => {
+  const bodies: unknown[] = [];
+  server.use(
+    http.post("*/api/v1/nodes/:id/uncordon", async ({ request }) => {
+      bodies.push(await request.json());
+      return HttpResponse.json({ accepted: true }, { status: 202 });
+    }),
+  );
+
+  await cordonFirstGpu();
+  await userEvent.click(screen.getByRole("button", { name: "Undo" }));
+
+  expect(await screen.findByText(/^Back in service: /)).toBeTruthy();
+  expect(bodies).toMatchObject([{ device_uuid: answers.gpus.gpus[0]?.uuid }]);
+});
+
+test("an Undo that is refused says why", async () => {
+  const refusal = { code: "conflict", detail: "something may still run there" };
+  server.use(http.post("*/api/v1/nodes/:id/uncordon", () => problem(409, refusal)));
+
+  await cordonFirstGpu();
+  await userEvent.click(screen.getByRole("button", { name: "Undo" }));
+
+  expect(await screen.findByText(/^Not undone: .*something may still run/)).toBeTruthy();
+});

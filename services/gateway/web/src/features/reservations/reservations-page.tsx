@@ -1,7 +1,7 @@
 import { Button, SegmentedControl } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Empty, Loaded, Page } from "@/components/page";
-import { useMe } from "@/lib/api/get-me";
+import { useMayChange, useMe } from "@/lib/api/get-me";
 import { holdingOptions } from "@/lib/api/get-holding";
 import { useNamespace, useUrlState } from "@/lib/url-state";
 import { ReservationsTable } from "./components/reservations-table";
@@ -16,7 +16,7 @@ export function ReservationsPage() {
   const whose = WHOSE.find(({ value }) => value === chosen)?.value ?? "all";
   const [reserving, setReserving] = useUrlState("reserve", "");
   const holding = useQuery(holdingOptions);
-  const mayReserve = me !== undefined && me.role !== "viewer";
+  const mayReserve = useMayChange();
   return (
     <Page
       title="Reservations"

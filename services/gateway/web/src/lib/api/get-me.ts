@@ -17,6 +17,12 @@ export function useMe(): Me | undefined {
   return useQuery(meOptions).data;
 }
 
+/** Whether anything may be changed here; what exactly, the gateway decides. */
+export function useMayChange(): boolean {
+  const me = useMe();
+  return me !== undefined && me.role !== "viewer";
+}
+
 export function useIsAdmin(): boolean {
   return useMe()?.role === "admin";
 }

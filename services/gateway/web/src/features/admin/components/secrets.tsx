@@ -5,7 +5,7 @@ import type { SecretView } from "@schemas/messages";
 import { DataTable, type Column } from "@/components/data-table";
 import { Dialog } from "@/components/dialog";
 import { Empty, Failure, Loaded } from "@/components/page";
-import { useMe } from "@/lib/api/get-me";
+import { useMayChange, useMe } from "@/lib/api/get-me";
 import { fullMoment, moment, useNow } from "@/lib/time";
 import { UNKNOWN } from "@/lib/units";
 import { secretsOptions } from "../api/get-secrets";
@@ -19,7 +19,7 @@ export function Secrets() {
   const now = useNow();
   const [edited, setEdited] = useState<SecretView | "new" | null>(null);
   const [removed, setRemoved] = useState<SecretView | null>(null);
-  const mayChange = me !== undefined && me.role !== "viewer";
+  const mayChange = useMayChange();
   const columns: Column<SecretView>[] = [
     { name: "Secret", sortBy: (secret) => secret.name, cell: (secret) => secret.name },
     { name: "Namespace", sortBy: (secret) => secret.namespace, cell: (secret) => secret.namespace },

@@ -1,7 +1,8 @@
-import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useMutation, useQueryClient, type QueryClient } from "@tanstack/react-query";
 import * as endpoints from "@schemas/endpoints";
 import type { Cause, ReturnToService, Withdrawal } from "@schemas/messages";
 import { api } from "@/lib/api-client";
+import { showToast } from "@/lib/toasts";
 import { refreshFleet } from "./refresh-fleet";
 
 export type ServiceChange =
@@ -9,15 +10,32 @@ export type ServiceChange =
   | { action: "uncordon"; nodeId: string; body: ReturnToService }
   | { action: "drain"; nodeId: string; body: Cause };
 
+const DONE = { cordon: "Cordoned", uncordon: "Back in service", drain: "Draining" };
+
 /** Takes a node or a GPU out of service, or back into it. */
 export function useSetService() {
   const client = useQueryClient();
-  return useMutation({
-    mutationFn: ({ action, nodeId, body }: ServiceChange) =>
-      api<"node_id", never, ServiceChange["body"], unknown>(endpoints[action], {
-        place: { node_id: nodeId },
-        body,
-      }),
-    onSuccess: () => refreshFleet(client),
+  return useMutation({ mutationFn: (change: ServiceChange) => setService(client, change) });
+}
+
+/** Says what it did, and takes it back on request: the dialog that asked for it is gone by then. */
+async function setService(client: QueryClient, change: ServiceChange): Promise<void> {
+  const { action, nodeId, body } = change;
+  await api<"node_id", never, ServiceChange["body"], unknown>(endpoints[action], {
+    place: { node_id: nodeId },
+    body,
   });
+  const uuid = "device_uuid" in body ? body.device_uuid : null;
+  const what = uuid ? `GPU ${uuid} of ${nodeId}` : `node ${nodeId}`;
+  // What was drained is gone: only the cordon can be taken back.
+  const back = { device_uuid: uuid, reason: "", confirm_stopped: false };
+  const undo = () =>
+    void setService(client, { action: "uncordon", nodeId, body: back }).catch((error: unknown) =>
+      showToast({ text: `Not undone: ${error instanceof Error ? error.message : String(error)}` }),
+    );
+  showToast({
+    text: `${DONE[action]}: ${what}`,
+    ...(action === "uncordon" ? {} : { undo }),
+  });
+  await refreshFleet(client);
 }

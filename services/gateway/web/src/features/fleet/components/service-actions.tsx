@@ -3,7 +3,6 @@ import { useState } from "react";
 import { Dialog } from "@/components/dialog";
 import { Failure } from "@/components/page";
 import { useIsAdmin } from "@/lib/api/get-me";
-import { showToast } from "@/lib/toasts";
 import { EndedByDrain } from "./ended-by-drain";
 import { useSetService, type ServiceChange } from "../api/set-service";
 
@@ -12,8 +11,6 @@ const EXPLANATIONS = {
   uncordon: "New requests can be granted again.",
   drain: "No new grants, and running reservations are ended.",
 };
-
-const DONE = { cordon: "Cordoned", uncordon: "Back in service", drain: "Draining" };
 
 interface ServiceActionsProps {
   nodeId: string;
@@ -79,30 +76,7 @@ function ServiceDialog({ action, nodeId, deviceUuid, asksForStop, onClose }: Ser
       uncordon: { device_uuid: deviceUuid, reason, confirm_stopped: isStopped },
       drain: { reason },
     };
-    change.mutate(
-      { action, nodeId, body: bodies[action] },
-      {
-        onSuccess: () => {
-          onClose();
-          showToast({
-            text: `${DONE[action]}: ${what}`,
-            // What was drained is gone: only the cordon can be taken back.
-            undo:
-              action === "uncordon"
-                ? undefined
-                : () =>
-                    change.mutate(
-                      {
-                        action: "uncordon",
-                        nodeId,
-                        body: { device_uuid: deviceUuid, reason: "", confirm_stopped: false },
-                      },
-                      { onSuccess: () => showToast({ text: `${DONE.uncordon}: ${what}` }) },
-                    ),
-          });
-        },
-      },
-    );
+    change.mutate({ action, nodeId, body: bodies[action] }, { onSuccess: onClose });
   }
 
   return (

@@ -4,7 +4,7 @@ import type { ReservationView } from "@schemas/messages";
 import { Failure, Loaded } from "@/components/page";
 import { withoutUnfit } from "@/domain/blockers";
 import { byNodes } from "@/domain/gathered-reasons";
-import { useMe } from "@/lib/api/get-me";
+import { useMayChange } from "@/lib/api/get-me";
 import { moment, roughly, secondsSince, useNow } from "@/lib/time";
 import { explanationOptions } from "../api/get-explanation";
 import { useReplaceRequest } from "../api/replace-request";
@@ -14,7 +14,7 @@ export function WhyWaiting({ waiting }: { waiting: ReservationView }) {
   const explanation = useQuery(explanationOptions(waiting.reservation_id));
   const replace = useReplaceRequest();
   const now = useNow();
-  const mayChange = useMe()?.role !== "viewer";
+  const mayChange = useMayChange();
   return (
     <Loaded query={explanation}>
       {({ reasons: all, expected_start_at: startAt, suggestion, summary }) => {
