@@ -11,15 +11,15 @@ from schemas.base import Command, Event, Live, Message, Query
 from schemas.cluster import node_selection
 from schemas.cluster import nodes as cluster
 from schemas.executor import attempts as executor
-from schemas.executor import engine_samples
+from schemas.executor import engine_samples, servers
 from schemas.executor import logs as executor_logs
 from schemas.executor import ranks as executor_ranks
 from schemas.executor import running as executor_running
-from schemas.gateway import health, joining, problem
+from schemas.gateway import comparison, datasets, engines, health, joining, problem
 from schemas.gateway import views as gateway
 from schemas.gateway.endpoints import ENDPOINTS
 from schemas.gpus import available_gpus, mig
-from schemas.orchestrator import deletion, presets, secrets
+from schemas.orchestrator import deletion, leaders, presets, secrets, uploads
 from schemas.orchestrator import experiments as orchestrator
 from schemas.orchestrator import views as orchestrator_views
 from schemas.results import engine_metrics, prices, reports, series
@@ -54,11 +54,14 @@ MODULES: tuple[ModuleType, ...] = (
     cluster,
     orchestrator,
     orchestrator_views,
+    leaders,
     presets,
     secrets,
+    uploads,
     deletion,
     executor,
     executor_logs,
+    servers,
     executor_running,
     executor_ranks,
     results,
@@ -67,7 +70,10 @@ MODULES: tuple[ModuleType, ...] = (
     reports,
     series,
     gateway,
+    comparison,
+    datasets,
     health,
+    engines,
     joining,
     task_report,
     backlog,
@@ -101,13 +107,17 @@ REPLIES: dict[type[Query], type[Struct]] = {
     orchestrator_views.GetExperiment: orchestrator_views.ExperimentView,
     orchestrator_views.ListExperiments: orchestrator_views.ExperimentList,
     orchestrator_views.ValidateTask: orchestrator_views.TaskPlan,
+    leaders.ListLeaders: leaders.LeaderList,
     presets.GetPreset: presets.PresetView,
     presets.ListPresets: presets.PresetList,
     presets.MergePresets: presets.MergedPresets,
     secrets.ListSecrets: secrets.SecretList,
     secrets.OpenSecrets: secrets.OpenedSecrets,
+    uploads.ListUploadUses: uploads.UploadUses,
     executor_running.ListRunning: executor_running.RunningAttempts,
     executor_logs.ReadLog: executor_logs.LogChunk,
+    servers.ListServedModels: servers.ServedModels,
+    servers.AskServer: servers.ServerAnswer,
     executor_ranks.GetRank: executor_ranks.RankView,
     results.GetSummary: results.SummaryView,
     results.GetMemoryTrend: results.MemoryTrendView,
@@ -126,6 +136,7 @@ REPLIES: dict[type[Query], type[Struct]] = {
     reports.GetFailures: reports.FailuresView,
     reports.GetWaterfall: reports.WaterfallView,
     prices.GetGpuPrices: prices.GpuPrices,
+    datasets.GetDatasetPiece: datasets.DatasetPiece,
     **dict.fromkeys((*backlog.BACKLOG_OF.values(), backlog.GetExecutorBacklog), backlog.Backlog),
 }
 

@@ -28,6 +28,7 @@ from schemas.gpus.checks import ResourceDefinition
 from schemas.gpus.device_grant import ClusterPlacement, DeviceGrant
 from schemas.gpus.gpu_request import LeaseTtlSeconds
 from schemas.task.benchmark import BenchmarkResult, BenchmarkSpec
+from schemas.task.endpoint import EngineEndpoint
 
 
 class Runtime(StrEnum):
@@ -37,6 +38,7 @@ class Runtime(StrEnum):
     DOCKER = "docker"
     OME = "ome"
     KUBERNETES = "kubernetes"
+    ENDPOINT = "endpoint"  # wherever somebody started it
 
 
 class AttemptPhase(StrEnum):
@@ -99,7 +101,7 @@ class FailureKind(StrEnum):
 class EngineSpec(Struct, frozen=True, kw_only=True):
     """What to serve. `parameters` are the engine's flags with one value each; `model` an id or a
     path. `image_tag` is of the engine's image, None the one that the executor prefers; `kubernetes`
-    of a cluster.
+    of a cluster; `endpoint` of a server that runs already. `env` are variables that the task sets.
     """
 
     runtime: Runtime
@@ -108,6 +110,12 @@ class EngineSpec(Struct, frozen=True, kw_only=True):
     parameters: dict[str, Any] = {}
     image_tag: str | None = None
     kubernetes: KubernetesSpec | None = None
+    endpoint: EngineEndpoint | None = None
+    env: dict[str, str] = {}
+
+    def devices_read(self, granted: tuple[DeviceGrant, ...]) -> tuple[DeviceGrant, ...]:
+        """Return those whose readings are the engine's: the granted, or those of its endpoint."""
+        return granted if self.endpoint is None else self.endpoint.devices
 
 
 class PhaseTiming(Struct, frozen=True, kw_only=True):
@@ -141,6 +149,17 @@ class Failure(Struct, frozen=True, kw_only=True):
     is_final: bool = False
 
 
+class EngineUse(Struct, frozen=True, kw_only=True):
+    """Whether an attempt was measured on the engine that was kept up for it, its state reset.
+
+    `reset` says how; `fresh_because` why another engine was started instead.
+    """
+
+    is_kept: bool
+    reset: str = ""
+    fresh_because: str = ""
+
+
 class GangPlace(Struct, frozen=True, kw_only=True):
     """Which part of an engine over several nodes an executor starts; the coordinator is rank 0."""
 
@@ -162,8 +181,17 @@ class StartExperiment(ScopedCommand, frozen=True, kw_only=True, tag="executor.st
     and `sm_clock_mhz`, a locked clock, are set on each device before the engine starts; the
     device's agent takes them back with the reservation.
 
+    An engine with an `endpoint` runs already: it has neither `devices` nor a lease, the
+    `reservation_id` is no reservation's, and nothing is started or stopped.
+
     `secrets` are names alone: the executor asks for their values (`OpenSecrets`) when it starts the
     engine, and keeps them nowhere.
+
+    With `keep_seconds` the engine stays up after a success, under the same reservation, for so long
+    at most, so that the next run of the configuration can be measured on it: that start names this
+    attempt in `kept_from`, with the same reservation, epoch, devices and engine. It is refused with
+    `lease_lost` where no such engine is kept up any more. `CancelExperiment` of an attempt that has
+    ended ends the engine that it left.
     """
 
     key_field: ClassVar[str | None] = "executor_id"
@@ -187,10 +215,12 @@ class StartExperiment(ScopedCommand, frozen=True, kw_only=True, tag="executor.st
     power_limit_w: Annotated[float, Meta(gt=0)] | None = None
     sm_clock_mhz: PositiveInt | None = None
     secrets: tuple[SecretName, ...] = ()
+    keep_seconds: PositiveSeconds | None = None
+    kept_from: UUID | None = None
 
 
 class CancelExperiment(ScopedCommand, frozen=True, kw_only=True, tag="executor.cancel_experiment"):
-    """Stop an attempt.
+    """Stop an attempt, or the engine that an ended one left up.
 
     Accepted means it will not be started any more and a running one is being stopped. An attempt
     the executor has never seen is remembered as cancelled, so that a late start is refused.
@@ -252,13 +282,15 @@ class AttemptPhaseChanged(
 
 
 class AttemptFinished(AttemptEvent, frozen=True, kw_only=True, tag="executor.attempt_finished"):
-    """The one outcome of an attempt, after confirmed teardown.
+    """The one outcome of an attempt, after confirmed teardown, or with its engine kept up.
 
     `benchmark` is there if and only if it succeeded. `windows` are the measured runs, in order;
     `engine_simulated` marks an engine that only imitates a model, `executor_stopped` an attempt
     that an orderly stop of its executor cut off. In a cluster `pod` has the GPUs, and each of
     `other_pods` those of a further rank; None: unbound.
     `image_digest` is of the container image that ran, as its runtime names it.
+    With `kept_until` its engine is up under its reservation, until then at the latest.
+    `engine_use` is of an attempt that was to be measured on an engine kept up.
     """
 
     outcome: AttemptOutcome
@@ -276,6 +308,8 @@ class AttemptFinished(AttemptEvent, frozen=True, kw_only=True, tag="executor.att
     pod: EnginePod | None = None
     other_pods: tuple[EnginePod, ...] = ()
     image_digest: str | None = None
+    kept_until: UtcDatetime | None = None
+    engine_use: EngineUse | None = None
 
     @property
     def pods(self) -> tuple[EnginePod, ...]:
@@ -299,7 +333,8 @@ class RuntimeOffer(Struct, frozen=True, kw_only=True):
     below `model_roots`; None: a cluster, which has none of this host's. `serving_runtimes` are its
     ClusterServingRuntimes with the engine of their image. `image_cuda` is what images there report,
     as `vllm:v0.8.5` and, for tasks without a tag, `vllm`; `model_precisions` and `model_shapes`
-    what the config.json of models say, `devices` a cluster's custom ones.
+    what the config.json of models say, `devices` a cluster's custom ones. `task_variables` are the
+    variables that a task may set of an engine's environment, by patterns such as `NCCL_*`.
     """
 
     runtime: Runtime
@@ -313,12 +348,15 @@ class RuntimeOffer(Struct, frozen=True, kw_only=True):
     model_precisions: dict[str, tuple[str, ...]] = {}
     devices: tuple[ResourceDefinition, ...] = ()
     model_shapes: dict[str, ModelShape] = {}
+    task_variables: tuple[str, ...] = ()
 
 
 class ExecutorReported(Event, frozen=True, kw_only=True, tag="executor.executor_reported"):
     """What an executor offers: at its start and every 30 s.
 
     `largest_epoch` is of all it was given; `address` is where other nodes reach its engines.
+    `endpoint_engines` are those of which it measures servers that run already: beside `runtimes`,
+    since the release before knows no such runtime.
     """
 
     key_field: ClassVar[str | None] = "executor_id"
@@ -328,6 +366,7 @@ class ExecutorReported(Event, frozen=True, kw_only=True, tag="executor.executor_
     benchmark_tools: tuple[str, ...]
     largest_epoch: Count
     address: str | None = None
+    endpoint_engines: tuple[str, ...] = ()
 
 
 class AttemptProgressed(Live, frozen=True, kw_only=True, tag="executor.attempt_progressed"):

@@ -26,17 +26,19 @@ class EngineParameter(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TaskField(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How an engine takes a field of a task's `quant_config` or `parallel_config`.
+    """How an engine takes a field of a task's `quant_config` or `parallel_config`, or what it needs
+    to answer its benchmark's requests.
 
     Its value becomes that of the parameter `flag`, or the parameters that `values` has for it; for
     the reason `note` these may be none. What the field `implied_by` says with the same value is not
-    said again.
+    said again. A task that sets one of the parameters `instead_of` says it itself.
     """
 
     flag: str | None = None
     values: dict[str, dict[str, Any]] = {}
     note: str = ""
     implied_by: str | None = None
+    instead_of: tuple[str, ...] = ()
 
 
 class EngineRules(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -13,6 +13,8 @@ import type {
   ClusterStatus,
   CudaCheck,
   CustomEventRequest,
+  DatasetList,
+  DatasetView,
   DecisionList,
   DeviceAnswer,
   DeviceAnswerRequest,
@@ -20,9 +22,12 @@ import type {
   DeviceConfigCheck,
   DeviceRequest,
   DriftList,
+  EngineList,
   EngineSeriesView,
   EstimateView,
   EventList,
+  ExperimentCommands,
+  ExperimentComparison,
   ExperimentDetail,
   ExperimentDetails,
   Explanation,
@@ -39,6 +44,7 @@ import type {
   ImportedView,
   InvitationRequest,
   JoinRequest,
+  LeaderList,
   LeaseRenewal,
   LogChunk,
   Login,
@@ -82,6 +88,10 @@ import type {
   SecretValue,
   SecretView,
   SeriesView,
+  ServedModels,
+  ServerAddress,
+  ServerAnswer,
+  ServerQuestion,
   SignInOffer,
   SignedOut,
   StoredEvent,
@@ -196,6 +206,27 @@ export const getExperiment: Endpoint<
   ExperimentDetail
 > = { method: "GET", path: "/api/v1/experiments/{experiment_id}" };
 
+export const getCommands: Endpoint<
+  "experiment_id",
+  never,
+  undefined,
+  ExperimentCommands
+> = { method: "GET", path: "/api/v1/experiments/{experiment_id}/commands" };
+
+export const compareExperiments: Endpoint<
+  never,
+  "experiments",
+  undefined,
+  ExperimentComparison
+> = { method: "GET", path: "/api/v1/comparison" };
+
+export const listLeaders: Endpoint<
+  never,
+  "model" | "objective" | "namespace" | "limit",
+  undefined,
+  LeaderList
+> = { method: "GET", path: "/api/v1/leaders" };
+
 export const deleteExperiment: Endpoint<
   "experiment_id",
   never,
@@ -251,6 +282,41 @@ export const listImports: Endpoint<
   undefined,
   ImportedList
 > = { method: "GET", path: "/api/v1/imports" };
+
+export const addDataset: Endpoint<
+  never,
+  "name" | "file_name" | "namespace",
+  unknown,
+  DatasetView
+> = { method: "POST", path: "/api/v1/datasets" };
+
+export const listDatasets: Endpoint<
+  never,
+  "namespace" | "limit" | "cursor",
+  undefined,
+  DatasetList
+> = { method: "GET", path: "/api/v1/datasets" };
+
+export const getDataset: Endpoint<
+  "dataset_name",
+  "namespace",
+  undefined,
+  DatasetView
+> = { method: "GET", path: "/api/v1/datasets/{dataset_name}" };
+
+export const removeDataset: Endpoint<
+  "dataset_name",
+  "namespace" | "force",
+  undefined,
+  Accepted
+> = { method: "DELETE", path: "/api/v1/datasets/{dataset_name}" };
+
+export const listEngines: Endpoint<
+  never,
+  never,
+  undefined,
+  EngineList
+> = { method: "GET", path: "/api/v1/engines" };
 
 export const listPresets: Endpoint<
   never,
@@ -434,6 +500,13 @@ export const removeNode: Endpoint<
   Accepted
 > = { method: "DELETE", path: "/api/v1/nodes/{node_id}" };
 
+export const listNodeEvents: Endpoint<
+  "node_id",
+  "before_id" | "limit",
+  undefined,
+  EventList
+> = { method: "GET", path: "/api/v1/nodes/{node_id}/events" };
+
 export const getGpuAllocMap: Endpoint<
   "node_id",
   never,
@@ -475,6 +548,20 @@ export const stopMonitoring: Endpoint<
   undefined,
   MonitoringView
 > = { method: "DELETE", path: "/api/v1/nodes/{node_id}/monitoring/{monitoring_id}" };
+
+export const listServedModels: Endpoint<
+  "node_id",
+  never,
+  ServerAddress,
+  ServedModels
+> = { method: "POST", path: "/api/v1/nodes/{node_id}/served-models" };
+
+export const askServer: Endpoint<
+  "node_id",
+  never,
+  ServerQuestion,
+  ServerAnswer
+> = { method: "POST", path: "/api/v1/nodes/{node_id}/ask-server" };
 
 export const setBurst: Endpoint<
   "node_id",
@@ -618,7 +705,7 @@ export const listClusterDevices: Endpoint<
 
 export const listDecisions: Endpoint<
   never,
-  "after_id" | "reservation_id" | "limit",
+  "after_id" | "reservation_id" | "limit" | "before_id",
   undefined,
   DecisionList
 > = { method: "GET", path: "/api/v1/decisions" };
@@ -674,7 +761,7 @@ export const getUsage: Endpoint<
 
 export const getGpuTime: Endpoint<
   never,
-  "by" | "start_at" | "end_at" | "namespace",
+  "by" | "start_at" | "end_at" | "namespace" | "daily",
   undefined,
   UsageView
 > = { method: "GET", path: "/api/v1/reports/gpu-time" };
@@ -807,7 +894,7 @@ export const revokeToken: Endpoint<
 
 export const listChanges: Endpoint<
   never,
-  "token_id" | "caller" | "path" | "kind" | "start_at" | "end_at" | "limit" | "cursor",
+  "token_id" | "caller" | "path" | "kind" | "action" | "result" | "about" | "start_at" | "end_at" | "limit" | "cursor",
   undefined,
   AuditList
 > = { method: "GET", path: "/api/v1/audit" };

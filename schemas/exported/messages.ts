@@ -61,13 +61,33 @@ export const ArchiveKind = ["task", "experiment"] as const;
 export type ArchiveKind = (typeof ArchiveKind)[number];
 
 /**
- * The one outcome of an attempt, after confirmed teardown.
+ * Asks an executor for a server's answer to a conversation; answered by `ServerAnswer`.
+ *
+ * Nothing of it is stored.
+ */
+export interface AskServer {
+  type: "executor.ask_server";
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  executor_id: string;
+  /** http:// or https://, a host, and what stands before /v1, if anything */
+  url: string;
+  /** one line without control characters or marks of text direction */
+  model: string;
+  messages: ChatTurn[];
+  max_tokens?: number;
+  api_key?: string | null;
+}
+
+/**
+ * The one outcome of an attempt, after confirmed teardown, or with its engine kept up.
  *
  * `benchmark` is there if and only if it succeeded. `windows` are the measured runs, in order;
  * `engine_simulated` marks an engine that only imitates a model, `executor_stopped` an attempt that
  * an orderly stop of its executor cut off. In a cluster `pod` has the GPUs, and each of
  * `other_pods` those of a further rank; null: unbound. `image_digest` is of the container image
- * that ran, as its runtime names it.
+ * that ran, as its runtime names it. With `kept_until` its engine is up under its reservation,
+ * until then at the latest. `engine_use` is of an attempt that was to be measured on an engine kept
+ * up.
  */
 export interface AttemptFinished {
   type: "executor.attempt_finished";
@@ -98,6 +118,8 @@ export interface AttemptFinished {
   pod: EnginePod | null;
   other_pods: EnginePod[];
   image_digest: string | null;
+  kept_until: string | null;
+  engine_use: EngineUse | null;
 }
 
 /**
@@ -211,9 +233,9 @@ export interface AttemptView {
  *
  * `status` is the HTTP status of its answer; null where the gateway ended before it. `token_id` is
  * null, and `caller` empty, where no token is asked for. `before` and `after` are the fields of
- * what the path names, or of the task or reservation that was made, that differ from just before
- * the request to just after it, and always those that name it (`task_name`, `holder`, `request`);
- * null where nothing was there, or its owner did not answer in time.
+ * what the path names, or of what was made, that differ from just before the request to just after
+ * it, and always those that name it (`task_name`, `holder`, `request`); null where nothing was
+ * there, or its owner did not answer in time.
  *
  * With the method NATS it is a command that came without this gateway: `path` is its tag and what
  * it names, `caller` the bus user that sent it. Not `proved`: only whose subject it came on is.
@@ -303,7 +325,8 @@ export interface Backlog {
  * With `load_search` each experiment searches for the greatest load that meets
  * `optimization.constraints`, which is its score (`maximize_load`).
  *
- * `quality` absent: answers are compared where the task varies what may change them.
+ * `quality` absent: answers are compared where the task varies what may change them. With a
+ * `dataset` prompts are of its texts instead of made ones.
  */
 export interface BenchmarkConfig {
   /** one line without control characters or marks of text direction */
@@ -323,6 +346,10 @@ export interface BenchmarkConfig {
   think_seconds?: number;
   load_search?: LoadSearch | null;
   quality?: QualityProbe | null;
+  dataset?: DatasetSpec | null;
+  trace?: TraceSpec | null;
+  adapters?: string[];
+  batch_size?: number;
   max_time_per_iteration?: number;
   max_requests_per_iteration?: number;
 }
@@ -339,6 +366,9 @@ export interface BenchmarkConfig {
  * release that knew no such limit measured it. `*_per_gpu` is null where the GPUs are unknown.
  * `max_goodput_per_gpu` are requests per second within every upper bound of a time in the task's
  * constraints, at the load where they are most.
+ *
+ * Of embeddings and rerank `*_total_throughput` is of input tokens, and what is of output tokens is
+ * null, as `*_items_per_second` are elsewhere.
  *
  * With a `boundary` all of it is of the levels at one load, the greatest that met the constraints,
  * or the smallest if none did.
@@ -369,12 +399,18 @@ export interface BenchmarkMetrics {
   tokens_per_joule: number | null;
   cost_per_million_tokens: number | null;
   boundary: LoadBoundary | null;
+  mean_items_per_second: number | null;
+  max_items_per_second: number | null;
+  max_items_per_second_per_gpu: number | null;
 }
 
 /**
  * What one benchmark measured.
  *
- * `tool` labels who generated the load; `simulated` that the engine was a simulation.
+ * `tool` labels who generated the load; `simulated` that the engine was a simulation; `over_tls`
+ * that it was asked over TLS, whose cost is in the numbers; prompts were of `dataset`, requests of
+ * `trace`. `load_host` sent the load, `engine` is what the engine says of itself, `canary` what the
+ * tool measured of known times before; null: nothing was, as of a simulation.
  */
 export interface BenchmarkResult {
   tool: BenchmarkTool;
@@ -384,13 +420,15 @@ export interface BenchmarkResult {
   metrics: BenchmarkMetrics;
   elapsed_seconds: number;
   quality: QualityAnswers | null;
+  over_tls: boolean;
+  dataset: DatasetUse | null;
+  trace: TraceUse | null;
+  load_host: LoadHost | null;
+  engine: EngineFacts | null;
+  canary: Canary | null;
 }
 
-/**
- * One experiment's benchmark: every scenario is run at every concurrency level.
- *
- * A load that `load_search` looks for is to meet `constraints`. Another `seed`, other requests.
- */
+/** One experiment's benchmark. What `load_search` finds meets `constraints`. */
 export interface BenchmarkSpec {
   task?: string;
   model_name?: string | null;
@@ -408,10 +446,15 @@ export interface BenchmarkSpec {
   think_seconds?: number;
   load_search?: LoadSearch | null;
   quality?: QualityProbe | null;
+  dataset?: DatasetSpec | null;
+  trace?: TraceSpec | null;
+  adapters?: string[];
+  batch_size?: number;
   max_time_per_level_seconds?: number;
   max_requests_per_level?: number;
   constraints?: string;
   seed?: number;
+  max_in_flight?: number | null;
 }
 
 /**
@@ -473,7 +516,18 @@ export const CacheReset = ["verified", "failed", "unsupported"] as const;
 export type CacheReset = (typeof CacheReset)[number];
 
 /**
- * Stop an attempt.
+ * What the load tool measured, on the host that sent the load, of a server of known times: means
+ * beside the truth.
+ */
+export interface Canary {
+  true_ttft_seconds: number;
+  ttft_seconds: number;
+  true_tpot_seconds: number;
+  tpot_seconds: number;
+}
+
+/**
+ * Stop an attempt, or the engine that an ended one left up.
  *
  * Accepted means it will not be started any more and a running one is being stopped. An attempt the
  * executor has never seen is remembered as cancelled, so that a late start is refused.
@@ -577,6 +631,17 @@ export interface ChangeMig {
   profile: string;
   start: number;
   remove_starts?: number[];
+}
+
+/** Who speaks. */
+export const ChatRole = ["system", "user", "assistant"] as const;
+export type ChatRole = (typeof ChatRole)[number];
+
+/** One message of a conversation. */
+export interface ChatTurn {
+  role: ChatRole;
+  /** text without control characters or marks of text direction */
+  content: string;
 }
 
 /**
@@ -801,6 +866,35 @@ export interface CoTenant {
   name: string | null;
 }
 
+/** One column. */
+export interface ComparedExperiment {
+  experiment_id: string;
+  task_id: string;
+  task_name: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  ordinal: number;
+  state: string;
+  objective: Objective;
+  measured_at: string | null;
+}
+
+/**
+ * A value of each experiment, in their order; null: not known, or not set.
+ *
+ * `differs` where not all are alike. Of results `values` have the number, and `best` is the place
+ * of the best one; null: a tie, or nothing to choose.
+ */
+export interface ComparedRow {
+  kind: RowKind;
+  name: string;
+  unit: string;
+  texts: (string | null)[];
+  values: (number | null)[];
+  differs: boolean;
+  best: number | null;
+}
+
 /**
  * A constraint at the `load` that is farthest from meeting it.
  *
@@ -924,7 +1018,125 @@ export interface CustomEventRequest {
 }
 
 /**
- * Decisions, oldest first. `next_after_id` is set where more follow.
+ * Names of columns, or of keys of JSON objects, where they are not the usual ones.
+ *
+ * `answer` is a text whose length is asked for, `output_tokens` that length as a number.
+ */
+export interface DatasetColumns {
+  prompt?: string | null;
+  answer?: string | null;
+  output_tokens?: string | null;
+}
+
+/**
+ * What a file was found to hold: `format` is what it was read as, `rows` are prompts or a trace's
+ * requests, `dropped` those that no task can use. `text` says all of it to people.
+ *
+ * Lengths are in words of a dataset, as no engine has counted it yet, and in tokens of a trace.
+ */
+export interface DatasetContents {
+  kind: DatasetKind;
+  format: DatasetFormat;
+  rows: number;
+  dropped: Record<string, number>;
+  mean_input_length: number;
+  mean_output_length: number;
+  text: string;
+}
+
+/**
+ * How a dataset is written; `auto` follows from its first bytes and its name.
+ *
+ * `sharegpt` and `messages` are conversations, in a JSON array or a line each; `prompts` is a JSON
+ * object or text a line; `text` a prompt a line.
+ */
+export const DatasetFormat = ["auto", "sharegpt", "messages", "prompts", "csv", "text"] as const;
+export type DatasetFormat = (typeof DatasetFormat)[number];
+
+/** What a file can be used as: `benchmark.dataset` or `benchmark.trace`. */
+export const DatasetKind = ["dataset", "trace"] as const;
+export type DatasetKind = (typeof DatasetKind)[number];
+
+/**
+ * Uploaded files by name. `max_bytes` is how large one may be, `used_bytes` what those of the
+ * namespace have together, and `quota_bytes` how much that may be.
+ */
+export interface DatasetList {
+  type: "gateway.dataset_list";
+  next_cursor: string | null;
+  datasets: DatasetView[];
+  max_bytes: number;
+  used_bytes: number;
+  quota_bytes: number;
+}
+
+/** A part of an uploaded file of `size_bytes`; all but the last have PIECE_BYTES. */
+export interface DatasetPiece {
+  type: "gateway.dataset_piece";
+  content: string;
+  size_bytes: number;
+}
+
+/**
+ * A dataset.
+ *
+ * Of its rows those of equal prompts count once if `deduplicate`; those shorter than
+ * `min_input_tokens` or longer than `max_input_tokens` are dropped; of the rest `sample` are drawn,
+ * others by another `seed`. An answer is as long as the row's, at most `max_output_tokens`, and so
+ * long where the row has none.
+ */
+export interface DatasetSpec {
+  path?: string | null;
+  url?: string | null;
+  upload?: string | null;
+  sha256?: string | null;
+  format?: DatasetFormat;
+  columns?: DatasetColumns;
+  deduplicate?: boolean;
+  min_input_tokens?: number;
+  max_input_tokens?: number | null;
+  max_output_tokens?: number;
+  sample?: number;
+  seed?: number;
+}
+
+/**
+ * What a benchmark took of its dataset: the file's SHA-256, the `format` that it was read as, its
+ * rows, those used, and why the rest was not.
+ */
+export interface DatasetUse {
+  sha256: string;
+  format: DatasetFormat;
+  rows: number;
+  used: number;
+  dropped: Record<string, number>;
+  length_unit: LengthUnit;
+  mean_input_tokens: number;
+  mean_output_tokens: number;
+}
+
+/**
+ * An uploaded file by its name in a namespace. `used_by` are unfinished tasks that name it, where
+ * one file is asked for.
+ */
+export interface DatasetView {
+  type: "gateway.dataset";
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  /** 1 to 128 letters, digits, _, . and -, the first and last a letter or digit */
+  name: string;
+  /** 64 hexadecimal digits, in small */
+  sha256: string;
+  size_bytes: number;
+  contents: DatasetContents;
+  added_by: string;
+  added_at: string;
+  used_by: string[];
+}
+
+/**
+ * Decisions, oldest first. `next_after_id` is set where more follow; of the newest first it is
+ * `next_before_id`.
  *
  * A list ends early where it would not fit into a message; `inputs` that alone do not fit are given
  * as their counts by kind.
@@ -933,6 +1145,7 @@ export interface DecisionList {
   type: "scheduler.decisions_view";
   decisions: DecisionRecord[];
   next_after_id: number | null;
+  next_before_id: number | null;
 }
 
 /**
@@ -993,7 +1206,7 @@ export interface DeleteTask {
 }
 
 /** Where the inference servers of a task run. */
-export const DeploymentMode = ["process", "docker", "ome", "kubernetes"] as const;
+export const DeploymentMode = ["process", "docker", "ome", "kubernetes", "endpoint"] as const;
 export type DeploymentMode = (typeof DeploymentMode)[number];
 
 /**
@@ -1349,9 +1562,98 @@ export interface DriftResolved {
   pids: number[];
 }
 
+/**
+ * Why a row was not used. `too_large`: more than a row may have; `not_sampled`: enough others were
+ * drawn.
+ */
+export const DropReason = [
+  "empty",
+  "too_large",
+  "duplicate",
+  "too_short",
+  "too_long",
+  "not_sampled",
+] as const;
+export type DropReason = (typeof DropReason)[number];
+
+/**
+ * Where the server answers: one address, or a list to compare, each measured alone.
+ *
+ * `api_key` is the name of a secret of the task's `secrets`, sent as a bearer token. No load has
+ * more than `max_concurrency` requests in flight, nor sends more than `max_requests_per_second`.
+ *
+ * `node` is the agent's node on which the server runs: what its GPUs read belongs to the experiment
+ * then. Which of its GPUs follows from `gpu_indices`, from the `pod` (its name) or the `container`
+ * (the beginning of its id) that has them; without any of these all of the node's are meant.
+ */
+export interface EndpointConfig {
+  url: string | string[];
+  api_key?: string | null;
+  max_concurrency?: number | null;
+  max_requests_per_second?: number | null;
+  node?: string | null;
+  gpu_indices?: number[];
+  pod?: string | null;
+  container?: string | null;
+}
+
 /** Where an energy comes from: the devices' counters, or their power over time. */
 export const EnergySource = ["counter", "power", "mixed"] as const;
 export type EnergySource = (typeof EnergySource)[number];
+
+/**
+ * An engine of this release. The rest is how a first task of it begins.
+ *
+ * `flags` are first those with a note, then the others by name; `version` is the one that they were
+ * read from, empty for a server of this platform.
+ */
+export interface EngineChoice {
+  name: string;
+  title: string;
+  simulated: boolean;
+  version: string;
+  model: string;
+  deployment_mode: DeploymentMode;
+  parameters: Record<string, unknown>;
+  flags: EngineFlag[];
+}
+
+/**
+ * The server that one experiment measures, with its GPUs where an agent sees them.
+ *
+ * `devices` are read, not granted: whoever runs the server holds them.
+ */
+export interface EngineEndpoint {
+  url: string;
+  api_key?: string | null;
+  devices?: DeviceGrant[];
+}
+
+/** What an engine says of itself: its version, and the arguments that it runs with. */
+export interface EngineFacts {
+  version: string;
+  arguments: Record<string, string>;
+}
+
+/**
+ * A flag that a task may give an engine.
+ *
+ * `form` says in words what its value may be. `help` and `default` are empty for a flag that no
+ * note explains; `default` is a value, or what decides it.
+ */
+export interface EngineFlag {
+  name: string;
+  form: string;
+  help?: string;
+  default?: string;
+  choices?: string[];
+}
+
+/** Every engine of this release, by name. */
+export interface EngineList {
+  type: "gateway.engines";
+  engines: EngineChoice[];
+}
 
 /** What an engine's history shows; rates are over the time between two samples. */
 export const EngineMetric = [
@@ -1492,7 +1794,7 @@ export interface EngineSeriesView {
 /**
  * What to serve. `parameters` are the engine's flags with one value each; `model` an id or a path.
  * `image_tag` is of the engine's image, null the one that the executor prefers; `kubernetes` of a
- * cluster.
+ * cluster; `endpoint` of a server that runs already. `env` are variables that the task sets.
  */
 export interface EngineSpec {
   runtime: Runtime;
@@ -1501,6 +1803,37 @@ export interface EngineSpec {
   parameters?: Record<string, unknown>;
   image_tag?: string | null;
   kubernetes?: KubernetesSpec | null;
+  endpoint?: EngineEndpoint | null;
+  env?: Record<string, string>;
+}
+
+/**
+ * The best configuration of one of several engines, by the names that tell it from the others.
+ *
+ * `behind_percent` is of the winner's mean; chance and measuring together part the two by
+ * `noise_percent` at most: null, by an unknown amount. `is_decided`: the winner is better by more.
+ */
+export interface EngineStanding {
+  base_runtime: string;
+  ordinal: number;
+  runs: number;
+  mean_score: number;
+  runtime_image_tag: string | null;
+  model: string | null;
+  behind_percent: number;
+  noise_percent: number | null;
+  is_decided: boolean;
+}
+
+/**
+ * Whether an attempt was measured on the engine that was kept up for it, its state reset.
+ *
+ * `reset` says how; `fresh_because` why another engine was started instead.
+ */
+export interface EngineUse {
+  is_kept: boolean;
+  reset: string;
+  fresh_because: string;
 }
 
 /**
@@ -1552,7 +1885,11 @@ export interface EstimateView {
   world_size: number;
 }
 
-/** Events in the order of their cursors. `cursor` is the last looked at: ask after it next. */
+/**
+ * Events in the order of their cursors. `cursor` is the last looked at: ask after it next.
+ *
+ * Those of a node are the newest first: ask before it next.
+ */
 export interface EventList {
   type: "gateway.events";
   events: StoredEvent[];
@@ -1563,6 +1900,8 @@ export interface EventList {
  * What an executor offers: at its start and every 30 s.
  *
  * `largest_epoch` is of all it was given; `address` is where other nodes reach its engines.
+ * `endpoint_engines` are those of which it measures servers that run already: beside `runtimes`,
+ * since the release before knows no such runtime.
  */
 export interface ExecutorReported {
   type: "executor.executor_reported";
@@ -1576,6 +1915,7 @@ export interface ExecutorReported {
   benchmark_tools: string[];
   largest_epoch: number;
   address: string | null;
+  endpoint_engines: string[];
 }
 
 /** Never find a reservation idle before `until_at`, at most 30 days from now. */
@@ -1610,6 +1950,29 @@ export interface ExperimentCancelled {
   reason: string;
 }
 
+/**
+ * How to start an experiment's engine, and how to send it the load of each of its levels.
+ *
+ * `base_url` is where the started engine listens on this host; null: nobody knows its port, and
+ * commands have an example in its place. Without a stored benchmark `levels` are those of the task;
+ * a load search has none then.
+ */
+export interface ExperimentCommands {
+  type: "gateway.experiment_commands";
+  experiment_id: string;
+  base_url: string | null;
+  deployments: Deployments;
+  levels: LevelCommands[];
+}
+
+/** `cautions` say what differs beside the parameters, so that results may differ by it. */
+export interface ExperimentComparison {
+  type: "gateway.comparison";
+  experiments: ComparedExperiment[];
+  rows: ComparedRow[];
+  cautions: string[];
+}
+
 /** Forgotten on request. */
 export interface ExperimentDeleted {
   type: "orchestrator.experiment_deleted";
@@ -1629,7 +1992,8 @@ export interface ExperimentDeleted {
  * `benchmark`, `explanation` and `failure_memory` are those of one experiment; lists leave them
  * out. `failure_memory`: what its GPUs' memory did before its last attempt failed for want of it.
  * `image_digest` is of the container image that it was measured with, else of its newest attempt
- * that had one. `missing` names services whose part is not there because they did not answer.
+ * that had one; `dataset` what its prompts were of, `trace` its requests. `missing` names services
+ * whose part is not there because they did not answer.
  */
 export interface ExperimentDetail {
   type: "orchestrator.experiment";
@@ -1673,6 +2037,8 @@ export interface ExperimentDetail {
   missing: string[];
   failure_memory: GpuMemoryTrend[];
   image_digest: string | null;
+  dataset: DatasetUse | null;
+  trace: TraceUse | null;
 }
 
 /** Experiments, newest task first, then by ordinal. */
@@ -2121,6 +2487,14 @@ export interface GetClusterStatus {
   after_node_id?: string | null;
 }
 
+/** Asks for a part of an uploaded file, for an executor. Answered by `DatasetPiece`. */
+export interface GetDatasetPiece {
+  type: "gateway.get_dataset_piece";
+  /** 64 hexadecimal digits, in small */
+  sha256: string;
+  number: number;
+}
+
 /**
  * History of an experiment's engine, in at most `points` buckets of each metric.
  *
@@ -2319,13 +2693,17 @@ export interface GetTask {
   with_spending?: boolean;
 }
 
-/** Who held GPUs, and what became of every GPU's time. Answered by `UsageView`. */
+/**
+ * Who held GPUs, and what became of every GPU's time. Answered by `UsageView`; if `daily`, with its
+ * `days`.
+ */
 export interface GetUsage {
   type: "results.usage";
   start_at: string;
   end_at: string;
   namespace?: string | null;
   by?: UsageBy;
+  daily?: boolean;
 }
 
 /** How long requests waited for GPUs. Answered by `WaitsView`. */
@@ -3165,16 +3543,69 @@ export interface LatencySlo {
   p99?: SloBound | null;
 }
 
+/**
+ * The best of `experiments` that differ in their parameters alone.
+ *
+ * `version` is the tag of the engine's image, `image_digest` that of the image that ran; empty: not
+ * known. `misses` are constraints that it does not meet. `doubts` say why its score may be off.
+ * `runs` count how often its configuration was measured; with `is_confirmed` its task repeated the
+ * best ones and chose it, and `spread_percent` is the deviation of its runs.
+ */
+export interface Leader {
+  experiment_id: string;
+  task_id: string;
+  task_name: string;
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+  ordinal: number;
+  engine: string;
+  version: string;
+  image_digest: string;
+  gpu_models: string[];
+  driver_versions: string[];
+  gpus: number;
+  load: string;
+  parameters: Record<string, unknown>;
+  score: number;
+  measured_at: string | null;
+  experiments: number;
+  misses: string[];
+  doubts: string[];
+  runs: number;
+  is_confirmed: boolean;
+  spread_percent: number | null;
+}
+
+/** The best first; those that miss constraints last. Scores of one `load` alone compare. */
+export interface LeaderList {
+  type: "orchestrator.leaders";
+  models: MeasuredModel[];
+  leaders: Leader[];
+  objective: Objective;
+}
+
 /** Keeps a lease; `activate` before anything starts on the devices. */
 export interface LeaseRenewal {
   epoch: number;
   activate?: boolean;
 }
 
+/** What lengths of prompts were counted in: tokens by the engine that was measured, or words. */
+export const LengthUnit = ["engine_tokens", "words"] as const;
+export type LengthUnit = (typeof LengthUnit)[number];
+
 /** A level's bound, with what shows it, for people. */
 export interface LevelBound {
   bound: Bound;
   evidence: string;
+}
+
+/** A level, as results name it, with each tool's command for its load. */
+export interface LevelCommands {
+  scenario: string;
+  num_concurrency: number;
+  arrivals: string | null;
+  commands: LoadCommand[];
 }
 
 /** Why a level's figures may mislead. The level still counts, unless it is set aside. */
@@ -3185,6 +3616,8 @@ export const LevelMark = [
   "cache_hits",
   "client_limited",
   "sent_late",
+  "prefix_share",
+  "answer_pieces",
 ] as const;
 export type LevelMark = (typeof LevelMark)[number];
 
@@ -3200,6 +3633,9 @@ export type LevelMark = (typeof LevelMark)[number];
  * A level without a completed request is kept, with empty stats. The window is the measured run,
  * warm-up excluded. `requests` are those that ended in it; null: unknown, or left out here. `bound`
  * is there where the engine's own metrics are known. `client_processes` made the load.
+ *
+ * `items_per_second` are inputs (E) or documents (R), of which each request had `batch_size`; null
+ * where answers are of tokens, whose rate is null in turn where they are not.
  */
 export interface LevelResult {
   scenario: string;
@@ -3213,7 +3649,7 @@ export interface LevelResult {
   error_rate: number;
   error_codes_frequency: Record<string, number>;
   requests_per_second: number;
-  mean_output_throughput_tokens_per_s: number;
+  mean_output_throughput_tokens_per_s: number | null;
   mean_input_throughput_tokens_per_s: number;
   mean_total_tokens_throughput_tokens_per_s: number;
   tokens_estimated: boolean;
@@ -3231,12 +3667,14 @@ export interface LevelResult {
   client_processes: number;
   turns: TurnResult[];
   client_lag_mean_seconds: number | null;
+  batch_size: number;
+  items_per_second: number | null;
 }
 
 /**
  * Distributions of a level.
  *
- * null where no request gave the measure (tpot needs two output tokens).
+ * null where no request gave the measure (tpot needs two output tokens, ttft an answer of tokens).
  */
 export interface LevelStats {
   ttft: Distribution | null;
@@ -3274,7 +3712,8 @@ export interface ListAvailableGpus {
 }
 
 /**
- * Recorded decisions after `after_id`, oldest first. Answered by `DecisionList`.
+ * Recorded decisions after `after_id`, oldest first; with `before_id` the newest before it, newest
+ * first. Answered by `DecisionList`.
  *
  * With a `reservation_id` only those that put in or bring out something of it.
  */
@@ -3283,6 +3722,7 @@ export interface ListDecisions {
   after_id?: number;
   reservation_id?: string | null;
   limit?: number;
+  before_id?: number | null;
 }
 
 /**
@@ -3321,6 +3761,18 @@ export interface ListExperiments {
   archived?: boolean;
   namespace?: string | null;
   node_id?: string | null;
+}
+
+/**
+ * The best experiment of a model for each engine, its version, GPUs and load. Answered by
+ * `LeaderList`. Without a `model` the answer has the measured models alone.
+ */
+export interface ListLeaders {
+  type: "orchestrator.list_leaders";
+  model?: string | null;
+  objective?: Objective;
+  namespace?: string | null;
+  limit?: number;
 }
 
 /** What do namespaces hold, and what may they? Answered by `NamespaceList`. */
@@ -3396,6 +3848,20 @@ export interface ListSecrets {
 }
 
 /**
+ * Asks an executor which models a server lists; answered by `ServedModels`.
+ *
+ * The key is shown to the server alone.
+ */
+export interface ListServedModels {
+  type: "executor.list_served_models";
+  /** a node's id: 1 to 128 letters, digits, - and _ */
+  executor_id: string;
+  /** http:// or https://, a host, and what stands before /v1, if anything */
+  url: string;
+  api_key?: string | null;
+}
+
+/**
  * The measurements of a task's experiments, or only of those after `after_experiment_id`.
  *
  * Answered by `SummaryList`.
@@ -3416,6 +3882,13 @@ export interface ListTasks {
   archived?: boolean;
 }
 
+/** Answered by `UploadUses`. */
+export interface ListUploadUses {
+  type: "orchestrator.list_upload_uses";
+  /** 1 to 63 small letters, digits and -, the first and last none of - */
+  namespace: string;
+}
+
 /**
  * Where a load search found the greatest load that meets the constraints: at least `low`, less than
  * `high`, about `estimate`.
@@ -3433,6 +3906,26 @@ export interface LoadBoundary {
   cliff: boolean;
   non_monotone: boolean;
   levels: number;
+}
+
+/** A tool's command for one level's load. null: the tool cannot send it, for `reason`. */
+export interface LoadCommand {
+  tool: string;
+  command: string | null;
+  reason: string;
+}
+
+/**
+ * The host that sent the load; of an engine in a process or a container the engine's too.
+ *
+ * `cpu_governor` is of its processors, several with commas between them; `numa_nodes` as in 0-1.
+ * Empty, and null: the kernel does not say.
+ */
+export interface LoadHost {
+  cpu_model: string;
+  cpu_governor: string;
+  cpu_count: number | null;
+  numa_nodes: string;
 }
 
 /**
@@ -3543,7 +4036,18 @@ export interface MeasuredMetrics {
   tokens_per_joule: number | null;
   cost_per_million_tokens: number | null;
   boundary: LoadBoundary | null;
+  mean_items_per_second: number | null;
+  max_items_per_second: number | null;
+  max_items_per_second_per_gpu: number | null;
   gpu_monitoring: GpuMonitoring | null;
+}
+
+/** A model that has measured experiments, and the objectives of their tasks. */
+export interface MeasuredModel {
+  model: string;
+  experiments: number;
+  objectives: Objective[];
+  measured_at: string;
 }
 
 /** A person by the name, or a group by the name, that the provider says. */
@@ -3971,6 +4475,7 @@ export interface NodeTaint {
  *
  * `cordon` is that of the whole node; its GPUs have theirs. `reasons` count the GPUs that would not
  * be granted now, though nobody holds them. One that is not `admitted` waits for an administrator.
+ * `links` between its GPUs are there where one node is asked for.
  */
 export interface NodeView {
   type: "gateway.node";
@@ -3988,6 +4493,7 @@ export interface NodeView {
   cordon: CordonState | null;
   reasons: Record<string, number>;
   admitted: boolean;
+  links: GpuLink[];
 }
 
 /** Configurations without a measurement; `ordinals` are empty where they were never made. */
@@ -4045,11 +4551,15 @@ export interface OpenedSecrets {
  * is ahead by more than chance, runs that something disturbed are set aside and repeated, and the
  * winner is measured with other requests. null: where `strategy` is `auto`.
  *
+ * With `keep_engine` a repeat or replay is measured on the engine of the run before it, kept up and
+ * its state reset, where that shows as much as a fresh start would.
+ *
  * With `warm_start` a search begins with what past tasks of the namespace measured of this model
  * and engine, on one GPU model, by the same benchmark, objective, constraints and SLO.
  *
  * With a `prior` first proposals are in the order that the limits of the GPUs suggest for a model
- * of which an executor has the config.json.
+ * of which an executor has the config.json: by a roofline, or by what AIConfigurator predicts where
+ * the orchestrator's host has it and it knows engine, model and GPU.
  *
  * With several `objectives` the first is the one by which the best is named, and `objective`; the
  * search seeks configurations that none beats in all of them, which the report lists.
@@ -4073,8 +4583,9 @@ export interface OptimizationSpec {
   constraints?: string;
   trust?: boolean | null;
   objectives?: Objective[];
+  keep_engine?: boolean;
   warm_start?: boolean;
-  prior?: "roofline" | null;
+  prior?: "aiconfigurator" | "roofline" | null;
 }
 
 /** Of the orchestrator's commands. */
@@ -4337,8 +4848,9 @@ export interface Preference {
  * What the engine's counters say of a level's prompt tokens; null where it has none.
  *
  * What every prompt of the chat template has in common is not counted as hit. `asked_share` is how
- * much of the prompts of a warm scenario had been sent or answered before. Of an engine without
- * counters the hits are those that its answers report, of prompts that share something.
+ * much of the prompts of a warm scenario had been sent or answered before, in the engine's tokens;
+ * `trace_share` the same of the trace whose requests these were. Of an engine without counters the
+ * hits are those that its answers report, of prompts that share something.
  */
 export interface PrefixCacheUse {
   reset: CacheReset;
@@ -4346,6 +4858,7 @@ export interface PrefixCacheUse {
   hit_tokens: number | null;
   hit_share: number | null;
   asked_share: number | null;
+  trace_share: number | null;
 }
 
 /** Parameters with a name, as files of presets have them. */
@@ -4760,6 +5273,21 @@ export interface ReportView {
 }
 
 /**
+ * One engine of a task over several, by its name for people: how many of its configurations were
+ * tried and measured, and the best of them. `worse_percent` as in `ReportedExperiment`; `remark` is
+ * why there is none.
+ */
+export interface ReportedEngine {
+  title: string;
+  experiments: number;
+  measured: number;
+  best: number | null;
+  score: number | null;
+  worse_percent: number | null;
+  remark: string;
+}
+
+/**
  * A measured configuration. `worse_percent` is by how much its score is behind the best one's;
  * null: it is not comparable, for the reason in `because`. `quality`: its answers, where they were
  * compared. `boundary`: where the greatest load lies that meets the constraints, where it was
@@ -4782,8 +5310,8 @@ export interface ReportedExperiment {
  *
  * `packed` is zlib over five columns of little-endian unsigned 32-bit values: `ttft` and
  * `e2e_latency` in microseconds, input tokens, output tokens, place in `error_codes`; of
- * conversations a sixth, the turn; all ones is unknown or none. Of each column come the lowest
- * bytes of all values, then the next ones.
+ * conversations a sixth, the turn, of answers in pieces a seventh, the tokens of the first one; all
+ * ones is unknown or none. Of each column come the lowest bytes of all values, then the next ones.
  */
 export interface RequestColumns {
   count: number;
@@ -4821,7 +5349,7 @@ export type RequestsPolicy = (typeof RequestsPolicy)[number];
  * Measured requests, completed ones first, as columns of equal length; null is unknown.
  *
  * Times in seconds. With an `error`, `e2e_latency` is how long the request took to fail. Of very
- * many only one in `one_in` is kept.
+ * many only one in `one_in` is kept. `num_first_tokens` came with the first piece.
  */
 export interface RequestsView {
   type: "results.requests";
@@ -4837,6 +5365,7 @@ export interface RequestsView {
   num_output_tokens: (number | null)[];
   error: (string | null)[];
   turn: (number | null)[];
+  num_first_tokens: number[];
 }
 
 /** The holder confirmed that it starts. */
@@ -5245,12 +5774,32 @@ export interface RotateSecretKey {
 }
 
 /**
+ * What a row of a comparison is about. All but `result` and `trust` have to be the same where the
+ * parameters alone are to explain a result.
+ */
+export const RowKind = [
+  "model",
+  "engine",
+  "version",
+  "hardware",
+  "load",
+  "parameter",
+  "result",
+  "trust",
+] as const;
+export type RowKind = (typeof RowKind)[number];
+
+/**
  * `repeats` is the ordinal of the first run of its configuration; null: this is it. `seed`: of the
  * requests, 0 those of the search. For the reasons in `contaminated` another run of the
  * configuration counts in its place, where trust is asked for and there is one. `image_digest` is
  * of the container image that ran. With a `request_divisor` it had so many times fewer requests in
  * each level. `error`: how far its score may be off; null: not by anything that is known. `setting`
  * is what it ran on.
+ *
+ * `kept_from` is the ordinal of the run for which its engine was started, where it was measured on
+ * one that was kept up; null: on a start of its own. `engine_use` says so for people, and how its
+ * state was reset, or why it was a fresh start; empty where nothing could be kept up.
  */
 export interface RunInfo {
   role: RunRole;
@@ -5261,6 +5810,8 @@ export interface RunInfo {
   request_divisor: number;
   error: ScoreError | null;
   setting: RunSetting;
+  kept_from: number | null;
+  engine_use: string;
 }
 
 /**
@@ -5274,7 +5825,8 @@ export type RunRole = (typeof RunRole)[number];
 /**
  * What a run ran on, as far as it decides how fast the same configuration is.
  *
- * Of several GPUs each distinct value, sorted; empty: unknown. Power limits are in watts.
+ * Of several GPUs each distinct value, sorted; empty: unknown. Power limits are in watts. The CPU
+ * is that of the host that sent the load, `engine_version` the engine's own word.
  */
 export interface RunSetting {
   gpu_models: string[];
@@ -5282,6 +5834,9 @@ export interface RunSetting {
   mig_profiles: string[];
   power_limits_w: number[];
   driver_versions: string[];
+  cpu_model: string;
+  cpu_governor: string;
+  engine_version: string;
 }
 
 /** An attempt the executor has accepted and not finished. */
@@ -5321,7 +5876,7 @@ export interface RunningWorkload {
 }
 
 /** Where the inference server runs. */
-export const Runtime = ["process", "docker", "ome", "kubernetes"] as const;
+export const Runtime = ["process", "docker", "ome", "kubernetes", "endpoint"] as const;
 export type Runtime = (typeof Runtime)[number];
 
 /**
@@ -5331,7 +5886,8 @@ export type Runtime = (typeof Runtime)[number];
  * `model_roots`; null: a cluster, which has none of this host's. `serving_runtimes` are its
  * ClusterServingRuntimes with the engine of their image. `image_cuda` is what images there report,
  * as `vllm:v0.8.5` and, for tasks without a tag, `vllm`; `model_precisions` and `model_shapes` what
- * the config.json of models say, `devices` a cluster's custom ones.
+ * the config.json of models say, `devices` a cluster's custom ones. `task_variables` are the
+ * variables that a task may set of an engine's environment, by patterns such as `NCCL_*`.
  */
 export interface RuntimeOffer {
   runtime: Runtime;
@@ -5345,6 +5901,7 @@ export interface RuntimeOffer {
   model_precisions: Record<string, string[]>;
   devices: ResourceDefinition[];
   model_shapes: Record<string, ModelShape>;
+  task_variables: string[];
 }
 
 /**
@@ -5565,6 +6122,38 @@ export interface SeriesView {
   left_out: number;
 }
 
+/** The names of the models that a server lists at `/v1/models`. */
+export interface ServedModels {
+  type: "executor.served_models";
+  models: string[];
+}
+
+/** A server that runs already. The key is shown to it alone, and stored nowhere. */
+export interface ServerAddress {
+  /** http:// or https://, a host, and what stands before /v1, if anything */
+  url: string;
+  api_key?: string | null;
+}
+
+/** A server's answer, with its thoughts; `output_tokens` null: the server did not count them. */
+export interface ServerAnswer {
+  type: "executor.server_answer";
+  text: string;
+  seconds: number;
+  output_tokens: number | null;
+}
+
+/** A conversation for a model of the server, whose last message it answers. */
+export interface ServerQuestion {
+  /** http:// or https://, a host, and what stands before /v1, if anything */
+  url: string;
+  api_key?: string | null;
+  /** one line without control characters or marks of text direction */
+  model: string;
+  messages: ChatTurn[];
+  max_tokens?: number;
+}
+
 /** A run that counts only where its configuration has no other, and why. */
 export interface SetAside {
   ordinal: number;
@@ -5752,8 +6341,17 @@ export interface Spread {
  * `sm_clock_mhz`, a locked clock, are set on each device before the engine starts; the device's
  * agent takes them back with the reservation.
  *
+ * An engine with an `endpoint` runs already: it has neither `devices` nor a lease, the
+ * `reservation_id` is no reservation's, and nothing is started or stopped.
+ *
  * `secrets` are names alone: the executor asks for their values (`OpenSecrets`) when it starts the
  * engine, and keeps them nowhere.
+ *
+ * With `keep_seconds` the engine stays up after a success, under the same reservation, for so long
+ * at most, so that the next run of the configuration can be measured on it: that start names this
+ * attempt in `kept_from`, with the same reservation, epoch, devices and engine. It is refused with
+ * `lease_lost` where no such engine is kept up any more. `CancelExperiment` of an attempt that has
+ * ended ends the engine that it left.
  */
 export interface StartExperiment {
   type: "executor.start_experiment";
@@ -5784,6 +6382,8 @@ export interface StartExperiment {
   power_limit_w?: number | null;
   sm_clock_mhz?: number | null;
   secrets?: string[];
+  keep_seconds?: number | null;
+  kept_from?: string | null;
 }
 
 /**
@@ -5939,7 +6539,7 @@ export interface SummaryList {
  * The stored measurements. `benchmark` is the whole stored `BenchmarkResult` as plain data; lists
  * leave it out. `whole_run` reaches from the attempt's start to its end; null: a release that did
  * not keep it. `driver_versions` are those that the attempt's nodes reported last before its end.
- * `image_digest` as in `AttemptFinished`.
+ * `image_digest` as in `AttemptFinished`, `dataset` and `trace` as in `benchmark`.
  */
 export interface SummaryView {
   type: "results.summary";
@@ -5953,6 +6553,8 @@ export interface SummaryView {
   whole_run: GpuMonitoring | null;
   driver_versions: Record<string, string>;
   image_digest: string | null;
+  dataset: DatasetUse | null;
+  trace: TraceUse | null;
 }
 
 /**
@@ -6018,6 +6620,23 @@ export interface TaskDeleted {
   experiments: number;
 }
 
+/**
+ * One of a task's `engines`, with what is its own: no other engine gets any of it.
+ *
+ * Each of its tags is tried. `model` goes before the task's: a quantization that only this engine
+ * reads, or one of several to compare.
+ */
+export interface TaskEngine {
+  /** one line without control characters or marks of text direction */
+  base_runtime: string;
+  runtime_image_tag?: string[];
+  model?: ModelSpec | null;
+  env?: Record<string, (string | number | boolean | null)[]>;
+  presets?: string[];
+  parameters?: Record<string, (string | number | boolean | null)[] | Choice | Categorical | IntegerRange | ContinuousRange>;
+  configurations?: (Record<string, string | number | boolean | null>)[] | null;
+}
+
 /** Every experiment ended and none succeeded. */
 export interface TaskFailed {
   type: "orchestrator.task_failed";
@@ -6034,17 +6653,19 @@ export interface TaskFailed {
 }
 
 /**
- * How an engine takes a field of a task's `quant_config` or `parallel_config`.
+ * How an engine takes a field of a task's `quant_config` or `parallel_config`, or what it needs to
+ * answer its benchmark's requests.
  *
  * Its value becomes that of the parameter `flag`, or the parameters that `values` has for it; for
  * the reason `note` these may be none. What the field `implied_by` says with the same value is not
- * said again.
+ * said again. A task that sets one of the parameters `instead_of` says it itself.
  */
 export interface TaskField {
   flag?: string | null;
   values?: Record<string, Record<string, unknown>>;
   note?: string;
   implied_by?: string | null;
+  instead_of?: string[];
 }
 
 /**
@@ -6054,12 +6675,20 @@ export interface TaskField {
  * of `configurations` has one value of the same parameters, which go together; all other values are
  * tried with each of them.
  *
+ * With `engines` in place of a `base_runtime` the search is over several, or several versions of
+ * one: what the task gives itself is of all of them, what an engine gives of that one alone. `env`
+ * are variables of the engine's environment with the values to try, as far as operators allow them.
+ *
  * `secrets` are names of the namespace's secrets: the engine gets each as the variable of that
  * name, and genai-bench HF_TOKEN.
  *
- * `deployment_mode` absent: `ome` if a cluster model, serving runtime or volume claim block is
- * there, or if `base_runtime` names no engine we know (it is a ClusterServingRuntime then), else
- * `docker`. `$schema` tells editors where the file's schema is, and nothing else.
+ * `endpoint` is a server that runs already, measured as it is; `base_runtime` is its engine then,
+ * or `openai` for any server that speaks OpenAI's API.
+ *
+ * `deployment_mode` absent: `endpoint` with an `endpoint`; `ome` if a cluster model, serving
+ * runtime or volume claim block is there, or if `base_runtime` names no engine we know (it is a
+ * ClusterServingRuntime then), else `docker`. `$schema` tells editors where the file's schema is,
+ * and nothing else.
  */
 export interface TaskFile {
   /** 1 to 128 letters, digits, _, . and -, the first and last a letter or digit */
@@ -6069,8 +6698,9 @@ export interface TaskFile {
   deployment_mode?: DeploymentMode | null;
   model: ModelSpec;
   /** one line without control characters or marks of text direction */
-  base_runtime: string;
+  base_runtime?: string;
   runtime_image_tag?: string | null;
+  engines?: TaskEngine[];
   storage?: StorageSpec | null;
   clusterbasemodel_config?: PresetConfig | null;
   clusterservingruntime_config?: PresetConfig | null;
@@ -6078,10 +6708,12 @@ export interface TaskFile {
   preset_merge?: PresetMerge;
   parameters?: Record<string, (string | number | boolean | null)[] | Choice | Categorical | IntegerRange | ContinuousRange>;
   configurations?: (Record<string, string | number | boolean | null>)[] | null;
+  env?: Record<string, (string | number | boolean | null)[]>;
   parallel_config?: ParallelConfig | null;
   quant_config?: QuantConfig | null;
   slo?: SloSpec | null;
   gpus?: GpuPreferences | null;
+  endpoint?: EndpointConfig | null;
   optimization?: OptimizationSpec;
   benchmark?: BenchmarkConfig;
   secrets?: string[];
@@ -6138,7 +6770,9 @@ export interface TaskPlan {
  * `baseline` is the task's first configuration, if it was measured; `changes` lead from it to the
  * best one. `others` are the measured experiments beside the best, best first. `missing` names
  * services whose part is not there because they did not answer. `front` is of a task with several
- * objectives, best by the first one first.
+ * objectives, best by the first one first. `datasets` are those that prompts were of and `traces`
+ * those of requests, more than one where the file changed meanwhile. `engines` are of a task over
+ * several, best first.
  */
 export interface TaskReport {
   type: "gateway.task_report";
@@ -6165,6 +6799,9 @@ export interface TaskReport {
   pareto: ParetoPoint[];
   missing: string[];
   front: FrontPoint[];
+  datasets: DatasetUse[];
+  engines: ReportedEngine[];
+  traces: TraceUse[];
 }
 
 /** Experiments start again. */
@@ -6313,6 +6950,49 @@ export interface TokenView {
   is_session: boolean;
 }
 
+/**
+ * A trace in Mooncake's form: a JSON object a line, in order of time.
+ *
+ * Each has a `timestamp` in milliseconds, `input_length` and `output_length` in tokens, and
+ * `hash_ids` of the blocks of `block_tokens` that its prompt is made of: requests that begin with
+ * the same ids have the same beginning. Lines of one `session_id` are turns, each sent with all
+ * before it, `delay` milliseconds after the answer.
+ *
+ * Requests longer than `max_input_tokens` are left out, with the rest of their session; answers are
+ * cut to `max_output_tokens`.
+ */
+export interface TraceSpec {
+  path?: string | null;
+  url?: string | null;
+  upload?: string | null;
+  sha256?: string | null;
+  block_tokens?: number;
+  max_input_tokens?: number | null;
+  max_output_tokens?: number | null;
+}
+
+/**
+ * What a benchmark took of its trace: the file's SHA-256, its requests, and the `used` ones, the
+ * first of `sessions`.
+ *
+ * `prefix_share` is how much of the tokens of the used prompts came before in the trace, 0 to 1.
+ * Prompts of so many tokens were made of words, `tokens_per_word` each, as counted in
+ * `length_unit`.
+ */
+export interface TraceUse {
+  sha256: string;
+  requests: number;
+  used: number;
+  sessions: number;
+  too_long: number;
+  seconds: number;
+  prefix_share: number;
+  mean_input_tokens: number;
+  mean_output_tokens: number;
+  tokens_per_word: number;
+  length_unit: LengthUnit;
+}
+
 /** The present policy with one thing changed. */
 export const TriedPolicy = ["density", "no_density", "no_preemption", "no_aging"] as const;
 export type TriedPolicy = (typeof TriedPolicy)[number];
@@ -6330,7 +7010,7 @@ export type TriedPolicy = (typeof TriedPolicy)[number];
  *
  * `order` has every configuration that can be compared, the winner first, then by their means; of
  * those with an `undecided_because` it is not decided whether the winner is better. `repeated` are
- * those of it that were measured again.
+ * those of it that were measured again. `engines` are of a task over several, the winner's first.
  */
 export interface TrustVerdict {
   winner: number | null;
@@ -6344,6 +7024,7 @@ export interface TrustVerdict {
   incomplete_because: string;
   front: FrontMember[];
   order: TrustedConfiguration[];
+  engines: EngineStanding[];
 }
 
 /**
@@ -6406,6 +7087,20 @@ export interface Uncordon {
   reason?: string;
 }
 
+/** A file that unfinished tasks use: `tasks` has the names of the first MAX_NAMED_TASKS. */
+export interface UploadUse {
+  /** 1 to 128 letters, digits, _, . and -, the first and last a letter or digit */
+  upload: string;
+  /** 64 hexadecimal digits, in small */
+  sha256: string;
+  tasks: string[];
+}
+
+export interface UploadUses {
+  type: "orchestrator.upload_uses";
+  uses: UploadUse[];
+}
+
 /**
  * What a line of a usage report stands for.
  *
@@ -6425,6 +7120,16 @@ export const UsageBy = [
   "kind",
 ] as const;
 export type UsageBy = (typeof UsageBy)[number];
+
+/**
+ * Hours that were held on a day of UTC, by the names with the most; `other_hours` are of all other
+ * names together.
+ */
+export interface UsageDay {
+  day_at: string;
+  gpu_hours: Record<string, number>;
+  other_hours: number;
+}
 
 /**
  * What one namespace, person, model, node, pod, owner or kind had: the hours that were held, and of
@@ -6465,6 +7170,7 @@ export interface UsageView {
   gpus: number;
   currency: string;
   booked: GpuBooking;
+  days: UsageDay[];
 }
 
 /** What would this task become here? Answered by `TaskPlan`; stores nothing. */
@@ -6830,6 +7536,7 @@ export type MessageType =
   | "orchestrator.list_experiments"
   | "orchestrator.list_tasks"
   | "orchestrator.validate_task"
+  | "orchestrator.list_leaders"
   | "orchestrator.delete_preset"
   | "orchestrator.get_preset"
   | "orchestrator.list_presets"
@@ -6842,6 +7549,7 @@ export type MessageType =
   | "orchestrator.remove_secret"
   | "orchestrator.rotate_secret_key"
   | "orchestrator.set_secret"
+  | "orchestrator.list_upload_uses"
   | "orchestrator.delete_experiment"
   | "orchestrator.delete_task"
   | "orchestrator.experiment_deleted"
@@ -6856,6 +7564,8 @@ export type MessageType =
   | "executor.start_experiment"
   | "executor.attempt_logged"
   | "executor.read_log"
+  | "executor.ask_server"
+  | "executor.list_served_models"
   | "executor.list_running"
   | "executor.get_rank"
   | "executor.start_rank"
@@ -6878,6 +7588,7 @@ export type MessageType =
   | "results.series"
   | "results.list_pods"
   | "gateway.custom"
+  | "gateway.get_dataset_piece"
   | "executor.get_backlog"
   | "orchestrator.get_backlog"
   | "results.get_backlog"
@@ -6965,7 +7676,8 @@ export const OBJECTIVES = {
     "needs_time_bound": false,
     "needs_prices": false,
     "counts_requests": false,
-    "divides_throughput": false
+    "divides_throughput": false,
+    "needs_tokens": false
   },
   "maximize_throughput": {
     "measure": "max_total_throughput_per_gpu",
@@ -6974,7 +7686,8 @@ export const OBJECTIVES = {
     "needs_time_bound": false,
     "needs_prices": false,
     "counts_requests": false,
-    "divides_throughput": false
+    "divides_throughput": false,
+    "needs_tokens": false
   },
   "maximize_goodput": {
     "measure": "max_goodput_per_gpu",
@@ -6983,7 +7696,8 @@ export const OBJECTIVES = {
     "needs_time_bound": true,
     "needs_prices": false,
     "counts_requests": true,
-    "divides_throughput": false
+    "divides_throughput": false,
+    "needs_tokens": false
   },
   "maximize_tokens_per_joule": {
     "measure": "tokens_per_joule",
@@ -6992,7 +7706,8 @@ export const OBJECTIVES = {
     "needs_time_bound": false,
     "needs_prices": false,
     "counts_requests": false,
-    "divides_throughput": true
+    "divides_throughput": true,
+    "needs_tokens": true
   },
   "minimize_cost": {
     "measure": "cost_per_million_tokens",
@@ -7001,7 +7716,8 @@ export const OBJECTIVES = {
     "needs_time_bound": false,
     "needs_prices": true,
     "counts_requests": false,
-    "divides_throughput": true
+    "divides_throughput": true,
+    "needs_tokens": true
   },
   "minimize_ttft": {
     "measure": "mean_ttft",
@@ -7010,7 +7726,8 @@ export const OBJECTIVES = {
     "needs_time_bound": false,
     "needs_prices": false,
     "counts_requests": false,
-    "divides_throughput": false
+    "divides_throughput": false,
+    "needs_tokens": true
   },
   "minimize_tpot": {
     "measure": "mean_tpot",
@@ -7019,7 +7736,8 @@ export const OBJECTIVES = {
     "needs_time_bound": false,
     "needs_prices": false,
     "counts_requests": false,
-    "divides_throughput": false
+    "divides_throughput": false,
+    "needs_tokens": true
   },
   "maximize_load": {
     "measure": "max_load",
@@ -7028,6 +7746,7 @@ export const OBJECTIVES = {
     "needs_time_bound": false,
     "needs_prices": false,
     "counts_requests": true,
-    "divides_throughput": false
+    "divides_throughput": false,
+    "needs_tokens": false
   }
 } as const satisfies Record<Objective, object>;

@@ -9,21 +9,27 @@ from typing import Any, Final, TypeVar
 
 from schemas.cluster import node_selection
 from schemas.errors import Accepted
+from schemas.executor import servers
 from schemas.executor.logs import AttemptLogged, LogChunk
-from schemas.gateway import health, joining, sign_in, tokens, views
+from schemas.gateway import health, joining, server_trials, sign_in, tokens, views
 from schemas.gateway.archives import ImportedList, ImportedView
+from schemas.gateway.comparison import ExperimentComparison
+from schemas.gateway.datasets import DatasetList, DatasetView
 from schemas.gateway.endpoint import Endpoint, ask, change, delete, read
+from schemas.gateway.engines import EngineList
 from schemas.gpus.available_gpus import AvailableGpus
 from schemas.gpus.checks import AnyCheck, CheckView
 from schemas.gpus.gpu_request import GpuRequest
 from schemas.orchestrator import presets, secrets
 from schemas.orchestrator import views as tuning
+from schemas.orchestrator.leaders import LeaderList
 from schemas.results import measurements, reports
 from schemas.results.engine_metrics import EngineSeriesView
 from schemas.results.series import PodList, SeriesView
 from schemas.scheduler import views as scheduling
 from schemas.scheduler.namespaces import NamespaceList
 from schemas.scheduler.policy import PolicyTrial
+from schemas.task.load_commands import ExperimentCommands
 from schemas.task.report import TaskReport
 from schemas.task.task_file import TaskFile
 from schemas.telemetry import monitoring
@@ -40,6 +46,7 @@ OWNER: Final = tokens.Role.OWNER
 ADMIN: Final = tokens.Role.ADMIN
 REPORT_SECONDS: Final = 35.0
 ARCHIVE_SECONDS: Final = 600.0
+UPLOAD_SECONDS: Final = 1800.0
 
 # Tasks and experiments.
 SUBMIT_TASK: Final = change(
@@ -62,6 +69,9 @@ LIST_EXPERIMENTS: Final = read(
     *("task_id", "state", "namespace", "node_id", "archived", *PAGE, "monitoring"),
 )
 GET_EXPERIMENT: Final = read("/experiments/{experiment_id}", views.ExperimentDetail)
+GET_COMMANDS: Final = read("/experiments/{experiment_id}/commands", ExperimentCommands)
+COMPARE_EXPERIMENTS: Final = read("/comparison", ExperimentComparison, "experiments")
+LIST_LEADERS: Final = read("/leaders", LeaderList, "model", "objective", "namespace", "limit")
 DELETE_EXPERIMENT: Final = delete("/experiments/{experiment_id}", Accepted)
 READ_LOG: Final = read("/experiments/{experiment_id}/logs", LogChunk, "attempt", "offset", "lines")
 GET_REQUESTS: Final = read(
@@ -78,6 +88,18 @@ IMPORT_ARCHIVE: Final = change(
     "/imports", bytes, ImportedView, "namespace", status=201, timeout_seconds=ARCHIVE_SECONDS
 )
 LIST_IMPORTS: Final = read("/imports", ImportedList, *PAGE)
+ADD_DATASET: Final = change(
+    "/datasets",
+    bytes,
+    DatasetView,
+    *("name", "file_name", "namespace"),
+    status=201,
+    timeout_seconds=UPLOAD_SECONDS,
+)
+LIST_DATASETS: Final = read("/datasets", DatasetList, "namespace", *PAGE)
+GET_DATASET: Final = read("/datasets/{dataset_name}", DatasetView, "namespace")
+REMOVE_DATASET: Final = delete("/datasets/{dataset_name}", Accepted, "namespace", "force")
+LIST_ENGINES: Final = read("/engines", EngineList)
 LIST_PRESETS: Final = read("/presets", presets.PresetList, "namespace", *PAGE)
 GET_PRESET: Final = read("/presets/{preset_name}", presets.PresetView, "namespace")
 SAVE_PRESETS: Final = change("/presets", presets.PresetFile, Accepted, "existing", "namespace")
@@ -138,6 +160,7 @@ LIST_GPUS: Final = read("/gpus", views.GpuList, "node_id", "use_cache", *PAGE)
 LIST_NODES: Final = read("/nodes", views.NodeList, *PAGE)
 GET_NODE: Final = read("/nodes/{node_id}", views.NodeView)
 REMOVE_NODE: Final = delete("/nodes/{node_id}", Accepted, "end_held", "reason", role=ADMIN)
+LIST_NODE_EVENTS: Final = read("/nodes/{node_id}/events", views.EventList, "before_id", "limit")
 GET_GPU_ALLOC_MAP: Final = read("/nodes/{node_id}/gpu-alloc-map", views.GpuAllocMap)
 GET_AGENT: Final = read("/nodes/{node_id}/agent", monitoring.AgentView)
 LIST_AVAILABLE_GPUS: Final = read(
@@ -151,6 +174,12 @@ START_MONITORING: Final = change(
 )
 STOP_MONITORING: Final = delete(
     "/nodes/{node_id}/monitoring/{monitoring_id}", monitoring.MonitoringView
+)
+LIST_SERVED_MODELS: Final = change(
+    "/nodes/{node_id}/served-models", server_trials.ServerAddress, servers.ServedModels
+)
+ASK_SERVER: Final = change(
+    "/nodes/{node_id}/ask-server", server_trials.ServerQuestion, servers.ServerAnswer
 )
 SET_BURST: Final = change("/nodes/{node_id}/burst", views.BurstRequest, Accepted)
 SET_POWER_LIMIT: Final = change("/nodes/{node_id}/power-limit", views.PowerLimitRequest, Accepted)
@@ -199,7 +228,10 @@ GET_NODE_SUMMARIES: Final = read(
 )
 LIST_CLUSTER_DEVICES: Final = read("/cluster/devices", views.ClusterDeviceList, *PAGE)
 LIST_DECISIONS: Final = read(
-    "/decisions", scheduling.DecisionList, "after_id", "reservation_id", "limit", role=ADMIN
+    "/decisions",
+    scheduling.DecisionList,
+    *("after_id", "reservation_id", "limit", "before_id"),
+    role=ADMIN,
 )
 TRY_POLICY: Final = read(
     "/decisions/what-if-policy",
@@ -233,7 +265,7 @@ def _report(path: str, answer: type[A], *query: str) -> Endpoint[A]:
 
 
 GET_USAGE: Final = _report("usage", measurements.ReportView, *PERIOD)
-GET_GPU_TIME: Final = _report("gpu-time", reports.UsageView, "by", *PERIOD, "namespace")
+GET_GPU_TIME: Final = _report("gpu-time", reports.UsageView, "by", *PERIOD, "namespace", "daily")
 GET_WASTE: Final = _report("waste", reports.WasteView, *PERIOD, "namespace")
 GET_IDLE: Final = _report(
     "idle", reports.IdleView, *PERIOD, "namespace", "window_seconds", "grace_seconds"
@@ -261,7 +293,10 @@ CREATE_TOKEN: Final = change(
 LIST_TOKENS: Final = read("/tokens", tokens.TokenList, "mine", *PAGE)
 REVOKE_TOKEN: Final = delete("/tokens/{token_id}", tokens.TokenView, role=VIEWER)
 LIST_CHANGES: Final = read(
-    "/audit", tokens.AuditList, "token_id", "caller", "path", "kind", *PERIOD, *PAGE, role=ADMIN
+    "/audit",
+    tokens.AuditList,
+    *("token_id", "caller", "path", "kind", "action", "result", "about", *PERIOD, *PAGE),
+    role=ADMIN,
 )
 EXPORT_CHANGES: Final = read(
     "/audit/export", bytes, *PERIOD, role=ADMIN, timeout_seconds=ARCHIVE_SECONDS

@@ -30,7 +30,10 @@ class Role(StrEnum):
     @property
     def rank(self) -> int:
         """Return how much it may do: more than any role with a smaller rank."""
-        return tuple(Role).index(self)
+        return _RANKS[self]
+
+
+_RANKS: Final = {role: rank for rank, role in enumerate(Role)}
 
 
 class Token(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -146,13 +149,21 @@ class AuditKind(StrEnum):
     REFUSED = "refused"
 
 
+class AuditResult(StrEnum):
+    """What came of a request."""
+
+    DONE = "done"
+    REFUSED = "refused"
+    UNANSWERED = "unanswered"  # the gateway ended before it
+
+
 class AuditEntry(Struct, frozen=True, kw_only=True):
     """One request that was to change something, that signed somebody in, or that was refused for
     what it was to sign in with.
 
     `status` is the HTTP status of its answer; None where the gateway ended before it. `token_id` is
     None, and `caller` empty, where no token is asked for. `before` and `after` are the fields of
-    what the path names, or of the task or reservation that was made, that differ from just before
+    what the path names, or of what was made, that differ from just before
     the request to just after it, and always those that name it (`task_name`, `holder`, `request`);
     None where nothing was there, or its owner did not answer in time.
 

@@ -41,7 +41,16 @@ from schemas.scheduler.reasons import Reason, ReasonCode
 from schemas.scheduler.reservations import Holder, SetBy
 from schemas.scheduler.views import DeviceHolder, Explanation, NodeAllocation
 from schemas.task.benchmark import BenchmarkMetrics, BenchmarkResult
-from schemas.telemetry.readings import BurstSeconds, FaultSeen, HealthState, HostFacts, Source
+from schemas.task.dataset import DatasetUse
+from schemas.task.trace import TraceUse
+from schemas.telemetry.readings import (
+    BurstSeconds,
+    FaultSeen,
+    GpuLink,
+    HealthState,
+    HostFacts,
+    Source,
+)
 
 DaySeconds = Annotated[float, Meta(gt=0, le=86_400)]
 
@@ -79,7 +88,8 @@ class ExperimentDetail(ExperimentView, frozen=True, kw_only=True, tag="orchestra
     `benchmark`, `explanation` and `failure_memory` are those of one experiment; lists leave them
     out. `failure_memory`: what its GPUs' memory did before its last attempt failed for want of it.
     `image_digest` is of the container image that it was measured with, else of its newest attempt
-    that had one. `missing` names services whose part is not there because they did not answer.
+    that had one; `dataset` what its prompts were of, `trace` its requests. `missing` names services
+    whose part is not there because they did not answer.
     """
 
     metrics: MeasuredMetrics | None = None
@@ -88,6 +98,8 @@ class ExperimentDetail(ExperimentView, frozen=True, kw_only=True, tag="orchestra
     missing: tuple[str, ...] = ()
     failure_memory: tuple[GpuMemoryTrend, ...] = ()
     image_digest: str | None = None
+    dataset: DatasetUse | None = None
+    trace: TraceUse | None = None
 
 
 class ExperimentDetails(ListView, frozen=True, kw_only=True, tag="orchestrator.experiments"):
@@ -207,7 +219,7 @@ class NodeView(View, frozen=True, kw_only=True, tag="gateway.node"):
 
     `cordon` is that of the whole node; its GPUs have theirs. `reasons` count the GPUs that would
     not be granted now, though nobody holds them. One that is not `admitted` waits for an
-    administrator.
+    administrator. `links` between its GPUs are there where one node is asked for.
     """
 
     node_id: NodeId
@@ -223,6 +235,7 @@ class NodeView(View, frozen=True, kw_only=True, tag="gateway.node"):
     cordon: CordonState | None = None
     reasons: dict[ReasonCode, PositiveInt] = {}
     admitted: bool = True
+    links: tuple[GpuLink, ...] = ()
 
 
 class ClusterDevice(Struct, frozen=True, kw_only=True):
@@ -371,7 +384,10 @@ class CustomEventRequest(Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class EventList(View, frozen=True, kw_only=True, tag="gateway.events"):
-    """Events in the order of their cursors. `cursor` is the last looked at: ask after it next."""
+    """Events in the order of their cursors. `cursor` is the last looked at: ask after it next.
+
+    Those of a node are the newest first: ask before it next.
+    """
 
     events: tuple[StoredEvent, ...]
     cursor: Count

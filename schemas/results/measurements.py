@@ -22,6 +22,8 @@ from schemas.base import (
 )
 from schemas.gpus.device_grant import DeviceGrant
 from schemas.task.benchmark import BenchmarkMetrics
+from schemas.task.dataset import DatasetUse
+from schemas.task.trace import TraceUse
 from schemas.telemetry.monitoring import GpuStats
 
 
@@ -136,7 +138,8 @@ class SummaryView(View, frozen=True, kw_only=True, tag="results.summary"):
     """The stored measurements. `benchmark` is the whole stored `BenchmarkResult` as plain data;
     lists leave it out. `whole_run` reaches from the attempt's start to its end; None: a release
     that did not keep it. `driver_versions` are those that the attempt's nodes reported last before
-    its end. `image_digest` as in `AttemptFinished`.
+    its end. `image_digest` as in `AttemptFinished`, `dataset` and `trace` as in
+    `benchmark`.
     """
 
     experiment_id: UUID
@@ -149,6 +152,8 @@ class SummaryView(View, frozen=True, kw_only=True, tag="results.summary"):
     whole_run: GpuMonitoring | None = None
     driver_versions: dict[NodeId, str] = {}
     image_digest: str | None = None
+    dataset: DatasetUse | None = None
+    trace: TraceUse | None = None
 
 
 class GpuMemoryTrend(Struct, frozen=True, kw_only=True):
@@ -199,7 +204,7 @@ class RequestsView(View, frozen=True, kw_only=True, tag="results.requests"):
     """Measured requests, completed ones first, as columns of equal length; None is unknown.
 
     Times in seconds. With an `error`, `e2e_latency` is how long the request took to fail. Of very
-    many only one in `one_in` is kept.
+    many only one in `one_in` is kept. `num_first_tokens` came with the first piece.
     """
 
     experiment_id: UUID
@@ -214,6 +219,7 @@ class RequestsView(View, frozen=True, kw_only=True, tag="results.requests"):
     num_output_tokens: tuple[int | None, ...]
     error: tuple[str | None, ...]
     turn: tuple[int | None, ...] = ()
+    num_first_tokens: tuple[int, ...] = ()
 
 
 class ListSamples(ListQuery, frozen=True, kw_only=True, tag="results.list_samples"):

@@ -64,9 +64,12 @@ class ReportQuery(Query, frozen=True, kw_only=True):
 
 
 class GetUsage(ReportQuery, frozen=True, kw_only=True, tag="results.usage"):
-    """Who held GPUs, and what became of every GPU's time. Answered by `UsageView`."""
+    """Who held GPUs, and what became of every GPU's time. Answered by `UsageView`; if `daily`,
+    with its `days`.
+    """
 
     by: UsageBy = UsageBy.NAMESPACE
+    daily: bool = False
 
 
 class GpuTime(Struct, frozen=True, kw_only=True):
@@ -115,6 +118,16 @@ class UsageLine(Struct, frozen=True, kw_only=True):
     limit_percent: float | None = None
 
 
+class UsageDay(Struct, frozen=True, kw_only=True):
+    """Hours that were held on a day of UTC, by the names with the most; `other_hours` are of all
+    other names together.
+    """
+
+    day_at: UtcDatetime
+    gpu_hours: dict[str, float]
+    other_hours: float = 0.0
+
+
 class UsageView(View, frozen=True, kw_only=True, tag="results.usage_view"):
     """Most GPU hours first. `total` is of the whole fleet, whatever namespace was asked for."""
 
@@ -126,6 +139,7 @@ class UsageView(View, frozen=True, kw_only=True, tag="results.usage_view"):
     gpus: Count
     currency: str
     booked: GpuBooking = GpuBooking()
+    days: tuple[UsageDay, ...] = ()
 
 
 class GetWaste(ReportQuery, frozen=True, kw_only=True, tag="results.waste"):

@@ -103,7 +103,8 @@ class ListDrifts(ListQuery, frozen=True, kw_only=True, tag="scheduler.drifts"):
 
 
 class ListDecisions(Query, frozen=True, kw_only=True, tag="scheduler.decisions"):
-    """Recorded decisions after `after_id`, oldest first. Answered by `DecisionList`.
+    """Recorded decisions after `after_id`, oldest first; with `before_id` the newest before it,
+    newest first. Answered by `DecisionList`.
 
     With a `reservation_id` only those that put in or bring out something of it.
     """
@@ -111,6 +112,7 @@ class ListDecisions(Query, frozen=True, kw_only=True, tag="scheduler.decisions")
     after_id: Count = 0
     reservation_id: UUID | None = None
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    before_id: Count | None = None
 
 
 class ReplayDecisions(Query, frozen=True, kw_only=True, tag="scheduler.replay"):
@@ -348,7 +350,8 @@ class DecisionRecord(Struct, frozen=True, kw_only=True):
 
 
 class DecisionList(View, frozen=True, kw_only=True, tag="scheduler.decisions_view"):
-    """Decisions, oldest first. `next_after_id` is set where more follow.
+    """Decisions, oldest first. `next_after_id` is set where more follow; of the newest first it is
+    `next_before_id`.
 
     A list ends early where it would not fit into a message; `inputs` that alone do not fit are
     given as their counts by kind.
@@ -356,6 +359,7 @@ class DecisionList(View, frozen=True, kw_only=True, tag="scheduler.decisions_vie
 
     decisions: tuple[DecisionRecord, ...]
     next_after_id: Count | None = None
+    next_before_id: Count | None = None
 
 
 class ReplayedDecision(Struct, frozen=True, kw_only=True):

@@ -9,7 +9,13 @@ from typing import Annotated, Any, Final
 from msgspec import Meta, Struct
 
 from schemas.base import Count, PositiveInt, PositiveSeconds, Seconds, UtcDatetime
+from schemas.task.dataset import DatasetSpec, DatasetUse
+from schemas.task.fingerprint import Canary, EngineFacts, LoadHost
+from schemas.task.level_bound import LevelBound
+from schemas.task.modality import BatchSize, Modality, modality_of
+from schemas.task.prefix_cache import PrefixCacheUse
 from schemas.task.quality import QualityAnswers, QualityProbe, Share
+from schemas.task.trace import TraceSpec, TraceUse
 from schemas.task.turns import ThinkSeconds, TurnResult, Turns
 
 MAX_LEVELS: Final = 256  # the outcome has all of them in one message of at most 1 MiB
@@ -20,9 +26,9 @@ TrafficScenario = Annotated[
     str,
     Meta(
         pattern=r"^(D\(\d{1,7},\d{1,7}\)|N\(\d{1,7},\d{1,7}\)/\(\d{1,7},\d{1,7}\)"
-        r"|U\(\d{1,7},\d{1,7}\)/\(\d{1,7},\d{1,7}\)|U\(\d{1,7}\)/\(\d{1,7}\)|E\(\d{1,7}\)|R\(\d{1,7},\d{1,7}\)|I\(\d{1,7},\d{1,7}(,\d{1,7})?\)|P\(\d{1,7}\)|dataset)$",
+        r"|U\(\d{1,7},\d{1,7}\)/\(\d{1,7},\d{1,7}\)|U\(\d{1,7}\)/\(\d{1,7}\)|E\(\d{1,7}\)|R\(\d{1,7},\d{1,7}\)|I\(\d{1,7},\d{1,7}(,\d{1,7})?\)|P\(\d{1,7}\)|dataset|trace)$",
         description="genai-bench notation: D(in,out), N(mean,stddev)/(mean,stddev),"
-        " U(min,max)/(min,max), E(in) ...",
+        " U(min,max)/(min,max), E(in), R(document,query), I(width,height,images), dataset, trace",
     ),
 ]
 
@@ -30,9 +36,10 @@ Arrivals = Annotated[
     str,
     Meta(
         pattern=r"^(closed\(\d{1,4}\)|(poisson|constant)\(\d{1,5}(\.\d{1,4})?\)"
-        r"|burst\(\d{1,5}(\.\d{1,4})?,\d{1,4}\)|trace)$",
+        r"|burst\(\d{1,5}(\.\d{1,4})?,\d{1,4}\)"
+        r"|trace(\(\d{1,4}(\.\d{1,4})?\))?)$",
         description="closed(requests at once), poisson(requests per second), constant(requests per"
-        " second), burst(requests per second,size) or trace.",
+        " second), burst(requests per second,size), trace or trace(times as fast).",
     ),
 ]
 ErrorRate = Annotated[float, Meta(ge=0, lt=1)]
@@ -100,15 +107,20 @@ class BenchmarkSettings(Struct, frozen=True, kw_only=True):
 
     With `arrivals` those are the loads of each scenario instead of `num_concurrency`: closed loops,
     or requests sent at times that no answer moves; `trace` takes its times from
-    `arrival_trace_seconds`. `prefix_share` of every prompt's tokens are the same in all requests of
-    a level: 0 declares a cold prefix cache, more a warm one.
+    `arrival_trace_seconds` or the `trace`, `trace(2)` twice as fast. `prefix_share` of every
+    prompt's tokens are the same in all requests of a level: 0 declares a cold prefix cache, more a
+    warm one.
 
     With several `turns` a scenario's requests are turns of conversations, each sent with all that
     was said before, `think_seconds` after the answer; loads are of conversations: at once, or begun
     per second.
 
     With `load_search` the loads follow from what was measured. With `quality` answers are asked for
-    before the load.
+    before the load. With a `dataset` prompts are of its texts. With `adapters`, names of LoRA
+    adapters as the engine serves them, each conversation is with one of them, drawn by the seed.
+
+    Scenarios are all of one modality, which `task` may name as genai-bench does. Requests of E have
+    `batch_size` inputs, those of R as many documents for one query.
     """
 
     task: str = "text-to-text"
@@ -127,23 +139,30 @@ class BenchmarkSettings(Struct, frozen=True, kw_only=True):
     think_seconds: ThinkSeconds = 0.0
     load_search: LoadSearch | None = None
     quality: QualityProbe | None = None
+    dataset: DatasetSpec | None = None
+    trace: TraceSpec | None = None
+    adapters: tuple[str, ...] = ()
+    batch_size: BatchSize = 1
+
+    @property
+    def modality(self) -> Modality:
+        """Return that of the first scenario, as of all others."""
+        return modality_of(self.traffic_scenarios[0])
 
 
 class BenchmarkSpec(BenchmarkSettings, frozen=True, kw_only=True):
-    """One experiment's benchmark: every scenario is run at every concurrency level.
-
-    A load that `load_search` looks for is to meet `constraints`. Another `seed`, other requests.
-    """
+    """One experiment's benchmark. What `load_search` finds meets `constraints`."""
 
     max_time_per_level_seconds: PositiveSeconds = 600.0
     max_requests_per_level: PositiveInt = 100
     constraints: str = ""
     seed: Count = 0
+    max_in_flight: PositiveInt | None = None
 
     @property
     def is_warm(self) -> bool:
         """True if some prompts are meant to hit the prefix cache."""
-        return self.prefix_share > 0 or self.turns > 1
+        return self.prefix_share > 0 or self.turns > 1 or "trace" in self.traffic_scenarios
 
     @property
     def num_levels(self) -> int:
@@ -172,7 +191,7 @@ class Distribution(Struct, frozen=True, kw_only=True):
 class LevelStats(Struct, frozen=True, kw_only=True):
     """Distributions of a level.
 
-    None where no request gave the measure (tpot needs two output tokens).
+    None where no request gave the measure (tpot needs two output tokens, ttft an answer of tokens).
     """
 
     ttft: Distribution | None = None
@@ -192,8 +211,9 @@ class RequestColumns(Struct, frozen=True, kw_only=True):
 
     `packed` is zlib over five columns of little-endian unsigned 32-bit values: `ttft` and
     `e2e_latency` in microseconds, input tokens, output tokens, place in `error_codes`; of
-    conversations a sixth, the turn; all ones is unknown or none. Of each column come the lowest
-    bytes of all values, then the next ones.
+    conversations a sixth, the turn, of answers in pieces a seventh, the tokens of the first one;
+    all ones is unknown or none. Of each column come the lowest bytes of all values, then the next
+    ones.
     """
 
     count: Count
@@ -211,31 +231,8 @@ class LevelMark(StrEnum):
     CACHE_HITS = "cache_hits"
     CLIENT_LIMITED = "client_limited"
     SENT_LATE = "sent_late"
-
-
-class CacheReset(StrEnum):
-    """The engine's prefix cache before a level. `verified`: a prompt that it held was computed
-    again; `failed`: it was not, or the engine refused.
-    """
-
-    VERIFIED = "verified"
-    FAILED = "failed"
-    UNSUPPORTED = "unsupported"
-
-
-class PrefixCacheUse(Struct, frozen=True, kw_only=True):
-    """What the engine's counters say of a level's prompt tokens; None where it has none.
-
-    What every prompt of the chat template has in common is not counted as hit. `asked_share` is how
-    much of the prompts of a warm scenario had been sent or answered before. Of an engine without
-    counters the hits are those that its answers report, of prompts that share something.
-    """
-
-    reset: CacheReset
-    queried_tokens: Count | None = None
-    hit_tokens: Count | None = None
-    hit_share: float | None = None
-    asked_share: float | None = None
+    PREFIX_SHARE = "prefix_share"
+    ANSWER_PIECES = "answer_pieces"
 
 
 class Steadiness(Struct, frozen=True, kw_only=True):
@@ -251,27 +248,6 @@ class Steadiness(Struct, frozen=True, kw_only=True):
     discarded_requests: Count = 0
 
 
-class Bound(StrEnum):
-    """What keeps a level from being faster. `decode` is the memory's bandwidth, `queue` that no
-    more requests run at once, `client` the load generator.
-    """
-
-    PREFILL = "prefill"
-    DECODE = "decode"
-    KV_CACHE = "kv_cache"
-    QUEUE = "queue"
-    CLIENT = "client"
-    POWER = "power"
-    THERMAL = "thermal"
-
-
-class LevelBound(Struct, frozen=True, kw_only=True):
-    """A level's bound, with what shows it, for people."""
-
-    bound: Bound
-    evidence: str
-
-
 class LevelResult(Struct, frozen=True, kw_only=True):
     """One scenario at one concurrency. `error_rate` is errors over all requests, 0 to 1.
 
@@ -284,6 +260,9 @@ class LevelResult(Struct, frozen=True, kw_only=True):
     A level without a completed request is kept, with empty stats. The window is the measured run,
     warm-up excluded. `requests` are those that ended in it; None: unknown, or left out here.
     `bound` is there where the engine's own metrics are known. `client_processes` made the load.
+
+    `items_per_second` are inputs (E) or documents (R), of which each request had `batch_size`; None
+    where answers are of tokens, whose rate is None in turn where they are not.
     """
 
     scenario: str
@@ -297,7 +276,7 @@ class LevelResult(Struct, frozen=True, kw_only=True):
     error_rate: float
     error_codes_frequency: dict[str, int] = {}
     requests_per_second: float = 0.0
-    mean_output_throughput_tokens_per_s: float = 0.0
+    mean_output_throughput_tokens_per_s: float | None = 0.0
     mean_input_throughput_tokens_per_s: float = 0.0
     mean_total_tokens_throughput_tokens_per_s: float = 0.0
     tokens_estimated: bool = False
@@ -315,6 +294,12 @@ class LevelResult(Struct, frozen=True, kw_only=True):
     client_processes: PositiveInt = 1
     turns: tuple[TurnResult, ...] = ()
     client_lag_mean_seconds: Seconds | None = None
+    batch_size: PositiveInt = 1
+    items_per_second: float | None = None
+
+    @property
+    def modality(self) -> Modality:
+        return modality_of(self.scenario)
 
 
 class FailedLevel(Struct, frozen=True, kw_only=True):
@@ -343,6 +328,9 @@ class BenchmarkMetrics(Struct, frozen=True, kw_only=True):
     release that knew no such limit measured it. `*_per_gpu` is None where the GPUs are unknown.
     `max_goodput_per_gpu` are requests per second within every upper bound of a time in the task's
     constraints, at the load where they are most.
+
+    Of embeddings and rerank `*_total_throughput` is of input tokens, and what is of output tokens
+    is None, as `*_items_per_second` are elsewhere.
 
     With a `boundary` all of it is of the levels at one load, the greatest that met the constraints,
     or the smallest if none did.
@@ -373,6 +361,9 @@ class BenchmarkMetrics(Struct, frozen=True, kw_only=True):
     tokens_per_joule: float | None = None
     cost_per_million_tokens: float | None = None
     boundary: LoadBoundary | None = None
+    mean_items_per_second: float | None = None
+    max_items_per_second: float | None = None
+    max_items_per_second_per_gpu: float | None = None
 
     @property
     def max_load(self) -> float | None:
@@ -383,7 +374,10 @@ class BenchmarkMetrics(Struct, frozen=True, kw_only=True):
 class BenchmarkResult(Struct, frozen=True, kw_only=True):
     """What one benchmark measured.
 
-    `tool` labels who generated the load; `simulated` that the engine was a simulation.
+    `tool` labels who generated the load; `simulated` that the engine was a simulation;
+    `over_tls` that it was asked over TLS, whose cost is in the numbers; prompts were of `dataset`,
+    requests of `trace`. `load_host` sent the load, `engine` is what the engine says of itself,
+    `canary` what the tool measured of known times before; None: nothing was, as of a simulation.
     """
 
     tool: BenchmarkTool
@@ -393,3 +387,9 @@ class BenchmarkResult(Struct, frozen=True, kw_only=True):
     metrics: BenchmarkMetrics
     elapsed_seconds: Seconds
     quality: QualityAnswers | None = None
+    over_tls: bool = False
+    dataset: DatasetUse | None = None
+    trace: TraceUse | None = None
+    load_host: LoadHost | None = None
+    engine: EngineFacts | None = None
+    canary: Canary | None = None

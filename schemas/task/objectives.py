@@ -23,6 +23,8 @@ class ObjectiveTraits(Struct, frozen=True, kw_only=True):
     counts_requests: bool = False
     # Made of the throughput, and of what the GPUs drew or cost meanwhile.
     divides_throughput: bool = False
+    # Of answers that come token by token, which embeddings and rerank have not.
+    needs_tokens: bool = False
 
 
 class Objective(StrEnum):
@@ -50,16 +52,19 @@ class Objective(StrEnum):
     )
     MAXIMIZE_TOKENS_PER_JOULE = (
         "maximize_tokens_per_joule",
-        ObjectiveTraits(measure="tokens_per_joule", divides_throughput=True),
+        ObjectiveTraits(measure="tokens_per_joule", divides_throughput=True, needs_tokens=True),
     )
     MINIMIZE_COST = (
         "minimize_cost",
         ObjectiveTraits(
-            measure="cost_per_million_tokens", needs_prices=True, divides_throughput=True
+            measure="cost_per_million_tokens",
+            needs_prices=True,
+            divides_throughput=True,
+            needs_tokens=True,
         ),
     )
-    MINIMIZE_TTFT = "minimize_ttft", ObjectiveTraits(measure="mean_ttft")
-    MINIMIZE_TPOT = "minimize_tpot", ObjectiveTraits(measure="mean_tpot")
+    MINIMIZE_TTFT = "minimize_ttft", ObjectiveTraits(measure="mean_ttft", needs_tokens=True)
+    MINIMIZE_TPOT = "minimize_tpot", ObjectiveTraits(measure="mean_tpot", needs_tokens=True)
     MAXIMIZE_LOAD = (
         "maximize_load",
         ObjectiveTraits(measure="max_load", needs_load_search=True, counts_requests=True),

@@ -53,3 +53,12 @@ ParameterGrid = Annotated[
 ]
 Configuration = Annotated[dict[ParameterName, Scalar], Meta(min_length=1, max_length=64)]
 Configurations = Annotated[tuple[Configuration, ...], Meta(min_length=1, max_length=1000)]
+# Of an engine's environment; None: it is not set.
+VariableName = Annotated[
+    str,
+    Meta(
+        pattern=rf"^[A-Za-z_][A-Za-z0-9_]{{0,127}}{END}",
+        description="1 to 128 letters, digits and _, the first no digit",
+    ),
+]
+Variables = Annotated[dict[VariableName, SomeScalars], Meta(max_length=32)]

@@ -8,9 +8,11 @@ from msgspec import Struct
 from schemas.base import Count, PositiveInt, Seconds, View
 from schemas.orchestrator.experiments import TaskState
 from schemas.task.benchmark import LoadBoundary
+from schemas.task.dataset import DatasetUse
 from schemas.task.objectives import Objective
 from schemas.task.quality import QualityVerdict
 from schemas.task.task_file import StopReason
+from schemas.task.trace import TraceUse
 from schemas.task.trust import TrustVerdict
 
 
@@ -115,11 +117,28 @@ class FrontPoint(Struct, frozen=True, kw_only=True):
     measures: dict[str, float]
 
 
+class ReportedEngine(Struct, frozen=True, kw_only=True):
+    """One engine of a task over several, by its name for people: how many of its configurations
+    were tried and measured, and the best of them. `worse_percent` as in `ReportedExperiment`;
+    `remark` is why there is none.
+    """
+
+    title: str
+    experiments: Count
+    measured: Count
+    best: PositiveInt | None = None
+    score: float | None = None
+    worse_percent: float | None = None
+    remark: str = ""
+
+
 class TaskReport(View, frozen=True, kw_only=True, tag="gateway.task_report"):
     """`baseline` is the task's first configuration, if it was measured; `changes` lead from it to
     the best one. `others` are the measured experiments beside the best, best first. `missing` names
     services whose part is not there because they did not answer. `front` is of a task with several
-    objectives, best by the first one first.
+    objectives, best by the first one first. `datasets` are those that prompts were of and `traces`
+    those of requests, more than one where the file changed meanwhile. `engines` are of a task over
+    several, best first.
     """
 
     task_id: UUID
@@ -145,3 +164,6 @@ class TaskReport(View, frozen=True, kw_only=True, tag="gateway.task_report"):
     pareto: tuple[ParetoPoint, ...] = ()
     missing: tuple[str, ...] = ()
     front: tuple[FrontPoint, ...] = ()
+    datasets: tuple[DatasetUse, ...] = ()
+    engines: tuple[ReportedEngine, ...] = ()
+    traces: tuple[TraceUse, ...] = ()

@@ -22,8 +22,9 @@ from schemas.base import (
 from schemas.gpus.checks import ResourceKey
 from schemas.gpus.gpu_request import DeviceWishes, GpuCount, NodeRanking
 from schemas.task.benchmark import Arrivals, BenchmarkSettings, TrafficScenario
+from schemas.task.endpoint import EndpointConfig
 from schemas.task.objectives import Objective
-from schemas.task.parameters import Configurations, ParameterGrid
+from schemas.task.parameters import Configurations, ParameterGrid, Variables
 from schemas.task.part import TaskPart
 from schemas.task.slo import SloSpec
 from schemas.task.strategies import Strategy
@@ -47,6 +48,7 @@ class DeploymentMode(StrEnum):
     DOCKER = "docker"
     OME = "ome"
     KUBERNETES = "kubernetes"
+    ENDPOINT = "endpoint"
 
 
 class StopReason(StrEnum):
@@ -149,11 +151,15 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     is ahead by more than chance, runs that something disturbed are set aside and repeated, and the
     winner is measured with other requests. None: where `strategy` is `auto`.
 
+    With `keep_engine` a repeat or replay is measured on the engine of the run before it, kept up
+    and its state reset, where that shows as much as a fresh start would.
+
     With `warm_start` a search begins with what past tasks of the namespace measured of this model
     and engine, on one GPU model, by the same benchmark, objective, constraints and SLO.
 
     With a `prior` first proposals are in the order that the limits of the GPUs suggest for a model
-    of which an executor has the config.json.
+    of which an executor has the config.json: by a roofline, or by what AIConfigurator predicts
+    where the orchestrator's host has it and it knows engine, model and GPU.
 
     With several `objectives` the first is the one by which the best is named, and `objective`; the
     search seeks configurations that none beats in all of them, which the report lists.
@@ -176,8 +182,9 @@ class OptimizationSpec(TaskPart, frozen=True, kw_only=True):
     constraints: Annotated[str, line(max_length=1000)] = ""
     trust: bool | None = None
     objectives: Annotated[tuple[Objective, ...], Meta(max_length=4)] = ()
+    keep_engine: bool = True
     warm_start: bool = False
-    prior: Literal["roofline"] | None = None
+    prior: Literal["roofline", "aiconfigurator"] | None = None
 
     def __post_init__(self) -> None:
         if not self.objectives:
@@ -214,7 +221,8 @@ class BenchmarkConfig(BenchmarkSettings, TaskPart, frozen=True, kw_only=True, om
     With `load_search` each experiment searches for the greatest load that meets
     `optimization.constraints`, which is its score (`maximize_load`).
 
-    `quality` absent: answers are compared where the task varies what may change them.
+    `quality` absent: answers are compared where the task varies what may change them. With a
+    `dataset` prompts are of its texts instead of made ones.
     """
 
     task: Text = "text-to-text"
@@ -229,6 +237,7 @@ class BenchmarkConfig(BenchmarkSettings, TaskPart, frozen=True, kw_only=True, om
     warmup_requests: Annotated[int, Meta(ge=0, le=1000)] = 1
     arrivals: Annotated[tuple[Arrivals, ...], Meta(max_length=64)] = ()
     arrival_trace_seconds: Annotated[tuple[Seconds, ...], Meta(max_length=10_000)] = ()
+    adapters: Annotated[tuple[Line, ...], Meta(max_length=256)] = ()
 
 
 class MemorySource(StrEnum):
@@ -295,6 +304,22 @@ class GpuPreferences(DeviceWishes, TaskPart, frozen=True, kw_only=True, omit_def
     sm_clock_mhz: Clocks | None = None
 
 
+class TaskEngine(TaskPart, frozen=True, kw_only=True):
+    """One of a task's `engines`, with what is its own: no other engine gets any of it.
+
+    Each of its tags is tried. `model` goes before the task's: a quantization that only this engine
+    reads, or one of several to compare.
+    """
+
+    base_runtime: Text
+    runtime_image_tag: Annotated[tuple[Line, ...], Meta(max_length=16)] = ()
+    model: ModelSpec | None = None
+    env: Variables = {}
+    presets: Annotated[tuple[Name, ...], Meta(max_length=16)] = ()
+    parameters: ParameterGrid = {}
+    configurations: Configurations | None = None
+
+
 class TaskFile(TaskPart, frozen=True, kw_only=True):
     """One tuning task as people write it.
 
@@ -302,20 +327,30 @@ class TaskFile(TaskPart, frozen=True, kw_only=True):
     of `configurations` has one value of the same parameters, which go together; all other values
     are tried with each of them.
 
+    With `engines` in place of a `base_runtime` the search is over several, or several versions of
+    one: what the task gives itself is of all of them, what an engine gives of that one alone. `env`
+    are variables of the engine's environment with the values to try, as far as operators allow
+    them.
+
     `secrets` are names of the namespace's secrets: the engine gets each as the variable of that
     name, and genai-bench HF_TOKEN.
 
-    `deployment_mode` absent: `ome` if a cluster model, serving runtime or volume claim block is
-    there, or if `base_runtime` names no engine we know (it is a ClusterServingRuntime then), else
-    `docker`. `$schema` tells editors where the file's schema is, and nothing else.
+    `endpoint` is a server that runs already, measured as it is; `base_runtime` is its engine then,
+    or `openai` for any server that speaks OpenAI's API.
+
+    `deployment_mode` absent: `endpoint` with an `endpoint`; `ome` if a cluster model, serving
+    runtime or volume claim block is there, or if `base_runtime` names no engine we know (it is a
+    ClusterServingRuntime then), else `docker`. `$schema` tells editors where the file's
+    schema is, and nothing else.
     """
 
     task_name: Name
     description: Description = ""
     deployment_mode: DeploymentMode | None = None
     model: ModelSpec
-    base_runtime: Text
+    base_runtime: Text = ""
     runtime_image_tag: Line | None = None
+    engines: Annotated[tuple[TaskEngine, ...], Meta(max_length=16)] = ()
     storage: StorageSpec | None = None
     clusterbasemodel_config: PresetConfig | None = None
     clusterservingruntime_config: PresetConfig | None = None
@@ -323,13 +358,28 @@ class TaskFile(TaskPart, frozen=True, kw_only=True):
     preset_merge: PresetMerge = PresetMerge.LAST_WINS
     parameters: ParameterGrid = {}
     configurations: Configurations | None = None
+    env: Variables = {}
     parallel_config: ParallelConfig | None = None
     quant_config: QuantConfig | None = None
     slo: SloSpec | None = None
     gpus: GpuPreferences | None = None
+    endpoint: EndpointConfig | None = None
     optimization: OptimizationSpec = OptimizationSpec()
     benchmark: BenchmarkConfig = BenchmarkConfig()
     secrets: Annotated[tuple[SecretName, ...], Meta(max_length=32)] = ()
     schema_address: Annotated[str, line(max_length=512)] | None = field(
         name="$schema", default=None
     )
+
+    @property
+    def engine_names(self) -> tuple[str, ...]:
+        """Return its engines, each once, as it names them."""
+        names = [engine.base_runtime for engine in self.engines] or [self.base_runtime]
+        return tuple(dict.fromkeys(names))
+
+    def __post_init__(self) -> None:
+        if not self.base_runtime and not self.engines:
+            raise ValueError("Object missing required field `base_runtime`")
+        for name in ("base_runtime", "runtime_image_tag", "presets"):
+            if self.engines and getattr(self, name):
+                raise ValueError(f"expected {name!r} in each of `engines`, not beside them")

@@ -35,7 +35,8 @@ class ScoreError(Struct, frozen=True, kw_only=True):
 class RunSetting(Struct, frozen=True, kw_only=True):
     """What a run ran on, as far as it decides how fast the same configuration is.
 
-    Of several GPUs each distinct value, sorted; empty: unknown. Power limits are in watts.
+    Of several GPUs each distinct value, sorted; empty: unknown. Power limits are in watts. The CPU
+    is that of the host that sent the load, `engine_version` the engine's own word.
     """
 
     gpu_models: tuple[str, ...] = ()
@@ -43,6 +44,9 @@ class RunSetting(Struct, frozen=True, kw_only=True):
     mig_profiles: tuple[str, ...] = ()
     power_limits_w: tuple[int, ...] = ()
     driver_versions: tuple[str, ...] = ()
+    cpu_model: str = ""
+    cpu_governor: str = ""
+    engine_version: str = ""
 
 
 class RunInfo(Struct, frozen=True, kw_only=True):
@@ -52,6 +56,10 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     of the container image that ran. With a `request_divisor` it had so many times fewer requests in
     each level. `error`: how far its score may be off; None: not by anything that is known.
     `setting` is what it ran on.
+
+    `kept_from` is the ordinal of the run for which its engine was started, where it was measured on
+    one that was kept up; None: on a start of its own. `engine_use` says so for people, and how its
+    state was reset, or why it was a fresh start; empty where nothing could be kept up.
     """
 
     role: RunRole = RunRole.SEARCH
@@ -62,6 +70,13 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     request_divisor: PositiveInt = 1
     error: ScoreError | None = None
     setting: RunSetting = RunSetting()
+    kept_from: PositiveInt | None = None
+    engine_use: str = ""
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Return the reasons for which its score may be off or does not count."""
+        return (*self.contaminated, *(self.error.because if self.error is not None else ()))
 
 
 class TrustedConfiguration(Struct, frozen=True, kw_only=True):
@@ -110,6 +125,24 @@ class FrontMember(Struct, frozen=True, kw_only=True):
     ties: tuple[int, ...] = ()
 
 
+class EngineStanding(Struct, frozen=True, kw_only=True):
+    """The best configuration of one of several engines, by the names that tell it from the others.
+
+    `behind_percent` is of the winner's mean; chance and measuring together part the two by
+    `noise_percent` at most: None, by an unknown amount. `is_decided`: the winner is better by more.
+    """
+
+    base_runtime: str
+    ordinal: PositiveInt
+    runs: PositiveInt
+    mean_score: float
+    runtime_image_tag: str | None = None
+    model: str | None = None
+    behind_percent: float = 0.0
+    noise_percent: float | None = None
+    is_decided: bool = False
+
+
 class TrustVerdict(Struct, frozen=True, kw_only=True):
     """What repeating the leaders showed. `winner` is the ordinal of its first run; None: nothing
     could be compared.
@@ -123,7 +156,7 @@ class TrustVerdict(Struct, frozen=True, kw_only=True):
 
     `order` has every configuration that can be compared, the winner first, then by their means; of
     those with an `undecided_because` it is not decided whether the winner is better. `repeated` are
-    those of it that were measured again.
+    those of it that were measured again. `engines` are of a task over several, the winner's first.
     """
 
     winner: PositiveInt | None = None
@@ -137,6 +170,7 @@ class TrustVerdict(Struct, frozen=True, kw_only=True):
     incomplete_because: str = ""
     front: tuple[FrontMember, ...] = ()
     order: tuple[TrustedConfiguration, ...] = ()
+    engines: tuple[EngineStanding, ...] = ()
 
     @property
     def standings(self) -> dict[int, TrustedConfiguration]:
